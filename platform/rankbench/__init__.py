@@ -1,0 +1,1 @@
+"""rankbench: distributed benchmarking of recommendation losses on implicit feedback."""

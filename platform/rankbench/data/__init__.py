@@ -1,0 +1,1 @@
+"""The data room: cards, raw files, preparation, splits."""

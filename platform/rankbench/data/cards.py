@@ -1,0 +1,200 @@
+"""A dataset card: one YAML file that holds all that decides what a number on this dataset means."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from rankbench.config import Strict, override, read_yaml, validate
+from rankbench.errors import ConfigError
+from rankbench.registry import nearest
+from rankbench.settings import Settings
+
+PARTS = ("train", "valid", "test", "all")
+
+
+class RemoteFile(Strict):
+    """One raw file: where it is published, and its checksum where that is known."""
+
+    url: str | None = None
+    file: str | None = Field(None, description="a local file instead of a URL, relative to the card")
+    member: str | None = Field(None, description="the file inside a zip archive")
+    sha256: str | None = Field(None, pattern=r"^[0-9a-f]{64}$")
+    md5: str | None = Field(None, pattern=r"^[0-9a-f]{32}$")
+
+    @model_validator(mode="after")
+    def _one_place(self) -> RemoteFile:
+        if (self.url is None) == (self.file is None):
+            raise ValueError("give either url or file")
+        if self.url is not None and not self.url.startswith("https://"):
+            raise ValueError(f"only https:// is downloaded, got {self.url}")
+        return self
+
+    @property
+    def filename(self) -> str:
+        return Path(self.file).name if self.file else self.url.rsplit("/", 1)[-1]
+
+
+class Mirror(Strict):
+    """The Parquet form of the same data in a RANKBENCH_MIRROR folder."""
+
+    folder: str | None = Field(None, description="where it differs from the card's name")
+    sha256: dict[str, str] = {}
+
+    @field_validator("folder")
+    @classmethod
+    def _stays_inside(cls, folder: str | None) -> str | None:
+        if folder is not None and (Path(folder).is_absolute() or ".." in Path(folder).parts):
+            raise ValueError(f"must lie inside the mirror, got {folder}")
+        return folder
+
+
+class Generator(Strict):
+    """The built-in synthetic data: see data/synthetic.py for what each number does."""
+
+    users: int = Field(2000, ge=2, le=50_000_000)
+    items: int = Field(1000, ge=2, le=50_000_000)
+    interactions_per_user: float = Field(30.0, gt=0)
+    tastes: int = Field(12, ge=1, le=4096)
+    taste_strength: float = Field(2.0, ge=0)
+    popularity_exponent: float = Field(0.8, ge=0)
+    activity_exponent: float = Field(2.5, gt=1)
+    seed: int = 0
+
+
+class Source(Strict):
+    """Where the raw data come from: `files` by part, one `file`, or the generator."""
+
+    files: dict[Literal["train", "valid", "test", "all"], RemoteFile] = {}
+    file: str | None = Field(None, description="short for files: {all: {file: ...}}")
+    generator: Generator | None = None
+    mirror: Mirror = Mirror()
+    home: str | None = None
+    licence: str | None = None
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Source:
+        if sum([bool(self.files), self.file is not None, self.generator is not None]) != 1:
+            raise ValueError("give one of files, file, generator")
+        return self
+
+    def parts(self) -> dict[str, RemoteFile]:
+        return {"all": RemoteFile(file=self.file)} if self.file else dict(self.files)
+
+
+class Read(Strict):
+    """How the raw files are read; columns by name, or by position (0, 1, ...) where a file has no header."""
+
+    format: str = Field("delimited", description="a file of data/readers")
+    separator: str = ","
+    header: bool = True
+    user: str | int = "user"
+    item: str | int = "item"
+    value: str | int | None = None
+    time: str | int | None = None
+
+
+class Step(Strict):
+    """One preparation step; exactly one field is set."""
+
+    min_value: float | None = Field(None, description="keep interactions whose value is at least this")
+    duplicates: Literal["first", "last", "max"] | None = Field(None, description="which of a repeated pair to keep")
+    min_items_per_user: int | None = Field(None, ge=1)
+    min_users_per_item: int | None = Field(None, ge=1)
+    k_core: int | None = Field(None, ge=1, description="both minima, repeated until nothing changes")
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Step:
+        if len(self.model_fields_set) != 1:
+            raise ValueError(f"one step a line, one of {', '.join(type(self).model_fields)}")
+        return self
+
+
+class SplitSpec(Strict):
+    """The protocol and its numbers. `valid` is the share of train set aside where the data bring no valid part."""
+
+    protocol: str = "random-per-user"
+    test: float = Field(0.2, gt=0, lt=1)
+    valid: float = Field(0.1, gt=0, lt=1)
+    seed: int = Field(0, ge=0)
+
+
+class Counts(Strict):
+    users: int | None = None
+    items: int | None = None
+    interactions: int | None = None
+    train: int | None = None
+    valid: int | None = None
+    test: int | None = None
+
+
+class Expect(Strict):
+    """Counts as published: of the raw files, and of the prepared data. A difference is reported, never an error."""
+
+    raw: Counts = Counts()
+    prepared: Counts = Counts()
+
+
+class Card(Strict):
+    """One dataset variant. `recall` says which recall its published tables mean."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")
+    title: str = ""
+    source: Source
+    read: Read = Read()
+    prepare: tuple[Step, ...] = ()
+    split: SplitSpec = SplitSpec()
+    expect: Expect = Expect()
+    recall: Literal["recall", "recall_capped"] = "recall"
+    folder: Path | None = Field(None, exclude=True, description="where the card lies; local files are relative to it")
+
+    @property
+    def mirror_folder(self) -> str:
+        return self.source.mirror.folder or self.name
+
+    def content_key(self) -> str:
+        """A hash of what shapes the prepared data: reading, steps, protocol and generator; not titles or URLs."""
+        shaping = self.model_dump(mode="json", include={"read", "prepare", "split"})
+        shaping["generator"] = self.source.generator.model_dump() if self.source.generator else None
+        return hashlib.sha256(json.dumps(shaping, sort_keys=True).encode()).hexdigest()
+
+
+def card_names(settings: Settings) -> dict[str, Path]:
+    """Every card that can be named, with its file; the user's own folders win over the product's."""
+    found: dict[str, Path] = {}
+    for folder in settings.catalogues("datasets"):
+        for path in sorted(folder.glob("*.yaml")):
+            found.setdefault(path.stem, path)
+    return dict(sorted(found.items()))
+
+
+def load_card(dataset: str, settings: Settings, changes: dict[str, Any] | None = None) -> Card:
+    """The card called `dataset`, or the card file at that path, with dotted `changes` ("split.seed") applied.
+
+    Raises ConfigError with the nearest name when there is none, and for every key or value the schema refuses.
+    """
+    if dataset.endswith((".yaml", ".yml")) or "/" in dataset:
+        path = Path(dataset)
+        if not path.is_file():
+            raise ConfigError(f"{dataset}: no such dataset card")
+    else:
+        cards = card_names(settings)
+        if dataset not in cards:
+            raise ConfigError(f"unknown dataset {dataset!r}{nearest(dataset, cards)} (rankbench data list)")
+        path = cards[dataset]
+    content = override(read_yaml(path), changes or {})
+    if "folder" in content:
+        raise ConfigError(f"{path}: folder: unknown key")
+    card = validate(Card, {**content, "folder": path.resolve().parent}, str(path))
+    # Readers and protocols read the schema above, so their names are looked up here, late.
+    from rankbench.data.readers import FORMATS
+    from rankbench.data.splits import PROTOCOLS
+
+    for key, name, known in (("read.format", card.read.format, FORMATS), ("split.protocol", card.split.protocol, PROTOCOLS)):
+        if name not in known:
+            raise ConfigError(f"{path}: {key}: unknown {name!r}{nearest(name, known)}; known: {', '.join(known)}")
+    return card

@@ -1,0 +1,155 @@
+"""Raw files on this machine, verified: from the mirror, from beside the card, from the cache, or downloaded."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import pooch
+from filelock import FileLock
+
+from rankbench.data.cards import PARTS, Card, Read, RemoteFile
+from rankbench.data.readers.parquet import MIRROR
+from rankbench.errors import DataError
+from rankbench.files import write_json
+from rankbench.settings import Settings
+
+log = logging.getLogger(__name__)
+# "all" may lie in a mirror under the name that link graphs give it.
+MIRROR_NAMES = {part: [f"{part}.parquet"] for part in PARTS} | {"all": ["all.parquet", "edges.parquet"]}
+
+
+@dataclass(frozen=True)
+class RawFile:
+    """One part on disk, checked; `spec` says how to read it, `member` which file of an archive it is."""
+
+    part: str
+    path: Path
+    sha256: str
+    spec: Read
+    origin: str
+    member: str | None = None
+
+    @contextmanager
+    def open(self) -> Iterator[IO[bytes]]:
+        """The bytes to read, out of the archive where there is one; nothing is extracted to disk."""
+        if self.member is None:
+            with self.path.open("rb") as file:
+                yield file
+            return
+        try:
+            with zipfile.ZipFile(self.path) as archive, archive.open(self.member) as file:
+                yield file
+        except KeyError:
+            raise DataError(f"{self.path}: the archive holds no {self.member}") from None
+        except zipfile.BadZipFile:
+            raise DataError(f"{self.path}: not a zip archive; delete it and fetch again") from None
+
+
+def fetch(card: Card, settings: Settings) -> list[RawFile]:
+    """Every part of the card's raw data, in the order of PARTS.
+
+    Raises DataError when a part is nowhere, or its checksum is not the card's (or the one of its first fetch).
+    """
+    if settings.mirror is not None:
+        mirrored = _mirrored_parquet(card, settings)
+        if mirrored:
+            return mirrored
+    files = []
+    for part, remote in sorted(card.source.parts().items(), key=lambda pair: PARTS.index(pair[0])):
+        path, origin = _locate(card, remote, settings)
+        digest = _verified(card, path, remote.sha256, remote.md5, origin, settings)
+        files.append(RawFile(part, path, digest, card.read, origin, remote.member))
+    return files
+
+
+def _mirrored_parquet(card: Card, settings: Settings) -> list[RawFile]:
+    """The mirror's Parquet parts: all that the card names, besides a `valid` that it may bring on its own."""
+    folder = settings.mirror / card.mirror_folder
+    found = []
+    for part in PARTS:
+        path = next((folder / name for name in MIRROR_NAMES[part] if (folder / name).is_file()), None)
+        if path is not None and part in card.source.parts():
+            digest = _verified(card, path, card.source.mirror.sha256.get(part), None, "mirror", settings)
+            found.append(RawFile(part, path, digest, MIRROR, "mirror"))
+    missing = set(card.source.parts()) - {file.part for file in found}
+    if found and missing:
+        raise DataError(f"{folder}: has {found[0].path.name} but no {sorted(missing)[0]}.parquet")
+    return found
+
+
+def _locate(card: Card, remote: RemoteFile, settings: Settings) -> tuple[Path, str]:
+    if remote.file is not None:
+        path = (card.folder or Path()) / remote.file
+        if not path.is_file():
+            raise DataError(f"{path}: no such file (dataset {card.name})")
+        return path, "file"
+    if settings.mirror is not None:
+        path = settings.mirror / card.mirror_folder / remote.filename
+        if path.is_file():
+            return path, "mirror"
+    cached = settings.data / "raw" / card.name / remote.filename
+    if cached.is_file():
+        return cached, remote.url
+    if settings.offline:
+        searched = f"; not in the mirror {settings.mirror / card.mirror_folder}" if settings.mirror else ""
+        raise DataError(f"{card.name}: {remote.filename} is not in the cache {cached.parent}{searched}, and offline is set")
+    known = f"sha256:{remote.sha256}" if remote.sha256 else f"md5:{remote.md5}" if remote.md5 else None
+    log.info("downloading %s", remote.url)
+    try:
+        pooch.get_logger().setLevel("ERROR")
+        downloader = pooch.HTTPDownloader(progressbar=False, timeout=60)
+        cached.parent.mkdir(parents=True, exist_ok=True)
+        # pooch writes beside the target and moves the whole, checked file.
+        pooch.retrieve(remote.url, known, fname=cached.name, path=cached.parent, downloader=downloader)
+    except ValueError as error:
+        raise DataError(f"{card.name}: {remote.url}: checksum differs from the card's ({_first_line(error)})") from None
+    except OSError as error:
+        raise DataError(
+            f"{card.name}: cannot download {remote.url} ({type(error).__name__}); "
+            f"put {remote.filename} into {cached.parent}, or set RANKBENCH_MIRROR"
+        ) from None
+    return cached, remote.url
+
+
+def _verified(
+    card: Card, path: Path, sha256: str | None, md5: str | None, origin: str, settings: Settings
+) -> str:
+    """The file's sha256, after holding it against the card or, where the card has none, against the first fetch."""
+    hashes = {"sha256": hashlib.sha256(), "md5": hashlib.md5(usedforsecurity=False)}
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            for each in hashes.values():
+                each.update(chunk)
+    digest = hashes["sha256"].hexdigest()
+    for kind, expected in (("sha256", sha256), ("md5", md5)):
+        if expected is not None and (found := hashes[kind].hexdigest()) != expected:
+            raise DataError(f"{path}: {kind} is {found}, the card {card.name} says {expected}; delete the file to fetch it again")
+    # A file beside a card is the user's own to edit; its checksum goes into the fingerprint, not into the lock.
+    if sha256 is None and md5 is None and origin != "file":
+        _hold_to_lock(settings.data / "lock.json", f"{card.name}/{path.name}", digest, path)
+    return digest
+
+
+def _hold_to_lock(lock_file: Path, key: str, digest: str, path: Path) -> None:
+    lock_file.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(lock_file.with_suffix(".lock")):
+        locked = json.loads(lock_file.read_text(encoding="utf-8")) if lock_file.is_file() else {}
+        if key not in locked:
+            write_json(lock_file, locked | {key: digest})
+        elif locked[key] != digest:
+            raise DataError(
+                f"{path}: sha256 is {digest}, but {locked[key]} when first fetched ({lock_file}); "
+                "the data changed: restore them, or remove that line to accept"
+            )
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0]

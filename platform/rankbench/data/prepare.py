@@ -1,0 +1,239 @@
+"""From a card to a Dataset: read, the steps in the card's order, split; kept in a content-addressed cache."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import scipy.sparse as sp
+
+from rankbench.data.blocks import csr_from_parts
+from rankbench.data.cards import PARTS, Card, Step, load_card
+from rankbench.data.fetch import RawFile, fetch
+from rankbench.data.interactions import Interactions, encode
+from rankbench.data.readers import reader
+from rankbench.data.splits import Split, split
+from rankbench.data.synthetic import generate
+from rankbench.errors import DataError
+from rankbench.files import atomic_folder, write_json
+from rankbench.settings import Settings
+
+log = logging.getLogger(__name__)
+_MATRICES = ("train", "valid_target", "test_target")
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A prepared dataset: the split, the raw ids behind its rows and columns, and what is known about it.
+
+    `fingerprint` hashes the three matrices, so equal data have equal fingerprints wherever they came from.
+    `differences` are sentences: where the counts are not those that the card says were published.
+    """
+
+    card: Card
+    split: Split
+    users: pa.Array
+    items: pa.Array
+    fingerprint: str
+    raw_counts: dict[str, int]
+    counts: dict[str, int]
+    differences: tuple[str, ...]
+    sources: tuple[dict[str, str], ...]
+
+    @property
+    def name(self) -> str:
+        return self.card.name
+
+
+def load(dataset: str, settings: Settings, changes: dict[str, Any] | None = None) -> Dataset:
+    """The dataset of a card name or card file, prepared at first use, memory-mapped from the cache after."""
+    return prepare(load_card(dataset, settings, changes), settings)
+
+
+def prepare(card: Card, settings: Settings) -> Dataset:
+    """The card's dataset from the cache, or made and put there. Raises DataError as fetch, the readers and split do."""
+    raw = [] if card.source.generator else fetch(card, settings)
+    key = hashlib.sha256(
+        json.dumps([card.content_key(), [(f.part, f.sha256, f.spec.model_dump()) for f in raw], _code_version()]).encode()
+    ).hexdigest()[:16]
+    folder = settings.data / "prepared" / f"{card.name}-{key}"
+    if not folder.is_dir():
+        with atomic_folder(folder) as scratch:
+            _build(card, raw, scratch)
+    return _open(card, folder)
+
+
+def _build(card: Card, raw: list[RawFile], folder: Path) -> None:
+    data = encode(_read(card, raw), card.name)
+    raw_counts = {"users": len(data.users), "items": len(data.items), "interactions": len(data)}
+    for number, step in enumerate(card.prepare, start=1):
+        data = apply(step, data, f"{card.name}: prepare[{number}]")
+    data = data.compact().sorted()
+    try:
+        parts = split(data, card.split)
+    except DataError as error:
+        raise DataError(f"{card.name}: {error}") from None
+    matrices = {name: getattr(parts, name) for name in _MATRICES}
+    for name, matrix in matrices.items():
+        np.save(folder / f"{name}.indptr.npy", matrix.indptr.astype(np.int32))
+        np.save(folder / f"{name}.indices.npy", matrix.indices.astype(np.int32))
+    pq.write_table(pa.table({"user": data.users}), folder / "users.parquet")
+    pq.write_table(pa.table({"item": data.items}), folder / "items.parquet")
+    sources = [{"part": f.part, "file": f.path.name, "origin": f.origin, "sha256": f.sha256} for f in raw]
+    manifest = {
+        "dataset": card.name,
+        "shape": list(parts.train.shape),
+        "fingerprint": _fingerprint(matrices),
+        "raw_counts": raw_counts,
+        "counts": _counts(parts),
+        "sources": sources,
+    }
+    write_json(folder / "manifest.json", manifest)
+
+
+def _read(card: Card, raw: list[RawFile]) -> pa.Table:
+    if card.source.generator:
+        table = generate(card.source.generator)
+        return table.append_column("part", pa.array(np.full(len(table), PARTS.index("all"), np.int8)))
+    tables = []
+    for file in raw:
+        with file.open() as content:
+            table = reader(file.spec.format)(content, file.spec, str(file.path))
+        tables.append(table.append_column("part", pa.array(np.full(len(table), PARTS.index(file.part), np.int8))))
+    shared = [name for name in tables[0].column_names if all(name in table.column_names for table in tables)]
+    try:
+        return pa.concat_tables([table.select(shared) for table in tables], promote_options="permissive")
+    except pa.ArrowTypeError as error:
+        raise DataError(f"{card.name}: the parts disagree on a column: {str(error).splitlines()[0]}") from None
+
+
+def apply(step: Step, data: Interactions, where: str = "prepare") -> Interactions:
+    """One preparation step. Raises DataError when it needs a column the data lack, or leaves nothing."""
+    (name,) = step.model_fields_set
+    amount = getattr(step, name)
+    if name in ("min_value", "duplicates") and data.value is None and amount not in ("first", "last"):
+        raise DataError(f"{where}: {name} needs a value column; name it in the card's read.value")
+    if name == "min_value":
+        data = data.keep(data.value >= amount)
+    elif name == "duplicates":
+        data = _deduplicate(data, amount)
+    else:
+        data = data.keep(_core(data, *_minima(name, amount), repeat=name == "k_core"))
+    if len(data) == 0:
+        raise DataError(f"{where}: {name}: {amount} leaves no interaction")
+    return data
+
+
+def _minima(name: str, amount: int) -> tuple[int, int]:
+    return {"min_items_per_user": (amount, 1), "min_users_per_item": (1, amount), "k_core": (amount, amount)}[name]
+
+
+def _deduplicate(data: Interactions, keep: str) -> Interactions:
+    """One interaction a pair: the first or last in time (in file order where there is none), or of the largest value."""
+    rank = data.time if data.time is not None and keep != "max" else data.value if keep == "max" else np.arange(len(data))
+    order = np.lexsort((np.arange(len(data)), rank, data.item, data.user))
+    user, item = data.user[order], data.item[order]
+    starts = np.r_[True, (user[1:] != user[:-1]) | (item[1:] != item[:-1])]
+    chosen = starts if keep == "first" else np.r_[starts[1:], True]
+    return data.keep(np.sort(order[chosen]))
+
+
+def _core(data: Interactions, per_user: int, per_item: int, repeat: bool) -> np.ndarray:
+    """A mask of interactions whose user and item have enough of them; repeated to the fixed point for a k-core."""
+    mask = np.ones(len(data), bool)
+    while True:
+        users = np.bincount(data.user[mask], minlength=len(data.users))
+        items = np.bincount(data.item[mask], minlength=len(data.items))
+        kept = mask & (users[data.user] >= per_user) & (items[data.item] >= per_item)
+        if not repeat or kept.sum() == mask.sum():
+            return kept
+        mask = kept
+
+
+def _counts(parts: Split) -> dict[str, int]:
+    """What a result on this split rests on, cold items and users without targets included."""
+    train, valid, test = parts.train, parts.valid_target, parts.test_target
+    fitted = np.diff(parts.fit_matrix("train+valid").T.tocsr().indptr) > 0
+    in_test = np.diff(test.T.tocsr().indptr) > 0
+    test_sizes = np.diff(test.indptr)
+    return {
+        "users": parts.n_users,
+        "items": parts.n_items,
+        "interactions": train.nnz + valid.nnz + test.nnz,
+        "train": train.nnz,
+        "valid": valid.nnz,
+        "test": test.nnz,
+        "users_with_test_items": int((test_sizes > 0).sum()),
+        "users_without_test_items": int((test_sizes == 0).sum()),
+        "users_without_train_items": int((np.diff(parts.fit_matrix("train+valid").indptr) == 0).sum()),
+        "cold_items": int((~fitted).sum()),
+        "cold_test_items": int((in_test & ~fitted).sum()),
+        "cold_test_interactions": int((~fitted[test.indices]).sum()),
+    }
+
+
+def _open(card: Card, folder: Path) -> Dataset:
+    try:
+        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        n_items = manifest["shape"][1]
+        matrices = {name: _mapped(folder, name, n_items) for name in _MATRICES}
+        users = pq.read_table(folder / "users.parquet")["user"].combine_chunks()
+        items = pq.read_table(folder / "items.parquet")["item"].combine_chunks()
+    except (OSError, ValueError, KeyError) as error:
+        raise DataError(f"{folder}: damaged ({type(error).__name__}); delete the folder to prepare it again") from None
+    return Dataset(
+        card=card,
+        split=Split(**matrices, protocol=card.split.protocol, seed=card.split.seed),
+        users=users,
+        items=items,
+        fingerprint=manifest["fingerprint"],
+        raw_counts=manifest["raw_counts"],
+        counts=manifest["counts"],
+        differences=_differences(card, manifest["raw_counts"], manifest["counts"]),
+        sources=tuple(manifest["sources"]),
+    )
+
+
+def _mapped(folder: Path, name: str, n_items: int) -> sp.csr_array:
+    arrays = [np.load(folder / f"{name}.{half}.npy", mmap_mode="r", allow_pickle=False) for half in ("indptr", "indices")]
+    return csr_from_parts(*arrays, n_items)
+
+
+def _differences(card: Card, raw: dict[str, int], prepared: dict[str, int]) -> tuple[str, ...]:
+    lines = []
+    for stage, counts in (("raw", raw), ("prepared", prepared)):
+        expected = getattr(card.expect, stage).model_dump(exclude_none=True)
+        found = dict(counts)
+        # Published train counts include what is carved out for validation here.
+        if "valid" not in expected and stage == "prepared":
+            found["train"] = counts["train"] + counts["valid"]
+        lines += [
+            f"{stage} {name}: {found[name]:,}, published {number:,} ({found[name] - number:+,})"
+            for name, number in expected.items()
+            if found.get(name) != number
+        ]
+    return tuple(lines)
+
+
+def _fingerprint(matrices: dict[str, sp.csr_array]) -> str:
+    digest = hashlib.sha256()
+    for name, matrix in matrices.items():
+        digest.update(f"{name} {matrix.shape}".encode())
+        digest.update(np.ascontiguousarray(matrix.indptr, "<i8"))
+        digest.update(np.ascontiguousarray(matrix.indices, "<i4"))
+    return digest.hexdigest()[:16]
+
+
+def _code_version() -> str:
+    """A hash of this room's source: prepared data made by other code are not reused."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()

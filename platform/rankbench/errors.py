@@ -1,0 +1,43 @@
+"""What can go wrong, by who must act; each kind carries the exit code of the command line."""
+
+
+class RankbenchError(Exception):
+    """One clear line for the user. Subclasses set `exit_code`."""
+
+    exit_code = 1
+
+
+class ConfigError(RankbenchError):
+    """A setting, a name or a key is wrong; the message names the place and what to write instead."""
+
+    exit_code = 2
+
+
+class DataError(RankbenchError):
+    """An input file is missing, damaged or not what its card says; the message names file and row."""
+
+    exit_code = 2
+
+
+class NumericalError(RankbenchError):
+    """The mathematics failed on valid input: a matrix that is not positive definite, a value that is not finite."""
+
+    exit_code = 3
+
+
+class ClusterError(RankbenchError):
+    """The cluster failed, or a part of a sweep did; `--resume` continues."""
+
+    exit_code = 4
+
+
+class StorageError(RankbenchError):
+    """Disk or memory is not enough for what was asked."""
+
+    exit_code = 5
+
+
+def require(condition: bool, message: str) -> None:
+    """Raise ConfigError(message) unless `condition` holds."""
+    if not condition:
+        raise ConfigError(message)

@@ -1,0 +1,164 @@
+"""Ranking metrics as functions of where the hits are. Each name says its denominator.
+
+For a user with targets T and a list cut at k: `hits` (m, k) bool, true where the item at that rank is a target;
+`n_targets` (m,). Relevance is binary, log is base 2, ranks start at 1. Users without targets are not here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+import scipy.sparse as sp
+
+from rankbench.errors import ConfigError
+from rankbench.evaluation.ranking import Ranking
+from rankbench.registry import nearest
+
+Hits = Callable[[np.ndarray, np.ndarray], np.ndarray]
+METRICS: dict[str, Hits] = {}
+DEFAULT_METRICS = ("recall", "recall_capped", "precision", "ndcg", "mrr", "map", "map_capped", "hit", "coverage", "popularity")
+DEFAULT_CUTOFFS = (10, 20, 50)
+
+
+def metric(function: Hits) -> Hits:
+    """Register a function of (hits, n_targets) under its own name."""
+    METRICS[function.__name__] = function
+    return function
+
+
+@metric
+def precision(hits: np.ndarray, n_targets: np.ndarray) -> np.ndarray:
+    """hits / k"""
+    return hits.mean(axis=1)
+
+
+@metric
+def recall(hits: np.ndarray, n_targets: np.ndarray) -> np.ndarray:
+    """hits / |T|"""
+    return hits.sum(axis=1) / n_targets
+
+
+@metric
+def recall_capped(hits: np.ndarray, n_targets: np.ndarray) -> np.ndarray:
+    """hits / min(k, |T|), the recall of Liang 2018 and Steck 2019"""
+    return hits.sum(axis=1) / np.minimum(hits.shape[1], n_targets)
+
+
+@metric
+def ndcg(hits: np.ndarray, n_targets: np.ndarray) -> np.ndarray:
+    """Σ 1/log2(1 + rank) over hits, divided by the same sum over the first min(k, |T|) ranks"""
+    gains = 1.0 / np.log2(np.arange(2, hits.shape[1] + 2))
+    ideal = np.cumsum(gains)[np.minimum(hits.shape[1], n_targets) - 1]
+    return hits @ gains / ideal
+
+
+@metric
+def mrr(hits: np.ndarray, n_targets: np.ndarray) -> np.ndarray:
+    """1 / rank of the first hit within k, else 0"""
+    return np.where(hits.any(axis=1), 1.0 / (hits.argmax(axis=1) + 1), 0.0)
+
+
+@metric
+def map(hits: np.ndarray, n_targets: np.ndarray) -> np.ndarray:
+    """Σ of precision at each hit, divided by |T|"""
+    return _precision_at_hits(hits) / n_targets
+
+
+@metric
+def map_capped(hits: np.ndarray, n_targets: np.ndarray) -> np.ndarray:
+    """Σ of precision at each hit, divided by min(k, |T|)"""
+    return _precision_at_hits(hits) / np.minimum(hits.shape[1], n_targets)
+
+
+@metric
+def hit(hits: np.ndarray, n_targets: np.ndarray) -> np.ndarray:
+    """1 when any of the k is a target"""
+    return hits.any(axis=1).astype(float)
+
+
+def _precision_at_hits(hits: np.ndarray) -> np.ndarray:
+    return (np.cumsum(hits, axis=1) / np.arange(1, hits.shape[1] + 1) * hits).sum(axis=1)
+
+
+@dataclass(frozen=True)
+class PerUser:
+    """One float64 a user and metric, row for row with `users`; `overall` are metrics of the lists as a whole."""
+
+    users: np.ndarray
+    values: dict[str, np.ndarray]
+    overall: dict[str, float]
+
+
+@dataclass(frozen=True)
+class MetricSet:
+    """What to measure: names such as recall@20, with the deepest cutoff and whether AUC is among them."""
+
+    names: tuple[str, ...]
+
+    @property
+    def k(self) -> int:
+        return max((int(name.split("@")[1]) for name in self.names if "@" in name), default=1)
+
+    @property
+    def auc(self) -> bool:
+        return "auc" in self.names
+
+
+def metric_set(metrics: Iterable[str] = DEFAULT_METRICS, cutoffs: Sequence[int] = DEFAULT_CUTOFFS) -> MetricSet:
+    """Every metric at every cutoff; a name that brings its own cutoff ("ndcg@100") is taken as it is.
+
+    Raises ConfigError, with the nearest name, for a metric that there is none of.
+    """
+    known = [*METRICS, "coverage", "popularity", "auc"]
+    names: list[str] = []
+    for word in metrics:
+        found = re.fullmatch(r"([a-z_]+)(?:@([1-9][0-9]{0,5}))?", word)
+        if not found or found[1] not in known or (found[1] == "auc" and found[2]):
+            raise ConfigError(f"unknown metric {word!r}{nearest(word, known)}; known: {', '.join(known)}, as in recall@20")
+        if word == "auc":
+            names.append(word)
+        else:
+            names += [f"{found[1]}@{k}" for k in ([int(found[2])] if found[2] else cutoffs)]
+    return MetricSet(tuple(dict.fromkeys(names)))
+
+
+def measure(ranking: Ranking, target: sp.csr_array, item_counts: np.ndarray, wanted: MetricSet) -> PerUser:
+    """The wanted metrics of a ranking. target: the holdout's, (n_rows, n_items); item_counts: (n_items,), the
+    train interactions an item, for popularity@k = the mean of them over the list.
+    """
+    rows = target[ranking.rows]
+    n_targets = np.diff(rows.indptr)
+    # A cutoff beyond the catalogue finds nothing more, but its denominator stays k.
+    hits = np.zeros((len(rows.indptr) - 1, wanted.k), bool)
+    _mark_hits(ranking.items, rows.indptr, rows.indices, hits)
+    values: dict[str, np.ndarray] = {}
+    overall: dict[str, float] = {}
+    for name in wanted.names:
+        if name == "auc":
+            values[name] = ranking.auc
+            continue
+        base, _, cutoff = name.partition("@")
+        k = int(cutoff)
+        shown = ranking.items[:, :k]
+        if base == "coverage":
+            overall[name] = len(np.unique(shown[shown >= 0])) / target.shape[1]
+        elif base == "popularity":
+            listed = shown >= 0
+            counts = np.where(listed, item_counts[shown], 0).sum(axis=1)
+            values[name] = counts / np.maximum(listed.sum(axis=1), 1)
+        else:
+            values[name] = METRICS[base](hits[:, :k], n_targets)
+    return PerUser(ranking.users, values, overall)
+
+
+@numba.njit(cache=True)
+def _mark_hits(items, ptr, targets, hits):  # pragma: no cover - compiled
+    for u in range(items.shape[0]):
+        mine = targets[ptr[u] : ptr[u + 1]]
+        for r in range(items.shape[1]):
+            place = np.searchsorted(mine, items[u, r])
+            hits[u, r] = place < len(mine) and mine[place] == items[u, r]

@@ -1,0 +1,55 @@
+"""Means over users, with bootstrap confidence intervals: one place, for runs, searches and reports alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rankbench.evaluation.metrics import PerUser
+from rankbench.rng import stream
+
+RESAMPLES = 1000
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean over users and the bounds of its percentile bootstrap interval; no bounds for metrics of whole lists."""
+
+    mean: float
+    low: float | None = None
+    high: float | None = None
+
+
+def summarise(per_user: PerUser, seed: int, resamples: int = RESAMPLES) -> dict[str, Interval]:
+    """Name → mean and 95 % interval: users are drawn with replacement `resamples` times, the same draws for every metric.
+
+    Equal `seed` and number of users give equal draws, so intervals of two methods rest on the same users.
+    """
+    names = list(per_user.values)
+    table = np.column_stack([per_user.values[name] for name in names]) if names else np.empty((len(per_user.users), 0))
+    means = table.mean(axis=0)
+    low, high = bootstrap_bounds(table, seed, resamples)
+    result = {name: Interval(float(m), float(a), float(b)) for name, m, a, b in zip(names, means, low, high, strict=True)}
+    return result | {name: Interval(float(value)) for name, value in per_user.overall.items()}
+
+
+def bootstrap_bounds(table: np.ndarray, seed: int, resamples: int) -> tuple[np.ndarray, np.ndarray]:
+    """Percentile bounds of the column means of table (m, n_metrics). A resample is a vector of how often each row is
+    drawn, so that all means of a batch are one matrix product.
+    """
+    m = len(table)
+    rng = stream(seed, "bootstrap", m)
+    draws = np.empty((resamples, table.shape[1]))
+    batch = max(1, min(resamples, (1 << 22) // m))
+    for start in range(0, resamples, batch):
+        n = min(batch, resamples - start)
+        picks = rng.integers(0, m, (n, m), dtype=np.int32)
+        weights = np.empty((n, m))
+        for row in range(n):
+            weights[row] = np.bincount(picks[row], minlength=m)
+        draws[start : start + n] = weights @ table / m
+    tail = 50 * (1 - CONFIDENCE)
+    low, high = np.percentile(draws, [tail, 100 - tail], axis=0)
+    return low, high

@@ -1,0 +1,237 @@
+"""One run, read top to bottom: load, split, fit, rank, measure, record.
+
+A job fits one or more settings on the same data. Settings that share an inverse are fitted and ranked together;
+settings with the same ranking are ranked once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import time
+from collections.abc import Callable, Hashable
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import scipy.sparse as sp
+
+from rankbench import threads
+from rankbench.config import parameters
+from rankbench.data.blocks import gram
+from rankbench.data.cards import Card
+from rankbench.data.prepare import Dataset, prepare
+from rankbench.errors import NumericalError, RankbenchError, StorageError
+from rankbench.evaluation.metrics import MetricSet, measure, metric_set
+from rankbench.evaluation.ranking import rank
+from rankbench.evaluation.summary import summarise
+from rankbench.recommender import Recommender
+from rankbench.settings import Settings
+from rankbench.solvers.linear import fit_shared
+from rankbench.solvers.spec import Solver, registered
+from rankbench.tracking.environment import environment, peak_memory, reset_peak_memory
+from rankbench.tracking.record import RunRecord, per_user_table
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A method with its parameters checked; `arm` is the label of its row in a table."""
+
+    method: str
+    params: Any
+    arm: str | None = None
+
+    @property
+    def solver(self) -> Solver:
+        return registered().get(self.method)
+
+    @property
+    def share_key(self) -> Hashable:
+        return self.solver.share_key(self.params)
+
+    @property
+    def identity(self) -> Hashable:
+        return self.solver.identity_of(self.params)
+
+    @property
+    def resolved(self) -> dict[str, Any]:
+        return dataclasses.asdict(self.params)
+
+
+def setting(method: str, values: dict[str, Any], where: str = "", arm: str | None = None) -> Setting:
+    """Raises ConfigError for an unknown method or parameter, with the nearest name, and for values out of range."""
+    solver = registered().get(method)
+    return Setting(method, parameters(solver.params, values, where or method), arm)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to fit, on which part of which data, and what to measure. All settings must have one share key."""
+
+    card: Card
+    settings: tuple[Setting, ...]
+    fit_on: str = "train+valid"
+    measure_on: str = "test"
+    metrics: MetricSet = field(default_factory=metric_set)
+    dtype: str = "float32"
+    seed: int = 0
+    stage: str = "run"
+
+    def run_id(self, setting: Setting) -> str:
+        """Named by content: the same setting on the same data, measured the same way, is the same run."""
+        content = [
+            setting.method, setting.arm, setting.resolved, self.card.content_key(), self.fit_on, self.measure_on,
+            self.metrics.names, self.dtype, self.seed,
+        ]  # fmt: skip
+        digest = hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()[:10]
+        return f"{self.stage}-{self.card.name}-{setting.method}-{digest}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A record with the per-user metrics and the model behind it; both are None for a failed run."""
+
+    record: RunRecord
+    per_user: pa.Table | None = None
+    model: Recommender | None = None
+
+
+def run(job: Job, settings: Settings, n_threads: int | None = None, progress: Progress = lambda *_: None) -> list[Outcome]:
+    """One Outcome a setting, in order. Raises as the rooms do: nothing is caught here.
+
+    `progress(phase, done, total)` is called throughout. MemoryError becomes StorageError.
+    """
+    n_threads = n_threads or threads.available_cpus()
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    seconds: dict[str, float] = {}
+    reset_peak_memory()
+    try:
+        with threads.pinned(n_threads):
+            with _timed(seconds, "load"):
+                dataset = prepare(job.card, settings)
+                X = dataset.split.fit_matrix(job.fit_on)
+                holdout = dataset.split.holdout(job.measure_on, job.fit_on)
+            with _timed(seconds, "fit"):
+                models = fit(job.settings, X, job.dtype, job.seed, progress)
+            leaders = _first_of_each_identity(job.settings)
+            unique = sorted(set(leaders))
+            with _timed(seconds, "rank"):
+                found = rank(
+                    [models[position] for position in unique],
+                    holdout,
+                    job.metrics.k,
+                    job.metrics.auc,
+                    lambda done, total: progress("rank", done, total),
+                )
+            rankings = dict(zip(unique, found, strict=True))
+            with _timed(seconds, "measure"):
+                counts = np.bincount(X.indices, minlength=X.shape[1])
+                measured = {i: measure(ranking, holdout.target, counts, job.metrics) for i, ranking in rankings.items()}
+                summaries = {i: summarise(per_user, job.seed) for i, per_user in measured.items()}
+    except MemoryError as error:
+        raise StorageError(f"{job.card.name}: not enough memory for {job.settings[0].method} ({error})") from None
+
+    about = describe(dataset)
+    n_ranked = len(rankings[unique[0]].rows)
+    outcomes = []
+    for position, setting in enumerate(job.settings):
+        leader = leaders[position]
+        record = RunRecord(
+            id=job.run_id(setting),
+            method=setting.method,
+            params=setting.resolved,
+            dataset=about,
+            fit_on=job.fit_on,
+            measured_on=job.measure_on,
+            seed=job.seed,
+            dtype=job.dtype,
+            arm=setting.arm,
+            stage=job.stage,
+            metrics={name: dataclasses.asdict(summary) for name, summary in summaries[leader].items()},
+            users={"measured": n_ranked, "without_targets": holdout.target.shape[0] - n_ranked},
+            seconds={name: round(value, 4) for name, value in seconds.items()},
+            fit_shared_by=len(job.settings),
+            same_as=job.run_id(job.settings[leader]) if leader != position else None,
+            peak_memory_bytes=peak_memory(),
+            threads=n_threads,
+            environment=environment(),
+            started_at=started,
+        )
+        _refuse_non_finite(record)
+        per_user = measured[leader]
+        ids = dataset.users.take(pa.array(per_user.users))
+        outcomes.append(Outcome(record, per_user_table(ids, per_user.values), models[position]))
+    return outcomes
+
+
+def fit(
+    settings: tuple[Setting, ...], X: sp.csr_array, dtype: str, seed: int, progress: Progress = lambda *_: None
+) -> list[Recommender]:
+    """One model a setting, fitted on X (n_users, n_items). Settings with a share key are fitted from one Gram."""
+    if settings[0].share_key is None:
+        return [each.solver.fit(X, each.params, seed) for each in settings]
+    members = [(each.solver, each.params) for each in settings]
+    return list(fit_shared(gram(X, np.dtype(dtype).type), members, lambda done, total: progress("fit", done, total)))
+
+
+def failure(job: Job, setting: Setting, error: BaseException | str) -> RunRecord:
+    """The record of a run that failed, with its reason in one line."""
+    if isinstance(error, RankbenchError):
+        reason = str(error)
+    else:
+        reason = f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else error
+    return RunRecord(
+        id=job.run_id(setting),
+        method=setting.method,
+        params=setting.resolved,
+        dataset={"name": job.card.name},
+        fit_on=job.fit_on,
+        measured_on=job.measure_on,
+        seed=job.seed,
+        dtype=job.dtype,
+        status="failed",
+        error=" ".join(reason.split())[:500],
+        arm=setting.arm,
+        stage=job.stage,
+        environment=environment(),
+        started_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def describe(dataset: Dataset) -> dict[str, Any]:
+    """What a record says of its data."""
+    return {
+        "name": dataset.name,
+        "fingerprint": dataset.fingerprint,
+        "protocol": dataset.card.split.protocol,
+        "split_seed": dataset.card.split.seed,
+        "recall": dataset.card.recall,
+        "counts": dataset.counts,
+        "differences": list(dataset.differences),
+        "sources": list(dataset.sources),
+    }
+
+
+def _first_of_each_identity(settings: tuple[Setting, ...]) -> list[int]:
+    """For every setting, the position of the first one with the same ranking."""
+    first: dict[Hashable, int] = {}
+    return [first.setdefault(each.identity, position) for position, each in enumerate(settings)]
+
+
+def _refuse_non_finite(record: RunRecord) -> None:
+    for name, value in record.metrics.items():
+        if not np.isfinite(value["mean"]):
+            raise NumericalError(f"{record.method}: {name} is {value['mean']} with {record.params}")
+
+
+@contextmanager
+def _timed(seconds: dict[str, float], phase: str):
+    start = time.perf_counter()
+    yield
+    seconds[phase] = time.perf_counter() - start

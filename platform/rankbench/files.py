@@ -1,0 +1,73 @@
+"""Outputs that appear whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rankbench.errors import StorageError
+
+
+@contextmanager
+def atomic_folder(target: Path) -> Iterator[Path]:
+    """Yield a scratch folder beside `target` and rename it to `target` on success; on failure nothing is left.
+
+    When `target` exists by then, another process was first and made the same thing: its copy is kept.
+    Raises StorageError when the disk is full.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    scratch = target.parent / f".tmp-{target.name}-{secrets.token_hex(4)}"
+    scratch.mkdir()
+    try:
+        with _full_disk_is_clear(target):
+            yield scratch
+            for path in scratch.rglob("*"):
+                if path.is_file():
+                    with path.open("rb") as file:
+                        os.fsync(file.fileno())
+            try:
+                scratch.rename(target)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+@contextmanager
+def atomic_file(target: Path) -> Iterator[Path]:
+    """Yield a scratch path and move it over `target` on success; an old `target` stays intact until then."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # The suffix is kept: some writers choose their format by it.
+    scratch = target.parent / f".tmp-{secrets.token_hex(4)}-{target.name}"
+    try:
+        with _full_disk_is_clear(target):
+            yield scratch
+            with scratch.open("rb") as file:
+                os.fsync(file.fileno())
+            scratch.replace(target)
+    finally:
+        scratch.unlink(missing_ok=True)
+
+
+def write_json(target: Path, value: Any) -> None:
+    """Write `value` as indented JSON, atomically; NaN and infinity are refused."""
+    with atomic_file(target) as scratch:
+        scratch.write_text(json.dumps(value, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def _full_disk_is_clear(target: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StorageError(f"{target}: no space left on the device") from error
+        raise

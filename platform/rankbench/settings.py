@@ -1,0 +1,63 @@
+"""Where things lie on this machine: the RANKBENCH_* environment variables, read in this one place."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from platformdirs import user_cache_dir
+
+from rankbench.errors import ConfigError
+from rankbench.registry import nearest
+
+VARIABLES = {
+    "RANKBENCH_DATA": "cache of downloads and prepared datasets (default: the user's cache folder)",
+    "RANKBENCH_MIRROR": "a folder that stands in for the internet: <folder>/<dataset>/{train,valid,test,all}.parquet",
+    "RANKBENCH_OFFLINE": "1: never touch the network",
+    "RANKBENCH_RESULTS": "records, sweeps, reports and the tracking store (default: ./results)",
+    "RANKBENCH_TRACKING_URI": "MLflow store (default: SQLite under the results folder)",
+    "RANKBENCH_HOME": "a folder with datasets/ and experiments/ of your own, looked at first",
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Resolved folders and switches; `Settings.from_env()` makes one."""
+
+    data: Path
+    mirror: Path | None
+    offline: bool
+    results: Path
+    tracking_uri: str | None
+    home: Path | None
+
+    @classmethod
+    def from_env(cls) -> Settings:
+        """Raises ConfigError for an unknown RANKBENCH_ variable or a mirror that is no folder."""
+        for name in os.environ:
+            if name.startswith("RANKBENCH_") and name not in VARIABLES:
+                raise ConfigError(f"environment: unknown variable {name}{nearest(name.upper(), VARIABLES)}")
+        mirror = _folder("RANKBENCH_MIRROR")
+        if mirror is not None and not mirror.is_dir():
+            raise ConfigError(f"RANKBENCH_MIRROR={mirror}: no such folder")
+        return cls(
+            data=_folder("RANKBENCH_DATA") or Path(user_cache_dir("rankbench")),
+            mirror=mirror,
+            offline=os.environ.get("RANKBENCH_OFFLINE", "").lower() in {"1", "true", "yes"},
+            results=_folder("RANKBENCH_RESULTS") or Path("results").resolve(),
+            tracking_uri=os.environ.get("RANKBENCH_TRACKING_URI") or None,
+            home=_folder("RANKBENCH_HOME"),
+        )
+
+    def catalogues(self, kind: str) -> list[Path]:
+        """Folders that may hold `kind` ("datasets" or "experiments"), the user's own before the product's."""
+        package = Path(__file__).resolve().parent
+        places = [self.home, Path.cwd(), package.parents[1], package / "catalogue"]
+        folders = [place / kind for place in places if place is not None]
+        return list(dict.fromkeys(folder for folder in folders if folder.is_dir()))
+
+
+def _folder(name: str) -> Path | None:
+    value = os.environ.get(name)
+    return Path(value).expanduser().resolve() if value else None

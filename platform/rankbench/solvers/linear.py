@@ -1,0 +1,46 @@
+"""Fit closed forms on the Gram: one inverse, then every setting that shares it for the price of two vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rankbench.data.blocks import Gram
+from rankbench.errors import NumericalError, require
+from rankbench.recommender import LinearRecommender
+from rankbench.solvers.linalg import spd_inverse_
+from rankbench.solvers.spec import Shift, Solver
+
+
+def fit_shared(gram: Gram, members: Sequence[tuple[Solver, Any]], progress=lambda done, total: None) -> list[LinearRecommender]:
+    """One LinearRecommender a member (solver, parameters); all members must have the same shift.
+
+    O(n_items³) time once, one (n_items, n_items) matrix in all: the Gram's memory becomes C's. An item without train
+    interactions gets a column of zeros, as the definition gives it: its score is 0 for everyone.
+    Raises NumericalError when the shifted Gram is not positive definite.
+    """
+    shifts = {solver.shift(p) for solver, p in members}
+    require(len(shifts) == 1, f"settings with {len(shifts)} different systems cannot share an inverse")
+    C = inverse(gram, shifts.pop(), progress)
+    diag_C = np.diagonal(C).astype(np.float64)
+    empty = gram.counts == 0
+    models = []
+    for solver, p in members:
+        beta, alpha = solver.columns(diag_C, gram.counts, p)
+        beta, alpha = np.where(empty, 0.0, beta), np.where(empty, 0.0, alpha)
+        if not (np.isfinite(beta).all() and np.isfinite(alpha).all()):
+            item = int(np.flatnonzero(~np.isfinite(beta + alpha))[0])
+            raise NumericalError(f"{solver.name}: column {item} is not finite with {p}; raise lam, or use dtype float64")
+        models.append(LinearRecommender(C, beta, alpha))
+    return models
+
+
+def inverse(gram: Gram, shift: Shift, progress=lambda done, total: None) -> np.ndarray:
+    """C = (G + odds · diag(G) + ridge · I)^-1 in the Gram's memory."""
+    C = gram.take()
+    # An empty row and column would be singular without a ridge; a one on its diagonal decouples it and touches no other.
+    diagonal = gram.counts * (1.0 + shift.odds) + shift.ridge + (gram.counts == 0)
+    np.fill_diagonal(C, diagonal)
+    return spd_inverse_(C, progress)

@@ -1,0 +1,87 @@
+"""What a solver is: parameters, and a function from data to a Recommender. A file registers by existing."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import pkgutil
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from rankbench.recommender import Recommender
+from rankbench.registry import Registry
+
+SOLVERS: Registry[Solver] = Registry("method")
+
+
+class Shift(NamedTuple):
+    """The system C = (G + odds · diag(G) + ridge · I)^-1. Settings with equal shifts share one inverse."""
+
+    odds: float
+    ridge: float
+
+
+@dataclass(frozen=True)
+class Solver:
+    """A registered method. Exactly one of two shapes.
+
+    Closed forms on the Gram give `shift(p)`, which matrix to invert, and `columns(diag_C, counts, p)`, the vectors
+    (beta, alpha) of W = C diag(beta) + diag(alpha). Others give `fit(X, p, seed)`.
+    `identity(p)`: settings with equal identities have the same ranking, whatever their names. `redundant` names
+    parameters that cannot change a ranking, and `reason` says why.
+    """
+
+    name: str
+    params: type
+    title: str
+    source: str
+    fit: Callable[[sp.csr_array, Any, int], Recommender] | None = None
+    shift: Callable[[Any], Shift] | None = None
+    columns: Callable[[np.ndarray, np.ndarray, Any], tuple[np.ndarray, np.ndarray]] | None = None
+    identity: Callable[[Any], Hashable] | None = None
+    redundant: tuple[str, ...] = ()
+    reason: str = ""
+
+    def share_key(self, p: Any) -> Hashable:
+        """Settings with equal keys are fitted together, from one inverse; None stands alone."""
+        return self.shift(p) if self.shift else None
+
+    def identity_of(self, p: Any) -> Hashable:
+        return self.identity(p) if self.identity else (self.name, dataclasses.astuple(p))
+
+
+def param(default: Any, help: str, search: str = "") -> Any:
+    """A parameter field: its default, what it is, and the range that its papers search."""
+    return dataclasses.field(default=default, metadata={"help": help, "search": search})
+
+
+def solver(name: str, params: type, **about: Any) -> Callable[[Callable], Callable]:
+    """Register the decorated function as `fit` of a method."""
+
+    def add(function: Callable) -> Callable:
+        SOLVERS.add(name, Solver(name, params, fit=function, **about))
+        return function
+
+    return add
+
+
+def closed_form(name: str, params: type, *, shift: Callable[[Any], Shift], **about: Any) -> Callable[[Callable], Callable]:
+    """Register the decorated function as `columns` of a method that inverts the Gram shifted by `shift`."""
+
+    def add(function: Callable) -> Callable:
+        SOLVERS.add(name, Solver(name, params, shift=shift, columns=function, **about))
+        return function
+
+    return add
+
+
+def registered() -> Registry[Solver]:
+    """The registry, with every file of this room imported."""
+    package = __name__.rpartition(".")[0]
+    for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
+        importlib.import_module(f"{package}.{module.name}")
+    return SOLVERS
