@@ -68,7 +68,7 @@ def gram(X: sp.csr_array, dtype: type = np.float32) -> Gram:
     )
     matrix = np.empty((n_items, n_items), dtype)
     _gram_rows(by_item.indptr, by_item.indices, X.indptr, X.indices, matrix)
-    _mirror_upper(matrix)
+    mirror_upper(matrix)
     return Gram(matrix, counts)
 
 
@@ -89,7 +89,7 @@ def _gram_rows(item_ptr, item_users, user_ptr, user_items, out):  # pragma: no c
 
 
 @numba.njit(parallel=True, cache=True)
-def _mirror_upper(matrix):  # pragma: no cover - compiled
+def mirror_upper(matrix):  # pragma: no cover - compiled
     """Copy the upper triangle to the lower, tile by tile so that both sides stay in cache."""
     n, tile = matrix.shape[0], 64
     n_tiles = (n + tile - 1) // tile

@@ -194,7 +194,10 @@ def load_card(dataset: str, settings: Settings, changes: dict[str, Any] | None =
     from rankbench.data.readers import FORMATS
     from rankbench.data.splits import PROTOCOLS
 
-    for key, name, known in (("read.format", card.read.format, FORMATS), ("split.protocol", card.split.protocol, PROTOCOLS)):
+    for key, name, known in (
+        ("read.format", card.read.format, FORMATS),
+        ("split.protocol", card.split.protocol, PROTOCOLS),
+    ):
         if name not in known:
             raise ConfigError(f"{path}: {key}: unknown {name!r}{nearest(name, known)}; known: {', '.join(known)}")
     return card

@@ -100,7 +100,9 @@ def _locate(card: Card, remote: RemoteFile, settings: Settings) -> tuple[Path, s
         return cached, remote.url
     if settings.offline:
         searched = f"; not in the mirror {settings.mirror / card.mirror_folder}" if settings.mirror else ""
-        raise DataError(f"{card.name}: {remote.filename} is not in the cache {cached.parent}{searched}, and offline is set")
+        raise DataError(
+            f"{card.name}: {remote.filename} is not in the cache {cached.parent}{searched}, and offline is set"
+        )
     known = f"sha256:{remote.sha256}" if remote.sha256 else f"md5:{remote.md5}" if remote.md5 else None
     log.info("downloading %s", remote.url)
     try:
@@ -119,9 +121,7 @@ def _locate(card: Card, remote: RemoteFile, settings: Settings) -> tuple[Path, s
     return cached, remote.url
 
 
-def _verified(
-    card: Card, path: Path, sha256: str | None, md5: str | None, origin: str, settings: Settings
-) -> str:
+def _verified(card: Card, path: Path, sha256: str | None, md5: str | None, origin: str, settings: Settings) -> str:
     """The file's sha256, after holding it against the card or, where the card has none, against the first fetch."""
     hashes = {"sha256": hashlib.sha256(), "md5": hashlib.md5(usedforsecurity=False)}
     with path.open("rb") as file:
@@ -131,7 +131,9 @@ def _verified(
     digest = hashes["sha256"].hexdigest()
     for kind, expected in (("sha256", sha256), ("md5", md5)):
         if expected is not None and (found := hashes[kind].hexdigest()) != expected:
-            raise DataError(f"{path}: {kind} is {found}, the card {card.name} says {expected}; delete the file to fetch it again")
+            raise DataError(
+                f"{path}: {kind} is {found}, the card {card.name} says {expected}; delete the file to fetch it again"
+            )
     # A file beside a card is the user's own to edit; its checksum goes into the fingerprint, not into the lock.
     if sha256 is None and md5 is None and origin != "file":
         _hold_to_lock(settings.data / "lock.json", f"{card.name}/{path.name}", digest, path)

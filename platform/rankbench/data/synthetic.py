@@ -32,7 +32,9 @@ def generate(spec: Generator) -> pa.Table:
         stop = min(start + block, spec.users)
         affinity = user_taste[start:stop] @ item_taste.T * np.float32(spec.tastes * spec.taste_strength / 2)
         # Gumbel noise on log-weights: the n largest are a draw of n items without replacement.
-        noise = -np.log(-np.log(stream(spec.seed, "synthetic", "draw", start).random(affinity.shape, np.float32) + 1e-12) + 1e-12)
+        noise = -np.log(
+            -np.log(stream(spec.seed, "synthetic", "draw", start).random(affinity.shape, np.float32) + 1e-12) + 1e-12
+        )
         keys = affinity + log_popularity + noise.astype(np.float32)
         most = int(activity[start:stop].max())
         top = np.argpartition(-keys, most - 1, axis=1)[:, :most]
@@ -42,4 +44,6 @@ def generate(spec: Generator) -> pa.Table:
         items.append(ranked[chosen])
     # Item ids in random order, so that an id says nothing of popularity and ties by id favour no one.
     names = rng.permutation(spec.items)
-    return pa.table({"user": np.concatenate(users).astype(np.int64), "item": names[np.concatenate(items)].astype(np.int64)})
+    return pa.table(
+        {"user": np.concatenate(users).astype(np.int64), "item": names[np.concatenate(items)].astype(np.int64)}
+    )

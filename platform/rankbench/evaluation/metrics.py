@@ -20,7 +20,18 @@ from rankbench.registry import nearest
 
 Hits = Callable[[np.ndarray, np.ndarray], np.ndarray]
 METRICS: dict[str, Hits] = {}
-DEFAULT_METRICS = ("recall", "recall_capped", "precision", "ndcg", "mrr", "map", "map_capped", "hit", "coverage", "popularity")
+DEFAULT_METRICS = (
+    "recall",
+    "recall_capped",
+    "precision",
+    "ndcg",
+    "mrr",
+    "map",
+    "map_capped",
+    "hit",
+    "coverage",
+    "popularity",
+)
 DEFAULT_CUTOFFS = (10, 20, 50)
 
 
@@ -118,7 +129,9 @@ def metric_set(metrics: Iterable[str] = DEFAULT_METRICS, cutoffs: Sequence[int] 
     for word in metrics:
         found = re.fullmatch(r"([a-z_]+)(?:@([1-9][0-9]{0,5}))?", word)
         if not found or found[1] not in known or (found[1] == "auc" and found[2]):
-            raise ConfigError(f"unknown metric {word!r}{nearest(word, known)}; known: {', '.join(known)}, as in recall@20")
+            raise ConfigError(
+                f"unknown metric {word!r}{nearest(word, known)}; known: {', '.join(known)}, as in recall@20"
+            )
         if word == "auc":
             names.append(word)
         else:

@@ -1,6 +1,6 @@
 """EASE, embarrassingly shallow autoencoder (Steck, WWW 2019, Eq. 8).
 
-    min ‖X − XW‖² + λ‖W‖²  with diag(W) = 0    →    C = (G + λI)^-1,    W = I − C diag(1 / C_jj)
+min ‖X − XW‖² + λ‖W‖²  with diag(W) = 0    →    C = (G + λI)^-1,    W = I − C diag(1 / C_jj)
 """
 
 from __future__ import annotations

@@ -25,8 +25,19 @@ def environment() -> dict[str, Any]:
             "cores": os.cpu_count(),
             "memory_bytes": psutil.virtual_memory().total,
         },
+        "blas": _blas(),
         "revision": _revision(),
     }
+
+
+def _blas() -> list[str]:
+    """The loaded BLAS libraries with the kernels they chose: they decide both speed and the last digits."""
+    from threadpoolctl import threadpool_info
+
+    pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
+    return sorted(
+        {f"{pool['internal_api']} {pool['version']} {pool.get('architecture', '')}".strip() for pool in pools}
+    )
 
 
 def _version(package: str) -> str | None:

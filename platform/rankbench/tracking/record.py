@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -54,8 +55,10 @@ class RunRecord:
 
 
 def write_record(folder: Path, record: RunRecord, per_user: pa.Table | None) -> Path:
-    """Write folder/<id>/ whole; returns it. An earlier finished record of the same id is kept."""
+    """Write folder/<id>/ whole; returns it. An earlier finished record of the same id is kept, a failed one replaced."""
     target = folder / record.id
+    if target.is_dir() and not read_record(target).finished:
+        shutil.rmtree(target)
     with atomic_folder(target) as scratch:
         text = json.dumps(asdict(record), indent=2, allow_nan=False)
         (scratch / "record.json").write_text(text + "\n", encoding="utf-8")

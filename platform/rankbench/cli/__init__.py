@@ -1,0 +1,97 @@
+"""The command line: one file a command; each parses, calls one function, and prints."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import sys
+from typing import Annotated
+
+import click
+import typer
+
+from rankbench.errors import RankbenchError
+
+app = typer.Typer(
+    name="rankbench",
+    help="Benchmark recommendation losses on implicit feedback: closed forms, full ranking, Ray Tune sweeps, MLflow.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"rankbench {version('rankbench')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what happens to stderr.")] = False,
+) -> None:
+    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(levelname)s %(name)s %(message)s")
+    if not verbose:
+        logging.getLogger("ray").setLevel(logging.ERROR)
+
+
+def _register() -> None:
+    from rankbench.cli import data, demo, methods, report, run, sweep, ui
+
+    app.command("run", epilog=run.EXAMPLES)(run.run)
+    app.command("sweep", epilog=sweep.EXAMPLES)(sweep.sweep)
+    app.command("report", epilog=report.EXAMPLES)(report.report)
+    app.command("methods", epilog=methods.EXAMPLES)(methods.methods)
+    app.command("ui", epilog=ui.EXAMPLES)(ui.ui)
+    app.command("demo")(demo.demo)
+    app.add_typer(data.app, name="data")
+
+
+_register()
+
+
+def main() -> None:
+    """Entry point: every failure is one line on stderr and an exit code (2 bad input, 3 numeric, 4 cluster, 5 storage)."""
+    signal.signal(signal.SIGTERM, _terminated)
+    sys.exit(_main(sys.argv[1:]))
+
+
+def _main(words: list[str]) -> int:
+    try:
+        result = app(words, standalone_mode=False, prog_name="rankbench")
+        return result if isinstance(result, int) else 0
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.ctx.get_help())
+        return 2
+    except click.ClickException as error:
+        return _fail(error.format_message(), 2, words)
+    except (KeyboardInterrupt, click.Abort):
+        return _fail("interrupted; finished runs are kept (a sweep continues with --resume)", 130, words)
+    except RankbenchError as error:
+        return _fail(str(error), error.exit_code, words)
+    except BrokenPipeError:
+        # The reader of our output left, as `| head` does.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _fail(message: str, code: int, words: list[str]) -> int:
+    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    if "--json" in words:
+        print(json.dumps({"error": message, "exit_code": code}))
+    return code
+
+
+def _terminated(number, frame) -> None:
+    print("error: terminated; finished runs are kept (a sweep continues with --resume)", file=sys.stderr)
+    # Raised, not exited: the blocks on the stack clean up, and the cluster of a sweep is shut down.
+    raise SystemExit(128 + number)

@@ -1,0 +1,135 @@
+"""rankbench run: one setting, fitted on train + valid and measured on test."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rankbench.cli.console import Json, err, out, phase_progress, print_json, print_table
+
+EXAMPLES = """Examples:
+
+  rankbench run movielens-1m ease lam=300
+
+  rankbench run gowalla deql-l2 p=0.7 lam_prime=20 b=0.5 --json
+
+  rankbench run synthetic edlae p=0.6 data.source.generator.users=20000
+
+  rankbench run ./my-shop.yaml ease lam=100 --metrics recall,ndcg,auc --cutoffs 5,20
+"""
+
+
+def run(
+    dataset: Annotated[str, typer.Argument(help="A dataset's name (rankbench data list) or a card file.")],
+    method: Annotated[str, typer.Argument(help="A method's name (rankbench methods).")],
+    params: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[param=value]...", help="Parameters; data.PATH=VALUE changes the card."),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of random methods and of the bootstrap.")] = 0,
+    dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
+    metrics: Annotated[str | None, typer.Option(help="Comma-separated, as in recall,ndcg@100,auc.")] = None,
+    cutoffs: Annotated[str, typer.Option(help="Comma-separated k.")] = "10,20,50",
+    threads: Annotated[int | None, typer.Option(min=1, help="Default: every processor.")] = None,
+    track: Annotated[bool, typer.Option("--track/--no-track", help="Send the record to MLflow.")] = True,
+    json: Json = False,
+) -> None:
+    """Fit METHOD on train + valid of DATASET and measure it on test."""
+    from rankbench import experiment
+    from rankbench.config import assignments
+    from rankbench.data.cards import load_card
+    from rankbench.errors import require
+    from rankbench.evaluation.metrics import DEFAULT_METRICS, metric_set
+    from rankbench.settings import Settings
+    from rankbench.tracking.mlflow_sink import MlflowSink, tracking_uri
+    from rankbench.tracking.record import write_record
+
+    settings = Settings.from_env()
+    given = assignments(params or [])
+    changes = {key.removeprefix("data."): value for key, value in given.items() if key.startswith("data.")}
+    values = {key: value for key, value in given.items() if not key.startswith("data.")}
+    chosen = experiment.setting(method, values)
+    require(dtype in ("float32", "float64"), f"--dtype: expected float32 or float64, got {dtype}")
+    names = metrics.split(",") if metrics else DEFAULT_METRICS
+    wanted = metric_set(names, _cutoffs(cutoffs))
+    job = experiment.Job(load_card(dataset, settings, changes), (chosen,), metrics=wanted, dtype=dtype, seed=seed)
+    with phase_progress() as progress:
+        (outcome,) = experiment.run(job, settings, threads, progress)
+    record = outcome.record
+    folder = write_record(settings.results / "runs", record, outcome.per_user)
+    if track:
+        sink = MlflowSink(
+            tracking_uri(settings), "runs", settings.results / "mlartifacts",
+            lambda line: err.print(f"warning: {line}", markup=False),
+        )  # fmt: skip
+        if sink.open():
+            sink.send(record, folder)
+    if json:
+        print_json(
+            {
+                "dataset": record.dataset,
+                "method": record.method,
+                "params": record.params,
+                "metrics": record.metrics,
+                "users": record.users,
+                "seconds": record.seconds,
+                "peak_memory_bytes": record.peak_memory_bytes,
+                "seed": seed,
+                "dtype": dtype,
+                "environment": record.environment,
+                "id": record.id,
+                "folder": str(folder),
+            }  # fmt: skip
+        )
+        return
+    _show(record, folder)
+
+
+def _cutoffs(text: str) -> tuple[int, ...]:
+    from rankbench.errors import ConfigError
+
+    try:
+        cutoffs = tuple(sorted({int(word) for word in text.split(",")}))
+    except ValueError:
+        raise ConfigError(f"--cutoffs: expected whole numbers such as 10,20, got {text!r}") from None
+    if cutoffs[0] < 1:
+        raise ConfigError(f"--cutoffs: k must be at least 1, got {cutoffs[0]}")
+    return cutoffs
+
+
+def _show(record, folder) -> None:
+    counts = record.dataset["counts"]
+    params = " ".join(f"{name}={value}" for name, value in record.params.items() if value is not None)
+    out.print(f"{record.method} {params} on {record.dataset['name']}", style="bold", markup=False)
+    out.print(
+        f"fitted on {record.fit_on}, measured on {record.measured_on}: {record.users['measured']:,} users, "
+        f"{counts['items']:,} items ranked in full; {record.users['without_targets']:,} users without test items left out, "
+        f"{counts['cold_test_items']:,} test items never seen",
+        markup=False,
+    )
+    cutoffs = sorted({name.split("@")[1] for name in record.metrics if "@" in name}, key=int)
+    bases = list(dict.fromkeys(name.split("@")[0] for name in record.metrics))
+    body = []
+    for base in bases:
+        line = [base]
+        for k in cutoffs or [""]:
+            value = record.metrics.get(f"{base}@{k}") or (
+                record.metrics.get(base) if k == (cutoffs or [""])[0] else None
+            )
+            line.append(_cell(value))
+        body.append(line)
+    print_table(["metric", *[f"@{k} [95 %]" for k in cutoffs or [""]]], body)
+    phases = "  ".join(f"{name} {value:.2f} s" for name, value in record.seconds.items())
+    out.print(f"{phases}  peak {record.peak_memory_bytes / 1e9:.2f} GB", markup=False)
+    for line in record.dataset["differences"]:
+        out.print(f"differs from what was published: {line}", style="yellow", markup=False)
+    out.print(f"record {folder}", markup=False)
+
+
+def _cell(value: dict | None) -> str:
+    if value is None:
+        return ""
+    digits = 4 if abs(value["mean"]) < 10 else 1
+    interval = "" if value["low"] is None else f" [{value['low']:.{digits}f}, {value['high']:.{digits}f}]"
+    return f"{value['mean']:.{digits}f}{interval}"

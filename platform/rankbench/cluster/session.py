@@ -1,0 +1,119 @@
+"""Join or start Ray, safely: loopback and a private token for a local cluster, an explicit address for any other."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rankbench.errors import ClusterError, ConfigError
+
+# Read by Ray when it is imported and by every process it starts. A hung node would hang the run for good without the
+# keepalive; an out-of-memory task would be retried for ever without the bound on retries.
+_ENVIRONMENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_AUTH_MODE": "token",
+    "RAY_health_check_initial_delay_ms": "1000",
+    "RAY_health_check_period_ms": "1000",
+    "RAY_health_check_timeout_ms": "2000",
+    "RAY_health_check_failure_threshold": "5",
+    "RAY_grpc_client_keepalive_time_ms": "2000",
+    "RAY_grpc_client_keepalive_timeout_ms": "3000",
+    "RAY_task_oom_retries": "2",
+    "RAY_memory_usage_threshold": "0.95",
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",
+    "RAY_AIR_NEW_OUTPUT": "0",
+    "RAY_DEDUP_LOGS": "1",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TUNE_GLOBAL_CHECKPOINT_S": "60",
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",
+    "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
+}
+
+
+@dataclass(frozen=True)
+class Session:
+    """What the joined cluster offers."""
+
+    local: bool
+    cpus: int
+    memory_bytes: int
+
+
+@contextmanager
+def session(address: str | None = None, cpus: int | None = None) -> Iterator[Session]:
+    """Ray for the length of the block; a local cluster is shut down after it.
+
+    `address` (or RAY_ADDRESS) names a running cluster; without one a local cluster with `cpus` processors is started,
+    whose sockets are all on loopback. A cluster that happens to run on this host is never joined unasked.
+    Raises ClusterError when the cluster cannot be joined, ConfigError when authentication is switched off.
+    """
+    if os.environ.get("RAY_AUTH_MODE", "token") == "disabled":
+        raise ConfigError("RAY_AUTH_MODE=disabled lets anyone run code on the cluster; unset it")
+    address = address or os.environ.get("RAY_ADDRESS")
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    if address:
+        yield from _joined(address)
+    else:
+        # Socket names hold at most 107 bytes: the folder must be short, and private to this user.
+        with tempfile.TemporaryDirectory(prefix="rb-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+            yield from _local(Path(folder), cpus)
+
+
+def _local(folder: Path, cpus: int | None) -> Iterator[Session]:
+    token = folder / "token"
+    token.touch(mode=0o600)
+    token.write_text(secrets.token_hex(32), encoding="ascii")
+    os.environ["RAY_AUTH_TOKEN_PATH"] = str(token)
+    os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+    import ray
+
+    try:
+        # The arrays lie in memory-mapped files, so the object store stays small.
+        ray.init(
+            address="local",
+            num_cpus=cpus,
+            num_gpus=0,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            object_store_memory=256 << 20,
+            _temp_dir=str(folder),
+        )
+    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        raise ClusterError(f"cannot start a local Ray cluster: {_one_line(error)}") from None
+    try:
+        yield _offer(ray, local=True)
+    finally:
+        ray.shutdown()
+        os.environ.pop("RAY_AUTH_TOKEN_PATH", None)
+
+
+def _joined(address: str) -> Iterator[Session]:
+    import ray
+
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        hint = "is it up, and is RAY_AUTH_TOKEN_PATH its token?"
+        raise ClusterError(f"cannot join the Ray cluster at {address}: {_one_line(error)}; {hint}") from None
+    try:
+        yield _offer(ray, local=False)
+    finally:
+        ray.shutdown()
+
+
+def _offer(ray, local: bool) -> Session:
+    total = ray.cluster_resources()
+    return Session(local, int(total.get("CPU", 0)), int(total.get("memory", 0)))
+
+
+def _one_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

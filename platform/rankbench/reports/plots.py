@@ -1,0 +1,101 @@
+"""Pictures of a sweep: where the final models stand, and what the search saw."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rankbench.files import atomic_file
+from rankbench.reports.tables import Table
+from rankbench.tracking.record import RunRecord
+
+INK, PUBLISHED = "#1f4e79", "#c44e00"
+
+
+def final_plot(table: Table, metric: str, path: Path) -> Path:
+    """One panel a dataset: each model's `metric` on test with its interval, and the published number where there is one."""
+    plt = _pyplot()
+    datasets = list(dict.fromkeys(row.dataset for row in table.rows))
+    tallest = max(sum(row.dataset == dataset for row in table.rows) for dataset in datasets)
+    figure, panels = plt.subplots(
+        1, len(datasets), figsize=(1 + 5 * len(datasets), 1.4 + 0.42 * tallest), squeeze=False
+    )
+    for axis, dataset in zip(panels[0], datasets, strict=True):
+        rows = [row for row in table.rows if row.dataset == dataset and metric in row.cells][::-1]
+        cells = [row.cells[metric] for row in rows]
+        places = range(len(rows))
+        reach = (
+            [[c.mean - c.low for c in cells], [c.high - c.mean for c in cells]]
+            if all(c.low is not None for c in cells)
+            else None
+        )
+        axis.errorbar(
+            [c.mean for c in cells], places, xerr=reach, fmt="o", color=INK, capsize=3, label="measured, 95 % interval"
+        )
+        said = [(c.published, place) for c, place in zip(cells, places, strict=True) if c.published is not None]
+        if said:
+            axis.plot(*zip(*said, strict=True), "D", mfc="none", color=PUBLISHED, ms=8, label="published")
+        axis.set_yticks(list(places), [row.arm for row in rows])
+        axis.set_xlabel(f"{metric} on test")
+        axis.set_title(dataset)
+        axis.grid(axis="x", alpha=0.3)
+        axis.margins(y=0.15)
+    panels[0][0].legend(loc="best", fontsize=8, frameon=False)
+    return _save(figure, path)
+
+
+def search_plot(records: list[RunRecord], metric: str, path: Path) -> Path | None:
+    """One panel an arm and parameter searched: `metric` on validation against the parameter's value.
+
+    None when no arm searched a number.
+    """
+    by_panel: dict[tuple[str, str], list[tuple[float, float, str]]] = {}
+    arms: dict[str, list[RunRecord]] = {}
+    for record in records:
+        if record.finished:
+            arms.setdefault(record.arm or record.method, []).append(record)
+    for arm, members in arms.items():
+        for name in members[0].params:
+            values = {record.params.get(name) for record in members}
+            if len(values) > 1 and all(isinstance(value, int | float) for value in values):
+                by_panel[arm, name] = [(r.params[name], r.metrics[metric]["mean"], r.dataset["name"]) for r in members]
+    if not by_panel:
+        return None
+    plt = _pyplot()
+    wide = min(4, len(by_panel))
+    high = -(-len(by_panel) // wide)
+    figure, panels = plt.subplots(high, wide, figsize=(3.2 * wide, 2.6 * high), squeeze=False, sharey=False)
+    for axis in panels.flat[len(by_panel) :]:
+        axis.set_axis_off()
+    for axis, ((arm, name), points) in zip(panels.flat, by_panel.items(), strict=False):
+        for dataset in dict.fromkeys(point[2] for point in points):
+            mine = sorted(point for point in points if point[2] == dataset)
+            axis.plot([p[0] for p in mine], [p[1] for p in mine], "o", ms=4, alpha=0.6, label=dataset)
+            tops = {x: max(p[1] for p in mine if p[0] == x) for x in {p[0] for p in mine}}
+            axis.plot(*zip(*sorted(tops.items()), strict=True), "-", lw=1, color=INK)
+        low, top = min(p[0] for p in points), max(p[0] for p in points)
+        if low > 0 and top / low >= 20:
+            axis.set_xscale("log")
+        axis.set_title(f"{arm}: {name}", fontsize=9)
+        axis.set_ylabel(f"{metric}, valid", fontsize=8)
+        axis.tick_params(labelsize=8)
+        axis.grid(alpha=0.3)
+    if len({point[2] for points in by_panel.values() for point in points}) > 1:
+        panels[0][0].legend(fontsize=7)
+    return _save(figure, path)
+
+
+def _pyplot():
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    return plt
+
+
+def _save(figure, path: Path) -> Path:
+    figure.tight_layout()
+    with atomic_file(path) as scratch:
+        figure.savefig(scratch, dpi=130)
+    _pyplot().close(figure)
+    return path

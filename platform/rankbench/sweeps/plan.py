@@ -1,0 +1,240 @@
+"""What a sweep will run, what its runs share, what is redundant, and what it costs: known before the first task."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from rankbench.config import Strict, override, read_yaml, validate
+from rankbench.data.cards import Card, load_card
+from rankbench.data.prepare import prepare
+from rankbench.errors import ConfigError, require
+from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, MetricSet, metric_set
+from rankbench.experiment import Job, Setting, setting
+from rankbench.registry import nearest
+from rankbench.settings import Settings
+from rankbench.sweeps.space import expand
+
+
+class ArmSpec(Strict):
+    """One row of the final table: a method, searched apart from the others."""
+
+    method: str
+    name: str | None = Field(None, description="the row's label; the method's name where there is none")
+    params: dict[str, Any] = {}
+    published: dict[str, dict[str, float]] = Field({}, description="dataset → metric → number in the paper")
+
+    @property
+    def label(self) -> str:
+        return self.name or self.method
+
+
+class Choose(Strict):
+    metric: str = "ndcg@20"
+    on: Literal["valid"] = "valid"
+
+
+class SearchSpec(Strict):
+    trials: int = Field(10, ge=1, le=100_000, description="draws an arm that has a random parameter")
+    choose: Choose = Choose()
+    seed: int = Field(0, ge=0)
+
+
+class FinalSpec(Strict):
+    report_on: Literal["test"] = "test"
+    seed: int = Field(0, ge=0)
+
+
+class Resources(Strict):
+    """A trial's share of the cluster; `auto` looks at the size of its matrix."""
+
+    cpus: int | Literal["auto"] = "auto"
+    concurrent: int | Literal["auto"] = "auto"
+
+
+class Published(Strict):
+    paper: str
+    table: str | int
+
+
+class ExperimentSpec(Strict):
+    """An experiment file."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")
+    question: str = ""
+    datasets: tuple[str | dict[str, Any], ...] = Field(min_length=1)
+    arms: tuple[ArmSpec, ...] = Field(min_length=1)
+    metrics: tuple[str, ...] = DEFAULT_METRICS
+    cutoffs: tuple[int, ...] = DEFAULT_CUTOFFS
+    dtype: Literal["float32", "float64"] = "float32"
+    search: SearchSpec = SearchSpec()
+    final: FinalSpec = FinalSpec()
+    resources: Resources = Resources()
+    published: Published | None = None
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Settings that one trial fits together, with the trial's needs."""
+
+    job: Job
+    cpus: int
+    memory_bytes: int
+    cost: float
+
+    @property
+    def title(self) -> str:
+        return f"{self.job.card.name}: {', '.join(dict.fromkeys(s.method for s in self.job.settings))}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A checked experiment: its search units, and sentences on what was left out or is shared."""
+
+    spec: ExperimentSpec
+    cards: tuple[Card, ...]
+    metrics: MetricSet
+    search: tuple[Unit, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def n_settings(self) -> int:
+        return sum(len(unit.job.settings) for unit in self.search)
+
+    @property
+    def key(self) -> str:
+        """A hash of everything that decides the results: the same key continues the same sweep."""
+        content = [
+            self.spec.model_dump(mode="json", exclude={"question", "resources"}),
+            [c.content_key() for c in self.cards],
+        ]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
+
+
+def load_experiment(path: Path, changes: dict[str, Any]) -> ExperimentSpec:
+    """The experiment in a file, with dotted `changes` applied. Raises ConfigError naming file and key."""
+    if not path.is_file():
+        raise ConfigError(f"{path}: no such experiment file")
+    return validate(ExperimentSpec, override(read_yaml(path), changes), str(path))
+
+
+def plan(spec: ExperimentSpec, settings: Settings, cpus: int | None, where: str) -> Plan:
+    """Check the experiment whole, prepare its datasets, and lay out the search. `cpus`: of the machine that will run
+    it; None for a cluster whose nodes are not known, where `auto` means 4 a large fit.
+
+    Raises ConfigError for any unknown name or value out of range, before a task starts.
+    """
+    names = [arm.label for arm in spec.arms]
+    doubled = {name for name in names if names.count(name) > 1}
+    require(not doubled, f"{where}: arms: the name {', '.join(doubled)} is given twice; set a `name` for each")
+    metrics = metric_set([*spec.metrics, spec.search.choose.metric], spec.cutoffs)
+    require("@" in spec.search.choose.metric, f"{where}: search.choose.metric: write it with a cutoff, as in ndcg@20")
+    cards = tuple(_card(entry, settings, f"{where}: datasets[{i}]") for i, entry in enumerate(spec.datasets))
+    card_names = [card.name for card in cards]
+    notes: list[str] = []
+    candidates: list[Setting] = []
+    for position, arm in enumerate(spec.arms):
+        place = f"{where}: arms[{position}]"
+        for dataset in arm.published:
+            require(
+                dataset in card_names, f"{place}.published: unknown dataset {dataset!r}{nearest(dataset, card_names)}"
+            )
+        candidates += _settings_of(arm, spec, place, notes)
+    notes += _shared_rankings(candidates)
+    sizes = {card.name: prepare(card, settings).split.n_items for card in cards}
+    search = [
+        unit for card in cards for unit in units(card, sizes[card.name], candidates, spec, metrics, "search", cpus)
+    ]
+    saved = len(candidates) * len(cards) - len(search)
+    if saved:
+        notes.append(f"{len(candidates) * len(cards)} settings need {len(search)} fits: the others share an inverse")
+    return Plan(spec, cards, metrics, tuple(search), tuple(notes))
+
+
+def units(
+    card: Card,
+    n_items: int,
+    candidates: Iterable[Setting],
+    spec: ExperimentSpec,
+    metrics: MetricSet,
+    stage: str,
+    cpus: int | None,
+) -> list[Unit]:
+    """Group settings by what they can share. Search fits on train and measures on valid; the final stage fits on
+    train + valid and reads test.
+    """
+    groups: dict[Any, list[Setting]] = defaultdict(list)
+    for position, each in enumerate(candidates):
+        key = each.share_key
+        groups[position if key is None else key].append(each)
+    fit_on, measure_on = ("train", "valid") if stage == "search" else ("train+valid", "test")
+    seed = spec.search.seed if stage == "search" else spec.final.seed
+    result = []
+    for members in groups.values():
+        job = Job(card, tuple(members), fit_on, measure_on, metrics, spec.dtype, seed, stage)
+        dense = members[0].share_key is not None
+        itemsize = 8 if spec.dtype == "float64" else 4
+        # One matrix, the inverse's panels, score blocks, and the interpreter with its libraries.
+        memory = (itemsize * (n_items**2 + 3 * 1024 * n_items) if dense else 0) + (900 << 20)
+        wanted = spec.resources.cpus
+        # Below some thousands of items a second core adds less to one inverse than a second trial does.
+        share = ((cpus or 4) if dense and n_items > 6000 else 1) if wanted == "auto" else wanted
+        require(cpus is None or share <= cpus, f"resources.cpus: {share} asked for a trial, this machine has {cpus}")
+        cost = float(n_items) ** 3 * dense + 2e9 * (1 + len(members)) + n_items * 3e5 * len(members)
+        result.append(Unit(job, share, memory, cost))
+    return result
+
+
+def _card(entry: str | dict[str, Any], settings: Settings, where: str) -> Card:
+    if isinstance(entry, str):
+        return load_card(entry, settings)
+    changes = _flatten({key: value for key, value in entry.items() if key != "name"})
+    require(isinstance(entry.get("name"), str), f"{where}: give the card's `name`, then what to change in it")
+    return load_card(entry["name"], settings, changes)
+
+
+def _flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        path = f"{prefix}{key}"
+        flat |= _flatten(value, f"{path}.") if isinstance(value, dict) else {path: value}
+    return flat
+
+
+def _settings_of(arm: ArmSpec, spec: ExperimentSpec, where: str, notes: list[str]) -> list[Setting]:
+    """The arm's settings, without those that differ in parameters that cannot change a ranking."""
+    expanded = expand(arm.params, spec.search.trials, spec.search.seed, f"{where}.params")
+    result: dict[tuple, Setting] = {}
+    for values in expanded:
+        each = setting(arm.method, values, f"{where}.params", arm.label)
+        idle = each.solver.redundant
+        visible = tuple((name, value) for name, value in each.resolved.items() if name not in idle)
+        result.setdefault(visible, each)
+    first = next(iter(result.values()))
+    if len(result) < len(expanded):
+        why = first.solver.reason or "equal settings"
+        notes.append(f"{arm.label}: {len(result)} of {len(expanded)} settings are planned: {why}")
+    return list(result.values())
+
+
+def _shared_rankings(candidates: list[Setting]) -> list[str]:
+    """Sentences on settings of different arms that have the same ranking: they are run once and shown in both rows."""
+    by_identity: dict[Any, list[Setting]] = defaultdict(list)
+    for each in candidates:
+        by_identity[each.identity].append(each)
+    pairs: dict[tuple[str, ...], int] = defaultdict(int)
+    for members in by_identity.values():
+        arms = tuple(dict.fromkeys(each.arm or each.method for each in members))
+        if len(arms) > 1:
+            pairs[arms] += 1
+    return [
+        f"{' and '.join(arms)}: {n} settings have the same ranking; run once, shown for each"
+        for arms, n in pairs.items()
+    ]

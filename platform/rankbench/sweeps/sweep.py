@@ -1,0 +1,203 @@
+"""A sweep from file to table: plan, search on validation, choose, refit on train + valid, read test once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from rankbench.errors import ConfigError
+from rankbench.experiment import Setting, setting
+from rankbench.files import write_json
+from rankbench.settings import Settings
+from rankbench.sweeps.plan import ExperimentSpec, Plan, Unit, plan, units
+from rankbench.threads import available_cpus
+from rankbench.tracking.record import RunRecord, read_record
+
+
+@dataclass
+class Listener:
+    """Whom a sweep tells what happens; every call is optional."""
+
+    planned: Callable[[Plan, Path], None] = lambda plan, folder: None
+    stage: Callable[[str, list[Unit]], None] = lambda name, units: None
+    done: Callable[[Unit, list[RunRecord]], None] = lambda unit, records: None
+
+
+@dataclass(frozen=True)
+class SweepResult:
+    """`best`: (dataset, arm) → the search record that was chosen; `final`: → its record on test."""
+
+    folder: Path
+    plan: Plan
+    search: list[RunRecord]
+    best: dict[tuple[str, str], RunRecord]
+    final: dict[tuple[str, str], RunRecord]
+    failed: list[RunRecord] = field(default_factory=list)
+
+
+def open_folder(spec: ExperimentSpec, plan: Plan, results: Path, resume: bool) -> Path:
+    """A new folder results/sweeps/<name>-<key>-<time>, or with `resume` the newest one of the same name and key.
+
+    Raises ConfigError when there is nothing to resume.
+    """
+    root = results / "sweeps"
+    if resume:
+        earlier = sorted(root.glob(f"{spec.name}-{plan.key}-*/sweep.json"))
+        if not earlier:
+            raise ConfigError(
+                f"{spec.name}: nothing to resume in {root} for this experiment as it stands; run it without --resume"
+            )
+        return earlier[-1].parent
+    # Microseconds: two sweeps started at once get two folders.
+    folder = root / f"{spec.name}-{plan.key}-{datetime.now():%Y%m%d-%H%M%S-%f}"
+    content = {
+        "id": folder.name,
+        "experiment": spec.model_dump(mode="json"),
+        "cards": [card.model_dump(mode="json", exclude={"folder"}) for card in plan.cards],
+        "notes": list(plan.notes),
+        "settings": plan.n_settings,
+        "fits": len(plan.search),
+        "started_at": datetime.now().astimezone().isoformat(timespec="seconds"),
+    }
+    write_json(folder / "sweep.json", content)
+    return folder
+
+
+def run_sweep(
+    spec: ExperimentSpec,
+    where: str,
+    settings: Settings,
+    *,
+    resume: bool = False,
+    address: str | None = None,
+    listener: Listener | None = None,
+) -> SweepResult:
+    """Run the experiment; its records lie under the returned folder. Interrupted, it keeps every finished run.
+
+    Raises ConfigError, DataError and StorageError before any work starts, ClusterError when the cluster fails.
+    """
+    from rankbench.cluster.session import session
+
+    listener = listener or Listener()
+    # A wrong key should not cost the seconds that a cluster takes to start, so the plan is made before it is joined.
+    planned = plan(spec, settings, None if address else available_cpus(), where)
+    folder = open_folder(spec, planned, settings.results, resume)
+    listener.planned(planned, folder)
+    with session(address, available_cpus()) as cluster:
+        # Imported here: Ray reads its settings, which the session made, when it is imported.
+        from rankbench.sweeps.tuner import run_units
+
+        records, concurrent = folder / "records", spec.resources.concurrent
+        listener.stage("search", list(planned.search))
+        search = run_units(planned.search, settings, records, cluster, concurrent, listener.done)
+        best = choose(search, spec)
+        final_units = [
+            unit
+            for card in planned.cards
+            for unit in units(
+                card,
+                _n_items(search, card.name),
+                [_again(record) for (dataset, _), record in best.items() if dataset == card.name],
+                spec,
+                planned.metrics,
+                "final",
+                None if address else cluster.cpus,
+            )
+        ]
+        listener.stage("final", final_units)
+        finals = run_units(final_units, settings, records, cluster, concurrent, listener.done)
+    result = SweepResult(
+        folder,
+        planned,
+        search,
+        best,
+        {(record.dataset["name"], record.arm): record for record in finals},
+        [record for record in [*search, *finals] if not record.finished],
+    )
+    write_json(folder / "chosen.json", _chosen(result, spec))
+    return result
+
+
+def choose(search: list[RunRecord], spec: ExperimentSpec) -> dict[tuple[str, str], RunRecord]:
+    """The best finished setting a dataset and arm by the chosen metric on validation; a tie goes to the earlier one."""
+    metric = spec.search.choose.metric
+    best: dict[tuple[str, str], RunRecord] = {}
+    for record in search:
+        key = (record.dataset["name"], record.arm)
+        if record.finished and (key not in best or record.metrics[metric]["mean"] > best[key].metrics[metric]["mean"]):
+            best[key] = record
+    return best
+
+
+def _again(record: RunRecord) -> Setting:
+    return setting(record.method, record.params, record.id, record.arm)
+
+
+def _n_items(search: list[RunRecord], dataset: str) -> int:
+    return next((r.dataset["counts"]["items"] for r in search if r.finished and r.dataset["name"] == dataset), 0)
+
+
+def _chosen(result: SweepResult, spec: ExperimentSpec) -> dict[str, Any]:
+    return {
+        "metric": spec.search.choose.metric,
+        "on": spec.search.choose.on,
+        "rows": [
+            {
+                "dataset": dataset,
+                "arm": arm,
+                "search": record.id,
+                "final": result.final[dataset, arm].id if (dataset, arm) in result.final else None,
+            }
+            for (dataset, arm), record in result.best.items()
+        ],
+        "failed": [record.id for record in result.failed],
+        "finished_at": datetime.now().astimezone().isoformat(timespec="seconds"),
+    }
+
+
+@dataclass(frozen=True)
+class StoredSweep:
+    """A sweep read back from its folder."""
+
+    folder: Path
+    about: dict[str, Any]
+    chosen: dict[str, Any] | None
+    records: dict[str, RunRecord]
+
+    @property
+    def spec(self) -> ExperimentSpec:
+        return ExperimentSpec.model_validate(self.about["experiment"])
+
+
+def find_sweep(name: str | None, results: Path) -> Path:
+    """The folder of a sweep: a path, an id or the start of one; the newest where `name` is None.
+
+    Raises ConfigError when there is none, or the start fits several experiments.
+    """
+    if name and (Path(name) / "sweep.json").is_file():
+        return Path(name)
+    folders = sorted((p.parent for p in (results / "sweeps").glob("*/sweep.json")), key=lambda p: p.stat().st_mtime)
+    matching = [folder for folder in folders if folder.name.startswith(name or "")]
+    if not matching:
+        raise ConfigError(f"no sweep {name or ''} in {results / 'sweeps'}".replace("  ", " "))
+    return matching[-1]
+
+
+def read_sweep(folder: Path) -> StoredSweep:
+    """Everything in a sweep's folder. Raises ConfigError or DataError for a folder that is none."""
+    try:
+        about = json.loads((folder / "sweep.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{folder}/sweep.json: {error}") from None
+    chosen = folder / "chosen.json"
+    paths = sorted((folder / "records").glob("[!.]*/record.json"))
+    return StoredSweep(
+        folder,
+        about,
+        json.loads(chosen.read_text(encoding="utf-8")) if chosen.is_file() else None,
+        {record.id: record for record in map(read_record, (path.parent for path in paths))},
+    )

@@ -1,0 +1,122 @@
+"""The plan on Ray Tune: every unit is a trial, every trial writes its own records, a failed one leaves its reason."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ray import tune
+
+from rankbench import experiment
+from rankbench.cluster.session import Session
+from rankbench.errors import RankbenchError, StorageError
+from rankbench.settings import Settings
+from rankbench.sweeps.plan import Unit
+from rankbench.tracking.record import RunRecord, read_record, write_record
+
+OnDone = Callable[[Unit, list[RunRecord]], None]
+
+
+def run_units(
+    units: Sequence[Unit], settings: Settings, records: Path, session: Session, concurrent: int | str, on_done: OnDone
+) -> list[RunRecord]:
+    """Run all units as trials of one Tuner; returns a record for each of their settings, finished or failed.
+
+    Records appear in `records` as trials finish, and `on_done` hears of each unit. A setting that has a finished record
+    there is not run again. Raises StorageError when a unit needs more memory than the cluster has.
+    """
+    waiting = []
+    for unit in units:
+        done = _finished(unit, records)
+        if len(done) == len(unit.job.settings):
+            on_done(unit, done)
+        else:
+            waiting.append(unit)
+    for unit in waiting:
+        if unit.memory_bytes > session.memory_bytes:
+            raise StorageError(
+                f"{unit.title}: a fit needs {unit.memory_bytes / 1e9:.1f} GB, the cluster offers {session.memory_bytes / 1e9:.1f} GB"
+            )
+    # Units of equal needs form one Tuner, since Tune gives all trials of a Tuner the same resources.
+    for cpus, memory in sorted({(unit.cpus, unit.memory_bytes) for unit in waiting}):
+        alike = [unit for unit in waiting if (unit.cpus, unit.memory_bytes) == (cpus, memory)]
+        room = max(1, min(session.cpus // cpus, session.memory_bytes // memory))
+        bound = room if concurrent == "auto" else min(int(concurrent), room)
+        _tune(alike, settings, records, cpus, memory, bound, on_done)
+    return [record for unit in units for record in _all_records(unit, records)]
+
+
+def _tune(
+    units: list[Unit], settings: Settings, records: Path, cpus: int, memory: int, concurrent: int, on_done: OnDone
+) -> None:
+    trainable = tune.with_resources(
+        tune.with_parameters(_trial, units=units, settings=settings, records=records),
+        {"CPU": cpus, "memory": memory},
+    )
+    tuner = tune.Tuner(
+        trainable,
+        param_space={"unit": tune.grid_search(list(range(len(units))))},
+        tune_config=tune.TuneConfig(
+            max_concurrent_trials=concurrent, trial_dirname_creator=lambda trial: trial.trial_id
+        ),
+        run_config=tune.RunConfig(
+            name=f"trials-{os.getpid()}",
+            storage_path=str(records.parent / "tune"),
+            verbose=0,
+            callbacks=[_Watcher(units, records, on_done)],
+            failure_config=tune.FailureConfig(max_failures=1),
+        ),
+    )
+    tuner.fit()
+
+
+def _trial(config: dict, units: list[Unit], settings: Settings, records: Path) -> None:
+    """One unit in a worker. What the rooms raise becomes a record; only a lost worker is Tune's to retry."""
+    unit = units[config["unit"]]
+    job = unit.job
+    try:
+        outcomes = experiment.run(job, settings, n_threads=unit.cpus)
+        for outcome in outcomes:
+            write_record(records, outcome.record, outcome.per_user)
+        failed = 0
+    except Exception as error:
+        if not isinstance(error, RankbenchError | ArithmeticError | ValueError | RuntimeError | OSError):
+            raise
+        for setting in job.settings:
+            write_record(records, experiment.failure(job, setting, error), None)
+        failed = len(job.settings)
+    # Names of ours carry a prefix: Tune reserves plain ones such as "done".
+    tune.report({"rankbench/settings": len(job.settings), "rankbench/failed": failed})
+
+
+class _Watcher(tune.Callback):
+    """Hands finished units on, and writes the record of one whose worker was lost."""
+
+    def __init__(self, units: list[Unit], records: Path, on_done: OnDone):
+        self.units, self.records, self.on_done = units, records, on_done
+
+    def __getstate__(self) -> dict:
+        # Tune saves its callbacks for a restore, which never happens here: records decide what is left to do.
+        return {}
+
+    def on_trial_complete(self, iteration, trials, trial, **info) -> None:
+        unit = self.units[trial.config["unit"]]
+        self.on_done(unit, _all_records(unit, self.records))
+
+    def on_trial_error(self, iteration, trials, trial, **info) -> None:
+        unit = self.units[trial.config["unit"]]
+        lines = (trial.get_ray_actor_error_message() if hasattr(trial, "get_ray_actor_error_message") else "") or ""
+        reason = str(trial.get_error() or lines or "the worker was lost").strip().splitlines()
+        for setting in unit.job.settings:
+            write_record(self.records, experiment.failure(unit.job, setting, f"worker lost: {reason[-1]}"), None)
+        self.on_done(unit, _all_records(unit, self.records))
+
+
+def _finished(unit: Unit, records: Path) -> list[RunRecord]:
+    return [record for record in _all_records(unit, records) if record.finished]
+
+
+def _all_records(unit: Unit, records: Path) -> list[RunRecord]:
+    folders = [records / unit.job.run_id(setting) for setting in unit.job.settings]
+    return [read_record(folder) for folder in folders if (folder / "record.json").is_file()]
