@@ -102,9 +102,7 @@ class Outcome:
     model: Recommender | None = None
 
 
-def run(
-    job: Job, settings: Settings, n_threads: int | None = None, progress: Progress = lambda *_: None
-) -> list[Outcome]:
+def run(job: Job, settings: Settings, n_threads: int | None = None, progress: Progress = lambda *_: None) -> list[Outcome]:
     """One Outcome a setting, in order. Raises as the rooms do: nothing is caught here.
 
     `progress(phase, done, total)` is called throughout. MemoryError becomes StorageError.

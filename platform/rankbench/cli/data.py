@@ -45,9 +45,7 @@ def _at_hand(card, settings) -> str:
         return "mirror"
     if any(remote.file for remote in card.source.parts().values()):
         return "local file"
-    cached = all(
-        (settings.data / "raw" / card.name / remote.filename).is_file() for remote in card.source.parts().values()
-    )
+    cached = all((settings.data / "raw" / card.name / remote.filename).is_file() for remote in card.source.parts().values())
     return "cached" if cached else "offline" if settings.offline else "download"
 
 
@@ -79,10 +77,7 @@ def fetch(
     if json:
         print_json(rows)
         return
-    body = [
-        [r["name"], *[f"{r['counts'][c]:,}" for c in ("users", "items", "interactions")], r["fingerprint"]]
-        for r in rows
-    ]
+    body = [[r["name"], *[f"{r['counts'][c]:,}" for c in ("users", "items", "interactions")], r["fingerprint"]] for r in rows]
     print_table(["dataset", "users", "items", "interactions", "fingerprint"], body)
 
 

@@ -38,10 +38,7 @@ def methods(
     out.print(f"{facts[0]['name']}: {facts[0]['title']} ({facts[0]['source']})", style="bold", markup=False)
     if chosen[0].reason:
         out.print(chosen[0].reason, markup=False)
-    body = [
-        [p["name"], "" if p["default"] is None else str(p["default"]), p["search"], p["help"]]
-        for p in facts[0]["params"]
-    ]
+    body = [[p["name"], "" if p["default"] is None else str(p["default"]), p["search"], p["help"]] for p in facts[0]["params"]]
     print_table(["parameter", "default", "searched", "meaning"], body) if body else out.print("no parameters")
 
 

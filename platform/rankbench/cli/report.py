@@ -20,14 +20,10 @@ EXAMPLES = """Examples:
 
 
 def report(
-    sweep: Annotated[
-        str | None, typer.Argument(help="A sweep's folder, id, or the start of it; default: the newest.")
-    ] = None,
+    sweep: Annotated[str | None, typer.Argument(help="A sweep's folder, id, or the start of it; default: the newest.")] = None,
     format: Annotated[str, typer.Option(help="table, md, latex, csv or json.")] = "table",
     metrics: Annotated[str | None, typer.Option(help="Columns, comma-separated, as in recall@20,ndcg@20.")] = None,
-    to: Annotated[
-        Path | None, typer.Option("--out", help="Write report.md, tables and plots into this folder.")
-    ] = None,
+    to: Annotated[Path | None, typer.Option("--out", help="Write report.md, tables and plots into this folder.")] = None,
     json: Json = False,
 ) -> None:
     """Show the final table of a sweep: measured, interval, published, difference, setting, seconds, memory."""

@@ -114,9 +114,7 @@ def _show(record, folder) -> None:
     for base in bases:
         line = [base]
         for k in cutoffs or [""]:
-            value = record.metrics.get(f"{base}@{k}") or (
-                record.metrics.get(base) if k == (cutoffs or [""])[0] else None
-            )
+            value = record.metrics.get(f"{base}@{k}") or (record.metrics.get(base) if k == (cutoffs or [""])[0] else None)
             line.append(_cell(value))
         body.append(line)
     print_table(["metric", *[f"@{k} [95 %]" for k in cutoffs or [""]]], body)

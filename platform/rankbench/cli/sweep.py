@@ -26,9 +26,7 @@ def sweep(
     changes: Annotated[list[str] | None, typer.Argument(metavar="[path=value]...", help="Changes to the file.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the newest sweep of this experiment.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")] = False,
-    address: Annotated[
-        str | None, typer.Option(envvar="RAY_ADDRESS", help="A running Ray cluster; default: local.")
-    ] = None,
+    address: Annotated[str | None, typer.Option(envvar="RAY_ADDRESS", help="A running Ray cluster; default: local.")] = None,
     json: Json = False,
 ) -> None:
     """Search hyperparameters on validation, refit the chosen ones, read test once, and show the table."""
@@ -47,13 +45,9 @@ def sweep(
     folder, failed = execute(spec, str(path), settings, resume=resume, address=address, quiet=json)
     table = show(folder, settings, json)
     if failed:
-        raise ClusterError(
-            f"{failed} runs failed; their reasons are in {folder}/report/report.md (--resume tries them again)"
-        )
+        raise ClusterError(f"{failed} runs failed; their reasons are in {folder}/report/report.md (--resume tries them again)")
     if not json:
-        out.print(
-            f"\nreport   {folder}/report/report.md\nrecords  {folder}/records\nbrowse   rankbench ui", markup=False
-        )
+        out.print(f"\nreport   {folder}/report/report.md\nrecords  {folder}/records\nbrowse   rankbench ui", markup=False)
     del table
 
 
@@ -71,9 +65,7 @@ def execute(spec, where: str, settings, *, resume=False, address=None, quiet=Fal
 
         def planned(plan, folder: Path) -> None:
             if not quiet:
-                err.print(
-                    f"{spec.name}: {plan.n_settings} settings in {len(plan.search)} fits → {folder}", markup=False
-                )
+                err.print(f"{spec.name}: {plan.n_settings} settings in {len(plan.search)} fits → {folder}", markup=False)
                 for note in plan.notes:
                     err.print(f"  {note}", markup=False)
             sink.open()
@@ -94,9 +86,9 @@ def execute(spec, where: str, settings, *, resume=False, address=None, quiet=Fal
     stored = read_sweep(result.folder)
     files = write_report(result.folder / "report", stored.about, stored.chosen, stored.records)
     headline = {
-        f"{metric_key('test', name)}/{dataset}/{arm}".replace("(", "")
-        .replace(")", "")
-        .replace("+", "_"): record.metrics[name]["mean"]
+        f"{metric_key('test', name)}/{dataset}/{arm}".replace("(", "").replace(")", "").replace("+", "_"): record.metrics[name][
+            "mean"
+        ]
         for (dataset, arm), record in result.final.items()
         if record.finished
         for name in default_metrics(stored.about["experiment"])

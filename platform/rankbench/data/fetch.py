@@ -100,9 +100,7 @@ def _locate(card: Card, remote: RemoteFile, settings: Settings) -> tuple[Path, s
         return cached, remote.url
     if settings.offline:
         searched = f"; not in the mirror {settings.mirror / card.mirror_folder}" if settings.mirror else ""
-        raise DataError(
-            f"{card.name}: {remote.filename} is not in the cache {cached.parent}{searched}, and offline is set"
-        )
+        raise DataError(f"{card.name}: {remote.filename} is not in the cache {cached.parent}{searched}, and offline is set")
     known = f"sha256:{remote.sha256}" if remote.sha256 else f"md5:{remote.md5}" if remote.md5 else None
     log.info("downloading %s", remote.url)
     try:

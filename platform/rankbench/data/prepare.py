@@ -61,9 +61,7 @@ def prepare(card: Card, settings: Settings) -> Dataset:
     """The card's dataset from the cache, or made and put there. Raises DataError as fetch, the readers and split do."""
     raw = [] if card.source.generator else fetch(card, settings)
     key = hashlib.sha256(
-        json.dumps(
-            [card.content_key(), [(f.part, f.sha256, f.spec.model_dump()) for f in raw], _code_version()]
-        ).encode()
+        json.dumps([card.content_key(), [(f.part, f.sha256, f.spec.model_dump()) for f in raw], _code_version()]).encode()
     ).hexdigest()[:16]
     folder = settings.data / "prepared" / f"{card.name}-{key}"
     if not folder.is_dir():
@@ -139,9 +137,7 @@ def _minima(name: str, amount: int) -> tuple[int, int]:
 
 def _deduplicate(data: Interactions, keep: str) -> Interactions:
     """One interaction a pair: the first or last in time (in file order where there is none), or of the largest value."""
-    rank = (
-        data.time if data.time is not None and keep != "max" else data.value if keep == "max" else np.arange(len(data))
-    )
+    rank = data.time if data.time is not None and keep != "max" else data.value if keep == "max" else np.arange(len(data))
     order = np.lexsort((np.arange(len(data)), rank, data.item, data.user))
     user, item = data.user[order], data.item[order]
     starts = np.r_[True, (user[1:] != user[:-1]) | (item[1:] != item[:-1])]
@@ -206,9 +202,7 @@ def _open(card: Card, folder: Path) -> Dataset:
 
 
 def _mapped(folder: Path, name: str, n_items: int) -> sp.csr_array:
-    arrays = [
-        np.load(folder / f"{name}.{half}.npy", mmap_mode="r", allow_pickle=False) for half in ("indptr", "indices")
-    ]
+    arrays = [np.load(folder / f"{name}.{half}.npy", mmap_mode="r", allow_pickle=False) for half in ("indptr", "indices")]
     return csr_from_parts(*arrays, n_items)
 
 

@@ -113,9 +113,7 @@ def split(data: Interactions, spec: SplitSpec) -> Split:
     train, valid, test = matrices
     both = sum(a.multiply(b).nnz for a, b in ((train, valid), (train, test), (valid, test)))
     if both:
-        raise DataError(
-            f"{both} pairs lie in two of train, valid and test; give a `duplicates` step, or mend the parts"
-        )
+        raise DataError(f"{both} pairs lie in two of train, valid and test; give a `duplicates` step, or mend the parts")
     return Split(train, valid, test, spec.protocol, spec.seed)
 
 

@@ -44,6 +44,4 @@ def generate(spec: Generator) -> pa.Table:
         items.append(ranked[chosen])
     # Item ids in random order, so that an id says nothing of popularity and ties by id favour no one.
     names = rng.permutation(spec.items)
-    return pa.table(
-        {"user": np.concatenate(users).astype(np.int64), "item": names[np.concatenate(items)].astype(np.int64)}
-    )
+    return pa.table({"user": np.concatenate(users).astype(np.int64), "item": names[np.concatenate(items)].astype(np.int64)})

@@ -129,9 +129,7 @@ def metric_set(metrics: Iterable[str] = DEFAULT_METRICS, cutoffs: Sequence[int] 
     for word in metrics:
         found = re.fullmatch(r"([a-z_]+)(?:@([1-9][0-9]{0,5}))?", word)
         if not found or found[1] not in known or (found[1] == "auc" and found[2]):
-            raise ConfigError(
-                f"unknown metric {word!r}{nearest(word, known)}; known: {', '.join(known)}, as in recall@20"
-            )
+            raise ConfigError(f"unknown metric {word!r}{nearest(word, known)}; known: {', '.join(known)}, as in recall@20")
         if word == "auc":
             names.append(word)
         else:

@@ -90,15 +90,11 @@ def _rank_block(family, holdout, rows, k, width, auc) -> Iterator[tuple[np.ndarr
         for position, scores in scored(items):
             top = state[position]
             if _scan(scores, items.start, history.indptr, history.indices, top.items, top.scores):
-                raise NumericalError(
-                    f"{type(family[position]).__name__}: a score is not a number; raise lam, or use float64"
-                )
+                raise NumericalError(f"{type(family[position]).__name__}: a score is not a number; raise lam, or use float64")
             if auc:
                 _gather(scores, items.start, target.indptr, target.indices, target_scores[position])
                 if len(blocks) == 1:
-                    _count_wins(
-                        scores, items.start, target.indptr, target.indices, target_scores[position], wins[position]
-                    )
+                    _count_wins(scores, items.start, target.indptr, target.indices, target_scores[position], wins[position])
     if auc and len(blocks) > 1:
         # A target's score must be known before others are counted against it, so the blocks are scored again.
         for items in blocks:

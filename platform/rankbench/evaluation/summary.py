@@ -31,9 +31,7 @@ def summarise(per_user: PerUser, seed: int, resamples: int = RESAMPLES) -> dict[
     table = np.column_stack([per_user.values[name] for name in names]) if names else np.empty((len(per_user.users), 0))
     means = table.mean(axis=0)
     low, high = bootstrap_bounds(table, seed, resamples)
-    result = {
-        name: Interval(float(m), float(a), float(b)) for name, m, a, b in zip(names, means, low, high, strict=True)
-    }
+    result = {name: Interval(float(m), float(a), float(b)) for name, m, a, b in zip(names, means, low, high, strict=True)}
     return result | {name: Interval(float(value)) for name, value in per_user.overall.items()}
 
 

@@ -16,9 +16,7 @@ def final_plot(table: Table, metric: str, path: Path) -> Path:
     plt = _pyplot()
     datasets = list(dict.fromkeys(row.dataset for row in table.rows))
     tallest = max(sum(row.dataset == dataset for row in table.rows) for dataset in datasets)
-    figure, panels = plt.subplots(
-        1, len(datasets), figsize=(1 + 5 * len(datasets), 1.4 + 0.42 * tallest), squeeze=False
-    )
+    figure, panels = plt.subplots(1, len(datasets), figsize=(1 + 5 * len(datasets), 1.4 + 0.42 * tallest), squeeze=False)
     for axis, dataset in zip(panels[0], datasets, strict=True):
         rows = [row for row in table.rows if row.dataset == dataset and metric in row.cells][::-1]
         cells = [row.cells[metric] for row in rows]

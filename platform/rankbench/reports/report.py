@@ -12,9 +12,7 @@ from rankbench.reports.tables import Table, render, row_of
 from rankbench.tracking.record import RunRecord
 
 
-def sweep_table(
-    about: dict[str, Any], chosen: dict[str, Any] | None, records: dict[str, RunRecord], metrics=()
-) -> Table:
+def sweep_table(about: dict[str, Any], chosen: dict[str, Any] | None, records: dict[str, RunRecord], metrics=()) -> Table:
     """The final rows of a sweep. `about` is its sweep.json, `chosen` its chosen.json; `metrics` the columns, by default
     those that the paper reports, or else recall and ndcg at the cutoff the search used.
     """

@@ -78,9 +78,7 @@ def row_of(record: RunRecord, metrics: tuple[str, ...], published: dict[str, flo
 def columns(table: Table) -> tuple[list[str], list[list[str]]]:
     """Header and cells as text: measured [low, high], and where a paper reports the metric, its number and the difference."""
     published = [
-        name
-        for name in table.metrics
-        if any(_cell(row, name).published is not None for row in table.rows if name in row.cells)
+        name for name in table.metrics if any(_cell(row, name).published is not None for row in table.rows if name in row.cells)
     ]
     datasets = len({row.dataset for row in table.rows}) > 1
     header = (["dataset"] if datasets else []) + ["model"]
@@ -108,9 +106,7 @@ def columns(table: Table) -> tuple[list[str], list[list[str]]]:
 
 
 def setting_text(params: dict[str, Any]) -> str:
-    return " ".join(
-        f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}" for name, value in params.items()
-    )
+    return " ".join(f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}" for name, value in params.items())
 
 
 def render(table: Table, format: str) -> str:

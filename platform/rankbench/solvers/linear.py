@@ -14,9 +14,7 @@ from rankbench.solvers.linalg import spd_inverse_
 from rankbench.solvers.spec import Shift, Solver
 
 
-def fit_shared(
-    gram: Gram, members: Sequence[tuple[Solver, Any]], progress=lambda done, total: None
-) -> list[LinearRecommender]:
+def fit_shared(gram: Gram, members: Sequence[tuple[Solver, Any]], progress=lambda done, total: None) -> list[LinearRecommender]:
     """One LinearRecommender a member (solver, parameters); all members must have the same shift.
 
     O(n_items³) time once, one (n_items, n_items) matrix in all: the Gram's memory becomes C's. An item without train
@@ -34,9 +32,7 @@ def fit_shared(
         beta, alpha = np.where(empty, 0.0, beta), np.where(empty, 0.0, alpha)
         if not (np.isfinite(beta).all() and np.isfinite(alpha).all()):
             item = int(np.flatnonzero(~np.isfinite(beta + alpha))[0])
-            raise NumericalError(
-                f"{solver.name}: column {item} is not finite with {p}; raise lam, or use dtype float64"
-            )
+            raise NumericalError(f"{solver.name}: column {item} is not finite with {p}; raise lam, or use dtype float64")
         models.append(LinearRecommender(C, beta, alpha))
     return models
 

@@ -69,9 +69,7 @@ def solver(name: str, params: type, **about: Any) -> Callable[[Callable], Callab
     return add
 
 
-def closed_form(
-    name: str, params: type, *, shift: Callable[[Any], Shift], **about: Any
-) -> Callable[[Callable], Callable]:
+def closed_form(name: str, params: type, *, shift: Callable[[Any], Shift], **about: Any) -> Callable[[Callable], Callable]:
     """Register the decorated function as `columns` of a method that inverts the Gram shifted by `shift`."""
 
     def add(function: Callable) -> Callable:

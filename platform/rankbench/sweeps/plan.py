@@ -143,15 +143,11 @@ def plan(spec: ExperimentSpec, settings: Settings, cpus: int | None, where: str)
     for position, arm in enumerate(spec.arms):
         place = f"{where}: arms[{position}]"
         for dataset in arm.published:
-            require(
-                dataset in card_names, f"{place}.published: unknown dataset {dataset!r}{nearest(dataset, card_names)}"
-            )
+            require(dataset in card_names, f"{place}.published: unknown dataset {dataset!r}{nearest(dataset, card_names)}")
         candidates += _settings_of(arm, spec, place, notes)
     notes += _shared_rankings(candidates)
     sizes = {card.name: prepare(card, settings).split.n_items for card in cards}
-    search = [
-        unit for card in cards for unit in units(card, sizes[card.name], candidates, spec, metrics, "search", cpus)
-    ]
+    search = [unit for card in cards for unit in units(card, sizes[card.name], candidates, spec, metrics, "search", cpus)]
     saved = len(candidates) * len(cards) - len(search)
     if saved:
         notes.append(f"{len(candidates) * len(cards)} settings need {len(search)} fits: the others share an inverse")
@@ -234,7 +230,4 @@ def _shared_rankings(candidates: list[Setting]) -> list[str]:
         arms = tuple(dict.fromkeys(each.arm or each.method for each in members))
         if len(arms) > 1:
             pairs[arms] += 1
-    return [
-        f"{' and '.join(arms)}: {n} settings have the same ranking; run once, shown for each"
-        for arms, n in pairs.items()
-    ]
+    return [f"{' and '.join(arms)}: {n} settings have the same ranking; run once, shown for each" for arms, n in pairs.items()]

@@ -24,9 +24,7 @@ def expand(space: dict[str, Any], trials: int, seed: int, where: str) -> list[di
     fixed = {name: value for name, value in space.items() if not isinstance(value, dict)}
     kinds = {name: _kind(name, value, where) for name, value in space.items() if isinstance(value, dict)}
     grids = {name: arguments for name, (kind, arguments) in kinds.items() if kind in GRIDS}
-    draws = {
-        name: _draw(kind, arguments, trials, seed, name) for name, (kind, arguments) in kinds.items() if kind in DRAWS
-    }
+    draws = {name: _draw(kind, arguments, trials, seed, name) for name, (kind, arguments) in kinds.items() if kind in DRAWS}
     rows = [dict(zip(draws, values, strict=True)) for values in zip(*draws.values(), strict=True)] if draws else [{}]
     crossed = [dict(zip(grids, values, strict=True)) for values in itertools.product(*grids.values())]
     settings = [fixed | row | cell for row in rows for cell in crossed]

@@ -57,9 +57,7 @@ def _tune(
     tuner = tune.Tuner(
         trainable,
         param_space={"unit": tune.grid_search(list(range(len(units))))},
-        tune_config=tune.TuneConfig(
-            max_concurrent_trials=concurrent, trial_dirname_creator=lambda trial: trial.trial_id
-        ),
+        tune_config=tune.TuneConfig(max_concurrent_trials=concurrent, trial_dirname_creator=lambda trial: trial.trial_id),
         run_config=tune.RunConfig(
             name=f"trials-{os.getpid()}",
             storage_path=str(records.parent / "tune"),

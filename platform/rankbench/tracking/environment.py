@@ -35,9 +35,7 @@ def _blas() -> list[str]:
     from threadpoolctl import threadpool_info
 
     pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
-    return sorted(
-        {f"{pool['internal_api']} {pool['version']} {pool.get('architecture', '')}".strip() for pool in pools}
-    )
+    return sorted({f"{pool['internal_api']} {pool['version']} {pool.get('architecture', '')}".strip() for pool in pools})
 
 
 def _version(package: str) -> str | None:

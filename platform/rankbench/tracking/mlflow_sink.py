@@ -73,9 +73,7 @@ class MlflowSink:
         except Exception as error:
             self._broken = True
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            self.warn(
-                f"tracking at {self.uri} failed ({reason}); results are complete on disk, MLflow shows a part of them"
-            )
+            self.warn(f"tracking at {self.uri} failed ({reason}); results are complete on disk, MLflow shows a part of them")
             return False
 
     def _open(self) -> None:
