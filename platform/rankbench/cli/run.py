@@ -80,7 +80,7 @@ def run(
                 "environment": record.environment,
                 "id": record.id,
                 "folder": str(folder),
-            }  # fmt: skip
+            }
         )
         return
     _show(record, folder)

@@ -24,8 +24,9 @@ BLOCK_ITEMS = 1 << 17  # items in one block: a user's row of scores stays in cac
 class Ranking:
     """The top k of users that have targets.
 
-    `rows` (m,): their rows in the holdout; `users` (m,) int32; `items` (m, k) int32, best first, -1 where a user has fewer than k candidates; `auc` (m,)
-    float64 or None: the share of (target, other candidate) pairs in the right order, a tie counting half.
+    `rows` (m,): their rows in the holdout; `users` (m,) int32; `items` (m, k) int32, best first, -1 where a user has fewer
+    than k candidates; `auc` (m,) float64 or None: the share of (target, other candidate) pairs in the right order, a tie
+    counting half.
     """
 
     rows: np.ndarray

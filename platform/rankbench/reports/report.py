@@ -104,7 +104,8 @@ def _markdown(about: dict[str, Any], table: Table, records: dict[str, RunRecord]
         machine, packages = final.environment["machine"], final.environment["packages"]
         versions = ", ".join(f"{name} {number}" for name, number in packages.items() if number)
         lines += [
-            f"- machine: {machine['cpu']}, {machine['cores']} cores, {machine['memory_bytes'] / 1e9:.0f} GB; {final.threads} threads a fit; {final.dtype}",
+            f"- machine: {machine['cpu']}, {machine['cores']} cores, {machine['memory_bytes'] / 1e9:.0f} GB; "
+            f"{final.threads} threads a fit; {final.dtype}; {', '.join(final.environment['blas'])}",
             f"- revision: `{final.environment['revision']}`; Python {final.environment['python']}, {versions}",
         ]
     runs = sum(r.stage == "search" for r in records.values())

@@ -142,7 +142,7 @@ def as_json(table: Table) -> dict[str, Any]:
                 "peak_memory_gb": round(row.peak_memory_gb, 3),
                 "chosen_of": row.chosen_of,
                 "notes": list(row.notes),
-            }  # fmt: skip
+            }
         )
     return {"title": table.title, "metrics": list(table.metrics), "rows": rows, "notes": list(table.notes)}
 

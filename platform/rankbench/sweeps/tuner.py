@@ -36,7 +36,8 @@ def run_units(
     for unit in waiting:
         if unit.memory_bytes > session.memory_bytes:
             raise StorageError(
-                f"{unit.title}: a fit needs {unit.memory_bytes / 1e9:.1f} GB, the cluster offers {session.memory_bytes / 1e9:.1f} GB"
+                f"{unit.title}: a fit needs {unit.memory_bytes / 1e9:.1f} GB, "
+                f"the cluster offers {session.memory_bytes / 1e9:.1f} GB"
             )
     # Units of equal needs form one Tuner, since Tune gives all trials of a Tuner the same resources.
     for cpus, memory in sorted({(unit.cpus, unit.memory_bytes) for unit in waiting}):

@@ -1,0 +1,5 @@
+"""python -m rankbench"""
+
+from rankbench.cli import main
+
+main()
