@@ -10,7 +10,7 @@ from ray import tune
 
 from rankbench import experiment
 from rankbench.cluster.session import Session
-from rankbench.errors import RankbenchError, StorageError
+from rankbench.errors import StorageError
 from rankbench.settings import Settings
 from rankbench.sweeps.plan import Unit
 from rankbench.tracking.record import RunRecord, read_record, write_record
@@ -52,13 +52,18 @@ def _tune(
     units: list[Unit], settings: Settings, records: Path, cpus: int, memory: int, concurrent: int, on_done: OnDone
 ) -> None:
     trainable = tune.with_resources(
-        tune.with_parameters(_trial, units=units, settings=settings, records=records),
+        tune.with_parameters(_Trial, units=units, settings=settings, records=records),
         {"CPU": cpus, "memory": memory},
     )
     tuner = tune.Tuner(
         trainable,
         param_space={"unit": tune.grid_search(list(range(len(units))))},
-        tune_config=tune.TuneConfig(max_concurrent_trials=concurrent, trial_dirname_creator=lambda trial: trial.trial_id),
+        tune_config=tune.TuneConfig(
+            max_concurrent_trials=concurrent,
+            trial_dirname_creator=lambda trial: trial.trial_id,
+            # A worker starts once and takes trial after trial: its imports cost more than a small fit.
+            reuse_actors=True,
+        ),
         run_config=tune.RunConfig(
             name=f"trials-{os.getpid()}",
             storage_path=str(records.parent / "tune"),
@@ -70,23 +75,29 @@ def _tune(
     tuner.fit()
 
 
-def _trial(config: dict, units: list[Unit], settings: Settings, records: Path) -> None:
-    """One unit in a worker. What the rooms raise becomes a record; only a lost worker is Tune's to retry."""
-    unit = units[config["unit"]]
-    job = unit.job
-    try:
-        outcomes = experiment.run(job, settings, n_threads=unit.cpus)
-        for outcome in outcomes:
-            write_record(records, outcome.record, outcome.per_user)
-        failed = 0
-    except Exception as error:
-        if not isinstance(error, RankbenchError | ArithmeticError | ValueError | RuntimeError | OSError):
-            raise
-        for setting in job.settings:
-            write_record(records, experiment.failure(job, setting, error), None)
-        failed = len(job.settings)
-    # Names of ours carry a prefix: Tune reserves plain ones such as "done".
-    tune.report({"rankbench/settings": len(job.settings), "rankbench/failed": failed})
+class _Trial(tune.Trainable):
+    """One unit a trial, in a worker. What the rooms raise becomes a record; only a lost worker is Tune's to retry."""
+
+    def setup(self, config: dict, units: list[Unit], settings: Settings, records: Path) -> None:
+        self.units, self.settings, self.records = units, settings, records
+        self.unit = units[config["unit"]]
+
+    def reset_config(self, new_config: dict) -> bool:
+        self.unit = self.units[new_config["unit"]]
+        return True
+
+    def step(self) -> dict:
+        job = self.unit.job
+        try:
+            for outcome in experiment.run(job, self.settings, n_threads=self.unit.cpus):
+                write_record(self.records, outcome.record, outcome.per_user)
+            failed = 0
+        except Exception as error:
+            for setting in job.settings:
+                write_record(self.records, experiment.failure(job, setting, error), None)
+            failed = len(job.settings)
+        # Names of ours carry a prefix: Tune gives plain ones a meaning, such as "done".
+        return {"done": True, "rankbench/settings": len(job.settings), "rankbench/failed": failed}
 
 
 class _Watcher(tune.Callback):

@@ -1,0 +1,28 @@
+# make demo    set up a virtual environment, sweep all methods on the built-in data, show where to look next
+# make test    set up a virtual environment, lint, run the tests
+PYTHON ?= python3
+VENV   ?= .venv
+
+.PHONY: demo test install bench clean
+
+install: $(VENV)/.installed
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "rankbench needs Python 3.11 or newer, this is " + sys.version.split()[0])'
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[test]"
+	@touch $@
+
+demo: install
+	$(VENV)/bin/rankbench demo
+
+test: install
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/python -m pytest
+
+bench: install
+	$(VENV)/bin/python benchmarks/linear.py
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis
