@@ -33,7 +33,9 @@ def test_the_schema_would_notice_a_wrong_key(cluster):
 def test_ray_fills_in_every_worker(cluster):
     prepared = prepare_config(cluster)
     validate_config(prepared)
-    assert [node["max_workers"] for node in prepared["available_node_types"].values()] == [len(cluster["provider"]["worker_ips"])]
+    assert [node["max_workers"] for node in prepared["available_node_types"].values()] == [
+        len(cluster["provider"]["worker_ips"])
+    ]
 
 
 def test_cluster_authenticates_and_has_no_dashboard(cluster):

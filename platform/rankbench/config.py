@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeVar, get_args
 import yaml
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from rankbench.errors import ConfigError
+from rankbench.errors import ConfigError, require
 from rankbench.registry import nearest
 
 T = TypeVar("T")
@@ -20,9 +20,9 @@ M = TypeVar("M", bound="Strict")
 
 
 class Strict(BaseModel):
-    """Base of every file schema: frozen, and an unknown key is an error."""
+    """Base of every file schema: frozen, an unknown key is an error, and so is a number that is not finite."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False)
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -32,8 +32,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else "?"
         raise ConfigError(f"{path}:{line}: not valid YAML: {error.problem}") from None
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path}: not a YAML text file: {str(error).splitlines()[0]}") from None
+    except (ValueError, RecursionError, yaml.YAMLError) as error:  # bytes that are no text, 2024-13-45, [[[[...
+        raise ConfigError(f"{path}: not readable as YAML: {str(error).splitlines()[0]}") from None
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
     if not isinstance(content, dict):
@@ -53,6 +53,8 @@ class _UniqueKeys(yaml.SafeLoader):
 def _mapping_without_duplicates(loader: _UniqueKeys, node: yaml.MappingNode) -> dict:
     seen: set[str] = set()
     for key, _ in node.value:
+        if not isinstance(key, yaml.ScalarNode):
+            raise yaml.MarkedYAMLError(problem="a key must be a plain word", problem_mark=key.start_mark)
         if key.value in seen:
             raise yaml.MarkedYAMLError(problem=f"key {key.value!r} is given twice", problem_mark=key.start_mark)
         seen.add(key.value)
@@ -70,7 +72,7 @@ def scalar(text: str) -> Any:
     """One value as YAML reads it: 1 → int, 1e-3 → float, [1, 2] → list, abc → str."""
     try:
         return _UniqueKeys(text).get_single_data()
-    except yaml.YAMLError:
+    except (ValueError, RecursionError, yaml.YAMLError):
         return text
 
 
@@ -110,7 +112,7 @@ def override(content: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str,
 
 
 def _index(key: str, node: list, path: str) -> int:
-    if not key.isdigit() or int(key) >= len(node):
+    if not key.isdecimal() or int(key) >= len(node):
         raise ConfigError(f"{path}: {key!r} is no position in a list of {len(node)}")
     return int(key)
 
@@ -130,7 +132,9 @@ def validate(model: type[M], content: Mapping[str, Any], where: str) -> M:
 
 
 def _first_problem(model: type[BaseModel], error: ValidationError, where: str) -> str:
-    first = error.errors(include_url=False)[0]
+    problems = error.errors(include_url=False)
+    # A misspelt key comes with a missing one; the misspelling is what the reader can mend.
+    first = next((problem for problem in problems if problem["type"] == "extra_forbidden"), problems[0])
     place = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         known = _fields_at(model, first["loc"][:-1])
@@ -151,7 +155,7 @@ def _fields_at(model: type[BaseModel], loc: Sequence[str | int]) -> list[str]:
     for part in loc:
         if isinstance(part, str) and _is_model(current) and part in current.model_fields:
             current = current.model_fields[part].annotation
-        while not _is_model(current) and (inner := [a for a in get_args(current) if a is not type(None)]):
+        while not _is_model(current) and (inner := [a for a in get_args(current) if a not in (type(None), ...)]):
             current = inner[-1]
     return list(current.model_fields) if _is_model(current) else []
 
@@ -166,14 +170,18 @@ def parameters(cls: type[T], values: Mapping[str, Any], where: str) -> T:
     NaN and infinity are refused: no parameter of any method here means anything by them.
     """
     fields = {field.name: field for field in dataclasses.fields(cls)}
-    for key, value in values.items():
+    for key in values:
         if key not in fields:
             known = f"; known: {', '.join(fields)}" if fields else " (it has no parameters)"
             raise ConfigError(f"{where}: unknown parameter {key!r}{nearest(key, fields) or known}")
-        if isinstance(value, float) and not math.isfinite(value):
-            raise ConfigError(f"{where}: {key} must be finite, got {value}")
     try:
-        return TypeAdapter(cls).validate_python(dict(values))
+        result = TypeAdapter(cls).validate_python(dict(values))
+        for name in fields:
+            value = getattr(result, name)
+            require(not isinstance(value, float) or math.isfinite(value), f"{name} must be finite, got {value}")
+        return result
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         name = ".".join(str(part) for part in first["loc"])

@@ -13,11 +13,11 @@ Spec = TypeVar("Spec")
 
 def nearest(name: str, names: Iterable[str]) -> str:
     """`; did you mean X?` for the closest of `names`, or an empty string when none is close."""
-    names = sorted(names)
-    close = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
+    spelled = {each.lower(): each for each in sorted(names)}
+    word = name.lower()
     # A prefix is a near miss too, however short: "amazon" for "amazon-beauty".
-    close = close or [n for n in names if n.startswith(name.lower())][:1]
-    return f"; did you mean {close[0]}?" if close else ""
+    close = difflib.get_close_matches(word, spelled, n=1, cutoff=0.5) or [n for n in spelled if word and n.startswith(word)]
+    return f"; did you mean {spelled[close[0]]}?" if close else ""
 
 
 class Registry(Generic[Spec]):

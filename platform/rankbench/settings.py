@@ -20,6 +20,8 @@ VARIABLES = {
     "RANKBENCH_HOME": "a folder with datasets/ and experiments/ of your own, looked at first",
 }
 
+_ON, _OFF = {"1", "true", "yes", "on"}, {"", "0", "false", "no", "off"}
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -34,17 +36,17 @@ class Settings:
 
     @classmethod
     def from_env(cls) -> Settings:
-        """Raises ConfigError for an unknown RANKBENCH_ variable or a mirror that is no folder."""
+        """Raises ConfigError for an unknown RANKBENCH_ variable, a mirror that is no folder, a switch neither on nor off."""
         for name in os.environ:
             if name.startswith("RANKBENCH_") and name not in VARIABLES:
-                raise ConfigError(f"environment: unknown variable {name}{nearest(name.upper(), VARIABLES)}")
+                raise ConfigError(f"environment: unknown variable {name}{nearest(name, VARIABLES)}")
         mirror = _folder("RANKBENCH_MIRROR")
         if mirror is not None and not mirror.is_dir():
             raise ConfigError(f"RANKBENCH_MIRROR={mirror}: no such folder")
         return cls(
             data=_folder("RANKBENCH_DATA") or Path(user_cache_dir("rankbench")),
             mirror=mirror,
-            offline=os.environ.get("RANKBENCH_OFFLINE", "").lower() in {"1", "true", "yes"},
+            offline=_switch("RANKBENCH_OFFLINE"),
             results=_folder("RANKBENCH_RESULTS") or Path("results").resolve(),
             tracking_uri=os.environ.get("RANKBENCH_TRACKING_URI") or None,
             home=_folder("RANKBENCH_HOME"),
@@ -61,3 +63,10 @@ class Settings:
 def _folder(name: str) -> Path | None:
     value = os.environ.get(name)
     return Path(value).expanduser().resolve() if value else None
+
+
+def _switch(name: str) -> bool:
+    value = os.environ.get(name, "").lower()
+    if value not in _ON | _OFF:
+        raise ConfigError(f"{name}={value}: expected 1 or 0")
+    return value in _ON

@@ -9,10 +9,14 @@ import signal
 import sys
 from typing import Annotated
 
-import click
 import typer
 
 from rankbench.errors import RankbenchError
+
+try:  # recent typer carries a click of its own
+    from typer._click.exceptions import ClickException, NoArgsIsHelpError
+except ImportError:
+    from click.exceptions import ClickException, NoArgsIsHelpError
 
 app = typer.Typer(
     name="rankbench",
@@ -68,14 +72,15 @@ def main() -> None:
 def _main(words: list[str]) -> int:
     try:
         result = app(words, standalone_mode=False, prog_name="rankbench")
-        return result if isinstance(result, int) else 0
-    except click.exceptions.NoArgsIsHelpError as error:
+        # Some versions of typer turn an interrupt into the code 130 by themselves.
+        return _interrupted(words) if result == 130 else result if isinstance(result, int) else 0
+    except NoArgsIsHelpError as error:
         print(error.ctx.get_help())
         return 2
-    except click.ClickException as error:
+    except ClickException as error:
         return _fail(error.format_message(), 2, words)
-    except (KeyboardInterrupt, click.Abort):
-        return _fail("interrupted; finished runs are kept (a sweep continues with --resume)", 130, words)
+    except (KeyboardInterrupt, typer.Abort):
+        return _interrupted(words)
     except RankbenchError as error:
         return _fail(str(error), error.exit_code, words)
     except BrokenPipeError:
@@ -89,6 +94,10 @@ def _fail(message: str, code: int, words: list[str]) -> int:
     if "--json" in words:
         print(json.dumps({"error": message, "exit_code": code}))
     return code
+
+
+def _interrupted(words: list[str]) -> int:
+    return _fail("interrupted; finished runs are kept (a sweep continues with --resume)", 130, words)
 
 
 def _terminated(number, frame) -> None:

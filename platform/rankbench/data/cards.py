@@ -31,7 +31,9 @@ class RemoteFile(Strict):
         if (self.url is None) == (self.file is None):
             raise ValueError("give either url or file")
         if self.url is not None and not self.url.startswith("https://"):
-            raise ValueError(f"only https:// is downloaded, got {self.url}")
+            raise ValueError(f"only https:// is downloaded, got {self.url!r}")
+        if self.filename in ("", ".", ".."):
+            raise ValueError(f"must end in a file name, got {self.url or self.file!r}")
         return self
 
     @property
@@ -49,7 +51,7 @@ class Mirror(Strict):
     @classmethod
     def _stays_inside(cls, folder: str | None) -> str | None:
         if folder is not None and (Path(folder).is_absolute() or ".." in Path(folder).parts):
-            raise ValueError(f"must lie inside the mirror, got {folder}")
+            raise ValueError(f"must lie inside the mirror, got {folder!r}")
         return folder
 
 
@@ -58,11 +60,11 @@ class Generator(Strict):
 
     users: int = Field(2000, ge=2, le=50_000_000)
     items: int = Field(1000, ge=2, le=50_000_000)
-    interactions_per_user: float = Field(30.0, gt=0)
+    interactions_per_user: float = Field(30.0, gt=0, le=50_000_000)
     tastes: int = Field(12, ge=1, le=4096)
-    taste_strength: float = Field(2.0, ge=0)
-    popularity_exponent: float = Field(0.8, ge=0)
-    activity_exponent: float = Field(2.5, gt=1)
+    taste_strength: float = Field(2.0, ge=0, le=1000)
+    popularity_exponent: float = Field(0.8, ge=0, le=20)
+    activity_exponent: float = Field(2.5, ge=1.1, le=100)
     seed: int = 0
 
 
@@ -80,6 +82,11 @@ class Source(Strict):
     def _exactly_one(self) -> Source:
         if sum([bool(self.files), self.file is not None, self.generator is not None]) != 1:
             raise ValueError("give one of files, file, generator")
+        # The cache and the mirror hold a part under its file name.
+        urls: dict[str, str] = {}
+        for remote in self.files.values():
+            if remote.url and urls.setdefault(remote.filename, remote.url) != remote.url:
+                raise ValueError(f"two URLs end in {remote.filename}; fetch them yourself and give `file` instead")
         return self
 
     def parts(self) -> dict[str, RemoteFile]:
@@ -97,6 +104,13 @@ class Read(Strict):
     value: str | int | None = None
     time: str | int | None = None
 
+    @field_validator("separator")
+    @classmethod
+    def _separates(cls, separator: str) -> str:
+        if not separator or set(separator) & set('\r\n"'):
+            raise ValueError(f"must be one or more characters, none a line end or a quote, got {separator!r}")
+        return separator
+
 
 class Step(Strict):
     """One preparation step; exactly one field is set."""
@@ -109,7 +123,7 @@ class Step(Strict):
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Step:
-        if len(self.model_fields_set) != 1:
+        if len(self.model_dump(exclude_unset=True, exclude_none=True)) != 1 or len(self.model_fields_set) != 1:
             raise ValueError(f"one step a line, one of {', '.join(type(self).model_fields)}")
         return self
 
@@ -123,10 +137,13 @@ class SplitSpec(Strict):
     seed: int = Field(0, ge=0)
 
 
-class Counts(Strict):
+class RawCounts(Strict):
     users: int | None = None
     items: int | None = None
     interactions: int | None = None
+
+
+class Counts(RawCounts):
     train: int | None = None
     valid: int | None = None
     test: int | None = None
@@ -135,7 +152,7 @@ class Counts(Strict):
 class Expect(Strict):
     """Counts as published: of the raw files, and of the prepared data. A difference is reported, never an error."""
 
-    raw: Counts = Counts()
+    raw: RawCounts = RawCounts()
     prepared: Counts = Counts()
 
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -45,12 +46,18 @@ class RawFile:
                 yield file
             return
         try:
-            with zipfile.ZipFile(self.path) as archive, archive.open(self.member) as file:
+            with zipfile.ZipFile(self.path) as archive, self._in(archive) as file:
                 yield file
+        except (zipfile.BadZipFile, zlib.error, EOFError):
+            raise DataError(f"{self.path}: not a zip archive, or damaged; delete it and fetch again") from None
+
+    def _in(self, archive: zipfile.ZipFile) -> IO[bytes]:
+        try:
+            return archive.open(self.member)
         except KeyError:
             raise DataError(f"{self.path}: the archive holds no {self.member}") from None
-        except zipfile.BadZipFile:
-            raise DataError(f"{self.path}: not a zip archive; delete it and fetch again") from None
+        except RuntimeError as error:  # encrypted, or packed in a way that Python does not know
+            raise DataError(f"{self.path}: {_first_line(error)}") from None
 
 
 def fetch(card: Card, settings: Settings) -> list[RawFile]:
@@ -58,12 +65,14 @@ def fetch(card: Card, settings: Settings) -> list[RawFile]:
 
     Raises DataError when a part is nowhere, or its checksum is not the card's (or the one of its first fetch).
     """
-    if settings.mirror is not None:
+    parts = sorted(card.source.parts().items(), key=lambda pair: PARTS.index(pair[0]))
+    # A mirror stands in for the internet, not for files beside the card.
+    if settings.mirror is not None and all(remote.url for _, remote in parts):
         mirrored = _mirrored_parquet(card, settings)
         if mirrored:
             return mirrored
     files = []
-    for part, remote in sorted(card.source.parts().items(), key=lambda pair: PARTS.index(pair[0])):
+    for part, remote in parts:
         path, origin = _locate(card, remote, settings)
         digest = _verified(card, path, remote.sha256, remote.md5, origin, settings)
         files.append(RawFile(part, path, digest, card.read, origin, remote.member))
@@ -71,7 +80,7 @@ def fetch(card: Card, settings: Settings) -> list[RawFile]:
 
 
 def _mirrored_parquet(card: Card, settings: Settings) -> list[RawFile]:
-    """The mirror's Parquet parts: all that the card names, besides a `valid` that it may bring on its own."""
+    """The mirror's Parquet parts: exactly those that the card names, or none at all."""
     folder = settings.mirror / card.mirror_folder
     found = []
     for part in PARTS:
@@ -109,13 +118,13 @@ def _locate(card: Card, remote: RemoteFile, settings: Settings) -> tuple[Path, s
         cached.parent.mkdir(parents=True, exist_ok=True)
         # pooch writes beside the target and moves the whole, checked file.
         pooch.retrieve(remote.url, known, fname=cached.name, path=cached.parent, downloader=downloader)
-    except ValueError as error:
-        raise DataError(f"{card.name}: {remote.url}: checksum differs from the card's ({_first_line(error)})") from None
     except OSError as error:
         raise DataError(
             f"{card.name}: cannot download {remote.url} ({type(error).__name__}); "
             f"put {remote.filename} into {cached.parent}, or set RANKBENCH_MIRROR"
         ) from None
+    except ValueError as error:
+        raise DataError(f"{card.name}: {remote.url}: checksum differs from the card's ({_first_line(error)})") from None
     return cached, remote.url
 
 
@@ -141,7 +150,10 @@ def _verified(card: Card, path: Path, sha256: str | None, md5: str | None, origi
 def _hold_to_lock(lock_file: Path, key: str, digest: str, path: Path) -> None:
     lock_file.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(lock_file.with_suffix(".lock")):
-        locked = json.loads(lock_file.read_text(encoding="utf-8")) if lock_file.is_file() else {}
+        try:
+            locked = json.loads(lock_file.read_text(encoding="utf-8")) if lock_file.is_file() else {}
+        except ValueError:
+            raise DataError(f"{lock_file}: damaged; restore it, or delete it to accept the files as they are") from None
         if key not in locked:
             write_json(lock_file, locked | {key: digest})
         elif locked[key] != digest:

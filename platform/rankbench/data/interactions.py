@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -53,34 +54,41 @@ class Interactions:
         return self.keep(np.lexsort(keys))
 
 
-def encode(raw: pa.Table, where: str) -> Interactions:
-    """Codes for a table with columns user, item, part and perhaps value, time.
+def checked(raw: pa.Table, place: Callable[[int], str]) -> pa.Table:
+    """`raw` as a reader made it, held to: every id is there, without NUL, and every value is finite in float32.
 
-    Raises DataError for an empty table, a null id or a value that is not finite.
+    Raises DataError for the first row that is not; `place` says where that row is.
     """
-    if raw.num_rows == 0:
-        raise DataError(f"{where}: no interactions")
+    for name in ("user", "item"):
+        bad = pc.is_null(raw[name])
+        if pa.types.is_string(raw[name].type):
+            bad = pc.or_(bad, pc.fill_null(pc.match_substring(raw[name], "\0"), False))
+        if (row := pc.index(bad, True).as_py()) >= 0:
+            raise DataError(f"{place(row)}: {name} is {raw[name][row].as_py()!r}; every interaction needs an id")
+    if "value" in raw.column_names:
+        value = raw["value"].to_numpy()
+        bad = np.flatnonzero(~(np.abs(value) <= np.finfo(np.float32).max))
+        if len(bad):
+            raise DataError(f"{place(int(bad[0]))}: value is {value[bad[0]]}; every interaction needs a finite value")
+    return raw
+
+
+def encode(raw: pa.Table, where: str) -> Interactions:
+    """Codes for a table with columns user, item, part and perhaps value, time; its rows are `checked`."""
     if raw.num_rows >= 2**31:
         raise DataError(f"{where}: {raw.num_rows} interactions; this version counts up to 2^31")
-    user, users = _codes(raw["user"], f"{where}: user")
-    item, items = _codes(raw["item"], f"{where}: item")
-    value = time = None
-    if "value" in raw.column_names:
-        value = raw["value"].to_numpy().astype(np.float32)
-        if not np.isfinite(value).all():
-            row = int(np.flatnonzero(~np.isfinite(value))[0])
-            raise DataError(f"{where}: value: row {row + 1} is {value[row]}; every interaction needs a finite value")
+    user, users = _codes(raw["user"])
+    item, items = _codes(raw["item"])
+    value = raw["value"].to_numpy().astype(np.float32) if "value" in raw.column_names else None
+    time = None
     if "time" in raw.column_names:
         # A missing time is kept as the smallest: only protocols in time order look at it, and they say so.
         time = pc.fill_null(raw["time"].cast(pa.int64()), np.iinfo(np.int64).min).to_numpy()
     return Interactions(user, item, raw["part"].to_numpy(), users, items, value, time)
 
 
-def _codes(column: pa.ChunkedArray, where: str) -> tuple[np.ndarray, pa.Array]:
+def _codes(column: pa.ChunkedArray) -> tuple[np.ndarray, pa.Array]:
     """Positions in the sorted vocabulary; ids that are all whole numbers sort as numbers."""
-    if column.null_count:
-        row = pc.index(pc.is_null(column), True).as_py()
-        raise DataError(f"{where}: row {row + 1} has no id")
     encoded = column.combine_chunks().dictionary_encode()
     vocabulary = as_integers(encoded.dictionary)
     order = pc.sort_indices(vocabulary).to_numpy()

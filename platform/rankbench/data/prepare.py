@@ -61,7 +61,9 @@ def prepare(card: Card, settings: Settings) -> Dataset:
     """The card's dataset from the cache, or made and put there. Raises DataError as fetch, the readers and split do."""
     raw = [] if card.source.generator else fetch(card, settings)
     key = hashlib.sha256(
-        json.dumps([card.content_key(), [(f.part, f.sha256, f.spec.model_dump()) for f in raw], _code_version()]).encode()
+        json.dumps(
+            [card.content_key(), [(f.part, f.sha256, f.member, f.spec.model_dump()) for f in raw], _code_version()]
+        ).encode()
     ).hexdigest()[:16]
     folder = settings.data / "prepared" / f"{card.name}-{key}"
     if not folder.is_dir():
@@ -106,6 +108,8 @@ def _read(card: Card, raw: list[RawFile]) -> pa.Table:
     for file in raw:
         with file.open() as content:
             table = reader(file.spec.format)(content, file.spec, str(file.path))
+        if len(table) == 0:
+            raise DataError(f"{file.path}: no interactions")
         tables.append(table.append_column("part", pa.array(np.full(len(table), PARTS.index(file.part), np.int8))))
     shared = [name for name in tables[0].column_names if all(name in table.column_names for table in tables)]
     try:

@@ -35,8 +35,8 @@ class DEQL:
 
     def __post_init__(self) -> None:
         _check(self)
-        require(self.p > 0, "deql: p must be > 0 without a ridge, got 0 (see deql-l2)")
-        require(self.b > 0, f"deql: b must be > 0 without a ridge, got {self.b} (b = 0 is edlae)")
+        require(self.p > 0, "p must be > 0 without a ridge, got 0 (see deql-l2)")
+        require(self.b > 0, f"b must be > 0 without a ridge, got {self.b} (b = 0 is edlae)")
 
 
 @dataclass(frozen=True)
@@ -52,15 +52,15 @@ class DEQLL2:
 
 
 def _check(p) -> None:
-    require(0 <= p.p < 1, f"deql: p must lie in [0, 1), got {p.p}")
-    require(p.a > 0, f"deql: a must be > 0, got {p.a}")
-    require(p.b >= 0, f"deql: b must be >= 0, got {p.b}")
-    require(p.p > 0 or p.b > 0, "deql: p = 0 and b = 0 leave no loss at all")
+    require(0 <= p.p < 1, f"p must lie in [0, 1), got {p.p}")
+    require(p.a > 0, f"a must be > 0, got {p.a}")
+    require(p.b >= 0, f"b must be >= 0, got {p.b}")
+    require(p.p > 0 or p.b > 0, "p = 0 and b = 0 leave no loss at all")
     if isinstance(p, DEQLL2):
-        require(p.lam is None or p.lam_prime is None, "deql: give lam or lam_prime, not both: lam_prime is lam/h2")
+        require(p.lam is None or p.lam_prime is None, "give lam or lam_prime, not both: lam_prime is lam/h2")
         for name in ("lam", "lam_prime"):
             value = getattr(p, name)
-            require(value is None or value > 0, f"deql: {name} must be > 0, got {value}")
+            require(value is None or value > 0, f"{name} must be > 0, got {value}")
 
 
 def _h(p) -> tuple[float, float]:

@@ -18,7 +18,7 @@ class EASE:
     lam: float = param(100.0, "ridge λ on the weights, > 0", "10 to 1000, log scale")
 
     def __post_init__(self) -> None:
-        require(self.lam > 0, f"ease: lam must be > 0, got {self.lam}")
+        require(self.lam > 0, f"lam must be > 0, got {self.lam}")
 
 
 @closed_form(

@@ -21,8 +21,8 @@ class EDLAE:
     lam: float = param(10.0, "ridge λ beside the Gram, ≥ 0", "0 to 500")
 
     def __post_init__(self) -> None:
-        require(0 <= self.p < 1, f"edlae: p must lie in [0, 1), got {self.p}")
-        require(self.lam >= 0, f"edlae: lam must be >= 0, got {self.lam}")
+        require(0 <= self.p < 1, f"p must lie in [0, 1), got {self.p}")
+        require(self.lam >= 0, f"lam must be >= 0, got {self.lam}")
 
 
 @closed_form(

@@ -18,7 +18,7 @@ class Random:
     embedding_dim: int = param(32, "size of the random vectors; larger makes users less alike", "32")
 
     def __post_init__(self) -> None:
-        require(self.embedding_dim > 0, f"random: embedding_dim must be > 0, got {self.embedding_dim}")
+        require(self.embedding_dim > 0, f"embedding_dim must be > 0, got {self.embedding_dim}")
 
 
 @solver("random", Random, title="A random ranking for every user", source="baseline")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -33,6 +34,9 @@ def run_units(
             on_done(unit, done)
         else:
             waiting.append(unit)
+            for record in _all_records(unit, records):
+                if not record.finished:
+                    shutil.rmtree(records / record.id)
     for unit in waiting:
         if unit.memory_bytes > session.memory_bytes:
             raise StorageError(
@@ -70,6 +74,8 @@ def _tune(
             verbose=0,
             callbacks=[_Watcher(units, records, on_done)],
             failure_config=tune.FailureConfig(max_failures=1),
+            # A fit has no half-way: its record is all that it leaves.
+            checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
         ),
     )
     tuner.fit()
@@ -116,10 +122,12 @@ class _Watcher(tune.Callback):
 
     def on_trial_error(self, iteration, trials, trial, **info) -> None:
         unit = self.units[trial.config["unit"]]
-        lines = (trial.get_ray_actor_error_message() if hasattr(trial, "get_ray_actor_error_message") else "") or ""
-        reason = str(trial.get_error() or lines or "the worker was lost").strip().splitlines()
+        reason = str(trial.get_error() or trial.get_pickled_error() or "").strip().splitlines()
         for setting in unit.job.settings:
-            write_record(self.records, experiment.failure(unit.job, setting, f"worker lost: {reason[-1]}"), None)
+            # A trial that failed by itself has said why; only a worker that vanished could not.
+            if not (self.records / unit.job.run_id(setting) / "record.json").is_file():
+                lost = f"the worker was lost: {reason[-1] if reason else 'it left no message'}"
+                write_record(self.records, experiment.failure(unit.job, setting, lost), None)
         self.on_done(unit, _all_records(unit, self.records))
 
 

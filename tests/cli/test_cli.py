@@ -1,0 +1,144 @@
+"""The command line as a user meets it: results on stdout, one line on stderr for what is wrong, exit codes."""
+
+import json
+
+import pyarrow.parquet as pq
+import pytest
+
+from rankbench.cli import _main
+
+CARD = """
+name: my-shop
+source: {file: clicks.csv}
+read: {user: customer, item: product}
+split: {protocol: random-per-user, test: 0.25, valid: 0.25}
+"""
+TINY = ["data.source.generator.users=80", "data.source.generator.items=40", "data.source.generator.interactions_per_user=10"]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    """Every command writes under this folder and none reaches the network."""
+    monkeypatch.setenv("RANKBENCH_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("RANKBENCH_RESULTS", str(tmp_path / "results"))
+    monkeypatch.setenv("RANKBENCH_OFFLINE", "1")
+    monkeypatch.delenv("RANKBENCH_MIRROR", raising=False)
+    monkeypatch.delenv("RANKBENCH_TRACKING_URI", raising=False)
+    return tmp_path
+
+
+def test_run_prints_one_object_whose_metrics_have_intervals(home, capsys):
+    assert _main(["run", "synthetic", "ease", "lam=50", *TINY, "--json", "--no-track"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["params"] == {"lam": 50.0}
+    for name in ("recall@20", "ndcg@20", "map_capped@10"):
+        value = result["metrics"][name]
+        assert 0 <= value["low"] <= value["mean"] <= value["high"] <= 1
+    assert result["metrics"]["coverage@20"]["low"] is None
+    assert result["dataset"]["counts"]["users"] == 80
+    per_user = pq.read_table(f"{result['folder']}/per_user.parquet")
+    assert per_user.num_rows == result["users"]["measured"]
+    assert per_user["ndcg@20"].to_numpy().mean() == pytest.approx(result["metrics"]["ndcg@20"]["mean"], abs=1e-6)
+
+
+def test_run_is_repeatable_and_a_person_can_read_it(home, capsys):
+    for _ in range(2):
+        assert _main(["run", "synthetic", "random", *TINY, "--no-track", "--json"]) == 0
+    first, second = capsys.readouterr().out.split("}\n{")
+    assert json.loads(first + "}")["metrics"] == json.loads("{" + second)["metrics"]
+    assert _main(["run", "synthetic", "random", *TINY, "--no-track"]) == 0
+    text = capsys.readouterr().out
+    assert "recall_capped" in text and "fitted on train+valid, measured on test" in text
+
+
+def test_ones_own_csv_needs_a_card_of_five_lines(home, capsys):
+    rows = ["customer,product", *[f"c{u},p{(u * 7 + i * i) % 23:02d}" for u in range(12) for i in range(5)]]
+    (home / "clicks.csv").write_text("\n".join(rows))
+    (home / "my-shop.yaml").write_text(CARD)
+    assert len(CARD.strip().splitlines()) <= 5
+    assert _main(["run", str(home / "my-shop.yaml"), "ease", "lam=1", "--no-track", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["dataset"]["counts"]["users"] == 12
+    assert pq.read_table(f"{result['folder']}/per_user.parquet")["user"][0].as_py() == "c0"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run", "synthetik", "ease"], "unknown dataset 'synthetik'; did you mean synthetic?"),
+        (["run", "synthetic", "easy"], "unknown method 'easy'; did you mean ease?"),
+        (["run", "synthetic", "ease", "lamb=1"], "ease: unknown parameter 'lamb'; did you mean lam?"),
+        (["run", "synthetic", "ease", "lam=-1"], "ease: lam must be > 0, got -1.0"),
+        (["run", "synthetic", "ease", "lam=.inf"], "ease: lam must be finite, got inf"),
+        (["run", "synthetic", "ease", "lam=a"], "ease: lam: input should be a valid number"),
+        (["run", "synthetic", "ease", "lam"], "'lam': expected name=value"),
+        (["run", "synthetic", "ease", "lam=1", "lam=2"], "lam: given twice"),
+        (["run", "synthetic", "ease", "data.split.tets=0.1"], "split.tets: unknown key; did you mean test?"),
+        (["run", "synthetic", "ease", "--metrics", "ndgc"], "unknown metric 'ndgc'; did you mean ndcg?"),
+        (["run", "synthetic", "ease", "--cutoffs", "ten"], "--cutoffs: expected whole numbers"),
+        (["run", "synthetic", "ease", "--dtype", "int8"], "--dtype: expected float32 or float64"),
+        (["run", "yelp2018", "ease"], "yelp2018: train.txt is not in the cache"),
+        (["run", "nothing.yaml", "ease"], "nothing.yaml: no such dataset card"),
+        (["methods", "ease2"], "unknown method 'ease2'; did you mean ease?"),
+        (["sweep", "dmo.yaml"], "dmo.yaml: no such experiment file; did you mean demo.yaml?"),
+        (["sweep", "demo", "serch.trials=3"], "serch: unknown key; did you mean search?"),
+        (["sweep", "demo", "--resume"], "demo: nothing to resume"),
+        (["report"], "no sweep"),
+        (["report", "--format", "markdown"], "--format: unknown 'markdown'"),
+        (["rnu"], "No such command 'rnu'. Did you mean 'run'?"),
+        (["run", "synthetic"], "Missing argument"),
+        (["run", "synthetic", "ease", "--sede", "1"], "No such option: --sede"),
+    ],
+)
+def test_bad_input_is_one_line_exit_2_and_nothing_written(home, capsys, words, message):
+    before = set(home.rglob("*"))
+    assert _main(words) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("error: ") and printed.err.count("\n") == 1
+    assert message in printed.err
+    # Preparing the data is allowed to stay; results are not begun.
+    assert {path for path in set(home.rglob("*")) - before if "results" in path.parts} == set()
+
+
+def test_json_says_what_was_wrong_too(capsys):
+    assert _main(["run", "synthetik", "ease", "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["exit_code"] == 2
+
+
+def test_an_unknown_variable_is_not_ignored(monkeypatch, capsys):
+    monkeypatch.setenv("RANKBENCH_MIROR", "x")
+    assert _main(["data", "list"]) == 2
+    assert "did you mean RANKBENCH_MIRROR?" in capsys.readouterr().err
+
+
+def test_data_list_fetch_and_describe(capsys):
+    assert _main(["data", "list", "--json"]) == 0
+    names = {row["name"] for row in json.loads(capsys.readouterr().out)}
+    assert {"gowalla", "yelp2018", "amazon-book", "movielens-100k", "movielens-1m", "amazon-beauty", "synthetic"} <= names
+    assert _main(["data", "fetch", "synthetic", "--json"]) == 0
+    (fetched,) = json.loads(capsys.readouterr().out)
+    assert _main(["data", "describe", "synthetic", "--json"]) == 0
+    described = json.loads(capsys.readouterr().out)
+    assert described["fingerprint"] == fetched["fingerprint"]
+    assert described["counts"]["interactions"] == sum(described["counts"][part] for part in ("train", "valid", "test"))
+
+
+def test_methods_state_parameters(capsys):
+    assert _main(["methods", "deql-l2", "--json"]) == 0
+    params = {p["name"]: p for p in json.loads(capsys.readouterr().out)["params"]}
+    assert set(params) == {"p", "a", "b", "lam", "lam_prime"} and all(p["help"] for p in params.values())
+
+
+def test_a_numeric_failure_is_exit_3(home, capsys):
+    # One user, no ridge to speak of: the Gram has rank one and float32 cannot invert it.
+    (home / "one.csv").write_text("user,item\n" + "\n".join(f"u{u},i{i}" for u in range(3) for i in range(30)))
+    (home / "one.yaml").write_text("name: one\nsource: {file: one.csv}\n")
+    assert _main(["run", str(home / "one.yaml"), "ease", "lam=1e-9", "--no-track"]) == 3
+    assert "not positive definite" in capsys.readouterr().err
+
+
+def test_help_has_examples(capsys):
+    for command in ("run", "sweep", "report", "methods", "ui"):
+        assert _main([command, "--help"]) == 0
+        assert f"rankbench {command}" in capsys.readouterr().out.split("Example", 1)[1]

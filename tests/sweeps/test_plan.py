@@ -1,0 +1,102 @@
+"""The plan: what shares a fit, what is redundant, and that everything is checked before anything runs."""
+
+import pytest
+
+from rankbench.config import validate
+from rankbench.errors import ConfigError
+from rankbench.sweeps.plan import ExperimentSpec, plan
+
+SMALL = {"name": "synthetic", "source": {"generator": {"users": 60, "items": 30, "interactions_per_user": 8}}}
+
+
+def spec_of(*arms, **more):
+    return validate(ExperimentSpec, {"name": "test", "datasets": [SMALL], "arms": list(arms), **more}, "x.yaml")
+
+
+def planned(settings, *arms, **more):
+    return plan(spec_of(*arms, **more), settings, 2, "x.yaml")
+
+
+def test_every_b_and_edlae_share_one_fit(settings):
+    bs = [0.1, 0.5, 1.0, 2.0]
+    found = planned(
+        settings,
+        {"method": "edlae", "params": {"p": {"grid": [0.3, 0.6]}, "lam": 10}},
+        {"method": "deql-l2", "params": {"p": {"grid": [0.3, 0.6]}, "lam_prime": 10, "b": {"grid": bs}}},
+    )
+    assert found.n_settings == 10
+    assert [len(unit.job.settings) for unit in found.search] == [5, 5]
+    assert "10 settings need 2 fits: the others share an inverse" in found.notes
+
+
+def test_lam_on_the_papers_scale_does_not_share(settings):
+    found = planned(settings, {"method": "deql-l2", "params": {"lam": 10, "b": {"grid": [0.5, 1.0]}}})
+    assert len(found.search) == 2
+
+
+def test_b_under_zero_diagonal_is_planned_once_and_said_to_be_redundant(settings):
+    arm = {"method": "deql-l2-zero-diag", "params": {"p": {"grid": [0.2, 0.4]}, "lam": 5, "b": {"grid": [0.5, 1, 2]}}}
+    found = planned(settings, arm)
+    assert found.n_settings == 2
+    assert any("2 of 6 settings" in note and "EDLAE" in note for note in found.notes)
+
+
+def test_equal_rankings_of_two_arms_are_named(settings):
+    found = planned(
+        settings,
+        {"method": "edlae", "params": {"p": 0.5, "lam": 10}},
+        {"method": "deql-l2-zero-diag", "params": {"p": 0.5, "lam_prime": 10}},
+    )
+    assert any(note.startswith("edlae and deql-l2-zero-diag: 1 settings have the same ranking") for note in found.notes)
+
+
+def test_search_measures_valid_and_the_final_stage_has_not_begun(settings):
+    found = planned(settings, {"method": "ease"})
+    job = found.search[0].job
+    assert (job.fit_on, job.measure_on, job.stage) == ("train", "valid", "search")
+
+
+def test_memory_of_a_dense_fit_grows_with_the_matrix_and_its_type(settings):
+    unit32 = planned(settings, {"method": "ease"}).search[0]
+    unit64 = planned(settings, {"method": "ease"}, dtype="float64").search[0]
+    light = planned(settings, {"method": "popularity"}).search[0]
+    assert light.memory_bytes < unit32.memory_bytes < unit64.memory_bytes
+
+
+def test_the_key_ignores_resources_but_not_the_grid(settings):
+    arm = {"method": "ease", "params": {"lam": {"grid": [1, 2]}}}
+    key = planned(settings, arm).key
+    assert planned(settings, arm, resources={"cpus": 1}).key == key
+    assert planned(settings, {"method": "ease", "params": {"lam": {"grid": [1, 3]}}}).key != key
+
+
+@pytest.mark.parametrize(
+    ("arm", "more", "message"),
+    [
+        ({"method": "esae"}, {}, r"unknown method 'esae'; did you mean ease\?"),
+        (
+            {"method": "ease", "params": {"lamm": 1}},
+            {},
+            r"x\.yaml: arms\[0\]\.params: unknown parameter 'lamm'; did you mean lam\?",
+        ),
+        ({"method": "ease", "params": {"lam": {"grid": [1, -1]}}}, {}, r"x\.yaml: arms\[0\]\.params: lam must be > 0"),
+        ({"method": "ease", "published": {"synthetc": {}}}, {}, r"unknown dataset 'synthetc'; did you mean synthetic\?"),
+        ({"method": "ease"}, {"datasets": ["synthetik"]}, r"unknown dataset 'synthetik'; did you mean synthetic\?"),
+        ({"method": "ease"}, {"metrics": ["recal"]}, r"unknown metric 'recal'; did you mean recall\?"),
+        ({"method": "ease"}, {"search": {"choose": {"metric": "ndcg"}}}, r"search\.choose\.metric: write it with a cutoff"),
+        ({"method": "ease"}, {"resources": {"cpus": 3}}, r"resources\.cpus: 3 asked for a trial, this machine has 2"),
+    ],
+)
+def test_a_wrong_experiment_is_refused_whole(settings, arm, more, message):
+    with pytest.raises(ConfigError, match=message):
+        planned(settings, arm, **more)
+
+
+def test_an_unknown_key_names_its_place_and_the_nearest():
+    with pytest.raises(ConfigError, match=r"x\.yaml: search\.chose: unknown key; did you mean choose\?"):
+        spec_of({"method": "ease"}, search={"chose": {}})
+
+
+def test_two_arms_cannot_have_one_name(settings):
+    with pytest.raises(ConfigError, match="ease is given twice"):
+        planned(settings, {"method": "ease"}, {"method": "ease", "params": {"lam": 5}})

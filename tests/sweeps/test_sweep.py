@@ -1,0 +1,159 @@
+"""A sweep as a user runs it: Ray Tune, records, MLflow, table; then resumed, interrupted, and with a failing method."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from mlflow.tracking import MlflowClient
+
+from rankbench.tracking.record import read_record
+
+EXPERIMENT = """
+name: small
+datasets:
+  - {name: synthetic, source: {generator: {users: 200, items: 80, interactions_per_user: 12}}}
+arms:
+  - {method: popularity}
+  - {method: ease, params: {lam: {grid: [10, 100]}}}
+  - {method: deql-l2, params: {p: 0.4, lam_prime: 50, b: {grid: [0.25, 0.5, 1.0]}}}
+  - {method: deql-l2-zero-diag, params: {p: 0.4, lam_prime: 50, b: {grid: [0.25, 0.5]}}}
+  # Without a ridge worth the name float32 breaks down: the sweep must say so and go on.
+  - {name: broken, method: ease, params: {lam: 1.0e-12}}
+search: {choose: {metric: ndcg@10, on: valid}}
+cutoffs: [10]
+resources: {cpus: 1}
+"""
+# Rank-deficient whatever the data: more items than users have distinct histories.
+BROKEN = "users: 200, items: 80", "users: 30, items: 80"
+
+
+def rankbench(home: Path, *words: str, **options):
+    environment = os.environ | {
+        "RANKBENCH_DATA": str(home / "data"),
+        "RANKBENCH_RESULTS": str(home / "results"),
+        "RANKBENCH_OFFLINE": "1",
+    }
+    environment.pop("RANKBENCH_TRACKING_URI", None)
+    return subprocess.Popen(
+        [sys.executable, "-m", "rankbench", *words],
+        env=environment, cwd=home, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    """One finished sweep, with one arm that cannot work."""
+    home = tmp_path_factory.mktemp("sweep")
+    (home / "small.yaml").write_text(EXPERIMENT.replace(*BROKEN))
+    process = rankbench(home, "sweep", "small.yaml", "--json")
+    out, err = process.communicate(timeout=300)
+    (folder,) = (home / "results" / "sweeps").iterdir()
+    return home, folder, process.returncode, out, err
+
+
+def records_of(folder: Path):
+    return [read_record(path.parent) for path in folder.glob("records/[!.]*/record.json")]
+
+
+def test_a_failed_arm_is_recorded_with_its_reason_and_the_rest_is_finished(swept):
+    _, folder, code, _, err = swept
+    assert code == 4 and "runs failed" in err.splitlines()[-1]
+    failed = [record for record in records_of(folder) if not record.finished]
+    assert {record.arm for record in failed} == {"broken"}
+    assert all("not positive definite" in record.error for record in failed)
+
+
+def test_each_setting_has_a_search_record_and_each_arm_a_final_one(swept):
+    _, folder, *_ = swept
+    finished = [record for record in records_of(folder) if record.finished]
+    search = [record for record in finished if record.stage == "search"]
+    final = [record for record in finished if record.stage == "final"]
+    # One b of zero-diag's two is planned.
+    assert sorted(r.method for r in search) == ["deql-l2"] * 3 + ["deql-l2-zero-diag"] + ["ease"] * 2 + ["popularity"]
+    assert all((r.fit_on, r.measured_on) == ("train", "valid") for r in search)
+    assert all((r.fit_on, r.measured_on) == ("train+valid", "test") for r in final)
+    assert sorted(r.arm for r in final) == ["deql-l2", "deql-l2-zero-diag", "ease", "popularity"]
+
+
+def test_the_chosen_setting_is_the_best_on_validation(swept):
+    _, folder, *_ = swept
+    records = {record.id: record for record in records_of(folder)}
+    for row in json.loads((folder / "chosen.json").read_text())["rows"]:
+        rivals = [r for r in records.values() if r.stage == "search" and r.arm == row["arm"] and r.finished]
+        assert records[row["search"]].metrics["ndcg@10"]["mean"] == max(r.metrics["ndcg@10"]["mean"] for r in rivals)
+        assert records[row["final"]].params == records[row["search"]].params
+
+
+def test_settings_of_one_inverse_were_fitted_together(swept):
+    _, folder, *_ = swept
+    shared = [r for r in records_of(folder) if r.stage == "search" and r.method.startswith("deql")]
+    assert {record.fit_shared_by for record in shared} == {4}
+
+
+def test_the_table_is_on_stdout_as_json(swept):
+    *_, out, _ = swept
+    table = json.loads(out[: out.rindex('{\n "error"')] if '{\n "error"' in out else out.split('\n{"error"')[0])
+    assert [row["model"] for row in table["rows"]] == ["popularity", "ease", "deql-l2", "deql-l2-zero-diag"]
+
+
+def test_mlflow_shows_a_parent_with_every_run_below_it(swept):
+    home, folder, *_ = swept
+    client = MlflowClient(f"sqlite:///{home}/results/mlflow.db")
+    runs = client.search_runs([client.get_experiment_by_name("small").experiment_id], max_results=1000)
+    parents = [run for run in runs if "rankbench.sweep" in run.data.tags]
+    assert [run.data.tags["rankbench.sweep"] for run in parents] == [folder.name]
+    children = {run.data.tags["rankbench.run"]: run for run in runs if run not in parents}
+    records = {record.id: record for record in records_of(folder)}
+    assert set(children) == set(records)
+    for name, run in children.items():
+        assert run.data.tags["mlflow.parentRunId"] == parents[0].info.run_id
+        assert run.info.status == ("FINISHED" if records[name].finished else "FAILED")
+    files = {file.path for file in client.list_artifacts(parents[0].info.run_id)}
+    assert {"report.md", "final.png", "search.png"} <= files
+
+
+def test_resume_runs_what_is_missing_and_nothing_else(swept):
+    home, folder, *_ = swept
+    kept = {path.parent.name: path.stat().st_mtime_ns for path in folder.glob("records/*/record.json")}
+    lost = next(name for name in kept if name.startswith("search-synthetic-ease"))
+    before = read_record(folder / "records" / lost)
+    shutil.rmtree(folder / "records" / lost)
+    process = rankbench(home, "sweep", "small.yaml", "--resume", "--json")
+    process.communicate(timeout=300)
+    again = read_record(folder / "records" / lost)
+    assert again.metrics == before.metrics
+    broken = {record.id for record in records_of(folder) if not record.finished}
+    untouched = set(kept) - broken - {lost}
+    assert all((folder / "records" / name / "record.json").stat().st_mtime_ns == kept[name] for name in untouched)
+    assert len(list((home / "results" / "sweeps").iterdir())) == 1
+
+
+def test_an_interrupt_keeps_finished_runs_and_leaves_no_process(tmp_path):
+    (tmp_path / "small.yaml").write_text(EXPERIMENT.replace("[10, 100]", str(list(range(10, 400)))))
+    process = rankbench(tmp_path, "sweep", "small.yaml", start_new_session=True)
+    deadline = time.monotonic() + 200
+    while not list(tmp_path.glob("results/sweeps/*/records/[!.]*/record.json")):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err.splitlines()[-1] == "error: interrupted; finished runs are kept (a sweep continues with --resume)"
+    (folder,) = (tmp_path / "results" / "sweeps").iterdir()
+    assert any(record.finished for record in records_of(folder))
+    deadline = time.monotonic() + 10
+    while (left := _members(process.pid)) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert left == []
+
+
+def _members(group: int) -> list[str]:
+    """Processes of the interrupted command's group that still run."""
+    found = subprocess.run(["ps", "-o", "stat=,args=", "-g", str(group)], capture_output=True, text=True)
+    return [line for line in found.stdout.splitlines() if not line.startswith("Z")]

@@ -1,0 +1,37 @@
+"""Provenance: the peak is of this phase, and the revision is the checkout's."""
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+
+from rankbench.tracking.environment import environment, peak_memory, reset_peak_memory
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_peak_memory_sees_an_allocation_and_forgets_it_after_a_reset():
+    reset_peak_memory()
+    before = peak_memory()
+    block = np.ones(40 << 20)  # 320 MB, touched
+    during = peak_memory()
+    assert during - before > 300e6
+    del block
+    reset_peak_memory()
+    assert peak_memory() < during - 200e6
+
+
+def test_the_revision_is_the_commit_of_the_checkout():
+    about = environment()
+    if not (ROOT / ".git").exists():
+        assert about["revision"] is None
+        return
+    head = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
+    assert about["revision"].removesuffix("+changes") == head.stdout.strip()
+
+
+def test_versions_and_machine_are_stated():
+    about = environment()
+    assert about["packages"]["numpy"] == np.__version__
+    assert about["machine"]["cores"] >= 1 and about["machine"]["memory_bytes"] > 1e8
+    assert about["blas"]
