@@ -100,3 +100,22 @@ def test_an_unknown_key_names_its_place_and_the_nearest():
 def test_two_arms_cannot_have_one_name(settings):
     with pytest.raises(ConfigError, match="ease is given twice"):
         planned(settings, {"method": "ease"}, {"method": "ease", "params": {"lam": 5}})
+
+
+def test_chosen_parameters_replace_the_search(settings):
+    arms = [
+        {"method": "popularity"},
+        {"method": "ease", "params": {"lam": {"grid": [1, 2]}}, "chosen": {"synthetic": {"lam": 7}}},
+        {"method": "deql-l2", "params": {"p": 0.3, "b": {"grid": [1, 2]}}, "chosen": {"synthetic": {"b": 2, "lam": 3}}},
+    ]
+    found = plan(spec_of(*arms), settings, 2, "x.yaml", use_chosen=True)
+    assert found.search == ()
+    popularity, ease, deql = found.given["synthetic"]
+    assert ease.params.lam == 7 and (deql.params.p, deql.params.b, deql.params.lam) == (0.3, 2, 3)
+    assert found.key != planned(settings, *arms).key
+
+
+def test_a_searched_arm_without_chosen_parameters_is_refused(settings):
+    arm = {"method": "ease", "params": {"lam": {"grid": [1, 2]}}}
+    with pytest.raises(ConfigError, match=r"x\.yaml: arms\[0\]\.chosen: nothing for synthetic; run the search first"):
+        plan(spec_of(arm), settings, 2, "x.yaml", use_chosen=True)

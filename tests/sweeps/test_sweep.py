@@ -134,17 +134,18 @@ def test_resume_runs_what_is_missing_and_nothing_else(swept):
     assert len(list((home / "results" / "sweeps").iterdir())) == 1
 
 
-def test_an_interrupt_keeps_finished_runs_and_leaves_no_process(tmp_path):
+@pytest.mark.parametrize(("number", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")])
+def test_an_interrupt_keeps_finished_runs_and_leaves_no_process(tmp_path, number, code, word):
     (tmp_path / "small.yaml").write_text(EXPERIMENT.replace("[10, 100]", str(list(range(10, 400)))))
     process = rankbench(tmp_path, "sweep", "small.yaml", start_new_session=True)
     deadline = time.monotonic() + 200
     while not list(tmp_path.glob("results/sweeps/*/records/[!.]*/record.json")):
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.2)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert err.splitlines()[-1] == "error: interrupted; finished runs are kept (a sweep continues with --resume)"
+    assert process.returncode == code
+    assert err.splitlines()[-1] == f"error: {word}; finished runs are kept (a sweep continues with --resume)"
     (folder,) = (tmp_path / "results" / "sweeps").iterdir()
     assert any(record.finished for record in records_of(folder))
     deadline = time.monotonic() + 10

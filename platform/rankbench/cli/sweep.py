@@ -18,6 +18,8 @@ EXAMPLES = """Examples:
   rankbench sweep experiments/demo.yaml --dry-run
 
   rankbench sweep experiments/demo.yaml --resume
+
+  rankbench sweep experiments/deql_table2_gowalla.yaml --chosen
 """
 
 
@@ -25,6 +27,7 @@ def sweep(
     experiment: Annotated[Path, typer.Argument(help="An experiment file; a bare name is looked up in experiments/.")],
     changes: Annotated[list[str] | None, typer.Argument(metavar="[path=value]...", help="Changes to the file.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the newest sweep of this experiment.")] = False,
+    chosen: Annotated[bool, typer.Option("--chosen", help="No search: measure the file's `chosen` parameters.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")] = False,
     address: Annotated[str | None, typer.Option(envvar="RAY_ADDRESS", help="A running Ray cluster; default: local.")] = None,
     json: Json = False,
@@ -40,20 +43,20 @@ def sweep(
     path = _find(experiment, settings)
     spec = load_experiment(path, assignments(changes or []))
     if dry_run:
-        _show_plan(plan(spec, settings, None if address else available_cpus(), str(path)), json)
+        _show_plan(plan(spec, settings, None if address else available_cpus(), str(path), chosen), json)
         return
-    folder, failed = execute(spec, str(path), settings, resume=resume, address=address, quiet=json)
-    table = show(folder, settings, json)
+    folder, failed = execute(spec, str(path), settings, resume=resume, use_chosen=chosen, address=address, quiet=json)
+    show(folder, settings, json)
     if failed:
         raise ClusterError(f"{failed} runs failed; their reasons are in {folder}/report/report.md (--resume tries them again)")
     if not json:
         out.print(f"\nreport   {folder}/report/report.md\nrecords  {folder}/records\nbrowse   rankbench ui", markup=False)
-    del table
 
 
-def execute(spec, where: str, settings, *, resume=False, address=None, quiet=False) -> tuple[Path, int]:
+def execute(spec, where: str, settings, *, resume=False, use_chosen=False, address=None, quiet=False) -> tuple[Path, int]:
     """Run the sweep with progress and tracking, and write its report; returns its folder and how many runs failed."""
-    from rankbench.reports.report import default_metrics, write_report
+    from rankbench.reports.report import default_metrics, sweep_table, write_report
+    from rankbench.reports.tables import render
     from rankbench.sweeps.sweep import Listener, read_sweep, run_sweep
     from rankbench.tracking.mlflow_sink import MlflowSink, metric_key, tracking_uri
 
@@ -81,7 +84,13 @@ def execute(spec, where: str, settings, *, resume=False, address=None, quiet=Fal
 
         records: dict[str, Path] = {}
         result = run_sweep(
-            spec, where, settings, resume=resume, address=address, listener=Listener(planned, progress.stage, done)
+            spec,
+            where,
+            settings,
+            resume=resume,
+            use_chosen=use_chosen,
+            address=address,
+            listener=Listener(planned, progress.stage, done),
         )
     stored = read_sweep(result.folder)
     files = write_report(result.folder / "report", stored.about, stored.chosen, stored.records)
@@ -94,7 +103,8 @@ def execute(spec, where: str, settings, *, resume=False, address=None, quiet=Fal
         for name in default_metrics(stored.about["experiment"])
         if name in record.metrics
     }
-    sink.finish_sweep(headline, files, ok=not result.failed)
+    note = render(sweep_table(stored.about, stored.chosen, stored.records), "md")
+    sink.finish_sweep(headline, files, ok=not result.failed, note=f"{spec.question}\n\n{note}")
     return result.folder, len(result.failed)
 
 

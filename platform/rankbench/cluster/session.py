@@ -5,10 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import signal
+import socket
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from rankbench.errors import ClusterError, ConfigError
@@ -70,11 +74,12 @@ def session(address: str | None = None, cpus: int | None = None) -> Iterator[Ses
 def _local(folder: Path, cpus: int | None) -> Iterator[Session]:
     token = folder / "token"
     token.touch(mode=0o600)
-    token.write_text(secrets.token_hex(32), encoding="ascii")
+    token.write_text(_process_token(), encoding="ascii")
     os.environ["RAY_AUTH_TOKEN_PATH"] = str(token)
     os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
     import ray
 
+    handler = signal.getsignal(signal.SIGTERM)
     try:
         # The arrays lie in memory-mapped files, so the object store stays small.
         ray.init(
@@ -89,6 +94,7 @@ def _local(folder: Path, cpus: int | None) -> Iterator[Session]:
         )
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         raise ClusterError(f"cannot start a local Ray cluster: {_one_line(error)}") from None
+    _restore(handler)
     try:
         yield _offer(ray, local=True)
     finally:
@@ -96,18 +102,44 @@ def _local(folder: Path, cpus: int | None) -> Iterator[Session]:
         os.environ.pop("RAY_AUTH_TOKEN_PATH", None)
 
 
+@cache
+def _process_token() -> str:
+    """One secret for all local clusters of this process: Ray reads its token once."""
+    return secrets.token_hex(32)
+
+
 def _joined(address: str) -> Iterator[Session]:
+    _probe(address)
     import ray
 
+    handler = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         hint = "is it up, and is RAY_AUTH_TOKEN_PATH its token?"
         raise ClusterError(f"cannot join the Ray cluster at {address}: {_one_line(error)}; {hint}") from None
+    _restore(handler)
     try:
         yield _offer(ray, local=False)
     finally:
         ray.shutdown()
+
+
+def _probe(address: str) -> None:
+    """Knock before Ray does: it would wait for minutes at a door that nobody opens."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not port.isdigit():
+        raise ConfigError(f"--address: expected HOST:PORT, got {address!r}")
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except OSError as error:
+        raise ClusterError(f"cannot join the Ray cluster at {address}: {error.strerror or error}; is it up?") from None
+
+
+def _restore(handler) -> None:
+    """Ray takes SIGTERM for itself, and would exit with 15 where a terminated command exits with 143."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, handler)
 
 
 def _offer(ray, local: bool) -> Session:

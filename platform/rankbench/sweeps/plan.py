@@ -30,6 +30,7 @@ class ArmSpec(Strict):
     name: str | None = Field(None, description="the row's label; the method's name where there is none")
     params: dict[str, Any] = {}
     published: dict[str, dict[str, float]] = Field({}, description="dataset → metric → number in the paper")
+    chosen: dict[str, dict[str, Any]] = Field({}, description="dataset → parameters that an earlier search chose")
 
     @property
     def label(self) -> str:
@@ -96,13 +97,16 @@ class Unit:
 
 @dataclass(frozen=True)
 class Plan:
-    """A checked experiment: its search units, and sentences on what was left out or is shared."""
+    """A checked experiment: its search units, and sentences on what was left out or is shared. `given`: dataset → the
+    settings to measure without a search.
+    """
 
     spec: ExperimentSpec
     cards: tuple[Card, ...]
     metrics: MetricSet
     search: tuple[Unit, ...]
     notes: tuple[str, ...]
+    given: dict[str, list[Setting]] | None = None
 
     @property
     def n_settings(self) -> int:
@@ -114,6 +118,7 @@ class Plan:
         content = [
             self.spec.model_dump(mode="json", exclude={"question", "resources"}),
             [c.content_key() for c in self.cards],
+            self.given is not None,
         ]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
 
@@ -125,9 +130,10 @@ def load_experiment(path: Path, changes: dict[str, Any]) -> ExperimentSpec:
     return validate(ExperimentSpec, override(read_yaml(path), changes), str(path))
 
 
-def plan(spec: ExperimentSpec, settings: Settings, cpus: int | None, where: str) -> Plan:
+def plan(spec: ExperimentSpec, settings: Settings, cpus: int | None, where: str, use_chosen: bool = False) -> Plan:
     """Check the experiment whole, prepare its datasets, and lay out the search. `cpus`: of the machine that will run
-    it; None for a cluster whose nodes are not known, where `auto` means 4 a large fit.
+    it; None for a cluster whose nodes are not known, where `auto` means 4 a large fit. With `use_chosen` there is no
+    search: the parameters are the file's `chosen` ones.
 
     Raises ConfigError for any unknown name or value out of range, before a task starts.
     """
@@ -144,7 +150,11 @@ def plan(spec: ExperimentSpec, settings: Settings, cpus: int | None, where: str)
         place = f"{where}: arms[{position}]"
         for dataset in arm.published:
             require(dataset in card_names, f"{place}.published: unknown dataset {dataset!r}{nearest(dataset, card_names)}")
+        for dataset in arm.chosen:
+            require(dataset in card_names, f"{place}.chosen: unknown dataset {dataset!r}{nearest(dataset, card_names)}")
         candidates += _settings_of(arm, spec, place, notes)
+    if use_chosen:
+        return Plan(spec, cards, metrics, (), (), {card.name: _chosen_settings(spec, card.name, where) for card in cards})
     notes += _shared_rankings(candidates)
     sizes = {card.name: prepare(card, settings).split.n_items for card in cards}
     search = [unit for card in cards for unit in units(card, sizes[card.name], candidates, spec, metrics, "search", cpus)]
@@ -202,6 +212,18 @@ def _flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
         path = f"{prefix}{key}"
         flat |= _flatten(value, f"{path}.") if isinstance(value, dict) else {path: value}
     return flat
+
+
+def _chosen_settings(spec: ExperimentSpec, dataset: str, where: str) -> list[Setting]:
+    """One setting an arm, from the file; an arm with nothing to search needs no `chosen`."""
+    result = []
+    for position, arm in enumerate(spec.arms):
+        place = f"{where}: arms[{position}]"
+        searched = any(isinstance(value, dict) for value in arm.params.values())
+        require(dataset in arm.chosen or not searched, f"{place}.chosen: nothing for {dataset}; run the search first")
+        values = {name: value for name, value in arm.params.items() if not isinstance(value, dict)}
+        result.append(setting(arm.method, values | arm.chosen.get(dataset, {}), f"{place}.chosen", arm.label))
+    return result
 
 
 def _settings_of(arm: ArmSpec, spec: ExperimentSpec, where: str, notes: list[str]) -> list[Setting]:

@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from rankbench.data.prepare import prepare
 from rankbench.errors import ConfigError
 from rankbench.experiment import Setting, setting
 from rankbench.files import write_json
@@ -73,6 +74,7 @@ def run_sweep(
     settings: Settings,
     *,
     resume: bool = False,
+    use_chosen: bool = False,
     address: str | None = None,
     listener: Listener | None = None,
 ) -> SweepResult:
@@ -84,7 +86,7 @@ def run_sweep(
 
     listener = listener or Listener()
     # A wrong key should not cost the seconds that a cluster takes to start, so the plan is made before it is joined.
-    planned = plan(spec, settings, None if address else available_cpus(), where)
+    planned = plan(spec, settings, None if address else available_cpus(), where, use_chosen)
     folder = open_folder(spec, planned, settings.results, resume)
     listener.planned(planned, folder)
     with session(address, available_cpus()) as cluster:
@@ -95,13 +97,17 @@ def run_sweep(
         listener.stage("search", list(planned.search))
         search = run_units(planned.search, settings, records, cluster, concurrent, listener.done)
         best = choose(search, spec)
+        settled = planned.given or {
+            card.name: [_again(record) for (dataset, _), record in best.items() if dataset == card.name]
+            for card in planned.cards
+        }
         final_units = [
             unit
             for card in planned.cards
             for unit in units(
                 card,
-                _n_items(search, card.name),
-                [_again(record) for (dataset, _), record in best.items() if dataset == card.name],
+                prepare(card, settings).split.n_items,
+                settled[card.name],
                 spec,
                 planned.metrics,
                 "final",
@@ -137,10 +143,6 @@ def _again(record: RunRecord) -> Setting:
     return setting(record.method, record.params, record.id, record.arm)
 
 
-def _n_items(search: list[RunRecord], dataset: str) -> int:
-    return next((r.dataset["counts"]["items"] for r in search if r.finished and r.dataset["name"] == dataset), 0)
-
-
 def _chosen(result: SweepResult, spec: ExperimentSpec) -> dict[str, Any]:
     return {
         "metric": spec.search.choose.metric,
@@ -149,10 +151,10 @@ def _chosen(result: SweepResult, spec: ExperimentSpec) -> dict[str, Any]:
             {
                 "dataset": dataset,
                 "arm": arm,
-                "search": record.id,
+                "search": result.best[dataset, arm].id if (dataset, arm) in result.best else None,
                 "final": result.final[dataset, arm].id if (dataset, arm) in result.final else None,
             }
-            for (dataset, arm), record in result.best.items()
+            for dataset, arm in dict.fromkeys([*result.best, *result.final])
         ],
         "failed": [record.id for record in result.failed],
         "finished_at": datetime.now().astimezone().isoformat(timespec="seconds"),

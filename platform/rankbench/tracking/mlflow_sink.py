@@ -60,9 +60,9 @@ class MlflowSink:
             self._sent.add(record.id)
             self._safely(self._send, record, folder)
 
-    def finish_sweep(self, metrics: dict[str, float], files: list[Path], ok: bool) -> None:
-        """Close the parent run, with its headline metrics and report files."""
-        self._safely(self._finish_sweep, metrics, files, ok)
+    def finish_sweep(self, metrics: dict[str, float], files: list[Path], ok: bool, note: str = "") -> None:
+        """Close the parent run, with its headline metrics, report files and a description in Markdown."""
+        self._safely(self._finish_sweep, metrics, files, ok, note)
 
     def _safely(self, call: Callable[..., None], *arguments: Any) -> bool:
         if self._broken:
@@ -97,7 +97,9 @@ class MlflowSink:
                 self._experiment_id = found.experiment_id
                 return
             location = (self.artifacts / self.experiment).resolve().as_uri() if local else None
-            self._experiment_id = self._client.create_experiment(self.experiment, artifact_location=location)
+            # The kind decides which pages MLflow opens: these are trained models, not conversations.
+            kind = {"mlflow.experimentKind": "custom_model_development"}
+            self._experiment_id = self._client.create_experiment(self.experiment, artifact_location=location, tags=kind)
 
     def _find(self, tag: str, value: str) -> Any:
         parent = f" and tags.`mlflow.parentRunId` = '{self._parent}'" if self._parent else ""
@@ -159,8 +161,10 @@ class MlflowSink:
                 self._client.log_artifact(run_id, str(path))
         self._client.set_terminated(run_id, "FINISHED" if record.finished else "FAILED")
 
-    def _finish_sweep(self, metrics: dict[str, float], files: list[Path], ok: bool) -> None:
+    def _finish_sweep(self, metrics: dict[str, float], files: list[Path], ok: bool, note: str) -> None:
         self._log(self._parent, metrics, {})
+        if note:
+            self._client.set_tag(self._parent, "mlflow.note.content", note[:8000])
         for path in files:
             self._client.log_artifact(self._parent, str(path))
         self._client.set_terminated(self._parent, "FINISHED" if ok else "FAILED")
@@ -190,7 +194,14 @@ def serve_command(uri: str, artifacts: Path, port: int) -> tuple[list[str], dict
     import sys
 
     command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
-    command += ["--backend-store-uri", uri, "--default-artifact-root", artifacts.resolve().as_uri()]
+    command += [
+        "--uvicorn-opts",
+        "--log-level warning",
+        "--backend-store-uri",
+        uri,
+        "--default-artifact-root",
+        artifacts.resolve().as_uri(),
+    ]
     hardening = {
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
         "MLFLOW_DISABLE_TELEMETRY": "true",
