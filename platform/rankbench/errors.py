@@ -41,3 +41,8 @@ def require(condition: bool, message: str) -> None:
     """Raise ConfigError(message) unless `condition` holds."""
     if not condition:
         raise ConfigError(message)
+
+
+def printable(text: str) -> str:
+    """`text` with control characters written out: a damaged file must not steer the terminal that shows its error."""
+    return "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in text)

@@ -86,7 +86,7 @@ class FactorRecommender:
 
     @property
     def family(self) -> int:
-        return id(self.V)
+        return hash((id(self.U), id(self.V)))
 
     def base(self, users: np.ndarray, history: sp.csr_array, items: slice) -> np.ndarray:
         return self.U[users] @ self.V[items].T

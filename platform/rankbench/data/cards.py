@@ -61,8 +61,8 @@ class Generator(Strict):
     users: int = Field(2000, ge=2, le=50_000_000)
     items: int = Field(1000, ge=2, le=50_000_000)
     interactions_per_user: float = Field(30.0, gt=0, le=50_000_000)
-    tastes: int = Field(12, ge=1, le=4096)
-    taste_strength: float = Field(2.0, ge=0, le=1000)
+    tastes: int = Field(20, ge=1, le=4096)
+    taste_strength: float = Field(3.0, ge=0, le=1000)
     popularity_exponent: float = Field(0.8, ge=0, le=20)
     activity_exponent: float = Field(2.5, ge=1.1, le=100)
     seed: int = 0

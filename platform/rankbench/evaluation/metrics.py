@@ -168,8 +168,9 @@ def measure(ranking: Ranking, target: sp.csr_array, item_counts: np.ndarray, wan
 
 @numba.njit(cache=True)
 def _mark_hits(items, ptr, targets, hits):  # pragma: no cover - compiled
+    """hits[u, r] = whether the item at rank r is a target; lists may be deeper than `hits`, or end before it."""
     for u in range(items.shape[0]):
         mine = targets[ptr[u] : ptr[u + 1]]
-        for r in range(items.shape[1]):
+        for r in range(min(items.shape[1], hits.shape[1])):
             place = np.searchsorted(mine, items[u, r])
             hits[u, r] = place < len(mine) and mine[place] == items[u, r]

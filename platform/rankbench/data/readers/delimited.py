@@ -14,7 +14,7 @@ import pyarrow.csv as csv
 
 from rankbench.data.cards import Read
 from rankbench.data.interactions import checked
-from rankbench.errors import DataError
+from rankbench.errors import DataError, printable
 from rankbench.registry import nearest
 
 
@@ -38,7 +38,7 @@ def read(file: IO[bytes], spec: Read, where: str) -> pa.Table:
         if column not in columns:
             shown = column if spec.header else column.removeprefix("f")
             hint = nearest(column, columns) or f"; columns: {', '.join(columns)}"
-            raise DataError(f"{where}: no column {shown!r}{_printable(hint) if spec.header else f'; there are {len(columns)}'}")
+            raise DataError(f"{where}: no column {shown!r}{printable(hint) if spec.header else f'; there are {len(columns)}'}")
         if columns.count(column) > 1:
             raise DataError(f"{where}: {columns.count(column)} columns are called {column!r}")
 
@@ -137,15 +137,10 @@ def _narrow(file: IO[bytes], separator: str, where: str) -> IO[bytes]:
 
 def _malformed(error: Exception, file: IO[bytes], where: str) -> DataError:
     """Arrow's words on one line, with its count of rows turned into a line of the file."""
-    words = _printable(str(error).splitlines()[0].removeprefix("CSV parse error: "))
+    words = printable(str(error).splitlines()[0].removeprefix("CSV parse error: "))
     if row := re.search(r"Row #(\d+): ", words):
         return DataError(f"{where}:{_line_number(file, int(row[1]) - 1)}: {words.replace(row[0], '')}")
     return DataError(f"{where}: {words}")
-
-
-def _printable(text: str) -> str:
-    """A damaged file must not steer the terminal that its error is shown on."""
-    return "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in text)
 
 
 def _line_number(file: IO[bytes], row: int) -> int:

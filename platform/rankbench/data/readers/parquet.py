@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from rankbench.data.cards import Read
 from rankbench.data.interactions import checked
-from rankbench.errors import DataError
+from rankbench.errors import DataError, printable
 from rankbench.registry import nearest
 
 MIRROR = Read(format="parquet", user="user", item="item", value="rating", time="timestamp")
@@ -20,7 +20,7 @@ def read(file: IO[bytes], spec: Read, where: str) -> pa.Table:
     try:
         source = pq.ParquetFile(file)
     except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{where}: not a Parquet file: {str(error).splitlines()[0]}") from None
+        raise DataError(f"{where}: not a Parquet file: {printable(str(error).splitlines()[0])}") from None
     present = source.schema_arrow.names
     names = {}
     for name in ("user", "item", "value", "time"):
@@ -29,7 +29,7 @@ def read(file: IO[bytes], spec: Read, where: str) -> pa.Table:
         if column is None or (spec is MIRROR and name in ("value", "time") and column not in present):
             continue
         if column not in present:
-            raise DataError(f"{where}: no column {column!r}{nearest(str(column), present)}")
+            raise DataError(f"{where}: no column {column!r}{printable(nearest(str(column), present))}")
         if present.count(column) > 1:
             raise DataError(f"{where}: {present.count(column)} columns are called {column!r}")
         names[name] = str(column)
@@ -43,7 +43,7 @@ def read(file: IO[bytes], spec: Read, where: str) -> pa.Table:
         if "time" in result:
             result["time"] = result["time"].cast(pa.int64())
     except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{where}: {str(error).splitlines()[0]}") from None
+        raise DataError(f"{where}: {printable(str(error).splitlines()[0])}") from None
     return checked(pa.table(result), lambda row: f"{where}: row {row + 1}")
 
 

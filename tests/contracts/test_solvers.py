@@ -1,0 +1,147 @@
+"""What every registered method keeps; a new file in solvers/ is held to it by existing."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.testing import assert_allclose, assert_array_equal
+
+from rankbench import experiment, threads
+from rankbench.config import parameters
+from rankbench.data.blocks import csr_from_pairs
+from rankbench.data.prepare import load
+from rankbench.data.splits import Holdout
+from rankbench.errors import ConfigError
+from rankbench.evaluation.metrics import measure, metric_set
+from rankbench.evaluation.ranking import rank
+from rankbench.recommender import Recommender, score
+from rankbench.solvers.spec import registered
+
+METHODS = registered().names()
+EVERY_METHOD = pytest.mark.parametrize("method", METHODS)
+N_USERS, N_ITEMS = 80, 30
+DRAWS_USERS = {"random"}  # a user's scores are drawn for the row, whatever the user has met
+METRICS = metric_set(["recall", "ndcg", "map", "precision"], [5, 10])
+
+
+@pytest.fixture
+def data():
+    """(X, holdout): random interactions of items that differ in popularity, none of them empty."""
+    rng = np.random.default_rng(5)
+    met = rng.random((N_USERS, N_ITEMS)) < np.geomspace(0.6, 0.1, N_ITEMS)
+    target = met & (rng.random(met.shape) < 0.25)
+    X, held = (csr_from_pairs(*np.nonzero(part), met.shape) for part in (met & ~target, target))
+    assert X.sum(axis=0).all()
+    return X, Holdout(np.arange(N_USERS, dtype=np.int32), X, held)
+
+
+def fit(method, X, dtype="float32", seed=0):
+    (model,) = experiment.fit((experiment.setting(method, {}),), X, dtype, seed)
+    return model
+
+
+def scores(model, X):
+    return score(model, np.arange(X.shape[0], dtype=np.int32), X, slice(0, X.shape[1]))
+
+
+def means(method, X, holdout, dtype):
+    (ranking,) = rank([fit(method, X, dtype)], holdout, METRICS.k)
+    counts = np.bincount(X.indices, minlength=X.shape[1])
+    return {name: value.mean() for name, value in measure(ranking, holdout.target, counts, METRICS).values.items()}
+
+
+def test_the_contract_found_the_methods():
+    assert {"ease", "edlae", "deql", "deql-l2", "deql-l2-zero-diag", "popularity", "random"} <= set(METHODS)
+
+
+@EVERY_METHOD
+def test_default_parameters_give_finite_scores_of_the_right_shape(method, data):
+    X, _ = data
+    model = fit(method, X)
+    assert isinstance(model, Recommender)
+    assert model.n_items == N_ITEMS
+    whole = scores(model, X)
+    assert whole.shape == (N_USERS, N_ITEMS)
+    assert np.isfinite(whole).all()
+    some = np.array([7, 3], np.int32)
+    assert_allclose(score(model, some, X[some], slice(4, 11)), whole[some, 4:11], rtol=1e-6, atol=1e-7)
+
+
+@EVERY_METHOD
+def test_the_same_seed_gives_the_same_bits(method, data):
+    X, _ = data
+    assert_array_equal(scores(fit(method, X, seed=3), X), scores(fit(method, X, seed=3), X))
+
+
+@EVERY_METHOD
+def test_the_number_of_threads_changes_no_ranking(method, data):
+    X, holdout = data
+    found = []
+    for n_threads in (1, 2):
+        with threads.pinned(n_threads):
+            (ranking,) = rank([fit(method, X)], holdout, 10)
+            found.append(ranking.items)
+    assert_array_equal(*found)
+
+
+@EVERY_METHOD
+def test_float32_measures_what_float64_measures(method, data):
+    X, holdout = data
+    assert means(method, X, holdout, "float32") == pytest.approx(means(method, X, holdout, "float64"), abs=1e-3)
+
+
+@EVERY_METHOD
+def test_fitting_leaves_its_input_as_it_was(method, data):
+    X, _ = data
+    before = X.copy()
+    fit(method, X)
+    for part in ("indptr", "indices", "data"):
+        assert_array_equal(getattr(X, part), getattr(before, part))
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if name not in DRAWS_USERS])
+def test_renaming_users_permutes_their_scores(method, data):
+    X, _ = data
+    order = np.random.default_rng(0).permutation(N_USERS)
+    permuted = sp.csr_array(X[order])
+    assert_allclose(scores(fit(method, permuted), permuted), scores(fit(method, X), X)[order], rtol=1e-5, atol=1e-6)
+
+
+@EVERY_METHOD
+def test_parameters_survive_a_round_trip(method):
+    params = registered().get(method).params
+    assert parameters(params, dataclasses.asdict(params()), method) == params()
+
+
+@EVERY_METHOD
+def test_every_parameter_says_what_it_is(method):
+    for field in dataclasses.fields(registered().get(method).params):
+        assert field.metadata["help"], field.name
+
+
+@pytest.mark.parametrize(
+    "method, name", [(spec.name, field.name) for spec in registered() for field in dataclasses.fields(spec.params)]
+)
+def test_a_misspelt_parameter_gets_a_suggestion(method, name):
+    with pytest.raises(ConfigError, match=rf"{method}: unknown parameter '{name}x'; did you mean {name}\?"):
+        experiment.setting(method, {f"{name}x": 1})
+
+
+@EVERY_METHOD
+def test_an_unknown_parameter_is_refused(method):
+    with pytest.raises(ConfigError, match=f"{method}: unknown parameter 'zzz'"):
+        experiment.setting(method, {"zzz": 1})
+
+
+@pytest.mark.mirror
+@pytest.mark.parametrize("method", ["ease", "edlae", "deql-l2"])
+def test_float32_measures_what_float64_measures_on_real_data(method, movielens_1m):
+    X, holdout = movielens_1m
+    assert means(method, X, holdout, "float32") == pytest.approx(means(method, X, holdout, "float64"), abs=1e-4)
+
+
+@pytest.fixture
+def movielens_1m(mirror_settings):
+    split = load("movielens-1m", mirror_settings).split
+    return split.fit_matrix("train+valid"), split.holdout("test", "train+valid")

@@ -1,0 +1,160 @@
+"""Metrics, against loops in plain Python, against ranx, and against one list worked by hand."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+
+from rankbench.errors import ConfigError
+from rankbench.evaluation.metrics import METRICS, measure, metric_set
+from rankbench.evaluation.ranking import Ranking
+
+PROPERTY = settings(max_examples=60, deadline=None)  # kernels are compiled at their first call
+PER_LIST = {
+    "precision": lambda hits, T, k: sum(hits) / k,
+    "recall": lambda hits, T, k: sum(hits) / T,
+    "recall_capped": lambda hits, T, k: sum(hits) / min(k, T),
+    "ndcg": lambda hits, T, k: (
+        sum(1 / math.log2(r + 1) for r in ranks(hits)) / sum(1 / math.log2(r + 1) for r in range(1, min(k, T) + 1))
+    ),
+    "mrr": lambda hits, T, k: 1 / ranks(hits)[0] if any(hits) else 0.0,
+    "map": lambda hits, T, k: sum(sum(hits[:r]) / r for r in ranks(hits)) / T,
+    "map_capped": lambda hits, T, k: sum(sum(hits[:r]) / r for r in ranks(hits)) / min(k, T),
+    "hit": lambda hits, T, k: 1.0 if any(hits) else 0.0,
+}
+
+
+def ranks(hits):
+    return [r for r, hit in enumerate(hits, start=1) if hit]
+
+
+def csr(rows, n_items):
+    dense = np.zeros((len(rows), n_items), np.float32)
+    for row, items in enumerate(rows):
+        dense[row, sorted(items)] = 1
+    return sp.csr_array(dense)
+
+
+def ranking(lists, depth):
+    items = np.full((len(lists), depth), -1, np.int32)
+    for row, items_of_user in enumerate(lists):
+        items[row, : len(items_of_user)] = items_of_user
+    rows = np.arange(len(lists))
+    return Ranking(rows, rows.astype(np.int32), items)
+
+
+@st.composite
+def ranked_users(draw):
+    """(n_items, [(list, targets), ...]); lists may end early, as where a user has few candidates."""
+    n_items = draw(st.integers(1, 12))
+    items = st.integers(0, n_items - 1)
+    one = st.tuples(st.permutations(range(n_items)), st.integers(0, n_items), st.sets(items, min_size=1))
+    return n_items, [(list(order[:length]), targets) for order, length, targets in draw(st.lists(one, min_size=1, max_size=5))]
+
+
+def test_the_oracle_knows_every_metric():
+    assert set(PER_LIST) == set(METRICS)
+
+
+@PROPERTY
+@given(case=ranked_users(), cutoffs=st.sets(st.integers(1, 20), min_size=1, max_size=3), seed=st.integers(0, 99))
+def test_every_metric_is_its_definition(case, cutoffs, seed):
+    n_items, users = case
+    item_counts = np.random.default_rng(seed).integers(0, 50, n_items)
+    wanted = metric_set([*METRICS, "coverage", "popularity"], sorted(cutoffs))
+    depth = min(wanted.k, n_items)
+    found = measure(
+        ranking([order[:depth] for order, _ in users], depth), csr([t for _, t in users], n_items), item_counts, wanted
+    )
+    assert set(found.values) | set(found.overall) == set(wanted.names)
+    for k in cutoffs:
+        for row, (order, targets) in enumerate(users):
+            shown = order[: min(k, depth)]
+            hits = [item in targets for item in shown]
+            for name, metric in PER_LIST.items():
+                assert found.values[f"{name}@{k}"][row] == pytest.approx(metric(hits, len(targets), k)), name
+            popularity = sum(item_counts[shown]) / len(shown) if shown else 0.0
+            assert found.values[f"popularity@{k}"][row] == pytest.approx(popularity)
+        listed = {item for order, _ in users for item in order[: min(k, depth)]}
+        assert found.overall[f"coverage@{k}"] == len(listed) / n_items
+
+
+def test_a_list_worked_by_hand():
+    # The list is 7 3 9 1 5; targets are 3, 1 and 8: hits at ranks 2 and 4, three targets.
+    wanted = metric_set([*METRICS, "coverage", "popularity"], [5])
+    counts = np.array([0, 10, 0, 20, 0, 30, 0, 40, 0, 50])
+    found = measure(ranking([[7, 3, 9, 1, 5]], 5), csr([{3, 1, 8}], 10), counts, wanted)
+    values = {name: value[0] for name, value in found.values.items()}
+    assert values == pytest.approx(
+        {
+            "precision@5": 2 / 5,
+            "recall@5": 2 / 3,
+            "recall_capped@5": 2 / 3,
+            # (1/log2 3 + 1/log2 5) / (1/log2 2 + 1/log2 3 + 1/log2 4) = (.630930 + .430677) / 2.130930
+            "ndcg@5": 0.498189,
+            "mrr@5": 1 / 2,
+            "map@5": (1 / 2 + 2 / 4) / 3,
+            "map_capped@5": (1 / 2 + 2 / 4) / 3,
+            "hit@5": 1.0,
+            "popularity@5": 30.0,
+        },
+        abs=1e-6,
+    )
+    assert found.overall == {"coverage@5": 0.5}
+
+
+RANX = {"precision": "precision", "recall": "recall", "ndcg": "ndcg", "mrr": "mrr", "map": "map", "hit": "hit_rate"}
+
+
+@pytest.mark.parametrize("k", [1, 3, 10])
+def test_ranx_agrees(k):
+    import ranx
+
+    rng = np.random.default_rng(k)
+    n_users, n_items = 40, 30
+    # Deeper than any cutoff: what lies below must not count.
+    lists = [rng.permutation(n_items)[:20].tolist() for _ in range(n_users)]
+    targets = [set(rng.permutation(n_items)[: rng.integers(1, 8)].tolist()) for _ in range(n_users)]
+    found = measure(ranking(lists, 20), csr(targets, n_items), np.zeros(n_items, int), metric_set(list(RANX), [k]))
+    qrels = ranx.Qrels({f"u{u:02}": {str(i): 1 for i in targets[u]} for u in range(n_users)})
+    run = ranx.Run({f"u{u:02}": {str(i): 1 / r for r, i in enumerate(lists[u], start=1)} for u in range(n_users)})
+    theirs = ranx.evaluate(qrels, run, [f"{name}@{k}" for name in RANX.values()], return_mean=False)
+    for ours, name in RANX.items():
+        assert_allclose(found.values[f"{ours}@{k}"], theirs[f"{name}@{k}"], atol=1e-12, err_msg=ours)
+
+
+@pytest.mark.parametrize(
+    "word, hint",
+    [("recal", "recall"), ("NDCG", "ndcg"), ("ndgc@20", "ndcg"), ("hits", "hit"), ("auc@10", "auc"), ("recall@0", "recall")],
+)
+def test_a_misspelt_metric_gets_a_suggestion(word, hint):
+    with pytest.raises(ConfigError, match=rf"unknown metric '{word}'; did you mean {hint}\?"):
+        metric_set([word])
+
+
+@pytest.mark.parametrize(
+    "word", ["", "@10", "recall@", "recall@x", "recall@-1", "recall@1.5", "recall@10000000", "recall@20\n"]
+)
+def test_a_metric_that_is_no_name_is_refused(word):
+    with pytest.raises(ConfigError, match="unknown metric"):
+        metric_set([word])
+
+
+def test_names_come_once_and_a_name_may_bring_its_own_cutoff():
+    wanted = metric_set(["ndcg@100", "recall", "recall@20", "auc"], [10, 20])
+    assert wanted.names == ("ndcg@100", "recall@10", "recall@20", "auc")
+    assert (wanted.k, wanted.auc) == (100, True)
+
+
+@PROPERTY
+@given(extra=st.integers(1, 50))
+def test_a_cutoff_beyond_the_catalogue_keeps_its_denominator(extra):
+    n_items = 4
+    wanted = metric_set(["precision", "recall", "recall_capped", "map_capped"], [n_items + extra])
+    found = measure(ranking([[2, 0, 1, 3]], n_items), csr([{2, 0}], n_items), np.ones(n_items, int), wanted)
+    values = {name.split("@")[0]: value[0] for name, value in found.values.items()}
+    assert values == pytest.approx({"precision": 2 / (n_items + extra), "recall": 1, "recall_capped": 1, "map_capped": 1})

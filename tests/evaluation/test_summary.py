@@ -1,0 +1,80 @@
+"""Bootstrap intervals, against SciPy's and against what is known of a mean."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
+
+from rankbench.evaluation.metrics import PerUser
+from rankbench.evaluation.summary import CONFIDENCE, Interval, bootstrap_bounds, summarise
+
+
+def per_user(**values):
+    m = len(next(iter(values.values())))
+    return PerUser(np.arange(m, dtype=np.int32), values, {"coverage@20": 0.25})
+
+
+def skewed(m, seed=0):
+    return np.random.default_rng(seed).exponential(size=m)
+
+
+@pytest.mark.parametrize("m", [30, 400])
+def test_the_bounds_are_scipys_within_monte_carlo_error(m):
+    x, resamples = skewed(m), 4000
+    low, high = bootstrap_bounds(x[:, None], seed=0, resamples=resamples)
+    expected = stats.bootstrap(
+        (x,), np.mean, n_resamples=resamples, method="percentile", confidence_level=CONFIDENCE, rng=np.random.default_rng(1)
+    )
+    tail = (1 - CONFIDENCE) / 2
+    # A quantile of `resamples` draws has standard error sqrt(q(1-q)/resamples) / density; the draws are nearly normal.
+    error = np.sqrt(tail * (1 - tail) / resamples) / stats.norm.pdf(stats.norm.ppf(tail)) * x.std() / np.sqrt(m)
+    tolerance = 4 * np.sqrt(2) * error
+    assert_allclose([low[0], high[0]], list(expected.confidence_interval), rtol=0, atol=tolerance)
+
+
+def test_many_users_are_drawn_in_several_batches():
+    # 1000 resamples of 20,000 users do not fit one batch; the interval must still be that of a mean of 20,000.
+    x = skewed(20_000)
+    low, high = bootstrap_bounds(x[:, None], seed=0, resamples=1000)
+    half_width = stats.norm.ppf(1 - (1 - CONFIDENCE) / 2) * x.std() / np.sqrt(len(x))
+    assert_allclose([low[0], high[0]], [x.mean() - half_width, x.mean() + half_width], rtol=0, atol=0.2 * half_width)
+
+
+def test_a_seed_gives_the_same_interval_and_another_seed_another():
+    x = skewed(50)
+    first, again, other = (summarise(per_user(recall=x), seed) for seed in (7, 7, 8))
+    assert first == again
+    assert first["recall"] != other["recall"]
+
+
+def test_every_metric_rests_on_the_same_draws():
+    # An interval must not move because another metric was asked for, or methods could not be compared.
+    x = skewed(50)
+    alone = summarise(per_user(recall=x), seed=0)
+    beside = summarise(per_user(ndcg=skewed(50, seed=1), recall=x, twice=2 * x), seed=0)
+    assert_allclose([beside["recall"].low, beside["recall"].high], [alone["recall"].low, alone["recall"].high], rtol=1e-12)
+    assert_allclose(
+        [beside["twice"].low, beside["twice"].high], [2 * alone["recall"].low, 2 * alone["recall"].high], rtol=1e-12
+    )
+
+
+def test_the_mean_is_the_mean_and_lies_inside():
+    x = skewed(200)
+    interval = summarise(per_user(recall=x), seed=0)["recall"]
+    assert interval.mean == pytest.approx(sum(x) / len(x))
+    assert interval.low < interval.mean < interval.high
+
+
+def test_a_metric_of_whole_lists_has_no_bounds():
+    assert summarise(per_user(recall=skewed(10)), seed=0)["coverage@20"] == Interval(0.25, None, None)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.25, 1.0])
+def test_a_constant_metric_has_an_interval_of_no_width(value):
+    assert summarise(per_user(hit=np.full(37, value)), seed=0)["hit"] == Interval(value, value, value)
+
+
+def test_one_user_has_an_interval_of_no_width():
+    low, high = bootstrap_bounds(np.array([[0.3, 0.7]]), seed=0, resamples=10)
+    assert_array_equal(low, [0.3, 0.7])
+    assert_array_equal(high, [0.3, 0.7])
