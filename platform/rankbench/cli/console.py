@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -16,6 +20,13 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on std
 
 out = Console(soft_wrap=True, highlight=False)
 err = Console(stderr=True, soft_wrap=True, highlight=False)
+
+
+def program() -> str:
+    """How the user started this program, so that what we tell them to type next works."""
+    if Path(sys.argv[0]).name == "__main__.py":
+        return "python -m rankbench"
+    return "rankbench" if shutil.which("rankbench") else os.path.relpath(sys.argv[0])
 
 
 def print_json(value: Any) -> None:

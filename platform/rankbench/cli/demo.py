@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankbench.cli.console import Json, out
+from rankbench.cli.console import Json, out, program
 
 
 def demo(json: Json = False) -> None:
@@ -13,11 +13,12 @@ def demo(json: Json = False) -> None:
 
     sweep(Path("demo.yaml"), [], resume=False, chosen=False, dry_run=False, address=None, json=json)
     if not json:
-        out.print(
-            "\nnext\n"
-            "  rankbench ui                                        every run, in MLflow\n"
-            "  rankbench methods deql-l2                           parameters of a method\n"
-            "  rankbench run synthetic deql-l2 p=0.6 b=0.5 lam=20  one setting\n"
-            "  rankbench data list                                 the real datasets",
-            markup=False,
-        )
+        steps = {
+            "ui": "every run, in MLflow",
+            "methods deql-l2": "parameters of a method",
+            "run synthetic deql-l2 p=0.6 b=0.5 lam=20": "one setting",
+            "data list": "the real datasets",
+        }
+        out.print("\nnext")
+        for words, purpose in steps.items():
+            out.print(f"  {program()} {words:42s} {purpose}", markup=False)

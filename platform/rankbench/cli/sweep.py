@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rankbench.cli.console import Json, UnitProgress, err, out, print_json, print_table
+from rankbench.cli.console import Json, UnitProgress, err, out, print_json, print_table, program
 
 EXAMPLES = """Examples:
 
@@ -50,7 +50,7 @@ def sweep(
     if failed:
         raise ClusterError(f"{failed} runs failed; their reasons are in {folder}/report/report.md (--resume tries them again)")
     if not json:
-        out.print(f"\nreport   {folder}/report/report.md\nrecords  {folder}/records\nbrowse   rankbench ui", markup=False)
+        out.print(f"\nreport   {folder}/report/report.md\nrecords  {folder}/records\nbrowse   {program()} ui", markup=False)
 
 
 def execute(spec, where: str, settings, *, resume=False, use_chosen=False, address=None, quiet=False) -> tuple[Path, int]:

@@ -59,6 +59,7 @@ def _tune(
         tune.with_parameters(_Trial, units=units, settings=settings, records=records),
         {"CPU": cpus, "memory": memory},
     )
+    storage = records.parent / "tune"
     tuner = tune.Tuner(
         trainable,
         param_space={"unit": tune.grid_search(list(range(len(units))))},
@@ -70,7 +71,7 @@ def _tune(
         ),
         run_config=tune.RunConfig(
             name=f"trials-{os.getpid()}",
-            storage_path=str(records.parent / "tune"),
+            storage_path=str(storage),
             verbose=0,
             callbacks=[_Watcher(units, records, on_done)],
             failure_config=tune.FailureConfig(max_failures=1),
@@ -79,6 +80,8 @@ def _tune(
         ),
     )
     tuner.fit()
+    # Tune's own state serves nobody: a sweep is continued from its records.
+    shutil.rmtree(storage, ignore_errors=True)
 
 
 class _Trial(tune.Trainable):

@@ -1,0 +1,36 @@
+"""Fixtures of every room: settings that touch neither the network nor the user's own folders."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+from rankbench.settings import Settings
+
+# A time limit per example would fail on a busy machine, and where a kernel is compiled at its first call.
+hypothesis.settings.register_profile("rankbench", deadline=None)
+hypothesis.settings.load_profile("rankbench")
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """Everything under tmp_path, without a mirror, offline."""
+    return Settings(
+        data=tmp_path / "cache",
+        mirror=None,
+        offline=True,
+        results=tmp_path / "results",
+        tracking_uri=None,
+        home=None,
+    )
+
+
+@pytest.fixture
+def mirror_settings(settings: Settings) -> Settings:
+    """The same with the mirror of RANKBENCH_MIRROR, for tests marked `mirror`."""
+    folder = os.environ.get("RANKBENCH_MIRROR")
+    if not folder:
+        pytest.skip("RANKBENCH_MIRROR is not set: the real datasets are not on this machine")
+    return replace(settings, mirror=Path(folder))

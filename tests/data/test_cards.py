@@ -1,0 +1,146 @@
+"""Cards: the product's own all validate, and a mistake in one is named by file, key and nearest right word."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rankbench.data.cards import card_names, load_card
+from rankbench.errors import ConfigError
+
+CARDS = sorted((Path(__file__).parents[2] / "datasets").glob("*.yaml"))
+SOURCE = {"file": "raw.csv"}
+
+
+def test_there_are_cards():
+    assert {"gowalla", "movielens-1m", "synthetic"} <= {path.stem for path in CARDS}
+
+
+@pytest.mark.parametrize("path", CARDS, ids=lambda path: path.stem)
+def test_a_card_of_the_product_is_valid_and_called_as_its_file(path, settings):
+    card = load_card(str(path), settings)
+    assert card.name == path.stem
+    assert card.source.generator or card.source.licence
+
+
+@pytest.mark.parametrize(
+    ("card", "message"),
+    [
+        ({"source": SOURCE, "splt": {}}, "splt: unknown key; did you mean split?"),
+        ({"source": {"mirror": {"foldr": "x"}, **SOURCE}}, "source.mirror.foldr: unknown key; did you mean folder?"),
+        ({"source": SOURCE, "read": {"usr": "u"}}, "read.usr: unknown key; did you mean user?"),
+        ({"source": SOURCE, "prepare": [{"kcore": 5}]}, "prepare.0.kcore: unknown key; did you mean k_core?"),
+        ({"source": SOURCE, "expect": {"raw": {"train": 1}}}, "expect.raw.train: unknown key"),
+        # `source` is missing because it is misspelt; the misspelling is what to mend.
+        ({"sorce": SOURCE}, "sorce: unknown key; did you mean source?"),
+        ({"source": SOURCE, "folder": "/"}, "folder: unknown key"),
+        ({"source": SOURCE, "split": {"protocol": "random-per-usr"}}, "did you mean random-per-user?"),
+        ({"source": SOURCE, "read": {"format": "parket"}}, "unknown 'parket'; did you mean parquet?"),
+    ],
+)
+def test_an_unknown_word_is_named_with_file_place_and_nearest(card, message, write, settings):
+    path = write(card)
+    with pytest.raises(ConfigError) as error:
+        load_card(path, settings)
+    assert str(error.value).startswith(f"{path}: ")
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("card", "message"),
+    [
+        ({"source": SOURCE, "name": "../toy"}, "name"),
+        ({"source": SOURCE, "split": {"test": 1.0}}, "split.test"),
+        ({"source": SOURCE, "split": {"seed": -1}}, "split.seed"),
+        ({"source": {"file": "raw.csv", "generator": {}}}, "give one of files, file, generator"),
+        ({"source": {}}, "give one of files, file, generator"),
+        ({"source": {"files": {"all": {}}}}, "give either url or file"),
+        ({"source": {"files": {"all": {"file": "a", "sha256": "abc"}}}}, "source.files.all.sha256"),
+        ({"source": {"files": {"whole": {"file": "a"}}}}, "source.files.whole"),
+        ({"source": {"mirror": {"folder": "../other"}, **SOURCE}}, "must lie inside the mirror"),
+        ({"source": {"mirror": {"folder": "a/../../b"}, **SOURCE}}, "must lie inside the mirror"),
+        ({"source": {"mirror": {"folder": "/etc"}, **SOURCE}}, "must lie inside the mirror"),
+        ({"source": SOURCE, "prepare": [{"k_core": 5, "min_value": 4}]}, "one step a line"),
+        ({"source": SOURCE, "prepare": [{}]}, "one step a line"),
+        ({"source": SOURCE, "prepare": [{"min_value": None}]}, "one step a line"),
+        ({"source": SOURCE, "prepare": [{"min_value": float("nan")}]}, "finite"),
+        ({"source": SOURCE, "prepare": [{"duplicates": "any"}]}, "'first', 'last' or 'max'"),
+        ({"source": SOURCE, "read": {"separator": ""}}, "read.separator"),
+        ({"source": SOURCE, "read": {"separator": "\n"}}, "read.separator"),
+        ({"source": {"generator": {"users": 0}}}, "source.generator.users"),
+        ({"source": {"generator": {"interactions_per_user": float("inf")}}}, "source.generator.interactions_per_user"),
+    ],
+)
+def test_a_wrong_value_is_named_with_file_and_place(card, message, write, settings):
+    path = write(card)
+    with pytest.raises(ConfigError) as error:
+        load_card(path, settings)
+    assert str(error.value).startswith(f"{path}: ")
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("url", ["http://a.org/x.csv", "ftp://a.org/x.csv", "file:///etc/passwd", "x.csv", "https\n://a.org/x"])
+def test_only_https_is_downloaded(url, write, settings):
+    with pytest.raises(ConfigError, match="only https:// is downloaded"):
+        load_card(write({"source": {"files": {"all": {"url": url}}}}), settings)
+
+
+@pytest.mark.parametrize("url", ["https://a.org/", "https://a.org/..", "https://a.org/."])
+def test_a_url_must_end_in_a_file_name(url, write, settings):
+    """The cache keeps the file under that name; `..` would lead out of it."""
+    with pytest.raises(ConfigError, match="must end in a file name"):
+        load_card(write({"source": {"files": {"all": {"url": url}}}}), settings)
+
+
+def test_two_urls_may_not_end_in_the_same_file_name(write, settings):
+    """The second part would be read from the first one's place in the cache."""
+    parts = {"train": {"url": "https://a.org/train/data.txt"}, "test": {"url": "https://a.org/test/data.txt"}}
+    with pytest.raises(ConfigError, match=r"two URLs end in data\.txt"):
+        load_card(write({"source": {"files": parts}}), settings)
+    one_archive = {part: {"url": "https://a.org/data.zip", "member": f"{part}.txt"} for part in ("train", "test")}
+    assert set(load_card(write({"source": {"files": one_archive}}), settings).source.parts()) == {"train", "test"}
+
+
+def test_an_unknown_dataset_gets_the_nearest_name(settings):
+    with pytest.raises(ConfigError, match=r"unknown dataset 'gowala'; did you mean gowalla\?"):
+        load_card("gowala", settings)
+    with pytest.raises(ConfigError, match=r"no/such\.yaml: no such dataset card"):
+        load_card("no/such.yaml", settings)
+
+
+def test_a_card_of_ones_own_wins_over_the_products(tmp_path, settings):
+    folder = tmp_path / "home" / "datasets"
+    folder.mkdir(parents=True)
+    (folder / "gowalla.yaml").write_text("name: gowalla\ntitle: mine\nsource: {file: raw.csv}\n")
+    mine = replace(settings, home=tmp_path / "home")
+    assert load_card("gowalla", mine).title == "mine"
+    assert load_card("gowalla", mine).folder == folder
+    assert load_card("gowalla", settings).title != "mine"
+    assert set(card_names(mine)) == set(card_names(settings))
+
+
+def test_changes_reach_into_the_card_and_are_checked_like_it(write, settings):
+    path = write({"source": SOURCE, "split": {"seed": 1, "test": 0.3}})
+    card = load_card(path, settings, {"split.seed": 7})
+    assert (card.split.seed, card.split.test) == (7, 0.3)
+    with pytest.raises(ConfigError, match=r"split\.sede: unknown key; did you mean seed\?"):
+        load_card(path, settings, {"split.sede": 7})
+
+
+@pytest.mark.parametrize(
+    ("changes", "same"),
+    [
+        ({"title": "another"}, True),
+        ({"expect.raw.users": 3}, True),
+        ({"source.licence": "none"}, True),
+        ({"split.seed": 1}, False),
+        ({"split.valid": 0.3}, False),
+        ({"prepare": [{"k_core": 2}]}, False),
+        ({"read.user": "u"}, False),
+        ({"source": {"generator": {"seed": 1}}}, False),
+    ],
+)
+def test_the_content_key_follows_what_shapes_the_data_and_nothing_else(changes, same, write, settings):
+    path = write({"source": SOURCE})
+    assert (load_card(path, settings).content_key() == load_card(path, settings, changes).content_key()) is same

@@ -1,0 +1,282 @@
+"""Raw files: where they are looked for, what they are held to, and that offline means offline."""
+
+import hashlib
+import io
+import json
+import socket
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pooch
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from rankbench.data.cards import load_card
+from rankbench.data.fetch import fetch
+from rankbench.errors import DataError
+
+CONTENT = b"user,item\n1,2\n3,4\n"
+SHA256, MD5 = hashlib.sha256(CONTENT).hexdigest(), hashlib.md5(CONTENT, usedforsecurity=False).hexdigest()
+WRONG = {"sha256": "0" * 64, "md5": "0" * 32}
+URL = "https://example.org/data/raw.csv"
+
+
+@pytest.fixture(autouse=True)
+def network(monkeypatch):
+    """Any attempt to leave this process fails the test, whatever the product makes of the error."""
+    attempts = []
+
+    def refuse(self, address):
+        attempts.append(address)
+        raise OSError("no network in tests")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    yield
+    assert not attempts
+
+
+@pytest.fixture
+def mirrored(tmp_path, settings):
+    """Settings with an empty mirror, and the folder of the dataset `toy` in it."""
+    folder = tmp_path / "mirror" / "toy"
+    folder.mkdir(parents=True)
+    return replace(settings, mirror=folder.parent), folder
+
+
+def packed(members: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+def downloader(content: bytes | Exception, calls: list[str]):
+    """What pooch would fetch with, without a network."""
+
+    class Downloader:
+        def __init__(self, **options):
+            pass
+
+        def __call__(self, url, output_file, pooch, check_only=False):
+            calls.append(url)
+            if isinstance(content, Exception):
+                raise content
+            Path(output_file).write_bytes(content)
+
+    return Downloader
+
+
+def read(file) -> bytes:
+    with file.open() as content:
+        return content.read()
+
+
+def test_a_local_file_lies_beside_its_card(write, settings):
+    (file,) = fetch(load_card(write({"source": {"file": "raw.csv"}}, {"raw.csv": CONTENT}), settings), settings)
+    assert (file.part, file.origin, file.sha256, read(file)) == ("all", "file", SHA256, CONTENT)
+
+
+def test_a_missing_local_file_is_named(write, settings):
+    with pytest.raises(DataError, match=r"absent\.csv: no such file \(dataset toy\)"):
+        fetch(load_card(write({"source": {"file": "absent.csv"}}), settings), settings)
+
+
+def test_parts_come_in_the_order_train_valid_test(write, settings):
+    parts = {part: {"file": f"{part}.csv"} for part in ("test", "train", "valid")}
+    card = load_card(write({"source": {"files": parts}}, {f"{part}.csv": part for part in parts}), settings)
+    assert [(file.part, read(file)) for file in fetch(card, settings)] == [
+        ("train", b"train"),
+        ("valid", b"valid"),
+        ("test", b"test"),
+    ]
+
+
+@pytest.mark.parametrize("kind", ["sha256", "md5"])
+def test_a_checksum_is_held_to(kind, write, settings):
+    right = {"sha256": SHA256, "md5": MD5}[kind]
+    source = {"files": {"all": {"file": "raw.csv", kind: right}}}
+    assert fetch(load_card(write({"source": source}, {"raw.csv": CONTENT}), settings), settings)[0].sha256 == SHA256
+    source["files"]["all"][kind] = WRONG[kind]
+    with pytest.raises(DataError, match=rf"raw\.csv: {kind} is {right}, the card toy says {WRONG[kind]}"):
+        fetch(load_card(write({"source": source}), settings), settings)
+
+
+def test_a_member_is_read_out_of_its_archive_and_nothing_is_extracted(write, settings):
+    archive = packed({"deep/raw.csv": CONTENT, "other.csv": b"x"})
+    path = write({"source": {"files": {"all": {"file": "raw.zip", "member": "deep/raw.csv"}}}}, {"raw.zip": archive})
+    before = sorted(Path(path).parent.rglob("*"))
+    (file,) = fetch(load_card(path, settings), settings)
+    assert read(file) == CONTENT
+    assert file.sha256 == hashlib.sha256(archive).hexdigest()
+    assert sorted(Path(path).parent.rglob("*")) == before
+
+
+def test_an_error_while_reading_a_member_is_not_taken_for_a_missing_member(write, settings):
+    path = write({"source": {"files": {"all": {"file": "a.zip", "member": "m"}}}}, {"a.zip": packed({"m": CONTENT})})
+    (file,) = fetch(load_card(path, settings), settings)
+    with pytest.raises(KeyError, match="a bug elsewhere"), file.open():
+        raise KeyError("a bug elsewhere")
+
+
+def encrypted(archive: bytes) -> bytes:
+    changed = bytearray(archive)
+    changed[6] |= 1  # the flag in the member's own header, and in the directory at the end
+    changed[archive.rfind(b"PK\x01\x02") + 8] |= 1
+    return bytes(changed)
+
+
+def overwritten(archive: bytes) -> bytes:
+    return archive[:200] + b"\xff" * 40 + archive[240:]
+
+
+ARCHIVE = packed({"m": bytes(range(256)) * 8})
+
+
+@pytest.mark.parametrize(
+    ("archive", "message"),
+    [
+        (packed({"n": CONTENT}), "holds no m"),
+        (ARCHIVE[:100], "not a zip archive"),
+        (b"", "not a zip archive"),
+        (overwritten(ARCHIVE), "damaged"),
+        (encrypted(ARCHIVE), "encrypted"),
+    ],
+    ids=["no-member", "truncated", "empty", "overwritten", "encrypted"],
+)
+def test_a_damaged_archive_is_named(archive, message, write, settings):
+    path = write({"source": {"files": {"all": {"file": "raw.zip", "member": "m"}}}}, {"raw.zip": archive})
+    (file,) = fetch(load_card(path, settings), settings)
+    with pytest.raises(DataError, match=rf"raw\.zip: .*{message}"):
+        read(file)
+
+
+def test_offline_never_downloads(write, settings, monkeypatch):
+    calls = []
+    monkeypatch.setattr(pooch, "HTTPDownloader", downloader(CONTENT, calls))
+    card = load_card(write({"source": {"files": {"all": {"url": URL}}}}), settings)
+    with pytest.raises(DataError, match=r"toy: raw\.csv is not in the cache .*offline is set"):
+        fetch(card, settings)
+    assert calls == []
+
+
+def test_a_file_put_into_the_cache_by_hand_is_found_offline(write, settings):
+    place = settings.data / "raw" / "toy" / "raw.csv"
+    place.parent.mkdir(parents=True)
+    place.write_bytes(CONTENT)
+    (file,) = fetch(load_card(write({"source": {"files": {"all": {"url": URL}}}}), settings), settings)
+    assert read(file) == CONTENT
+
+
+@pytest.mark.parametrize("known", [{}, {"sha256": SHA256}, {"md5": MD5}])
+def test_a_file_is_downloaded_once(known, write, settings, monkeypatch):
+    calls = []
+    monkeypatch.setattr(pooch, "HTTPDownloader", downloader(CONTENT, calls))
+    online = replace(settings, offline=False)
+    card = load_card(write({"source": {"files": {"all": {"url": URL, **known}}}}), online)
+    files = [fetch(card, online)[0] for _ in range(2)]
+    assert [read(file) for file in files] == [CONTENT, CONTENT]
+    assert [file.origin for file in files] == [URL, URL]
+    assert calls == [URL]
+
+
+@pytest.mark.parametrize("kind", ["sha256", "md5"])
+def test_a_download_with_a_wrong_checksum_is_refused_and_not_kept(kind, write, settings, monkeypatch):
+    monkeypatch.setattr(pooch, "HTTPDownloader", downloader(CONTENT, []))
+    online = replace(settings, offline=False)
+    card = load_card(write({"source": {"files": {"all": {"url": URL, kind: WRONG[kind]}}}}), online)
+    with pytest.raises(DataError, match=rf"toy: {URL}: checksum differs"):
+        fetch(card, online)
+    assert [path for path in settings.data.rglob("*") if path.is_file()] == []
+
+
+def test_a_failed_download_says_where_to_put_the_file(write, settings, monkeypatch):
+    monkeypatch.setattr(pooch, "HTTPDownloader", downloader(ConnectionError("down"), []))
+    online = replace(settings, offline=False)
+    with pytest.raises(DataError, match=rf"cannot download {URL} \(ConnectionError\); put raw\.csv into .*RANKBENCH_MIRROR"):
+        fetch(load_card(write({"source": {"files": {"all": {"url": URL}}}}), online), online)
+    assert [path for path in settings.data.rglob("*") if path.is_file()] == []
+
+
+def test_the_lock_pins_a_file_without_checksum_at_its_first_fetch(write, mirrored):
+    settings, folder = mirrored
+    card = load_card(write({"source": {"files": {"all": {"url": URL}}}}), settings)
+    (folder / "raw.csv").write_bytes(CONTENT)
+    fetch(card, settings)
+    assert json.loads((settings.data / "lock.json").read_text()) == {"toy/raw.csv": SHA256}
+
+    (folder / "raw.csv").write_bytes(CONTENT + b"5,6\n")
+    with pytest.raises(DataError, match=rf"raw\.csv: sha256 is .* but {SHA256} when first fetched"):
+        fetch(card, settings)
+
+    (folder / "raw.csv").write_bytes(CONTENT)
+    assert fetch(card, settings)[0].sha256 == SHA256
+
+
+def test_a_file_beside_a_card_is_the_users_to_edit(write, settings):
+    for content in (CONTENT, CONTENT + b"5,6\n"):
+        (file,) = fetch(load_card(write({"source": {"file": "raw.csv"}}, {"raw.csv": content}), settings), settings)
+        assert file.sha256 == hashlib.sha256(content).hexdigest()
+    assert not (settings.data / "lock.json").exists()
+
+
+def test_a_damaged_lock_is_named(write, mirrored):
+    settings, folder = mirrored
+    (folder / "raw.csv").write_bytes(CONTENT)
+    settings.data.mkdir()
+    (settings.data / "lock.json").write_text("{")
+    with pytest.raises(DataError, match=r"lock\.json: damaged"):
+        fetch(load_card(write({"source": {"files": {"all": {"url": URL}}}}), settings), settings)
+
+
+def test_the_mirrors_raw_file_comes_before_cache_and_url(write, mirrored):
+    settings, folder = mirrored
+    cached = settings.data / "raw" / "toy" / "raw.csv"
+    cached.parent.mkdir(parents=True)
+    cached.write_bytes(b"from the cache")
+    (folder / "raw.csv").write_bytes(CONTENT)
+    (file,) = fetch(load_card(write({"source": {"files": {"all": {"url": URL}}}}), settings), settings)
+    assert (file.origin, read(file)) == ("mirror", CONTENT)
+
+
+@pytest.mark.parametrize("name", ["all.parquet", "edges.parquet"])
+def test_the_mirrors_parquet_comes_before_its_raw_file(name, write, mirrored):
+    settings, folder = mirrored
+    (folder / "raw.csv").write_bytes(CONTENT)
+    pq.write_table(pa.table({"user": [1], "item": [2]}), folder / name)
+    (file,) = fetch(load_card(write({"source": {"files": {"all": {"url": URL}}}}), settings), settings)
+    assert (file.origin, file.path.name, file.spec.format) == ("mirror", name, "parquet")
+
+
+def test_the_mirror_may_hold_the_dataset_under_another_name(write, mirrored):
+    settings, folder = mirrored
+    (folder.parent / "other").mkdir()
+    pq.write_table(pa.table({"user": [1], "item": [2]}), folder.parent / "other" / "all.parquet")
+    source = {"files": {"all": {"url": URL}}, "mirror": {"folder": "other"}}
+    assert fetch(load_card(write({"source": source}), settings), settings)[0].path.parent.name == "other"
+
+
+def test_the_mirrors_checksum_is_held_to(write, mirrored):
+    settings, folder = mirrored
+    pq.write_table(pa.table({"user": [1], "item": [2]}), folder / "all.parquet")
+    source = {"files": {"all": {"url": URL}}, "mirror": {"sha256": {"all": WRONG["sha256"]}}}
+    with pytest.raises(DataError, match=rf"all\.parquet: sha256 is .* the card toy says {WRONG['sha256']}"):
+        fetch(load_card(write({"source": source}), settings), settings)
+
+
+def test_half_a_dataset_in_the_mirror_is_refused(write, mirrored):
+    """Else train would come from the mirror and test from elsewhere."""
+    settings, folder = mirrored
+    pq.write_table(pa.table({"user": [1], "item": [2]}), folder / "train.parquet")
+    parts = {part: {"url": f"https://example.org/{part}.txt"} for part in ("train", "test")}
+    with pytest.raises(DataError, match=r"has train\.parquet but no test\.parquet"):
+        fetch(load_card(write({"source": {"files": parts}}), settings), settings)
+
+
+def test_the_mirror_does_not_replace_a_file_beside_the_card(write, mirrored):
+    settings, folder = mirrored
+    pq.write_table(pa.table({"user": [1], "item": [2]}), folder / "all.parquet")
+    (file,) = fetch(load_card(write({"source": {"file": "raw.csv"}}, {"raw.csv": CONTENT}), settings), settings)
+    assert (file.origin, read(file)) == ("file", CONTENT)

@@ -1,0 +1,357 @@
+"""Preparation steps against loops; the cache, the counts, and what does and does not change the fingerprint."""
+
+import io
+import json
+import zipfile
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rankbench.data import prepare as room
+from rankbench.data.cards import PARTS, Step
+from rankbench.data.interactions import Interactions, encode
+from rankbench.data.prepare import Dataset, apply, load
+from rankbench.errors import DataError
+
+Row = tuple[int, int, float, int]  # user, item, value, time
+
+rows_of_few = st.lists(
+    st.tuples(st.integers(0, 5), st.integers(0, 5), st.sampled_from([1.0, 2.0, 3.0]), st.integers(0, 3)),
+    min_size=1,
+    max_size=40,
+)
+
+
+def interactions(rows: list[Row], with_time: bool = True) -> Interactions:
+    user, item, value, time = zip(*rows, strict=True)
+    part = np.full(len(rows), PARTS.index("all"), np.int8)
+    columns = {"user": user, "item": item, "value": value, "part": part} | ({"time": time} if with_time else {})
+    return encode(pa.table(columns), "test")
+
+
+def rows_left(data: Interactions) -> list[Row]:
+    """Raw ids, in the order that the data are in."""
+    users, items = data.users.to_pylist(), data.items.to_pylist()
+    time = np.zeros(len(data), int) if data.time is None else data.time
+    columns = zip(data.user, data.item, data.value, time, strict=True)
+    return [(users[u], items[i], float(v), int(t)) for u, i, v, t in columns]
+
+
+def applied(rows: list[Row], with_time: bool = True, **step) -> list[Row]:
+    """The rows that a step keeps; none where the step says that it left none."""
+    try:
+        return rows_left(apply(Step(**step), interactions(rows, with_time)))
+    except DataError as error:
+        assert "leaves no interaction" in str(error)
+        return []
+
+
+def at_least(rows: list[Row], per_user: int, per_item: int) -> list[Row]:
+    users, items = Counter(row[0] for row in rows), Counter(row[1] for row in rows)
+    return [row for row in rows if users[row[0]] >= per_user and items[row[1]] >= per_item]
+
+
+@given(rows=rows_of_few, least=st.sampled_from([0.5, 2.0, 2.5, 3.0]))
+def test_min_value_keeps_what_is_at_least_that(rows, least):
+    assert applied(rows, min_value=least) == [row for row in rows if row[2] >= least]
+
+
+@given(rows=rows_of_few, n=st.integers(1, 5))
+def test_one_sided_minima_look_once(rows, n):
+    assert applied(rows, min_items_per_user=n) == at_least(rows, n, 1)
+    assert applied(rows, min_users_per_item=n) == at_least(rows, 1, n)
+
+
+@given(rows=rows_of_few, k=st.integers(1, 4))
+def test_k_core_is_the_fixed_point_of_both_minima(rows, k):
+    core = rows
+    while (smaller := at_least(core, k, k)) != core:
+        core = smaller
+    assert applied(rows, k_core=k) == core
+
+
+def test_k_core_follows_a_chain_to_its_end():
+    """A path of users and items: each round loosens only the ends, so that one pass is far from enough."""
+    path = [(n, n, 1.0, 0) for n in range(30)] + [(n, n + 1, 1.0, 0) for n in range(29)]
+    square = [(u, i, 1.0, 0) for u in (100, 101) for i in (100, 101)]
+    assert len(at_least(path, 2, 2)) > 50
+    assert applied(path + square, k_core=2) == square
+
+
+def deduplicated(rows: list[Row], keep: str, with_time: bool) -> list[Row]:
+    """Pair by pair: the first or last in time, in file order where times are equal or absent, or of the largest value."""
+    chosen: dict[tuple[int, int], int] = {}
+    for position, row in enumerate(rows):
+        pair = row[:2]
+        if pair not in chosen:
+            chosen[pair] = position
+            continue
+        old = rows[chosen[pair]]
+        earlier, later = (row[3] < old[3], row[3] >= old[3]) if with_time else (False, True)
+        if {"first": earlier, "last": later, "max": row[2] >= old[2]}[keep]:
+            chosen[pair] = position
+    return [rows[position] for position in sorted(chosen.values())]
+
+
+@given(rows=rows_of_few, keep=st.sampled_from(["first", "last", "max"]), with_time=st.booleans())
+def test_one_of_a_repeated_pair_is_kept(rows, keep, with_time):
+    if not with_time:
+        rows = [(*row[:3], 0) for row in rows]
+    assert applied(rows, with_time, duplicates=keep) == deduplicated(rows, keep, with_time)
+
+
+def test_steps_run_in_the_cards_order(write, settings):
+    """User 1 has three items, one of them rated low: minimum before threshold keeps her, after it does not."""
+    many = "".join(f"{u},{i},5\n" for u in range(2, 8) for i in range(6))
+    path = write(
+        {"source": {"file": "r.csv"}, "read": {"value": "stars"}}, {"r.csv": f"user,item,stars\n1,0,5\n1,1,5\n1,2,1\n{many}"}
+    )
+    minimum, threshold = {"min_items_per_user": 3}, {"min_value": 4}
+    assert 1 in load(path, settings, {"prepare": [minimum, threshold]}).users.to_pylist()
+    assert 1 not in load(path, settings, {"prepare": [threshold, minimum]}).users.to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("steps", "message"),
+    [
+        ([{"k_core": 1}, {"k_core": 99}], r"toy: prepare\[2\]: k_core: 99 leaves no interaction"),
+        ([{"min_value": 4}], r"toy: prepare\[1\]: min_value needs a value column"),
+        ([{"duplicates": "max"}], r"toy: prepare\[1\]: duplicates needs a value column"),
+    ],
+)
+def test_a_step_that_cannot_be_done_is_named_and_leaves_nothing(steps, message, write, settings):
+    path = write({"source": {"file": "raw.csv"}, "prepare": steps}, {"raw.csv": RAW})
+    with pytest.raises(DataError, match=message):
+        load(path, settings)
+    assert list((settings.data / "prepared").iterdir()) == []
+
+
+PAIRS = sorted({(int(u), int(i)) for u, i in np.random.default_rng(1).integers(0, 15, (120, 2))})
+
+
+def csv(pairs) -> str:
+    return "user,item\n" + "".join(f"{user},{item}\n" for user, item in pairs)
+
+
+RAW = csv(PAIRS)
+CARD = {"source": {"file": "raw.csv"}, "split": {"test": 0.3, "valid": 0.2}}
+
+
+def raw_pairs(data: Dataset, *matrices: str) -> set[tuple]:
+    users, items = data.users.to_pylist(), data.items.to_pylist()
+    total = sum(getattr(data.split, name) for name in matrices)
+    return {(users[u], items[i]) for u, i in zip(*total.nonzero(), strict=True)}
+
+
+ALL = ("train", "valid_target", "test_target")
+
+
+def test_the_matrices_hold_the_files_pairs(write, settings):
+    data = load(write(CARD, {"raw.csv": RAW}), settings)
+    assert raw_pairs(data, *ALL) == set(PAIRS)
+    assert data.raw_counts == {
+        "users": len({u for u, _ in PAIRS}),
+        "items": len({i for _, i in PAIRS}),
+        "interactions": len(PAIRS),
+    }
+
+
+def test_ids_that_are_whole_numbers_sort_as_numbers(write, settings):
+    pairs = [(10 * u, f"i{i}") for u in range(1, 12) for i in range(1, 12)]
+    data = load(write(CARD, {"raw.csv": csv(pairs)}), settings)
+    assert data.users.to_pylist() == [10 * u for u in range(1, 12)]
+    assert data.items.to_pylist() == sorted(f"i{i}" for i in range(1, 12))
+
+
+def test_the_order_of_the_rows_changes_nothing(write, settings):
+    rng = np.random.default_rng(2)
+    prints = {
+        load(write(CARD, {"raw.csv": csv([PAIRS[n] for n in rng.permutation(len(PAIRS))])}), settings).fingerprint
+        for _ in range(4)
+    }
+    assert len(prints) == 1
+
+
+@pytest.mark.parametrize("rename", [lambda n: 7 * n - 50, lambda n: f"name {n:04d}"], ids=["numbers", "words"])
+def test_renaming_the_raw_ids_changes_nothing(rename, write, settings):
+    """Names in the same order as before: only the vocabularies change."""
+    before = load(write(CARD, {"raw.csv": RAW}), settings)
+    after = load(write(CARD, {"raw.csv": csv([(rename(u), rename(i)) for u, i in PAIRS])}), settings)
+    assert after.fingerprint == before.fingerprint
+    assert after.users.to_pylist() == [rename(u) for u in before.users.to_pylist()]
+
+
+def test_renaming_in_another_order_permutes_the_published_parts(write, settings):
+    """Names that sort otherwise move rows and columns, and nothing else."""
+    rng = np.random.default_rng(3)
+    new_user, new_item = rng.permutation(15), rng.permutation(15)
+    label = rng.permutation(np.arange(len(PAIRS)) % 3)
+    parts = {name: [pair for pair, at in zip(PAIRS, label, strict=True) if at == n] for n, name in enumerate(PARTS[:3])}
+    card = {"source": {"files": {name: {"file": f"{name}.csv"} for name in parts}}, "split": {"protocol": "published"}}
+    data = load(
+        write(card, {f"{name}.csv": csv([(new_user[u], new_item[i]) for u, i in pairs]) for name, pairs in parts.items()}),
+        settings,
+    )
+    for matrix, part in zip(ALL, PARTS, strict=False):
+        assert raw_pairs(data, matrix) == {(new_user[u], new_item[i]) for u, i in parts[part]}
+
+
+def test_csv_and_parquet_forms_have_one_fingerprint(write, settings):
+    buffer = io.BytesIO()
+    pq.write_table(pa.table({"user": [u for u, _ in PAIRS], "item": [i for _, i in PAIRS]}), buffer)
+    text = load(write(CARD, {"raw.csv": RAW}), settings)
+    path = write({**CARD, "source": {"file": "raw.parquet"}, "read": {"format": "parquet"}}, {"raw.parquet": buffer.getvalue()})
+    assert load(path, settings).fingerprint == text.fingerprint
+    assert len(list((settings.data / "prepared").iterdir())) == 2
+
+
+def test_another_split_has_another_fingerprint(write, settings):
+    path = write(CARD, {"raw.csv": RAW})
+    assert load(path, settings).fingerprint != load(path, settings, {"split.seed": 1}).fingerprint
+
+
+def test_a_cache_hit_is_not_built_again(write, settings, monkeypatch):
+    path = write(CARD, {"raw.csv": RAW})
+    made = load(path, settings)
+    monkeypatch.setattr(room, "_build", lambda *arguments: pytest.fail("built again"))
+    found = load(path, settings)
+    assert found.fingerprint == made.fingerprint
+    for name in ALL:
+        assert (getattr(found.split, name) != getattr(made.split, name)).nnz == 0
+    assert (found.counts, found.users, found.items) == (made.counts, made.users, made.items)
+
+
+@pytest.mark.parametrize(
+    ("changes", "folders"),
+    [
+        ({"title": "another", "expect.prepared.users": 1}, 1),
+        ({"split.seed": 1}, 2),
+        ({"prepare": [{"min_items_per_user": 2}]}, 2),
+        ({"read.time": "item"}, 2),
+    ],
+)
+def test_the_cache_is_addressed_by_what_shapes_the_data(changes, folders, write, settings):
+    path = write(CARD, {"raw.csv": RAW})
+    load(path, settings)
+    load(path, settings, changes)
+    assert len(list((settings.data / "prepared").iterdir())) == folders
+
+
+def test_a_changed_raw_file_gets_its_own_folder(write, settings):
+    before = load(write(CARD, {"raw.csv": RAW}), settings)
+    after = load(write(CARD, {"raw.csv": RAW + "99,0\n99,1\n"}), settings)
+    assert after.counts["interactions"] == before.counts["interactions"] + 2
+    assert len(list((settings.data / "prepared").iterdir())) == 2
+
+
+def test_another_member_of_the_same_archive_is_another_dataset(write, settings, tmp_path):
+    archive = tmp_path / "raw.zip"
+    with zipfile.ZipFile(archive, "w") as members:
+        members.writestr("a.csv", RAW)
+        members.writestr("b.csv", RAW + "99,0\n99,1\n")
+    source = {"files": {"all": {"file": "raw.zip", "member": "a.csv"}}}
+    path = write({**CARD, "source": source}, {"raw.zip": archive.read_bytes()})
+    assert 99 not in load(path, settings).users.to_pylist()
+    assert 99 in load(path, settings, {"source.files.all.member": "b.csv"}).users.to_pylist()
+
+
+@pytest.mark.parametrize("damaged", ["manifest.json", "train.indices.npy", "users.parquet"])
+@pytest.mark.parametrize("how", ["cut", "gone"])
+def test_a_damaged_cache_names_its_folder(damaged, how, write, settings):
+    path = write(CARD, {"raw.csv": RAW})
+    load(path, settings)
+    (folder,) = (settings.data / "prepared").iterdir()
+    if how == "cut":
+        (folder / damaged).write_bytes((folder / damaged).read_bytes()[:20])
+    else:
+        (folder / damaged).unlink()
+    with pytest.raises(DataError, match=rf"{folder.name}: damaged .*delete the folder"):
+        load(path, settings)
+
+
+def test_counts_are_those_of_a_loop(write, settings):
+    """Published parts with cold items, users without test items, and users without train items."""
+    rng = np.random.default_rng(4)
+    pairs = sorted({(int(u), int(i)) for u, i in rng.integers(0, 40, (150, 2))})
+    label = rng.choice(3, len(pairs), p=[0.5, 0.1, 0.4])
+    train, valid, test = ([pair for pair, at in zip(pairs, label, strict=True) if at == n] for n in range(3))
+    card = {"source": {"files": {name: {"file": f"{name}.csv"} for name in PARTS[:3]}}, "split": {"protocol": "published"}}
+    files = {f"{name}.csv": csv(part) for name, part in zip(PARTS, (train, valid, test), strict=False)}
+    fit_users, fit_items = {u for u, _ in train + valid}, {i for _, i in train + valid}
+    all_users, test_users = {u for u, _ in pairs}, {u for u, _ in test}
+    cold = {i for _, i in pairs} - fit_items
+    assert cold and all_users - test_users and all_users - fit_users
+    assert load(write(card, files), settings).counts == {
+        "users": len(all_users),
+        "items": len({i for _, i in pairs}),
+        "interactions": len(pairs),
+        "train": len(train),
+        "valid": len(valid),
+        "test": len(test),
+        "users_with_test_items": len(test_users),
+        "users_without_test_items": len(all_users - test_users),
+        "users_without_train_items": len(all_users - fit_users),
+        "cold_items": len(cold),
+        "cold_test_items": len({i for _, i in test} & cold),
+        "cold_test_interactions": sum(i in cold for _, i in test),
+    }
+
+
+def test_differences_from_published_counts_are_sentences(write, settings):
+    users, items = len({u for u, _ in PAIRS}), len({i for _, i in PAIRS})
+    path = write(CARD, {"raw.csv": RAW})
+    data = load(path, settings)
+    right = {"expect.raw.users": users, "expect.raw.interactions": len(PAIRS), "expect.prepared.items": items}
+    # A published train part includes what is set aside for validation here.
+    right["expect.prepared.train"] = data.counts["train"] + data.counts["valid"]
+    assert load(path, settings, right).differences == ()
+    wrong = {"expect.raw.users": users + 2000, "expect.prepared.items": items - 1, "expect.prepared.test": data.counts["test"]}
+    assert load(path, settings, wrong).differences == (
+        f"raw users: {users}, published {users + 2000:,} (-2,000)",
+        f"prepared items: {items}, published {items - 1} (+1)",
+    )
+
+
+def test_the_manifest_names_every_source(write, settings):
+    path = write(CARD, {"raw.csv": RAW})
+    (source,) = load(path, settings).sources
+    assert (source["part"], source["file"], source["origin"], len(source["sha256"])) == ("all", "raw.csv", "file", 64)
+    (folder,) = (settings.data / "prepared").iterdir()
+    assert str(Path(path).parent) not in json.dumps(json.loads((folder / "manifest.json").read_text()))
+
+
+@pytest.mark.parametrize(
+    ("train", "test"), [("user,item\n1,2\nx,3\n", "user,item\n1,3\n"), ("user,item\nx,2\ny,3\n", "user,item\n1,5\n")]
+)
+def test_parts_may_differ_in_how_their_ids_look(train, test, write, settings):
+    card = {
+        "source": {"files": {"train": {"file": "a.csv"}, "test": {"file": "b.csv"}}},
+        "split": {"protocol": "published", "valid": 0.5},
+    }
+    with pytest.raises(DataError, match="the valid part is empty"):
+        load(write(card, {"a.csv": train, "b.csv": test}), settings)
+
+
+@pytest.mark.mirror
+@pytest.mark.parametrize(
+    ("dataset", "raw", "prepared", "differences"),
+    [
+        ("gowalla", None, (29858, 40981, 1027370), ()),
+        ("movielens-1m", (6040, 3706, 1000209), None, ()),
+        ("movielens-100k", (943, 1682, 100000), None, ()),
+        ("amazon-beauty", None, (15603, 8692, 139554), ("prepared items: 8,692, published 8,693 (-1)",)),
+    ],
+)
+def test_the_mirrors_datasets_have_their_published_counts(dataset, raw, prepared, differences, mirror_settings):
+    data = load(dataset, mirror_settings)
+    for expected, counts in ((raw, data.raw_counts), (prepared, data.counts)):
+        assert expected is None or expected == (counts["users"], counts["items"], counts["interactions"])
+    assert data.differences == differences
+    assert data.split.train.shape == (data.counts["users"], data.counts["items"])
+    assert sum(getattr(data.split, name).nnz for name in ALL) == data.counts["interactions"]

@@ -1,0 +1,222 @@
+"""Readers against handmade files; what a file may look like, and what is refused with its name and line."""
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rankbench.data.cards import Read
+from rankbench.data.prepare import load
+from rankbench.data.readers import FORMATS, reader
+from rankbench.data.readers.delimited import _Tap
+from rankbench.errors import ConfigError, DataError
+
+BOM = b"\xef\xbb\xbf"
+HEADER = "user,item,rating,time\n"
+RATED = Read(value="rating", time="time")
+# Enough for every user to have train, valid and test items: what is wrong in a file below is not its size.
+PAIRS = [(user, item) for user in range(6) for item in range(8) if (user + item) % 3]
+ROWS = "".join(f"{user},{item},5,{10 * user + item}\n" for user, item in PAIRS)
+USER_LINES = "".join(f"{u} " + " ".join(str(item) for user, item in PAIRS if user == u) + "\n" for u in range(6))
+
+
+def rows_of(text: str | bytes, spec: Read) -> list[tuple]:
+    """What the reader of `spec` makes of `text`, a tuple a row in the order user, item, value, time."""
+    content = text.encode() if isinstance(text, str) else text
+    table = reader(spec.format)(io.BytesIO(content), spec, "raw.csv")
+    names = [name for name in ("user", "item", "value", "time") if name in table.column_names]
+    return list(zip(*(table[name].to_pylist() for name in names), strict=True))
+
+
+def parquet_of(**columns) -> bytes:
+    buffer = io.BytesIO()
+    pq.write_table(pa.table(columns), buffer)
+    return buffer.getvalue()
+
+
+def test_every_format_has_its_file():
+    assert FORMATS == ["delimited", "parquet", "user-lines"]
+    assert all(callable(reader(name)) for name in FORMATS)
+
+
+@pytest.mark.parametrize(
+    ("text", "spec", "rows"),
+    [
+        ("time,extra,rating,item,user\n9,x,4.5,b,a\n", RATED, [("a", "b", 4.5, 9)]),
+        ("a\tb\t4.5\t9\n", Read(separator="\t", header=False, user=0, item=1, value=2, time=3), [("a", "b", 4.5, 9)]),
+        ("1::2::5::9\n3::4::1::8\n", Read(separator="::", header=False, user=0, item=1), [("1", "2"), ("3", "4")]),
+        ("user→item\n1→2\n", Read(separator="→"), [("1", "2")]),
+        # An id keeps its spelling: 007 is not 7, and 1e5 no number.
+        ("user,item\n007,1e5\n-3,1.50\n", Read(), [("007", "1e5"), ("-3", "1.50")]),
+        ("user,item\n123456789012345678901234567890,2\n", Read(), [("123456789012345678901234567890", "2")]),
+        ('user,item\n"a,b","say ""x"""\n', Read(), [("a,b", 'say "x"')]),
+        ("user,item\r\n1,2\r\n", Read(), [("1", "2")]),
+        ("user,item\n\n1,2\n\n\n3,4", Read(), [("1", "2"), ("3", "4")]),
+        (BOM + b"user,item\n1,2\n", Read(), [("1", "2")]),
+        (BOM + b"1::2\n", Read(separator="::", header=False, user=0, item=1), [("1", "2")]),
+        # A missing time is allowed; whole numbers may be written as floats.
+        (HEADER + "1,2,3,\n4,5,6,1e9\n7,8,9,5.0\n", RATED, [("1", "2", 3, None), ("4", "5", 6, 10**9), ("7", "8", 9, 5)]),
+        ("a,b\n1,2\n", Read(user="a", item="a"), [("1", "1")]),
+        ("0 1 2\n5 3\n", Read(format="user-lines"), [(0, 1), (0, 2), (5, 3)]),
+        # A user may have several lines, or a line without items.
+        ("7 1\n8\n\n7 2\n", Read(format="user-lines"), [(7, 1), (7, 2)]),
+        ("-1 -2\t-3\r\n", Read(format="user-lines"), [(-1, -2), (-1, -3)]),
+        (BOM + b"1 2\n", Read(format="user-lines"), [(1, 2)]),
+    ],
+)  # fmt: skip
+def test_a_handmade_file_is_read_as_it_is_meant(text, spec, rows):
+    assert rows_of(text, spec) == rows
+
+
+@pytest.mark.parametrize(
+    ("user", "expected"),
+    [
+        (pa.array([3, 1], pa.int32()), [3, 1]),
+        (pa.array([3, 1], pa.uint64()), [3, 1]),
+        (pa.array(["b", "a"]), ["b", "a"]),
+        (pa.array(["b", "a"], pa.large_string()), ["b", "a"]),
+        (pa.array(["b", "a"]).dictionary_encode(), ["b", "a"]),
+        (pa.array([3, 1]).dictionary_encode(), [3, 1]),
+        # pandas turns whole numbers to floats when a value is missing somewhere.
+        (pa.array([3.0, 1.0]), [3, 1]),
+    ],
+)
+def test_parquet_ids_come_in_many_types(user, expected):
+    content = parquet_of(user=user, item=["x", "y"], stars=[1, 2])
+    rows = rows_of(content, Read(format="parquet", value="stars"))
+    assert rows == [(expected[0], "x", 1.0), (expected[1], "y", 2.0)]
+
+
+ids = st.text(
+    st.characters(codec="utf-8", exclude_characters='\x00\x1f\r\n",:\t|', exclude_categories=["Cs", "Cc"]), min_size=1
+)
+entries = st.lists(st.tuples(ids, ids, st.floats(-1e6, 1e6), st.integers(-(2**53), 2**53) | st.none()), min_size=1, max_size=20)
+
+
+@given(entries=entries, separator=st.sampled_from([",", "\t", "|", "::", ":::"]), end=st.sampled_from(["\n", "\r\n"]))
+def test_what_is_written_as_text_is_read_back(entries, separator, end):
+    lines = [("user", "item", "rating", "time")]
+    lines += [(user, item, repr(value), "" if time is None else str(time)) for user, item, value, time in entries]
+    text = "".join(separator.join(line) + end for line in lines)
+    assert rows_of(text, Read(separator=separator, value="rating", time="time")) == entries
+
+
+@given(
+    blank=st.lists(st.integers(0, 3), min_size=8, max_size=8),
+    at=st.integers(0, 6),
+    bad=st.sampled_from(
+        ["1,2", "1,2,3,4,5", "1,2,x,4", "1,2,nan,4", "1,2,,4", "1,2,3,4.5", "1,2,3,1e300", ",2,3,4", "1,2\0,3,4"]
+    ),
+)
+def test_the_line_of_a_bad_row_is_the_one_an_editor_shows(blank, at, bad):
+    lines = ["user,item,rating,time"] + ["7,8,9,10"] * at + [bad] + ["7,8,9,10"] * (6 - at)
+    text = "".join("\n" * n + line + "\n" for n, line in zip(blank, lines, strict=True))
+    shown = text.split("\n").index(bad) + 1
+    with pytest.raises(DataError, match=rf"^raw\.csv:{shown}: "):
+        rows_of(text, RATED)
+
+
+def test_the_line_is_right_beyond_the_first_block_of_the_parser():
+    lines = 1_200_000  # 9.6 MB; Arrow parses 8 MiB at once
+    good = "user,item\n" + "123,567\n" * lines
+    assert len(rows_of(good, Read())) == lines
+    for bad in ("1,2,3", ",2"):
+        with pytest.raises(DataError, match=rf"^raw\.csv:{lines + 2}: "):
+            rows_of(good + bad + "\n", Read())
+
+
+def test_a_closed_tap_leaves_the_file_alone():
+    """After an error the parser's threads may still read ahead, while the line of the error is counted in the same file."""
+    file = io.BytesIO(b"abcdef")
+    file.seek(4)
+    with _Tap(file) as tap:
+        assert tap.read(2) == b"ab"
+    assert tap.read(2) == b""
+    assert file.read() == b"cdef"
+
+
+@pytest.mark.parametrize(
+    ("content", "read", "message"),
+    [
+        ("", {}, "Empty"),
+        (HEADER, {}, "no interactions"),
+        (HEADER + ROWS + "1,9,nan,0\n", {}, ":34: value is nan"),
+        (HEADER + ROWS + "1,9,-inf,0\n", {}, ":34: value is -inf"),
+        (HEADER + ROWS + "1,9,1e39,0\n", {}, ":34: value is 1e+39"),
+        (HEADER + ROWS + "1,9,,0\n", {}, ":34: value is nan"),
+        (HEADER + ROWS + "1,9,good,0\n", {}, ":34: expected a number, found 'good'"),
+        (HEADER + ROWS + "1,9,5,soon\n", {}, ":34: expected a whole number, found 'soon'"),
+        (HEADER + ROWS + "1,9,5,0.5\n", {}, ":34: expected a whole number, found '0.5'"),
+        (HEADER + ROWS + "1,9\n", {}, ":34: Expected 4 columns, got 2"),
+        (HEADER + ROWS + "1,9,5,0,0\n", {}, ":34: Expected 4 columns, got 5"),
+        (HEADER + ROWS + ",9,5,0\n", {}, ":34: user is None"),
+        (HEADER + ROWS + "1,\x009,5,0\n", {}, r":34: item is '\x009'"),
+        ((HEADER + ROWS).encode() + b"\xe9,9,5,0\n", {}, ":34: "),
+        (b"us\xe9r,item,rating,time\n" + ROWS.encode(), {}, "utf-8"),
+        ((HEADER + ROWS).encode("utf-16"), {}, "utf-8"),
+        ("us\x00er,item,rating,time\n" + ROWS, {}, r"no column 'user'; did you mean us\x00er?"),
+        ('user,"it\nem",rating,time\n' + ROWS, {}, ""),
+        (HEADER.replace("item", "itm") + ROWS, {}, "no column 'item'; did you mean itm?"),
+        ("user,item,item,time\n" + ROWS, {"value": None}, "2 columns are called 'item'"),
+        ((HEADER + ROWS).replace(",", ";"), {}, "no column 'user'"),
+        (ROWS, {"header": False, "user": 0, "item": 4, "value": 2, "time": 3}, "no column '4'; there are 4"),
+        (HEADER + ROWS + "1,2\x1f,3,4\n", {"separator": "::"}, "control character 0x1f"),
+        ("", {"format": "user-lines"}, "no interactions"),
+        ("1\n2\n", {"format": "user-lines"}, "no interactions"),
+        (USER_LINES + "7 one two\n", {"format": "user-lines"}, ":7: expected whole numbers"),
+        (USER_LINES + "7 1.5\n", {"format": "user-lines"}, ":7: expected whole numbers"),
+        (USER_LINES + "7 99999999999999999999\n", {"format": "user-lines"}, ":7: expected whole numbers below 2^63"),
+        (USER_LINES + "7 1\x00\n", {"format": "user-lines"}, ":7: expected whole numbers"),
+        (USER_LINES.replace(" ", ","), {"format": "user-lines"}, ":1: expected whole numbers"),
+        (parquet_of(user=[1], item=[2])[:100], {"format": "parquet"}, "not a Parquet file"),
+        (b"PAR1" + b"\xff" * 60 + parquet_of(user=[1], item=[2])[64:], {"format": "parquet"}, ""),
+        ("user,item\n1,2\n", {"format": "parquet"}, "not a Parquet file"),
+        (parquet_of(usr=[1], item=[2]), {"format": "parquet"}, "no column 'user'; did you mean usr?"),
+        (parquet_of(user=[], item=[]), {"format": "parquet"}, "no interactions"),
+        (parquet_of(user=[1, None], item=[2, 3]), {"format": "parquet"}, "row 2: user is None"),
+        (parquet_of(user=[1.5], item=[2]), {"format": "parquet"}, "1.5"),
+        (parquet_of(user=[float("nan")], item=[2]), {"format": "parquet"}, "nan"),
+        (parquet_of(user=pa.array([2**63], pa.uint64()), item=[2]), {"format": "parquet"}, "9223372036854775808"),
+        (parquet_of(user=[[1]], item=[2]), {"format": "parquet"}, "list"),
+        (parquet_of(user=[b"\xff"], item=[2]), {"format": "parquet"}, "UTF8"),
+        (parquet_of(user=[1], item=[2], rating=["x"]), {"format": "parquet", "value": "rating"}, "'x'"),
+        (parquet_of(user=[1, 1], item=[2, 3], stars=[1, None]), {"format": "parquet", "value": "stars"}, "row 2: value is nan"),
+        (parquet_of(user=[1], item=[2], rating=[1.0], time=[0.5]), {"format": "parquet", "time": "time"}, "0.5"),
+    ],
+)  # fmt: skip
+def test_a_malformed_file_is_one_line_that_names_it_and_leaves_nothing(content, read, message, write, settings):
+    if "format" not in read:
+        read = {"value": "rating", "time": "time"} | read
+    path = write({"source": {"file": "raw.dat"}, "read": read}, {"raw.dat": content})
+    with pytest.raises((DataError, ConfigError)) as error:
+        load(path, settings)
+    assert error.value.exit_code == 2
+    assert str(error.value).startswith(str(Path(path).parent / "raw.dat") + ":")
+    assert message in str(error.value)
+    assert str(error.value).isprintable()
+    assert not (settings.data / "prepared").exists() or list((settings.data / "prepared").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "read"),
+    [
+        (HEADER + ROWS, {"value": "rating", "time": "time"}),
+        (BOM + (HEADER + ROWS).encode(), {"value": "rating", "time": "time"}),
+        (USER_LINES, {"format": "user-lines"}),
+        (BOM + USER_LINES.encode(), {"format": "user-lines"}),
+        (parquet_of(user=[u for u, _ in PAIRS], item=[i for _, i in PAIRS]), {"format": "parquet"}),
+    ],
+    ids=["csv", "csv-bom", "user-lines", "user-lines-bom", "parquet"],
+)
+def test_the_same_files_unharmed_are_read(content, read, write, settings):
+    """The oracle of the test above: what it refuses is the harm, not the rest of the file."""
+    data = load(write({"source": {"file": "raw.dat"}, "read": read}, {"raw.dat": content}), settings)
+    assert data.users.to_pylist() == list(range(6))
+    assert data.items.to_pylist() == list(range(8))
+    total = data.split.train + data.split.valid_target + data.split.test_target
+    assert sorted(zip(*np.nonzero(total.toarray()), strict=True)) == PAIRS
