@@ -110,7 +110,7 @@ def test_chosen_parameters_replace_the_search(settings):
     ]
     found = plan(spec_of(*arms), settings, 2, "x.yaml", use_chosen=True)
     assert found.search == ()
-    popularity, ease, deql = found.given["synthetic"]
+    _, ease, deql = found.given["synthetic"]
     assert ease.params.lam == 7 and (deql.params.p, deql.params.b, deql.params.lam) == (0.3, 2, 3)
     assert found.key != planned(settings, *arms).key
 
