@@ -163,9 +163,9 @@ def test_a_killed_worker_costs_a_retry_and_nothing_else(tmp_path):
     workers = []
     while not workers:
         assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.05)
+        time.sleep(0.02)
         below = psutil.Process(process.pid).children(recursive=True)
-        workers = [child for child in below if child.is_running() and "ray::_Trial" in " ".join(_command(child))]
+        workers = [child for child in below if child.is_running() and "Trainable.train" in " ".join(_command(child))]
     workers[0].kill()
     process.communicate(timeout=200)
     assert process.returncode == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ from rankbench.settings import Settings
 from rankbench.sweeps.plan import Unit
 from rankbench.tracking.record import RunRecord, read_record, write_record
 
+ATTEMPTS = 2  # at a unit whose worker vanishes: killed, out of memory, a node gone
 OnDone = Callable[[Unit, list[RunRecord]], None]
 
 
@@ -48,18 +50,29 @@ def run_units(
         alike = [unit for unit in waiting if (unit.cpus, unit.memory_bytes) == (cpus, memory)]
         room = max(1, min(session.cpus // cpus, session.memory_bytes // memory))
         bound = room if concurrent == "auto" else min(int(concurrent), room)
-        _tune(alike, settings, records, cpus, memory, bound, on_done)
+        lost: dict[int, str] = {}
+        for _ in range(ATTEMPTS):
+            lost = _tune(alike, settings, records, cpus, memory, bound, on_done)
+            alike = [alike[position] for position in lost]
+            if not alike:
+                break
+        for unit, reason in zip(alike, lost.values(), strict=True):
+            for setting in unit.job.settings:
+                write_record(records, experiment.failure(unit.job, setting, f"the worker was lost: {reason}"), None)
+            on_done(unit, _all_records(unit, records))
     return [record for unit in units for record in _all_records(unit, records)]
 
 
 def _tune(
     units: list[Unit], settings: Settings, records: Path, cpus: int, memory: int, concurrent: int, on_done: OnDone
-) -> None:
+) -> dict[int, str]:
+    """Run `units`; returns the positions of those whose worker was lost, with what is known of it."""
     trainable = tune.with_resources(
         tune.with_parameters(_Trial, units=units, settings=settings, records=records),
         {"CPU": cpus, "memory": memory},
     )
     storage = records.parent / "tune"
+    watcher = _Watcher(units, records, on_done)
     tuner = tune.Tuner(
         trainable,
         param_space={"unit": tune.grid_search(list(range(len(units))))},
@@ -73,15 +86,19 @@ def _tune(
             name=f"trials-{os.getpid()}",
             storage_path=str(storage),
             verbose=0,
-            callbacks=[_Watcher(units, records, on_done)],
-            failure_config=tune.FailureConfig(max_failures=1),
+            callbacks=[watcher],
+            # Tune's own retry waits for ever on the worker that it kept for reuse; run_units retries instead.
+            failure_config=tune.FailureConfig(max_failures=0),
             # A fit has no half-way: its record is all that it leaves.
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
         ),
     )
+    # A lost worker is this file's to report, in one line; Tune would print its stack.
+    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
     tuner.fit()
     # Tune's own state serves nobody: a sweep is continued from its records.
     shutil.rmtree(storage, ignore_errors=True)
+    return watcher.lost
 
 
 class _Trial(tune.Trainable):
@@ -110,10 +127,11 @@ class _Trial(tune.Trainable):
 
 
 class _Watcher(tune.Callback):
-    """Hands finished units on, and writes the record of one whose worker was lost."""
+    """Hands finished units on, and remembers those whose worker was lost."""
 
     def __init__(self, units: list[Unit], records: Path, on_done: OnDone):
         self.units, self.records, self.on_done = units, records, on_done
+        self.lost: dict[int, str] = {}
 
     def __getstate__(self) -> dict:
         # Tune saves its callbacks for a restore, which never happens here: records decide what is left to do.
@@ -124,14 +142,8 @@ class _Watcher(tune.Callback):
         self.on_done(unit, _all_records(unit, self.records))
 
     def on_trial_error(self, iteration, trials, trial, **info) -> None:
-        unit = self.units[trial.config["unit"]]
-        reason = str(trial.get_error() or trial.get_pickled_error() or "").strip().splitlines()
-        for setting in unit.job.settings:
-            # A trial that failed by itself has said why; only a worker that vanished could not.
-            if not (self.records / unit.job.run_id(setting) / "record.json").is_file():
-                lost = f"the worker was lost: {reason[-1] if reason else 'it left no message'}"
-                write_record(self.records, experiment.failure(unit.job, setting, lost), None)
-        self.on_done(unit, _all_records(unit, self.records))
+        words = str(trial.get_error() or trial.get_pickled_error() or "").strip().splitlines()
+        self.lost[trial.config["unit"]] = words[-1] if words else "it left no message"
 
 
 def _finished(unit: Unit, records: Path) -> list[RunRecord]:
