@@ -143,6 +143,9 @@ def _find(experiment: Path, settings) -> Path:
 
 
 def _show_plan(plan, json: bool) -> None:
+    if plan.given is not None:
+        _show_given(plan, json)
+        return
     rows = [
         {
             "fit": position,
@@ -169,3 +172,15 @@ def _show_plan(plan, json: bool) -> None:
         f"{plan.n_settings} settings in {len(plan.search)} fits, then one final fit for each chosen inverse",
         markup=False,
     )
+
+
+def _show_given(plan, json: bool) -> None:
+    """The plan of --chosen: what is fitted on train + valid and measured on test, without a search."""
+    rows = [(dataset, each.arm, each.method, each.resolved) for dataset, members in plan.given.items() for each in members]
+    if json:
+        keys = ("dataset", "model", "method", "params")
+        print_json({"experiment": plan.spec.name, "given": [dict(zip(keys, row, strict=True)) for row in rows]})
+        return
+    body = [[d, arm, " ".join(f"{k}={v}" for k, v in params.items() if v is not None)] for d, arm, _, params in rows]
+    print_table(["dataset", "model", "setting"], body)
+    out.print(f"no search: {len(rows)} given settings are fitted on train + valid and measured on test", markup=False)

@@ -8,6 +8,7 @@ import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +145,10 @@ class MlflowSink:
         if differences:
             tags["rankbench.count_differences"] = "; ".join(differences)[:5000]
         name = f"{record.stage} {record.arm or record.method} {_short(record.params)}".strip()
-        run_id = self._client.create_run(self._experiment_id, run_name=name[:200], tags=tags).info.run_id
+        # The run's own time, not that of its sending.
+        start = int(datetime.fromisoformat(record.started_at).timestamp() * 1000) if record.started_at else None
+        run = self._client.create_run(self._experiment_id, run_name=name[:200], tags=tags, start_time=start)
+        run_id, end = run.info.run_id, start and start + int(1000 * sum(record.seconds.values()))
         metrics = {metric_key(record.measured_on, name): value["mean"] for name, value in record.metrics.items()}
         metrics |= {f"seconds/{phase}": value for phase, value in record.seconds.items()}
         metrics["peak_memory_gb"] = record.peak_memory_bytes / 1e9
@@ -159,7 +163,7 @@ class MlflowSink:
             # A search has many runs: their per-user metrics stay with the record.
             if path.suffix == ".json" or record.stage != "search":
                 self._client.log_artifact(run_id, str(path))
-        self._client.set_terminated(run_id, "FINISHED" if record.finished else "FAILED")
+        self._client.set_terminated(run_id, "FINISHED" if record.finished else "FAILED", end_time=end)
 
     def _finish_sweep(self, metrics: dict[str, float], files: list[Path], ok: bool, note: str) -> None:
         self._log(self._parent, metrics, {})
