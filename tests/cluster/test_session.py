@@ -1,10 +1,10 @@
 """Local Ray: on loopback, behind a private token, gone when the block ends, and startable twice in a process."""
 
+import json
 import os
-import stat
-from pathlib import Path
+import subprocess
+import sys
 
-import psutil
 import pytest
 
 from rankbench.cluster.session import session
@@ -13,30 +13,50 @@ from rankbench.errors import ClusterError, ConfigError
 LOOPBACK = {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
 
 
-def listening_addresses() -> set[str]:
-    """Addresses on which a process below this one accepts connections."""
-    return {
-        connection.laddr.ip
-        for child in psutil.Process().children(recursive=True)
-        for connection in child.net_connections("inet")
-        if connection.status == psutil.CONN_LISTEN
-    }
+# In a process of its own: Ray reads its settings when it is imported, and other tests have imported it.
+TWO_CLUSTERS = """
+import json, os, stat, psutil
+from pathlib import Path
+from rankbench.cluster.session import session
+
+found = []
+for _ in range(2):
+    with session(cpus=1) as offer:
+        import ray
+        below = psutil.Process().children(recursive=True)
+        listening = [c for child in below for c in child.net_connections("inet") if c.status == psutil.CONN_LISTEN]
+        token = Path(os.environ["RAY_AUTH_TOKEN_PATH"])
+        found.append({
+            "offer": [offer.local, offer.cpus, offer.memory_bytes > 1 << 30],
+            "answer": ray.get(ray.remote(lambda: 6 * 7).remote(), timeout=60),
+            "addresses": sorted({c.laddr.ip for c in listening}),
+            "token_mode": stat.S_IMODE(token.stat().st_mode),
+        })
+    found[-1]["token_left"] = token.exists()
+    found[-1]["raylets_left"] = sum("raylet" in child.name() for child in psutil.Process().children(recursive=True))
+print(json.dumps(found))
+"""
 
 
 def test_a_local_cluster_is_private_and_ends_with_its_block():
-    for _ in range(2):
-        with session(cpus=1) as offer:
-            import ray
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    done = subprocess.run([sys.executable, "-c", TWO_CLUSTERS], capture_output=True, text=True, timeout=200, env=environment)
+    assert done.returncode == 0, done.stderr[-2000:]
+    clusters = json.loads(done.stdout.splitlines()[-1])
+    assert len(clusters) == 2
+    for cluster in clusters:
+        assert cluster["offer"] == [True, 1, True] and cluster["answer"] == 42
+        assert cluster["addresses"] and set(cluster["addresses"]) <= LOOPBACK
+        assert cluster["token_mode"] == 0o600 and not cluster["token_left"]
+        assert cluster["raylets_left"] == 0
 
-            assert (offer.local, offer.cpus) == (True, 1)
-            assert offer.memory_bytes > 1 << 30
-            assert ray.get(ray.remote(lambda: 6 * 7).remote(), timeout=60) == 42
-            found = listening_addresses()
-            assert found and found <= LOOPBACK
-            token = Path(os.environ["RAY_AUTH_TOKEN_PATH"])
-            assert stat.S_IMODE(token.stat().st_mode) == 0o600
-        assert not token.exists()
-        assert not [child for child in psutil.Process().children(recursive=True) if "raylet" in child.name()]
+
+def test_ray_imported_too_early_is_said_and_not_waited_for(monkeypatch):
+    import ray  # noqa: F401
+
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    with pytest.raises(ClusterError, match="ray was imported before its settings were made"), session():
+        pass
 
 
 def test_a_cluster_without_authentication_is_refused(monkeypatch):

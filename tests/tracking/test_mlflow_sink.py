@@ -74,3 +74,4 @@ def test_a_store_that_cannot_be_reached_warns_once_and_goes_on(tmp_path):
 
 def test_metric_names_are_ones_that_mlflow_takes():
     assert metric_key("test", "recall_capped@20") == "test/recall_capped_at_20"
+    assert metric_key("final/x/DEQL(L2), a+b", "ndcg@5") == "final/x/DEQL_L2__ a_b/ndcg_at_5"

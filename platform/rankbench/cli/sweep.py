@@ -95,9 +95,7 @@ def execute(spec, where: str, settings, *, resume=False, use_chosen=False, addre
     stored = read_sweep(result.folder)
     files = write_report(result.folder / "report", stored.about, stored.chosen, stored.records)
     headline = {
-        f"{metric_key('test', name)}/{dataset}/{arm}".replace("(", "").replace(")", "").replace("+", "_"): record.metrics[name][
-            "mean"
-        ]
+        metric_key(f"final/{dataset}/{arm}", name): record.metrics[name]["mean"]
         for (dataset, arm), record in result.final.items()
         if record.finished
         for name in default_metrics(stored.about["experiment"])

@@ -7,6 +7,7 @@ import os
 import secrets
 import signal
 import socket
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -56,11 +57,16 @@ def session(address: str | None = None, cpus: int | None = None) -> Iterator[Ses
 
     `address` (or RAY_ADDRESS) names a running cluster; without one a local cluster with `cpus` processors is started,
     whose sockets are all on loopback. A cluster that happens to run on this host is never joined unasked.
-    Raises ClusterError when the cluster cannot be joined, ConfigError when authentication is switched off.
+    Ray reads its settings when it is imported, so nothing may import it before. Raises ClusterError when something did or
+    the cluster cannot be joined, ConfigError when authentication is switched off.
     """
     if os.environ.get("RAY_AUTH_MODE", "token") == "disabled":
         raise ConfigError("RAY_AUTH_MODE=disabled lets anyone run code on the cluster; unset it")
     address = address or os.environ.get("RAY_ADDRESS")
+    if not address and "ray" in sys.modules and os.environ.get("RAY_AUTH_MODE") != "token":
+        raise ClusterError(
+            "ray was imported before its settings were made; start in a fresh process or set RAY_AUTH_MODE=token"
+        )
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     if address:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -25,9 +26,9 @@ def tracking_uri(settings: Settings) -> str:
     return settings.tracking_uri or f"sqlite:///{settings.results / 'mlflow.db'}"
 
 
-def metric_key(measured_on: str, name: str) -> str:
-    """MLflow refuses @ in names: recall@20 on test is test/recall_at_20."""
-    return f"{measured_on}/{name.replace('@', '_at_')}"
+def metric_key(prefix: str, name: str) -> str:
+    """A name that MLflow takes: recall@20 on test is test/recall_at_20, and other signs than - . : / become _."""
+    return re.sub(r"[^\w\-. :/]", "_", f"{prefix}/{name.replace('@', '_at_')}", flags=re.ASCII)
 
 
 @dataclass
