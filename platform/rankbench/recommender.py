@@ -97,7 +97,7 @@ class FactorRecommender:
 
 
 @numba.njit(parallel=True, cache=True)
-def _sum_rows(indptr, indices, C, start, out):  # pragma: no cover - compiled
+def _sum_rows(indptr, indices, C, start, out):
     """out[u] = Σ_{i in history of u} C[i, start:start + width]; a user a thread, in order, so sums are repeatable."""
     width = out.shape[1]
     for u in numba.prange(out.shape[0]):
@@ -110,7 +110,7 @@ def _sum_rows(indptr, indices, C, start, out):  # pragma: no cover - compiled
 
 
 @numba.njit(parallel=True, cache=True)
-def _scale(base, beta, alpha, indptr, indices, start, out):  # pragma: no cover - compiled
+def _scale(base, beta, alpha, indptr, indices, start, out):
     """out = base · beta by column, plus alpha where the user met the item."""
     width = out.shape[1]
     for u in numba.prange(out.shape[0]):

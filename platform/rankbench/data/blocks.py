@@ -73,7 +73,7 @@ def gram(X: sp.csr_array, dtype: type = np.float32) -> Gram:
 
 
 @numba.njit(parallel=True, cache=True)
-def _gram_rows(item_ptr, item_users, user_ptr, user_items, out):  # pragma: no cover - compiled
+def _gram_rows(item_ptr, item_users, user_ptr, user_items, out):
     """Row i, right of the diagonal: how often i and j meet in one user. Rows are independent."""
     n_items = out.shape[0]
     for i in numba.prange(n_items):
@@ -89,7 +89,7 @@ def _gram_rows(item_ptr, item_users, user_ptr, user_items, out):  # pragma: no c
 
 
 @numba.njit(parallel=True, cache=True)
-def mirror_upper(matrix):  # pragma: no cover - compiled
+def mirror_upper(matrix):
     """Copy the upper triangle to the lower, tile by tile so that both sides stay in cache."""
     n, tile = matrix.shape[0], 64
     n_tiles = (n + tile - 1) // tile

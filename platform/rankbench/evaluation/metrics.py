@@ -167,7 +167,7 @@ def measure(ranking: Ranking, target: sp.csr_array, item_counts: np.ndarray, wan
 
 
 @numba.njit(cache=True)
-def _mark_hits(items, ptr, targets, hits):  # pragma: no cover - compiled
+def _mark_hits(items, ptr, targets, hits):
     """hits[u, r] = whether the item at rank r is a target; lists may be deeper than `hits`, or end before it."""
     for u in range(items.shape[0]):
         mine = targets[ptr[u] : ptr[u + 1]]

@@ -124,7 +124,7 @@ class _TopK:
 
 
 @numba.njit(parallel=True, cache=True)
-def _scan(scores, start, seen_ptr, seen, top_items, top_scores):  # pragma: no cover - compiled
+def _scan(scores, start, seen_ptr, seen, top_items, top_scores):
     """Mask seen items in `scores` with -inf and merge a block into the top k; true when a score is NaN.
 
     Items come in increasing id and a newcomer must be strictly better, so ties keep the lower id.
@@ -161,7 +161,7 @@ def _scan(scores, start, seen_ptr, seen, top_items, top_scores):  # pragma: no c
 
 
 @numba.njit(parallel=True, cache=True)
-def _gather(scores, start, ptr, targets, out):  # pragma: no cover - compiled
+def _gather(scores, start, ptr, targets, out):
     """out = the scores of each user's targets that lie in this block."""
     m, width = scores.shape
     for u in numba.prange(m):
@@ -172,7 +172,7 @@ def _gather(scores, start, ptr, targets, out):  # pragma: no cover - compiled
 
 
 @numba.njit(parallel=True, cache=True)
-def _count_wins(scores, start, ptr, targets, target_scores, wins):  # pragma: no cover - compiled
+def _count_wins(scores, start, ptr, targets, target_scores, wins):
     """Add, for every candidate that is no target, how many targets beat it; a tie counts half."""
     m, width = scores.shape
     for u in numba.prange(m):
