@@ -80,9 +80,11 @@ def _markdown(about: dict[str, Any], table: Table, records: dict[str, RunRecord]
         lines += [f"Published: {experiment['published']['paper']}, table {experiment['published']['table']}.", ""]
     choose = experiment["search"]["choose"]
     lines += [render(table, "md"), ""]
+    chosen = f"Settings were chosen by {choose['metric']} on validation; each chosen one was then"
+    if not about["fits"]:
+        chosen = "No search: each setting is one that the experiment file gives,"
     lines += [
-        f"Settings were chosen by {choose['metric']} on validation; each chosen one was fitted again on train + valid, and "
-        "test was read once, for it. Intervals: percentile bootstrap over users. `fit s ÷n`: one fit that n settings share.",
+        f"{chosen} fitted on train + valid, and test was read once, for it. Intervals: percentile bootstrap over users. `fit s ÷n`: one fit that n settings share.",
         "",
     ]
     lines += [f"![{path.stem}]({path.name})\n" for path in pictures]
