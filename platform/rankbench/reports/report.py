@@ -84,7 +84,8 @@ def _markdown(about: dict[str, Any], table: Table, records: dict[str, RunRecord]
     if not about["fits"]:
         chosen = "No search: each setting is one that the experiment file gives,"
     lines += [
-        f"{chosen} fitted on train + valid, and test was read once, for it. Intervals: percentile bootstrap over users. `fit s ÷n`: one fit that n settings share.",
+        f"{chosen} fitted on train + valid, and test was read once, for it. Intervals: percentile bootstrap over users. "
+        "`fit s ÷n`: one fit that n settings share.",
         "",
     ]
     lines += [f"![{path.stem}]({path.name})\n" for path in pictures]
