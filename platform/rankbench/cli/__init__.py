@@ -63,30 +63,51 @@ def _register() -> None:
 _register()
 
 
+_SIGNALS: list[int] = []  # SIGINT and SIGTERM received
+
+
 def main() -> None:
-    """Entry point: every failure is one line on stderr and an exit code (2 bad input, 3 numeric, 4 cluster, 5 storage)."""
-    signal.signal(signal.SIGTERM, _terminated)
+    """Entry point: every failure is one line on stderr and an exit code (2 input, 3 numeric, 4 cluster, 5 storage)."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _on_signal)
     sys.exit(_main(sys.argv[1:]))
+
+
+def _on_signal(number: int, frame) -> None:
+    # Raised, not exited: the blocks on the stack clean up, and the cluster of a sweep is shut down.
+    _SIGNALS.append(number)
+    raise KeyboardInterrupt
 
 
 def _main(words: list[str]) -> int:
     try:
         result = app(words, standalone_mode=False, prog_name="rankbench")
         # Some versions of typer turn an interrupt into the code 130 by themselves.
-        return _interrupted(words) if result == 130 else result if isinstance(result, int) else 0
+        return _stopped(words) if result == 130 else result if isinstance(result, int) else 0
     except NoArgsIsHelpError as error:
         print(error.ctx.get_help())
         return 2
     except ClickException as error:
         return _fail(error.format_message(), 2, words)
     except (KeyboardInterrupt, typer.Abort):
-        return _interrupted(words)
-    except RankbenchError as error:
-        return _fail(str(error), error.exit_code, words)
+        return _stopped(words)
     except BrokenPipeError:
         # The reader of our output left, as `| head` does.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except Exception as error:
+        # What breaks while a stopped command cleans up is no news.
+        if _SIGNALS:
+            return _stopped(words)
+        if isinstance(error, RankbenchError):
+            return _fail(str(error), error.exit_code, words)
+        raise
+
+
+def _stopped(words: list[str]) -> int:
+    terminated = bool(_SIGNALS) and _SIGNALS[0] == signal.SIGTERM
+    what = "terminated" if terminated else "interrupted"
+    return _fail(f"{what}; finished runs are kept (a sweep continues with --resume)", 143 if terminated else 130, words)
 
 
 def _fail(message: str, code: int, words: list[str]) -> int:
@@ -94,13 +115,3 @@ def _fail(message: str, code: int, words: list[str]) -> int:
     if "--json" in words:
         print(json.dumps({"error": message, "exit_code": code}))
     return code
-
-
-def _interrupted(words: list[str]) -> int:
-    return _fail("interrupted; finished runs are kept (a sweep continues with --resume)", 130, words)
-
-
-def _terminated(number, frame) -> None:
-    print("error: terminated; finished runs are kept (a sweep continues with --resume)", file=sys.stderr)
-    # Raised, not exited: the blocks on the stack clean up, and the cluster of a sweep is shut down.
-    raise SystemExit(128 + number)
