@@ -83,28 +83,18 @@ def _local(folder: Path, cpus: int | None) -> Iterator[Session]:
     token.write_text(_process_token(), encoding="ascii")
     os.environ["RAY_AUTH_TOKEN_PATH"] = str(token)
     os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
-    import ray
-
-    handler = signal.getsignal(signal.SIGTERM)
     try:
         # The arrays lie in memory-mapped files, so the object store stays small.
-        ray.init(
+        yield from _running(
+            "cannot start a local Ray cluster: {}",
             address="local",
             num_cpus=cpus,
             num_gpus=0,
             include_dashboard=False,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
             object_store_memory=256 << 20,
             _temp_dir=str(folder),
         )
-    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-        raise ClusterError(f"cannot start a local Ray cluster: {_one_line(error)}") from None
-    _restore(handler)
-    try:
-        yield _offer(ray, local=True)
     finally:
-        ray.shutdown()
         os.environ.pop("RAY_AUTH_TOKEN_PATH", None)
 
 
@@ -116,17 +106,23 @@ def _process_token() -> str:
 
 def _joined(address: str) -> Iterator[Session]:
     _probe(address)
+    hint = "is it up, and is RAY_AUTH_TOKEN_PATH its token?"
+    yield from _running(f"cannot join the Ray cluster at {address}: {{}}; {hint}", address=address)
+
+
+def _running(failure: str, **options) -> Iterator[Session]:
+    """Ray from init to shutdown; `failure` is the message, with a place for Ray's own words."""
     import ray
 
     handler = signal.getsignal(signal.SIGTERM)
     try:
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+        ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-        hint = "is it up, and is RAY_AUTH_TOKEN_PATH its token?"
-        raise ClusterError(f"cannot join the Ray cluster at {address}: {_one_line(error)}; {hint}") from None
-    _restore(handler)
+        raise ClusterError(failure.format(_one_line(error))) from None
+    finally:
+        _restore(handler)
     try:
-        yield _offer(ray, local=False)
+        yield _offer(ray, local=options["address"] == "local")
     finally:
         ray.shutdown()
 
