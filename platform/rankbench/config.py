@@ -127,6 +127,8 @@ def validate(model: type[M], content: Mapping[str, Any], where: str) -> M:
     """`content` as a `model`. Raises ConfigError for the first wrong field, named by its path from `where`."""
     try:
         return model.model_validate(content)
+    except ConfigError as error:  # of a part that has a schema of its own
+        raise ConfigError(f"{where}: {error}") from None
     except ValidationError as error:
         raise ConfigError(_first_problem(model, error, where)) from None
 

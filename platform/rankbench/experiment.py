@@ -212,6 +212,7 @@ def describe(dataset: Dataset) -> dict[str, Any]:
         "protocol": dataset.card.split.protocol,
         "split_seed": dataset.card.split.seed,
         "recall": dataset.card.recall,
+        "stand_in": dataset.card.stand_in,
         "counts": dataset.counts,
         "differences": list(dataset.differences),
         "sources": list(dataset.sources),

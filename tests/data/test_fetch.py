@@ -139,8 +139,8 @@ ARCHIVE = packed({"m": bytes(range(256)) * 8})
     ("archive", "message"),
     [
         (packed({"n": CONTENT}), "holds no m"),
-        (ARCHIVE[:100], "not a zip archive"),
-        (b"", "not a zip archive"),
+        (ARCHIVE[:100], "damaged, or not the archive"),
+        (b"", "damaged, or not the archive"),
         (overwritten(ARCHIVE), "damaged"),
         (encrypted(ARCHIVE), "encrypted"),
     ],

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankbench.data.cards import PARTS, SplitSpec
-from rankbench.data.interactions import Interactions, encode
-from rankbench.data.splits import PROTOCOLS, split
+from rankbench.data.interactions import PARTS, Encoder, Interactions
+from rankbench.data.protocols.published import Published
+from rankbench.data.protocols.random_per_user import RandomPerUser
+from rankbench.data.protocols.spec import protocols
+from rankbench.data.splits import split
 from rankbench.errors import DataError
 
 ALL = ("train", "valid_target", "test_target")
@@ -26,9 +28,10 @@ shares = st.sampled_from(["0.05", "0.1", "0.2", "0.25", "0.5", "0.8"])
 
 def interactions(pairs: Pairs, parts: list[str] | None = None) -> Interactions:
     """Sorted, as `split` asks for; the part of every pair is `all` unless given."""
-    part = np.array([PARTS.index(name) for name in parts or ["all"] * len(pairs)], np.int8)
-    columns = {"user": [u for u, _ in pairs], "item": [i for _, i in pairs], "part": part}
-    return encode(pa.table(columns), "test").sorted()
+    encoder = Encoder("test")
+    for (user, item), part in zip(pairs, parts or ["all"] * len(pairs), strict=True):
+        encoder.add(pa.table({"user": [user], "item": [item]}), PARTS.index(part))
+    return encoder.finish().sorted()
 
 
 def pairs_of(data: Interactions, matrix) -> Pairs:
@@ -43,13 +46,13 @@ def rounded(share: str, n: int) -> int:
 
 
 def test_the_protocols_are_these():
-    assert set(PROTOCOLS) == {"published", "random-per-user"}
+    assert len(protocols()) == 6
 
 
 @given(pairs=some_pairs, test=shares, valid=shares, seed=st.integers(0, 2**40))
 def test_random_parts_are_disjoint_and_cover_the_data(pairs, test, valid, seed):
     data = interactions(pairs)
-    parts = split(data, SplitSpec(test=float(test), valid=float(valid), seed=seed))
+    parts = split(data, RandomPerUser(test=float(test), valid=float(valid), seed=seed))[0]
     found = [pairs_of(data, getattr(parts, name)) for name in ALL]
     assert sorted(pair for part in found for pair in part) == pairs
     assert all(set(getattr(parts, name).data) == {1.0} for name in ALL)
@@ -58,7 +61,7 @@ def test_random_parts_are_disjoint_and_cover_the_data(pairs, test, valid, seed):
 @given(pairs=some_pairs, test=shares, valid=shares, seed=st.integers(0, 100))
 def test_every_user_gives_a_rounded_share(pairs, test, valid, seed):
     data = interactions(pairs)
-    parts = split(data, SplitSpec(test=float(test), valid=float(valid), seed=seed))
+    parts = split(data, RandomPerUser(test=float(test), valid=float(valid), seed=seed))[0]
     total = Counter(user for user, _ in pairs)
     for row, user in enumerate(data.users.to_pylist()):
         n_test = rounded(test, total[user])
@@ -72,37 +75,37 @@ def test_every_user_gives_a_rounded_share(pairs, test, valid, seed):
 def test_validation_is_carved_from_train_alone(pairs, seed):
     """Whatever its share, the test part stays what it is, and validation never takes from it."""
     data = interactions(pairs)
-    few, many = (split(data, SplitSpec(test=0.25, valid=share, seed=seed)) for share in (0.1, 0.5))
+    few, many = (split(data, RandomPerUser(test=0.25, valid=share, seed=seed))[0] for share in (0.1, 0.5))
     assert pairs_of(data, few.test_target) == pairs_of(data, many.test_target)
     assert set(pairs_of(data, few.valid_target)) <= set(pairs_of(data, many.valid_target))
 
 
 @given(pairs=some_pairs, seed=st.integers(0, 100), shuffle=st.randoms())
 def test_the_same_seed_is_the_same_split_whatever_the_order_of_the_rows(pairs, seed, shuffle):
-    spec = SplitSpec(seed=seed)
+    spec = RandomPerUser(seed=seed)
     shuffled = shuffle.sample(pairs, len(pairs))
     first, again = interactions(pairs), interactions(shuffled)
     for name in ALL:
-        assert pairs_of(first, getattr(split(first, spec), name)) == pairs_of(again, getattr(split(again, spec), name))
+        assert pairs_of(first, getattr(split(first, spec)[0], name)) == pairs_of(again, getattr(split(again, spec)[0], name))
 
 
 def test_another_seed_is_another_split():
     data = interactions(BUSY)
-    tests = {tuple(pairs_of(data, split(data, SplitSpec(seed=seed)).test_target)) for seed in range(20)}
+    tests = {tuple(pairs_of(data, split(data, RandomPerUser(seed=seed))[0].test_target)) for seed in range(20)}
     assert len(tests) == 20
 
 
 def test_another_seed_is_another_validation_part_of_published_data():
     data = interactions(FORTY, ["train"] * 30 + ["test"] * 10)
-    seeds = (SplitSpec(protocol="published", seed=seed) for seed in range(20))
-    assert len({tuple(pairs_of(data, split(data, spec).valid_target)) for spec in seeds}) > 15
+    seeds = (Published(seed=seed) for seed in range(20))
+    assert len({tuple(pairs_of(data, split(data, spec)[0].valid_target)) for spec in seeds}) > 15
 
 
 def test_every_item_of_a_user_is_equally_likely_to_be_held_out():
     """4,000 users with the same five items and a share of one: 800 a position, standard deviation 25."""
     n_users = 4000
     data = interactions([(user, item) for user in range(n_users) for item in range(5)])
-    parts = split(data, SplitSpec(test=0.2, valid=0.25, seed=3))
+    parts = split(data, RandomPerUser(test=0.2, valid=0.25, seed=3))[0]
     for target in (parts.test_target, parts.valid_target):
         held_out = target.sum(axis=0)
         assert held_out.sum() == n_users
@@ -113,7 +116,7 @@ def test_every_item_of_a_user_is_equally_likely_to_be_held_out():
 def test_published_parts_are_kept(pairs, labels, seed):
     labels = [*PARTS[:3], *labels][: len(pairs)]
     data = interactions(pairs, labels)
-    parts = split(data, SplitSpec(protocol="published", seed=seed))
+    parts = split(data, Published(seed=seed))[0]
     for part, name in zip(PARTS, ALL, strict=False):
         assert pairs_of(data, getattr(parts, name)) == [
             pair for pair, label in zip(pairs, labels, strict=True) if label == part
@@ -124,7 +127,7 @@ def test_published_parts_are_kept(pairs, labels, seed):
 def test_published_data_without_validation_give_it_from_train(pairs, seed):
     labels = ["test" if n % 3 == 0 else "train" for n in range(len(pairs))]
     data = interactions(pairs, labels)
-    parts = split(data, SplitSpec(protocol="published", valid=0.2, seed=seed))
+    parts = split(data, Published(valid=0.2, seed=seed))[0]
     published = {part: [pair for pair, label in zip(pairs, labels, strict=True) if label == part] for part in ("train", "test")}
     assert pairs_of(data, parts.test_target) == published["test"]
     assert pairs_of(data, parts.train + parts.valid_target) == published["train"]
@@ -134,31 +137,31 @@ def test_published_data_without_validation_give_it_from_train(pairs, seed):
 
 def test_published_needs_parts():
     with pytest.raises(DataError, match="published, but the data come in one part"):
-        split(interactions(FORTY), SplitSpec(protocol="published"))
+        split(interactions(FORTY), Published())
 
 
 def test_an_empty_part_is_named():
     few = [(user, 0) for user in range(5)]  # one item a user: at least one stays in train
     with pytest.raises(DataError, match="the valid part is empty: 5 interactions are too few"):
-        split(interactions(few), SplitSpec())
+        split(interactions(few), RandomPerUser())
     with pytest.raises(DataError, match="the test part is empty"):
-        split(interactions(FORTY, ["train"] * 20 + ["valid"] * 20), SplitSpec(protocol="published"))
+        split(interactions(FORTY, ["train"] * 20 + ["valid"] * 20), Published())
 
 
 def test_a_pair_in_two_parts_is_refused():
     repeated = [*FORTY, FORTY[0], FORTY[20]]
     with pytest.raises(DataError, match="2 pairs lie in two of train, valid and test"):
-        split(interactions(repeated, ["train"] * 15 + ["valid"] * 15 + ["test"] * 12), SplitSpec(protocol="published"))
+        split(interactions(repeated, ["train"] * 15 + ["valid"] * 15 + ["test"] * 12), Published())
 
 
 def test_a_pair_given_twice_within_a_part_counts_once():
     data = interactions([*FORTY, FORTY[0]], ["train"] * 15 + ["valid"] * 15 + ["test"] * 10 + ["train"])
-    assert split(data, SplitSpec(protocol="published")).train.sum() == 15
+    assert split(data, Published())[0].train.sum() == 15
 
 
 def test_what_is_known_when_is_what_is_masked():
     data = interactions(FORTY)
-    parts = split(data, SplitSpec(test=0.25, valid=0.2, seed=1))
+    parts = split(data, RandomPerUser(test=0.25, valid=0.2, seed=1))[0]
     train, valid, test = (set(pairs_of(data, getattr(parts, name))) for name in ALL)
     assert set(pairs_of(data, parts.fit_matrix("train"))) == train
     assert set(pairs_of(data, parts.fit_matrix("train+valid"))) == train | valid

@@ -35,7 +35,7 @@ def run(
     track: Annotated[bool, typer.Option("--track/--no-track", help="Send the record to MLflow.")] = True,
     json: Json = False,
 ) -> None:
-    """Fit METHOD on train + valid of DATASET and measure it on test."""
+    """Fit METHOD on train + valid of DATASET (on train where validation users are held out) and measure it on test."""
     from rankbench import experiment
     from rankbench.config import assignments
     from rankbench.data.cards import load_card
@@ -53,7 +53,8 @@ def run(
     require(dtype in ("float32", "float64"), f"--dtype: expected float32 or float64, got {dtype}")
     names = metrics.split(",") if metrics else DEFAULT_METRICS
     wanted = metric_set(names, _cutoffs(cutoffs))
-    job = experiment.Job(load_card(dataset, settings, changes), (chosen,), metrics=wanted, dtype=dtype, seed=seed)
+    card = load_card(dataset, settings, changes)
+    job = experiment.Job(card, (chosen,), card.final_fit, metrics=wanted, dtype=dtype, seed=seed)
     with phase_progress() as progress:
         (outcome,) = experiment.run(job, settings, threads, progress)
     record = outcome.record

@@ -29,12 +29,16 @@ def csr_from_parts(indptr: np.ndarray, indices: np.ndarray, n_items: int) -> sp.
     return matrix
 
 
-def union(a: sp.csr_array, b: sp.csr_array) -> sp.csr_array:
-    """1 where a or b has one."""
-    both = (a + b).tocsr()
-    both.sort_indices()
-    both.data[:] = 1.0
-    return both
+def union(*matrices: sp.csr_array) -> sp.csr_array:
+    """1 where any has one. A single matrix that is not empty is returned as it is, without a copy."""
+    filled = [matrix for matrix in matrices if matrix.nnz] or list(matrices[:1])
+    result = filled[0]
+    for matrix in filled[1:]:
+        result = (result + matrix).tocsr()
+    if len(filled) > 1:
+        result.sort_indices()
+        result.data[:] = 1.0
+    return result
 
 
 @dataclass

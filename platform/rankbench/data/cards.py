@@ -7,14 +7,16 @@ import json
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
 from rankbench.config import Strict, override, read_yaml, validate
+from rankbench.data.interactions import PARTS
+from rankbench.data.protocols.spec import SplitSpec, protocols
 from rankbench.errors import ConfigError
 from rankbench.registry import nearest
 from rankbench.settings import Settings
 
-PARTS = ("train", "valid", "test", "all")
+Part = Literal["train", "valid", "test", "all"]
 
 
 class RemoteFile(Strict):
@@ -22,7 +24,7 @@ class RemoteFile(Strict):
 
     url: str | None = None
     file: str | None = Field(None, description="a local file instead of a URL, relative to the card")
-    member: str | None = Field(None, description="the file inside a zip archive")
+    member: str | None = Field(None, description="the file inside a zip or tar archive; *.gz is opened by itself")
     sha256: str | None = Field(None, pattern=r"^[0-9a-f]{64}$")
     md5: str | None = Field(None, pattern=r"^[0-9a-f]{32}$")
 
@@ -46,6 +48,7 @@ class Mirror(Strict):
 
     folder: str | None = Field(None, description="where it differs from the card's name")
     sha256: dict[str, str] = {}
+    parts: tuple[Part, ...] = Field((), description="parts that only a mirror has: they are published in no form read here")
 
     @field_validator("folder")
     @classmethod
@@ -69,10 +72,14 @@ class Generator(Strict):
 
 
 class Source(Strict):
-    """Where the raw data come from: `files` by part, one `file`, or the generator."""
+    """Where the raw data come from: `files` by part, one `file`, a mirror alone, or the generator.
 
-    files: dict[Literal["train", "valid", "test", "all"], RemoteFile] = {}
+    `companions` are further files that the reader of the format asks for by name, as a table of ids.
+    """
+
+    files: dict[Part, RemoteFile] = {}
     file: str | None = Field(None, description="short for files: {all: {file: ...}}")
+    companions: dict[str, RemoteFile] = {}
     generator: Generator | None = None
     mirror: Mirror = Mirror()
     home: str | None = None
@@ -80,17 +87,23 @@ class Source(Strict):
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Source:
-        if sum([bool(self.files), self.file is not None, self.generator is not None]) != 1:
-            raise ValueError("give one of files, file, generator")
+        given = [bool(self.files), self.file is not None, self.generator is not None, bool(self.mirror.parts)]
+        if sum(given) != 1:
+            raise ValueError("give one of files, file, generator, mirror.parts")
         # The cache and the mirror hold a part under its file name.
         urls: dict[str, str] = {}
-        for remote in self.files.values():
+        for remote in [*self.files.values(), *self.companions.values()]:
             if remote.url and urls.setdefault(remote.filename, remote.url) != remote.url:
                 raise ValueError(f"two URLs end in {remote.filename}; fetch them yourself and give `file` instead")
         return self
 
     def parts(self) -> dict[str, RemoteFile]:
         return {"all": RemoteFile(file=self.file)} if self.file else dict(self.files)
+
+    @property
+    def part_names(self) -> list[str]:
+        """The parts that the data come in, in the order of PARTS."""
+        return [part for part in PARTS if part in self.parts() or part in self.mirror.parts]
 
 
 class Read(Strict):
@@ -102,7 +115,7 @@ class Read(Strict):
     user: str | int = "user"
     item: str | int = "item"
     value: str | int | None = None
-    time: str | int | None = None
+    time: str | int | None = Field(None, description="seconds since 1970, or a date such as 2005-09-06 or 2010-10-19T23:55:27Z")
 
     @field_validator("separator")
     @classmethod
@@ -116,6 +129,7 @@ class Step(Strict):
     """One preparation step; exactly one field is set."""
 
     min_value: float | None = Field(None, description="keep interactions whose value is at least this")
+    timed: Literal[True] | None = Field(None, description="keep interactions that have a time")
     duplicates: Literal["first", "last", "max"] | None = Field(None, description="which of a repeated pair to keep")
     min_items_per_user: int | None = Field(None, ge=1)
     min_users_per_item: int | None = Field(None, ge=1)
@@ -126,15 +140,6 @@ class Step(Strict):
         if len(self.model_dump(exclude_unset=True, exclude_none=True)) != 1 or len(self.model_fields_set) != 1:
             raise ValueError(f"one step a line, one of {', '.join(type(self).model_fields)}")
         return self
-
-
-class SplitSpec(Strict):
-    """The protocol and its numbers. `valid` is the share of train set aside where the data bring no valid part."""
-
-    protocol: str = "random-per-user"
-    test: float = Field(0.2, gt=0, lt=1)
-    valid: float = Field(0.1, gt=0, lt=1)
-    seed: int = Field(0, ge=0)
 
 
 class RawCounts(Strict):
@@ -157,17 +162,42 @@ class Expect(Strict):
 
 
 class Card(Strict):
-    """One dataset variant. `recall` says which recall its published tables mean."""
+    """One dataset variant. `recall` says which recall its published tables mean: `recall` divides by |targets|,
+    `recall_capped` by min(k, |targets|); `open` where the papers do not say, and both are reported. `stand_in` is a
+    sentence on what these data stand for, where they are not the published ones: every output repeats it.
+    """
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")
     title: str = ""
     source: Source
     read: Read = Read()
     prepare: tuple[Step, ...] = ()
-    split: SplitSpec = SplitSpec()
+    split: SerializeAsAny[SplitSpec] = Field(default={"protocol": "random-per-user"}, validate_default=True)
     expect: Expect = Expect()
-    recall: Literal["recall", "recall_capped"] = "recall"
+    recall: Literal["recall", "recall_capped", "open"] = "recall"
+    stand_in: str | None = None
     folder: Path | None = Field(None, exclude=True, description="where the card lies; local files are relative to it")
+
+    @field_validator("split", mode="before")
+    @classmethod
+    def _protocol_of(cls, given: Any) -> Any:
+        """The numbers of the protocol that is named, checked by the protocol's own schema."""
+        if not isinstance(given, dict):
+            return given
+        name = given.get("protocol", "random-per-user")
+        known = protocols()
+        if name not in known.names():
+            hint = nearest(str(name), known.names())
+            raise ConfigError(f"split.protocol: unknown {name!r}{hint}; known: {', '.join(known.names())}")
+        try:
+            return validate(known.get(name).spec, given, "split")
+        except ConfigError as error:
+            raise ConfigError(str(error).replace("split: ", "split.", 1)) from None
+
+    @property
+    def final_fit(self) -> str:
+        """What the model that test is read for is fitted on: train+valid, or train where validation users are strangers."""
+        return "train+valid" if protocols().get(self.split.protocol).refit else "train"
 
     @property
     def mirror_folder(self) -> str:
@@ -207,14 +237,10 @@ def load_card(dataset: str, settings: Settings, changes: dict[str, Any] | None =
     if "folder" in content:
         raise ConfigError(f"{path}: folder: unknown key")
     card = validate(Card, {**content, "folder": path.resolve().parent}, str(path))
-    # Readers and protocols read the schema above, so their names are looked up here, late.
+    # Readers read the schema above, so their names are looked up here, late.
     from rankbench.data.readers import FORMATS
-    from rankbench.data.splits import PROTOCOLS
 
-    for key, name, known in (
-        ("read.format", card.read.format, FORMATS),
-        ("split.protocol", card.split.protocol, PROTOCOLS),
-    ):
-        if name not in known:
-            raise ConfigError(f"{path}: {key}: unknown {name!r}{nearest(name, known)}; known: {', '.join(known)}")
+    if card.read.format not in FORMATS:
+        hint = nearest(card.read.format, FORMATS)
+        raise ConfigError(f"{path}: read.format: unknown {card.read.format!r}{hint}; known: {', '.join(FORMATS)}")
     return card

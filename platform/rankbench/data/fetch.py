@@ -5,18 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import zipfile
-import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import IO
 
 import pooch
 from filelock import FileLock
 
-from rankbench.data.cards import PARTS, Card, Read, RemoteFile
+from rankbench.data.cards import Card, RemoteFile
+from rankbench.data.interactions import PARTS
+from rankbench.data.raw import RawFile
 from rankbench.data.readers.parquet import MIRROR
 from rankbench.errors import DataError
 from rankbench.files import write_json
@@ -27,70 +24,43 @@ log = logging.getLogger(__name__)
 MIRROR_NAMES = {part: [f"{part}.parquet"] for part in PARTS} | {"all": ["all.parquet", "edges.parquet"]}
 
 
-@dataclass(frozen=True)
-class RawFile:
-    """One part on disk, checked; `spec` says how to read it, `member` which file of an archive it is."""
-
-    part: str
-    path: Path
-    sha256: str
-    spec: Read
-    origin: str
-    member: str | None = None
-
-    @contextmanager
-    def open(self) -> Iterator[IO[bytes]]:
-        """The bytes to read, out of the archive where there is one; nothing is extracted to disk."""
-        if self.member is None:
-            with self.path.open("rb") as file:
-                yield file
-            return
-        try:
-            with zipfile.ZipFile(self.path) as archive, self._in(archive) as file:
-                yield file
-        except (zipfile.BadZipFile, zlib.error, EOFError):
-            raise DataError(f"{self.path}: not a zip archive, or damaged; delete it and fetch again") from None
-
-    def _in(self, archive: zipfile.ZipFile) -> IO[bytes]:
-        try:
-            return archive.open(self.member)
-        except KeyError:
-            raise DataError(f"{self.path}: the archive holds no {self.member}") from None
-        except RuntimeError as error:  # encrypted, or packed in a way that Python does not know
-            raise DataError(f"{self.path}: {_first_line(error)}") from None
-
-
 def fetch(card: Card, settings: Settings) -> list[RawFile]:
     """Every part of the card's raw data, in the order of PARTS.
 
     Raises DataError when a part is nowhere, or its checksum is not the card's (or the one of its first fetch).
     """
-    parts = sorted(card.source.parts().items(), key=lambda pair: PARTS.index(pair[0]))
+    source = card.source
     # A mirror stands in for the internet, not for files beside the card.
-    if settings.mirror is not None and all(remote.url for _, remote in parts):
+    if settings.mirror is not None and all(remote.url for remote in source.parts().values()):
         mirrored = _mirrored_parquet(card, settings)
         if mirrored:
             return mirrored
-    files = []
-    for part, remote in parts:
-        path, origin = _locate(card, remote, settings)
-        digest = _verified(card, path, remote.sha256, remote.md5, origin, settings)
-        files.append(RawFile(part, path, digest, card.read, origin, remote.member))
-    return files
+    if source.mirror.parts:
+        looked = f"{settings.mirror / card.mirror_folder} is not there" if settings.mirror else "RANKBENCH_MIRROR is not set"
+        raise DataError(f"{card.name} can be had from a mirror alone, and {looked}")
+    companions = {name: _raw(card, name, remote, settings) for name, remote in source.companions.items()}
+    files = [_raw(card, part, source.parts()[part], settings) for part in source.part_names]
+    return [replace(file, companions=companions) for file in files]
+
+
+def _raw(card: Card, part: str, remote: RemoteFile, settings: Settings) -> RawFile:
+    path, origin = _locate(card, remote, settings)
+    digest = _verified(card, path, remote.sha256, remote.md5, origin, settings)
+    return RawFile(part, path, digest, card.read, origin, remote.member)
 
 
 def _mirrored_parquet(card: Card, settings: Settings) -> list[RawFile]:
     """The mirror's Parquet parts: exactly those that the card names, or none at all."""
     folder = settings.mirror / card.mirror_folder
     found = []
-    for part in PARTS:
+    for part in card.source.part_names:
         path = next((folder / name for name in MIRROR_NAMES[part] if (folder / name).is_file()), None)
-        if path is not None and part in card.source.parts():
+        if path is not None:
             digest = _verified(card, path, card.source.mirror.sha256.get(part), None, "mirror", settings)
             found.append(RawFile(part, path, digest, MIRROR, "mirror"))
-    missing = set(card.source.parts()) - {file.part for file in found}
+    missing = [part for part in card.source.part_names if part not in [file.part for file in found]]
     if found and missing:
-        raise DataError(f"{folder}: has {found[0].path.name} but no {sorted(missing)[0]}.parquet")
+        raise DataError(f"{folder}: has {found[0].path.name} but no {missing[0]}.parquet")
     return found
 
 

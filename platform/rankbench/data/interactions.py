@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,13 +10,16 @@ import pyarrow.compute as pc
 
 from rankbench.errors import DataError
 
+PARTS = ("train", "valid", "test", "all")
+NO_TIME = np.iinfo(np.int64).min
+
 
 @dataclass(frozen=True)
 class Interactions:
     """Pairs of codes, with the raw ids that the codes stand for.
 
     `user`, `item`: int32 (nnz,), positions in `users`, `items`: the raw ids, sorted, int64 or string. `value`: float32
-    (nnz,) or None. `time`: int64 seconds (nnz,) or None. `part`: int8 (nnz,), a position in cards.PARTS.
+    (nnz,) or None. `time`: int64 seconds (nnz,) or None. `part`: int8 (nnz,), a position in PARTS.
     """
 
     user: np.ndarray
@@ -54,47 +56,93 @@ class Interactions:
         return self.keep(np.lexsort(keys))
 
 
-def checked(raw: pa.Table, place: Callable[[int], str]) -> pa.Table:
-    """`raw` as a reader made it, held to: every id is there, without NUL, and every value is finite in float32.
+class Encoder:
+    """Batches of raw interactions in, codes out; what is held a row is 9 to 21 bytes, however long the ids are.
 
-    Raises DataError for the first row that is not; `place` says where that row is.
+    `min_value`: rows of a smaller value are counted, and their ids known, but not kept.
     """
-    for name in ("user", "item"):
-        bad = pc.is_null(raw[name])
-        if pa.types.is_string(raw[name].type):
-            bad = pc.or_(bad, pc.fill_null(pc.match_substring(raw[name], "\0"), False))
-        if (row := pc.index(bad, True).as_py()) >= 0:
-            raise DataError(f"{place(row)}: {name} is {raw[name][row].as_py()!r}; every interaction needs an id")
-    if "value" in raw.column_names:
-        value = raw["value"].to_numpy()
-        bad = np.flatnonzero(~(np.abs(value) <= np.finfo(np.float32).max))
-        if len(bad):
-            raise DataError(f"{place(int(bad[0]))}: value is {value[bad[0]]}; every interaction needs a finite value")
-    return raw
+
+    def __init__(self, where: str, min_value: float | None = None):
+        self._where, self._min_value = where, min_value
+        self._ids = {"user": _Vocabulary(), "item": _Vocabulary()}
+        self._columns: dict[str, list[np.ndarray]] = {"part": [], "value": [], "time": []}
+        self.n_raw = 0
+
+    def add(self, batch: pa.Table, part: int) -> None:
+        """`batch`: columns user, item and perhaps value, time, `columns.checked`; `part`: a position in PARTS.
+
+        Raises DataError when ids are numbers in one batch and text in another, or the rows are too many.
+        """
+        self.n_raw += len(batch)
+        if self.n_raw >= 2**31:
+            raise DataError(f"{self._where}: more than {self.n_raw - 1:,} interactions; this version counts below 2^31")
+        kept = None
+        if self._min_value is not None and "value" in batch.column_names:
+            kept = batch["value"].to_numpy() >= self._min_value
+        for name, vocabulary in self._ids.items():
+            if not vocabulary.add(batch[name], kept):
+                raise DataError(
+                    f"{self._where}: the parts disagree on the column {name}: whole numbers in one, text in another"
+                )
+        found = {"part": np.full(len(batch), part, np.int8)}
+        if "value" in batch.column_names:
+            found["value"] = batch["value"].to_numpy().astype(np.float32)
+        if "time" in batch.column_names:
+            # A missing time is kept as the smallest: only protocols in time order look at it, and they say so.
+            found["time"] = pc.fill_null(batch["time"].cast(pa.int64()), NO_TIME).to_numpy()
+        # A column that some part lacks is of no use to any.
+        self._columns = {
+            name: [*chunks, found[name] if kept is None else found[name][kept]]
+            for name, chunks in self._columns.items()
+            if name in found
+        }
+
+    def finish(self) -> Interactions:
+        """All that was added. Call it once: the batches are released."""
+        (user, users), (item, items) = (vocabulary.finish() for vocabulary in self._ids.values())
+        columns = {}
+        for name in list(self._columns):
+            columns[name] = np.concatenate(self._columns.pop(name))
+        return Interactions(user, item, columns["part"], users, items, columns.get("value"), columns.get("time"))
 
 
-def encode(raw: pa.Table, where: str) -> Interactions:
-    """Codes for a table with columns user, item, part and perhaps value, time; its rows are `checked`."""
-    if raw.num_rows >= 2**31:
-        raise DataError(f"{where}: {raw.num_rows} interactions; this version counts up to 2^31")
-    user, users = _codes(raw["user"])
-    item, items = _codes(raw["item"])
-    value = raw["value"].to_numpy().astype(np.float32) if "value" in raw.column_names else None
-    time = None
-    if "time" in raw.column_names:
-        # A missing time is kept as the smallest: only protocols in time order look at it, and they say so.
-        time = pc.fill_null(raw["time"].cast(pa.int64()), np.iinfo(np.int64).min).to_numpy()
-    return Interactions(user, item, raw["part"].to_numpy(), users, items, value, time)
+class _Vocabulary:
+    """One id column, batch by batch, as codes into the distinct ids so far."""
 
+    LARGE = 64 << 20  # bytes of separate vocabularies that are worth a merge
 
-def _codes(column: pa.ChunkedArray) -> tuple[np.ndarray, pa.Array]:
-    """Positions in the sorted vocabulary; ids that are all whole numbers sort as numbers."""
-    encoded = column.combine_chunks().dictionary_encode()
-    vocabulary = as_integers(encoded.dictionary)
-    order = pc.sort_indices(vocabulary).to_numpy()
-    rank = np.empty(len(order), np.int32)
-    rank[order] = np.arange(len(order), dtype=np.int32)
-    return rank[encoded.indices.to_numpy()], vocabulary.take(pa.array(order))
+    def __init__(self) -> None:
+        self._chunks: list[pa.DictionaryArray] = []
+        self._bytes = 0
+
+    def add(self, column: pa.ChunkedArray, kept: np.ndarray | None) -> bool:
+        """Whether the column has the type of those before it."""
+        encoded = column.combine_chunks().dictionary_encode()
+        self._bytes += encoded.dictionary.nbytes
+        self._chunks.append(encoded if kept is None else encoded.filter(pa.array(kept)))
+        if encoded.type != self._chunks[0].type:
+            return False
+        if self._bytes > self.LARGE and len(self._chunks) > 1:
+            self._merge()
+        return True
+
+    def _merge(self) -> None:
+        unified = pa.chunked_array(self._chunks).unify_dictionaries()
+        codes = np.concatenate([chunk.indices.to_numpy(zero_copy_only=False) for chunk in unified.chunks])
+        dictionary = unified.chunk(0).dictionary
+        self._chunks = [pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), dictionary)]
+        # Merged again when as much has come anew as there was: the work stays proportional to the rows.
+        self._bytes = -dictionary.nbytes
+
+    def finish(self) -> tuple[np.ndarray, pa.Array]:
+        """Positions in the sorted vocabulary; ids that are all whole numbers sort as numbers."""
+        self._merge()
+        (encoded,) = self._chunks
+        vocabulary = as_integers(encoded.dictionary)
+        order = pc.sort_indices(vocabulary).to_numpy()
+        rank = np.empty(len(order), np.int32)
+        rank[order] = np.arange(len(order), dtype=np.int32)
+        return rank[encoded.indices.to_numpy()], vocabulary.take(pa.array(order))
 
 
 def as_integers(ids: pa.Array) -> pa.Array:

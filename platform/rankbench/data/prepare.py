@@ -15,18 +15,18 @@ import pyarrow.parquet as pq
 import scipy.sparse as sp
 
 from rankbench.data.blocks import csr_from_parts
-from rankbench.data.cards import PARTS, Card, Step, load_card
-from rankbench.data.fetch import RawFile, fetch
-from rankbench.data.interactions import Interactions, encode
+from rankbench.data.cards import Card, Step, load_card
+from rankbench.data.fetch import fetch
+from rankbench.data.interactions import NO_TIME, PARTS, Encoder, Interactions
+from rankbench.data.raw import RawFile
 from rankbench.data.readers import reader
-from rankbench.data.splits import Split, split
+from rankbench.data.splits import LABELS, Split, assemble, split
 from rankbench.data.synthetic import generate
 from rankbench.errors import DataError
 from rankbench.files import atomic_folder, write_json
 from rankbench.settings import Settings
 
 log = logging.getLogger(__name__)
-_MATRICES = ("train", "valid_target", "test_target")
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,7 @@ class Dataset:
     counts: dict[str, int]
     differences: tuple[str, ...]
     sources: tuple[dict[str, str], ...]
+    time_span: tuple[int, int] | None = None
 
     @property
     def name(self) -> str:
@@ -60,11 +61,9 @@ def load(dataset: str, settings: Settings, changes: dict[str, Any] | None = None
 def prepare(card: Card, settings: Settings) -> Dataset:
     """The card's dataset from the cache, or made and put there. Raises DataError as fetch, the readers and split do."""
     raw = [] if card.source.generator else fetch(card, settings)
-    key = hashlib.sha256(
-        json.dumps(
-            [card.content_key(), [(f.part, f.sha256, f.member, f.spec.model_dump()) for f in raw], _code_version()]
-        ).encode()
-    ).hexdigest()[:16]
+    key = hashlib.sha256(json.dumps([card.content_key(), [_key(file) for file in raw], _code_version()]).encode()).hexdigest()[
+        :16
+    ]
     folder = settings.data / "prepared" / f"{card.name}-{key}"
     if not folder.is_dir():
         with atomic_folder(folder) as scratch:
@@ -72,17 +71,23 @@ def prepare(card: Card, settings: Settings) -> Dataset:
     return _open(card, folder)
 
 
+def _key(file: RawFile) -> list:
+    """What of a raw file decides what is read from it."""
+    companions = {name: _key(each) for name, each in sorted(file.companions.items())}
+    return [file.part, file.sha256, file.member, file.spec.model_dump(), companions]
+
+
 def _build(card: Card, raw: list[RawFile], folder: Path) -> None:
-    data = encode(_read(card, raw), card.name)
-    raw_counts = {"users": len(data.users), "items": len(data.items), "interactions": len(data)}
+    data, n_raw = _read(card, raw)
+    raw_counts = {"users": len(data.users), "items": len(data.items), "interactions": n_raw}
     for number, step in enumerate(card.prepare, start=1):
         data = apply(step, data, f"{card.name}: prepare[{number}]")
     data = data.compact().sorted()
     try:
-        parts = split(data, card.split)
+        parts, data = split(data, card.split)
     except DataError as error:
         raise DataError(f"{card.name}: {error}") from None
-    matrices = {name: getattr(parts, name) for name in _MATRICES}
+    matrices = {name: getattr(parts, name) for name in LABELS}
     for name, matrix in matrices.items():
         np.save(folder / f"{name}.indptr.npy", matrix.indptr.astype(np.int32))
         np.save(folder / f"{name}.indices.npy", matrix.indices.astype(np.int32))
@@ -95,27 +100,34 @@ def _build(card: Card, raw: list[RawFile], folder: Path) -> None:
         "fingerprint": _fingerprint(matrices),
         "raw_counts": raw_counts,
         "counts": _counts(parts),
+        "time_span": _time_span(data),
         "sources": sources,
     }
     write_json(folder / "manifest.json", manifest)
 
 
-def _read(card: Card, raw: list[RawFile]) -> pa.Table:
+def _read(card: Card, raw: list[RawFile]) -> tuple[Interactions, int]:
+    """All interactions, and how many rows the files have. A first step `min_value` is applied while reading: rows that
+    it drops need no memory.
+    """
+    first = card.prepare[0].min_value if card.prepare else None
+    encoder = Encoder(card.name, first)
     if card.source.generator:
-        table = generate(card.source.generator)
-        return table.append_column("part", pa.array(np.full(len(table), PARTS.index("all"), np.int8)))
-    tables = []
+        encoder.add(generate(card.source.generator), PARTS.index("all"))
     for file in raw:
-        with file.open() as content:
-            table = reader(file.spec.format)(content, file.spec, str(file.path))
-        if len(table) == 0:
+        before = encoder.n_raw
+        for table in reader(file.spec.format)(file):
+            if len(table):
+                encoder.add(table, PARTS.index(file.part))
+        if encoder.n_raw == before:
             raise DataError(f"{file.path}: no interactions")
-        tables.append(table.append_column("part", pa.array(np.full(len(table), PARTS.index(file.part), np.int8))))
-    shared = [name for name in tables[0].column_names if all(name in table.column_names for table in tables)]
-    try:
-        return pa.concat_tables([table.select(shared) for table in tables], promote_options="permissive")
-    except pa.ArrowTypeError as error:
-        raise DataError(f"{card.name}: the parts disagree on a column: {str(error).splitlines()[0]}") from None
+    return encoder.finish(), encoder.n_raw
+
+
+def _time_span(data: Interactions) -> list[int] | None:
+    """First and last time in seconds since 1970, of those that have one."""
+    known = data.time[data.time != NO_TIME] if data.time is not None else []
+    return [int(known.min()), int(known.max())] if len(known) else None
 
 
 def apply(step: Step, data: Interactions, where: str = "prepare") -> Interactions:
@@ -124,7 +136,11 @@ def apply(step: Step, data: Interactions, where: str = "prepare") -> Interaction
     amount = getattr(step, name)
     if name in ("min_value", "duplicates") and data.value is None and amount not in ("first", "last"):
         raise DataError(f"{where}: {name} needs a value column; name it in the card's read.value")
-    if name == "min_value":
+    if name == "timed" and data.time is None:
+        raise DataError(f"{where}: timed needs a time column; name it in the card's read.time")
+    if name == "timed":
+        data = data.keep(data.time != NO_TIME)
+    elif name == "min_value":
         data = data.keep(data.value >= amount)
     elif name == "duplicates":
         data = _deduplicate(data, amount)
@@ -164,19 +180,22 @@ def _core(data: Interactions, per_user: int, per_item: int, repeat: bool) -> np.
 def _counts(parts: Split) -> dict[str, int]:
     """What a result on this split rests on, cold items and users without targets included."""
     train, valid, test = parts.train, parts.valid_target, parts.test_target
-    fitted = np.diff(parts.fit_matrix("train+valid").T.tocsr().indptr) > 0
-    in_test = np.diff(test.T.tocsr().indptr) > 0
-    test_sizes = np.diff(test.indptr)
+    history = parts.valid_history.nnz + parts.test_history.nnz
+    known = parts.fit_matrix(parts.final_fit)
+    fitted = np.bincount(known.indices, minlength=parts.n_items) > 0
+    in_test = np.bincount(test.indices, minlength=parts.n_items) > 0
+    test_sizes = np.diff(parts.holdout("test", parts.final_fit).target.indptr)
     return {
         "users": parts.n_users,
         "items": parts.n_items,
-        "interactions": train.nnz + valid.nnz + test.nnz,
+        "interactions": train.nnz + valid.nnz + test.nnz + history,
         "train": train.nnz,
         "valid": valid.nnz,
         "test": test.nnz,
+        **({"fold_in": history} if history else {}),
         "users_with_test_items": int((test_sizes > 0).sum()),
         "users_without_test_items": int((test_sizes == 0).sum()),
-        "users_without_train_items": int((np.diff(parts.fit_matrix("train+valid").indptr) == 0).sum()),
+        "users_without_train_items": int((np.diff(known.indptr) == 0).sum()),
         "cold_items": int((~fitted).sum()),
         "cold_test_items": int((in_test & ~fitted).sum()),
         "cold_test_interactions": int((~fitted[test.indices]).sum()),
@@ -187,14 +206,14 @@ def _open(card: Card, folder: Path) -> Dataset:
     try:
         manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
         n_items = manifest["shape"][1]
-        matrices = {name: _mapped(folder, name, n_items) for name in _MATRICES}
+        matrices = {name: _mapped(folder, name, n_items) for name in LABELS}
         users = pq.read_table(folder / "users.parquet")["user"].combine_chunks()
         items = pq.read_table(folder / "items.parquet")["item"].combine_chunks()
     except (OSError, ValueError, KeyError) as error:
         raise DataError(f"{folder}: damaged ({type(error).__name__}); delete the folder to prepare it again") from None
     return Dataset(
         card=card,
-        split=Split(**matrices, protocol=card.split.protocol, seed=card.split.seed),
+        split=assemble(matrices, card.split, users, items),
         users=users,
         items=items,
         fingerprint=manifest["fingerprint"],
@@ -202,6 +221,7 @@ def _open(card: Card, folder: Path) -> Dataset:
         counts=manifest["counts"],
         differences=_differences(card, manifest["raw_counts"], manifest["counts"]),
         sources=tuple(manifest["sources"]),
+        time_span=tuple(manifest["time_span"]) if manifest["time_span"] else None,
     )
 
 
@@ -229,6 +249,8 @@ def _differences(card: Card, raw: dict[str, int], prepared: dict[str, int]) -> t
 def _fingerprint(matrices: dict[str, sp.csr_array]) -> str:
     digest = hashlib.sha256()
     for name, matrix in matrices.items():
+        if name.endswith("_history") and not matrix.nnz:
+            continue  # where no user is held out, a split is its three parts
         digest.update(f"{name} {matrix.shape}".encode())
         digest.update(np.ascontiguousarray(matrix.indptr, "<i8"))
         digest.update(np.ascontiguousarray(matrix.indices, "<i4"))

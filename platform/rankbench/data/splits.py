@@ -1,44 +1,64 @@
-"""Train, validation and test: the named protocols and what they yield."""
+"""Train, validation and test as matrices: what a model is fitted on, what it is shown, and what it must find."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
 
 from rankbench.data.blocks import csr_from_pairs, union
-from rankbench.data.cards import PARTS, SplitSpec
 from rankbench.data.interactions import Interactions
+from rankbench.data.protocols.link_prediction import same_id
+from rankbench.data.protocols.spec import DROPPED, TEST, TEST_HISTORY, TRAIN, VALID, VALID_HISTORY, SplitSpec, protocols
 from rankbench.errors import DataError
-from rankbench.rng import stream
 
-TRAIN, VALID, TEST = range(3)
+# The matrices of a split, in the order in which they are kept and fingerprinted.
+LABELS = {
+    "train": TRAIN,
+    "valid_target": VALID,
+    "test_target": TEST,
+    "valid_history": VALID_HISTORY,
+    "test_history": TEST_HISTORY,
+}
 
 
 @dataclass(frozen=True)
 class Holdout:
     """What a model is shown and what it must find, row for row.
 
-    `users` (m,) int32; `history` (m, n_items): what they are known to have met, masked in the ranking; `target`
-    (m, n_items): what was held out.
+    `users` (m,) int32; `history` (m, n_items): what they are known to have met, which a model scores from; `target`
+    (m, n_items): what was held out. `excluded` (m, n_items) or None: further items that are no candidates.
     """
 
     users: np.ndarray
     history: sp.csr_array
     target: sp.csr_array
+    excluded: sp.csr_array | None = None
+
+    @property
+    def seen(self) -> sp.csr_array:
+        """What is masked in the ranking."""
+        return self.history if self.excluded is None else union(self.history, self.excluded)
 
 
 @dataclass(frozen=True)
 class Split:
-    """Disjoint 0/1 matrices (n_users, n_items): every interaction lies in exactly one of them."""
+    """Disjoint 0/1 matrices (n_users, n_items): every interaction lies in exactly one of them.
+
+    The histories are those of held-out users, who have no train interactions; protocols that train on every user leave
+    them empty. `refit`: whether a chosen setting is fitted on train + valid before test is read.
+    """
 
     train: sp.csr_array
     valid_target: sp.csr_array
     test_target: sp.csr_array
+    valid_history: sp.csr_array
+    test_history: sp.csr_array
     protocol: str
     seed: int
+    refit: bool = True
+    excluded: sp.csr_array | None = None
 
     @property
     def n_users(self) -> int:
@@ -48,80 +68,72 @@ class Split:
     def n_items(self) -> int:
         return self.train.shape[1]
 
+    @property
+    def final_fit(self) -> str:
+        """What the model that test is read for is fitted on."""
+        return "train+valid" if self.refit else "train"
+
     def fit_matrix(self, on: str) -> sp.csr_array:
-        """`train`, or `train+valid` for the final fit of a chosen setting."""
-        return {"train": lambda: self.train, "train+valid": lambda: union(self.train, self.valid_target)}[on]()
+        """`train`, or `train+valid`: all that is known when test comes."""
+        if on == "train":
+            return self.train
+        if on != "train+valid":
+            raise ValueError(f"expected train or train+valid, got {on!r}")
+        return union(self.train, self.valid_history, self.valid_target)
 
     def holdout(self, on: str, fitted_on: str) -> Holdout:
-        """The `valid` or `test` targets, with the history that a model fitted on `fitted_on` may know."""
+        """The `valid` or `test` targets, with the history that a model fitted on `fitted_on` may know; a row for every
+        user, or for every held-out one where the protocol holds users out.
+        """
         target = {"valid": self.valid_target, "test": self.test_target}[on]
         if on == "valid" and fitted_on != "train":
             raise ValueError("the validation targets are among what the model was fitted on")
         # Items known from validation are masked at test time even where the model was fitted on train alone.
-        history = self.train if on == "valid" else self.fit_matrix("train+valid")
-        return Holdout(np.arange(self.n_users, dtype=np.int32), history, target)
+        known = [self.valid_history] if on == "valid" else [self.valid_history, self.valid_target, self.test_history]
+        history, users = union(self.train, *known), np.arange(self.n_users, dtype=np.int32)
+        fold_in = self.valid_history if on == "valid" else self.test_history
+        if not fold_in.nnz:
+            return Holdout(users, history, target, self.excluded)
+        users = users[(np.diff(fold_in.indptr) > 0) | (np.diff(target.indptr) > 0)]
+        return Holdout(users, history[users], target[users], None if self.excluded is None else self.excluded[users])
 
 
-Protocol = Callable[[Interactions, SplitSpec], np.ndarray]
-PROTOCOLS: dict[str, Protocol] = {}
+def split(data: Interactions, spec: SplitSpec) -> tuple[Split, Interactions]:
+    """Label `data` by the protocol and build the matrices; returns them with the interactions that they hold, whose
+    vocabularies are the rows and columns.
 
-
-def protocol(name: str) -> Callable[[Protocol], Protocol]:
-    """Register a function that labels every interaction TRAIN, VALID or TEST."""
-
-    def add(function: Protocol) -> Protocol:
-        PROTOCOLS[name] = function
-        return function
-
-    return add
-
-
-@protocol("published")
-def published(data: Interactions, spec: SplitSpec) -> np.ndarray:
-    """The parts as their authors cut them."""
-    if (data.part == PARTS.index("all")).any():
-        raise DataError("split.protocol is published, but the data come in one part, `all`")
-    return data.part.copy()
-
-
-@protocol("random-per-user")
-def random_per_user(data: Interactions, spec: SplitSpec) -> np.ndarray:
-    """A share `spec.test` of each user's interactions at random, rounded half up; at least one stays in train."""
-    labels = np.full(len(data), TRAIN, np.int8)
-    chosen = _per_user_share(data.user, spec.test, stream(spec.seed, "split", "test"))
-    labels[chosen] = TEST
-    return labels
-
-
-def split(data: Interactions, spec: SplitSpec) -> Split:
-    """Label `data` by the protocol, carve validation from train where none came with it, and build the matrices.
-
-    Validation takes a share `spec.valid` of each user's train interactions at random, rounded half up. `data` must be
-    sorted: the same interactions then give the same split. Raises DataError when train, validation or test is empty.
+    `data` must be sorted: the same interactions then give the same split. Raises DataError when train, validation or test
+    is empty, or a pair lies in two parts.
     """
-    labels = PROTOCOLS[spec.protocol](data, spec)
-    if not (labels == VALID).any():
-        train = np.flatnonzero(labels == TRAIN)
-        labels[train[_per_user_share(data.user[train], spec.valid, stream(spec.seed, "split", "valid"))]] = VALID
+    labels = protocols().get(spec.protocol).label(data, spec)
+    if (labels == DROPPED).any():
+        kept = labels != DROPPED
+        data, labels = data.keep(kept).compact(), labels[kept]
     shape = (len(data.users), len(data.items))
-    matrices = []
-    for label in (TRAIN, VALID, TEST):
+    matrices = {}
+    for name, label in LABELS.items():
         rows = labels == label
-        if not rows.any():
-            raise DataError(f"the {PARTS[label]} part is empty: {len(data)} interactions are too few for this protocol")
-        matrices.append(csr_from_pairs(data.user[rows], data.item[rows], shape))
-    train, valid, test = matrices
-    both = sum(a.multiply(b).nnz for a, b in ((train, valid), (train, test), (valid, test)))
+        if label in (TRAIN, VALID, TEST) and not rows.any():
+            raise DataError(
+                f"the {name.removesuffix('_target')} part is empty: "
+                f"{len(data)} interactions are too few for the protocol {spec.protocol}"
+            )
+        matrices[name] = csr_from_pairs(data.user[rows], data.item[rows], shape)
+    both = sum(matrix.nnz for matrix in matrices.values()) - union(*matrices.values()).nnz
     if both:
         raise DataError(f"{both} pairs lie in two of train, valid and test; give a `duplicates` step, or mend the parts")
-    return Split(train, valid, test, spec.protocol, spec.seed)
+    return assemble(matrices, spec, data.users, data.items), data
 
 
-def _per_user_share(user: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
-    """Positions of round(share · n_u) random interactions of every user u, never all of them."""
-    order = np.lexsort((rng.random(len(user)), user))
-    counts = np.bincount(user[order]) if len(user) else np.zeros(0, np.int64)
-    starts = np.cumsum(counts) - counts
-    rank = np.arange(len(user)) - starts[user[order]]
-    take = np.minimum(np.floor(share * counts + 0.5), np.maximum(counts - 1, 0))
-    return order[rank < take[user[order]]]
+def assemble(matrices: dict[str, sp.csr_array], spec: SplitSpec, users, items) -> Split:
+    """A Split from its matrices and the raw ids of its rows and columns."""
+    protocol = protocols().get(spec.protocol)
+    excluded = _self_pairs(users, items) if protocol.self_excluded(spec) else None
+    return Split(**matrices, protocol=spec.protocol, seed=spec.seed, refit=protocol.refit, excluded=excluded)
+
+
+def _self_pairs(users, items) -> sp.csr_array:
+    """1 where a row and a column have the same raw id."""
+    column = same_id(users, items)
+    rows = np.flatnonzero(column >= 0)
+    return csr_from_pairs(rows, column[rows], (len(users), len(items)))

@@ -58,11 +58,12 @@ def rank(
     top = [np.full((len(rows), k), -1, np.int32) for _ in models]
     areas = [np.zeros(len(rows)) if auc else None for _ in models]
     done, total = 0, len(rows) * len(families)
+    seen = holdout.seen
     for members in families:
         family = [models[position] for position in members]
         for start in range(0, len(rows), height):
             part = slice(start, min(start + height, len(rows)))
-            found = _rank_block(family, holdout, rows[part], k, width, auc)
+            found = _rank_block(family, holdout, seen, rows[part], k, width, auc)
             for position, (items, area) in zip(members, found, strict=True):
                 top[position][part] = items
                 if auc:
@@ -73,8 +74,9 @@ def rank(
     return [Ranking(rows, users, items, area) for items, area in zip(top, areas, strict=True)]
 
 
-def _rank_block(family, holdout, rows, k, width, auc) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
+def _rank_block(family, holdout, seen_rows, rows, k, width, auc) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
     users, history, target = holdout.users[rows], holdout.history[rows], holdout.target[rows]
+    seen = seen_rows[rows]
     n_items = target.shape[1]
     blocks = [slice(start, min(start + width, n_items)) for start in range(0, n_items, width)]
     state = [_TopK(len(rows), k) for _ in family]
@@ -90,7 +92,7 @@ def _rank_block(family, holdout, rows, k, width, auc) -> Iterator[tuple[np.ndarr
     for items in blocks:
         for position, scores in scored(items):
             top = state[position]
-            if _scan(scores, items.start, history.indptr, history.indices, top.items, top.scores):
+            if _scan(scores, items.start, seen.indptr, seen.indices, top.items, top.scores):
                 raise NumericalError(f"{type(family[position]).__name__}: a score is not a number; raise lam, or use float64")
             if auc:
                 _gather(scores, items.start, target.indptr, target.indices, target_scores[position])
@@ -103,13 +105,13 @@ def _rank_block(family, holdout, rows, k, width, auc) -> Iterator[tuple[np.ndarr
                 _scan(
                     scores,
                     items.start,
-                    history.indptr,
-                    history.indices,
+                    seen.indptr,
+                    seen.indices,
                     np.empty((len(rows), 0), np.int32),
                     np.empty((len(rows), 0)),
                 )
                 _count_wins(scores, items.start, target.indptr, target.indices, target_scores[position], wins[position])
-    n_targets, n_seen = np.diff(target.indptr), np.diff(history.indptr)
+    n_targets, n_seen = np.diff(target.indptr), np.diff(seen.indptr)
     pairs = n_targets * (n_items - n_seen - n_targets)
     for top, won in zip(state, wins, strict=True):
         yield top.items, np.divide(won, pairs, out=np.full(len(rows), 0.5), where=pairs > 0) if auc else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Iterator
 from itertools import islice
 from threading import Lock
 from typing import IO
@@ -12,13 +12,19 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.csv as csv
 
-from rankbench.data.cards import Read
-from rankbench.data.interactions import checked
+from rankbench.data.columns import checked, numbers, seconds
+from rankbench.data.raw import RawFile
 from rankbench.errors import DataError, printable
 from rankbench.registry import nearest
 
 
-def read(file: IO[bytes], spec: Read, where: str) -> pa.Table:
+def read(raw: RawFile) -> Iterator[pa.Table]:
+    """One table, for now."""
+    with raw.open() as file:
+        yield _read(io.BytesIO(file.read()), raw.spec, str(raw.path))
+
+
+def _read(file: IO[bytes], spec, where: str) -> pa.Table:
     """Columns user, item (string) and, where the card names them, value (float64), time (int64).
 
     Raises DataError naming a missing column, or the line that is malformed or holds no number where one belongs.
@@ -70,9 +76,9 @@ def read(file: IO[bytes], spec: Read, where: str) -> pa.Table:
             problem = counted
         raise _malformed(problem, file, where) from None
     result = {name: table[column] for name, column in names.items()}
-    for name, kind in (("value", pa.float64()), ("time", pa.int64())):
+    for name, convert in (("value", numbers), ("time", seconds)):
         if name in result:
-            result[name] = _numbers(result[name], kind, place)
+            result[name] = convert(result[name], place)
     return checked(pa.table(result), place)
 
 
@@ -105,26 +111,6 @@ class _Tap(io.RawIOBase):
     def close(self) -> None:
         with self._turn:
             super().close()
-
-
-def _numbers(column: pa.ChunkedArray, kind: pa.DataType, place: Callable[[int], str]) -> pa.ChunkedArray:
-    def convert(part: pa.ChunkedArray) -> pa.ChunkedArray:
-        return part.cast(pa.float64()).cast(kind)  # a whole number may be written 1e9 or 5.0
-
-    try:
-        return convert(column)
-    except pa.ArrowInvalid:
-        pass
-    first, beyond = 0, len(column)  # the first bad row is one of these; halved until it is alone
-    while beyond - first > 1:
-        middle = (first + beyond) // 2
-        try:
-            convert(column.slice(first, middle - first))
-            first = middle
-        except pa.ArrowInvalid:
-            beyond = middle
-    expected = "a whole number" if pa.types.is_integer(kind) else "a number"
-    raise DataError(f"{place(first)}: expected {expected}, found {column[first].as_py()!r}")
 
 
 def _narrow(file: IO[bytes], separator: str, where: str) -> IO[bytes]:

@@ -2,52 +2,69 @@
 
 from __future__ import annotations
 
-from typing import IO
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rankbench.data.cards import Read
-from rankbench.data.interactions import checked
+from rankbench.data.columns import checked, ids, numbers, seconds
+from rankbench.data.raw import RawFile
 from rankbench.errors import DataError, printable
 from rankbench.registry import nearest
 
 MIRROR = Read(format="parquet", user="user", item="item", value="rating", time="timestamp")
+BATCH = 1 << 20  # rows in one table
 
 
-def read(file: IO[bytes], spec: Read, where: str) -> pa.Table:
-    """Columns user, item and, where present, value, time. Raises DataError for a damaged file or a missing column."""
-    try:
-        source = pq.ParquetFile(file)
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{where}: not a Parquet file: {printable(str(error).splitlines()[0])}") from None
-    present = source.schema_arrow.names
+def read(raw: RawFile) -> Iterator[pa.Table]:
+    """Tables of a million rows. Raises DataError for a damaged file, a missing column, or a bad row."""
+    with raw.open() as file:
+        try:
+            source = pq.ParquetFile(file)
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise DataError(f"{raw.path}: not a Parquet file: {_first_line(error)}") from None
+        names = _columns(raw, source.schema_arrow.names)
+        done = 0
+        batches = source.iter_batches(BATCH, columns=list(dict.fromkeys(names.values())))
+        while True:
+            try:
+                batch = next(batches, None)
+                if batch is None:
+                    return
+                table = _converted(pa.table(batch), names, lambda row, done=done: f"{raw.path}: row {done + row + 1}")
+            except (pa.ArrowException, OSError) as error:
+                raise DataError(f"{raw.path}: {_first_line(error)}") from None
+            yield table
+            done += len(table)
+
+
+def _columns(raw: RawFile, present: list[str]) -> dict[str, str]:
+    """What to read: user, item, value, time → the file's column."""
     names = {}
     for name in ("user", "item", "value", "time"):
-        column = getattr(spec, name)
+        column = getattr(raw.spec, name)
         # The mirror's reading asks for every column it may have; a card's asks for what the card names.
-        if column is None or (spec is MIRROR and name in ("value", "time") and column not in present):
+        if column is None or (raw.spec is MIRROR and name in ("value", "time") and column not in present):
             continue
         if column not in present:
-            raise DataError(f"{where}: no column {column!r}{printable(nearest(str(column), present))}")
+            raise DataError(f"{raw.path}: no column {column!r}{printable(nearest(str(column), present))}")
         if present.count(column) > 1:
-            raise DataError(f"{where}: {present.count(column)} columns are called {column!r}")
+            raise DataError(f"{raw.path}: {present.count(column)} columns are called {column!r}")
         names[name] = str(column)
-    try:
-        table = source.read(columns=list(dict.fromkeys(names.values())))
-        result = {name: table[column] for name, column in names.items()}
-        for name in ("user", "item"):
-            result[name] = _ids(result[name])
-        if "value" in result:
-            result["value"] = result["value"].cast(pa.float64())
-        if "time" in result:
-            result["time"] = result["time"].cast(pa.int64())
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{where}: {printable(str(error).splitlines()[0])}") from None
-    return checked(pa.table(result), lambda row: f"{where}: row {row + 1}")
+    return names
 
 
-def _ids(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """int64 or string. Whole numbers may come as floats, as where a missing one was filled in; a fraction is no id."""
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    return column.cast(pa.int64() if pa.types.is_integer(kind) or pa.types.is_floating(kind) else pa.string())
+def _converted(table: pa.Table, names: dict[str, str], place) -> pa.Table:
+    result = {name: table[column] for name, column in names.items()}
+    for name in ("user", "item"):
+        result[name] = ids(result[name])
+    if "value" in result:
+        result["value"] = numbers(result["value"], place)
+    if "time" in result:
+        result["time"] = seconds(result["time"], place)
+    return checked(pa.table(result), place)
+
+
+def _first_line(error: Exception) -> str:
+    return printable((str(error).splitlines() or [type(error).__name__])[0])

@@ -1,0 +1,1 @@
+"""Split protocols: one file each, registered by existing."""

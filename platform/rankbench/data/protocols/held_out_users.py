@@ -1,0 +1,76 @@
+"""Held-out users: strong generalisation. Validation and test users are never trained on; a model sees a part of what
+they met, the fold-in, and must find the rest.
+
+Fold-in conventions:
+- `liang-2018` (Mult-VAE, WWW 2018; its files are those that EASE and EDLAE are measured on too, Steck 2019 and 2020):
+  a held-out user with at least 5 interactions gives floor(share · n) of them as targets, chosen at random; one with
+  fewer gives none.
+- `every-user`: a user with at least 2 interactions gives round(share · n), at least one and never all of them.
+The item vocabulary is that of the train users: what held-out users met beyond it is dropped before the fold-in is cut.
+A chosen setting is not fitted again on validation users: the papers report the model of the train users.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from rankbench.data.interactions import Interactions
+from rankbench.data.protocols.spec import (
+    DROPPED,
+    TEST,
+    TEST_HISTORY,
+    TRAIN,
+    VALID,
+    VALID_HISTORY,
+    SplitSpec,
+    protocol,
+    shuffled,
+)
+from rankbench.errors import DataError
+from rankbench.rng import stream
+
+
+class HeldOutUsers(SplitSpec):
+    protocol: Literal["held-out-users"] = "held-out-users"
+    valid: int | float = Field(0.1, gt=0, description="users: a share below 1, or a number")
+    test: int | float = Field(0.1, gt=0, description="users: a share below 1, or a number")
+    targets: float = Field(0.2, gt=0, lt=1, description="share of a held-out user's interactions to find; the rest is fold-in")
+    convention: Literal["liang-2018", "every-user"] = "liang-2018"
+    item_vocabulary: Literal["train", "all"] = Field("train", description="items of the train users, or of everybody")
+
+
+@protocol("held-out-users", HeldOutUsers, refit=False)
+def held_out_users(data: Interactions, p: HeldOutUsers) -> np.ndarray:
+    """Users in random order: the last `test` are test users, those before them validation users."""
+    present = np.unique(data.user)
+    n_valid, n_test = (_number(count, len(present)) for count in (p.valid, p.test))
+    if n_valid + n_test >= len(present):
+        raise DataError(f"held-out-users: {n_valid} + {n_test} users are held out of {len(present)}; none is left to train on")
+    shuffle = stream(p.seed, "split", "users").permutation(present)
+    group = np.full(len(data.users), TRAIN, np.int8)
+    group[shuffle[len(present) - n_test :]] = TEST
+    group[shuffle[len(present) - n_test - n_valid : len(present) - n_test]] = VALID
+    labels = group[data.user]
+    if p.item_vocabulary == "train":
+        known = np.zeros(len(data.items), bool)
+        known[data.item[labels == TRAIN]] = True
+        labels[~known[data.item]] = DROPPED
+    for held_out, history in ((VALID, VALID_HISTORY), (TEST, TEST_HISTORY)):
+        rows = np.flatnonzero(labels == held_out)
+        order, rank, counts = shuffled(data.user[rows], stream(p.seed, "split", "fold-in", held_out))
+        labels[rows[order[rank >= _targets(p, counts)[data.user[rows[order]]]]]] = history
+    return labels
+
+
+def _number(count: int | float, users: int) -> int:
+    return round(count * users) if count < 1 else int(count)
+
+
+def _targets(p: HeldOutUsers, counts: np.ndarray) -> np.ndarray:
+    """How many targets a user with so many interactions gives."""
+    if p.convention == "liang-2018":
+        return np.where(counts >= 5, np.floor(p.targets * counts + 1e-9), 0)
+    return np.where(counts >= 2, np.clip(np.floor(p.targets * counts + 0.5), 1, counts - 1), 0)

@@ -1,0 +1,44 @@
+"""Leave-one-out: each user's last interaction is the test, the one before it the validation."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from rankbench.data.interactions import NO_TIME, Interactions
+from rankbench.data.protocols.spec import TEST, TRAIN, VALID, SplitSpec, in_time, protocol, shuffled
+from rankbench.errors import DataError
+from rankbench.rng import stream
+
+
+class LeaveOneOut(SplitSpec):
+    protocol: Literal["leave-one-out"] = "leave-one-out"
+    order: Literal["time", "random"] = "time"
+
+
+@protocol("leave-one-out", LeaveOneOut)
+def leave_one_out(data: Interactions, p: LeaveOneOut) -> np.ndarray:
+    """Last by time (equal times: the higher item id is the later), or one drawn at random. A user with fewer than three
+    interactions stays in train whole. In time order a user's past is trained on while others' future is too: the
+    temporal protocol has no such leak.
+    """
+    if p.order == "time":
+        require_time(data, "leave-one-out by time")
+        order, rank, counts = in_time(data)
+    else:
+        order, rank, counts = shuffled(data.user, stream(p.seed, "split", "leave-one-out"))
+    n = counts[data.user[order]]
+    labels = np.full(len(data), TRAIN, np.int8)
+    labels[order[(n >= 3) & (rank == n - 2)]] = VALID
+    labels[order[(n >= 3) & (rank == n - 1)]] = TEST
+    return labels
+
+
+def require_time(data: Interactions, what: str) -> None:
+    """Raise DataError unless every interaction has a time."""
+    if data.time is None:
+        raise DataError(f"{what} needs a time column; name it in the card's read.time")
+    missing = int((data.time == NO_TIME).sum())
+    if missing:
+        raise DataError(f"{what}: {missing} interactions have no time; the step `timed: true` drops them")

@@ -1,0 +1,49 @@
+"""Link prediction: pages are users and items at once; of each source page's links some are hidden (RG×, section 5.1).
+
+Sources and targets share one space of ids. A page does not link to itself: self-links are dropped, and a source is no
+candidate of its own ranking unless `self_candidate` says so. Direction is kept: the reverse of a hidden link may be in train.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+from pydantic import Field
+
+from rankbench.data.interactions import Interactions
+from rankbench.data.protocols.spec import DROPPED, TEST, TRAIN, VALID, SplitSpec, protocol, shuffled
+from rankbench.rng import stream
+
+
+class LinkPrediction(SplitSpec):
+    protocol: Literal["link-prediction"] = "link-prediction"
+    valid: float = Field(0.1, gt=0, lt=1, description="share of each source's links")
+    test: float = Field(0.1, gt=0, lt=1, description="share of each source's links")
+    self_candidate: bool = False
+
+
+@protocol("link-prediction", LinkPrediction, self_excluded=lambda p: not p.self_candidate)
+def link_prediction(data: Interactions, p: LinkPrediction) -> np.ndarray:
+    """Shares of each source's links at random, rounded half up, test first; at least one link stays in train."""
+    labels = np.full(len(data), TRAIN, np.int8)
+    if not p.self_candidate:
+        labels[same_id(data.users, data.items)[data.user] == data.item] = DROPPED
+    rows = np.flatnonzero(labels == TRAIN)
+    order, rank, counts = shuffled(data.user[rows], stream(p.seed, "split", "links"))
+    n = counts[data.user[rows[order]]]
+    n_test = np.minimum(np.floor(p.test * n + 0.5), n - 1)
+    n_valid = np.minimum(np.floor(p.valid * n + 0.5), n - 1 - n_test)
+    labels[rows[order[rank < n_test + n_valid]]] = VALID
+    labels[rows[order[rank < n_test]]] = TEST
+    return labels
+
+
+def same_id(users: pa.Array, items: pa.Array) -> np.ndarray:
+    """For each user, the position of the item with its raw id, or -1."""
+    import pyarrow.compute as pc
+
+    if users.type != items.type:
+        users, items = users.cast(pa.string()), items.cast(pa.string())
+    return pc.fill_null(pc.index_in(users, value_set=items), -1).to_numpy()

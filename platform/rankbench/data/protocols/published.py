@@ -1,0 +1,24 @@
+"""The parts as their authors cut them, one file each."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from rankbench.data.interactions import PARTS, Interactions
+from rankbench.data.protocols.spec import VALID, CarvedValid, protocol
+from rankbench.errors import DataError
+
+
+class Published(CarvedValid):
+    protocol: Literal["published"] = "published"
+
+
+@protocol("published", Published)
+def published(data: Interactions, p: Published) -> np.ndarray:
+    """train, valid and test keep their names; without a valid file a share of train becomes validation."""
+    if (data.part == PARTS.index("all")).any():
+        raise DataError("split.protocol is published, but the data come in one part, `all`")
+    labels = data.part.copy()
+    return labels if (labels == VALID).any() else p.carve(data, labels)

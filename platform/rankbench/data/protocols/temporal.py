@@ -1,0 +1,51 @@
+"""A cut through everybody's time: train on the past of all, test on the future of all."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from rankbench.data.interactions import Interactions
+from rankbench.data.protocols.leave_one_out import require_time
+from rankbench.data.protocols.spec import DROPPED, TEST, TRAIN, VALID, CarvedValid, protocol
+from rankbench.errors import DataError
+
+
+class Temporal(CarvedValid):
+    """`cold_items`: what becomes of held-out interactions whose item no train interaction has. `keep`: they stay targets
+    that no model can hit; `drop`: they are left out.
+    """
+
+    protocol: Literal["temporal"] = "temporal"
+    test: float = Field(0.2, gt=0, lt=1, description="share of all interactions, the latest")
+    valid_by: Literal["random", "time"] = Field("random", description="a random share of each user's train, or its latest")
+    cold_items: Literal["keep", "drop"] = "keep"
+
+
+@protocol("temporal", Temporal)
+def temporal(data: Interactions, p: Temporal) -> np.ndarray:
+    """Interactions at or after the (1 − test) quantile of time are the test: one instant never lies on both sides."""
+    require_time(data, "the temporal protocol")
+    labels = np.full(len(data), TRAIN, np.int8)
+    labels[_latest(data.time, p.test, "test")] = TEST
+    if p.valid_by == "random":
+        p.carve(data, labels)
+    else:
+        train = np.flatnonzero(labels == TRAIN)
+        labels[train[_latest(data.time[train], p.valid, "valid")]] = VALID
+    if p.cold_items == "drop":
+        known = np.zeros(len(data.items), bool)
+        known[data.item[labels == TRAIN]] = True
+        labels[~known[data.item]] = DROPPED
+    return labels
+
+
+def _latest(time: np.ndarray, share: float, name: str) -> np.ndarray:
+    """A mask of the interactions from the (1 − share) quantile of time on, in whole interactions."""
+    first = np.sort(time)[int(np.ceil((1 - share) * len(time) - 1e-9))] if len(time) else 0
+    chosen = time >= first
+    if chosen.all():
+        raise DataError(f"temporal protocol: all interactions share the instant where {name} begins; the times are too coarse")
+    return chosen
