@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import glob
 import json
 import os
 import secrets
@@ -38,6 +39,12 @@ def atomic_folder(target: Path) -> Iterator[Path]:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
     finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def sweep_scratch(target: Path) -> None:
+    """Remove what killed processes left of `target`. Only for one who holds the lock of those that make it."""
+    for scratch in target.parent.glob(f".tmp-{glob.escape(target.name)}-*"):
         shutil.rmtree(scratch, ignore_errors=True)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from rankbench.errors import require
+from rankbench.memory import require_memory
 
 
 def csr_from_pairs(user: np.ndarray, item: np.ndarray, shape: tuple[int, int]) -> sp.csr_array:
@@ -61,8 +62,14 @@ class Gram:
 def gram(X: sp.csr_array, dtype: type = np.float32) -> Gram:
     """XᵀX, dense, exact: whole numbers are counted in int32 and are exact in float32 below 2^24.
 
-    X: (n_users, n_items) 0/1 CSR with sorted columns. Cost: Σ_u |I_u|² additions, halved by symmetry.
+    X: (n_users, n_items) 0/1 CSR with sorted columns. Cost: Σ_u |I_u|² additions, halved by symmetry. Raises StorageError,
+    before any work, when the matrix and what inverts it in place do not fit into memory.
     """
+    itemsize = np.dtype(dtype).itemsize
+    n_panel = 2048  # columns beside the matrix that the inverse works in
+    require_memory(
+        itemsize * X.shape[1] * (X.shape[1] + n_panel), f"the item-item matrix of {X.shape[1]:,} items, {dtype.__name__},"
+    )
     by_item = X.T.tocsr()
     n_items = X.shape[1]
     counts = np.diff(by_item.indptr).astype(np.float64)

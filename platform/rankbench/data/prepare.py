@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import scipy.sparse as sp
+from filelock import FileLock
 
 from rankbench.data.blocks import csr_from_parts
 from rankbench.data.cards import Card, Step, load_card
@@ -23,7 +24,7 @@ from rankbench.data.readers import reader
 from rankbench.data.splits import LABELS, Split, assemble, split
 from rankbench.data.synthetic import generate
 from rankbench.errors import DataError
-from rankbench.files import atomic_folder, write_json
+from rankbench.files import atomic_folder, sweep_scratch, write_json
 from rankbench.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -66,8 +67,13 @@ def prepare(card: Card, settings: Settings) -> Dataset:
     ]
     folder = settings.data / "prepared" / f"{card.name}-{key}"
     if not folder.is_dir():
-        with atomic_folder(folder) as scratch:
-            _build(card, raw, scratch)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        # One process prepares, the others wait for it; the lock of a killed one is free.
+        with FileLock(folder.parent / f".{folder.name}.lock"):
+            sweep_scratch(folder)
+            if not folder.is_dir():
+                with atomic_folder(folder) as scratch:
+                    _build(card, raw, scratch)
     return _open(card, folder)
 
 

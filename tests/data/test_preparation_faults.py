@@ -1,0 +1,89 @@
+"""Several processes prepare one dataset, and some of them are killed: the cache never holds half of it."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import yaml
+
+from rankbench.data.prepare import load
+
+CHILD = """
+import sys
+from dataclasses import replace
+from pathlib import Path
+import rankbench.data.prepare as prepare
+from rankbench.settings import Settings
+data, card = sys.argv[1:]
+settings = Settings(Path(data), None, True, Path(data) / "results", None, None)
+print("ready", flush=True)
+print(prepare.load(card, settings).fingerprint, flush=True)
+"""
+CARD = {
+    "name": "busy",
+    "source": {"generator": {"users": 3000, "items": 400, "interactions_per_user": 30}},
+    "prepare": [{"k_core": 2}],
+}
+
+
+def child(settings, card) -> subprocess.Popen:
+    """A process that says `ready` when its imports are done, then prepares the dataset and prints its fingerprint."""
+    command = [sys.executable, "-c", CHILD, str(settings.data), str(card)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+@pytest.fixture
+def card(tmp_path):
+    path = tmp_path / "busy.yaml"
+    path.write_text(yaml.safe_dump(CARD), encoding="utf-8")
+    return path
+
+
+def leftovers(settings):
+    return list((settings.data / "prepared").glob(".tmp-*"))
+
+
+def test_processes_that_prepare_at_once_get_one_copy(settings, card):
+    children = [child(settings, card) for _ in range(2)]
+    prints = {process.communicate(timeout=120)[0].strip() for process in children}
+    assert prints == {load(str(card), settings).fingerprint}
+    folders = [path for path in (settings.data / "prepared").iterdir() if path.is_dir()]
+    assert len(folders) == 1
+    assert not leftovers(settings)
+
+
+def kill_and_check(settings, card, kills: int) -> int:
+    """Kill a preparing process `kills` times at random moments, in an empty cache or beside what the last one left;
+    returns how many died in the middle.
+    """
+    whole = load(str(card), settings).fingerprint
+    moments, in_the_middle = random.Random(7), 0
+    for _ in range(kills):
+        for folder in (settings.data / "prepared").glob("busy-*"):
+            for path in folder.iterdir():
+                path.unlink()
+            folder.rmdir()
+        process = child(settings, card)
+        time.sleep(moments.uniform(0, 0.4))
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait(timeout=60)
+        in_the_middle += bool(leftovers(settings))
+        # What is there under its name is whole; what is not is made now, and the remains are swept away.
+        assert load(str(card), settings).fingerprint == whole
+        assert not leftovers(settings)
+    return in_the_middle
+
+
+def test_a_killed_preparation_leaves_nothing_half_done(settings, card):
+    kill_and_check(settings, card, 4)
+
+
+@pytest.mark.slow
+def test_fifty_killed_preparations_leave_nothing_half_done(settings, card):
+    assert kill_and_check(settings, card, 50) >= 10
