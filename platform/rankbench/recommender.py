@@ -1,6 +1,6 @@
-"""What a fitted model is: scores for users over a slice of items. Two forms exist.
+"""What a fitted model is: scores for users over a slice of items. Three forms exist.
 
-Both hold arrays and nothing else, so that a file, a worker and a notebook can hold them alike.
+They hold arrays and nothing else, so that a file, a worker and a notebook can hold them alike.
 """
 
 from __future__ import annotations
@@ -23,17 +23,21 @@ class Recommender(Protocol):
     @property
     def family(self) -> int: ...
 
-    def base(self, users: np.ndarray, history: sp.csr_array, items: slice) -> np.ndarray:
-        """(m, len(items)): the costly part of the scores, shared within a family."""
+    @property
+    def dtype(self) -> np.dtype: ...
+
+    def base(self, users: np.ndarray, history: sp.csr_array, items: slice, out: np.ndarray) -> np.ndarray:
+        """The costly part of the scores, shared within a family, written to `out` (m, len(items)) of `dtype`."""
 
     def finish(self, base: np.ndarray, history: sp.csr_array, items: slice, out: np.ndarray) -> np.ndarray:
-        """The scores made from `base`, written to `out` (m, len(items)); `base` stays as it is."""
+        """The scores made from `base`, written to `out` (m, len(items)), which may be `base` itself."""
 
 
 def score(model: Recommender, users: np.ndarray, history: sp.csr_array, items: slice) -> np.ndarray:
     """Scores (m, len(items)) of `users` (m,), whose known interactions are `history` (m, n_items) 0/1 CSR."""
-    base = model.base(users, history, items)
-    return model.finish(base, history, items, np.empty_like(base))
+    start, stop, _ = items.indices(model.n_items)
+    base = model.base(users, history, items, np.empty((history.shape[0], stop - start), model.dtype))
+    return model.finish(base, history, items, base)
 
 
 @dataclass(frozen=True)
@@ -56,9 +60,12 @@ class LinearRecommender:
     def family(self) -> int:
         return id(self.C)
 
-    def base(self, users: np.ndarray, history: sp.csr_array, items: slice) -> np.ndarray:
-        start, stop, _ = items.indices(self.n_items)
-        out = np.empty((history.shape[0], stop - start), self.C.dtype)
+    @property
+    def dtype(self) -> np.dtype:
+        return self.C.dtype
+
+    def base(self, users: np.ndarray, history: sp.csr_array, items: slice, out: np.ndarray) -> np.ndarray:
+        start, _, _ = items.indices(self.n_items)
         _sum_rows(history.indptr, history.indices, self.C, start, out)
         return out
 
@@ -88,19 +95,64 @@ class FactorRecommender:
     def family(self) -> int:
         return hash((id(self.U), id(self.V)))
 
-    def base(self, users: np.ndarray, history: sp.csr_array, items: slice) -> np.ndarray:
-        return self.U[users] @ self.V[items].T
+    @property
+    def dtype(self) -> np.dtype:
+        return self.V.dtype
+
+    def base(self, users: np.ndarray, history: sp.csr_array, items: slice, out: np.ndarray) -> np.ndarray:
+        return np.matmul(self.U[users], self.V[items].T, out=out)
 
     def finish(self, base: np.ndarray, history: sp.csr_array, items: slice, out: np.ndarray) -> np.ndarray:
-        out[:] = base
+        if out is not base:
+            out[:] = base
         return out
 
 
-@numba.njit(parallel=True, cache=True)
+@dataclass(frozen=True)
+class LowRankRecommender:
+    """Item-item weights W = A Bᵀ + diag(alpha), never multiplied out; scores are history @ W.
+
+    A, B: (n_items, k), of one dtype; alpha: (n_items,) float64. It knows no users: any history can be scored.
+    """
+
+    A: np.ndarray
+    B: np.ndarray
+    alpha: np.ndarray
+
+    @property
+    def n_items(self) -> int:
+        return len(self.alpha)
+
+    @property
+    def family(self) -> int:
+        return hash((id(self.A), id(self.B)))
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.B.dtype
+
+    def base(self, users: np.ndarray, history: sp.csr_array, items: slice, out: np.ndarray) -> np.ndarray:
+        taste = np.empty((history.shape[0], self.A.shape[1]), self.A.dtype)
+        _sum_rows(history.indptr, history.indices, self.A, 0, taste)
+        return np.matmul(taste, self.B[items].T, out=out)
+
+    def finish(self, base: np.ndarray, history: sp.csr_array, items: slice, out: np.ndarray) -> np.ndarray:
+        start, _, _ = items.indices(self.n_items)
+        alpha = self.alpha[items].astype(base.dtype)
+        _scale(base, np.ones_like(alpha), alpha, history.indptr, history.indices, start, out)
+        return out
+
+    def dense_weights(self) -> np.ndarray:
+        """W, (n_items, n_items): for small problems and tests."""
+        return self.A @ self.B.T + np.diag(self.alpha)
+
+
+# Both kernels are serial: callers run blocks of users side by side, in threads that hold no lock.
+@numba.njit(nogil=True, cache=True)
 def _sum_rows(indptr, indices, C, start, out):
-    """out[u] = Σ_{i in history of u} C[i, start:start + width]; a user a thread, in order, so sums are repeatable."""
+    """out[u] = Σ_{i in history of u} C[i, start:start + width], in order, so sums are repeatable."""
     width = out.shape[1]
-    for u in numba.prange(out.shape[0]):
+    for u in range(out.shape[0]):
         row = out[u]
         row[:] = 0
         for s in range(indptr[u], indptr[u + 1]):
@@ -109,11 +161,11 @@ def _sum_rows(indptr, indices, C, start, out):
                 row[j] += source[j]
 
 
-@numba.njit(parallel=True, cache=True)
+@numba.njit(nogil=True, cache=True)
 def _scale(base, beta, alpha, indptr, indices, start, out):
     """out = base · beta by column, plus alpha where the user met the item."""
     width = out.shape[1]
-    for u in numba.prange(out.shape[0]):
+    for u in range(out.shape[0]):
         for j in range(width):
             out[u, j] = base[u, j] * beta[j]
         for s in range(indptr[u], indptr[u + 1]):

@@ -9,12 +9,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from rankbench.data.splits import Holdout
 from rankbench.errors import NumericalError
-from rankbench.evaluation.ranking import rank
+from rankbench.evaluation.ranking import STRIDE, rank
 from rankbench.recommender import FactorRecommender, LinearRecommender
+from rankbench.threads import pinned
 
 PROPERTY = settings(max_examples=30, deadline=None)  # kernels are compiled at their first call
 SEEDS = st.integers(0, 2**32 - 1)
-BLOCK_CELLS, BLOCK_ITEMS = st.integers(1, 60), st.integers(1, 16)
+BLOCK_USERS, BLOCK_ITEMS = st.integers(1, 60), st.integers(1, 16)
 N_USERS, N_ITEMS = 9, 13
 
 
@@ -77,11 +78,11 @@ def rank_by_loops(model, holdout, k):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("some_model", [some_linear, some_factors])
 @PROPERTY
-@given(seed=SEEDS, k=st.integers(1, N_ITEMS + 4), block_cells=BLOCK_CELLS, block_items=BLOCK_ITEMS)
-def test_it_is_the_brute_force_ranking_whatever_the_blocks(some_model, dtype, seed, k, block_cells, block_items):
+@given(seed=SEEDS, k=st.integers(1, N_ITEMS + 4), block_users=BLOCK_USERS, block_items=BLOCK_ITEMS)
+def test_it_is_the_brute_force_ranking_whatever_the_blocks(some_model, dtype, seed, k, block_users, block_items):
     rng = np.random.default_rng(seed)
     model, holdout = some_model(rng, dtype), some_holdout(rng)
-    (found,) = rank([model], holdout, k, auc=True, block_cells=block_cells, block_items=block_items)
+    (found,) = rank([model], holdout, k, auc=True, block_users=block_users, block_items=block_items)
     rows, items, auc = rank_by_loops(model, holdout, k)
     assert_array_equal(found.rows, rows)
     assert_array_equal(found.users, holdout.users[rows])
@@ -90,13 +91,13 @@ def test_it_is_the_brute_force_ranking_whatever_the_blocks(some_model, dtype, se
 
 
 @PROPERTY
-@given(seed=SEEDS, block_cells=BLOCK_CELLS, block_items=BLOCK_ITEMS)
-def test_a_family_shares_its_base_and_nothing_else(seed, block_cells, block_items):
+@given(seed=SEEDS, block_users=BLOCK_USERS, block_items=BLOCK_ITEMS)
+def test_a_family_shares_its_base_and_nothing_else(seed, block_users, block_items):
     rng = np.random.default_rng(seed)
     holdout, first, factors = some_holdout(rng), some_linear(rng), some_factors(rng)
     siblings = [LinearRecommender(first.C, *whole_numbers(rng, 2, N_ITEMS, dtype=np.float64)) for _ in range(2)]
     models = [first, factors, siblings[0], some_linear(rng), siblings[1]]
-    together = rank(models, holdout, 5, auc=True, block_cells=block_cells, block_items=block_items)
+    together = rank(models, holdout, 5, auc=True, block_users=block_users, block_items=block_items)
     for model, found in zip(models, together, strict=True):
         (alone,) = rank([model], holdout, 5, auc=True)
         assert_array_equal(found.items, alone.items)
@@ -133,7 +134,28 @@ def test_a_score_that_is_not_a_number_is_refused(item):
 def test_progress_counts_every_row_of_every_family():
     rng = np.random.default_rng(3)
     seen, holdout = [], some_holdout(rng)
-    rank([some_linear(rng), some_factors(rng)], holdout, 3, progress=lambda *step: seen.append(step), block_cells=2 * N_ITEMS)
+    rank([some_linear(rng), some_factors(rng)], holdout, 3, progress=lambda *step: seen.append(step), block_users=2)
     n_rows = int((np.diff(holdout.target.indptr) > 0).sum())
     assert [done for done, _ in seen] == sorted(done for done, _ in seen)
     assert seen[-1] == (2 * n_rows, 2 * n_rows)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_wide_catalogue_is_ranked_as_a_stable_sort_would(dtype):
+    """Wider than the strides in which scores are compared, with many ties, in blocks that cut strides and not."""
+    rng = np.random.default_rng(11)
+    n_items = 5 * STRIDE + 7
+    model = FactorRecommender(whole_numbers(rng, 9, 3, dtype=dtype), whole_numbers(rng, n_items, 3, dtype=dtype))
+    history = csr(rng.random((9, n_items)) < 0.1)
+    holdout = Holdout(np.arange(9, dtype=np.int32), history, csr(rng.random((9, n_items)) < 0.05))
+    scores = np.where(history.toarray() > 0, -np.inf, model.U @ model.V.T)
+    expected = np.argsort(-scores, axis=1, kind="stable")[:, :20]
+    for block_items in (n_items, STRIDE, STRIDE + 1, 2 * STRIDE, 50):
+        (found,) = rank([model], holdout, 20, block_items=block_items)
+        assert_array_equal(found.items, expected[found.rows])
+    for threads in (1, 2):
+        with pinned(threads):
+            assert_array_equal(rank([model], holdout, 20, block_users=2)[0].items, expected[found.rows])
+    model.V[3 * STRIDE + 5] = np.nan
+    with pytest.raises(NumericalError):
+        rank([model], holdout, 20)

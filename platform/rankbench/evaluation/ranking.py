@@ -5,19 +5,21 @@ Ties go to the lower item id. Memory: a few score blocks and the top k, whatever
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from itertools import groupby
 
 import numba
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from rankbench.data.splits import Holdout
 from rankbench.errors import NumericalError
 from rankbench.recommender import Recommender
 
-BLOCK_CELLS = 8 << 20  # scores in one block: 32 MB in float32
-BLOCK_ITEMS = 1 << 17  # items in one block: a user's row of scores stays in cache
+BLOCK_USERS, BLOCK_ITEMS = 256, 2048  # one block of scores, 2 MB in float32, stays in a core's cache
+STRIDE = 64  # scores that are compared with the k-th best at once
 
 
 @dataclass(frozen=True)
@@ -41,53 +43,65 @@ def rank(
     k: int,
     auc: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
-    block_cells: int = BLOCK_CELLS,
+    block_users: int = BLOCK_USERS,
     block_items: int = BLOCK_ITEMS,
 ) -> list[Ranking]:
     """One Ranking a model, over the rows of `holdout` that have targets. Models of a family share their base scores.
 
+    Blocks of users run side by side, in as many threads as `threads.pinned` set; the result does not depend on how many.
     `progress(done, total)` counts (user, family) rows. Raises NumericalError when a score is NaN.
     """
     rows = np.flatnonzero(np.diff(holdout.target.indptr))
-    n_items = holdout.target.shape[1]
-    k = min(k, n_items)
-    width = min(n_items, block_items)
-    height = max(1, block_cells // width)
-    order = sorted(range(len(models)), key=lambda position: models[position].family)
-    families = [list(group) for _, group in groupby(order, key=lambda position: models[position].family)]
+    k = min(k, holdout.target.shape[1])
     top = [np.full((len(rows), k), -1, np.int32) for _ in models]
     areas = [np.zeros(len(rows)) if auc else None for _ in models]
-    done, total = 0, len(rows) * len(families)
     seen = holdout.seen
-    for members in families:
+    families: dict[int, list[int]] = {}
+    for position, model in enumerate(models):
+        families.setdefault(model.family, []).append(position)
+    done, total = 0, len(rows) * len(families)
+    workspace = threading.local()
+
+    def block(members: list[int], part: slice) -> int:
         family = [models[position] for position in members]
-        for start in range(0, len(rows), height):
-            part = slice(start, min(start + height, len(rows)))
-            found = _rank_block(family, holdout, seen, rows[part], k, width, auc)
-            for position, (items, area) in zip(members, found, strict=True):
-                top[position][part] = items
-                if auc:
-                    areas[position][part] = area
-            done += part.stop - part.start
-            progress(done, total)
+        found = _rank_block(family, holdout, seen, rows[part], k, block_items, auc, workspace)
+        for position, (items, area) in zip(members, found, strict=True):
+            top[position][part] = items
+            if auc:
+                areas[position][part] = area
+        return part.stop - part.start
+
+    parts = [slice(start, min(start + block_users, len(rows))) for start in range(0, len(rows), block_users)]
+    # A product of one block is too small to be split: the threads take a block each instead.
+    with threadpool_limits(1, "blas"), ThreadPoolExecutor(numba.get_num_threads()) as pool:
+        tasks = [pool.submit(block, members, part) for members in families.values() for part in parts]
+        try:
+            for task in as_completed(tasks):
+                done += task.result()
+                progress(done, total)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
     users = holdout.users[rows]
     return [Ranking(rows, users, items, area) for items, area in zip(top, areas, strict=True)]
 
 
-def _rank_block(family, holdout, seen_rows, rows, k, width, auc) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
+def _rank_block(family, holdout, seen_rows, rows, k, width, auc, workspace) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
     users, history, target = holdout.users[rows], holdout.history[rows], holdout.target[rows]
-    seen = seen_rows[rows]
+    seen = history if seen_rows is holdout.history else seen_rows[rows]
     n_items = target.shape[1]
     blocks = [slice(start, min(start + width, n_items)) for start in range(0, n_items, width)]
-    state = [_TopK(len(rows), k) for _ in family]
+    state = [_TopK(len(rows), k, model.dtype) for model in family]
     target_scores = [np.empty(target.nnz) for _ in family]
     wins = [np.zeros(len(rows)) for _ in family]
 
     def scored(items: slice) -> Iterator[tuple[int, np.ndarray]]:
-        base = family[0].base(users, history, items)
-        out = np.empty_like(base)
+        shape, dtype = (len(rows), items.stop - items.start), family[0].dtype
+        base = family[0].base(users, history, items, _buffer(workspace, "base", shape, dtype))
         for position, model in enumerate(family):
-            yield position, model.finish(base, history, items, out)
+            # The last of a family may overwrite what they share.
+            last = position == len(family) - 1
+            yield position, model.finish(base, history, items, base if last else _buffer(workspace, "scores", shape, dtype))
 
     for items in blocks:
         for position, scores in scored(items):
@@ -96,20 +110,11 @@ def _rank_block(family, holdout, seen_rows, rows, k, width, auc) -> Iterator[tup
                 raise NumericalError(f"{type(family[position]).__name__}: a score is not a number; raise lam, or use float64")
             if auc:
                 _gather(scores, items.start, target.indptr, target.indices, target_scores[position])
-                if len(blocks) == 1:
-                    _count_wins(scores, items.start, target.indptr, target.indices, target_scores[position], wins[position])
-    if auc and len(blocks) > 1:
+    if auc:
         # A target's score must be known before others are counted against it, so the blocks are scored again.
         for items in blocks:
             for position, scores in scored(items):
-                _scan(
-                    scores,
-                    items.start,
-                    seen.indptr,
-                    seen.indices,
-                    np.empty((len(rows), 0), np.int32),
-                    np.empty((len(rows), 0)),
-                )
+                _mask(scores, items.start, seen.indptr, seen.indices)
                 _count_wins(scores, items.start, target.indptr, target.indices, target_scores[position], wins[position])
     n_targets, n_seen = np.diff(target.indptr), np.diff(seen.indptr)
     pairs = n_targets * (n_items - n_seen - n_targets)
@@ -117,67 +122,107 @@ def _rank_block(family, holdout, seen_rows, rows, k, width, auc) -> Iterator[tup
         yield top.items, np.divide(won, pairs, out=np.full(len(rows), 0.5), where=pairs > 0) if auc else None
 
 
+def _buffer(workspace: threading.local, name: str, shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
+    """An array of this thread, used again from block to block: fresh memory would cost as much as the scores."""
+    size = shape[0] * shape[1]
+    held = getattr(workspace, name, None)
+    if held is None or held.size < size or held.dtype != dtype:
+        held = np.empty(size, dtype)
+        setattr(workspace, name, held)
+    return held[:size].reshape(shape)
+
+
 class _TopK:
     """Best items so far, by row, best first."""
 
-    def __init__(self, m: int, k: int):
+    def __init__(self, m: int, k: int, dtype: np.dtype):
         self.items = np.full((m, k), -1, np.int32)
-        self.scores = np.full((m, k), -np.inf)
+        self.scores = np.full((m, k), -np.inf, dtype)
 
 
-@numba.njit(parallel=True, cache=True)
+@numba.njit(nogil=True, cache=True)
+def _mask(scores, start, seen_ptr, seen):
+    """-inf where the item was seen."""
+    width = scores.shape[1]
+    for u in range(scores.shape[0]):
+        mine = seen[seen_ptr[u] : seen_ptr[u + 1]]
+        for s in range(np.searchsorted(mine, start), len(mine)):
+            j = mine[s] - start
+            if j >= width:
+                break
+            scores[u, j] = -np.inf
+
+
+@numba.njit(nogil=True, cache=True)
 def _scan(scores, start, seen_ptr, seen, top_items, top_scores):
     """Mask seen items in `scores` with -inf and merge a block into the top k; true when a score is NaN.
 
-    Items come in increasing id and a newcomer must be strictly better, so ties keep the lower id.
+    Items come in increasing id and a newcomer must be strictly better, so ties keep the lower id. Positions are unsigned,
+    which spares every access a test for a negative one.
     """
+    _mask(scores, start, seen_ptr, seen)
     m, width = scores.shape
-    k = top_items.shape[1]
-    bad = np.zeros(m, np.bool_)
-    for u in numba.prange(m):
-        row = scores[u]
-        for s in range(seen_ptr[u], seen_ptr[u + 1]):
-            j = seen[s] - start
-            if 0 <= j < width:
-                row[j] = -np.inf
-        if k == 0:
-            continue
-        items, best = top_items[u], top_scores[u]
-        threshold = best[k - 1]
-        for j in range(width):
-            x = row[j]
-            # One comparison turns away nearly every item; NaN fails it as well and is looked at.
-            if not (x <= threshold):
-                if x != x:
-                    bad[u] = True
-                    continue
-                place = k - 1
-                while place > 0 and best[place - 1] < x:
-                    best[place] = best[place - 1]
-                    items[place] = items[place - 1]
-                    place -= 1
-                best[place] = x
-                items[place] = start + j
-                threshold = best[k - 1]
-    return bad.any()
+    whole = width - width % STRIDE
+    bad = False
+    for u in range(m):
+        row, items, best = scores[u], top_items[u], top_scores[u]
+        threshold = best[-1]
+        for first in range(0, whole, STRIDE):
+            if _news(row, numba.uint64(first), threshold):
+                for j in range(numba.uint64(first), numba.uint64(first + STRIDE)):
+                    if not (row[j] <= threshold):
+                        bad |= _take(row[j], start + numba.int64(j), items, best)
+                        threshold = best[-1]
+        for j in range(whole, width):
+            if not (row[j] <= threshold):
+                bad |= _take(row[j], start + j, items, best)
+                threshold = best[-1]
+    return bad
 
 
-@numba.njit(parallel=True, cache=True)
+@numba.njit(nogil=True, cache=True)
+def _news(row, first, threshold):
+    """Whether a stride holds anything above `threshold`, or a NaN, which fails the comparison too.
+
+    A single bit, so that the compiler makes a few vector instructions of it.
+    """
+    above = np.uint32(0)
+    for j in range(numba.uint32(STRIDE)):
+        above |= np.uint32(not (row[first + numba.uint64(j)] <= threshold))
+    return above != 0
+
+
+@numba.njit(nogil=True, cache=True)
+def _take(score, item, items, best):
+    """Put an item that is better than the last into its place in a top k; true, and nothing done, when its score is NaN."""
+    if score != score:
+        return True
+    place = len(best) - 1
+    while place > 0 and best[place - 1] < score:
+        best[place] = best[place - 1]
+        items[place] = items[place - 1]
+        place -= 1
+    best[place] = score
+    items[place] = item
+    return False
+
+
+@numba.njit(nogil=True, cache=True)
 def _gather(scores, start, ptr, targets, out):
     """out = the scores of each user's targets that lie in this block."""
     m, width = scores.shape
-    for u in numba.prange(m):
+    for u in range(m):
         for s in range(ptr[u], ptr[u + 1]):
             j = targets[s] - start
             if 0 <= j < width:
                 out[s] = scores[u, j]
 
 
-@numba.njit(parallel=True, cache=True)
+@numba.njit(nogil=True, cache=True)
 def _count_wins(scores, start, ptr, targets, target_scores, wins):
     """Add, for every candidate that is no target, how many targets beat it; a tie counts half."""
     m, width = scores.shape
-    for u in numba.prange(m):
+    for u in range(m):
         mine = np.sort(target_scores[ptr[u] : ptr[u + 1]])
         next_target = ptr[u] + np.searchsorted(targets[ptr[u] : ptr[u + 1]], start)
         won = 0.0
