@@ -33,11 +33,11 @@ from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, measu
 from rankbench.evaluation.ranking import rank
 from rankbench.evaluation.summary import Interval, summarise
 from rankbench.files import atomic_folder, write_json
-from rankbench.recommender import FactorRecommender, LinearRecommender, Recommender
+from rankbench.recommender import FactorRecommender, LinearRecommender, LowRankRecommender, Recommender
 from rankbench.settings import Settings
 from rankbench.threads import available_cpus, pinned
 
-_FORMS = {"linear": LinearRecommender, "factors": FactorRecommender}
+_FORMS = {"linear": LinearRecommender, "low-rank": LowRankRecommender, "factors": FactorRecommender}
 _FORMAT = 1
 
 

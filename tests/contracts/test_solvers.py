@@ -15,13 +15,14 @@ from rankbench.data.splits import Holdout
 from rankbench.errors import ConfigError
 from rankbench.evaluation.metrics import measure, metric_set
 from rankbench.evaluation.ranking import rank
-from rankbench.recommender import Recommender, score
+from rankbench.recommender import FactorRecommender, Recommender, score
 from rankbench.solvers.spec import registered
 
 METHODS = registered().names()
 EVERY_METHOD = pytest.mark.parametrize("method", METHODS)
 N_USERS, N_ITEMS = 80, 30
 DRAWS_USERS = {"random"}  # a user's scores are drawn for the row, whatever the user has met
+KNOWS_USERS = {"popularity", "random"}  # a vector for each user fitted; all others need a history and nothing else
 METRICS = metric_set(["recall", "ndcg", "map", "precision"], [5, 10])
 
 
@@ -52,7 +53,8 @@ def means(method, X, holdout, dtype):
 
 
 def test_the_contract_found_the_methods():
-    assert {"ease", "edlae", "deql", "deql-l2", "deql-l2-zero-diag", "popularity", "random"} <= set(METHODS)
+    closed_forms = {"ease", "debiased-ease", "edlae", "dlae", "deql", "deql-l2", "deql-l2-zero-diag"}
+    assert closed_forms | {"deql-low-rank", "edlae-low-rank"} | {"popularity", "random"} <= set(METHODS)
 
 
 @EVERY_METHOD
@@ -100,6 +102,19 @@ def test_fitting_leaves_its_input_as_it_was(method, data):
         assert_array_equal(getattr(X, part), getattr(before, part))
 
 
+@EVERY_METHOD
+def test_linear_weights_score_the_history_of_a_user_who_was_not_fitted(method, data):
+    X, _ = data
+    model = fit(method, X)
+    if method in KNOWS_USERS:
+        assert isinstance(model, FactorRecommender)
+        return
+    unseen = sp.csr_array((np.random.default_rng(9).random((N_USERS + 20, N_ITEMS)) < 0.3).astype(np.float32))
+    unseen = sp.vstack([unseen, sp.csr_array((1, N_ITEMS), dtype=np.float32)], format="csr")  # the last has no history
+    W = model.dense_weights()
+    assert_allclose(scores(model, unseen), unseen @ W, rtol=1e-4, atol=1e-5 * np.abs(W).max())
+
+
 @pytest.mark.parametrize("method", [name for name in METHODS if name not in DRAWS_USERS])
 def test_renaming_users_permutes_their_scores(method, data):
     X, _ = data
@@ -118,6 +133,7 @@ def test_parameters_survive_a_round_trip(method):
 def test_every_parameter_says_what_it_is(method):
     for field in dataclasses.fields(registered().get(method).params):
         assert field.metadata["help"], field.name
+        assert field.metadata["search"], field.name
 
 
 @pytest.mark.parametrize(

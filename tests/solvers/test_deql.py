@@ -1,10 +1,11 @@
-"""DEQL collapsed, against the paper's direct solution, itself held to the expectation over every dropout mask."""
+"""DEQL collapsed, against the paper's two algorithms, themselves held to the expectation over every dropout mask."""
 
 from itertools import product
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from deql_oracles import H, direct, miller, v
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -22,6 +23,8 @@ NO_EMPTY_ITEM = BINARY.filter(lambda X: X.any(axis=0).all())
 TINY = arrays(float, (4, 3), elements=st.sampled_from([0.0, 1.0]))
 P, RIDGE = st.floats(0.05, 0.9), st.floats(0.1, 100.0)
 A, B = st.floats(0.3, 3.0), st.floats(0.1, 5.0)  # B reaches beyond A: b > a is allowed
+PAIRS = st.tuples(A, B) | A.map(lambda a: (a, a))
+PAPER = pytest.mark.parametrize("paper", [direct, miller])
 
 
 def fit(X, *members):
@@ -33,43 +36,6 @@ def fit(X, *members):
 def weights(X, method, **values):
     (model,) = fit(X, (method, values))
     return model.dense_weights()
-
-
-def H(X, i, p, a, b):
-    """H^(i) of Lemma 3.2, entry by entry."""
-    n, q = X.shape[1], 1 - p
-    G = np.empty((n, n))
-    for k in range(n):
-        for l in range(n):
-            if k == l == i:
-                G[k, l] = q * b**2
-            elif i in (k, l):
-                G[k, l] = q**2 * b**2
-            elif k == l:
-                G[k, l] = q * p * a**2 + q**2 * b**2
-            else:
-                G[k, l] = q**2 * p * a**2 + q**3 * b**2
-    return G * (X.T @ X)
-
-
-def v(X, i, p, a, b):
-    """v^(i) of Lemma 3.2."""
-    u = np.full(X.shape[1], (1 - p) * p * a**2 + (1 - p) ** 2 * b**2)
-    u[i] = (1 - p) * b**2
-    return u * (X.T @ X[:, i])
-
-
-def direct(X, p, a, b, lam, zero_diagonal=False):
-    """Eq. 9 and 16, a solve a column; with the constraint of Eq. 17 if asked for."""
-    n = X.shape[1]
-    W = np.empty((n, n))
-    for i in range(n):
-        system = H(X, i, p, a, b) + lam * np.eye(n)
-        W[:, i] = np.linalg.solve(system, v(X, i, p, a, b))
-        if zero_diagonal:
-            y = np.linalg.solve(system, np.eye(n)[i])
-            W[:, i] -= W[i, i] / y[i] * y
-    return W
 
 
 def h2(p, a, b):
@@ -107,16 +73,18 @@ def test_lemma_3_2_is_the_expectation_over_every_mask(X, p, a, b):
         assert_allclose(v(X, i, p, a, b), expected_v, rtol=1e-10, atol=1e-12)
 
 
+@PAPER
 @PROPERTY
-@given(X=NO_EMPTY_ITEM, p=P, a=A, b=B)
-def test_deql_is_the_direct_solution(X, p, a, b):
-    assert_close(weights(X, "deql", p=p, a=a, b=b), direct(X, p, a, b, lam=0.0))
+@given(X=NO_EMPTY_ITEM, p=P, ab=PAIRS)
+def test_deql_is_the_solution_of_the_paper(paper, X, p, ab):
+    assert_close(weights(X, "deql", p=p, a=ab[0], b=ab[1]), paper(X, p, *ab, lam=0.0))
 
 
+@PAPER
 @PROPERTY
-@given(X=BINARY, p=P | st.just(0.0), a=A, b=B, lam=RIDGE)
-def test_deql_l2_is_the_direct_solution(X, p, a, b, lam):
-    assert_close(weights(X, "deql-l2", p=p, a=a, b=b, lam=lam), direct(X, p, a, b, lam))
+@given(X=BINARY, p=P | st.just(0.0), ab=PAIRS, lam=RIDGE)
+def test_deql_l2_is_the_solution_of_the_paper(paper, X, p, ab, lam):
+    assert_close(weights(X, "deql-l2", p=p, a=ab[0], b=ab[1], lam=lam), paper(X, p, *ab, lam))
 
 
 @PROPERTY
@@ -125,6 +93,25 @@ def test_zero_diagonal_is_the_direct_solution(X, p, a, b, lam):
     W = weights(X, "deql-l2-zero-diag", p=p, a=a, b=b, lam=lam)
     assert_close(W, direct(X, p, a, b, lam, zero_diagonal=True))
     assert_allclose(np.diagonal(W), 0, atol=1e-12)
+
+
+@PROPERTY
+@given(X=BINARY, p=P | st.just(0.0), ab=PAIRS, lam=RIDGE)
+def test_zero_diagonal_is_the_fast_algorithm(X, p, ab, lam):
+    W = weights(X, "deql-l2-zero-diag", p=p, a=ab[0], b=ab[1], lam=lam)
+    assert_close(W, miller(X, p, *ab, lam, zero_diagonal=True))
+
+
+@PAPER
+@pytest.mark.parametrize("ab", [(1.0, 0.2), (1.0, 1.0), (0.5, 4.0)], ids=["a > b", "a = b", "b > a"])
+@pytest.mark.parametrize("p", [0.0, 0.6])
+def test_items_and_users_without_interactions_change_nothing_else(paper, ab, p):
+    X = (np.random.default_rng(4).random((20, 8)) < 0.3).astype(float)
+    X[:, [2, 5]] = 0
+    X[[0, 7]] = 0
+    W = weights(X, "deql-l2", p=p, a=ab[0], b=ab[1], lam=3.0)
+    assert_close(W, paper(X, p, *ab, 3.0))
+    assert_array_equal(W, weights(X[X.any(axis=1)], "deql-l2", p=p, a=ab[0], b=ab[1], lam=3.0))
 
 
 @PROPERTY
@@ -149,20 +136,11 @@ def test_a_common_factor_on_the_emphases_changes_nothing(X, p, a, b, lam, factor
     assert_close(weights(X, "deql-l2", **scaled, lam=lam * factor**2), expected)
 
 
-@PROPERTY
-@given(X=BINARY, p=P, lam=RIDGE)
-def test_equal_emphases_rank_as_dlae(X, p, lam):
-    G = X.T @ X
-    dlae = np.linalg.solve(G + np.diag(p / (1 - p) * np.diagonal(G)) + lam * np.eye(len(G)), G)
-    W = weights(X, "deql-l2", p=p, a=1.0, b=1.0, lam_prime=lam)
-    assert_same_order(unseen_scores(X, W), unseen_scores(X, dlae))
-
-
 @settings(max_examples=30, deadline=None)
 @given(X=BINARY, p=P, lam=RIDGE, emphases=st.lists(st.tuples(A, B | st.just(0.0)), min_size=2, max_size=4))
 def test_a_shared_fit_equals_separate_fits(X, p, lam, emphases):
     members = [("deql-l2", {"p": p, "a": a, "b": b, "lam_prime": lam}) for a, b in emphases]
-    members.append(("edlae", {"p": p, "lam": lam}))
+    members += [("edlae", {"p": p, "lam": lam}), ("dlae", {"p": p, "lam": lam})]
     for shared, (method, values) in zip(fit(X, *members), members, strict=True):
         assert_array_equal(shared.dense_weights(), weights(X, method, **values))
 
@@ -172,8 +150,9 @@ def test_a_shared_fit_equals_separate_fits(X, p, lam, emphases):
 def test_settings_of_equal_identity_rank_equally(X, data):
     # Few values, so that settings of different names and letters often meet in one identity.
     p, lam = data.draw(st.sampled_from([0.0, 0.5])), data.draw(st.sampled_from([1.0, 10.0]))
-    pairs = [(1.0, 0.5), (2.0, 1.0), (1.0, 2.0)] + [(1.0, 0.0), (2.0, 0.0)] * (p > 0)
-    members = [("edlae", {"p": p, "lam": lam})] + [("ease", {"lam": lam})] * (p == 0)
+    pairs = [(1.0, 0.5), (2.0, 1.0), (1.0, 2.0), (2.0, 2.0)] + [(1.0, 0.0), (2.0, 0.0)] * (p > 0)
+    members = [(method, {"p": p, "lam": lam}) for method in ("edlae", "dlae")]
+    members += [("ease", {"lam": lam}), ("debiased-ease", {"lam": lam / 2, "alpha": 0.5})] * (p == 0)
     for method in ("deql-l2", "deql-l2-zero-diag"):
         for a, b in pairs:
             members.append((method, {"p": p, "a": a, "b": b, "lam_prime": lam}))

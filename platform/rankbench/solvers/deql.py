@@ -85,7 +85,10 @@ def shift(p: DEQL | DEQLL2) -> Shift:
 
 def _identity(p: DEQL | DEQLL2) -> tuple:
     # Without emphasis on kept entries a weight on the diagonal has nothing to gain: b = 0 is EDLAE.
-    return ("deql", p.p, ridge(p), p.b / p.a) if p.b > 0 else ("edlae", p.p, ridge(p))
+    if p.b == 0:
+        return ("edlae", p.p, ridge(p))
+    # Without dropout nothing is emphasised apart from the rest. Equal emphases are DLAE, which names itself like this.
+    return ("deql", p.p, ridge(p), p.b / p.a if p.p > 0 else 1.0)
 
 
 def columns(diag_C: np.ndarray, counts: np.ndarray, p: DEQL | DEQLL2) -> tuple[np.ndarray, np.ndarray]:
