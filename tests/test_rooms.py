@@ -22,9 +22,10 @@ EDGES = {
     "tracking": set(),
     "experiment": {"data", "solvers", "evaluation", "tracking"},
     "sweeps": {"experiment", "data", "evaluation", "tracking", "cluster"},
-    "reports": {"tracking"},
-    "api": {"experiment", "data", "solvers", "evaluation", "tracking"},
-    "cli": {"data", "solvers", "evaluation", "cluster", "tracking", "experiment", "sweeps", "reports", "api"},
+    "reports": {"evaluation", "tracking"},
+    "model": {"data", "solvers", "evaluation"},
+    "api": {"experiment", "data", "model", "evaluation"},
+    "cli": {"data", "solvers", "evaluation", "cluster", "tracking", "experiment", "sweeps", "reports", "model", "api"},
 }
 HEAVY = {"ray": {"cluster", "sweeps"}, "mlflow": {"tracking"}}
 LATE = ("torch", "ray", "mlflow", "numba", "pandas", "matplotlib", "scipy")  # what a command imports when it needs it

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from rankbench.cli.console import Json, err, out, print_json, print_table
 
-app = typer.Typer(help="List, fetch and describe datasets.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="List, fetch, describe and clean datasets.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.command("list")
@@ -81,24 +82,43 @@ def fetch(
     print_table(["dataset", "users", "items", "interactions", "fingerprint"], body)
 
 
-@app.command(epilog="Example:\n\n  rankbench data describe gowalla")
-def describe(dataset: Annotated[str, typer.Argument(help="A name or a card file.")], json: Json = False) -> None:
-    """Counts against published ones, density, cold items, protocol and checksums of a prepared dataset."""
+@app.command(epilog="Examples:\n\n  rankbench data describe gowalla\n\n  rankbench data describe gowalla --plot gowalla.png")
+def describe(
+    dataset: Annotated[str, typer.Argument(help="A name or a card file.")],
+    plot: Annotated[Path | None, typer.Option(help="Draw activity and popularity curves into this .png or .pdf file.")] = None,
+    json: Json = False,
+) -> None:
+    """Counts against published ones, density, cold items, time span, activity and popularity, protocol and checksums."""
+    from rankbench.data.describe import curves, facts_of
     from rankbench.data.prepare import load
-    from rankbench.experiment import describe as facts_of
+    from rankbench.errors import require
     from rankbench.settings import Settings
 
+    formats = (".png", ".pdf", ".svg")
+    require(plot is None or plot.suffix in formats, f"--plot {plot}: expected a name that ends in {', '.join(formats)}")
     prepared = load(dataset, Settings.from_env())
-    facts = facts_of(prepared) | {"title": prepared.card.title, "raw_counts": prepared.raw_counts}
-    counts = prepared.counts
-    facts["density"] = counts["interactions"] / (counts["users"] * counts["items"])
+    facts = facts_of(prepared)
+    if plot is not None:
+        from rankbench.reports.plots import data_plot
+
+        data_plot(prepared.name, curves(prepared), plot)
+        facts["plot"] = str(plot)
     if json:
         print_json(facts)
         return
     out.print(f"{prepared.name}: {prepared.card.title}", style="bold", markup=False)
-    rows = [[f"raw {name}", f"{number:,}"] for name, number in prepared.raw_counts.items()]
-    rows += [[name.replace("_", " "), f"{number:,}"] for name, number in counts.items()]
-    rows += [["density", f"{facts['density']:.6f}"], ["protocol", f"{facts['protocol']}, seed {facts['split_seed']}"]]
+    if prepared.card.stand_in:
+        out.print(f"stand-in: {prepared.card.stand_in}", style="yellow", markup=False)
+    rows = [[f"raw {name}", f"{number:,}"] for name, number in facts["raw_counts"].items()]
+    rows += [[name.replace("_", " "), f"{number:,}"] for name, number in facts["counts"].items()]
+    rows.append(["density", f"{facts['density']:.6f}"])
+    for name in ("interactions a user", "interactions an item"):
+        spread = facts[name.replace(" ", "_")]
+        rows.append([name, "  ".join(f"{key} {value:,}" for key, value in spread.items())])
+    rows.append(["the top tenth of items has", f"{facts['share_of_top_tenth']:.1%} of the interactions"])
+    if facts["time_span"]:
+        rows.append(["time span", " to ".join(facts["time_span"])])
+    rows += [["protocol", f"{facts['protocol']}: {', '.join(f'{k} {v}' for k, v in facts['split'].items())}"]]
     rows += [["recall means", facts["recall"]], ["fingerprint", facts["fingerprint"]]]
     rows += [[f"{s['part']} ({s['origin']})", f"{s['file']} sha256 {s['sha256'][:16]}…"] for s in facts["sources"]]
     print_table(["", ""], rows)
@@ -106,3 +126,38 @@ def describe(dataset: Annotated[str, typer.Argument(help="A name or a card file.
         out.print(f"differs from what was published: {line}", style="yellow", markup=False)
     if not prepared.differences and (prepared.card.expect.model_dump(exclude_defaults=True)):
         out.print("all counts are those published", style="green")
+    if plot is not None:
+        out.print(f"plot {plot}", markup=False)
+
+
+@app.command(epilog="Examples:\n\n  rankbench data clean\n\n  rankbench data clean --yes\n\n  rankbench data clean --all --yes")
+def clean(
+    everything: Annotated[bool, typer.Option("--all", help="Prepared data and downloads too; they can be made again.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove, not just list.")] = False,
+    json: Json = False,
+) -> None:
+    """Show what the cache holds, and with --yes remove what nothing needs: stale and unfinished folders."""
+    from rankbench.data import cache
+    from rankbench.settings import Settings
+
+    settings = Settings.from_env()
+    found = cache.entries(settings)
+    chosen = [entry for entry in found if everything or entry.kind in ("stale", "unfinished")]
+    freed = cache.clean(chosen) if yes else 0
+    if json:
+        rows = [
+            {"kind": e.kind, "dataset": e.dataset, "path": str(e.path), "bytes": e.n_bytes, "chosen": e in chosen}
+            for e in found
+        ]
+        print_json({"folder": str(settings.data), "entries": rows, "freed_bytes": freed})
+        return
+    print_table(
+        ["kind", "dataset", "MB", "file", ""],
+        [[e.kind, e.dataset, f"{e.n_bytes / 1e6:.1f}", e.path.name, "removed" if yes and e in chosen else ""] for e in found],
+    )
+    total, kept = sum(e.n_bytes for e in found), sum(e.n_bytes for e in chosen)
+    out.print(f"{settings.data}: {total / 1e6:,.1f} MB", markup=False)
+    if yes:
+        out.print(f"{freed / 1e6:,.1f} MB are free now", markup=False)
+    elif chosen:
+        out.print(f"{kept / 1e6:,.1f} MB can go: rankbench data clean {'--all ' * everything}--yes", markup=False)

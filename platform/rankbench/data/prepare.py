@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -62,10 +63,8 @@ def load(dataset: str, settings: Settings, changes: dict[str, Any] | None = None
 def prepare(card: Card, settings: Settings) -> Dataset:
     """The card's dataset from the cache, or made and put there. Raises DataError as fetch, the readers and split do."""
     raw = [] if card.source.generator else fetch(card, settings)
-    key = hashlib.sha256(json.dumps([card.content_key(), [_key(file) for file in raw], _code_version()]).encode()).hexdigest()[
-        :16
-    ]
-    folder = settings.data / "prepared" / f"{card.name}-{key}"
+    content = json.dumps([card.content_key(), [_key(file) for file in raw], code_version()])
+    folder = settings.data / "prepared" / f"{card.name}-{hashlib.sha256(content.encode()).hexdigest()[:16]}"
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
         # One process prepares, the others wait for it; the lock of a killed one is free.
@@ -102,6 +101,7 @@ def _build(card: Card, raw: list[RawFile], folder: Path) -> None:
     sources = [{"part": f.part, "file": f.path.name, "origin": f.origin, "sha256": f.sha256} for f in raw]
     manifest = {
         "dataset": card.name,
+        "code": code_version(),
         "shape": list(parts.train.shape),
         "fingerprint": _fingerprint(matrices),
         "raw_counts": raw_counts,
@@ -263,7 +263,8 @@ def _fingerprint(matrices: dict[str, sp.csr_array]) -> str:
     return digest.hexdigest()[:16]
 
 
-def _code_version() -> str:
+@cache
+def code_version() -> str:
     """A hash of this room's source: prepared data made by other code are not reused."""
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.rglob("*.py")):

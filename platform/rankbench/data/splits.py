@@ -28,17 +28,21 @@ class Holdout:
     """What a model is shown and what it must find, row for row.
 
     `users` (m,) int32; `history` (m, n_items): what they are known to have met, which a model scores from; `target`
-    (m, n_items): what was held out. `excluded` (m, n_items) or None: further items that are no candidates.
+    (m, n_items): what was held out. `excluded` (m, n_items) or None: further items that are no candidates. Without
+    `filter_seen` the history is scored from and not masked.
     """
 
     users: np.ndarray
     history: sp.csr_array
     target: sp.csr_array
     excluded: sp.csr_array | None = None
+    filter_seen: bool = True
 
     @property
     def seen(self) -> sp.csr_array:
         """What is masked in the ranking."""
+        if not self.filter_seen:
+            return sp.csr_array(self.history.shape, dtype=np.float32) if self.excluded is None else self.excluded
         return self.history if self.excluded is None else union(self.history, self.excluded)
 
 

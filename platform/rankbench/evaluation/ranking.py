@@ -24,16 +24,17 @@ STRIDE = 64  # scores that are compared with the k-th best at once
 
 @dataclass(frozen=True)
 class Ranking:
-    """The top k of users that have targets.
+    """The top k of users.
 
     `rows` (m,): their rows in the holdout; `users` (m,) int32; `items` (m, k) int32, best first, -1 where a user has fewer
-    than k candidates; `auc` (m,) float64 or None: the share of (target, other candidate) pairs in the right order, a tie
-    counting half.
+    than k candidates; `scores` (m, k), -inf there; `auc` (m,) float64 or None: the share of (target, other candidate) pairs
+    in the right order, a tie counting half.
     """
 
     rows: np.ndarray
     users: np.ndarray
     items: np.ndarray
+    scores: np.ndarray
     auc: np.ndarray | None = None
 
 
@@ -43,17 +44,19 @@ def rank(
     k: int,
     auc: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    rows: np.ndarray | None = None,
     block_users: int = BLOCK_USERS,
     block_items: int = BLOCK_ITEMS,
 ) -> list[Ranking]:
-    """One Ranking a model, over the rows of `holdout` that have targets. Models of a family share their base scores.
+    """One Ranking a model, over the rows of `holdout` that have targets, or over `rows`. Models of a family share their
+    base scores.
 
     Blocks of users run side by side, in as many threads as `threads.pinned` set; the result does not depend on how many.
     `progress(done, total)` counts (user, family) rows. Raises NumericalError when a score is NaN.
     """
-    rows = np.flatnonzero(np.diff(holdout.target.indptr))
+    rows = np.flatnonzero(np.diff(holdout.target.indptr)) if rows is None else rows
     k = min(k, holdout.target.shape[1])
-    top = [np.full((len(rows), k), -1, np.int32) for _ in models]
+    top = [_TopK(len(rows), k, model.dtype) for model in models]
     areas = [np.zeros(len(rows)) if auc else None for _ in models]
     seen = holdout.seen
     families: dict[int, list[int]] = {}
@@ -65,8 +68,8 @@ def rank(
     def block(members: list[int], part: slice) -> int:
         family = [models[position] for position in members]
         found = _rank_block(family, holdout, seen, rows[part], k, block_items, auc, workspace)
-        for position, (items, area) in zip(members, found, strict=True):
-            top[position][part] = items
+        for position, (best, area) in zip(members, found, strict=True):
+            top[position].items[part], top[position].scores[part] = best.items, best.scores
             if auc:
                 areas[position][part] = area
         return part.stop - part.start
@@ -83,10 +86,10 @@ def rank(
             pool.shutdown(cancel_futures=True)
             raise
     users = holdout.users[rows]
-    return [Ranking(rows, users, items, area) for items, area in zip(top, areas, strict=True)]
+    return [Ranking(rows, users, best.items, best.scores, area) for best, area in zip(top, areas, strict=True)]
 
 
-def _rank_block(family, holdout, seen_rows, rows, k, width, auc, workspace) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
+def _rank_block(family, holdout, seen_rows, rows, k, width, auc, workspace) -> Iterator[tuple[_TopK, np.ndarray | None]]:
     users, history, target = holdout.users[rows], holdout.history[rows], holdout.target[rows]
     seen = history if seen_rows is holdout.history else seen_rows[rows]
     n_items = target.shape[1]
@@ -119,7 +122,7 @@ def _rank_block(family, holdout, seen_rows, rows, k, width, auc, workspace) -> I
     n_targets, n_seen = np.diff(target.indptr), np.diff(seen.indptr)
     pairs = n_targets * (n_items - n_seen - n_targets)
     for top, won in zip(state, wins, strict=True):
-        yield top.items, np.divide(won, pairs, out=np.full(len(rows), 0.5), where=pairs > 0) if auc else None
+        yield top, np.divide(won, pairs, out=np.full(len(rows), 0.5), where=pairs > 0) if auc else None
 
 
 def _buffer(workspace: threading.local, name: str, shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:

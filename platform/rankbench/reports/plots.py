@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
+import numpy as np
+
+from rankbench.evaluation.compare import Comparison
 from rankbench.files import atomic_file
 from rankbench.reports.tables import Table
 from rankbench.tracking.record import RunRecord
@@ -38,6 +43,31 @@ def final_plot(table: Table, metric: str, path: Path) -> Path:
         axis.grid(axis="x", alpha=0.3)
         axis.margins(y=0.15)
     panels[0][0].legend(loc="best", fontsize=8, frameon=False)
+    return _save(figure, path)
+
+
+def differences_plot(pairs: Sequence[Comparison], path: Path) -> Path:
+    """A forest plot, one panel a dataset and metric: each model less the best one with its interval; a hollow point is not
+    distinguishable from it.
+    """
+    plt = _pyplot()
+    datasets = list(dict.fromkeys(pair.dataset for pair in pairs))
+    metrics = list(dict.fromkeys(pair.metric for pair in pairs))
+    tallest = max(sum(pair.dataset == dataset and pair.metric == metrics[0] for pair in pairs) for dataset in datasets)
+    size = (1 + 5 * len(metrics), (1.4 + 0.42 * tallest) * len(datasets))
+    figure, panels = plt.subplots(len(datasets), len(metrics), figsize=size, squeeze=False)
+    for (row, dataset), (column, metric) in product(enumerate(datasets), enumerate(metrics)):
+        axis = panels[row][column]
+        mine = [pair for pair in pairs if (pair.dataset, pair.metric) == (dataset, metric)][::-1]
+        for place, pair in enumerate(mine):
+            axis.plot([pair.low, pair.high], [place, place], "-", color=INK, lw=1.5)
+            axis.plot(pair.difference, place, "o", color=INK, mfc=INK if pair.distinguishable else "white")
+        axis.axvline(0, color="black", lw=0.8)
+        axis.set_yticks(range(len(mine)), [pair.model for pair in mine])
+        axis.set_xlabel(f"{metric} on test, less that of {mine[0].against}" if mine else metric)
+        axis.set_title(dataset)
+        axis.grid(axis="x", alpha=0.3)
+        axis.margins(y=0.15)
     return _save(figure, path)
 
 
@@ -79,6 +109,22 @@ def search_plot(records: list[RunRecord], metric: str, path: Path) -> Path | Non
         axis.grid(alpha=0.3)
     if len({point[2] for points in by_panel.values() for point in points}) > 1:
         panels[0][0].legend(fontsize=7)
+    return _save(figure, path)
+
+
+def data_plot(name: str, curves: dict[str, np.ndarray], path: Path) -> Path:
+    """How active users and how popular items are: interactions by rank, both axes in powers of ten."""
+    plt = _pyplot()
+    figure, panels = plt.subplots(1, len(curves), figsize=(4.4 * len(curves), 3.4), squeeze=False)
+    for axis, (what, counts) in zip(panels[0], curves.items(), strict=True):
+        counts = counts[counts > 0]
+        axis.loglog(np.arange(1, len(counts) + 1), counts, color=INK)
+        axis.axhline(np.median(counts), color=PUBLISHED, lw=1, ls="--", label=f"median {np.median(counts):.0f}")
+        axis.set_xlabel(f"rank of the {what}")
+        axis.set_ylabel("interactions")
+        axis.set_title(f"{name}: {len(counts):,} {what}s", fontsize=10)
+        axis.grid(alpha=0.3, which="both")
+        axis.legend(fontsize=8, frameon=False)
     return _save(figure, path)
 
 

@@ -1,0 +1,41 @@
+"""rankbench fit: one setting, fitted and kept as a folder that recommends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rankbench.cli.console import Json, out, print_json, program
+
+EXAMPLES = """Examples:
+
+  rankbench fit movielens-1m ease lam=300 --out my-model
+
+  rankbench fit ./my-shop.yaml deql-l2 p=0.4 lam_prime=100 --out shop-model
+"""
+
+
+def fit(
+    dataset: Annotated[str, typer.Argument(help="A dataset's name (rankbench data list) or a card file.")],
+    method: Annotated[str, typer.Argument(help="A method's name (rankbench methods).")],
+    params: Annotated[list[str] | None, typer.Argument(metavar="[param=value]...", help="Parameters.")] = None,
+    to: Annotated[Path, typer.Option("--out", help="A new folder for the model.")] = Path("model"),
+    seed: Annotated[int, typer.Option(min=0, help="Seed of random methods.")] = 0,
+    dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
+    json: Json = False,
+) -> None:
+    """Fit METHOD on train + valid of DATASET and save it: safetensors and JSON, no pickle."""
+    from rankbench import api
+    from rankbench.config import assignments
+    from rankbench.errors import require
+
+    require(not to.exists(), f"{to}: exists already; choose another folder with --out")
+    model = api.fit(dataset, method, dtype=dtype, seed=seed, **assignments(params or []))
+    model.save(to)
+    if json:
+        print_json({"folder": str(to), "method": method, "params": model.params, "dataset": model.dataset})
+        return
+    out.print(f"{method} on {dataset}: {len(model.users):,} users, {len(model.items):,} items → {to}", markup=False)
+    out.print(f"next: {program()} recommend {to} --user {model.users[0].as_py()}", markup=False)

@@ -1,0 +1,58 @@
+"""Tables of ids that a user hands in, and tables of results that they get: CSV or Parquet, by the file's suffix."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rankbench.errors import ConfigError, DataError, require
+
+SUFFIXES = (".csv", ".parquet")
+
+
+def check_output(path: Path | None) -> None:
+    """Raise ConfigError for a suffix that is none of ours, before any work is done."""
+    require(path is None or path.suffix in SUFFIXES, f"{path}: expected a name that ends in .csv or .parquet")
+
+
+def read_columns(path: Path, columns: tuple[str, ...]) -> dict[str, list[Any]]:
+    """The named columns of a file, ids as they are written. Raises DataError naming file and column or row."""
+    import pyarrow as pa
+
+    from rankbench.data.cards import Read
+    from rankbench.data.raw import RawFile
+    from rankbench.data.readers import reader
+
+    check_output(path)
+    if not path.is_file():
+        raise DataError(f"{path}: no such file")
+    # A list of ids is read as interactions of an id with itself: one reader, one set of checks.
+    first, last = columns[0], columns[-1]
+    spec = Read(format="parquet" if path.suffix == ".parquet" else "delimited", user=first, item=last)
+    table = pa.concat_tables(reader(spec.format)(RawFile("all", path, "", spec, "file")))
+    if not len(table):
+        raise DataError(f"{path}: no rows")
+    return {first: table["user"].to_pylist()} | ({last: table["item"].to_pylist()} if last != first else {})
+
+
+def chosen_ids(given: list[str] | None, path: Path | None, column: str) -> list[Any]:
+    """Ids from the command line and from a file; raises ConfigError when there are none."""
+    ids: list[Any] = list(given or [])
+    if path is not None:
+        ids += read_columns(path, (column,))[column]
+    if not ids:
+        raise ConfigError(f"name at least one {column}: --{column} ID, or --{column}s FILE with a column {column!r}")
+    return [str(each) for each in dict.fromkeys(ids)]
+
+
+def write_frame(frame, path: Path) -> None:
+    """Write a DataFrame, whole or not at all. In CSV a word that a spreadsheet would run as a formula is quoted."""
+    from rankbench.files import atomic_file
+
+    with atomic_file(path) as scratch:
+        if path.suffix == ".parquet":
+            frame.to_parquet(scratch, index=False)
+            return
+        words = frame.select_dtypes(include=["object", "string"]).columns
+        frame = frame.assign(**{name: frame[name].str.replace(r"^(?=[=+\-@\t\r])", "'", regex=True) for name in words})
+        frame.to_csv(scratch, index=False)

@@ -1,0 +1,80 @@
+"""What lies in the cache, how large it is, and what of it nothing needs any more."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from rankbench.data.prepare import code_version
+from rankbench.settings import Settings
+
+STALE_AFTER = 3600  # seconds; a folder in the making is younger, or its lock is held
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One folder or file of the cache. `kind`: raw, prepared, stale (prepared by another version of this program, which
+    would prepare it anew), unfinished (left by a killed process).
+    """
+
+    kind: str
+    dataset: str
+    path: Path
+    n_bytes: int
+
+
+def entries(settings: Settings) -> list[Entry]:
+    """Everything in the cache."""
+    found = []
+    for path in sorted((settings.data / "prepared").glob("*")):
+        if path.name.startswith(".tmp-"):
+            found.append(Entry("unfinished", path.name, path, size_of(path)))
+        elif path.is_dir():
+            found.append(Entry("prepared" if _is_current(path) else "stale", path.name.rpartition("-")[0], path, size_of(path)))
+    for folder in sorted((settings.data / "raw").glob("*")):
+        found += [
+            Entry(
+                "unfinished" if ".part" in path.suffixes or path.name.startswith(".tmp-") else "raw",
+                folder.name,
+                path,
+                size_of(path),
+            )
+            for path in sorted(folder.glob("*"))
+            if path.suffix != ".lock"
+        ]
+    return found
+
+
+def clean(chosen: list[Entry]) -> int:
+    """Remove these entries; returns the bytes that are free now. What a running process is making is left alone."""
+    freed = 0
+    for entry in chosen:
+        if entry.kind == "unfinished" and time.time() - entry.path.stat().st_mtime < STALE_AFTER:
+            continue
+        lock = entry.path.parent / f".{entry.path.name}.lock"
+        try:
+            with FileLock(lock, timeout=0):
+                shutil.rmtree(entry.path) if entry.path.is_dir() else entry.path.unlink()
+                freed += entry.n_bytes
+        except Timeout:
+            continue
+        lock.unlink(missing_ok=True)
+    return freed
+
+
+def _is_current(folder: Path) -> bool:
+    try:
+        return json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["code"] == code_version()
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def size_of(path: Path) -> int:
+    """Bytes of a file, or of all files under a folder."""
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(each.stat().st_size for each in files if each.is_file())

@@ -1,0 +1,57 @@
+"""Facts of a prepared dataset: counts, density, how activity and popularity are spread, time span."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from rankbench.data.prepare import Dataset
+from rankbench.data.splits import LABELS
+
+
+def curves(dataset: Dataset) -> dict[str, np.ndarray]:
+    """Interactions of each user and of each item over all parts, from the most on."""
+    split = dataset.split
+    users, items = np.zeros(split.n_users, np.int64), np.zeros(split.n_items, np.int64)
+    for name in LABELS:
+        matrix = getattr(split, name)
+        users += np.diff(matrix.indptr)
+        items += np.bincount(matrix.indices, minlength=split.n_items)
+    return {"user": np.sort(users)[::-1], "item": np.sort(items)[::-1]}
+
+
+def facts_of(dataset: Dataset) -> dict[str, Any]:
+    """Everything above as JSON values."""
+    counts, by = dataset.counts, curves(dataset)
+    card = dataset.card
+    span = dataset.time_span
+    top = max(1, counts["items"] // 10)
+    return {
+        "name": dataset.name,
+        "title": card.title,
+        "stand_in": card.stand_in,
+        "fingerprint": dataset.fingerprint,
+        "protocol": card.split.protocol,
+        "split": card.split.model_dump(exclude={"protocol"}),
+        "recall": card.recall,
+        "raw_counts": dataset.raw_counts,
+        "counts": counts,
+        "differences": list(dataset.differences),
+        "density": counts["interactions"] / (counts["users"] * counts["items"]),
+        "interactions_a_user": _spread(by["user"]),
+        "interactions_an_item": _spread(by["item"]),
+        "share_of_top_tenth": float(by["item"][:top].sum() / by["item"].sum()),
+        "time_span": [datetime.fromtimestamp(second, UTC).isoformat() for second in span] if span else None,
+        "sources": list(dataset.sources),
+    }
+
+
+def _spread(counts: np.ndarray) -> dict[str, float]:
+    return {
+        "min": int(counts.min()),
+        "median": float(np.median(counts)),
+        "mean": round(float(counts.mean()), 1),
+        "max": int(counts.max()),
+    }

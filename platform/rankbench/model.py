@@ -1,0 +1,241 @@
+"""A fitted method with the ids and interactions it was fitted on: recommends, finds similar items, is measured, and kept."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import scipy.sparse as sp
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+from rankbench.config import parameters
+from rankbench.data.blocks import csr_from_pairs, csr_from_parts
+from rankbench.data.cards import load_card
+from rankbench.data.prepare import prepare
+from rankbench.data.splits import Holdout
+from rankbench.errors import ConfigError, DataError, require
+from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, measure, metric_set
+from rankbench.evaluation.ranking import rank
+from rankbench.evaluation.summary import Interval, summarise
+from rankbench.files import atomic_folder, write_json
+from rankbench.recommender import FactorRecommender, LinearRecommender, LowRankRecommender, Recommender
+from rankbench.registry import nearest
+from rankbench.settings import Settings
+from rankbench.solvers.spec import registered
+from rankbench.threads import available_cpus, pinned
+
+_FORMS = {"linear": LinearRecommender, "low-rank": LowRankRecommender, "factors": FactorRecommender}
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """`metrics`: name → mean with its 95 % interval; `per_user`: one row a user with test items, by raw id."""
+
+    metrics: dict[str, Interval]
+    per_user: pd.DataFrame
+
+
+@dataclass(frozen=True)
+class Model:
+    """A fitted method with the ids of its users and items. `fit` and `load` make one.
+
+    `history` (n_users, n_items): what each user is known to have met: the interactions of the fit, and the fold-in of
+    users who were held out of it.
+    """
+
+    recommender: Recommender
+    method: str
+    params: dict[str, Any]
+    dataset: dict[str, Any]
+    fit_on: str
+    seed: int
+    users: pa.Array
+    items: pa.Array
+    history: sp.csr_array
+
+    def recommend(self, user_ids: Iterable[Any], k: int = 10, filter_seen: bool = True) -> pd.DataFrame:
+        """The k best items of each user: columns user, rank (from 1), item, score; raw ids in and out.
+
+        `filter_seen` leaves out what the user is known to have met. A user with fewer than k candidates gets fewer rows.
+        Raises ConfigError for an id the model does not know.
+        """
+        ids = pa.array(list(user_ids))
+        rows = _positions(ids, self.users, "user")
+        return self._best("user", ids, rows, self.history[rows], k, filter_seen)
+
+    def recommend_new(self, interactions: pd.DataFrame, k: int = 10, filter_seen: bool = True) -> pd.DataFrame:
+        """The same for users whom the model has never met (fold-in): `interactions` has the columns user and item, raw ids.
+
+        Items that the model does not know are left out of a history; a user of whom nothing is left gets no rows. Raises ConfigError when a column is missing, or the model scores none but its own users.
+        """
+        self._require_fold_in()
+        for column in ("user", "item"):
+            require(column in interactions, f"interactions: no column {column!r}; columns: {', '.join(interactions)}")
+        column = _find(pa.array(interactions["item"]), self.items)
+        known = column >= 0
+        users = pa.array(interactions["user"][known]).dictionary_encode()
+        shape = (len(users.dictionary), len(self.items))
+        history = csr_from_pairs(users.indices.to_numpy(), column[known], shape)
+        return self._best("user", users.dictionary, np.zeros(shape[0], np.int32), history, k, filter_seen)
+
+    def similar(self, item_ids: Iterable[Any], k: int = 10) -> pd.DataFrame:
+        """The k items nearest to each item: columns item, rank (from 1), similar, score.
+
+        Models of item-item weights: what they recommend to one who has met that item alone. Factors: the cosine of the
+        item vectors. Raises ConfigError for an id the model does not know.
+        """
+        ids = pa.array(list(item_ids))
+        rows = _positions(ids, self.items, "item")
+        alone = csr_from_pairs(np.arange(len(rows)), rows, (len(rows), len(self.items)))
+        model = self.recommender
+        if isinstance(model, FactorRecommender):
+            lengths = np.linalg.norm(model.V, axis=1, keepdims=True)
+            unit = model.V / np.where(lengths > 0, lengths, 1)
+            model = FactorRecommender(unit, unit)
+        return self._best("item", ids, rows, alone, k, True, model).rename(columns={"item_": "similar"})
+
+    def _require_fold_in(self) -> None:
+        folds = not isinstance(self.recommender, FactorRecommender)
+        require(
+            folds, f"{self.method} has a vector for each of its own users and none for others; choose a method that folds in"
+        )
+
+    def _best(
+        self,
+        name: str,
+        ids: pa.Array,
+        rows: np.ndarray,
+        history: sp.csr_array,
+        k: int,
+        filter_seen: bool,
+        model: Recommender | None = None,
+    ) -> pd.DataFrame:
+        """The k best for each row of `history`; columns `name`, rank, item (item_ where `name` is item), score."""
+        require(k >= 1, f"k must be at least 1, got {k}")
+        require(k <= len(self.items), f"k = {k} is more than the {len(self.items):,} items of the model")
+        nothing = sp.csr_array(history.shape, dtype=np.float32)
+        holdout = Holdout(rows.astype(np.int32), history, nothing, filter_seen=filter_seen)
+        with pinned(available_cpus()):
+            (found,) = rank([model or self.recommender], holdout, k, rows=np.arange(len(rows)))
+        listed = found.items >= 0
+        result = {
+            name: ids.take(pa.array(np.repeat(np.arange(len(rows)), listed.sum(axis=1)))).to_pandas(),
+            "rank": np.broadcast_to(np.arange(1, k + 1), listed.shape)[listed],
+            "item_" if name == "item" else "item": self.items.take(pa.array(found.items[listed])).to_pandas(),
+            "score": found.scores[listed],
+        }
+        return pd.DataFrame(result)
+
+    def evaluate(
+        self,
+        dataset: str | None = None,
+        metrics: Sequence[str] = DEFAULT_METRICS,
+        cutoffs: Sequence[int] = DEFAULT_CUTOFFS,
+        on: str = "test",
+        settings: Settings | None = None,
+    ) -> Evaluation:
+        """Full ranking on the held-out part `on` of the dataset the model was fitted on.
+
+        Raises ConfigError when the dataset at hand is not, byte for byte, the one of the fit, or when the model was
+        fitted on what it would be measured on.
+        """
+        require(on in ("valid", "test"), f"on: expected valid or test, got {on!r}")
+        require(on == "test" or self.fit_on == "train", f"a model fitted on {self.fit_on} cannot be measured on valid")
+        settings = settings or Settings.from_env()
+        data = prepare(load_card(dataset or self.dataset["card"], settings), settings)
+        require(
+            data.fingerprint == self.dataset["fingerprint"],
+            f"{data.name} has fingerprint {data.fingerprint}, the model was fitted on {self.dataset['fingerprint']}",
+        )
+        holdout: Holdout = data.split.holdout(on, self.fit_on)
+        wanted = metric_set(metrics, cutoffs)
+        with pinned(available_cpus()):
+            (ranking,) = rank([self.recommender], holdout, wanted.k, wanted.auc)
+        counts = np.bincount(data.split.fit_matrix(self.fit_on).indices, minlength=len(self.items))
+        per_user = measure(ranking, holdout.target, counts, wanted)
+        frame = pd.DataFrame({"user": data.users.take(pa.array(per_user.users)).to_pandas()} | per_user.values)
+        return Evaluation(summarise(per_user, self.seed), frame)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write model.json and arrays.safetensors into a new folder, whole or not at all.
+
+        Raises ConfigError when the folder exists.
+        """
+        folder = Path(folder)
+        require(not folder.exists(), f"{folder}: exists already; choose another folder")
+        form = next(name for name, cls in _FORMS.items() if isinstance(self.recommender, cls))
+        arrays = {f"model.{f.name}": getattr(self.recommender, f.name) for f in dataclasses.fields(self.recommender)}
+        arrays |= {"history.indptr": self.history.indptr, "history.indices": self.history.indices}
+        about = {
+            "format": _FORMAT,
+            "form": form,
+            "method": self.method,
+            "params": self.params,
+            "dataset": self.dataset,
+            "fit_on": self.fit_on,
+            "seed": self.seed,
+            "users": self.users.to_pylist(),
+            "items": self.items.to_pylist(),
+        }
+        with atomic_folder(folder) as scratch:
+            save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, scratch / "arrays.safetensors")
+            write_json(scratch / "model.json", about)
+        return folder
+
+
+def load(folder: str | Path) -> Model:
+    """The model that `save` wrote. Raises DataError naming the file when it is missing, damaged or of another format."""
+    folder = Path(folder)
+    try:
+        about = json.loads((folder / "model.json").read_text(encoding="utf-8"))
+        require(about["format"] == _FORMAT, f"{folder}: format {about['format']}, this version reads {_FORMAT}")
+        arrays = load_file(folder / "arrays.safetensors")
+        cls = _FORMS[about["form"]]
+        recommender = cls(**{f.name: arrays[f"model.{f.name}"] for f in dataclasses.fields(cls)})
+        history = csr_from_parts(arrays["history.indptr"], arrays["history.indices"], len(about["items"]))
+        # What came from a file is checked like any input before a solver's class is built from it.
+        parameters(registered().get(about["method"]).params, about["params"], f"{folder}/model.json")
+        users, items = pa.array(about["users"]), pa.array(about["items"])
+        consistent = recommender.n_items == len(items) and history.shape[0] == len(users)
+        if not consistent:
+            raise DataError(f"{folder}: the arrays do not fit the ids")
+        return Model(
+            recommender,
+            about["method"],
+            about["params"],
+            about["dataset"],
+            about["fit_on"],
+            about["seed"],
+            users,
+            items,
+            history,
+        )
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        raise DataError(f"{folder}: not a saved model ({type(error).__name__}: {str(error).splitlines()[0]})") from None
+
+
+def _find(ids: pa.Array, vocabulary: pa.Array) -> np.ndarray:
+    """Positions of raw ids in the vocabulary, -1 where there is none; 7 and "7" are one id."""
+    if ids.type != vocabulary.type:
+        ids, vocabulary = ids.cast(pa.string()), vocabulary.cast(pa.string())
+    return pc.fill_null(pc.index_in(ids, value_set=vocabulary), -1).to_numpy(zero_copy_only=False)
+
+
+def _positions(ids: pa.Array, vocabulary: pa.Array, what: str) -> np.ndarray:
+    found = _find(ids, vocabulary)
+    unknown = np.flatnonzero(found < 0)
+    if len(unknown):
+        name, more = ids[int(unknown[0])].as_py(), f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
+        known = vocabulary.cast(pa.string()).to_pylist() if len(vocabulary) < 100_000 else []
+        raise ConfigError(f"unknown {what} id {name!r}{more}{nearest(str(name), known)}")
+    return found

@@ -1,0 +1,171 @@
+"""A fitted model: what it recommends and finds similar, against dense scores sorted by hand; kept and read back."""
+
+import json
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from numpy.testing import assert_allclose
+
+import rankbench.api as rb
+from rankbench.errors import ConfigError, DataError
+from rankbench.model import load
+
+METHODS = {"ease": {"lam": 20}, "deql-l2": {"p": 0.4, "lam_prime": 30}, "edlae-low-rank": {"embedding_dim": 4, "iterations": 3}}
+
+
+@pytest.fixture(scope="module")
+def card(tmp_path_factory):
+    """Raw ids are words for users and shifted numbers for items."""
+    rng = np.random.default_rng(5)
+    rows = [f"u{user},{3 * item + 100}" for user in range(40) for item in rng.permutation(25)[: 8 + user % 5]]
+    folder = tmp_path_factory.mktemp("card")
+    (folder / "raw.csv").write_text("user,item\n" + "\n".join(rows), encoding="utf-8")
+    (folder / "shop.yaml").write_text(yaml.safe_dump({"name": "shop", "source": {"file": "raw.csv"}}), encoding="utf-8")
+    return str(folder / "shop.yaml")
+
+
+@pytest.fixture(params=METHODS)
+def model(request, card, settings):
+    return rb.fit(card, request.param, settings=settings, dtype="float64", **METHODS[request.param])
+
+
+def by_hand(model, history, k, filter_seen=True):
+    """Item ids and scores of the k best for one dense history row."""
+    scores = history @ model.recommender.dense_weights()
+    if filter_seen:
+        scores = np.where(history > 0, -np.inf, scores)
+    best = np.lexsort((np.arange(len(scores)), -scores))[:k]
+    return [model.items[int(j)].as_py() for j in best], scores[best]
+
+
+@pytest.mark.parametrize("filter_seen", [True, False])
+def test_known_users_get_the_best_of_what_is_left(model, filter_seen):
+    wanted = ["u7", "u39", "u0"]
+    frame = model.recommend(wanted, k=6, filter_seen=filter_seen)
+    assert list(frame.columns) == ["user", "rank", "item", "score"]
+    for user in wanted:
+        mine = frame[frame.user == user]
+        row = model.users.to_pylist().index(user)
+        items, scores = by_hand(model, model.history[[row]].toarray()[0], 6, filter_seen)
+        assert mine["item"].tolist() == items and mine["rank"].tolist() == [1, 2, 3, 4, 5, 6]
+        assert_allclose(mine["score"], scores, atol=1e-9)
+
+
+def test_new_users_are_scored_by_what_they_met(model):
+    met = {"ann": [100, 106, 172], "bob": [103, 999], "eve": [7]}
+    frame = model.recommend_new(pd.DataFrame([(u, i) for u, items in met.items() for i in items], columns=["user", "item"]), 5)
+    assert set(frame["user"]) == {"ann", "bob"}  # of eve the model knows nothing
+    for user in ("ann", "bob"):
+        history = np.isin(model.items.to_numpy(), met[user]).astype(float)
+        items, scores = by_hand(model, history, 5)
+        assert frame[frame.user == user]["item"].tolist() == items
+        assert_allclose(frame[frame.user == user]["score"], scores, atol=1e-9)
+
+
+def test_a_known_history_folds_in_to_what_its_user_gets(model):
+    row = model.users.to_pylist().index("u3")
+    items = model.items.to_numpy()[model.history[[row]].indices]
+    new = model.recommend_new(pd.DataFrame({"user": ["x"] * len(items), "item": items}), 5)
+    assert new["item"].tolist() == model.recommend(["u3"], 5)["item"].tolist()
+
+
+def test_similar_items_are_those_of_a_history_of_one(model):
+    frame = model.similar([103, 121], 4)
+    assert list(frame.columns) == ["item", "rank", "similar", "score"]
+    for item in (103, 121):
+        expected, scores = by_hand(model, (model.items.to_numpy() == item).astype(float), 4)
+        assert frame[frame["item"] == item]["similar"].tolist() == expected
+        assert_allclose(frame[frame["item"] == item]["score"], scores, atol=1e-9)
+    assert not (frame["item"] == frame["similar"]).any()
+
+
+def test_factors_are_similar_by_cosine_and_do_not_fold_in(card, settings):
+    model = rb.fit(card, "random", settings=settings, seed=3)
+    V = model.recommender.V / np.linalg.norm(model.recommender.V, axis=1, keepdims=True)
+    cosine = V[2] @ V.T
+    cosine[2] = -np.inf
+    best = np.argsort(-cosine, kind="stable")[:3]
+    assert model.similar([model.items[2].as_py()], 3)["similar"].tolist() == model.items.to_numpy()[best].tolist()
+    with pytest.raises(ConfigError, match="random has a vector for each of its own users"):
+        model.recommend_new(pd.DataFrame({"user": ["x"], "item": [100]}))
+
+
+def test_saved_and_loaded_it_is_the_same(model, tmp_path):
+    again = load(model.save(tmp_path / "kept"))
+    pd.testing.assert_frame_equal(model.recommend(["u1", "u2"], 7), again.recommend(["u1", "u2"], 7))
+    with pytest.raises(ConfigError, match="exists already"):
+        model.save(tmp_path / "kept")
+    assert not list(tmp_path.glob(".tmp-*"))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda folder: (folder / "model.json").unlink(),
+        lambda folder: (folder / "arrays.safetensors").write_bytes(b"\x80\x04pickle"),
+        lambda folder: (folder / "model.json").write_text("{", encoding="utf-8"),
+        lambda folder: _edit(folder, method="eval"),
+        lambda folder: _edit(folder, users=["u1"]),
+        lambda folder: _edit(folder, format=99),
+        lambda folder: _edit(folder, form="pickle"),
+    ],
+)
+def test_a_damaged_folder_is_refused_by_name(card, settings, tmp_path, damage):
+    folder = rb.fit(card, "ease", settings=settings).save(tmp_path / "kept")
+    damage(folder)
+    with pytest.raises((DataError, ConfigError), match="kept|unknown method"):
+        load(folder)
+
+
+def _edit(folder, **changes):
+    path = folder / "model.json"
+    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | changes), encoding="utf-8")
+
+
+def test_what_cannot_be_answered_is_said(model):
+    with pytest.raises(ConfigError, match="unknown user id 'u400'.*did you mean u40|unknown user id 'u400'"):
+        model.recommend(["u1", "u400"])
+    with pytest.raises(ConfigError, match="k = 26 is more than the 25 items"):
+        model.recommend(["u1"], k=26)
+    with pytest.raises(ConfigError, match="no column 'item'"):
+        model.recommend_new(pd.DataFrame({"user": ["x"]}))
+
+
+def test_held_out_users_are_scored_from_their_fold_in(card, settings, tmp_path):
+    folder = tmp_path / "strong"
+    folder.mkdir()
+    content = yaml.safe_load(open(card, encoding="utf-8")) | {"split": {"protocol": "held-out-users"}}
+    shutil.copy(card.replace("shop.yaml", "raw.csv"), folder / "raw.csv")
+    (folder / "shop.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+    model = rb.fit(str(folder / "shop.yaml"), "ease", settings=settings, lam=20)
+    assert model.fit_on == "train"
+    assert (np.diff(model.history.indptr) > 0).all()  # everybody has a history, held out or not
+    assert len(model.evaluate(settings=settings).per_user) == 4
+
+
+def test_the_command_line_takes_ids_and_gives_files(card, settings, tmp_path, capsys, monkeypatch):
+    from rankbench.cli import _main
+
+    monkeypatch.setenv("RANKBENCH_DATA", str(settings.data))
+    kept, users, out = tmp_path / "kept", tmp_path / "users.csv", tmp_path / "out.parquet"
+    users.write_text("user\nu1\nu5\n", encoding="utf-8")
+    assert _main(["fit", card, "ease", "lam=20", "--out", str(kept)]) == 0
+    assert _main(["recommend", str(kept), "--users", str(users), "-k", "3", "--out", str(out)]) == 0
+    pd.testing.assert_frame_equal(pd.read_parquet(out), load(kept).recommend(["u1", "u5"], 3))
+    assert _main(["similar", str(kept), "--item", "103", "-k", "2", "--json"]) == 0
+    capsys.readouterr()
+    for words, message in {
+        ("recommend", str(kept), "--user", "nobody"): "unknown user id 'nobody'",
+        ("recommend", str(kept)): "name at least one user",
+        ("recommend", str(kept), "--all", "--out", "x.xlsx"): "ends in .csv or .parquet",
+        ("recommend", str(tmp_path / "none"), "--all"): "not a saved model",
+        ("recommend", str(kept), "--history", str(users)): "no column 'item'",
+        ("similar", str(kept), "--item", "103", "-k", "99"): "more than the 25 items",
+        ("fit", card, "ease", "--out", str(kept)): "exists already",
+    }.items():
+        assert _main(list(words)) == 2
+        captured = capsys.readouterr()
+        assert message in captured.err and captured.err.count("\n") == 1
