@@ -70,33 +70,59 @@ def gram(X: sp.csr_array, dtype: type = np.float32) -> Gram:
     require_memory(
         itemsize * X.shape[1] * (X.shape[1] + n_panel), f"the item-item matrix of {X.shape[1]:,} items, {dtype.__name__},"
     )
-    by_item = X.T.tocsr()
     n_items = X.shape[1]
-    counts = np.diff(by_item.indptr).astype(np.float64)
+    item_ptr, item_users, places = _by_item(X.indptr, X.indices, n_items)
+    counts = np.diff(item_ptr).astype(np.float64)
     require(
         dtype == np.float64 or counts.max(initial=0) < 2**24,
         "an item has 2^24 interactions or more, which float32 cannot count: use dtype=float64",
     )
     matrix = np.empty((n_items, n_items), dtype)
-    _gram_rows(by_item.indptr, by_item.indices, X.indptr, X.indices, matrix)
+    _gram_rows(item_ptr, item_users, places, X.indptr, X.indices, matrix)
     mirror_upper(matrix)
     return Gram(matrix, counts)
 
 
+@numba.njit(cache=True)
+def _by_item(user_ptr, user_items, n_items):
+    """The transpose: for every item where its entries start, their users, and their places in `user_items`."""
+    ptr = np.zeros(n_items + 1, np.int64)
+    for s in range(len(user_items)):
+        ptr[user_items[s] + 1] += 1
+    ptr = np.cumsum(ptr)
+    fill = ptr[:-1].copy()
+    users, places = np.empty(len(user_items), np.int32), np.empty(len(user_items), np.int64)
+    for u in range(len(user_ptr) - 1):
+        for s in range(user_ptr[u], user_ptr[u + 1]):
+            i = user_items[s]
+            users[fill[i]], places[fill[i]] = u, s
+            fill[i] += 1
+    return ptr, users, places
+
+
 @numba.njit(parallel=True, cache=True)
-def _gram_rows(item_ptr, item_users, user_ptr, user_items, out):
-    """Row i, right of the diagonal: how often i and j meet in one user. Rows are independent."""
+def _gram_rows(item_ptr, item_users, places, user_ptr, user_items, out):
+    """The upper triangle. A first row is long and a last one short: one of each makes a task, so that threads end together."""
     n_items = out.shape[0]
-    for i in numba.prange(n_items):
-        row = np.zeros(n_items, np.int32)
-        for s in range(item_ptr[i], item_ptr[i + 1]):
-            u = item_users[s]
-            t = user_ptr[u + 1] - 1
-            while t >= user_ptr[u] and user_items[t] >= i:
-                row[user_items[t]] += 1
-                t -= 1
-        for j in range(i, n_items):
-            out[i, j] = row[j]
+    for task in numba.prange((n_items + 1) // 2):
+        first = np.int64(task)
+        last = n_items - 1 - first
+        _gram_row(first, item_ptr, item_users, places, user_ptr, user_items, out)
+        if last != first:
+            _gram_row(last, item_ptr, item_users, places, user_ptr, user_items, out)
+
+
+@numba.njit(cache=True)
+def _gram_row(i, item_ptr, item_users, places, user_ptr, user_items, out):
+    """From the diagonal on: how often i and j >= i meet in one user, whose items after i lie after its place."""
+    n_items = out.shape[0]
+    row = np.zeros(n_items, np.int32)
+    for s in range(item_ptr[i], item_ptr[i + 1]):
+        # Unsigned positions spare every access a test for a negative one.
+        for place in range(numba.uint64(places[s]), numba.uint64(user_ptr[item_users[s] + 1])):
+            row[numba.uint32(user_items[place])] += np.int32(1)
+    for j in range(i, n_items):
+        out[i, j] = row[j]
 
 
 @numba.njit(parallel=True, cache=True)

@@ -1,0 +1,86 @@
+"""The cache: what is current, stale and unfinished, how large it is, and what cleaning removes."""
+
+import json
+import os
+import time
+
+import pytest
+from filelock import FileLock
+
+from rankbench.data import cache
+from rankbench.data.describe import curves, facts_of
+from rankbench.data.prepare import load
+
+CARD = {"source": {"file": "raw.csv"}, "read": {"time": "time"}}
+RAW = "user,item,time\n" + "".join(f"{u},{i},{1000 + u + i}\n" for u in range(12) for i in range(u % 4, 10))
+
+
+@pytest.fixture
+def dataset(write, settings):
+    return load(write(CARD, {"raw.csv": RAW}), settings)
+
+
+def prepared(settings):
+    return next(path for path in (settings.data / "prepared").iterdir() if path.is_dir() and not path.name.startswith("."))
+
+
+def kinds(settings):
+    return sorted(entry.kind for entry in cache.entries(settings))
+
+
+def test_what_was_just_prepared_is_current_and_stays(dataset, settings):
+    assert kinds(settings) == ["prepared"]
+    (entry,) = cache.entries(settings)
+    assert entry.dataset == "toy"
+    assert entry.n_bytes == sum(path.stat().st_size for path in entry.path.iterdir())
+
+
+@pytest.mark.parametrize("manifest", ['{"code": "other"}', "{}", "no json", "[]"])
+def test_what_other_code_prepared_is_stale_and_goes(dataset, settings, manifest):
+    (prepared(settings) / "manifest.json").write_text(manifest, encoding="utf-8")
+    assert kinds(settings) == ["stale"]
+    assert cache.clean(cache.entries(settings)) > 0
+    assert cache.entries(settings) == []
+
+
+def test_unfinished_work_goes_when_it_is_old(dataset, settings):
+    scratch = settings.data / "prepared" / ".tmp-toy-0123-4567"
+    scratch.mkdir()
+    (scratch / "train.npy").write_bytes(b"half")
+    unfinished = [entry for entry in cache.entries(settings) if entry.kind == "unfinished"]
+    assert [entry.path for entry in unfinished] == [scratch]
+    cache.clean(unfinished)
+    assert scratch.exists()  # it may be in the making
+    old = time.time() - 2 * cache.STALE_AFTER
+    os.utime(scratch, (old, old))
+    assert cache.clean(unfinished) == 4
+    assert not scratch.exists()
+
+
+def test_what_a_process_holds_is_left(dataset, settings):
+    folder = prepared(settings)
+    with FileLock(folder.parent / f".{folder.name}.lock"):
+        assert cache.clean(cache.entries(settings)) == 0
+    assert folder.is_dir()
+
+
+def test_downloads_are_listed_and_what_is_left_of_one_is_unfinished(settings):
+    folder = settings.data / "raw" / "ml"
+    folder.mkdir(parents=True)
+    for name in ("ml.zip", "other.zip.part", "other.zip.part.json", "ml.zip.lock"):
+        (folder / name).write_bytes(b"12345")
+    assert {(entry.path.name, entry.kind) for entry in cache.entries(settings)} == {
+        ("ml.zip", "raw"), ("other.zip.part", "unfinished"), ("other.zip.part.json", "unfinished"),
+    }  # fmt: skip
+
+
+def test_the_facts_are_those_of_the_rows(dataset):
+    facts = facts_of(dataset)
+    n_users = [10 - u % 4 for u in range(12)]
+    assert facts["interactions_a_user"] == {"min": 7, "median": 8.5, "mean": 8.5, "max": 10}
+    assert curves(dataset)["user"].tolist() == sorted(n_users, reverse=True)
+    assert curves(dataset)["item"].sum() == sum(n_users)
+    assert facts["density"] == sum(n_users) / 120
+    assert facts["time_span"] == ["1970-01-01T00:16:40+00:00", "1970-01-01T00:17:00+00:00"]
+    assert facts["share_of_top_tenth"] == 12 / sum(n_users)
+    json.dumps(facts, allow_nan=False)
