@@ -1,75 +1,308 @@
-"""The MLflow view: parents and children in a real SQLite store, sent once, and never fatal."""
+"""The MLflow view: parents and children in a real store, sent once whatever breaks, and no reason to wait or fail."""
 
 import dataclasses
+import http.server
+import os
+import shutil
+import signal
+import socket
+import sqlite3
+import threading
+import time
 
 import pytest
 from mlflow.tracking import MlflowClient
 
-from rankbench.tracking.mlflow_sink import MlflowSink, metric_key
+from rankbench.tracking import mlflow_sink
+from rankbench.tracking.delivery import Delivery, check
+from rankbench.tracking.mlflow_sink import metric_key
 from rankbench.tracking.record import write_record
+from rankbench.tracking.store import make_tables
 
+from .stores import content, records, run_tags, sink_on, spooled, sweep
 from .test_record import RECORD
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    """One store for the module: making its tables takes seconds."""
-    return tmp_path_factory.mktemp("store")
+def empty_store(tmp_path_factory):
+    """A store without runs, to be copied: making its tables takes a second."""
+    folder = tmp_path_factory.mktemp("store")
+    make_tables(f"sqlite:///{folder}/mlflow.db", folder / "artifacts")
+    return folder / "mlflow.db"
 
 
-def sink_on(store, experiment, lines=None):
-    warn = (lines if lines is not None else []).append
-    return MlflowSink(f"sqlite:///{store}/mlflow.db", experiment, store / "artifacts", warn)
+@pytest.fixture
+def root(empty_store, tmp_path):
+    shutil.copy(empty_store, tmp_path / "mlflow.db")
+    return tmp_path
 
 
-def runs_of(store, experiment):
-    client = MlflowClient(f"sqlite:///{store}/mlflow.db")
+@pytest.fixture
+def impatient(monkeypatch):
+    """The wait of a store that never answers, shortened: what is tested is that it ends."""
+    monkeypatch.setattr(mlflow_sink, "PATIENCE", 3.0)
+
+
+def deliver(root, uri=None):
+    """What `rankbench tracking sync` does; returns how many messages are left, and why."""
+    delivery = Delivery(uri or f"sqlite:///{root}/mlflow.db", root / "artifacts", queue=False)
+    delivery.start()
+    return delivery.finish(lambda: len(spooled(root)), 30.0, 120.0), delivery.reason
+
+
+def runs_of(root, experiment):
+    client = MlflowClient(f"sqlite:///{root}/mlflow.db")
     return client, client.search_runs([client.get_experiment_by_name(experiment).experiment_id])
 
 
-def test_a_sweep_is_a_parent_with_a_child_a_record(store, tmp_path):
+def test_a_sweep_is_a_parent_with_a_child_a_record(root):
     lines = []
-    sink = sink_on(store, "nested", lines)
+    sink = sink_on(root, "nested", lines)
     assert sink.open()
     sink.start_sweep("sweep-1", {"fits": 2}, {})
     failed = dataclasses.replace(RECORD, id="run-x-ease-1", status="failed", error="row 3 is not finite", metrics={})
     for record in (RECORD, failed):
-        sink.send(record, write_record(tmp_path, record, None))
-    sink.finish_sweep({"test/ndcg_at_20": 0.25}, [], ok=False)
-    client, runs = runs_of(store, "nested")
+        sink.send(record, write_record(root, record, None))
+    (root / "report.md").write_text("a report")
+    sink.finish_sweep({"test/ndcg_at_20": 0.25}, [root / "report.md"], ok=False, note="**a note**")
+    client, runs = runs_of(root, "nested")
     parent = next(run for run in runs if "rankbench.sweep" in run.data.tags)
     children = {run.data.tags["rankbench.run"]: run for run in runs if run is not parent}
-    assert lines == []
+    assert lines == [] and spooled(root) == []
     assert parent.info.status == "FAILED" and parent.data.params["fits"] == "2"
+    assert parent.data.metrics == {"test/ndcg_at_20": 0.25}
+    assert parent.data.tags["mlflow.note.content"] == "**a note**"
+    assert [file.path for file in client.list_artifacts(parent.info.run_id)] == ["report.md"]
     assert all(run.data.tags["mlflow.parentRunId"] == parent.info.run_id for run in children.values())
     good, bad = children[RECORD.id], children[failed.id]
     assert good.data.metrics["test/ndcg_at_20"] == 0.25 and good.data.params["lam"] == "3.0"
     assert good.info.status == "FINISHED"
     assert bad.info.status == "FAILED" and bad.data.tags["rankbench.error"] == "row 3 is not finite"
     assert [file.path for file in client.list_artifacts(good.info.run_id)] == ["record.json"]
+    kind = client.get_experiment_by_name("nested").tags["mlflow.experimentKind"]
+    assert kind == "custom_model_development"
 
 
-def test_a_second_sending_changes_nothing(store, tmp_path):
-    folder = write_record(tmp_path, RECORD, None)
+@pytest.mark.slow
+def test_a_second_sending_changes_nothing(root):
+    found = []
     for _ in range(2):
-        sink = sink_on(store, "again")
+        sink = sink_on(root, "again")
         sink.open()
-        sink.start_sweep("sweep-1", {}, {})
-        sink.send(RECORD, folder)
-        sink.finish_sweep({}, [], ok=True)
-    _, runs = runs_of(store, "again")
-    assert len(runs) == 2
+        sweep(sink, "sweep-1", 2)  # as a resumed sweep sends again what it finds
+        found.append([row[:3] for row in content(root / "mlflow.db")["runs"]])
+    assert len(found[0]) == 3 and found[1] == found[0]
 
 
-def test_a_store_that_cannot_be_reached_warns_once_and_goes_on(tmp_path):
+def test_replaying_every_message_changes_nothing(root):
+    sweep(sink_on(root, "replay"), "sweep-1", 3)
+    shutil.copytree(root / "spool", root / "kept")
+    assert deliver(root) == (0, "")
+    first = content(root / "mlflow.db")
+    assert len(first["runs"]) == 4 and len(first["metrics"]) == 3 * 3 + 1
+    shutil.copytree(root / "kept", root / "spool", dirs_exist_ok=True)
+    assert len(spooled(root)) == 5
+    assert deliver(root) == (0, "")
+    assert content(root / "mlflow.db") == first
+
+
+@pytest.mark.slow
+def test_a_failed_record_that_succeeds_later_is_shown_as_finished(root):
+    failed = dataclasses.replace(RECORD, status="failed", error="no memory", metrics={})
+    for record in (failed, RECORD):
+        sink = sink_on(root, "later")
+        sink.open()
+        sink.send(record, write_record(root / "runs", record, None))
+        sink.close()
+    _, (run,) = runs_of(root, "later")
+    assert run.info.status == "FINISHED" and run.data.metrics["test/ndcg_at_20"] == 0.25
+    assert "rankbench.error" not in run.data.tags
+
+
+def by_record(folder):
+    """Status, metrics, params a record: comparable between stores, whose run ids differ."""
+    found = content(folder / "mlflow.db")
+    names = {run: value for run, key, value in found["tags"] if key in ("rankbench.run", "rankbench.sweep")}
+    status = sorted((names[run], *rest) for run, _, *rest in found["runs"])
+    return status, *(sorted((names[run], *rest) for run, *rest in found[name]) for name in ("metrics", "params"))
+
+
+@pytest.mark.parametrize(("n", "step"), [(5, 4), pytest.param(30, 3, marks=pytest.mark.slow)])
+def test_a_delivery_killed_again_and_again_ends_with_one_whole_run_a_record(root, tmp_path_factory, n, step):
+    sweep(sink_on(root, "killed"), "sweep-1", n)
+    apart = tmp_path_factory.mktemp("undisturbed")
+    shutil.copytree(root, apart, dirs_exist_ok=True)
+    assert deliver(apart) == (0, "")
+    kills = 0
+    while before := len(spooled(root)):
+        delivery = Delivery(f"sqlite:///{root}/mlflow.db", root / "artifacts")
+        delivery.start()
+        while before - step < len(spooled(root)) > 0:  # let it take some, then kill it at another place every time
+            time.sleep(0.001)
+        time.sleep(0.006 + 0.003 * (kills % 6))
+        os.kill(delivery._process.pid, signal.SIGKILL)
+        delivery.stop()
+        kills += 1
+    assert kills >= 2
+    assert by_record(root) == by_record(apart)
+    assert [file.name for file in (root / "artifacts").rglob("*") if file.is_file()] == ["record.json"] * n
+
+
+def test_of_runs_made_twice_by_a_server_that_woke_up_late_the_whole_one_stays(root):
+    sweep(sink_on(root, "twice"), "sweep-1", 1)
+    shutil.copytree(root / "spool", root / "kept")
+    client = MlflowClient(f"sqlite:///{root}/mlflow.db")
+    experiment = client.create_experiment("twice", artifact_location=(root / "artifacts").as_uri())
+    parents = [client.create_run(experiment, tags={"rankbench.sweep": "sweep-1"}) for _ in range(2)]
+    for parent in parents:
+        tags = {"rankbench.run": "run-x-ease-0", "mlflow.parentRunId": parent.info.run_id}
+        client.create_run(experiment, tags=tags)
+        client.create_run(experiment, tags=tags)
+    assert deliver(root) == (0, "")
+    alive = {run.info.run_id: run for run in client.search_runs([experiment])}
+    (parent,) = [run for run in alive.values() if "rankbench.sweep" in run.data.tags]
+    children = [run for run in alive.values() if run.data.tags.get("mlflow.parentRunId") == parent.info.run_id]
+    assert parent.data.metrics and len(children) == 1
+    assert children[0].info.status == "FINISHED" and children[0].data.metrics["test/ndcg_at_20"] == 0.25
+
+
+def test_a_damaged_message_and_a_lost_record_are_set_aside_and_block_nothing(root):
+    sink = sink_on(root, "damaged")
+    sweep(sink, "sweep-1", 3)
+    first, second, *_ = spooled(root)
+    (root / "spool" / first).write_text('{"kind": "sweep-start"')  # the start of the sweep
+    shutil.rmtree(root / "sweeps" / "sweep-1" / "records" / "run-x-ease-0")
     lines = []
+    sink = sink_on(root, "damaged", lines)
+    sink.open()
+    sink.send(RECORD, write_record(root / "runs", RECORD, None))
+    sink.close()
+    assert spooled(root) == []
+    assert {path.stem + ".json" for path in (root / "spool").glob("*.bad")} == {first, second}
+    assert len(lines) == 1 and "2 messages set aside" in lines[0] and first in lines[0]
+    # The sweep's own message was lost; its runs still find themselves under one parent.
+    assert run_tags(root / "mlflow.db", "rankbench.sweep") == ["sweep-1"]
+    assert len(set(run_tags(root / "mlflow.db", "mlflow.parentRunId"))) == 1
+
+
+@pytest.mark.slow
+def test_what_the_store_refuses_stays_and_blocks_nothing(root):
+    too_long = dataclasses.replace(RECORD, id="run-x-ease-9", params={"a?b": 1.0})  # no name for MLflow
+    sink = sink_on(root, "refused", lines := [])
+    sink.open()
+    for record in (too_long, RECORD):
+        sink.send(record, write_record(root / "runs", record, None))
+    sink.close()
+    assert len(spooled(root)) == 1
+    assert len(lines) == 1 and "refused" in lines[0] and "1 of 2 messages wait" in lines[0]
+    _, runs = runs_of(root, "refused")
+    assert {run.data.tags["rankbench.run"]: run.info.status for run in runs}[RECORD.id] == "FINISHED"
+
+
+def waits(lines, messages):
+    """The one warning of a store that took nothing."""
+    (line,) = lines
+    assert f"{messages} of {messages} messages wait" in line and "results are complete on disk" in line
+    assert "`rankbench tracking sync`" in line and "\n" not in line
+    return line
+
+
+def test_a_database_locked_by_another_process_costs_only_the_wait(root, impatient):
+    lines = []
+    sink = sink_on(root, "locked", lines)
+    holder = sqlite3.connect(root / "mlflow.db", isolation_level=None)
+    holder.execute("BEGIN EXCLUSIVE")
+    begun = time.monotonic()
+    assert sink.open()
+    sweep(sink, "sweep-1", 2)
+    assert time.monotonic() - begun < 50
+    waits(lines, 4)
+    holder.rollback()
+    assert deliver(root) == (0, "")
+    assert run_tags(root / "mlflow.db", "rankbench.run") == ["run-x-ease-0", "run-x-ease-1"]
+
+
+@pytest.mark.slow
+def test_a_store_that_cannot_be_made_costs_one_warning(tmp_path):
     (tmp_path / "file").write_text("")
-    sink = MlflowSink(f"sqlite:///{tmp_path}/file/mlflow.db", "x", tmp_path / "artifacts", lines.append)
-    assert not sink.open()
-    sink.start_sweep("sweep-1", {}, {})
-    sink.send(RECORD, tmp_path)
-    sink.finish_sweep({}, [], ok=True)
-    assert len(lines) == 1 and "results are complete on disk" in lines[0]
+    lines = []
+    sink = sink_on(tmp_path, "x", lines, uri=f"sqlite:///{tmp_path}/file/mlflow.db")
+    sink.open()
+    sweep(sink, "sweep-1", 1)
+    assert "File exists" in waits(lines, 3)
+    assert deliver(tmp_path) == (0, "")  # another store, after the address was put right
+
+
+def test_a_spool_that_cannot_be_written_costs_one_warning(tmp_path, impatient):
+    (tmp_path / "spool").write_text("in the way")
+    lines = []
+    sink = sink_on(tmp_path, "x", lines)
+    sink.open()
+    sweep(sink, "sweep-1", 2)
+    assert len(lines) == 1 and "4 messages could not be kept" in lines[0] and "results are complete on disk" in lines[0]
+
+
+@pytest.fixture
+def silent_port():
+    """A listener that accepts connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener.getsockname()[1]
+
+
+def test_a_server_that_never_answers_costs_only_the_wait(tmp_path, silent_port, impatient):
+    lines, uri = [], f"http://127.0.0.1:{silent_port}"
+    begun = time.monotonic()
+    sink = sink_on(tmp_path, "x", lines, uri=uri)
+    sink.open()
+    sweep(sink, "sweep-1", 2)
+    assert time.monotonic() - begun < 50  # the wait, not the 60 s of two HTTP attempts
+    assert "no answer" in waits(lines, 4)
+    assert check(uri, tmp_path / "artifacts", seconds=2.0) == "no answer in 2 s"
+    assert len(spooled(tmp_path)) == 4
+
+
+@pytest.mark.slow
+def test_a_server_that_is_down_is_named_so(tmp_path, silent_port):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    lines = []
+    sink = sink_on(tmp_path, "x", lines, uri=f"http://127.0.0.1:{port}")
+    sink.open()
+    sweep(sink, "sweep-1", 1)
+    assert "Connection refused" in waits(lines, 3)
+
+
+class Failing(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_error(500)
+
+    do_POST = do_GET
+
+    def log_message(self, *_):
+        pass
+
+
+def test_a_server_of_errors_costs_one_warning(tmp_path):
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Failing) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        lines, uri = [], f"http://127.0.0.1:{server.server_port}"
+        sink = sink_on(tmp_path, "x", lines, uri=uri)
+        sink.open()
+        sweep(sink, "sweep-1", 1)
+        assert "500" in waits(lines, 3)
+        server.shutdown()
+
+
+@pytest.mark.slow
+def test_what_an_outage_left_is_sent_by_the_next_run(root):
+    sweep(sink_on(root, "first"), "sweep-1", 2)  # never opened: nothing could be sent
+    assert len(spooled(root)) == 4
+    sink = sink_on(root, "second")
+    sink.open()
+    sink.send(records(4)[3], write_record(root / "runs", records(4)[3], None))
+    sink.close()
+    assert spooled(root) == []
+    assert run_tags(root / "mlflow.db", "rankbench.run") == ["run-x-ease-0", "run-x-ease-1", "run-x-ease-3"]
 
 
 def test_metric_names_are_ones_that_mlflow_takes():

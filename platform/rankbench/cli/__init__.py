@@ -49,15 +49,20 @@ def _root(
 
 
 def _register() -> None:
-    from rankbench.cli import data, demo, methods, report, run, sweep, ui
+    from rankbench.cli import compare, data, demo, fit, methods, recommend, report, run, similar, sweep, tracking, ui
 
     app.command("run", epilog=run.EXAMPLES)(run.run)
+    app.command("fit", epilog=fit.EXAMPLES)(fit.fit)
+    app.command("recommend", epilog=recommend.EXAMPLES)(recommend.recommend)
+    app.command("similar", epilog=similar.EXAMPLES)(similar.similar)
     app.command("sweep", epilog=sweep.EXAMPLES)(sweep.sweep)
     app.command("report", epilog=report.EXAMPLES)(report.report)
+    app.command("compare", epilog=compare.EXAMPLES)(compare.compare)
     app.command("methods", epilog=methods.EXAMPLES)(methods.methods)
     app.command("ui", epilog=ui.EXAMPLES)(ui.ui)
     app.command("demo")(demo.demo)
     app.add_typer(data.app, name="data")
+    app.add_typer(tracking.app, name="tracking")
 
 
 _register()

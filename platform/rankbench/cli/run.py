@@ -46,6 +46,7 @@ def run(
     from rankbench.tracking.record import write_record
 
     settings = Settings.from_env()
+    uri = tracking_uri(settings) if track else ""  # an address that cannot work is refused before the work
     given = assignments(params or [])
     changes = {key.removeprefix("data."): value for key, value in given.items() if key.startswith("data.")}
     values = {key: value for key, value in given.items() if not key.startswith("data.")}
@@ -61,11 +62,13 @@ def run(
     folder = write_record(settings.results / "runs", record, outcome.per_user)
     if track:
         sink = MlflowSink(
-            tracking_uri(settings), "runs", settings.results / "mlartifacts",
-            lambda line: err.print(f"warning: {line}", markup=False),
-        )  # fmt: skip
-        if sink.open():
+            uri, "runs", settings.results / "mlartifacts", lambda line: err.print(f"warning: {line}", markup=False)
+        )
+        with err.status("telling MLflow") as line:
+            sink.waiting = lambda left: line.update(f"telling MLflow: {left} messages left")
+            sink.open()
             sink.send(record, folder)
+            sink.close()
     if json:
         print_json(
             {

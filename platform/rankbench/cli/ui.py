@@ -22,27 +22,32 @@ def ui(
     import socket
     import subprocess
 
-    from rankbench.errors import ConfigError
+    from rankbench.errors import ConfigError, StorageError, require
     from rankbench.settings import Settings
-    from rankbench.tracking.mlflow_sink import MlflowSink, serve_command, tracking_uri
+    from rankbench.tracking.store import is_server, make_tables, reason, serve_command, tracking_uri, without_password
 
     settings = Settings.from_env()
+    uri, artifacts = tracking_uri(settings), settings.results / "mlartifacts"
+    shown = without_password(uri)
+    require(not is_server(uri), f"RANKBENCH_TRACKING_URI={shown} is an MLflow server already: open it in a browser")
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
         except OSError:
             raise ConfigError(f"--port: 127.0.0.1:{port} is taken; choose another") from None
-    uri, artifacts = tracking_uri(settings), settings.results / "mlartifacts"
-    if uri.startswith("sqlite:///"):
-        # A store that two processes make at once breaks; it is made here, under the lock.
-        MlflowSink(uri, "runs", artifacts).open()
+    try:
+        make_tables(uri, artifacts)
+    except StorageError:
+        raise
+    except Exception as error:
+        raise StorageError(f"{shown}: {reason(error, uri)}") from None
     command, environment = serve_command(uri, artifacts, port)
     url = f"http://127.0.0.1:{port}"
     if json:
-        print_json({"url": url, "store": uri})
+        print_json({"url": url, "store": shown})
     else:
-        err.print(f"MLflow on {url}, store {uri} (Ctrl-C stops it)", markup=False)
+        err.print(f"MLflow on {url}, store {shown} (Ctrl-C stops it)", markup=False)
     server = subprocess.Popen(command, env=environment)
     try:
         return server.wait()

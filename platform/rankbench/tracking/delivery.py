@@ -1,0 +1,154 @@
+"""The uploader process, as the process sees it that starts it: started, watched for so long, and ended."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rankbench.tracking.store import QUIET
+
+log = logging.getLogger(__name__)
+
+# A dead server may cost the uploader seconds, not MLflow's minutes. 30 s: a replay of 1000 metrics takes 3.
+PATIENT_UPLOADS = {
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+    "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
+    "MLFLOW_HTTP_REQUEST_BACKOFF_JITTER": "0",
+}
+
+
+@dataclass
+class Delivery:
+    """One uploader of the spool beside `artifacts` to the store at `uri`. With `queue` it waits while another one works."""
+
+    uri: str
+    artifacts: Path
+    queue: bool = True
+    reason: str = ""  # why the store took nothing since the last success
+    aside: list[str] = field(default_factory=list)  # why messages were set aside
+    _refusal: str = ""
+    _process: Any = None
+    _ready: bool = False
+    _news: float = 0.0
+    _reader: Any = None
+
+    def start(self, check: bool = False) -> None:
+        """Raises OSError when no process can be started."""
+        order = {"uri": self.uri, "artifacts": str(self.artifacts), "queue": self.queue, "check": check, "parent": os.getpid()}
+        self._process = subprocess.Popen(
+            # -P: a file of the user's folder must not be taken for a library.
+            [sys.executable, "-P", "-m", "rankbench.tracking.uploader"],
+            env=PATIENT_UPLOADS | os.environ | QUIET,
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=None if log.isEnabledFor(logging.INFO) else subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C is for the command, which then ends this process
+        )
+        atexit.register(self.stop)
+        self._reader = threading.Thread(target=self._read, args=(self._process.stdout,), daemon=True)
+        self._reader.start()
+        try:
+            self._process.stdin.write(json.dumps(order) + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            log.info("the uploader ended at its start")
+
+    def finish(
+        self, left: Callable[[], int], patience: float, limit: float, progress: Callable[[int], None] = lambda left: None
+    ) -> int:
+        """Wait until `left()` is 0, the store took nothing for `patience` s, or `limit` s are over; end the uploader.
+
+        Returns how many are left; `reason` then says why.
+        """
+        begun = self._news = time.monotonic()
+        self._close_stdin()
+        fewest = left()
+        while fewest and self._process.poll() is None:
+            progress(fewest)
+            time.sleep(0.05)
+            count, now = left(), time.monotonic()
+            if count < fewest:
+                fewest, self._news = count, now
+            if self._ready and now - self._news > patience:
+                self.reason = self.reason or f"no answer in {patience:.0f} s"
+                break
+            if now - begun > limit:
+                self.reason = self.reason or f"{limit:.0f} s were not enough"
+                break
+        # Done, it ends by itself; hung, it never would.
+        self.stop(seconds=0.0 if self.reason else 1.0)
+        remaining = left()
+        ended = f"the uploader ended with code {self._process.returncode}"
+        self.reason = (self.reason or self._refusal or ended) if remaining else ""
+        return remaining
+
+    @property
+    def note(self) -> str:
+        """One line of the messages that were set aside; empty where there are none."""
+        if not self.aside:
+            return ""
+        folder, n = self.artifacts.parent / "spool", len(self.aside)
+        return f"tracking: {n} message{'s' * (n > 1)} set aside in {folder} (*.bad); the first: {self.aside[0]}"
+
+    def wait(self, seconds: float) -> bool:
+        """Of a check: True when the store answered."""
+        self._close_stdin()
+        try:
+            return self._process.wait(timeout=seconds) == 0
+        except subprocess.TimeoutExpired:
+            self.reason = f"no answer in {seconds:.0f} s"
+            return False
+        finally:
+            self.stop()
+
+    def stop(self, seconds: float = 0.0) -> None:
+        """End the uploader, at once or after `seconds`; a half-sent run is completed by the next delivery."""
+        atexit.unregister(self.stop)
+        self._close_stdin()
+        try:
+            self._process.wait(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._reader.join(timeout=1.0)
+
+    def _close_stdin(self) -> None:
+        try:
+            self._process.stdin.close()
+        except BrokenPipeError:
+            log.info("the uploader is gone")
+
+    def _read(self, pipe: Any) -> None:
+        with pipe:
+            for line in pipe:
+                event = json.loads(line)
+                if "failed" in event:
+                    self.reason = event["failed"]
+                elif "busy" in event:
+                    self.reason = "another process is sending"
+                elif "aside" in event:
+                    self.aside.append(event["reason"])
+                elif "refused" in event:
+                    self._refusal = f"refused: {event['reason']}"
+                self._ready = True
+                if not {"failed", "busy"} & set(event):
+                    self.reason, self._news = "", time.monotonic()
+
+
+def check(uri: str, artifacts: Path, seconds: float = 8.0) -> str:
+    """Why the store at `uri` does not answer within `seconds`; empty when it does."""
+    delivery = Delivery(uri, artifacts)
+    delivery.start(check=True)
+    return "" if delivery.wait(seconds) else delivery.reason or "the check ended without an answer"

@@ -1,0 +1,174 @@
+"""Messages as MLflow runs. Whatever part of one an earlier delivery sent is found again, and nothing is sent twice."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from rankbench.tracking.record import RunRecord, read_record
+from rankbench.tracking.spool import Message, RunMessage, SweepEnd, SweepStart
+
+PARENT = "mlflow.parentRunId"
+
+
+def metric_key(prefix: str, name: str) -> str:
+    """A name that MLflow takes: recall@20 on test is test/recall_at_20, and other signs than - . : / become _."""
+    return re.sub(r"[^\w\-. :/]", "_", f"{prefix}/{name.replace('@', '_at_')}", flags=re.ASCII)
+
+
+class MlflowRuns:
+    """Writes messages to the store of `client`: records and reports are read under `root`.
+
+    `artifacts` is where a new experiment keeps its files; None leaves that to the server.
+    """
+
+    def __init__(self, client: Any, root: Path, artifacts: Path | None):
+        self.client, self.root, self.artifacts = client, root, artifacts
+        self._experiments: dict[str, str] = {}
+        self._sweeps: dict[tuple[str, str], Any] = {}
+
+    def take(self, message: Message) -> None:
+        """Bring the store to what the message says. Raises DataError when its record is gone or damaged, else as MLflow."""
+        match message:
+            case RunMessage():
+                folder = self.root / message.record
+                self._run(message, read_record(folder), folder)
+            case SweepStart():
+                self._start(message)
+            case SweepEnd():
+                self._end(message)
+
+    def _run(self, message: RunMessage, record: RunRecord, folder: Path) -> None:
+        parent = self._sweep(message).info.run_id if message.sweep else None
+        # The run's own time, not that of its sending: a repeated metric is then the same metric.
+        begun = int(datetime.fromisoformat(record.started_at).timestamp() * 1000) if record.started_at else message.time
+        ended = begun + int(1000 * sum(record.seconds.values()))
+        status = "FINISHED" if record.finished else "FAILED"
+        experiment = self._experiment(message.experiment)
+        run = self._find(experiment, "rankbench.run", record.id, parent)
+        if run is not None and run.info.status == status:
+            return
+        if run is None:
+            name = f"{record.stage} {record.arm or record.method} {_short(record.params)}".strip()[:200]
+            tags = _tags(record, folder) | ({PARENT: parent} if parent else {})
+            run = self.client.create_run(experiment, start_time=begun, run_name=name, tags=tags)
+        elif record.finished and "rankbench.error" in run.data.tags:
+            # It failed before and was run again.
+            self.client.delete_tag(run.info.run_id, "rankbench.error")
+        run_id = run.info.run_id
+        params = {"method": record.method, "dataset": record.dataset["name"], "seed": record.seed, "dtype": record.dtype}
+        self._log(run_id, _metrics(record), params | record.params, ended)
+        for path in sorted(folder.glob("*")):
+            # A search has many runs: their per-user metrics stay with the record.
+            if path.suffix == ".json" or record.stage != "search":
+                self.client.log_artifact(run_id, str(path))
+        self.client.set_terminated(run_id, status, end_time=ended)
+        # A request that was given up may still have been carried out by a server that woke up late.
+        self._find(experiment, "rankbench.run", record.id, parent)
+
+    def _start(self, message: SweepStart) -> None:
+        run = self._sweep(message, message.tags)
+        self.client.update_run(run.info.run_id, status="RUNNING")
+        if not run.data.params:
+            self._log(run.info.run_id, {}, message.params, message.time)
+
+    def _end(self, message: SweepEnd) -> None:
+        run_id = self._sweep(message).info.run_id
+        self._log(run_id, message.metrics, {}, message.time)
+        if message.note:
+            self.client.set_tag(run_id, "mlflow.note.content", message.note[:8000])
+        for path in (self.root / name for name in message.files):
+            if path.is_file():
+                self.client.log_artifact(run_id, str(path))
+        self.client.set_terminated(run_id, "FINISHED" if message.ok else "FAILED", end_time=message.time)
+
+    def _sweep(self, message: Message, tags: dict[str, str] | None = None) -> Any:
+        """The parent run of a sweep; made where the message of its start was lost."""
+        key = (message.experiment, message.sweep)
+        if key not in self._sweeps:
+            experiment = self._experiment(message.experiment)
+            found = self._find(experiment, "rankbench.sweep", message.sweep, None)
+            self._sweeps[key] = found or self.client.create_run(
+                experiment,
+                start_time=message.time,
+                run_name=message.sweep,
+                tags=(tags or {}) | {"rankbench.sweep": message.sweep},
+            )
+        return self._sweeps[key]
+
+    def _experiment(self, name: str) -> str:
+        if name not in self._experiments:
+            found = self.client.get_experiment_by_name(name)
+            self._experiments[name] = found.experiment_id if found is not None else self._new_experiment(name)
+        return self._experiments[name]
+
+    def _new_experiment(self, name: str) -> str:
+        from mlflow.exceptions import MlflowException
+
+        location = (self.artifacts / name).resolve().as_uri() if self.artifacts is not None else None
+        # The kind decides which pages MLflow opens: these are trained models, not conversations.
+        kind = {"mlflow.experimentKind": "custom_model_development"}
+        try:
+            return self.client.create_experiment(name, artifact_location=location, tags=kind)
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                raise
+        # Another results folder's uploader was first.
+        return self.client.get_experiment_by_name(name).experiment_id
+
+    def _find(self, experiment: str, tag: str, value: str, parent: str | None) -> Any:
+        """The run that carries the tag, under the same parent; of several the fullest, and the others are deleted."""
+        runs = self.client.search_runs([experiment], filter_string=f"tags.`{tag}` = '{value}'")
+        runs = [run for run in runs if run.data.tags.get(PARENT) == parent]
+        runs.sort(key=lambda run: (run.info.status != "RUNNING", len(run.data.params), len(run.data.metrics)))
+        for double in runs[:-1]:
+            self.client.delete_run(double.info.run_id)
+        return runs[-1] if runs else None
+
+    def _log(self, run_id: str, metrics: dict[str, float], params: dict[str, Any], time: int) -> None:
+        from mlflow.entities import Metric, Param
+
+        # An infinite value would be stored as 1.8e308 and ruin every plot.
+        batch = [Metric(name, value, time, 0) for name, value in metrics.items() if math.isfinite(value)]
+        words = [Param(name, str(value)[:6000]) for name, value in params.items() if value is not None]
+        self.client.log_batch(run_id, metrics=batch, params=words)
+
+
+def _tags(record: RunRecord, folder: Path) -> dict[str, str]:
+    environment = record.environment
+    tags = {
+        "rankbench.run": record.id,
+        "rankbench.stage": record.stage,
+        "rankbench.arm": record.arm or record.method,
+        "rankbench.dataset": record.dataset["name"],
+        "rankbench.fingerprint": record.dataset.get("fingerprint", ""),
+        "rankbench.measured_on": record.measured_on,
+        "rankbench.fit_on": record.fit_on,
+        "rankbench.machine": str(environment.get("machine", "")),
+        "rankbench.versions": str(environment.get("packages", "")),
+        "rankbench.record": str(folder),
+        "mlflow.source.git.commit": environment.get("revision") or "",
+    }
+    optional = {
+        "rankbench.same_as": record.same_as,
+        "rankbench.error": record.error,
+        "rankbench.count_differences": "; ".join(record.dataset.get("differences") or [])[:5000],
+    }
+    return tags | {key: value for key, value in optional.items() if value}
+
+
+def _metrics(record: RunRecord) -> dict[str, float]:
+    metrics = {metric_key(record.measured_on, name): value["mean"] for name, value in record.metrics.items()}
+    metrics |= {f"seconds/{phase}": value for phase, value in record.seconds.items()}
+    return metrics | {"peak_memory_gb": record.peak_memory_bytes / 1e9}
+
+
+def _short(params: dict[str, Any]) -> str:
+    return " ".join(
+        f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}"
+        for name, value in params.items()
+        if value is not None
+    )

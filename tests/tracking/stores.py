@@ -1,0 +1,57 @@
+"""What tests of tracking share: sinks on a store, and the whole content of a store for comparison."""
+
+import dataclasses
+import sqlite3
+from pathlib import Path
+
+from rankbench.tracking.mlflow_sink import MlflowSink
+from rankbench.tracking.record import RunRecord, write_record
+
+from .test_record import RECORD
+
+TABLES = {
+    "runs": "run_uuid, experiment_id, status, start_time, end_time, lifecycle_stage",
+    "metrics": "run_uuid, key, value, timestamp, step",
+    "params": "run_uuid, key, value",
+    "tags": "run_uuid, key, value",
+}
+
+
+def sink_on(root: Path, experiment: str, lines: list[str] | None = None, uri: str | None = None) -> MlflowSink:
+    """A sink on the SQLite store under `root`, or on another store with its spool there."""
+    warn = (lines if lines is not None else []).append
+    return MlflowSink(uri or f"sqlite:///{root}/mlflow.db", experiment, root / "artifacts", warn)
+
+
+def records(n: int, **changes) -> list[RunRecord]:
+    return [
+        dataclasses.replace(RECORD, id=f"run-x-ease-{i}", params={"lam": float(i)}, seconds={"fit": 0.5 + i},
+                            started_at="2026-01-02T03:04:05+00:00", **changes)
+        for i in range(n)
+    ]  # fmt: skip
+
+
+def sweep(sink: MlflowSink, name: str, n: int) -> None:
+    """All that a sweep of `n` runs tells its sink, which needs not be open."""
+    sink.start_sweep(name, {"fits": n}, {"rankbench.question": "which?"})
+    for record in records(n):
+        sink.send(record, write_record(sink.artifacts.parent / "sweeps" / name / "records", record, None))
+    sink.finish_sweep({"final/x/ease/ndcg_at_20": 0.25}, [], ok=True, note="a table")
+
+
+def spooled(root: Path) -> list[str]:
+    """Names of the messages that wait."""
+    return sorted(path.name for path in (root / "spool").glob("[!.]*.json"))
+
+
+def content(database: Path) -> dict[str, list[tuple]]:
+    """Every row of the store that is about runs, sorted."""
+    with sqlite3.connect(f"file:{database}?mode=ro", uri=True) as connection:
+        return {name: sorted(connection.execute(f"SELECT {columns} FROM {name}")) for name, columns in TABLES.items()}
+
+
+def run_tags(database: Path, tag: str) -> list[str]:
+    """The values of a tag over the runs that are not deleted."""
+    query = "SELECT value FROM tags JOIN runs USING (run_uuid) WHERE key = ? AND lifecycle_stage = 'active'"
+    with sqlite3.connect(f"file:{database}?mode=ro", uri=True) as connection:
+        return sorted(value for (value,) in connection.execute(query, (tag,)))

@@ -1,0 +1,145 @@
+"""`rankbench tracking`, and `run` while MLflow is away, as a user meets them."""
+
+import dataclasses
+import json
+import os
+import socket
+import subprocess
+import sys
+
+import psutil
+import pytest
+from filelock import FileLock
+
+from rankbench.cli import _main
+from rankbench.tracking.record import write_record
+
+from .stores import run_tags, sink_on, spooled
+from .test_record import RECORD
+
+RUN = ["run", "synthetic", "ease", "lam=50", "--json", "data.source.generator.users=80", "data.source.generator.items=40",
+       "data.source.generator.interactions_per_user=10", "--cutoffs", "5,10"]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def results(tmp_path, monkeypatch):
+    monkeypatch.setenv("RANKBENCH_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("RANKBENCH_RESULTS", str(tmp_path / "results"))
+    monkeypatch.setenv("RANKBENCH_OFFLINE", "1")
+    monkeypatch.delenv("RANKBENCH_MIRROR", raising=False)
+    monkeypatch.delenv("RANKBENCH_TRACKING_URI", raising=False)
+    return tmp_path / "results"
+
+
+@pytest.fixture
+def dead():
+    """An address where nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+def spool_one(results):
+    sink = sink_on(results, "runs")
+    sink.send(RECORD, write_record(results / "runs", RECORD, None))
+
+
+def test_a_run_while_the_server_is_down_then_sync(results, dead, monkeypatch, capsys):
+    monkeypatch.setenv("RANKBENCH_TRACKING_URI", dead)
+    assert _main(RUN) == 0
+    printed = capsys.readouterr()
+    run = json.loads(printed.out)
+    assert printed.err.count("\n") == 1 and "1 of 1 messages wait" in printed.err and "Connection refused" in printed.err
+    assert _main(["tracking", "sync", "--json"]) == 5
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["exit_code"] == 5 and "nothing is lost" in printed.err and printed.err.count("\n") == 1
+    assert len(spooled(results)) == 1
+    monkeypatch.delenv("RANKBENCH_TRACKING_URI")
+    assert _main(["tracking", "sync", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["sent"] == 1
+    assert run_tags(results / "mlflow.db", "rankbench.run") == [run["id"]]
+
+
+def test_nothing_to_send_is_no_error_and_makes_no_store(results, capsys):
+    assert _main(["tracking", "status"]) == 0
+    assert "is made at the first run" in capsys.readouterr().out
+    assert _main(["tracking", "sync"]) == 0
+    assert "0 messages sent" in capsys.readouterr().out
+    assert not results.exists()
+
+
+def test_a_second_sync_at_once_says_so(results, capsys):
+    spool_one(results)
+    with FileLock(results / "spool" / ".lock"):
+        assert _main(["tracking", "sync"]) == 5
+    assert "another process is sending" in capsys.readouterr().err
+    assert len(spooled(results)) == 1
+
+
+def test_an_address_that_cannot_work_is_refused_before_the_work(results, monkeypatch, capsys):
+    monkeypatch.setenv("RANKBENCH_TRACKING_URI", "postgresql://me:secret@host/db")
+    assert _main(RUN) == 2
+    error = capsys.readouterr().err
+    assert "postgresql+psycopg2://" in error and "secret" not in error and not (results / "runs").exists()
+    for command in (["tracking", "sync"], ["tracking", "status"], ["ui"]):
+        assert _main(command) == 2
+    assert _main([*RUN, "--no-track"]) == 0
+
+
+def test_ui_refuses_a_server_and_an_old_store(results, dead, monkeypatch, capsys):
+    monkeypatch.setenv("RANKBENCH_TRACKING_URI", dead)
+    assert _main(["ui", "--port", "65432"]) == 2
+    assert "open it in a browser" in capsys.readouterr().err
+    monkeypatch.delenv("RANKBENCH_TRACKING_URI")
+    results.mkdir()
+    (results / "mlflow.db").write_text("not a database, long enough to be read as one" * 20)
+    assert _main(["ui", "--port", "65432"]) == 5
+    assert "not a database" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_run_against_a_server_that_never_answers_ends_with_its_result(results):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        environment = os.environ | {"RANKBENCH_TRACKING_URI": f"http://127.0.0.1:{listener.getsockname()[1]}"}
+        done = subprocess.run(
+            [sys.executable, "-m", "rankbench", *RUN], env=environment, capture_output=True, text=True, check=False, timeout=60
+        )
+    assert done.returncode == 0 and json.loads(done.stdout)["method"] == "ease"
+    assert done.stderr.count("\n") == 1 and "no answer in 10 s" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_killed_command_leaves_no_uploader(results):
+    code = (
+        "import sys, time\n"
+        "from pathlib import Path\n"
+        "from rankbench.tracking.mlflow_sink import MlflowSink\n"
+        "sink = MlflowSink(sys.argv[1], 'x', Path(sys.argv[2]) / 'mlartifacts')\n"
+        "sink.open(); sink.start_sweep('s', {}, {}); print('open', flush=True); time.sleep(60)\n"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        uri = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        driver = subprocess.Popen([sys.executable, "-c", code, uri, results], stdout=subprocess.PIPE, text=True)
+        assert driver.stdout.readline() == "open\n"
+        (uploader,) = psutil.Process(driver.pid).children()
+        listener.accept()  # the uploader hangs in its first call
+        driver.kill()
+        driver.wait()
+        assert psutil.wait_procs([uploader], timeout=20)[1] == []
+    assert len(spooled(results)) == 1
+
+
+@pytest.mark.slow
+def test_two_syncs_at_once_send_each_message_once(results, capsys):
+    for i in range(40):
+        record = dataclasses.replace(RECORD, id=f"run-x-ease-{i}")
+        sink_on(results, "runs").send(record, write_record(results / "runs", record, None))
+    command = [sys.executable, "-m", "rankbench", "tracking", "sync"]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [process.communicate(timeout=120)[1] for process in both]
+    codes = sorted(process.returncode for process in both)
+    assert codes in ([0, 0], [0, 5])  # the second may have come when all was sent
+    assert codes == [0, 0] or any("another process is sending" in line for line in said)
+    assert run_tags(results / "mlflow.db", "rankbench.run") == sorted(f"run-x-ease-{i}" for i in range(40))
+    assert _main(["tracking", "status", "--json"]) == 0
+    status = json.loads(capsys.readouterr().out)
+    assert (status["reachable"], status["waiting"], status["set_aside"]) == (True, 0, 0)

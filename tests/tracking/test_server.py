@@ -1,0 +1,183 @@
+"""A real MLflow server that is stopped, slowed and killed in the middle of a sweep: nothing is lost, nothing comes twice."""
+
+import http.client
+import http.server
+import os
+import shutil
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from rankbench.tracking import mlflow_sink
+from rankbench.tracking.delivery import Delivery, check
+from rankbench.tracking.record import write_record
+from rankbench.tracking.store import QUIET
+
+from .stores import content, records, run_tags, sink_on, spooled, sweep
+
+pytestmark = pytest.mark.slow
+
+
+class Server:
+    """`mlflow server` on loopback over a SQLite file, in a process group of its own."""
+
+    def __init__(self, folder):
+        self.folder, self.database = folder, folder / "server.db"
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self.uri = f"http://127.0.0.1:{self.port}"
+        self.start()
+
+    def start(self):
+        command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(self.port), "--workers", "1"]
+        command += ["--backend-store-uri", f"sqlite:///{self.database}", "--artifacts-destination", str(self.folder / "files")]
+        self.process = subprocess.Popen(
+            command, env=os.environ | QUIET, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        deadline = time.monotonic() + 120
+        while why := check(self.uri, self.folder / "artifacts"):
+            assert time.monotonic() < deadline, why
+            time.sleep(0.5)
+
+    def signal(self, number):
+        os.killpg(self.process.pid, number)  # the group we started: server and worker
+        if number == signal.SIGKILL:
+            self.process.wait(timeout=20)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    server = Server(tmp_path_factory.mktemp("server"))
+    yield server
+    server.signal(signal.SIGCONT)
+    server.signal(signal.SIGKILL)
+
+
+def deliver(root, uri):
+    delivery = Delivery(uri, root / "artifacts", queue=False)
+    delivery.start()
+    return delivery.finish(lambda: len(spooled(root)), 60.0, 200.0), delivery.reason
+
+
+def wait_until_sent(root):
+    deadline = time.monotonic() + 60
+    while spooled(root):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def whole_sweep(server, experiment, n):
+    """Each record is there once, finished, with every metric and param, and its file; and the sweep is."""
+    with sqlite3.connect(f"file:{server.database}?mode=ro", uri=True) as connection:
+        rows = connection.execute(
+            "SELECT tags.value, status, (SELECT count(*) FROM metrics WHERE metrics.run_uuid = runs.run_uuid),"
+            " (SELECT count(*) FROM params WHERE params.run_uuid = runs.run_uuid), artifact_uri FROM runs"
+            " JOIN tags USING (run_uuid) JOIN experiments USING (experiment_id) WHERE experiments.name = ?"
+            " AND tags.key IN ('rankbench.run', 'rankbench.sweep') AND runs.lifecycle_stage = 'active'",
+            (experiment,),
+        ).fetchall()
+    expected = [(record.id, "FINISHED", 3, 5) for record in records(n)] + [(f"{experiment}-1", "FINISHED", 1, 1)]
+    assert sorted(row[:4] for row in rows) == sorted(expected)
+    runs = [row[4].removeprefix("mlflow-artifacts:/") for row in rows if row[0].startswith("run-")]
+    assert all((server.folder / "files" / where.lstrip("/") / "record.json").is_file() for where in runs)
+
+
+def test_a_whole_sweep_through_a_server(server, tmp_path):
+    lines = []
+    sink = sink_on(tmp_path, "calm", lines, server.uri)
+    sink.open()
+    sweep(sink, "calm-1", 5)
+    assert lines == [] and spooled(tmp_path) == []
+    whole_sweep(server, "calm", 5)
+
+
+def test_a_server_that_hangs_in_mid_sweep(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(mlflow_sink, "PATIENCE", 3.0)
+    lines = []
+    sink = sink_on(tmp_path, "hung", lines, server.uri)
+    sink.open()
+    sink.start_sweep("hung-1", {"fits": 4}, {})
+    first, *rest = records(4)
+    sink.send(first, write_record(tmp_path / "records", first, None))
+    wait_until_sent(tmp_path)
+    server.signal(signal.SIGSTOP)
+    begun = time.monotonic()
+    for record in rest:
+        sink.send(record, write_record(tmp_path / "records", record, None))
+    assert time.monotonic() - begun < 20  # files, no calls
+    time.sleep(1.5)  # so that a request is under way
+    sink.finish_sweep({"final/x/ease/ndcg_at_20": 0.25}, [], ok=True)
+    assert time.monotonic() - begun < 50
+    assert len(lines) == 1 and "no answer" in lines[0] and len(spooled(tmp_path)) == 4
+    shutil.copytree(tmp_path / "spool", tmp_path / "kept")
+    server.signal(signal.SIGCONT)
+    assert deliver(tmp_path, server.uri) == (0, "")
+    whole_sweep(server, "hung", 4)
+    before = content(server.database)
+    shutil.copytree(tmp_path / "kept", tmp_path / "spool", dirs_exist_ok=True)
+    assert deliver(tmp_path, server.uri) == (0, "")
+    assert content(server.database) == before
+
+
+def slow_door(port, seconds):
+    """A door to the server at `port` that passes every request on `seconds` late."""
+
+    class Door(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            time.sleep(seconds)
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            inner = http.client.HTTPConnection("127.0.0.1", port)
+            headers = {key: value for key, value in self.headers.items() if key.lower() != "host"}
+            inner.request(self.command, self.path, body, headers)
+            answer = inner.getresponse()
+            content = answer.read()
+            self.send_response(answer.status)
+            self.send_header("Content-Type", answer.getheader("Content-Type", "application/json"))
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_POST = do_PUT = do_PATCH = do_DELETE = do_GET
+
+        def log_message(self, *_):
+            pass
+
+    return http.server.ThreadingHTTPServer(("127.0.0.1", 0), Door)
+
+
+def test_a_server_of_five_seconds_a_call(server, tmp_path):
+    with slow_door(server.port, 5.0) as door:
+        threading.Thread(target=door.serve_forever, daemon=True).start()
+        lines, begun = [], time.monotonic()
+        sink = sink_on(tmp_path, "slow", lines, f"http://127.0.0.1:{door.server_port}")
+        sink.open()
+        sweep(sink, "slow-1", 2)
+        assert time.monotonic() - begun < mlflow_sink.LIMIT + 10
+        assert len(lines) == 1 and "messages wait" in lines[0]
+        door.shutdown()
+    assert deliver(tmp_path, server.uri) == (0, "")
+    whole_sweep(server, "slow", 2)
+
+
+def test_a_server_killed_in_mid_sweep_and_started_again(server, tmp_path):
+    lines = []
+    sink = sink_on(tmp_path, "killed", lines, server.uri)
+    sink.open()
+    sink.start_sweep("killed-1", {"fits": 30}, {})
+    for record in records(30):
+        sink.send(record, write_record(tmp_path / "records", record, None))
+    while len(spooled(tmp_path)) > 20:  # some are there, and one is under way
+        time.sleep(0.01)
+    server.signal(signal.SIGKILL)
+    sink.finish_sweep({"final/x/ease/ndcg_at_20": 0.25}, [], ok=True)
+    assert len(lines) == 1 and "Connection refused" in lines[0]
+    server.start()
+    assert deliver(tmp_path, server.uri) == (0, "")
+    whole_sweep(server, "killed", 30)
+    assert run_tags(server.database, "rankbench.sweep").count("killed-1") == 1

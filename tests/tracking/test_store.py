@@ -1,0 +1,130 @@
+"""The store: addresses that cannot work are refused; a new SQLite store is made whole, once, by whoever comes first."""
+
+import dataclasses
+import os
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+
+from rankbench.errors import ConfigError, StorageError
+from rankbench.tracking.delivery import Delivery
+from rankbench.tracking.record import write_record
+from rankbench.tracking.store import make_tables, reason, tracking_uri, without_password
+
+from .stores import content, records, run_tags, spooled
+
+
+@pytest.mark.parametrize(
+    ("uri", "says"),
+    [
+        ("postgresql://me:secret@host/db", r"write postgresql\+psycopg2://"),
+        ("postgres://me:secret@host/db", r"write postgresql\+psycopg2://"),
+        ("./mlruns", "no longer takes a folder"),
+        ("file:///tmp/mlruns", "no longer takes a folder"),
+        ("sqlite://", "name a file"),
+        ("sqlite:///:memory:", "name a file"),
+    ],
+)
+def test_an_address_that_cannot_work_is_refused_in_one_line(settings, uri, says):
+    with pytest.raises(ConfigError, match=says) as caught:
+        tracking_uri(dataclasses.replace(settings, tracking_uri=uri))
+    assert "\n" not in str(caught.value) and "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("uri", ["http://host:5000", "https://me:pw@host", "sqlite:////a/b.db"])
+def test_other_addresses_are_taken_as_they_are(settings, uri):
+    assert tracking_uri(dataclasses.replace(settings, tracking_uri=uri)) == uri
+
+
+def test_a_password_is_never_shown():
+    uri = "postgresql+psycopg2://me:se:cret@host:5432/db"
+    assert without_password(uri) == "postgresql+psycopg2://me:***@host:5432/db"
+    assert without_password("http://host:5000/a@b") == "http://host:5000/a@b"
+    assert "cret" not in reason(RuntimeError(f"no route to {uri}\nand more"), uri)
+
+
+OPEN = """
+import sys
+from pathlib import Path
+from rankbench.tracking.mlflow_sink import MlflowSink
+from rankbench.tracking.record import read_record
+database, home, record, lines = *map(Path, sys.argv[1:]), []
+sink = MlflowSink(f"sqlite:///{database}", "first", home / "artifacts", lines.append)
+sink.open()
+sink.send(read_record(record), record)
+sink.close()
+print(*lines)
+"""
+
+
+def first_uses(root, homes):
+    """Processes that all find an empty folder, one a name in `homes`, where its spool lies; what is in the store after."""
+    database, ids = root / "db" / "mlflow.db", []
+    processes = []
+    for record, home in zip(records(len(homes)), homes, strict=True):
+        folder = write_record(root / "runs", record, None)
+        command = [sys.executable, "-c", OPEN, database, root / home, folder]
+        processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        ids.append(record.id)
+    assert [(process.communicate(timeout=120)[1], process.returncode) for process in processes] == [("", 0)] * len(homes)
+    # On a machine that is busy enough a process gives up its wait: its message then still lies in its spool.
+    for home in set(homes):
+        delivery = Delivery(f"sqlite:///{database}", root / home / "artifacts")
+        delivery.start()
+        assert delivery.finish(lambda home=home: len(spooled(root / home)), 60.0, 60.0) == 0
+    with sqlite3.connect(database) as connection:
+        assert connection.execute("SELECT count(*) FROM experiments WHERE name = 'first'").fetchone() == (1,)
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    assert run_tags(database, "rankbench.run") == sorted(ids)
+
+
+def test_three_processes_at_once_make_one_store(tmp_path):
+    first_uses(tmp_path, ["a", "b", "c"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("homes", [list("abcdefgh"), ["one"] * 8], ids=["eight spools", "one spool"])
+def test_eight_processes_at_once_make_one_store(tmp_path, homes):
+    first_uses(tmp_path, homes)
+
+
+@pytest.mark.slow
+def test_the_lock_lies_beside_the_database_and_a_killed_maker_leaves_no_half(tmp_path):
+    code = (
+        "import os, sys\n"
+        "from pathlib import Path\n"
+        "import mlflow.store.tracking.sqlalchemy_store as room\n"
+        "from rankbench.tracking.store import make_tables\n"
+        "room.SqlAlchemyStore._initialize_store_state = lambda self: os.kill(os.getpid(), 9)\n"  # with its tables just made
+        "make_tables(sys.argv[1], Path(sys.argv[2]))\n"
+    )
+    uri = f"sqlite:///{tmp_path}/db/mlflow.db"
+    killed = subprocess.run([sys.executable, "-c", code, uri, tmp_path / "artifacts"], check=False, stderr=subprocess.DEVNULL)
+    assert killed.returncode == -9
+    assert not (tmp_path / "db" / "mlflow.db").exists() and (tmp_path / "db" / "mlflow.db.lock").exists()
+    make_tables(uri, tmp_path / "artifacts")
+    assert content(tmp_path / "db" / "mlflow.db")["runs"] == []
+
+
+def test_a_store_of_another_schema_is_refused_and_left_as_it_is(tmp_path):
+    uri, path = f"sqlite:///{tmp_path}/mlflow.db", tmp_path / "mlflow.db"
+    make_tables(uri, tmp_path / "artifacts")
+    with sqlite3.connect(path) as connection:
+        # As an older MLflow left it: a table of today is missing, which MLflow itself takes for a reason to migrate.
+        connection.execute("UPDATE alembic_version SET version_num = '0a8213491aaa'")
+        connection.execute("DROP TABLE trace_info")
+    before = path.read_bytes()
+    with pytest.raises(StorageError, match=r"0a8213491aaa.*back it up, then run `mlflow db upgrade"):
+        make_tables(uri, tmp_path / "artifacts")
+    assert path.read_bytes() == before
+
+
+def test_another_database_is_not_turned_into_a_store(tmp_path):
+    path = tmp_path / "shop.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE orders (id)")
+    with pytest.raises(StorageError, match="no MLflow store"):
+        make_tables(f"sqlite:///{path}", tmp_path / "artifacts")
+    assert os.listdir(tmp_path) == ["shop.db"]  # noqa: PTH208
