@@ -1,6 +1,7 @@
 """Splits: disjoint parts that cover the data, shares rounded per user, one split a seed."""
 
 from collections import Counter
+from dataclasses import replace
 from decimal import ROUND_HALF_UP, Decimal
 
 import numpy as np
@@ -9,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rankbench.data.blocks import csr_from_pairs
 from rankbench.data.interactions import PARTS, Encoder, Interactions
+from rankbench.data.protocols.held_out_users import HeldOutUsers
 from rankbench.data.protocols.published import Published
 from rankbench.data.protocols.random_per_user import RandomPerUser
 from rankbench.data.protocols.spec import protocols
@@ -173,3 +176,15 @@ def test_what_is_known_when_is_what_is_masked():
         assert (set(pairs_of(data, final.history)), set(pairs_of(data, final.target))) == (train | valid, test)
     with pytest.raises(ValueError, match="among what the model was fitted on"):
         parts.holdout("valid", "train+valid")
+
+
+def test_what_is_excluded_follows_its_rows():
+    """Of held-out users only some have rows: a user's excluded items come with the user."""
+    data = interactions([(user, item) for user in range(10) for item in range(8)])
+    parts = split(data, HeldOutUsers(valid=3, test=3, seed=2))[0]
+    excluded = csr_from_pairs(np.arange(10), np.arange(10) % 8, parts.train.shape)
+    holdout = replace(parts, excluded=excluded).holdout("test", "train")
+    assert len(holdout.users) == 3
+    for row, user in enumerate(holdout.users):
+        assert set(holdout.seen[[row]].indices) == set(parts.test_history[[user]].indices) | {user % 8}
+        assert set(holdout.history[[row]].indices) == set(parts.test_history[[user]].indices)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from rankbench.data.interactions import Interactions
 from rankbench.data.protocols.spec import (
@@ -27,6 +27,7 @@ from rankbench.data.protocols.spec import (
     VALID_HISTORY,
     SplitSpec,
     protocol,
+    rounded,
     shuffled,
 )
 from rankbench.errors import DataError
@@ -40,6 +41,13 @@ class HeldOutUsers(SplitSpec):
     targets: float = Field(0.2, gt=0, lt=1, description="share of a held-out user's interactions to find; the rest is fold-in")
     convention: Literal["liang-2018", "every-user"] = "liang-2018"
     item_vocabulary: Literal["train", "all"] = Field("train", description="items of the train users, or of everybody")
+
+    @field_validator("valid", "test")
+    @classmethod
+    def _whole(cls, users: int | float) -> int | float:
+        if users >= 1 and users != int(users):
+            raise ValueError(f"give a share below 1 or a whole number of users, got {users}")
+        return users
 
 
 @protocol("held-out-users", HeldOutUsers, refit=False)
@@ -73,4 +81,4 @@ def _targets(p: HeldOutUsers, counts: np.ndarray) -> np.ndarray:
     """How many targets a user with so many interactions gives."""
     if p.convention == "liang-2018":
         return np.where(counts >= 5, np.floor(p.targets * counts + 1e-9), 0)
-    return np.where(counts >= 2, np.clip(np.floor(p.targets * counts + 0.5), 1, counts - 1), 0)
+    return np.where(counts >= 2, np.clip(rounded(p.targets, counts), 1, counts - 1), 0)

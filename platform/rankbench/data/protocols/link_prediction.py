@@ -13,7 +13,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from rankbench.data.interactions import Interactions
-from rankbench.data.protocols.spec import DROPPED, TEST, TRAIN, VALID, SplitSpec, protocol, shuffled
+from rankbench.data.protocols.spec import DROPPED, TEST, TRAIN, VALID, SplitSpec, protocol, rounded, shuffled
 from rankbench.rng import stream
 
 
@@ -33,8 +33,8 @@ def link_prediction(data: Interactions, p: LinkPrediction) -> np.ndarray:
     rows = np.flatnonzero(labels == TRAIN)
     order, rank, counts = shuffled(data.user[rows], stream(p.seed, "split", "links"))
     n = counts[data.user[rows[order]]]
-    n_test = np.minimum(np.floor(p.test * n + 0.5), n - 1)
-    n_valid = np.minimum(np.floor(p.valid * n + 0.5), n - 1 - n_test)
+    n_test = np.minimum(rounded(p.test, n), n - 1)
+    n_valid = np.minimum(rounded(p.valid, n), n - 1 - n_test)
     labels[rows[order[rank < n_test + n_valid]]] = VALID
     labels[rows[order[rank < n_test]]] = TEST
     return labels

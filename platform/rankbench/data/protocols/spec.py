@@ -81,8 +81,13 @@ def protocols() -> Registry[Protocol]:
 def per_user_share(user: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
     """Positions of round(share · n_u) random interactions of every user u, rounded half up, never all of them."""
     order, rank, counts = shuffled(user, rng)
-    take = np.minimum(np.floor(share * counts + 0.5), np.maximum(counts - 1, 0))
+    take = np.minimum(rounded(share, counts), np.maximum(counts - 1, 0))
     return order[rank < take[user[order]]]
+
+
+def rounded(share: float, counts: np.ndarray) -> np.ndarray:
+    """share · n, rounded half up: also where the share is no binary number, and 0.29 · 50 comes out below 14.5."""
+    return np.floor(share * counts + 0.5 + 1e-9)
 
 
 def shuffled(user: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Literal
 
 import numpy as np
@@ -43,9 +44,9 @@ def temporal(data: Interactions, p: Temporal) -> np.ndarray:
 
 
 def _latest(time: np.ndarray, share: float, name: str) -> np.ndarray:
-    """A mask of the interactions from the (1 − share) quantile of time on, in whole interactions."""
-    first = np.sort(time)[int(np.ceil((1 - share) * len(time) - 1e-9))] if len(time) else 0
-    chosen = time >= first
+    """A mask of the interactions from the (1 − share) quantile of time on, in whole interactions; perhaps of none."""
+    n = int(Fraction(str(share)) * len(time))  # exact: 0.29 of 100 is 29, which floats miss
+    chosen = time >= np.sort(time)[-n] if n else np.zeros(len(time), bool)
     if chosen.all():
         raise DataError(f"temporal protocol: all interactions share the instant where {name} begins; the times are too coarse")
     return chosen

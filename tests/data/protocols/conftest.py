@@ -1,0 +1,51 @@
+"""Rows in, parts out by raw ids: what the tests of every protocol say their oracles in."""
+
+from typing import NamedTuple
+
+import pyarrow as pa
+import pytest
+
+from rankbench.data.interactions import PARTS, Encoder, Interactions
+from rankbench.data.protocols.spec import SplitSpec
+from rankbench.data.splits import LABELS, Split, split
+
+
+class Cut(NamedTuple):
+    """`parts`: for every matrix of the split its (user, item) pairs, sorted."""
+
+    split: Split
+    data: Interactions
+    parts: dict[str, list[tuple]]
+
+
+def interactions(rows: list[tuple]) -> Interactions:
+    """(user, item) or (user, item, time) rows, time perhaps None, sorted as `split` asks for."""
+    names = ("user", "item", "time")[: len(rows[0])]
+    columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+    if "time" in columns:
+        columns["time"] = pa.array(columns["time"], pa.int64())
+    encoder = Encoder("test")
+    encoder.add(pa.table(columns), PARTS.index("all"))
+    return encoder.finish().sorted()
+
+
+def pairs(data: Interactions, matrix) -> list[tuple]:
+    users, items = data.users.to_pylist(), data.items.to_pylist()
+    return sorted((users[row], items[column]) for row, column in zip(*matrix.nonzero(), strict=True))
+
+
+@pytest.fixture(scope="session")
+def cut():
+    """cut(rows, spec) → Cut; no pair lies in two parts, and every row and column of the matrices has one."""
+
+    def cut(rows: list[tuple], spec: SplitSpec) -> Cut:
+        made, data = split(interactions(rows), spec)
+        parts = {name: pairs(data, getattr(made, name)) for name in LABELS}
+        every = [pair for part in parts.values() for pair in part]
+        assert len(every) == len(set(every))
+        assert made.train.shape == (len(data.users), len(data.items))
+        assert {user for user, _ in every} == set(data.users.to_pylist())
+        assert {item for _, item in every} == set(data.items.to_pylist())
+        return Cut(made, data, parts)
+
+    return cut

@@ -1,0 +1,145 @@
+"""Held-out users: whole users leave, items of strangers leave with them, and the fold-in is counted user by user."""
+
+from collections import Counter
+from decimal import ROUND_FLOOR, ROUND_HALF_UP, Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rankbench.data.protocols.held_out_users import HeldOutUsers
+from rankbench.errors import DataError
+
+REGULAR = [(user, item) for user in range(20) for item in range(8)]
+some_rows = st.sets(st.tuples(st.integers(20, 32), st.integers(0, 30)), max_size=80).map(lambda more: REGULAR + sorted(more))
+conventions = st.sampled_from(["liang-2018", "every-user"])
+shares = st.sampled_from(["0.2", "0.29", "0.5", "0.8"])
+
+
+def n_targets(convention, share, n):
+    if convention == "liang-2018":
+        return int((Decimal(share) * n).quantize(Decimal(1), ROUND_FLOOR)) if n >= 5 else 0
+    return max(1, min(n - 1, int((Decimal(share) * n).quantize(Decimal(1), ROUND_HALF_UP)))) if n >= 2 else 0
+
+
+@given(
+    rows=some_rows,
+    n_valid=st.integers(8, 12),
+    n_test=st.integers(8, 12),
+    convention=conventions,
+    targets=shares,
+    vocabulary=st.sampled_from(["train", "all"]),
+    seed=st.integers(0, 2**40),
+    shuffle=st.randoms(use_true_random=False),
+)
+def test_parts_are_those_counted_user_by_user(cut, rows, n_valid, n_test, convention, targets, vocabulary, seed, shuffle):
+    spec = HeldOutUsers(
+        valid=n_valid, test=n_test, targets=float(targets), convention=convention, item_vocabulary=vocabulary, seed=seed
+    )
+    present = {user for user, _ in rows}
+    if n_valid + n_test >= len(present):
+        with pytest.raises(
+            DataError, match=f"{n_valid} \\+ {n_test} users are held out of {len(present)}; none is left to train"
+        ):
+            cut(rows, spec)
+        return
+    try:
+        made, data, parts = cut(rows, spec)
+    except DataError as error:
+        assert "part is empty" in str(error)  # every held-out user may have too few items
+        return
+    users = {name: {user for user, _ in part} for name, part in parts.items()}
+    valid, test = users["valid_target"] | users["valid_history"], users["test_target"] | users["test_history"]
+    train = users["train"]
+    assert not (train & valid or train & test or valid & test)
+    # A held-out user vanishes when it has met no item of the vocabulary.
+    assert len(train) == len(present) - n_valid - n_test and len(valid) <= n_valid and len(test) <= n_test
+    known = {item for user, item in rows if user in train or vocabulary == "all"}
+    assert parts["train"] == sorted((user, item) for user, item in rows if user in train)
+    vanished = present - train - valid - test
+    assert not {item for user, item in rows if user in vanished} & known
+    for group, name in ((valid, "valid"), (test, "test")):
+        shown, hidden = parts[f"{name}_history"], parts[f"{name}_target"]
+        assert sorted(shown + hidden) == sorted((user, item) for user, item in rows if user in group and item in known)
+        n_all, n_hidden = Counter(user for user, _ in shown + hidden), Counter(user for user, _ in hidden)
+        assert all(n_hidden[user] == n_targets(convention, targets, n_all[user]) for user in group)
+    assert cut(shuffle.sample(rows, len(rows)), spec).parts == parts
+
+    # A row for every held-out user; history is the fold-in alone, and a model of train users is never fitted again.
+    assert made.final_fit == "train"
+    for on, group in (("valid", valid), ("test", test)):
+        holdout = made.holdout(on, "train")
+        ids = data.users.to_pylist()
+        assert {ids[user] for user in holdout.users} == group
+        for row, user in enumerate(holdout.users):
+            assert set(holdout.history[[row]].indices) == set(getattr(made, f"{on}_history")[[user]].indices)
+            assert set(holdout.target[[row]].indices) == set(getattr(made, f"{on}_target")[[user]].indices)
+        assert holdout.seen is holdout.history
+
+
+@pytest.mark.parametrize(
+    ("convention", "targets", "hidden"),
+    [
+        ("liang-2018", 0.2, [0, 0, 0, 0, 1, 1, 2]),
+        ("liang-2018", 0.5, [0, 0, 0, 0, 2, 3, 5]),
+        ("every-user", 0.2, [0, 1, 1, 1, 1, 1, 2]),
+        ("every-user", 0.9, [0, 1, 2, 3, 4, 6, 9]),
+    ],
+)
+def test_users_of_one_to_ten_interactions(cut, convention, targets, hidden):
+    """All items are known, all sizes are held out: 1, 2, 3, 4, 5, 7 and 10 interactions."""
+    sizes = dict(zip(range(100, 107), (1, 2, 3, 4, 5, 7, 10), strict=True))
+    rows = [(user, item) for user in range(30) for item in range(10)]
+    rows += [(user, item) for user, size in sizes.items() for item in range(size)]
+    found = {}
+    for seed in range(40):
+        parts = cut(rows, HeldOutUsers(valid=15, test=15, targets=targets, convention=convention, seed=seed)).parts
+        for part in ("valid", "test"):
+            n_hidden = Counter(user for user, _ in parts[f"{part}_target"])
+            for user in {user for user, _ in parts[f"{part}_history"]} & set(sizes):
+                found.setdefault(user, set()).add(n_hidden[user])
+    assert found == {user: {n} for user, n in zip(sizes, hidden, strict=True)}
+
+
+def test_users_and_items_are_held_out_alike(cut):
+    """Over 300 seeds each of 20 users is a test user 60 times or so; each of 5 items a target of 300 x 8 / 5."""
+    rows = [(user, item) for user in range(20) for item in range(5)]
+    users, items = Counter(), Counter()
+    for seed in range(300):
+        parts = cut(rows, HeldOutUsers(valid=4, test=4, seed=seed)).parts
+        users.update({user for user, _ in parts["test_history"]})
+        items.update(item for part in ("valid", "test") for _, item in parts[f"{part}_target"])
+    assert all(abs(users[user] - 60) < 5 * 7 for user in range(20))
+    assert all(abs(items[item] - 480) < 5 * 20 for item in range(5))
+
+
+def test_shares_of_users_and_numbers_of_users(cut):
+    def held_out(**spec):
+        parts = cut(REGULAR, HeldOutUsers(**spec)).parts
+        return [len({user for user, _ in parts[f"{part}_history"]}) for part in ("valid", "test")]
+
+    assert held_out() == [2, 2]
+    assert held_out(valid=0.25, test=0.5) == [5, 10]
+    assert held_out(valid=1, test=18) == [1, 18]
+
+
+def test_items_of_strangers_are_dropped_before_the_fold_in(cut):
+    """Each user has five common items and two of its own, which strangers lack: 0.3 of five is one, 0.3 of seven two."""
+    rows = [(user, item) for user in range(10) for item in [*range(5), 100 + 2 * user, 101 + 2 * user]]
+    for vocabulary, n_hidden, n_shown in (("train", 1, 4), ("all", 2, 5)):
+        cut_ = cut(rows, HeldOutUsers(valid=2, test=2, targets=0.3, item_vocabulary=vocabulary))
+        assert set(Counter(user for user, _ in cut_.parts["test_target"]).values()) == {n_hidden}
+        assert set(Counter(user for user, _ in cut_.parts["test_history"]).values()) == {n_shown}
+        assert len(cut_.data.items) == (5 + 6 * 2 if vocabulary == "train" else 25)
+
+
+def test_what_it_cannot_do_it_says(cut):
+    with pytest.raises(DataError, match=r"held-out-users: 15 \+ 5 users are held out of 20; none is left to train on"):
+        cut(REGULAR, HeldOutUsers(valid=15, test=5))
+    with pytest.raises(DataError, match=r"20 \+ 1000 users are held out of 20"):
+        cut(REGULAR, HeldOutUsers(valid=20, test=1000))
+    few = [(user, item) for user in range(20) for item in range(4)]
+    with pytest.raises(DataError, match="the valid part is empty: 80 interactions are too few for the protocol held-out-users"):
+        cut(few, HeldOutUsers())
+    with pytest.raises(DataError, match="the test part is empty"):
+        cut(REGULAR, HeldOutUsers(test=0.01))

@@ -1,0 +1,90 @@
+"""Leave-one-out against each user's rows put in order by hand."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rankbench.data.protocols.leave_one_out import LeaveOneOut
+from rankbench.errors import DataError
+
+# Six items a user keep valid and test from being empty; times are few, so that many are equal.
+REGULAR = [(99, item, item) for item in range(6)]
+rows_in_time = st.dictionaries(st.tuples(st.integers(0, 5), st.integers(0, 9)), st.integers(0, 3), max_size=40).map(
+    lambda times: REGULAR + [(user, item, time) for (user, item), time in times.items()]
+)
+
+
+def by_hand(rows):
+    """The last by (time, item) is test, the one before it valid; users with one or two rows stay in train."""
+    parts = {"train": [], "valid_target": [], "test_target": [], "valid_history": [], "test_history": []}
+    for user in sorted({user for user, _, _ in rows}):
+        own = sorted((time, item) for other, item, time in rows if other == user)
+        names = ["train"] * len(own)
+        if len(own) >= 3:
+            names[-2:] = ["valid_target", "test_target"]
+        for name, (_, item) in zip(names, own, strict=True):
+            parts[name].append((user, item))
+    return {name: sorted(part) for name, part in parts.items()}
+
+
+@given(rows=rows_in_time, shuffle=st.randoms(use_true_random=False))
+def test_the_last_two_in_time_are_held_out(cut, rows, shuffle):
+    assert cut(shuffle.sample(rows, len(rows)), LeaveOneOut()).parts == by_hand(rows)
+
+
+@pytest.mark.parametrize(
+    ("times", "valid", "test"),
+    [
+        ([5], None, None),
+        ([5, 6], None, None),
+        ([5, 6, 7], 1, 2),
+        ([7, 6, 5], 1, 0),
+        ([5, 5, 5], 1, 2),  # ties: the higher item is the later
+        ([9, 5, 9, 1], 0, 2),
+        ([-3, 2, 2, 2, -4], 2, 3),
+    ],
+)
+def test_users_of_one_to_five_interactions(cut, times, valid, test):
+    parts = cut(REGULAR + [(0, item, time) for item, time in enumerate(times)], LeaveOneOut()).parts
+    held_out = [next((item for user, item in parts[f"{part}_target"] if user == 0), None) for part in ("valid", "test")]
+    assert held_out == [valid, test]
+    assert sum(user == 0 for user, _ in parts["train"]) == len(times) - 2 * (valid is not None)
+
+
+@given(rows=rows_in_time, seed=st.integers(0, 2**40), shuffle=st.randoms(use_true_random=False))
+def test_a_random_one_of_each_user(cut, rows, seed, shuffle):
+    rows = [row[:2] for row in rows]
+    parts = cut(rows, LeaveOneOut(order="random", seed=seed)).parts
+    assert sorted(parts["train"] + parts["valid_target"] + parts["test_target"]) == sorted(rows)
+    n = Counter(user for user, _ in rows)
+    for part in ("valid_target", "test_target"):
+        assert Counter(user for user, _ in parts[part]) == {user: 1 for user in n if n[user] >= 3}
+    assert cut(shuffle.sample(rows, len(rows)), LeaveOneOut(order="random", seed=seed)).parts == parts
+
+
+def test_every_item_is_equally_likely_to_be_the_random_one(cut):
+    """3,000 users with the same five items: 600 an item, standard deviation 22."""
+    rows = [(user, item) for user in range(3000) for item in range(5)]
+    parts = cut(rows, LeaveOneOut(order="random", seed=1)).parts
+    for part in ("valid_target", "test_target"):
+        found = Counter(item for _, item in parts[part])
+        assert all(abs(found[item] - 600) < 5 * 22 for item in range(5))
+
+
+def test_another_seed_is_another_split_but_time_knows_no_seed(cut):
+    tests = [cut([row[:2] for row in REGULAR], LeaveOneOut(order="random", seed=seed)).parts for seed in range(40)]
+    assert {part["test_target"][0][1] for part in tests} == set(range(6))
+    assert cut(REGULAR, LeaveOneOut(seed=1)).parts == cut(REGULAR, LeaveOneOut(seed=2)).parts
+
+
+def test_what_it_cannot_do_it_says(cut):
+    with pytest.raises(DataError, match=r"leave-one-out by time needs a time column; name it in the card's read\.time"):
+        cut([(0, item) for item in range(6)], LeaveOneOut())
+    with pytest.raises(
+        DataError, match="leave-one-out by time: 2 interactions have no time; the step `timed: true` drops them"
+    ):
+        cut([*REGULAR, (1, 1, None), (1, 2, None)], LeaveOneOut())
+    with pytest.raises(DataError, match="the valid part is empty: 4 interactions are too few for the protocol leave-one-out"):
+        cut([(0, 0, 1), (0, 1, 2), (1, 0, 1), (1, 1, 2)], LeaveOneOut())

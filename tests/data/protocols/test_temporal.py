@@ -1,0 +1,121 @@
+"""The cut through time against sorted lists and loops."""
+
+from collections import Counter
+from decimal import ROUND_HALF_UP, Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rankbench.data.protocols.temporal import Temporal
+from rankbench.errors import DataError
+
+REGULAR = [(99, item, item) for item in range(10)]
+rows_in_time = st.dictionaries(st.tuples(st.integers(0, 5), st.integers(0, 12)), st.integers(0, 12), max_size=50).map(
+    lambda times: REGULAR + [(user, item, time) for (user, item), time in times.items()]
+)
+shares = st.sampled_from(["0.1", "0.2", "0.29", "0.5", "0.7"])
+
+
+def latest(rows, share):
+    """The latest share · n rows, rounded down, and every other row of the instant where they begin."""
+    n = int(Decimal(share) * len(rows))
+    if n == 0:
+        return []
+    begin = sorted(time for _, _, time in rows)[len(rows) - n]
+    return [row for row in rows if row[2] >= begin]
+
+
+def warm(rows, train):
+    return [row for row in rows if row[1] in {item for _, item, _ in train}]
+
+
+def pairs(rows):
+    return sorted(row[:2] for row in rows)
+
+
+def fails(cut, rows, spec, message):
+    with pytest.raises(DataError, match=message):
+        cut(rows, spec)
+
+
+@given(rows=rows_in_time, test=shares, valid=shares, drop=st.booleans(), shuffle=st.randoms(use_true_random=False))
+def test_test_and_validation_are_the_latest(cut, rows, test, valid, drop, shuffle):
+    spec = Temporal(test=float(test), valid=float(valid), valid_by="time", cold_items="drop" if drop else "keep")
+    held_out = latest(rows, test)
+    before = [row for row in rows if row not in held_out]
+    validation = latest(before, valid)
+    train = [row for row in before if row not in validation]
+    if not before or not train:
+        name = "valid" if before else "test"
+        fails(cut, rows, spec, f"all interactions share the instant where {name} begins; the times are too coarse")
+        return
+    if drop:
+        held_out, validation = warm(held_out, train), warm(validation, train)
+    if not validation or not held_out:
+        fails(cut, rows, spec, f"the {'test' if validation else 'valid'} part is empty")
+        return
+    parts = cut(shuffle.sample(rows, len(rows)), spec).parts
+    assert parts == {
+        "train": pairs(train),
+        "valid_target": pairs(validation),
+        "test_target": pairs(held_out),
+        "valid_history": [],
+        "test_history": [],
+    }
+
+
+@given(rows=rows_in_time, test=shares, valid=shares, seed=st.integers(0, 99), drop=st.booleans())
+def test_random_validation_is_a_share_of_each_users_past(cut, rows, test, valid, seed, drop):
+    held_out = latest(rows, test)
+    before = [row for row in rows if row not in held_out]
+    n_before = Counter(user for user, _, _ in before)
+    n_valid = {user: min(int((Decimal(valid) * n).quantize(Decimal(1), ROUND_HALF_UP)), n - 1) for user, n in n_before.items()}
+    spec = Temporal(test=float(test), valid=float(valid), seed=seed, cold_items="drop" if drop else "keep")
+    try:
+        parts = cut(rows, spec).parts
+    except DataError as error:
+        assert not before or not sum(n_valid.values()) or drop, error
+        return
+    if drop:
+        known = {item for _, item in parts["train"]}
+        assert parts["test_target"] == [pair for pair in pairs(held_out) if pair[1] in known]
+        assert {item for part in parts.values() for _, item in part} == known
+        assert set(parts["train"] + parts["valid_target"]) <= set(pairs(before))
+    else:
+        assert parts["test_target"] == pairs(held_out)
+        assert sorted(parts["train"] + parts["valid_target"]) == pairs(before)
+        assert Counter(user for user, _ in parts["valid_target"]) == {user: n for user, n in n_valid.items() if n}
+
+
+def test_one_instant_never_lies_on_both_sides(cut):
+    """The latest fifth is two of the three of time 8: all three go. So do the two of time 2 and 3 each, for half of seven."""
+    times = [0, 1, 2, 3, 8, 8, 8, 1, 2, 3]
+    parts = cut([(0, item, time) for item, time in enumerate(times)], Temporal(valid=0.5, valid_by="time")).parts
+    assert parts["test_target"] == [(0, 4), (0, 5), (0, 6)]
+    assert parts["valid_target"] == [(0, 2), (0, 3), (0, 8), (0, 9)]
+
+
+def test_cold_items_are_kept_or_dropped(cut):
+    """Item 7 comes with the last interactions alone, and user 9 with no other."""
+    rows = [(user, item, 10 * user + item) for user in range(6) for item in range(4) if (user, item) != (1, 0)]
+    rows += [(9, 7, 99), (0, 7, 98), (1, 0, 97)]
+    kept, dropped = (cut(rows, Temporal(test=0.12, valid=0.25, cold_items=cold)) for cold in ("keep", "drop"))
+    assert kept.parts["test_target"] == [(0, 7), (1, 0), (9, 7)]
+    assert 7 in kept.data.items.to_pylist() and 9 in kept.data.users.to_pylist()
+    assert dropped.parts["test_target"] == [(1, 0)]
+    assert dropped.parts["train"] == kept.parts["train"] and dropped.parts["valid_target"] == kept.parts["valid_target"]
+    assert 7 not in dropped.data.items.to_pylist() and 9 not in dropped.data.users.to_pylist()
+
+
+def test_what_it_cannot_do_it_says(cut):
+    fails(cut, [row[:2] for row in REGULAR], Temporal(), "the temporal protocol needs a time column; name it in the card's")
+    fails(
+        cut, [*REGULAR, (1, 1, None)], Temporal(), "the temporal protocol: 1 interactions have no time; the step `timed: true`"
+    )
+    same = [(0, item, 5) for item in range(10)]
+    fails(cut, same, Temporal(), "all interactions share the instant where test begins; the times are too coarse")
+    fails(cut, [*same, (0, 10, 6)], Temporal(test=0.1, valid_by="time"), "share the instant where valid begins")
+    # A share of less than one interaction is none.
+    fails(cut, REGULAR, Temporal(test=0.05), "the test part is empty: 10 interactions are too few for the protocol temporal")
+    fails(cut, REGULAR, Temporal(test=0.5, valid=0.1, valid_by="time"), "the valid part is empty: 10 interactions are too few")
