@@ -1,21 +1,28 @@
-"""The Python interface: fit a method, recommend by raw ids, evaluate, save and load.
+"""The Python interface: fit a method, recommend by raw ids, evaluate, compare, save and load.
 
 import rankbench.api as rb
 model = rb.fit("movielens-1m", "ease", lam=300)
 model.recommend([0, 17], k=10)
 model.evaluate().metrics["ndcg@20"]
+rb.compare({"ease": model, "edlae": rb.fit("movielens-1m", "edlae", lam=400)}, metric="ndcg@20")
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
+
+import pandas as pd
 
 from rankbench import experiment
 from rankbench.data.blocks import union
 from rankbench.data.cards import load_card
 from rankbench.data.prepare import Dataset, prepare
 from rankbench.errors import ConfigError, require
+from rankbench.evaluation.compare import compare as compare_values
 from rankbench.model import Evaluation, Model, load
+from rankbench.registry import nearest
 from rankbench.settings import Settings
 from rankbench.threads import available_cpus, pinned
 
@@ -50,4 +57,49 @@ def fit(
     return Model(recommender, method, chosen.resolved, about, fit_on, seed, data.users, data.items, history)
 
 
-__all__ = ["ConfigError", "Evaluation", "Model", "fit", "load"]
+def compare(
+    models: Sequence[Evaluation | Model] | Mapping[str, Evaluation | Model],
+    metric: str = "ndcg@20",
+    *,
+    baseline: str | None = None,
+    seed: int = 0,
+    settings: Settings | None = None,
+) -> pd.DataFrame:
+    """Paired tests over users: every model against the best one, and against `baseline` where one is named.
+
+    A model is measured on test; an evaluation is taken as it is, and must be of the same data as the others. Names are the
+    mapping's, else a model's method and an evaluation's place, from 1. Returns a row a pair: the fields of
+    evaluation.compare.Comparison, which says what each of them is, and `verdict`.
+    Raises ConfigError for fewer than two, an unknown baseline or metric, or models of different data.
+    """
+    named = dict(models) if isinstance(models, Mapping) else _named(models)
+    require(len(named) >= 2, f"compare needs two models or more, got {len(named)}")
+    fitted = [each for each in named.values() if isinstance(each, Model)]
+    for each in fitted[1:]:
+        ours, theirs = fitted[0].dataset, each.dataset
+        require(
+            ours["fingerprint"] == theirs["fingerprint"],
+            f"{each.method} was fitted on {theirs['name']} {theirs['fingerprint']}, "
+            f"{fitted[0].method} on {ours['name']} {ours['fingerprint']}; only models of the same data can be compared",
+        )
+    samples = {}
+    for name, each in named.items():
+        measured = each.evaluate(metrics=[metric], settings=settings) if isinstance(each, Model) else each
+        known = [column for column in measured.per_user if column != "user"]
+        hint = nearest(metric, known) or f"; it has {', '.join(known)}"
+        require(metric in known, f"{name}: no per-user values of {metric!r}{hint}")
+        samples[name] = (measured.per_user["user"].to_numpy(), measured.per_user[metric].to_numpy())
+    dataset = fitted[0].dataset["name"] if fitted else ""
+    pairs = compare_values(samples, dataset=dataset, metric=metric, baseline=baseline, seed=seed).pairs
+    return pd.DataFrame([asdict(pair) | {"verdict": pair.verdict} for pair in pairs]).drop(columns="by_split")
+
+
+def _named(models: Sequence[Evaluation | Model]) -> dict[str, Evaluation | Model]:
+    names = [each.method if isinstance(each, Model) else str(place) for place, each in enumerate(models, start=1)]
+    return {
+        name if names.count(name) == 1 else f"{name} {place}": each
+        for place, (name, each) in enumerate(zip(names, models, strict=True), start=1)
+    }
+
+
+__all__ = ["ConfigError", "Evaluation", "Model", "compare", "fit", "load"]

@@ -5,9 +5,11 @@ import dataclasses
 import io
 import json
 
+import numpy as np
 import pytest
 
-from rankbench.reports.report import default_metrics, sweep_table, write_report
+from rankbench.evaluation.compare import compare
+from rankbench.reports.report import sweep_table, write_report
 from rankbench.reports.tables import render
 from rankbench.tracking.record import RunRecord
 
@@ -22,12 +24,19 @@ ENVIRONMENT = {
 }  # fmt: skip
 
 
-def record(stage, arm, mean, lam):
+def record(stage, arm, mean, lam, seed=0):
     return RunRecord(
-        id=f"{stage}-{arm}-{lam}", method="ease", params={"lam": lam, "lam_prime": None}, dataset=DATASET, fit_on="train",
-        measured_on="test", seed=0, dtype="float32", arm=arm, stage=stage, environment=ENVIRONMENT, seconds={"fit": 1.5},
-        metrics={"ndcg@20": {"mean": mean, "low": mean - 0.01, "high": mean + 0.01}},
+        id=f"{stage}-{arm}-{lam}-{seed}", method="ease", params={"lam": lam, "lam_prime": None}, dataset=DATASET,
+        fit_on="train", measured_on="test", seed=seed, dtype="float32", arm=arm, stage=stage, environment=ENVIRONMENT,
+        seconds={"fit": 1.5}, metrics={"ndcg@20": {"mean": mean, "low": mean - 0.01, "high": mean + 0.01}},
     )  # fmt: skip
+
+
+def compared(**columns):
+    """A comparisons.json of per-user values of ndcg@20."""
+    found = compare({arm: (np.arange(len(v)), np.array(v)) for arm, v in columns.items()}, dataset="x", metric="ndcg@20")
+    models = [{"dataset": "x", "metric": "ndcg@20", "model": arm, **vars(found.means[arm])} for arm in columns]
+    return {"metrics": ["ndcg@20"], "models": models, "comparisons": [dataclasses.asdict(pair) for pair in found.pairs]}
 
 
 @pytest.fixture
@@ -44,8 +53,25 @@ def sweep():
         "search": {"choose": {"metric": "ndcg@20", "on": "valid"}},
     }  # fmt: skip
     about = {"id": "s", "experiment": experiment, "notes": ["a note"], "fits": 2, "started_at": "now"}
-    rows = [{"dataset": "x", "arm": "=A", "final": "final-=A-1.0"}, {"dataset": "x", "arm": "B", "final": "final-B-5.0"}]
-    return about, {"rows": rows}, {r.id: r for r in [*records, failed]}
+    rows = [
+        {"dataset": "x", "arm": "=A", "final": ["final-=A-1.0-0"]},
+        {"dataset": "x", "arm": "B", "final": ["final-B-5.0-0"]},
+    ]
+    return about, {"rows": rows}, {r.id: r for r in [*records, failed]}, compared(**{"=A": [0.2, 0.3]})
+
+
+@pytest.fixture
+def several(sweep):
+    """Three models: A best; B, of two seeds, far below; C all but A."""
+    about, _, _, _ = sweep
+    values = np.linspace(0.2, 0.6, 60)
+    columns = {"A": values, "B": values - 0.1, "C": values + np.where(np.arange(60) % 2, 0.02, -0.021)}
+    finals = [record("final", "A", 0.4, 1.0), record("final", "B", 0.31, 1.0), record("final", "B", 0.29, 1.0, seed=1)]
+    finals.append(record("final", "C", 0.3995, 1.0))
+    arms = [{"name": arm, "method": "ease", "published": {}} for arm in "ABC"]
+    rows = [{"dataset": "x", "arm": arm, "final": [r.id for r in finals if r.arm == arm]} for arm in "ABC"]
+    about = about | {"experiment": about["experiment"] | {"arms": arms}}
+    return about, {"rows": rows}, {r.id: r for r in finals}, compared(**columns)
 
 
 def test_measured_published_and_difference_stand_side_by_side(sweep):
@@ -80,16 +106,61 @@ def test_latex_escapes_and_has_booktabs(sweep):
     assert "\\toprule" in text and "95 \\% interval" in text
 
 
-def test_columns_are_what_the_paper_reports_or_what_was_searched(sweep):
-    experiment = sweep[0]["experiment"]
-    assert default_metrics(experiment) == ("ndcg@20",)
-    unpublished = experiment | {"arms": [{"published": {}}]}
-    assert default_metrics(unpublished) == ("recall@20", "ndcg@20")
+def test_a_row_of_two_seeds_has_their_mean_and_standard_deviation(several):
+    table = sweep_table(*several)
+    cell = table.rows[1].cells["ndcg@20"]
+    assert cell.mean == pytest.approx(0.3) and cell.low < 0.3 < cell.high
+    assert cell.std == pytest.approx(np.std([0.31, 0.29], ddof=1))
+    assert table.rows[0].cells["ndcg@20"].std is None and table.rows[1].seeds == (0, 1)
+    assert "mean ± standard deviation of 2 runs, seed 0, 1, split seed 0: B on x" in table.notes
+    header, *lines = csv.reader(io.StringIO(render(table, "csv")))
+    assert [line[header.index("± std")] for line in lines] == ["", "0.0141", ""]
+
+
+def test_only_rows_that_cannot_be_told_from_the_best_are_marked(several):
+    table = sweep_table(*several)
+    assert [row.tied for row in table.rows] == [False, False, True]
+    text = render(table, "md")
+    assert "| C † " in text and "| A  " in text and "| B  " in text
+    assert any(note.startswith("† not distinguishable from the best in ndcg@20 at 0.05") for note in table.notes)
+    # A program looks names up.
+    assert [line[0] for line in csv.reader(io.StringIO(render(table, "csv")))] == ["model", "A", "B", "C"]
+
+
+def test_latex_sets_the_best_in_bold_and_the_mark_as_a_dagger(several):
+    text = render(sweep_table(*several), "latex")
+    assert text.count("\\textbf{") == 1 and "\\textbf{0.4000}" in text
+    assert "C $^{\\dagger}$" in text and "$\\pm$ std" in text
+
+
+def test_json_holds_the_differences(several):
+    content = json.loads(render(sweep_table(*several), "json"))
+    found = {(pair["model"], pair["against"]): pair for pair in content["differences"]}
+    assert set(found) == {("B", "A"), ("C", "A")}
+    assert found["B", "A"]["difference"] == pytest.approx(-0.1) and found["B", "A"]["verdict"] == "worse"
+    assert found["C", "A"]["verdict"] == "not distinguishable at 0.05"
+    assert [row["tied"] for row in content["rows"]] == [False, False, True]
+
+
+def test_the_report_says_which_models_differ_and_how_it_was_decided(several, tmp_path):
+    files = write_report(tmp_path, *several)
+    assert "differences.png" in {path.name for path in files}
+    assert (tmp_path / "differences.png").read_bytes().startswith(b"\x89PNG")
+    text = (tmp_path / "report.md").read_text()
+    section = text.split("## Differences")[1].split("\n## ")[0]
+    assert "60 users, the same for every model" in section and "corrected by Holm for every pair of models" in section
+    line = next(line for line in section.splitlines() if line.startswith("| B"))
+    cells = [cell.strip() for cell in line.strip("|").split("|")]
+    assert cells[:3] == ["B", "A", "-0.1000"] and cells[5] == "< 0.001" and cells[-1] == "worse"
+    assert cells[-2] == "0 / 0 / 100 %"
+    assert "not distinguishable at 0.05" in next(line for line in section.splitlines() if line.startswith("| C"))
+    assert "a user's value on one split is the mean over the seeds" in text
 
 
 def test_the_report_is_a_folder_of_text_tables_and_pictures(sweep, tmp_path):
     files = write_report(tmp_path / "report", *sweep)
     names = {path.name for path in files}
+    # One model differs from no other: there is nothing to show.
     assert names == {"report.md", "table.csv", "table.json", "table.tex", "final.png", "search.png"}
     text = (tmp_path / "report" / "report.md").read_text()
     assert "Which?" in text and "0.2500" in text and "`abc`" in text and "![final](final.png)" in text

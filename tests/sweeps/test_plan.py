@@ -3,8 +3,10 @@
 import pytest
 
 from rankbench.config import validate
+from rankbench.data.prepare import prepare
 from rankbench.errors import ConfigError
-from rankbench.sweeps.plan import ExperimentSpec, plan
+from rankbench.experiment import setting
+from rankbench.sweeps.plan import ExperimentSpec, plan, units
 
 SMALL = {"name": "synthetic", "source": {"generator": {"users": 60, "items": 30, "interactions_per_user": 8}}}
 
@@ -70,6 +72,84 @@ def test_the_key_ignores_resources_but_not_the_grid(settings):
     assert planned(settings, {"method": "ease", "params": {"lam": {"grid": [1, 3]}}}).key != key
 
 
+def final_jobs(settings, arms, **more):
+    """What the final stage would run, were these arms chosen as they stand."""
+    found = planned(settings, *arms, **more)
+    chosen = [setting(arm["method"], arm.get("params", {})) for arm in arms]
+    return found, [
+        unit.job
+        for card in found.final_cards
+        for unit in units(card, prepare(card, settings).split.n_items, chosen, found.spec, found.metrics, "final", 2)
+    ]
+
+
+ARMS = [{"method": "random"}, {"method": "ease"}, {"method": "edlae", "params": {"p": 0.5}}, {"method": "popularity"}]
+
+
+def test_a_final_run_a_seed_where_the_method_uses_it_and_one_where_not(settings):
+    found, jobs = final_jobs(settings, ARMS, final={"seeds": [3, 1, 2]})
+    seeds = {}
+    for job in jobs:
+        for each in job.settings:
+            seeds.setdefault(each.method, []).append(job.seed)
+    assert seeds == {"random": [3, 1, 2], "ease": [3], "edlae": [3], "popularity": [3]}
+    assert len({job.run_id(each) for job in jobs for each in job.settings}) == 6
+    assert "ease, edlae, popularity: the method uses no seed; run with seed 3 alone" in found.notes
+    assert not any("no seed" in note for note in planned(settings, *ARMS).notes)
+
+
+def test_a_final_run_a_split_seed_on_other_data_under_the_same_name(settings):
+    found, jobs = final_jobs(settings, ARMS, final={"seeds": [0, 1], "split_seeds": [0, 7]})
+    assert [(job.card.name, job.card.split.seed) for job in jobs if job.seed == 1] == [("synthetic", 0), ("synthetic", 7)]
+    assert len(jobs) == 2 * 5 and len({job.run_id(each) for job in jobs for each in job.settings}) == 10
+    first, other = (prepare(card, settings) for card in found.final_cards)
+    assert first.fingerprint == prepare(found.cards[0], settings).fingerprint != other.fingerprint
+    assert "synthetic: settings are chosen on the split of seed 0, then measured on those of 0, 7" in found.notes
+    # The card's own changes hold on every split.
+    assert other.split.n_users <= 60
+
+
+def test_a_split_seed_that_changes_no_final_run_is_left_out(settings, tmp_path):
+    # Parts as published: a seed carves another validation part, and train + valid is what it was.
+    for part, pairs in {"train": range(40), "test": range(40, 50)}.items():
+        (tmp_path / f"{part}.csv").write_text("\n".join(["user,item", *[f"u{i % 5},i{i}" for i in pairs]]))
+    (tmp_path / "shop.yaml").write_text(
+        "name: shop\nsource: {files: {train: {file: train.csv}, test: {file: test.csv}}}\n"
+        "split: {protocol: published, valid: 0.4}"
+    )
+    more = {"datasets": [str(tmp_path / "shop.yaml")], "cutoffs": [5], "search": {"choose": {"metric": "ndcg@5"}}}
+    found = planned(settings, {"method": "ease"}, final={"split_seeds": [0, 1]}, **more)
+    assert [card.split.seed for card in found.final_cards] == [0]
+    assert "shop: split seed 1 gives the same final runs as 0 and is left out" in found.notes
+    on_train = planned(settings, {"method": "ease"}, final={"split_seeds": [0, 1], "fit_on": "train"}, **more)
+    assert [card.split.seed for card in on_train.final_cards] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("split", "fit_on", "expected"),
+    [
+        ({"protocol": "random-per-user"}, "auto", "train+valid"),
+        ({"protocol": "random-per-user"}, "train", "train"),
+        ({"protocol": "held-out-users", "valid": 8, "test": 8}, "auto", "train"),
+        ({"protocol": "held-out-users", "valid": 8, "test": 8}, "train+valid", "train+valid"),
+    ],
+)
+def test_the_final_fit_is_what_the_protocol_says_unless_the_file_does(settings, split, fit_on, expected):
+    _, jobs = final_jobs(settings, ARMS, datasets=[SMALL | {"split": split}], final={"fit_on": fit_on})
+    assert {(job.fit_on, job.measure_on) for job in jobs} == {(expected, "test")}
+
+
+def test_one_seed_has_a_short_form():
+    assert spec_of({"method": "ease"}, final={"seed": 4}) == spec_of({"method": "ease"}, final={"seeds": [4]})
+    assert spec_of({"method": "ease"}).final.seeds == (0,)
+
+
+def test_the_columns_are_what_the_paper_reports_or_what_was_searched():
+    assert spec_of({"method": "ease"}).report_metrics == ("recall@20", "ndcg@20")
+    arm = {"method": "ease", "published": {"synthetic": {"ndcg@50": 0.2, "hit@10": 0.1}}}
+    assert spec_of(arm).report_metrics == ("ndcg@50", "hit@10")
+
+
 @pytest.mark.parametrize(
     ("arm", "more", "message"),
     [
@@ -84,6 +164,12 @@ def test_the_key_ignores_resources_but_not_the_grid(settings):
         ({"method": "ease"}, {"datasets": ["synthetik"]}, r"unknown dataset 'synthetik'; did you mean synthetic\?"),
         ({"method": "ease"}, {"metrics": ["recal"]}, r"unknown metric 'recal'; did you mean recall\?"),
         ({"method": "ease"}, {"search": {"choose": {"metric": "ndcg"}}}, r"search\.choose\.metric: write it with a cutoff"),
+        ({"method": "ease"}, {"final": {"seed": 1, "seeds": [1]}}, r"final: give seed or seeds, not both"),
+        ({"method": "ease"}, {"final": {"seeds": []}}, r"final\.seeds: tuple should have at least 1 item"),
+        ({"method": "ease"}, {"final": {"seeds": [1, 1]}}, r"final: seeds: a seed is given twice"),
+        ({"method": "ease"}, {"final": {"split_seeds": [-1]}}, r"final\.split_seeds\.0: .* greater than or equal to 0"),
+        ({"method": "ease"}, {"final": {"fit_on": "valid"}}, r"final\.fit_on: input should be 'auto', 'train' or"),
+        ({"method": "ease"}, {"datasets": [SMALL, "synthetic"]}, r"datasets: synthetic is given twice"),
         ({"method": "ease"}, {"resources": {"cpus": 3}}, r"resources\.cpus: 3 asked for a trial, this machine has 2"),
     ],
 )

@@ -2,17 +2,23 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import psutil
 import pytest
 from mlflow.tracking import MlflowClient
+from scipy import stats
 
+from rankbench.sweeps.sweep import read_sweep
 from rankbench.tracking.record import read_record
 
 EXPERIMENT = """
@@ -88,7 +94,71 @@ def test_the_chosen_setting_is_the_best_on_validation(swept):
     for row in json.loads((folder / "chosen.json").read_text())["rows"]:
         rivals = [r for r in records.values() if r.stage == "search" and r.arm == row["arm"] and r.finished]
         assert records[row["search"]].metrics["ndcg@10"]["mean"] == max(r.metrics["ndcg@10"]["mean"] for r in rivals)
-        assert records[row["final"]].params == records[row["search"]].params
+        assert [records[name].params for name in row["final"]] == [records[row["search"]].params]
+
+
+def test_comparisons_are_kept_beside_the_choice(swept):
+    _, folder, *_ = swept
+    content = json.loads((folder / "comparisons.json").read_text())
+    finals = {record.arm: record for record in records_of(folder) if record.finished and record.stage == "final"}
+    assert content["metrics"] == ["recall@10", "ndcg@10"]
+    for metric in content["metrics"]:
+        means = {arm: record.metrics[metric]["mean"] for arm, record in finals.items()}
+        pairs = [pair for pair in content["comparisons"] if pair["metric"] == metric]
+        best = pairs[0]["against"]
+        assert means[best] == pytest.approx(max(means.values()), abs=1e-6)
+        assert sorted(pair["model"] for pair in pairs) == sorted(set(finals) - {best})
+        for pair in pairs:
+            assert pair["difference"] == pytest.approx(means[pair["model"]] - means[best], abs=1e-6)
+            assert pair["users"] == finals[best].users["measured"]
+    stored = read_sweep(folder)
+    assert stored.comparisons() == content
+    (other,) = {pair["metric"] for pair in stored.comparisons(("mrr@10",))["comparisons"]}
+    assert other == "mrr@10"
+    # A folder that lost the file is as good as before.
+    assert replace(stored, compared=None).comparisons() == content
+
+
+def test_several_seeds_and_splits_are_averaged_a_user_and_reported(tmp_path):
+    words = EXPERIMENT.split("  # Without a ridge")[0] + EXPERIMENT[EXPERIMENT.index("search:") :]
+    words = words.replace("arms:", "final: {seeds: [0, 1], split_seeds: [0, 5]}\narms:\n  - {method: random}")
+    (tmp_path / "small.yaml").write_text(re.sub(r"\{grid: \[([\d.]+).*?\]\}", r"\1", words))
+    process = rankbench(tmp_path, "sweep", "small.yaml", "--chosen", "--json")
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    (folder,) = (tmp_path / "results" / "sweeps").iterdir()
+    runs = {}
+    for record in records_of(folder):
+        runs.setdefault(record.arm, []).append(record)
+    assert {arm: len(members) for arm, members in runs.items()} == {
+        "random": 4, "popularity": 2, "ease": 2, "deql-l2": 2, "deql-l2-zero-diag": 2,
+    }  # fmt: skip
+    assert {(r.seed, r.dataset["split_seed"]) for r in runs["random"]} == {(s, t) for s in (0, 1) for t in (0, 5)}
+    table = json.loads(out)
+    by_model = {row["model"]: row for row in table["rows"]}
+    # By pandas: seeds first, splits second, users last.
+    frames = {
+        arm: pd.concat(
+            pd.read_parquet(folder / "records" / r.id / "per_user.parquet").assign(split=r.dataset["split_seed"])
+            for r in members
+        )
+        for arm, members in runs.items()
+    }
+    means = {arm: f.groupby(["user", "split"])["ndcg@10"].mean().groupby("user").mean() for arm, f in frames.items()}
+    for arm, values in means.items():
+        cell = by_model[arm]["metrics"]["ndcg@10"]
+        assert cell["mean"] == pytest.approx(values.mean(), abs=1e-6)
+        std = np.std([r.metrics["ndcg@10"]["mean"] for r in runs[arm]], ddof=1)
+        assert cell["std"] == pytest.approx(std)
+    for pair in (pair for pair in table["differences"] if pair["metric"] == "ndcg@10"):
+        d = (means[pair["model"]] - means[pair["against"]]).dropna()
+        assert pair["users"] == len(d) and pair["difference"] == pytest.approx(d.mean(), abs=1e-6)
+        assert pair["p_wilcoxon"] == pytest.approx(stats.wilcoxon(d.round(6), zero_method="pratt").pvalue, rel=1e-3)
+        assert set(pair["by_split"]) == {"0", "5"}
+        for split, difference in pair["by_split"].items():
+            on_split = [frames[arm].query(f"split == {split}") for arm in (pair["model"], pair["against"])]
+            one, other = (frame.groupby("user")["ndcg@10"].mean() for frame in on_split)
+            assert difference == pytest.approx((one - other).mean(), abs=1e-6)
 
 
 def test_settings_of_one_inverse_were_fitted_together(swept):

@@ -39,8 +39,9 @@ def report(
     require(format in formats, f"--format: unknown {format!r}{nearest(format, formats)}; one of {', '.join(formats)}")
     stored = read_sweep(find_sweep(sweep, Settings.from_env().results))
     wanted = metric_set(metrics.split(",")).names if metrics else ()
-    table = sweep_table(stored.about, stored.chosen, stored.records, wanted)
-    files = write_report(to, stored.about, stored.chosen, stored.records, wanted) if to else []
+    compared = stored.comparisons(wanted)
+    table = sweep_table(stored.about, stored.chosen, stored.records, compared)
+    files = write_report(to, stored.about, stored.chosen, stored.records, compared) if to else []
     if json or format == "json":
         print_json(as_json(table) | {"folder": str(stored.folder), "files": [str(path) for path in files]})
     elif format == "table":

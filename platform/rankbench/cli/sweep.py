@@ -17,6 +17,8 @@ EXAMPLES = """Examples:
 
   rankbench sweep experiments/demo.yaml --dry-run
 
+  rankbench sweep experiments/demo.yaml final.seeds=[0,1,2] final.split_seeds=[0,1,2]
+
   rankbench sweep experiments/demo.yaml --resume
 
   rankbench sweep experiments/deql_table2_gowalla.yaml --chosen
@@ -32,7 +34,7 @@ def sweep(
     address: Annotated[str | None, typer.Option(envvar="RAY_ADDRESS", help="A running Ray cluster; default: local.")] = None,
     json: Json = False,
 ) -> None:
-    """Search hyperparameters on validation, refit the chosen ones, read test once, and show the table."""
+    """Search hyperparameters on validation, refit the chosen ones, read test once a seed, and show the table."""
     from rankbench.config import assignments
     from rankbench.errors import ClusterError
     from rankbench.settings import Settings
@@ -55,7 +57,7 @@ def sweep(
 
 def execute(spec, where: str, settings, *, resume=False, use_chosen=False, address=None, quiet=False) -> tuple[Path, int]:
     """Run the sweep with progress and tracking, and write its report; returns its folder and how many runs failed."""
-    from rankbench.reports.report import default_metrics, sweep_table, write_report
+    from rankbench.reports.report import sweep_table, write_report
     from rankbench.reports.tables import render
     from rankbench.sweeps.sweep import Listener, read_sweep, run_sweep
     from rankbench.tracking.mlflow_sink import MlflowSink, metric_key, tracking_uri
@@ -93,15 +95,13 @@ def execute(spec, where: str, settings, *, resume=False, use_chosen=False, addre
             listener=Listener(planned, progress.stage, done),
         )
     stored = read_sweep(result.folder)
-    files = write_report(result.folder / "report", stored.about, stored.chosen, stored.records)
+    compared = stored.comparisons()
+    files = write_report(result.folder / "report", stored.about, stored.chosen, stored.records, compared)
+    table = sweep_table(stored.about, stored.chosen, stored.records, compared)
     headline = {
-        metric_key(f"final/{dataset}/{arm}", name): record.metrics[name]["mean"]
-        for (dataset, arm), record in result.final.items()
-        if record.finished
-        for name in default_metrics(stored.about["experiment"])
-        if name in record.metrics
+        metric_key(f"final/{row.dataset}/{row.arm}", name): cell.mean for row in table.rows for name, cell in row.cells.items()
     }
-    note = render(sweep_table(stored.about, stored.chosen, stored.records), "md")
+    note = render(table, "md")
     sink.finish_sweep(headline, files, ok=not result.failed, note=f"{spec.question}\n\n{note}")
     return result.folder, len(result.failed)
 
@@ -113,7 +113,7 @@ def show(folder: Path, settings, json: bool) -> None:
     from rankbench.sweeps.sweep import read_sweep
 
     stored = read_sweep(folder)
-    table = sweep_table(stored.about, stored.chosen, stored.records)
+    table = sweep_table(stored.about, stored.chosen, stored.records, stored.comparisons())
     if json:
         print_json(as_json(table) | {"folder": str(folder)})
         return
@@ -167,18 +167,21 @@ def _show_plan(plan, json: bool) -> None:
     for note in plan.notes:
         out.print(f"  {note}", markup=False)
     out.print(
-        f"{plan.n_settings} settings in {len(plan.search)} fits, then one final fit for each chosen inverse",
+        f"{plan.n_settings} settings in {len(plan.search)} fits, then one final fit for each chosen inverse, split and seed",
         markup=False,
     )
 
 
 def _show_given(plan, json: bool) -> None:
-    """The plan of --chosen: what is fitted on train + valid and measured on test, without a search."""
+    """The plan of --chosen: what is fitted and measured on test, without a search."""
     rows = [(dataset, each.arm, each.method, each.resolved) for dataset, members in plan.given.items() for each in members]
     if json:
         keys = ("dataset", "model", "method", "params")
-        print_json({"experiment": plan.spec.name, "given": [dict(zip(keys, row, strict=True)) for row in rows]})
+        given = [dict(zip(keys, row, strict=True)) for row in rows]
+        print_json({"experiment": plan.spec.name, "given": given, "notes": list(plan.notes)})
         return
     body = [[d, arm, " ".join(f"{k}={v}" for k, v in params.items() if v is not None)] for d, arm, _, params in rows]
     print_table(["dataset", "model", "setting"], body)
-    out.print(f"no search: {len(rows)} given settings are fitted on train + valid and measured on test", markup=False)
+    for note in plan.notes:
+        out.print(f"  {note}", markup=False)
+    out.print(f"no search: {len(rows)} given settings are fitted and measured on test", markup=False)

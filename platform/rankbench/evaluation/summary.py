@@ -36,8 +36,22 @@ def summarise(per_user: PerUser, seed: int, resamples: int = RESAMPLES) -> dict[
 
 
 def bootstrap_bounds(table: np.ndarray, seed: int, resamples: int) -> tuple[np.ndarray, np.ndarray]:
-    """Percentile bounds of the column means of table (m, n_metrics). A resample is a vector of how often each row is
-    drawn, so that all means of a batch are one matrix product.
+    """Percentile bounds, (n_columns,) each, of the column means of table (m, n_columns)."""
+    return percentile_bounds(bootstrap_means(table, seed, resamples))
+
+
+def percentile_bounds(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The middle 95 % of draws (resamples, n_columns), column by column."""
+    tail = 50 * (1 - CONFIDENCE)
+    low, high = np.percentile(draws, [tail, 100 - tail], axis=0)
+    return low, high
+
+
+def bootstrap_means(table: np.ndarray, seed: int, resamples: int) -> np.ndarray:
+    """Column means (resamples, n_columns) of table (m, n_columns), its rows drawn anew for each resample.
+
+    A resample is a vector of how often each row is drawn, so that all means of a batch are one matrix product. Equal `seed`
+    and m give equal draws.
     """
     m = len(table)
     rng = stream(seed, "bootstrap", m)
@@ -50,6 +64,4 @@ def bootstrap_bounds(table: np.ndarray, seed: int, resamples: int) -> tuple[np.n
         for row in range(n):
             weights[row] = np.bincount(picks[row], minlength=m)
         draws[start : start + n] = weights @ table / m
-    tail = 50 * (1 - CONFIDENCE)
-    low, high = np.percentile(draws, [tail, 100 - tail], axis=0)
-    return low, high
+    return draws

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 
@@ -48,7 +50,7 @@ def final_plot(table: Table, metric: str, path: Path) -> Path:
 
 def differences_plot(pairs: Sequence[Comparison], path: Path) -> Path:
     """A forest plot, one panel a dataset and metric: each model less the best one with its interval; a hollow point is not
-    distinguishable from it.
+    distinguishable from it, an arrow stands for a model far beyond the others.
     """
     plt = _pyplot()
     datasets = list(dict.fromkeys(pair.dataset for pair in pairs))
@@ -59,7 +61,15 @@ def differences_plot(pairs: Sequence[Comparison], path: Path) -> Path:
     for (row, dataset), (column, metric) in product(enumerate(datasets), enumerate(metrics)):
         axis = panels[row][column]
         mine = [pair for pair in pairs if (pair.dataset, pair.metric) == (dataset, metric)][::-1]
+        # A baseline at a tenth of the best would press all that is worth a look into one line.
+        edge = 4 * median([max(-pair.low, pair.high) for pair in mine] or [0.0])
         for place, pair in enumerate(mine):
+            if abs(pair.difference) > edge:
+                side = math.copysign(1, pair.difference)
+                axis.plot(side * edge, place, "<" if side < 0 else ">", color=INK)
+                text = f"  {pair.difference:+.3f}  "
+                axis.text(side * edge, place, text, ha="left" if side < 0 else "right", va="center", fontsize=8)
+                continue
             axis.plot([pair.low, pair.high], [place, place], "-", color=INK, lw=1.5)
             axis.plot(pair.difference, place, "o", color=INK, mfc=INK if pair.distinguishable else "white")
         axis.axvline(0, color="black", lw=0.8)

@@ -21,7 +21,7 @@ class Random:
         require(self.embedding_dim > 0, f"embedding_dim must be > 0, got {self.embedding_dim}")
 
 
-@solver("random", Random, title="A random ranking for every user", source="baseline")
+@solver("random", Random, title="A random ranking for every user", source="baseline", seeded=True)
 def random(X: sp.csr_array, p: Random, seed: int) -> FactorRecommender:
     """Independent standard normal vectors for users and items; the scores are their products."""
     rng = stream(seed, "random", "factors")

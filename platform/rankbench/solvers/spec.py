@@ -32,7 +32,8 @@ class Solver:
     Closed forms on the Gram give `shift(p)`, which matrix to invert, and `columns(diag_C, counts, p)`, the vectors
     (beta, alpha) of W = C diag(beta) + diag(alpha). Others give `fit(X, p, seed)`.
     `identity(p)`: settings with equal identities have the same ranking, whatever their names. `redundant` names
-    parameters that cannot change a ranking, and `reason` says why.
+    parameters that cannot change a ranking, and `reason` says why. `seeded`: the seed changes the model, so that several
+    seeds are worth a fit each.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Solver:
     identity: Callable[[Any], Hashable] | None = None
     redundant: tuple[str, ...] = ()
     reason: str = ""
+    seeded: bool = False
 
     def share_key(self, p: Any) -> Hashable:
         """Settings with equal keys are fitted together, from one inverse; None stands alone."""

@@ -8,9 +8,10 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+import numpy as np
+from pydantic import Field, model_validator
 
 from rankbench.config import Strict, override, read_yaml, validate
 from rankbench.data.cards import Card, load_card
@@ -48,9 +49,37 @@ class SearchSpec(Strict):
     seed: int = Field(0, ge=0)
 
 
+Seeds = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1, max_length=1000)]
+
+
 class FinalSpec(Strict):
+    """The runs that read test: each chosen setting once for each seed of the method and each seed of the split.
+
+    `seed: 3` is short for `seeds: [3]`. A method whose solver uses no seed runs with the first one alone. A setting is
+    chosen once, on the card's own split: interactions that were validation there may be test on another split.
+    """
+
     report_on: Literal["test"] = "test"
-    seed: int = Field(0, ge=0)
+    fit_on: Literal["auto", "train", "train+valid"] = Field("auto", description="auto: as the split's protocol prescribes")
+    seeds: Seeds = (0,)
+    split_seeds: Seeds | None = Field(None, description="default: the card's own split alone")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_seed_for_short(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or "seed" not in given:
+            return given
+        if "seeds" in given:
+            raise ValueError("give seed or seeds, not both")
+        return {key: value for key, value in given.items() if key != "seed"} | {"seeds": [given["seed"]]}
+
+    @model_validator(mode="after")
+    def _no_seed_twice(self) -> FinalSpec:
+        for name in ("seeds", "split_seeds"):
+            values = getattr(self, name) or ()
+            if len(set(values)) < len(values):
+                raise ValueError(f"{name}: a seed is given twice")
+        return self
 
 
 class Resources(Strict):
@@ -80,6 +109,13 @@ class ExperimentSpec(Strict):
     resources: Resources = Resources()
     published: Published | None = None
 
+    @property
+    def report_metrics(self) -> tuple[str, ...]:
+        """The columns of its table: what its papers report, else recall and the metric of the search, at its cutoff."""
+        reported = [name for arm in self.arms for by_metric in arm.published.values() for name in by_metric]
+        metric = self.search.choose.metric
+        return tuple(dict.fromkeys(reported or [f"recall@{metric.partition('@')[2]}", metric]))
+
 
 @dataclass(frozen=True)
 class Unit:
@@ -97,8 +133,8 @@ class Unit:
 
 @dataclass(frozen=True)
 class Plan:
-    """A checked experiment: its search units, and sentences on what was left out or is shared. `given`: dataset → the
-    settings to measure without a search.
+    """A checked experiment: its search units, and sentences on what was left out or is shared. `final_cards`: the cards of
+    the runs that read test, one a dataset and split seed. `given`: dataset → the settings to measure without a search.
     """
 
     spec: ExperimentSpec
@@ -106,6 +142,7 @@ class Plan:
     metrics: MetricSet
     search: tuple[Unit, ...]
     notes: tuple[str, ...]
+    final_cards: tuple[Card, ...]
     given: dict[str, list[Setting]] | None = None
 
     @property
@@ -142,9 +179,16 @@ def plan(spec: ExperimentSpec, settings: Settings, cpus: int | None, where: str,
     require(not doubled, f"{where}: arms: the name {', '.join(doubled)} is given twice; set a `name` for each")
     metrics = metric_set([*spec.metrics, spec.search.choose.metric], spec.cutoffs)
     require("@" in spec.search.choose.metric, f"{where}: search.choose.metric: write it with a cutoff, as in ndcg@20")
-    cards = tuple(_card(entry, settings, f"{where}: datasets[{i}]") for i, entry in enumerate(spec.datasets))
-    card_names = [card.name for card in cards]
     notes: list[str] = []
+    final_notes: list[str] = []
+    cards, final_cards = [], []
+    for position, entry in enumerate(spec.datasets):
+        place = f"{where}: datasets[{position}]"
+        cards.append(_card(entry, settings, place))
+        final_cards += _final_cards(entry, cards[-1], spec, settings, place, final_notes)
+    card_names = [card.name for card in cards]
+    doubled = {name for name in card_names if card_names.count(name) > 1}
+    require(not doubled, f"{where}: datasets: {', '.join(doubled)} is given twice; its rows could not be told apart")
     candidates: list[Setting] = []
     for position, arm in enumerate(spec.arms):
         place = f"{where}: arms[{position}]"
@@ -153,15 +197,19 @@ def plan(spec: ExperimentSpec, settings: Settings, cpus: int | None, where: str,
         for dataset in arm.chosen:
             require(dataset in card_names, f"{place}.chosen: unknown dataset {dataset!r}{nearest(dataset, card_names)}")
         candidates += _settings_of(arm, spec, place, notes)
+    unseeded = dict.fromkeys(each.arm for each in candidates if not each.solver.seeded)
+    if len(spec.final.seeds) > 1 and unseeded:
+        final_notes.append(f"{', '.join(unseeded)}: the method uses no seed; run with seed {spec.final.seeds[0]} alone")
     if use_chosen:
-        return Plan(spec, cards, metrics, (), (), {card.name: _chosen_settings(spec, card.name, where) for card in cards})
+        given = {card.name: _chosen_settings(spec, card.name, where) for card in cards}
+        return Plan(spec, tuple(cards), metrics, (), tuple(final_notes), tuple(final_cards), given)
     notes += _shared_rankings(candidates)
     sizes = {card.name: prepare(card, settings).split.n_items for card in cards}
     search = [unit for card in cards for unit in units(card, sizes[card.name], candidates, spec, metrics, "search", cpus)]
     saved = len(candidates) * len(cards) - len(search)
     if saved:
         notes.append(f"{len(candidates) * len(cards)} settings need {len(search)} fits: the others share an inverse")
-    return Plan(spec, cards, metrics, tuple(search), tuple(notes))
+    return Plan(spec, tuple(cards), metrics, tuple(search), (*notes, *final_notes), tuple(final_cards))
 
 
 def units(
@@ -173,17 +221,20 @@ def units(
     stage: str,
     cpus: int | None,
 ) -> list[Unit]:
-    """Group settings by what they can share. Search fits on train and measures on valid; the final stage fits on
-    train + valid and reads test.
+    """Group settings by what they can share. Search fits on train and measures on valid, with one seed; the final stage
+    fits on what `final.fit_on` says and reads test, once for each seed that changes the method.
     """
+    searching = stage == "search"
+    fit_on, measure_on = ("train", "valid") if searching else (final_fit(card, spec), "test")
+    seeds = (spec.search.seed,) if searching else spec.final.seeds
     groups: dict[Any, list[Setting]] = defaultdict(list)
-    for position, each in enumerate(candidates):
-        key = each.share_key
-        groups[position if key is None else key].append(each)
-    fit_on, measure_on = ("train", "valid") if stage == "search" else ("train+valid", "test")
-    seed = spec.search.seed if stage == "search" else spec.final.seed
+    for seed in seeds:
+        for position, each in enumerate(candidates):
+            if seed == seeds[0] or each.solver.seeded:
+                key = each.share_key
+                groups[seed, position if key is None else key].append(each)
     result = []
-    for members in groups.values():
+    for (seed, _), members in groups.items():
         job = Job(card, tuple(members), fit_on, measure_on, metrics, spec.dtype, seed, stage)
         dense = members[0].share_key is not None
         itemsize = 8 if spec.dtype == "float64" else 4
@@ -196,6 +247,34 @@ def units(
         cost = float(n_items) ** 3 * dense + 2e9 * (1 + len(members)) + n_items * 3e5 * len(members)
         result.append(Unit(job, share, memory, cost))
     return result
+
+
+def final_fit(card: Card, spec: ExperimentSpec) -> str:
+    """What the model that test is read for is fitted on."""
+    return card.final_fit if spec.final.fit_on == "auto" else spec.final.fit_on
+
+
+def _final_cards(
+    entry: str | dict[str, Any], card: Card, spec: ExperimentSpec, settings: Settings, where: str, notes: list[str]
+) -> list[Card]:
+    """The card for each split seed, without splits that are another one again, as those that their authors published."""
+    if spec.final.split_seeds is None:
+        return [card]
+    given = {"name": entry} if isinstance(entry, str) else entry
+    kept: dict[int, tuple[Card, list[np.ndarray]]] = {}
+    for seed in spec.final.split_seeds:
+        other = _card(given | {"split": given.get("split", {}) | {"seed": seed}}, settings, where)
+        split = prepare(other, settings).split
+        parts = (split.fit_matrix(final_fit(card, spec)), split.test_target, split.test_history, split.excluded)
+        arrays = [array for part in parts if part is not None for array in (part.indptr, part.indices)]
+        twin = next((known for known, (_, them) in kept.items() if all(map(np.array_equal, arrays, them))), None)
+        if twin is None:
+            kept[seed] = other, arrays
+        else:
+            notes.append(f"{card.name}: split seed {seed} gives the same final runs as {twin} and is left out")
+    chosen_on = f"settings are chosen on the split of seed {card.split.seed}"
+    notes.append(f"{card.name}: {chosen_on}, then measured on those of {', '.join(map(str, kept))}")
+    return [other for other, _ in kept.values()]
 
 
 def _card(entry: str | dict[str, Any], settings: Settings, where: str) -> Card:

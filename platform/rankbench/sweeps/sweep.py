@@ -1,4 +1,4 @@
-"""A sweep from file to table: plan, search on validation, choose, refit on train + valid, read test once."""
+"""A sweep from file to table: plan, search on validation, choose, refit, read test once a seed, compare."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from rankbench.data.prepare import prepare
-from rankbench.errors import ConfigError
+from rankbench.errors import ConfigError, DataError
 from rankbench.experiment import Setting, setting
 from rankbench.files import write_json
 from rankbench.settings import Settings
+from rankbench.sweeps.comparisons import compare_finals
 from rankbench.sweeps.plan import ExperimentSpec, Plan, Unit, plan, units
 from rankbench.threads import available_cpus
 from rankbench.tracking.record import RunRecord, read_record
@@ -30,13 +31,13 @@ class Listener:
 
 @dataclass(frozen=True)
 class SweepResult:
-    """`best`: (dataset, arm) → the search record that was chosen; `final`: → its record on test."""
+    """`best`: (dataset, arm) → the search record that was chosen; `final`: → its records on test, one a seed and split."""
 
     folder: Path
     plan: Plan
     search: list[RunRecord]
     best: dict[tuple[str, str], RunRecord]
-    final: dict[tuple[str, str], RunRecord]
+    final: dict[tuple[str, str], list[RunRecord]]
     failed: list[RunRecord] = field(default_factory=list)
 
 
@@ -103,7 +104,7 @@ def run_sweep(
         }
         final_units = [
             unit
-            for card in planned.cards
+            for card in planned.final_cards
             for unit in units(
                 card,
                 prepare(card, settings).split.n_items,
@@ -116,14 +117,12 @@ def run_sweep(
         ]
         listener.stage("final", final_units)
         finals = run_units(final_units, settings, records, cluster, concurrent, listener.done)
-    result = SweepResult(
-        folder,
-        planned,
-        search,
-        best,
-        {(record.dataset["name"], record.arm): record for record in finals},
-        [record for record in [*search, *finals] if not record.finished],
-    )
+    final: dict[tuple[str, str], list[RunRecord]] = {}
+    for record in finals:
+        final.setdefault((record.dataset["name"], record.arm), []).append(record)
+    failed = [record for record in [*search, *finals] if not record.finished]
+    result = SweepResult(folder, planned, search, best, final, failed)
+    write_json(folder / "comparisons.json", _compared(finals, folder, spec))
     write_json(folder / "chosen.json", _chosen(result, spec))
     return result
 
@@ -143,6 +142,12 @@ def _again(record: RunRecord) -> Setting:
     return setting(record.method, record.params, record.id, record.arm)
 
 
+def _compared(finals: list[RunRecord], folder: Path, spec: ExperimentSpec, metrics: tuple[str, ...] = ()) -> dict[str, Any]:
+    arms = [arm.label for arm in spec.arms]
+    in_order = sorted(finals, key=lambda record: arms.index(record.arm))
+    return compare_finals(in_order, folder / "records", metrics or spec.report_metrics, spec.final.seeds[0])
+
+
 def _chosen(result: SweepResult, spec: ExperimentSpec) -> dict[str, Any]:
     return {
         "metric": spec.search.choose.metric,
@@ -152,7 +157,7 @@ def _chosen(result: SweepResult, spec: ExperimentSpec) -> dict[str, Any]:
                 "dataset": dataset,
                 "arm": arm,
                 "search": result.best[dataset, arm].id if (dataset, arm) in result.best else None,
-                "final": result.final[dataset, arm].id if (dataset, arm) in result.final else None,
+                "final": [record.id for record in result.final.get((dataset, arm), [])],
             }
             for dataset, arm in dict.fromkeys([*result.best, *result.final])
         ],
@@ -169,10 +174,19 @@ class StoredSweep:
     about: dict[str, Any]
     chosen: dict[str, Any] | None
     records: dict[str, RunRecord]
+    compared: dict[str, Any] | None
 
     @property
     def spec(self) -> ExperimentSpec:
         return ExperimentSpec.model_validate(self.about["experiment"])
+
+    def comparisons(self, metrics: tuple[str, ...] = ()) -> dict[str, Any]:
+        """What comparisons.json holds; made anew for other `metrics` than those of the experiment's table."""
+        if self.compared is not None and metrics in ((), tuple(self.compared["metrics"])):
+            return self.compared
+        names = [name for row in (self.chosen or {"rows": []})["rows"] for name in row["final"]]
+        finals = [self.records[name] for name in names if name in self.records]
+        return _compared(finals, self.folder, self.spec, metrics)
 
 
 def find_sweep(name: str | None, results: Path) -> Path:
@@ -195,11 +209,19 @@ def read_sweep(folder: Path) -> StoredSweep:
         about = json.loads((folder / "sweep.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigError(f"{folder}/sweep.json: {error}") from None
-    chosen = folder / "chosen.json"
     paths = sorted((folder / "records").glob("[!.]*/record.json"))
     return StoredSweep(
         folder,
         about,
-        json.loads(chosen.read_text(encoding="utf-8")) if chosen.is_file() else None,
+        _read_json(folder / "chosen.json"),
         {record.id: record for record in map(read_record, (path.parent for path in paths))},
+        _read_json(folder / "comparisons.json"),
     )
+
+
+def _read_json(path: Path) -> dict[str, Any] | None:
+    """None where the file is not there yet."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    except ValueError as error:
+        raise DataError(f"{path}: {error}; delete it and continue the sweep with --resume") from None

@@ -1,0 +1,256 @@
+"""Which models differ: paired tests on the same users, corrected for how many are made.
+
+The unit is the user. A user's difference is the value of one model less that of the other; of these differences there are
+
+- the mean, with the percentile interval of the paired bootstrap (Efron & Tibshirani 1993, §13): users are drawn with
+  replacement, and every model's mean is taken of the same draws;
+- a bootstrap p, two-sided, of the hypothesis that the mean is 0: twice the smaller share of resamples whose mean lies on
+  either side of 0, (1 + count) / (1 + resamples). It is below 0.05 just where the interval leaves 0 out;
+- a Wilcoxon signed-rank p (Wilcoxon 1945), of the hypothesis that differences lie symmetrically about 0. Zeros are ranked
+  and then left out (Pratt 1959): many users do not tell two models apart, and that is evidence too;
+- effect sizes: the matched-pairs rank-biserial correlation (Kerby 2014), (W+ - W-) / (W+ + W-) of the same ranks, and
+  Cohen's d_z, mean / standard deviation.
+
+Which model is best is itself read from the data. The family of Holm's correction (Holm 1979) is therefore every pair of
+models, not the pairs with the best alone: two models of which one is best are never called different more readily than any
+two. Pairs that no user tells apart are not tested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from rankbench.errors import DataError, require
+from rankbench.evaluation.summary import Interval, bootstrap_means, percentile_bounds
+from rankbench.registry import nearest
+
+LEVEL = 0.05
+# The smallest bootstrap p that Holm's correction can leave is then 0.01, however many models there are.
+RESAMPLES, RESAMPLES_A_PAIR = 2000, 200
+DIGITS = 6  # of a user's difference; records keep float32, whose seventh digit would turn ties into differences
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """`model` less `against` in one metric, over `users` that both have. JSON values; what is not defined is None.
+
+    `relative_percent`: of the mean of `against`. `p_*_holm`: corrected for all `tests` pairs of models. `better`, `equal`,
+    `worse`: shares of users. `identical`: no user differs, nothing was tested, p is 1. `left_out`: users that some models
+    have and others lack. `by_split`: split seed → mean difference on that split, where there are several.
+    """
+
+    dataset: str
+    metric: str
+    model: str
+    against: str
+    users: int
+    left_out: int
+    mean: float
+    mean_against: float
+    difference: float
+    relative_percent: float | None
+    low: float
+    high: float
+    p_bootstrap: float
+    p_bootstrap_holm: float
+    p_wilcoxon: float
+    p_wilcoxon_holm: float
+    rank_biserial: float | None
+    cohen_dz: float | None
+    better: float
+    equal: float
+    worse: float
+    identical: bool
+    tests: int
+    resamples: int
+    seed: int
+    by_split: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def distinguishable(self) -> bool:
+        """Whether both corrected tests say so at 0.05: the mean differs, and not because of a few users alone."""
+        return not self.identical and max(self.p_bootstrap_holm, self.p_wilcoxon_holm) < LEVEL
+
+    @property
+    def verdict(self) -> str:
+        if self.identical:
+            return "identical for every user"
+        if not self.distinguishable:
+            return f"not distinguishable at {LEVEL}"
+        return "better" if self.difference > 0 else "worse"
+
+
+@dataclass(frozen=True)
+class Comparisons:
+    """`means`: model → mean with interval, over the same users; `pairs`: each model against the best, then the baseline."""
+
+    best: str
+    means: dict[str, Interval]
+    pairs: tuple[Comparison, ...]
+
+
+UserValues = tuple[np.ndarray, np.ndarray]
+
+
+def compare(
+    samples: Mapping[str, UserValues],
+    *,
+    dataset: str = "",
+    metric: str = "",
+    baseline: str | None = None,
+    seed: int = 0,
+    resamples: int | None = None,
+) -> Comparisons:
+    """Every model against the best one by mean (the first of equals), and against `baseline` where one is named.
+
+    `samples`: model → raw user ids (m,) and values (m,), in any order; users that some model lacks are left out. Equal
+    `seed` and users give equal numbers. A model's mean is that of the users compared. `resamples`: by default 2000, or 200 a
+    pair where that is more.
+    Raises ConfigError for an unknown baseline, DataError when the models have no user in common, a user is given twice or a
+    value is not finite.
+    """
+    names = list(samples)
+    require(baseline is None or baseline in samples, f"unknown baseline {baseline!r}{nearest(str(baseline), names)}")
+    users, table, left_out = _aligned(samples)
+    means = table.mean(axis=0)
+    best = names[int(means.argmax())]
+    first = _first_equals(table)
+    pairs = list(combinations(sorted(set(first)), 2))
+    resamples = resamples or max(RESAMPLES, RESAMPLES_A_PAIR * len(pairs))
+    draws = bootstrap_means(table, seed, resamples)
+    tests = {pair: _test(table, draws, *pair) for pair in pairs}
+    for name in ("p_bootstrap", "p_wilcoxon"):
+        for test, p in zip(tests.values(), holm([test[name] for test in tests.values()]), strict=True):
+            test[f"{name}_holm"] = p
+
+    def comparison(model: str, reference: str) -> Comparison:
+        i, j = (first[names.index(name)] for name in (model, reference))
+        found = _IDENTICAL if i == j else tests[i, j] if i < j else _mirrored(tests[j, i])
+        return Comparison(
+            dataset=dataset,
+            metric=metric,
+            model=model,
+            against=reference,
+            users=len(users),
+            left_out=left_out,
+            mean=float(means[i]),
+            mean_against=float(means[j]),
+            relative_percent=100 * found["difference"] / float(means[j]) if means[j] else None,
+            identical=i == j,
+            tests=len(pairs),
+            resamples=resamples,
+            seed=seed,
+            **found,
+        )
+
+    references = dict.fromkeys([best, baseline or best])
+    found = [comparison(model, reference) for reference in references for model in names if model != reference]
+    lows, highs = percentile_bounds(draws)
+    intervals = {name: Interval(float(m), float(a), float(b)) for name, m, a, b in zip(names, means, lows, highs, strict=True)}
+    return Comparisons(best, intervals, tuple(found))
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """Holm's step-down correction: the smallest of m values times m, the next times m - 1, ..., never falling, at most 1."""
+    order = np.argsort(p, kind="stable")
+    result = [1.0] * len(p)
+    largest = 0.0
+    for rank, position in enumerate(order):
+        largest = max(largest, (len(p) - rank) * float(p[position]))
+        result[position] = min(1.0, largest)
+    return result
+
+
+def user_means(samples: Sequence[UserValues]) -> UserValues:
+    """One value a user: the mean over those of the samples that the user is in, as over seeds or over splits."""
+    ids = [sample[0] for sample in samples]
+    if all(np.array_equal(ids[0], each) for each in ids[1:]):
+        return ids[0], np.mean([values for _, values in samples], axis=0, dtype=np.float64)
+    users, position = np.unique(np.concatenate(ids), return_inverse=True)
+    sums = np.bincount(position, weights=np.concatenate([values for _, values in samples]))
+    return users, sums / np.bincount(position)
+
+
+def _aligned(samples: Mapping[str, UserValues]) -> tuple[np.ndarray, np.ndarray, int]:
+    """The users that all have, their values (m, n_models), and how many users only some have."""
+    for name, (ids, values) in samples.items():
+        if len(np.unique(ids)) != len(ids):
+            raise DataError(f"{name}: a user has two values; give one a user")
+        if not np.isfinite(values).all():
+            raise DataError(f"{name}: {int((~np.isfinite(values)).sum())} users have a value that is not a finite number")
+    ids = [each for each, _ in samples.values()]
+    if all(np.array_equal(ids[0], each) for each in ids[1:]):
+        users, left_out = ids[0], 0
+        columns = [values for _, values in samples.values()]
+    else:
+        users = reduce(np.intersect1d, ids)
+        left_out = len(reduce(np.union1d, ids)) - len(users)
+        columns = [_pick(users, *sample) for sample in samples.values()]
+    if not len(users):
+        raise DataError(f"{', '.join(samples)}: no user is measured in all of them")
+    return users, np.column_stack(columns).astype(np.float64), left_out
+
+
+def _pick(users: np.ndarray, ids: np.ndarray, values: np.ndarray) -> np.ndarray:
+    order = np.argsort(ids, kind="stable")
+    return values[order[np.searchsorted(ids[order], users)]]
+
+
+def _differences(table: np.ndarray, a: int, b: int) -> np.ndarray:
+    """Column a less column b, (m,), without the rounding of float32: equal values differ by 0, equal differences tie."""
+    scale = max(1.0, float(np.abs(table[:, [a, b]]).max()))
+    return np.round((table[:, a] - table[:, b]) / scale, DIGITS) * scale
+
+
+def _first_equals(table: np.ndarray) -> list[int]:
+    """For every column, the first one that no row differs from."""
+    first: list[int] = []
+    for column in range(table.shape[1]):
+        first.append(next((c for c in sorted(set(first)) if not _differences(table, column, c).any()), column))
+    return first
+
+
+def _test(table: np.ndarray, draws: np.ndarray, a: int, b: int) -> dict[str, Any]:
+    """What a Comparison says of column a less column b, before the correction."""
+    d = _differences(table, a, b)
+    drawn = draws[:, a] - draws[:, b]
+    low, high = percentile_bounds(drawn[:, None])
+    # A resample of users without a difference lies on neither side, up to rounding: it counts for both.
+    zero = 1e-12 * max(1.0, float(np.abs(table[:, [a, b]]).max()))
+    beyond = min((drawn <= zero).sum(), (drawn >= -zero).sum())
+    ranks = stats.rankdata(np.abs(d))
+    plus, minus = float(ranks[d > 0].sum()), float(ranks[d < 0].sum())
+    difference = float(table[:, a].mean() - table[:, b].mean())
+    return {
+        "difference": difference,
+        "low": float(low[0]),
+        "high": float(high[0]),
+        "p_bootstrap": min(1.0, 2 * (1 + int(beyond)) / (1 + len(drawn))),
+        "p_wilcoxon": float(stats.wilcoxon(d, zero_method="pratt").pvalue),
+        "rank_biserial": (plus - minus) / (plus + minus),
+        "cohen_dz": difference / float(d.std(ddof=1)) if np.ptp(d) else None,
+        "better": float((d > 0).mean()),
+        "equal": float((d == 0).mean()),
+        "worse": float((d < 0).mean()),
+    }
+
+
+_IDENTICAL: dict[str, Any] = {
+    **dict.fromkeys(("difference", "low", "high", "better", "worse"), 0.0),
+    **dict.fromkeys(("p_bootstrap", "p_bootstrap_holm", "p_wilcoxon", "p_wilcoxon_holm", "equal"), 1.0),
+    **dict.fromkeys(("rank_biserial", "cohen_dz")),
+}
+
+
+def _mirrored(test: dict[str, Any]) -> dict[str, Any]:
+    """The same of the second less the first."""
+    turned = {name: None if test[name] is None else -test[name] for name in ("difference", "rank_biserial", "cohen_dz")}
+    bounds = {"low": -test["high"], "high": -test["low"]}
+    return test | turned | bounds | {"better": test["worse"], "worse": test["better"]}

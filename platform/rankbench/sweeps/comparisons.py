@@ -1,0 +1,84 @@
+"""The final runs of a sweep against each other: comparisons.json, one entry a dataset, metric and pair.
+
+The rule, where a model has several runs: a user's value on one split is the mean over the seeds of the method, and over
+splits the mean over those on which the user is measured. The tests then see one value a user and model, so that a user who
+returns on five splits counts once. Splits on which a model has no finished run are left out for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rankbench.evaluation.compare import LEVEL, Comparisons, UserValues, compare, user_means
+from rankbench.tracking.record import RunRecord, read_per_user
+
+Runs = dict[str, dict[int, list[RunRecord]]]  # model → split seed → its runs, one a seed
+
+
+def compare_finals(finals: Iterable[RunRecord], records: Path, metrics: Sequence[str], seed: int) -> dict[str, Any]:
+    """Means and paired comparisons of the finished among `finals`, in JSON values; their per-user metrics lie in `records`.
+
+    Metrics without per-user values, such as coverage, have no entry. Raises DataError when a per-user table is missing.
+    """
+    by_dataset: dict[str, Runs] = {}
+    for record in finals:
+        if record.finished:
+            by_model = by_dataset.setdefault(record.dataset["name"], {})
+            by_model.setdefault(record.arm or record.method, {}).setdefault(record.dataset["split_seed"], []).append(record)
+    models, pairs = [], []
+    for dataset, runs in by_dataset.items():
+        splits = [split for split in next(iter(runs.values())) if all(split in by_split for by_split in runs.values())]
+        runs = {model: {split: by_split[split] for split in splits} for model, by_split in runs.items()}
+        for metric, samples in _samples(runs, records, metrics).items():
+            pooled = {model: user_means(list(by_split.values())) for model, by_split in samples.items()}
+            found = compare(pooled, dataset=dataset, metric=metric, seed=seed)
+            models += [_model(dataset, metric, model, runs[model], found) for model in runs]
+            for pair in found.pairs:
+                by_split = _by_split(samples[pair.model], samples[pair.against])
+                pairs.append(asdict(replace(pair, by_split=by_split)))
+    return {
+        "metrics": list(metrics),
+        "level": LEVEL,
+        "seed": seed,
+        "models": models,
+        "comparisons": pairs,
+    }
+
+
+def _samples(runs: Runs, records: Path, metrics: Sequence[str]) -> dict[str, dict[str, dict[int, UserValues]]]:
+    """Metric → model → split seed → one value a user, the mean over the seeds."""
+    result: dict[str, dict[str, dict[int, UserValues]]] = {}
+    for model, by_split in runs.items():
+        for split, members in by_split.items():
+            tables = [read_per_user(records / record.id) for record in members]
+            for metric in (name for name in metrics if name in tables[0].column_names):
+                values = user_means([(table["user"].to_numpy(), table[metric].to_numpy()) for table in tables])
+                result.setdefault(metric, {}).setdefault(model, {})[split] = values
+    return result
+
+
+def _model(dataset: str, metric: str, model: str, by_split: dict[int, list[RunRecord]], found: Comparisons) -> dict[str, Any]:
+    """One row: the mean over users with its interval, and `std` over runs where there are several."""
+    runs = [record for members in by_split.values() for record in members]
+    means = [record.metrics[metric]["mean"] for record in runs]
+    return {
+        "dataset": dataset,
+        "metric": metric,
+        "model": model,
+        **asdict(found.means[model]),
+        "std": float(np.std(means, ddof=1)) if len(means) > 1 else None,
+        "best": model == found.best,
+        "seeds": list(dict.fromkeys(record.seed for record in runs)),
+        "split_seeds": list(by_split),
+    }
+
+
+def _by_split(one: dict[int, UserValues], other: dict[int, UserValues]) -> dict[str, float]:
+    if len(one) < 2:
+        return {}
+    return {str(split): float(np.mean(values)) - float(np.mean(other[split][1])) for split, (_, values) in one.items()}

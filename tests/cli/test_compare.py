@@ -1,0 +1,129 @@
+"""rankbench compare: runs found by folder, id or start, on the same data or not at all."""
+
+import dataclasses
+import json
+import shutil
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from rankbench import experiment
+from rankbench.cli import _main
+from rankbench.data.cards import load_card
+from rankbench.settings import Settings
+from rankbench.tracking.record import read_per_user, read_record, write_record
+
+TINY = {"users": 80, "items": 60, "interactions_per_user": 10}
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory):
+    """A results folder, and name → id: two of ease, one random, one on another split, one on valid, one failed."""
+    home = tmp_path_factory.mktemp("compare")
+    settings = Settings(home / "data", None, True, home / "results", None, None)
+    changes = {f"source.generator.{name}": value for name, value in TINY.items()}
+    card, other = (load_card("synthetic", settings, changes | {"split.seed": seed}) for seed in (0, 1))
+    ease, weak, random = (experiment.setting(*each) for each in (("ease", {"lam": 50}), ("ease", {"lam": 500}), ("random", {})))
+    jobs = {
+        "ease": experiment.Job(card, (ease,)),
+        "weak": experiment.Job(card, (weak,)),
+        "random": experiment.Job(card, (random,)),
+        "other split": experiment.Job(other, (random,)),
+        "valid": experiment.Job(card, (random,), "train", "valid"),
+    }
+    ids = {}
+    for name, job in jobs.items():
+        (outcome,) = experiment.run(job, settings, 1)
+        ids[name] = write_record(settings.results / "runs", outcome.record, outcome.per_user).name
+    failed = experiment.failure(experiment.Job(card, (ease,), seed=9), ease, "no memory")
+    ids["failed"] = write_record(settings.results / "runs", failed, None).name
+    # One of them in a sweep's folder, where it is found as well.
+    (home / "results" / "sweeps" / "s" / "records").mkdir(parents=True)
+    shutil.move(settings.results / "runs" / ids["weak"], home / "results" / "sweeps" / "s" / "records" / ids["weak"])
+    return home / "results", ids
+
+
+@pytest.fixture(autouse=True)
+def environment(shop, monkeypatch):
+    monkeypatch.setenv("RANKBENCH_RESULTS", str(shop[0]))
+    monkeypatch.delenv("RANKBENCH_TRACKING_URI", raising=False)
+
+
+def test_runs_are_compared_user_by_user(shop, capsys):
+    results, ids = shop
+    words = [ids["random"], str(results / "runs" / ids["ease"]), ids["weak"][:-2], "--metric", "recall@10", "--json"]
+    assert _main(["compare", *words]) == 0
+    content = json.loads(capsys.readouterr().out)
+    folders = {
+        "random embedding_dim=32": results / "runs" / ids["random"],
+        "ease lam=50": results / "runs" / ids["ease"],
+        "ease lam=500": results / "sweeps" / "s" / "records" / ids["weak"],
+    }
+    assert [row["id"] for row in content["models"]] == [folder.name for folder in folders.values()]
+    values = {name: read_per_user(folder)["recall@10"].to_numpy().astype(float) for name, folder in folders.items()}
+    assert {row["model"]: row["mean"] for row in content["models"]} == pytest.approx({n: v.mean() for n, v in values.items()})
+    assert content["best"] == max(values, key=lambda name: values[name].mean())
+    for pair in content["comparisons"]:
+        d = values[pair["model"]] - values[pair["against"]]
+        assert pair["difference"] == pytest.approx(d.mean())
+        assert pair["p_wilcoxon"] == pytest.approx(stats.wilcoxon(np.round(d, 6), zero_method="pratt").pvalue)
+
+
+def test_a_person_reads_the_verdict_and_a_baseline_is_compared_too(shop, capsys):
+    _, ids = shop
+    assert _main(["compare", ids["random"], ids["ease"], ids["weak"], "--metric", "ndcg@20", "--baseline", ids["random"]]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith(f"ndcg@20 on test of synthetic, {_measured(shop)} users\n")
+    # Two against the best, of which random is worse, and two against random, of which both are better.
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    against_random = [line for line in lines if " random embedding_dim=32 +" in line]
+    assert len(against_random) == 2 and all(line.endswith("better") for line in against_random)
+    (floor,) = [line for line in lines if line.startswith("random embedding_dim=32 ease lam=50 -")]
+    assert floor.endswith("worse")
+    assert "corrected for 3 pairs by Holm" in text
+
+
+def _measured(shop):
+    results, ids = shop
+    return read_record(results / "runs" / ids["ease"]).users["measured"]
+
+
+def test_the_same_method_and_setting_twice_is_told_apart_by_id(shop, capsys):
+    results, ids = shop
+    twin = dataclasses.replace(read_record(results / "runs" / ids["ease"]), id="twin", seed=1)
+    from_disk = read_per_user(results / "runs" / ids["ease"])
+    write_record(results / "runs", twin, from_disk)
+    assert _main(["compare", ids["ease"], "twin", "--json"]) == 0
+    (pair,) = json.loads(capsys.readouterr().out)["comparisons"]
+    shutil.rmtree(results / "runs" / "twin")
+    assert (pair["model"], pair["against"]) == ("ease lam=50 (twin)", f"ease lam=50 ({ids['ease']})")
+    assert pair["identical"] and pair["verdict"] == "identical for every user" and pair["p_wilcoxon"] == 1
+
+
+@pytest.mark.parametrize(
+    ("runs", "message"),
+    [
+        (["ease"], "compare needs two runs or more, got 1"),
+        (["ease", "ease"], "given twice; a run does not differ from itself"),
+        (["ease", "run-synthetic-esae"], "unknown run 'run-synthetic-esae'"),
+        (["ease", "run-synthetic-random"], "'run-synthetic-random' is the start of 3 runs"),
+        (["ease", "other split"], "only runs on the same data can be compared"),
+        (["random", "valid"], "was measured on valid"),
+        (["ease", "failed"], "failed: no memory"),
+        (["ease", "random", "--metric", "ndgc@20"], "no per-user values of 'ndgc@20'; did you mean ndcg@20?"),
+        (["ease", "random", "--metric", "coverage@20"], "no per-user values of 'coverage@20'"),
+        (["ease", "random", "--baseline", "weak"], "is none of the runs compared"),
+    ],
+)
+def test_what_cannot_be_compared_is_one_line_and_exit_2(shop, capsys, runs, message):
+    _, ids = shop
+    assert _main(["compare", *(ids.get(word, word) for word in runs)]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == "" and printed.err.count("\n") == 1
+    assert message in printed.err
+
+
+def test_help_has_examples(capsys):
+    assert _main(["compare", "--help"]) == 0
+    assert "rankbench compare" in capsys.readouterr().out.split("Example", 1)[1]

@@ -1,0 +1,235 @@
+"""Paired comparisons, against SciPy, loops, closed testing and what is known under the null."""
+
+import itertools
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+from scipy import stats
+
+from rankbench.errors import ConfigError, DataError
+from rankbench.evaluation.compare import LEVEL, Comparison, compare, holm, user_means
+from rankbench.evaluation.summary import bootstrap_bounds
+
+
+def users(m):
+    return np.arange(m)
+
+
+def ndcg_like(rng, m):
+    """Per-user values as ranking metrics have them: many zeros, few levels, skewed."""
+    return np.where(rng.random(m) < 0.5, 0.0, np.round(rng.beta(1.5, 4, m) * 20) / 20).astype(np.float32)
+
+
+def samples(m=300, n=3, seed=0):
+    rng = np.random.default_rng(seed)
+    base = ndcg_like(rng, m)
+    # Each model changes a third of the users, so that many have no difference.
+    columns = [np.where(rng.random(m) < 1 / 3, ndcg_like(rng, m), base) for _ in range(n)]
+    return {name: (users(m), column) for name, column in zip("abcdef", columns, strict=False)}
+
+
+def test_holm_by_hand():
+    # Smallest times four, then 0.02 · 3, then 0.03 · 2 = 0.06, which may not fall below 0.06, then 0.04 · 1 likewise.
+    assert_allclose(holm([0.03, 0.01, 0.04, 0.02]), [0.06, 0.04, 0.06, 0.06])
+    assert_allclose(holm([0.5, 0.001, 0.9]), [1.0, 0.003, 1.0])
+    assert holm([]) == []
+
+
+def closed_testing(p):
+    """The definition: a hypothesis falls when every intersection with it does, each tested by Bonferroni."""
+    sets = [s for size in range(1, len(p) + 1) for s in itertools.combinations(range(len(p)), size)]
+    return [max(min(1.0, len(s) * min(p[j] for j in s)) for s in sets if i in s) for i in range(len(p))]
+
+
+@given(st.lists(st.floats(0, 1) | st.sampled_from([0.01, 0.02, 0.5]), min_size=1, max_size=6))
+def test_holm_is_closed_testing_by_bonferroni(p):
+    assert_allclose(holm(p), closed_testing(p), rtol=1e-12)
+
+
+def test_every_number_of_a_pair_by_its_definition():
+    given = samples()
+    found = compare(given, metric="ndcg@20", seed=3)
+    means = {name: values.astype(float).mean() for name, (_, values) in given.items()}
+    assert found.best == max(means, key=means.get)
+    assert [(c.model, c.against) for c in found.pairs] == [(name, found.best) for name in given if name != found.best]
+    for c in found.pairs:
+        d = [float(x) - float(y) for x, y in zip(given[c.model][1], given[c.against][1], strict=True)]
+        assert (c.users, c.left_out, c.tests, c.metric) == (300, 0, 3, "ndcg@20")
+        assert c.difference == pytest.approx(sum(d) / len(d), abs=1e-12)
+        assert c.relative_percent == pytest.approx(100 * (means[c.model] / means[c.against] - 1), abs=1e-9)
+        assert (c.better, c.equal, c.worse) == tuple(sum(np.sign(d) == s) / len(d) for s in (1, 0, -1))
+        assert c.cohen_dz == pytest.approx(c.difference / np.std(d, ddof=1), rel=1e-5)
+        # W+ and W- from ranks counted in a loop, zeros among them.
+        size = np.round(np.abs(d), 6)
+        ranks = [(size < x).sum() + ((size == x).sum() + 1) / 2 for x in size]
+        plus, minus = (sum(r for r, x in zip(ranks, d, strict=True) if s * x > 1e-7) for s in (1, -1))
+        assert c.rank_biserial == pytest.approx((plus - minus) / (plus + minus))
+        assert c.p_wilcoxon == pytest.approx(stats.wilcoxon(np.round(d, 6), zero_method="pratt").pvalue)
+
+
+def test_the_bootstrap_is_that_of_the_differences():
+    # Resampling every model's mean and subtracting is resampling the differences.
+    given = samples()
+    found = compare(given, seed=5, resamples=500)
+    for c in found.pairs:
+        d = given[c.model][1].astype(float) - given[c.against][1]
+        low, high = bootstrap_bounds(d[:, None], 5, 500)
+        assert_allclose([c.low, c.high], [low[0], high[0]], atol=1e-12)
+
+
+@given(st.integers(0, 10_000), st.sampled_from([0.0, 0.005, 0.015, 0.03]))
+def test_the_bootstrap_p_is_below_005_just_where_the_interval_leaves_0_out(seed, shift):
+    rng = np.random.default_rng(seed)
+    a, b = rng.random(200), rng.random(200) + shift
+    (c,) = compare({"a": (users(200), a), "b": (users(200), b)}, seed=seed, resamples=199).pairs
+    inside = c.low <= 0 <= c.high
+    # The bounds are interpolated between two draws and p counts draws: they may part by one or two draws.
+    if abs(c.p_bootstrap - LEVEL) > 2 * 2 / 200:
+        assert inside == (c.p_bootstrap > LEVEL)
+
+
+def test_turning_the_pair_round_turns_signs_and_nothing_else():
+    given = samples(n=2)
+    (c,) = compare(given).pairs
+    worse, best = c.model, c.against
+    # Lifting the other one above the best mirrors the pair only where the values stay: use the baseline for that.
+    both = compare(given, baseline=worse).pairs
+    back = next(each for each in both if (each.model, each.against) == (best, worse))
+    assert (back.difference, back.low, back.high) == (-c.difference, -c.high, -c.low)
+    assert (back.better, back.worse, back.rank_biserial) == (c.worse, c.better, -c.rank_biserial)
+    assert (back.p_bootstrap, back.p_wilcoxon, back.p_wilcoxon_holm) == (c.p_bootstrap, c.p_wilcoxon, c.p_wilcoxon_holm)
+
+
+def test_users_are_matched_by_id_whatever_their_order_and_those_of_one_model_are_left_out():
+    given = samples(n=3)
+    order = np.random.default_rng(1).permutation(300)
+    mixed = dict(given)
+    mixed["b"] = (given["b"][0][order], given["b"][1][order])
+    assert compare(mixed) == compare(given)
+    fewer = dict(given)
+    fewer["b"] = (given["b"][0][:290], given["b"][1][:290])
+    found = compare(fewer)
+    assert {(c.users, c.left_out) for c in found.pairs} == {(290, 10)}
+    assert found == _with_left_out(compare({name: (ids[:290], v[:290]) for name, (ids, v) in given.items()}), 10)
+
+
+def _with_left_out(found, n):
+    pairs = tuple(Comparison(**asdict(c) | {"left_out": n}) for c in found.pairs)
+    return type(found)(found.best, found.means, pairs)
+
+
+def test_text_ids_are_matched_too():
+    values = np.array([0.1, 0.5, 0.2, 0.9])
+    a = (np.array(["u10", "u9", "u1", "x"], object), values)
+    b = (np.array(["x", "u1", "u9", "u10"], object), values[::-1])
+    (c,) = compare({"a": a, "b": b}).pairs
+    assert c.identical and c.users == 4
+
+
+def test_identical_models_are_not_tested_and_do_not_swell_the_family():
+    given = samples(n=3)
+    alone = {(c.model, c.against): c for c in compare(given).pairs}
+    doubled = compare(given | {"twin": given["a"]})
+    for c in doubled.pairs:
+        twin = {c.model, c.against} == {"a", "twin"}
+        assert c.identical == twin and c.tests == 3
+        if (c.model, c.against) in alone:
+            assert c.p_wilcoxon_holm == alone[c.model, c.against].p_wilcoxon_holm
+    against_twin = compare(given | {"twin": given["a"]}, baseline="twin").pairs
+    (c,) = [each for each in against_twin if (each.model, each.against) == ("a", "twin")]
+    assert (c.difference, c.low, c.high, c.p_wilcoxon, c.p_bootstrap_holm, c.equal) == (0, 0, 0, 1, 1, 1)
+    assert c.verdict == "identical for every user" and c.rank_biserial is None
+    assert not np.signbit([c.difference, c.low, c.high]).any()
+
+
+def test_rounding_of_the_seventh_digit_is_no_difference():
+    x = np.random.default_rng(0).random(100)
+    (c,) = compare({"a": (users(100), x), "b": (users(100), x.astype(np.float32))}).pairs
+    assert c.identical
+
+
+def test_a_constant_difference_and_a_single_user_have_numbers_or_none():
+    (c,) = compare({"a": (users(40), np.full(40, 0.5)), "b": (users(40), np.full(40, 0.25))}).pairs
+    assert (c.difference, c.low, c.high, c.cohen_dz, c.rank_biserial, c.worse) == (-0.25, -0.25, -0.25, None, -1, 1)
+    assert c.p_bootstrap == pytest.approx(2 / 2001) and c.distinguishable
+    (one,) = compare({"a": (users(1), np.array([0.0])), "b": (users(1), np.array([1.0]))}, baseline="a").pairs[:1]
+    assert one.users == 1 and not one.distinguishable and one.cohen_dz is None
+
+
+def test_a_seed_gives_the_same_numbers_and_the_best_is_the_first_of_equals():
+    given = samples()
+    assert compare(given, seed=1) == compare(given, seed=1)
+    first, other = compare(given, seed=1).pairs[0], compare(given, seed=2).pairs[0]
+    assert (first.low, first.high) != (other.low, other.high) and first.p_wilcoxon == other.p_wilcoxon
+    x = (users(5), np.arange(5.0))
+    assert compare({"b": x, "a": x}).best == "b"
+
+
+@pytest.mark.parametrize(
+    ("given", "more", "error", "message"),
+    [
+        (samples(), {"baseline": "d"}, ConfigError, "unknown baseline 'd'"),
+        ({"a": (users(2), np.ones(2)), "b": (users(2) + 2, np.ones(2))}, {}, DataError, "no user is measured in all"),
+        ({"a": (users(2), np.ones(2)), "b": (np.zeros(2), np.ones(2))}, {}, DataError, "b: a user has two values"),
+        ({"a": (users(2), np.array([1, np.nan])), "b": (users(2), np.ones(2))}, {}, DataError, "a: 1 users have a value"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(given, more, error, message):
+    with pytest.raises(error, match=message):
+        compare(given, **more)
+
+
+def test_one_model_has_a_mean_and_no_pair():
+    found = compare({"a": samples()["a"]}, seed=4)
+    low, high = bootstrap_bounds(samples()["a"][1].astype(float)[:, None], 4, 2000)
+    assert (found.best, found.pairs) == ("a", ()) and (found.means["a"].low, found.means["a"].high) == (low[0], high[0])
+
+
+def test_many_models_leave_the_bootstrap_able_to_tell_them_apart():
+    # Of 2000 resamples the smallest p is 0.001: 66 pairs would lift it above 0.05, however clear the difference.
+    rng = np.random.default_rng(0)
+    given = {str(n): (users(200), rng.random(200) + n) for n in range(12)}
+    assert all(c.tests == 66 and c.distinguishable for c in compare(given).pairs)
+
+
+def test_a_user_s_value_is_the_mean_over_the_samples_it_is_in():
+    ids, values = user_means([(np.array([3, 1]), np.array([1.0, 0.0])), (np.array([1, 2]), np.array([0.5, 0.75]))])
+    assert dict(zip(ids.tolist(), values.tolist(), strict=True)) == {1: 0.25, 2: 0.75, 3: 1.0}
+    ids, values = user_means([(users(2), np.array([0.0, 1.0])), (users(2), np.array([1.0, 1.0]))])
+    assert (ids.tolist(), values.tolist()) == ([0, 1], [0.5, 1.0])
+
+
+@pytest.mark.slow
+def test_under_the_null_each_test_rejects_as_often_as_it_says():
+    # Two models whose values are exchangeable for every user; half of the users have no difference.
+    trials, rejected = 2000, np.zeros(2)
+    for trial in range(trials):
+        rng = np.random.default_rng([7, trial])
+        x, y = ndcg_like(rng, 400), ndcg_like(rng, 400)
+        same = rng.random(400) < 0.5
+        (c,) = compare({"a": (users(400), x), "b": (users(400), np.where(same, x, y))}, seed=trial, resamples=399).pairs
+        rejected += [c.p_bootstrap < LEVEL, c.p_wilcoxon < LEVEL]
+    error = 4 * np.sqrt(LEVEL * (1 - LEVEL) / trials)
+    assert_allclose(rejected / trials, LEVEL, atol=error)
+
+
+@pytest.mark.slow
+def test_six_equal_models_are_seldom_called_different_from_the_one_that_happens_to_be_best():
+    trials, wrong = 600, np.zeros(3)
+    for trial in range(trials):
+        rng = np.random.default_rng([8, trial])
+        given = {name: (users(300), ndcg_like(rng, 300)) for name in "abcdef"}
+        pairs = compare(given, seed=trial, resamples=999).pairs
+        wrong += [
+            any(c.p_bootstrap_holm < LEVEL for c in pairs),
+            any(c.p_wilcoxon_holm < LEVEL for c in pairs),
+            # What correcting for the five pairs with the best alone would do.
+            any(p < LEVEL for p in holm([c.p_wilcoxon for c in pairs])),
+        ]
+    error = 4 * np.sqrt(LEVEL * (1 - LEVEL) / trials)
+    assert (wrong[:2] / trials <= LEVEL + error).all()
+    assert wrong[2] > wrong[1]

@@ -1,0 +1,73 @@
+"""rankbench.api.compare: models and evaluations against each other."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+import rankbench.api as rb
+from rankbench.errors import ConfigError
+from rankbench.evaluation.summary import Interval
+
+CARD = """
+name: tiny
+source: {generator: {users: 80, items: 40, interactions_per_user: 10}}
+split: {seed: SEED}
+"""
+
+
+@pytest.fixture
+def card(tmp_path):
+    """A function from a split seed to the path of a card."""
+
+    def make(seed):
+        path = tmp_path / f"tiny-{seed}.yaml"
+        path.write_text(CARD.replace("SEED", str(seed)))
+        return str(path)
+
+    return make
+
+
+def evaluation(**columns):
+    m = len(next(iter(columns.values())))
+    frame = pd.DataFrame({"user": np.arange(m)} | columns)
+    return rb.Evaluation({name: Interval(float(np.mean(v))) for name, v in columns.items()}, frame)
+
+
+def test_models_are_measured_and_compared_with_the_best_and_the_baseline(settings, card):
+    models = {
+        "floor": rb.fit(card(0), "random", settings=settings),
+        "ease": rb.fit(card(0), "ease", lam=50, settings=settings),
+        "weak": rb.fit(card(0), "ease", lam=5000, settings=settings),
+    }
+    found = rb.compare(models, metric="ndcg@10", baseline="floor", settings=settings).set_index(["model", "against"])
+    values = {n: m.evaluate(metrics=["ndcg@10"], settings=settings).per_user["ndcg@10"] for n, m in models.items()}
+    best = max(values, key=lambda name: values[name].mean())
+    assert {against for _, against in found.index} == {best, "floor"} and len(found) == 4
+    for (model, against), row in found.iterrows():
+        d = values[model] - values[against]
+        assert row["difference"] == pytest.approx(d.mean()) and row["users"] == len(d)
+        assert row["p_wilcoxon"] == pytest.approx(stats.wilcoxon(d.round(6), zero_method="pratt").pvalue)
+    assert found.loc[(best, "floor"), "verdict"] == "better"
+
+
+def test_evaluations_are_taken_as_they_are_and_users_matched_by_id():
+    rng = np.random.default_rng(0)
+    first, second = (evaluation(hit=rng.random(50)) for _ in range(2))
+    shuffled = rb.Evaluation(second.metrics, second.per_user.sample(frac=0.8, random_state=1))
+    (row,) = rb.compare([first, shuffled], metric="hit").to_dict("records")
+    assert (row["users"], row["left_out"]) == (40, 10) and {row["model"], row["against"]} == {"1", "2"}
+    both = first.per_user.merge(shuffled.per_user, on="user")
+    assert abs(row["difference"]) == pytest.approx(abs((both["hit_x"] - both["hit_y"]).mean()))
+
+
+def test_what_cannot_be_compared_is_refused(settings, card):
+    one = rb.fit(card(0), "popularity", settings=settings)
+    with pytest.raises(ConfigError, match="needs two models or more, got 1"):
+        rb.compare([one], settings=settings)
+    with pytest.raises(ConfigError, match="only models of the same data can be compared"):
+        rb.compare([one, rb.fit(card(1), "popularity", settings=settings)], settings=settings)
+    with pytest.raises(ConfigError, match=r"1: no per-user values of 'hitt'; did you mean hit\?"):
+        rb.compare([evaluation(hit=np.ones(3))] * 2, metric="hitt")
+    with pytest.raises(ConfigError, match="unknown baseline '3'"):
+        rb.compare([evaluation(hit=np.ones(3))] * 2, metric="hit", baseline="3")
