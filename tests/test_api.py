@@ -65,7 +65,7 @@ def test_what_cannot_be_compared_is_refused(settings, card):
     one = rb.fit(card(0), "popularity", settings=settings)
     with pytest.raises(ConfigError, match="needs two models or more, got 1"):
         rb.compare([one], settings=settings)
-    with pytest.raises(ConfigError, match="only models of the same data can be compared"):
+    with pytest.raises(ConfigError, match="only what was measured alike can be compared"):
         rb.compare([one, rb.fit(card(1), "popularity", settings=settings)], settings=settings)
     with pytest.raises(ConfigError, match=r"1: no per-user values of 'hitt'; did you mean hit\?"):
         rb.compare([evaluation(hit=np.ones(3))] * 2, metric="hitt")

@@ -68,34 +68,32 @@ def compare(
     """Paired tests over users: every model against the best one, and against `baseline` where one is named.
 
     A model is measured on test; an evaluation is taken as it is, and must be of the same data as the others. Names are the
-    mapping's, else a model's method and an evaluation's place, from 1. Returns a row a pair: the fields of
+    mapping's, else the methods, or places from 1 where an evaluation names none. Returns a row a pair: the fields of
     evaluation.compare.Comparison, which says what each of them is, and `verdict`.
     Raises ConfigError for fewer than two, an unknown baseline or metric, or models of different data.
     """
     named = dict(models) if isinstance(models, Mapping) else _named(models)
     require(len(named) >= 2, f"compare needs two models or more, got {len(named)}")
-    fitted = [each for each in named.values() if isinstance(each, Model)]
-    for each in fitted[1:]:
-        ours, theirs = fitted[0].dataset, each.dataset
-        require(
-            ours["fingerprint"] == theirs["fingerprint"],
-            f"{each.method} was fitted on {theirs['name']} {theirs['fingerprint']}, "
-            f"{fitted[0].method} on {ours['name']} {ours['fingerprint']}; only models of the same data can be compared",
-        )
-    samples = {}
+    samples, first = {}, None
     for name, each in named.items():
         measured = each.evaluate(metrics=[metric], settings=settings) if isinstance(each, Model) else each
+        first = first or measured
+        alike = (measured.dataset, measured.measured_on) == (first.dataset, first.measured_on)
+        require(
+            alike,
+            f"{name} was measured on {measured.measured_on} of {measured.dataset}, the first on {first.measured_on} of "
+            f"{first.dataset}; only what was measured alike can be compared",
+        )
         known = [column for column in measured.per_user if column != "user"]
         hint = nearest(metric, known) or f"; it has {', '.join(known)}"
         require(metric in known, f"{name}: no per-user values of {metric!r}{hint}")
         samples[name] = (measured.per_user["user"].to_numpy(), measured.per_user[metric].to_numpy())
-    dataset = fitted[0].dataset["name"] if fitted else ""
-    pairs = compare_values(samples, dataset=dataset, metric=metric, baseline=baseline, seed=seed).pairs
+    pairs = compare_values(samples, dataset=first.dataset, metric=metric, baseline=baseline, seed=seed).pairs
     return pd.DataFrame([asdict(pair) | {"verdict": pair.verdict} for pair in pairs]).drop(columns="by_split")
 
 
 def _named(models: Sequence[Evaluation | Model]) -> dict[str, Evaluation | Model]:
-    names = [each.method if isinstance(each, Model) else str(place) for place, each in enumerate(models, start=1)]
+    names = [each.method or str(place) for place, each in enumerate(models, start=1)]
     return {
         name if names.count(name) == 1 else f"{name} {place}": each
         for place, (name, each) in enumerate(zip(names, models, strict=True), start=1)

@@ -25,7 +25,7 @@ from rankbench.config import parameters
 from rankbench.data.blocks import gram
 from rankbench.data.cards import Card
 from rankbench.data.prepare import Dataset, prepare
-from rankbench.errors import NumericalError, RankbenchError, StorageError, require
+from rankbench.errors import NumericalError, RankbenchError, StorageError
 from rankbench.evaluation.metrics import MetricSet, measure, metric_set
 from rankbench.evaluation.ranking import rank
 from rankbench.evaluation.summary import summarise
@@ -115,10 +115,6 @@ def run(job: Job, settings: Settings, n_threads: int | None = None, progress: Pr
         with threads.pinned(n_threads):
             with _timed(seconds, "load"):
                 dataset = prepare(job.card, settings)
-                require(
-                    job.metrics.k <= dataset.split.n_items,
-                    f"cutoff {job.metrics.k} is more than the {dataset.split.n_items:,} items of {dataset.name}",
-                )
                 X = dataset.split.fit_matrix(job.fit_on)
                 holdout = dataset.split.holdout(job.measure_on, job.fit_on)
             with _timed(seconds, "fit"):

@@ -27,7 +27,7 @@ def atomic_folder(target: Path) -> Iterator[Path]:
     scratch = target.parent / f".tmp-{target.name}-{secrets.token_hex(4)}"
     scratch.mkdir()
     try:
-        with _full_disk_is_clear(target):
+        with full_disk_is_clear(target):
             yield scratch
             for path in scratch.rglob("*"):
                 if path.is_file():
@@ -55,7 +55,7 @@ def atomic_file(target: Path) -> Iterator[Path]:
     # The suffix is kept: some writers choose their format by it.
     scratch = target.parent / f".tmp-{secrets.token_hex(4)}-{target.name}"
     try:
-        with _full_disk_is_clear(target):
+        with full_disk_is_clear(target):
             yield scratch
             with scratch.open("rb") as file:
                 os.fsync(file.fileno())
@@ -71,7 +71,8 @@ def write_json(target: Path, value: Any) -> None:
 
 
 @contextmanager
-def _full_disk_is_clear(target: Path) -> Iterator[None]:
+def full_disk_is_clear(target: Path) -> Iterator[None]:
+    """Turn the system's word for a full disk into a StorageError that names `target`."""
     try:
         yield
     except OSError as error:

@@ -39,10 +39,15 @@ _FORMAT = 1
 
 @dataclass(frozen=True)
 class Evaluation:
-    """`metrics`: name → mean with its 95 % interval; `per_user`: one row a user with test items, by raw id."""
+    """`metrics`: name → mean with its 95 % interval; `per_user`: one row a user with test items, by raw id. `dataset`: the
+    fingerprint of the data, and `measured_on` their part, so that only what was measured alike is compared.
+    """
 
     metrics: dict[str, Interval]
     per_user: pd.DataFrame
+    method: str = ""
+    dataset: str = ""
+    measured_on: str = "test"
 
 
 @dataclass(frozen=True)
@@ -76,7 +81,8 @@ class Model:
     def recommend_new(self, interactions: pd.DataFrame, k: int = 10, filter_seen: bool = True) -> pd.DataFrame:
         """The same for users whom the model has never met (fold-in): `interactions` has the columns user and item, raw ids.
 
-        Items that the model does not know are left out of a history; a user of whom nothing is left gets no rows. Raises ConfigError when a column is missing, or the model scores none but its own users.
+        Items that the model does not know are left out of a history; a user of whom nothing is left gets no rows.
+        Raises ConfigError when a column is missing, or the model scores none but its own users.
         """
         self._require_fold_in()
         for column in ("user", "item"):
@@ -164,7 +170,7 @@ class Model:
         counts = np.bincount(data.split.fit_matrix(self.fit_on).indices, minlength=len(self.items))
         per_user = measure(ranking, holdout.target, counts, wanted)
         frame = pd.DataFrame({"user": data.users.take(pa.array(per_user.users)).to_pandas()} | per_user.values)
-        return Evaluation(summarise(per_user, self.seed), frame)
+        return Evaluation(summarise(per_user, self.seed), frame, self.method, data.fingerprint, on)
 
     def save(self, folder: str | Path) -> Path:
         """Write model.json and arrays.safetensors into a new folder, whole or not at all.

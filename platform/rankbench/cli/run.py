@@ -30,7 +30,7 @@ def run(
     seed: Annotated[int, typer.Option(min=0, help="Seed of random methods and of the bootstrap.")] = 0,
     dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
     metrics: Annotated[str | None, typer.Option(help="Comma-separated, as in recall,ndcg@100,auc.")] = None,
-    cutoffs: Annotated[str, typer.Option(help="Comma-separated k.")] = "10,20,50",
+    cutoffs: Annotated[str | None, typer.Option(help="Comma-separated k.  [default: 10,20,50]")] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Default: every processor.")] = None,
     track: Annotated[bool, typer.Option("--track/--no-track", help="Send the record to MLflow.")] = True,
     json: Json = False,
@@ -39,8 +39,9 @@ def run(
     from rankbench import experiment
     from rankbench.config import assignments
     from rankbench.data.cards import load_card
+    from rankbench.data.prepare import prepare
     from rankbench.errors import require
-    from rankbench.evaluation.metrics import DEFAULT_METRICS, metric_set
+    from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, metric_set, require_within
     from rankbench.settings import Settings
     from rankbench.tracking.mlflow_sink import MlflowSink, tracking_uri
     from rankbench.tracking.record import write_record
@@ -53,8 +54,10 @@ def run(
     chosen = experiment.setting(method, values)
     require(dtype in ("float32", "float64"), f"--dtype: expected float32 or float64, got {dtype}")
     names = metrics.split(",") if metrics else DEFAULT_METRICS
-    wanted = metric_set(names, _cutoffs(cutoffs))
+    wanted = metric_set(names, _cutoffs(cutoffs) if cutoffs else DEFAULT_CUTOFFS)
     card = load_card(dataset, settings, changes)
+    if cutoffs or metrics:
+        require_within(wanted, prepare(card, settings).split.n_items, "--cutoffs" if cutoffs else "--metrics")
     job = experiment.Job(card, (chosen,), card.final_fit, metrics=wanted, dtype=dtype, seed=seed)
     with phase_progress() as progress:
         (outcome,) = experiment.run(job, settings, threads, progress)

@@ -8,10 +8,10 @@ import logging
 from dataclasses import replace
 from pathlib import Path
 
-import pooch
 from filelock import FileLock
 
 from rankbench.data.cards import Card, RemoteFile
+from rankbench.data.download import Progress, download
 from rankbench.data.interactions import PARTS
 from rankbench.data.raw import RawFile
 from rankbench.data.readers.parquet import MIRROR
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 MIRROR_NAMES = {part: [f"{part}.parquet"] for part in PARTS} | {"all": ["all.parquet", "edges.parquet"]}
 
 
-def fetch(card: Card, settings: Settings) -> list[RawFile]:
+def fetch(card: Card, settings: Settings, progress: Progress = lambda done, total: None) -> list[RawFile]:
     """Every part of the card's raw data, in the order of PARTS.
 
     Raises DataError when a part is nowhere, or its checksum is not the card's (or the one of its first fetch).
@@ -38,13 +38,13 @@ def fetch(card: Card, settings: Settings) -> list[RawFile]:
     if source.mirror.parts:
         looked = f"{settings.mirror / card.mirror_folder} is not there" if settings.mirror else "RANKBENCH_MIRROR is not set"
         raise DataError(f"{card.name} can be had from a mirror alone, and {looked}")
-    companions = {name: _raw(card, name, remote, settings) for name, remote in source.companions.items()}
-    files = [_raw(card, part, source.parts()[part], settings) for part in source.part_names]
+    companions = {name: _raw(card, name, remote, settings, progress) for name, remote in source.companions.items()}
+    files = [_raw(card, part, source.parts()[part], settings, progress) for part in source.part_names]
     return [replace(file, companions=companions) for file in files]
 
 
-def _raw(card: Card, part: str, remote: RemoteFile, settings: Settings) -> RawFile:
-    path, origin = _locate(card, remote, settings)
+def _raw(card: Card, part: str, remote: RemoteFile, settings: Settings, progress: Progress) -> RawFile:
+    path, origin = _locate(card, remote, settings, progress)
     digest = _verified(card, path, remote.sha256, remote.md5, origin, settings)
     return RawFile(part, path, digest, card.read, origin, remote.member)
 
@@ -64,7 +64,7 @@ def _mirrored_parquet(card: Card, settings: Settings) -> list[RawFile]:
     return found
 
 
-def _locate(card: Card, remote: RemoteFile, settings: Settings) -> tuple[Path, str]:
+def _locate(card: Card, remote: RemoteFile, settings: Settings, progress: Progress) -> tuple[Path, str]:
     if remote.file is not None:
         path = (card.folder or Path()) / remote.file
         if not path.is_file():
@@ -80,21 +80,13 @@ def _locate(card: Card, remote: RemoteFile, settings: Settings) -> tuple[Path, s
     if settings.offline:
         searched = f"; not in the mirror {settings.mirror / card.mirror_folder}" if settings.mirror else ""
         raise DataError(f"{card.name}: {remote.filename} is not in the cache {cached.parent}{searched}, and offline is set")
-    known = f"sha256:{remote.sha256}" if remote.sha256 else f"md5:{remote.md5}" if remote.md5 else None
     log.info("downloading %s", remote.url)
     try:
-        pooch.get_logger().setLevel("ERROR")
-        downloader = pooch.HTTPDownloader(progressbar=False, timeout=60)
-        cached.parent.mkdir(parents=True, exist_ok=True)
-        # pooch writes beside the target and moves the whole, checked file.
-        pooch.retrieve(remote.url, known, fname=cached.name, path=cached.parent, downloader=downloader)
-    except OSError as error:
+        download(remote.url, cached, remote.sha256, remote.md5, progress)
+    except DataError as error:
         raise DataError(
-            f"{card.name}: cannot download {remote.url} ({type(error).__name__}); "
-            f"put {remote.filename} into {cached.parent}, or set RANKBENCH_MIRROR"
+            f"{card.name}: {error}; or put {remote.filename} into {cached.parent}, or set RANKBENCH_MIRROR"
         ) from None
-    except ValueError as error:
-        raise DataError(f"{card.name}: {remote.url}: checksum differs from the card's ({_first_line(error)})") from None
     return cached, remote.url
 
 

@@ -14,7 +14,7 @@ import numba
 import numpy as np
 import scipy.sparse as sp
 
-from rankbench.errors import ConfigError
+from rankbench.errors import ConfigError, require
 from rankbench.evaluation.ranking import Ranking
 from rankbench.registry import nearest
 
@@ -135,6 +135,11 @@ def metric_set(metrics: Iterable[str] = DEFAULT_METRICS, cutoffs: Sequence[int] 
         else:
             names += [f"{found[1]}@{k}" for k in ([int(found[2])] if found[2] else cutoffs)]
     return MetricSet(tuple(dict.fromkeys(names)))
+
+
+def require_within(wanted: MetricSet, n_items: int, where: str) -> None:
+    """Raise ConfigError when a cutoff that was asked for is deeper than the catalogue."""
+    require(wanted.k <= n_items, f"{where}: {wanted.k} is more than the {n_items:,} items there are")
 
 
 def measure(ranking: Ranking, target: sp.csr_array, item_counts: np.ndarray, wanted: MetricSet) -> PerUser:

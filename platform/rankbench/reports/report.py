@@ -57,7 +57,10 @@ def sweep_table(
             (pair.dataset, pair.model, pair.metric) == (dataset, arm, first) and not pair.distinguishable
             for pair in differences
         )
-        rows.append(row_of(finished, wanted, published.get(arm, {}).get(dataset, {}), searched, pooled, tied))
+        said = published.get(arm, {}).get(dataset, {})
+        if finished[0].dataset["recall"] == "open":
+            said = {name.replace("recall@", "recall_capped@"): number for name, number in said.items()} | said
+        rows.append(row_of(finished, wanted, said, searched, pooled, tied))
         if len(finished) > 1:
             seeds, splits = (", ".join(map(str, values)) for values in (rows[-1].seeds, rows[-1].split_seeds))
             runs.setdefault(f"{len(finished)} runs, seed {seeds}, split seed {splits}", []).append(f"{arm} on {dataset}")
@@ -66,8 +69,12 @@ def sweep_table(
         notes.append(tie_note(first))
     finals = [record for record in records.values() if record.stage == "final" and record.finished]
     for name in dict.fromkeys(record.dataset["name"] for record in finals):
-        lines = next(record.dataset["differences"] for record in finals if record.dataset["name"] == name)
-        notes += [f"{name}: {line}" for line in lines]
+        data = next(record.dataset for record in finals if record.dataset["name"] == name)
+        notes += [f"{name}: {line}" for line in data["differences"]]
+        if data.get("stand_in"):
+            notes.append(f"{name} is a stand-in: {data['stand_in']}")
+        if data["recall"] == "open":
+            notes.append(f"{name}: its papers do not say which recall they mean, so the published one stands beside both")
     notes += [f"failed: {r.arm} {r.params}: {r.error}" for r in records.values() if not r.finished]
     order = {(arm["name"] or arm["method"]): i for i, arm in enumerate(experiment["arms"])}
     rows.sort(key=lambda row: (row.dataset, order.get(row.arm, 0)))

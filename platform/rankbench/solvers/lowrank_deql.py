@@ -44,6 +44,7 @@ def regression(on: System, V: np.ndarray) -> np.ndarray:
     LowRankDEQL,
     title="Low-rank DEQL: equal emphases a = b, weights of rank k",
     source="DEQL, Eq. 35",
+    dense=True,
 )
 def lowrank_deql(X: sp.csr_array, p: LowRankDEQL, seed: int) -> LowRankRecommender:
     """An inverse of O(n_items³) and O(n_items²) for each of some multiples of k Lanczos steps.

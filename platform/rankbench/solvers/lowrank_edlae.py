@@ -49,6 +49,7 @@ class LowRankEDLAE:
     LowRankEDLAE,
     title="Low-rank EDLAE: zero diagonal, the rest of rank k, by ADMM",
     source="Steck, NeurIPS 2020; debiased contrastive losses, C.2",
+    dense=True,
 )
 def lowrank_edlae(X: sp.csr_array, p: LowRankEDLAE, seed: int) -> LowRankRecommender:
     """An inverse of O(n_items³), then about ten (n_items, n_items) x (n_items, k) products a round.

@@ -33,7 +33,7 @@ class Solver:
     (beta, alpha) of W = C diag(beta) + diag(alpha). Others give `fit(X, p, seed)`.
     `identity(p)`: settings with equal identities have the same ranking, whatever their names. `redundant` names
     parameters that cannot change a ranking, and `reason` says why. `seeded`: the seed changes the model, so that several
-    seeds are worth a fit each.
+    seeds are worth a fit each. `dense`: it holds an (n_items, n_items) matrix.
     """
 
     name: str
@@ -47,6 +47,7 @@ class Solver:
     redundant: tuple[str, ...] = ()
     reason: str = ""
     seeded: bool = False
+    dense: bool = False
 
     def share_key(self, p: Any) -> Hashable:
         """Settings with equal keys are fitted together, from one inverse; None stands alone."""
@@ -75,7 +76,7 @@ def closed_form(name: str, params: type, *, shift: Callable[[Any], Shift], **abo
     """Register the decorated function as `columns` of a method that inverts the Gram shifted by `shift`."""
 
     def add(function: Callable) -> Callable:
-        SOLVERS.add(name, Solver(name, params, shift=shift, columns=function, **about))
+        SOLVERS.add(name, Solver(name, params, shift=shift, columns=function, dense=True, **about))
         return function
 
     return add

@@ -17,7 +17,7 @@ from rankbench.config import Strict, override, read_yaml, validate
 from rankbench.data.cards import Card, load_card
 from rankbench.data.prepare import prepare
 from rankbench.errors import ConfigError, require
-from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, MetricSet, metric_set
+from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, MetricSet, metric_set, require_within
 from rankbench.experiment import Job, Setting, setting
 from rankbench.registry import nearest
 from rankbench.settings import Settings
@@ -177,8 +177,8 @@ def plan(spec: ExperimentSpec, settings: Settings, cpus: int | None, where: str,
     names = [arm.label for arm in spec.arms]
     doubled = {name for name in names if names.count(name) > 1}
     require(not doubled, f"{where}: arms: the name {', '.join(doubled)} is given twice; set a `name` for each")
-    metrics = metric_set([*spec.metrics, spec.search.choose.metric], spec.cutoffs)
     require("@" in spec.search.choose.metric, f"{where}: search.choose.metric: write it with a cutoff, as in ndcg@20")
+    metrics = metric_set([*spec.metrics, spec.search.choose.metric, *with_both_recalls(spec.report_metrics)], spec.cutoffs)
     notes: list[str] = []
     final_notes: list[str] = []
     cards, final_cards = [], []
@@ -205,6 +205,9 @@ def plan(spec: ExperimentSpec, settings: Settings, cpus: int | None, where: str,
         return Plan(spec, tuple(cards), metrics, (), tuple(final_notes), tuple(final_cards), given)
     notes += _shared_rankings(candidates)
     sizes = {card.name: prepare(card, settings).split.n_items for card in cards}
+    if {"cutoffs", "metrics"} & spec.model_fields_set:
+        for name, n_items in sizes.items():
+            require_within(metrics, n_items, f"{where}: cutoffs: {name}")
     search = [unit for card in cards for unit in units(card, sizes[card.name], candidates, spec, metrics, "search", cpus)]
     saved = len(candidates) * len(cards) - len(search)
     if saved:
@@ -236,7 +239,7 @@ def units(
     result = []
     for (seed, _), members in groups.items():
         job = Job(card, tuple(members), fit_on, measure_on, metrics, spec.dtype, seed, stage)
-        dense = members[0].share_key is not None
+        dense = members[0].solver.dense
         itemsize = 8 if spec.dtype == "float64" else 4
         # One matrix, the inverse's panels, score blocks, and the interpreter with its libraries.
         memory = (itemsize * (n_items**2 + 3 * 1024 * n_items) if dense else 0) + (900 << 20)
@@ -247,6 +250,12 @@ def units(
         cost = float(n_items) ** 3 * dense + 2e9 * (1 + len(members)) + n_items * 3e5 * len(members)
         result.append(Unit(job, share, memory, cost))
     return result
+
+
+def with_both_recalls(metrics: Iterable[str]) -> tuple[str, ...]:
+    """`metrics` with recall_capped@k after every recall@k: where a paper leaves open which it means, both are shown."""
+    both = [(name, name.replace("recall@", "recall_capped@")) if name.startswith("recall@") else (name,) for name in metrics]
+    return tuple(dict.fromkeys(name for names in both for name in names))
 
 
 def final_fit(card: Card, spec: ExperimentSpec) -> str:
@@ -306,7 +315,7 @@ def _chosen_settings(spec: ExperimentSpec, dataset: str, where: str) -> list[Set
 
 
 def _settings_of(arm: ArmSpec, spec: ExperimentSpec, where: str, notes: list[str]) -> list[Setting]:
-    """The arm's settings, without those that differ in parameters that cannot change a ranking."""
+    """The arm's settings, without those that differ in parameters that give no ranking which others do not give too."""
     expanded = expand(arm.params, spec.search.trials, spec.search.seed, f"{where}.params")
     result: dict[tuple, Setting] = {}
     for values in expanded:

@@ -15,7 +15,7 @@ from rankbench.experiment import Setting, setting
 from rankbench.files import write_json
 from rankbench.settings import Settings
 from rankbench.sweeps.comparisons import compare_finals
-from rankbench.sweeps.plan import ExperimentSpec, Plan, Unit, plan, units
+from rankbench.sweeps.plan import ExperimentSpec, Plan, Unit, plan, units, with_both_recalls
 from rankbench.threads import available_cpus
 from rankbench.tracking.record import RunRecord, read_record
 
@@ -145,7 +145,10 @@ def _again(record: RunRecord) -> Setting:
 def _compared(finals: list[RunRecord], folder: Path, spec: ExperimentSpec, metrics: tuple[str, ...] = ()) -> dict[str, Any]:
     arms = [arm.label for arm in spec.arms]
     in_order = sorted(finals, key=lambda record: arms.index(record.arm))
-    return compare_finals(in_order, folder / "records", metrics or spec.report_metrics, spec.final.seeds[0])
+    columns = metrics or spec.report_metrics
+    if not metrics and any(record.dataset.get("recall") == "open" for record in finals):
+        columns = with_both_recalls(columns)
+    return compare_finals(in_order, folder / "records", columns, spec.final.seeds[0])
 
 
 def _chosen(result: SweepResult, spec: ExperimentSpec) -> dict[str, Any]:
