@@ -1,5 +1,7 @@
-"""A card and its raw files, side by side in a folder."""
+"""A card and its raw files, side by side in a folder; a server that misbehaves on purpose."""
 
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -21,3 +23,61 @@ def write(tmp_path: Path):
         return str(path)
 
     return write
+
+
+class FileServer(ThreadingHTTPServer):
+    """Answers from `plan`, one entry a request (the last one for all that follow), and remembers the requests."""
+
+    daemon_threads = True
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.plan, self.requests, self.tag, self.content = [{}], [], '"v1"', b""
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.server_port}/data.zip"
+
+    def ranges(self):
+        return [headers.get("Range") for headers in self.requests]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        server = self.server
+        step = server.plan[min(len(server.requests), len(server.plan) - 1)]
+        server.requests.append(dict(self.headers))
+        if "status" in step:
+            self.send_response(step["status"])
+            for name, value in step.get("headers", {}).items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        start, wanted = 0, self.headers.get("Range")
+        if wanted and not step.get("ignores_range") and self.headers.get("If-Range") in (None, server.tag):
+            start = int(wanted.removeprefix("bytes=").removesuffix("-"))
+        body = server.content[start:]
+        self.send_response(206 if start else 200)
+        self.send_header("ETag", server.tag)
+        if start:
+            first = start + step.get("shifts_range", 0)
+            self.send_header("Content-Range", f"bytes {first}-{len(server.content) - 1}/{len(server.content)}")
+        if not step.get("no_length"):
+            self.send_header("Content-Length", str(len(body) + step.get("lies", 0)))
+        self.end_headers()
+        self.wfile.write(body[: step.get("drops_after", len(body))])
+
+
+@pytest.fixture
+def file_server():
+    server = FileServer()
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join()

@@ -28,7 +28,7 @@ TRIES = 5
 LONGEST_WAIT = 60  # seconds between two tries, whatever the server asks for
 REDIRECTS = 5
 LARGEST = 50 << 30  # bytes; no dataset here comes near
-_CHUNK = 1 << 20
+CHUNK = 1 << 16  # bytes; as much as a broken connection may lose
 _AGAIN = {408, 425, 429, 500, 502, 503, 504}  # answers that another try may turn into the file
 
 Progress = Callable[[int, int | None], None]
@@ -50,7 +50,7 @@ def public_https(url: str) -> None:
     try:
         found = socket.getaddrinfo(parts.hostname, parts.port or 443, proto=socket.IPPROTO_TCP)
     except OSError as error:
-        raise _TryAgain(f"{parts.hostname}: {error.strerror or error}") from None
+        raise DataError(f"cannot download {url}: {parts.hostname} is not found ({error.strerror}); is there a network?") from None
     for *_, address in found:
         if not ipaddress.ip_address(address[0].partition("%")[0]).is_global:
             raise DataError(f"{url}: leads to {address[0]}, which is no public address")
@@ -194,7 +194,7 @@ def _write(answer: Any, part: Path, start: int, total: int | None, progress: Pro
     done, shown = start, 0.0
     with part.open("ab" if start else "wb") as file:
         try:
-            for chunk in answer.iter_content(_CHUNK):
+            for chunk in answer.iter_content(CHUNK):
                 file.write(chunk)
                 done += len(chunk)
                 if done > LARGEST:
@@ -217,4 +217,5 @@ def _verify(url: str, part: Path, sha256: str | None, md5: str | None) -> None:
             found = hashlib.file_digest(file, lambda kind=kind: hashlib.new(kind, usedforsecurity=False)).hexdigest()
         if found != expected:
             part.unlink()
+            _version_file(part).unlink(missing_ok=True)
             raise DataError(f"{url}: {kind} is {found}, the card says {expected}; what was received is deleted")

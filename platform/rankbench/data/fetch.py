@@ -124,6 +124,3 @@ def _hold_to_lock(lock_file: Path, key: str, digest: str, path: Path) -> None:
                 "the data changed: restore them, or remove that line to accept"
             )
 
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0]
