@@ -3,6 +3,7 @@
 import errno
 import json
 import math
+import os
 import threading
 from pathlib import Path
 
@@ -89,10 +90,10 @@ def test_a_move_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     target.write_text("old")
 
     def refuse(self, target):
-        raise PermissionError(errno.EACCES, "not yours")
+        raise OSError(errno.EIO, "broken")
 
     monkeypatch.setattr(Path, "replace", refuse)
-    with pytest.raises(PermissionError), atomic_file(target) as scratch:
+    with pytest.raises(OSError), atomic_file(target) as scratch:
         scratch.write_text("new")
     assert target.read_text() == "old"
     assert list(tmp_path.iterdir()) == [target]
@@ -116,17 +117,17 @@ def test_a_full_disk_is_a_storage_error_that_names_the_target(make, number, tmp_
 
 
 def test_another_error_of_the_system_keeps_its_name(tmp_path):
-    with pytest.raises(PermissionError), atomic_folder(tmp_path / "made"):
-        raise PermissionError(errno.EACCES, "not yours")
+    with pytest.raises(OSError), atomic_folder(tmp_path / "made"):
+        raise OSError(errno.EIO, "broken")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_rename_that_fails_for_another_reason_is_not_taken_for_a_second_writer(tmp_path, monkeypatch):
     def refuse(self, target):
-        raise PermissionError(errno.EACCES, "not yours")
+        raise OSError(errno.EIO, "broken")
 
     monkeypatch.setattr(Path, "rename", refuse)
-    with pytest.raises(PermissionError), atomic_folder(tmp_path / "made"):
+    with pytest.raises(OSError), atomic_folder(tmp_path / "made"):
         pass
     assert list(tmp_path.iterdir()) == []
 
@@ -140,3 +141,17 @@ def test_json_is_read_back_and_refuses_what_json_has_no_word_for(tmp_path):
             write_json(target, {"x": bad})
     assert json.loads(target.read_text(encoding="utf-8")) == value
     assert list(tmp_path.iterdir()) == [target]
+
+
+@pytest.mark.parametrize("make", [atomic_file, atomic_folder])
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EROFS, errno.EPERM])
+def test_a_place_that_cannot_be_written_is_named(make, code, tmp_path):
+    with pytest.raises(StorageError, match=r"made: cannot be written .*; choose another folder"), make(tmp_path / "made"):
+        raise OSError(code, os.strerror(code))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_below_a_file_cannot_be_made(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match=r"file/below: cannot be made"), atomic_folder(tmp_path / "file" / "below" / "x"):
+        pass

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -116,7 +117,7 @@ def test_saved_and_loaded_it_is_the_same(model, tmp_path):
 def test_a_damaged_folder_is_refused_by_name(card, settings, tmp_path, damage):
     folder = rb.fit(card, "ease", settings=settings).save(tmp_path / "kept")
     damage(folder)
-    with pytest.raises((DataError, ConfigError), match="kept|unknown method"):
+    with pytest.raises((DataError, ConfigError), match=r"kept|unknown method"):
         load(folder)
 
 
@@ -126,7 +127,7 @@ def _edit(folder, **changes):
 
 
 def test_what_cannot_be_answered_is_said(model):
-    with pytest.raises(ConfigError, match="unknown user id 'u400'.*did you mean u40|unknown user id 'u400'"):
+    with pytest.raises(ConfigError, match=r"unknown user id 'u400'"):
         model.recommend(["u1", "u400"])
     with pytest.raises(ConfigError, match="k = 26 is more than the 25 items"):
         model.recommend(["u1"], k=26)
@@ -137,7 +138,7 @@ def test_what_cannot_be_answered_is_said(model):
 def test_held_out_users_are_scored_from_their_fold_in(card, settings, tmp_path):
     folder = tmp_path / "strong"
     folder.mkdir()
-    content = yaml.safe_load(open(card, encoding="utf-8")) | {"split": {"protocol": "held-out-users"}}
+    content = yaml.safe_load(Path(card).read_text(encoding="utf-8")) | {"split": {"protocol": "held-out-users"}}
     shutil.copy(card.replace("shop.yaml", "raw.csv"), folder / "raw.csv")
     (folder / "shop.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
     model = rb.fit(str(folder / "shop.yaml"), "ease", settings=settings, lam=20)

@@ -25,7 +25,7 @@ from rankbench.config import parameters
 from rankbench.data.blocks import gram
 from rankbench.data.cards import Card
 from rankbench.data.prepare import Dataset, prepare
-from rankbench.errors import NumericalError, RankbenchError, StorageError
+from rankbench.errors import ConfigError, NumericalError, RankbenchError, StorageError
 from rankbench.evaluation.metrics import MetricSet, measure, metric_set
 from rankbench.evaluation.ranking import rank
 from rankbench.evaluation.summary import summarise
@@ -36,7 +36,7 @@ from rankbench.solvers.spec import Solver, registered
 from rankbench.tracking.environment import environment, peak_memory, reset_peak_memory
 from rankbench.tracking.record import RunRecord, per_user_table
 
-Progress = Callable[[str, int, int], None]
+Progress = Callable[[str, int, int | None], None]
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,10 @@ class Setting:
 
 def setting(method: str, values: dict[str, Any], where: str = "", arm: str | None = None) -> Setting:
     """Raises ConfigError for an unknown method or parameter, with the nearest name, and for values out of range."""
-    solver = registered().get(method)
+    try:
+        solver = registered().get(method)
+    except ConfigError as error:
+        raise ConfigError(f"{where.removesuffix('.params')}: {error}" if where else str(error)) from None
     return Setting(method, parameters(solver.params, values, where or method), arm)
 
 
@@ -114,7 +117,7 @@ def run(job: Job, settings: Settings, n_threads: int | None = None, progress: Pr
     try:
         with threads.pinned(n_threads):
             with _timed(seconds, "load"):
-                dataset = prepare(job.card, settings)
+                dataset = prepare(job.card, settings, progress)
                 X = dataset.split.fit_matrix(job.fit_on)
                 holdout = dataset.split.holdout(job.measure_on, job.fit_on)
             with _timed(seconds, "fit"):

@@ -23,11 +23,11 @@ def atomic_folder(target: Path) -> Iterator[Path]:
     When `target` exists by then, another process was first and made the same thing: its copy is kept.
     Raises StorageError when the disk is full.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(target.parent)
     scratch = target.parent / f".tmp-{target.name}-{secrets.token_hex(4)}"
-    scratch.mkdir()
     try:
-        with full_disk_is_clear(target):
+        with disk_errors_are_clear(target):
+            scratch.mkdir()
             yield scratch
             for path in scratch.rglob("*"):
                 if path.is_file():
@@ -42,6 +42,14 @@ def atomic_folder(target: Path) -> Iterator[Path]:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
+def make_folder(folder: Path) -> None:
+    """Make `folder` and those above it. Raises StorageError, naming it, when that cannot be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"{folder}: cannot be made ({error.strerror}); choose another folder") from None
+
+
 def sweep_scratch(target: Path) -> None:
     """Remove what killed processes left of `target`. Only for one who holds the lock of those that make it."""
     for scratch in target.parent.glob(f".tmp-{glob.escape(target.name)}-*"):
@@ -51,11 +59,11 @@ def sweep_scratch(target: Path) -> None:
 @contextmanager
 def atomic_file(target: Path) -> Iterator[Path]:
     """Yield a scratch path and move it over `target` on success; an old `target` stays intact until then."""
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(target.parent)
     # The suffix is kept: some writers choose their format by it.
     scratch = target.parent / f".tmp-{secrets.token_hex(4)}-{target.name}"
     try:
-        with full_disk_is_clear(target):
+        with disk_errors_are_clear(target):
             yield scratch
             with scratch.open("rb") as file:
                 os.fsync(file.fileno())
@@ -71,11 +79,13 @@ def write_json(target: Path, value: Any) -> None:
 
 
 @contextmanager
-def full_disk_is_clear(target: Path) -> Iterator[None]:
-    """Turn the system's word for a full disk into a StorageError that names `target`."""
+def disk_errors_are_clear(target: Path) -> Iterator[None]:
+    """Turn the system's word for a full or closed disk into a StorageError that names `target`."""
     try:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise StorageError(f"{target}: no space left on the device") from error
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR):
+            raise StorageError(f"{target}: cannot be written ({error.strerror}); choose another folder") from error
         raise

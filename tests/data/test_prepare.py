@@ -130,7 +130,7 @@ def test_a_step_that_cannot_be_done_is_named_and_leaves_nothing(steps, message, 
     path = write({"source": {"file": "raw.csv"}, "prepare": steps}, {"raw.csv": RAW})
     with pytest.raises(DataError, match=message):
         load(path, settings)
-    assert list((settings.data / "prepared").iterdir()) == []
+    assert list((settings.data / "prepared").glob("[!.]*")) == []
 
 
 PAIRS = sorted({(int(u), int(i)) for u, i in np.random.default_rng(1).integers(0, 15, (120, 2))})
@@ -209,7 +209,7 @@ def test_csv_and_parquet_forms_have_one_fingerprint(write, settings):
     text = load(write(CARD, {"raw.csv": RAW}), settings)
     path = write({**CARD, "source": {"file": "raw.parquet"}, "read": {"format": "parquet"}}, {"raw.parquet": buffer.getvalue()})
     assert load(path, settings).fingerprint == text.fingerprint
-    assert len(list((settings.data / "prepared").iterdir())) == 2
+    assert len(list((settings.data / "prepared").glob("[!.]*"))) == 2
 
 
 def test_another_split_has_another_fingerprint(write, settings):
@@ -241,14 +241,14 @@ def test_the_cache_is_addressed_by_what_shapes_the_data(changes, folders, write,
     path = write(CARD, {"raw.csv": RAW})
     load(path, settings)
     load(path, settings, changes)
-    assert len(list((settings.data / "prepared").iterdir())) == folders
+    assert len(list((settings.data / "prepared").glob("[!.]*"))) == folders
 
 
 def test_a_changed_raw_file_gets_its_own_folder(write, settings):
     before = load(write(CARD, {"raw.csv": RAW}), settings)
     after = load(write(CARD, {"raw.csv": RAW + "99,0\n99,1\n"}), settings)
     assert after.counts["interactions"] == before.counts["interactions"] + 2
-    assert len(list((settings.data / "prepared").iterdir())) == 2
+    assert len(list((settings.data / "prepared").glob("[!.]*"))) == 2
 
 
 def test_another_member_of_the_same_archive_is_another_dataset(write, settings, tmp_path):
@@ -267,7 +267,7 @@ def test_another_member_of_the_same_archive_is_another_dataset(write, settings, 
 def test_a_damaged_cache_names_its_folder(damaged, how, write, settings):
     path = write(CARD, {"raw.csv": RAW})
     load(path, settings)
-    (folder,) = (settings.data / "prepared").iterdir()
+    (folder,) = (settings.data / "prepared").glob("[!.]*")
     if how == "cut":
         (folder / damaged).write_bytes((folder / damaged).read_bytes()[:20])
     else:
@@ -323,7 +323,7 @@ def test_the_manifest_names_every_source(write, settings):
     path = write(CARD, {"raw.csv": RAW})
     (source,) = load(path, settings).sources
     assert (source["part"], source["file"], source["origin"], len(source["sha256"])) == ("all", "raw.csv", "file", 64)
-    (folder,) = (settings.data / "prepared").iterdir()
+    (folder,) = (settings.data / "prepared").glob("[!.]*")
     assert str(Path(path).parent) not in json.dumps(json.loads((folder / "manifest.json").read_text()))
 
 

@@ -58,7 +58,7 @@ def phase_progress() -> Iterator[Any]:
     with _bar() as bar:
         tasks: dict[str, Any] = {}
 
-        def progress(phase: str, done: int, total: int) -> None:
+        def progress(phase: str, done: int, total: int | None) -> None:
             if phase not in tasks:
                 tasks[phase] = bar.add_task(phase, total=total)
             bar.update(tasks[phase], completed=done, total=total)

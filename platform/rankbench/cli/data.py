@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rankbench.cli.console import Json, err, out, print_json, print_table
+from rankbench.cli.console import Json, err, out, phase_progress, print_json, print_table
 
 app = typer.Typer(help="List, fetch, describe and clean datasets.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -66,7 +66,8 @@ def fetch(
     for card in cards:
         if not json:
             err.print(f"{card.name} ...", markup=False)
-        dataset = prepare(card, settings)
+        with phase_progress() as progress:
+            dataset = prepare(card, settings, progress)
         rows.append(
             {
                 "name": card.name,

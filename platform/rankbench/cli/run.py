@@ -42,6 +42,7 @@ def run(
     from rankbench.data.prepare import prepare
     from rankbench.errors import require
     from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, metric_set, require_within
+    from rankbench.files import make_folder
     from rankbench.settings import Settings
     from rankbench.tracking.mlflow_sink import MlflowSink, tracking_uri
     from rankbench.tracking.record import write_record
@@ -56,8 +57,10 @@ def run(
     names = metrics.split(",") if metrics else DEFAULT_METRICS
     wanted = metric_set(names, _cutoffs(cutoffs) if cutoffs else DEFAULT_CUTOFFS)
     card = load_card(dataset, settings, changes)
+    make_folder(settings.results / "runs")
     if cutoffs or metrics:
-        require_within(wanted, prepare(card, settings).split.n_items, "--cutoffs" if cutoffs else "--metrics")
+        n_items = prepare(card, settings).split.n_items
+        require_within(wanted, n_items, card.name, "--cutoffs" if cutoffs else "--metrics")
     job = experiment.Job(card, (chosen,), card.final_fit, metrics=wanted, dtype=dtype, seed=seed)
     with phase_progress() as progress:
         (outcome,) = experiment.run(job, settings, threads, progress)

@@ -35,6 +35,7 @@ def sweep(
     json: Json = False,
 ) -> None:
     """Search hyperparameters on validation, refit the chosen ones, read test once a seed, and show the table."""
+    from rankbench.cluster.session import host_and_port
     from rankbench.config import assignments
     from rankbench.errors import ClusterError
     from rankbench.settings import Settings
@@ -42,6 +43,8 @@ def sweep(
     from rankbench.threads import available_cpus
 
     settings = Settings.from_env()
+    if address:
+        host_and_port(address)
     path = _find(experiment, settings)
     spec = load_experiment(path, assignments(changes or []))
     if dry_run:

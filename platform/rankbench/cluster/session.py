@@ -127,13 +127,19 @@ def _running(failure: str, **options) -> Iterator[Session]:
         ray.shutdown()
 
 
+def host_and_port(address: str) -> tuple[str, int]:
+    """The parts of HOST:PORT. Raises ConfigError for anything else."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        raise ConfigError(f"--address: expected HOST:PORT, got {address!r}")
+    return host, int(port)
+
+
 def _probe(address: str) -> None:
     """Knock before Ray does: it would wait for minutes at a door that nobody opens."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not port.isdigit():
-        raise ConfigError(f"--address: expected HOST:PORT, got {address!r}")
+    host, port = host_and_port(address)
     try:
-        socket.create_connection((host, int(port)), timeout=5).close()
+        socket.create_connection((host, port), timeout=5).close()
     except OSError as error:
         raise ClusterError(f"cannot join the Ray cluster at {address}: {error.strerror or error}; is it up?") from None
 

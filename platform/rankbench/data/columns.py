@@ -69,7 +69,10 @@ def seconds(column: pa.ChunkedArray, place: Place) -> pa.ChunkedArray:
 
 
 def _instants(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return column.cast(pa.timestamp("s", tz="UTC")).cast(pa.int64())
+    try:
+        return column.cast(pa.timestamp("s")).cast(pa.int64())  # without a zone: UTC
+    except pa.ArrowInvalid:
+        return column.cast(pa.timestamp("s", tz="UTC")).cast(pa.int64())
 
 
 def _converted(column: pa.ChunkedArray, convert: Callable, expected: str, place: Place) -> pa.ChunkedArray:

@@ -22,7 +22,7 @@ import requests
 from filelock import FileLock
 
 from rankbench.errors import DataError, StorageError
-from rankbench.files import full_disk_is_clear, write_json
+from rankbench.files import disk_errors_are_clear, make_folder, write_json
 
 TRIES = 5
 LONGEST_WAIT = 60  # seconds between two tries, whatever the server asks for
@@ -50,7 +50,9 @@ def public_https(url: str) -> None:
     try:
         found = socket.getaddrinfo(parts.hostname, parts.port or 443, proto=socket.IPPROTO_TCP)
     except OSError as error:
-        raise DataError(f"cannot download {url}: {parts.hostname} is not found ({error.strerror}); is there a network?") from None
+        raise DataError(
+            f"cannot download {url}: {parts.hostname} is not found ({error.strerror}); is there a network?"
+        ) from None
     for *_, address in found:
         if not ipaddress.ip_address(address[0].partition("%")[0]).is_global:
             raise DataError(f"{url}: leads to {address[0]}, which is no public address")
@@ -71,12 +73,12 @@ def download(
     One process downloads, others wait for it. `allowed` is asked before every request, redirects included.
     `progress(done, total)` counts bytes; total is None where the server does not say.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(target.parent)
     part = target.with_name(f"{target.name}.part")
     with FileLock(target.with_name(f"{target.name}.lock")):
         if target.is_file():
             return
-        with full_disk_is_clear(target):
+        with disk_errors_are_clear(target):
             for attempt in range(1, TRIES + 1):
                 try:
                     _receive(url, part, progress, allowed)

@@ -16,7 +16,7 @@ from rankbench.data.interactions import PARTS
 from rankbench.data.raw import RawFile
 from rankbench.data.readers.parquet import MIRROR
 from rankbench.errors import DataError
-from rankbench.files import write_json
+from rankbench.files import make_folder, write_json
 from rankbench.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -110,7 +110,7 @@ def _verified(card: Card, path: Path, sha256: str | None, md5: str | None, origi
 
 
 def _hold_to_lock(lock_file: Path, key: str, digest: str, path: Path) -> None:
-    lock_file.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(lock_file.parent)
     with FileLock(lock_file.with_suffix(".lock")):
         try:
             locked = json.loads(lock_file.read_text(encoding="utf-8")) if lock_file.is_file() else {}
@@ -123,4 +123,3 @@ def _hold_to_lock(lock_file: Path, key: str, digest: str, path: Path) -> None:
                 f"{path}: sha256 is {digest}, but {locked[key]} when first fetched ({lock_file}); "
                 "the data changed: restore them, or remove that line to accept"
             )
-

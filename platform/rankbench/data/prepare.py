@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -25,10 +26,13 @@ from rankbench.data.readers import reader
 from rankbench.data.splits import LABELS, Split, assemble, split
 from rankbench.data.synthetic import generate
 from rankbench.errors import DataError
-from rankbench.files import atomic_folder, sweep_scratch, write_json
+from rankbench.files import atomic_folder, make_folder, sweep_scratch, write_json
 from rankbench.settings import Settings
 
 log = logging.getLogger(__name__)
+
+
+Progress = Callable[[str, int, int | None], None]
 
 
 @dataclass(frozen=True)
@@ -60,19 +64,22 @@ def load(dataset: str, settings: Settings, changes: dict[str, Any] | None = None
     return prepare(load_card(dataset, settings, changes), settings)
 
 
-def prepare(card: Card, settings: Settings) -> Dataset:
-    """The card's dataset from the cache, or made and put there. Raises DataError as fetch, the readers and split do."""
-    raw = [] if card.source.generator else fetch(card, settings)
+def prepare(card: Card, settings: Settings, progress: Progress = lambda phase, done, total: None) -> Dataset:
+    """The card's dataset from the cache, or made and put there. Raises DataError as fetch, the readers and split do.
+
+    `progress(phase, done, total)` counts bytes of a download, then rows read; total is None where it is not known.
+    """
+    raw = [] if card.source.generator else fetch(card, settings, lambda done, total: progress("download", done, total))
     content = json.dumps([card.content_key(), [_key(file) for file in raw], code_version()])
     folder = settings.data / "prepared" / f"{card.name}-{hashlib.sha256(content.encode()).hexdigest()[:16]}"
     if not folder.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(folder.parent)
         # One process prepares, the others wait for it; the lock of a killed one is free.
         with FileLock(folder.parent / f".{folder.name}.lock"):
             sweep_scratch(folder)
             if not folder.is_dir():
                 with atomic_folder(folder) as scratch:
-                    _build(card, raw, scratch)
+                    _build(card, raw, scratch, progress)
     return _open(card, folder)
 
 
@@ -82,8 +89,8 @@ def _key(file: RawFile) -> list:
     return [file.part, file.sha256, file.member, file.spec.model_dump(), companions]
 
 
-def _build(card: Card, raw: list[RawFile], folder: Path) -> None:
-    data, n_raw = _read(card, raw)
+def _build(card: Card, raw: list[RawFile], folder: Path, progress: Progress) -> None:
+    data, n_raw = _read(card, raw, progress)
     raw_counts = {"users": len(data.users), "items": len(data.items), "interactions": n_raw}
     for number, step in enumerate(card.prepare, start=1):
         data = apply(step, data, f"{card.name}: prepare[{number}]")
@@ -112,7 +119,7 @@ def _build(card: Card, raw: list[RawFile], folder: Path) -> None:
     write_json(folder / "manifest.json", manifest)
 
 
-def _read(card: Card, raw: list[RawFile]) -> tuple[Interactions, int]:
+def _read(card: Card, raw: list[RawFile], progress: Progress) -> tuple[Interactions, int]:
     """All interactions, and how many rows the files have. A first step `min_value` is applied while reading: rows that
     it drops need no memory.
     """
@@ -125,6 +132,7 @@ def _read(card: Card, raw: list[RawFile]) -> tuple[Interactions, int]:
         for table in reader(file.spec.format)(file):
             if len(table):
                 encoder.add(table, PARTS.index(file.part))
+                progress("read", encoder.n_raw, None)
         if encoder.n_raw == before:
             raise DataError(f"{file.path}: no interactions")
     return encoder.finish(), encoder.n_raw

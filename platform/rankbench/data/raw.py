@@ -1,15 +1,18 @@
 """A raw file on disk, opened as a stream of bytes: out of an archive where it lies in one, unpacked where it is packed.
 
-Nothing is extracted to disk, and what a packed file may unpack to is bounded.
+Nothing is extracted to disk, and what a packed file may unpack to is bounded. `blocks_of_lines` cuts a stream of text.
 """
 
 from __future__ import annotations
 
 import gzip
 import io
+import lzma
+import struct
 import tarfile
 import zipfile
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,9 +22,14 @@ from typing import IO
 from rankbench.data.cards import Read
 from rankbench.errors import DataError
 
+DAMAGED = (
+    *(zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, zlib.error, lzma.LZMAError),
+    *(EOFError, struct.error, UnicodeDecodeError),
+)
 # A packed text of interactions unpacks to ten times its size or so; a decompression bomb to a thousand times.
 LARGEST_RATIO = 100
-HARMLESS_BYTES = 256 << 20
+HARMLESS_BYTES = 64 << 20
+BLOCK = 8 << 20  # bytes of text at a time
 
 
 @dataclass(frozen=True)
@@ -44,10 +52,12 @@ class RawFile:
         try:
             with self.path.open("rb") as file, self._unpacked(file) as content:
                 yield content
-        except (zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError) as error:
+        except DAMAGED as error:
             raise DataError(
                 f"{self.path}: damaged, or not the archive that its name says ({_first_line(error)}); delete it and fetch again"
             ) from None
+        except OSError as error:  # the disk, or bytes that no bzip2 has written
+            raise DataError(f"{self.path}: cannot be read: {_first_line(error)}") from None
 
     def companion(self, name: str) -> RawFile:
         """Raises DataError when the card names none called so."""
@@ -73,12 +83,13 @@ class RawFile:
                 yield self._bounded(member)
             return
         file.seek(0)
-        # Read as a stream: to seek in a packed archive would unpack it again and again.
-        with tarfile.open(fileobj=file, mode="r|*") as archive:
+        with self._tar(file) as archive:
             for entry in archive:
                 if entry.name.removeprefix("./") == self.member and entry.isfile():
                     yield self._bounded(archive.extractfile(entry))
                     return
+                if entry.offset_data + entry.size > self._limit():  # what lies before the member is unpacked as well
+                    raise _bomb(self.path, self._limit())
         raise self._no_member()
 
     def _zip_member(self, archive: zipfile.ZipFile) -> IO[bytes]:
@@ -86,8 +97,15 @@ class RawFile:
             return archive.open(self.member)
         except KeyError:
             raise self._no_member() from None
-        except (RuntimeError, NotImplementedError) as error:  # encrypted, or packed in a way that Python does not know
+        except (RuntimeError, NotImplementedError, ValueError) as error:  # encrypted, of an unknown packing, or damaged
             raise DataError(f"{self.path}: {_first_line(error)}") from None
+
+    def _tar(self, file: IO[bytes]) -> tarfile.TarFile:
+        try:
+            # Read as a stream: to seek in a packed archive would unpack it again and again.
+            return tarfile.open(fileobj=file, mode="r|*")
+        except TypeError:  # how tarfile takes a gzip header that is cut short
+            raise tarfile.ReadError("unexpected end of data") from None
 
     def _no_member(self) -> DataError:
         return DataError(f"{self.path}: the archive holds no {self.member}")
@@ -96,8 +114,39 @@ class RawFile:
         return self._bounded(gzip.GzipFile(fileobj=file))
 
     def _bounded(self, file: IO[bytes]) -> IO[bytes]:
-        limit = max(HARMLESS_BYTES, LARGEST_RATIO * self.path.stat().st_size)
-        return io.BufferedReader(_Bounded(file, limit, self.path), 1 << 20)
+        return io.BufferedReader(_Bounded(file, self._limit(), self.path), 1 << 20)
+
+    def _limit(self) -> int:
+        """Bytes that it may unpack to."""
+        return max(HARMLESS_BYTES, LARGEST_RATIO * self.path.stat().st_size)
+
+
+def blocks_of_lines(file: IO[bytes], where: str) -> Iterator[tuple[int, bytes]]:
+    """The text of `file` in blocks of 8 MB or so, each with the number of its first line (from 1).
+
+    A block is whole lines; each line but perhaps the last ends in \\n, however it ended in the file (\\n, \\r\\n, \\r). A byte
+    order mark is left out. Raises DataError, naming `where` and the line, for a line that no block holds.
+    """
+    number, rest = 1, b""
+    content = file.read(BLOCK).removeprefix(BOM_UTF8)
+    while content:
+        if content.endswith(b"\r"):
+            content += file.read(1)  # a \n here belongs to the \r
+        if b"\r" in content:
+            content = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        end = content.rfind(b"\n") + 1
+        if not end and len(rest) + len(content) >= BLOCK:
+            raise DataError(
+                f"{where}:{number}: the line is longer than {BLOCK >> 20} MB; is this a text, one interaction a line?"
+            )
+        if end:
+            yield number, rest + content[:end]
+            number += content.count(b"\n")
+            rest = b""
+        rest += content[end:]
+        content = file.read(BLOCK)
+    if rest:
+        yield number, rest
 
 
 class _Bounded(io.RawIOBase):
@@ -113,12 +162,16 @@ class _Bounded(io.RawIOBase):
         content = self._file.read(len(buffer))
         self._read += len(content)
         if self._read > self._limit:
-            raise DataError(
-                f"{self._path}: unpacks to more than {self._limit >> 20} MB, over {LARGEST_RATIO} times its size; "
-                "no dataset does: unpack it yourself if you trust it"
-            )
+            raise _bomb(self._path, self._limit)
         buffer[: len(content)] = content
         return len(content)
+
+
+def _bomb(path: Path, limit: int) -> DataError:
+    return DataError(
+        f"{path}: unpacks to more than {limit >> 20} MB, over {LARGEST_RATIO} times its size; "
+        "no dataset does: unpack it yourself if you trust it"
+    )
 
 
 def _first_line(error: Exception) -> str:

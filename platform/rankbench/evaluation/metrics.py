@@ -137,9 +137,9 @@ def metric_set(metrics: Iterable[str] = DEFAULT_METRICS, cutoffs: Sequence[int] 
     return MetricSet(tuple(dict.fromkeys(names)))
 
 
-def require_within(wanted: MetricSet, n_items: int, where: str) -> None:
-    """Raise ConfigError when a cutoff that was asked for is deeper than the catalogue."""
-    require(wanted.k <= n_items, f"{where}: {wanted.k} is more than the {n_items:,} items there are")
+def require_within(wanted: MetricSet, n_items: int, dataset: str, where: str) -> None:
+    """Raise ConfigError when a cutoff that was asked for is deeper than the catalogue of `dataset`."""
+    require(wanted.k <= n_items, f"{where}: {wanted.k} is more than the {n_items:,} items of {dataset}")
 
 
 def measure(ranking: Ranking, target: sp.csr_array, item_counts: np.ndarray, wanted: MetricSet) -> PerUser:

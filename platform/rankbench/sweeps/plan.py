@@ -207,7 +207,7 @@ def plan(spec: ExperimentSpec, settings: Settings, cpus: int | None, where: str,
     sizes = {card.name: prepare(card, settings).split.n_items for card in cards}
     if {"cutoffs", "metrics"} & spec.model_fields_set:
         for name, n_items in sizes.items():
-            require_within(metrics, n_items, f"{where}: cutoffs: {name}")
+            require_within(metrics, n_items, name, f"{where}: cutoffs")
     search = [unit for card in cards for unit in units(card, sizes[card.name], candidates, spec, metrics, "search", cpus)]
     saved = len(candidates) * len(cards) - len(search)
     if saved:

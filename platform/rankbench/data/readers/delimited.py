@@ -3,134 +3,168 @@
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import islice
-from threading import Lock
-from typing import IO
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv as csv
 
+from rankbench.data.cards import Read
 from rankbench.data.columns import checked, numbers, seconds
-from rankbench.data.raw import RawFile
+from rankbench.data.raw import RawFile, blocks_of_lines
 from rankbench.errors import DataError, printable
 from rankbench.registry import nearest
 
+NARROW = b"\x1f"  # stands for a separator of several bytes, which the CSV parser does not know
+
 
 def read(raw: RawFile) -> Iterator[pa.Table]:
-    """One table, for now."""
-    with raw.open() as file:
-        yield _read(io.BytesIO(file.read()), raw.spec, str(raw.path))
-
-
-def _read(file: IO[bytes], spec, where: str) -> pa.Table:
-    """Columns user, item (string) and, where the card names them, value (float64), time (int64).
+    """Columns user, item (string) and, where the card names them, value (float64), time (int64); a table for 8 MB of text.
 
     Raises DataError naming a missing column, or the line that is malformed or holds no number where one belongs.
     """
-    separator = spec.separator
-    if len(separator.encode()) > 1:
-        file, separator = _narrow(file, separator, where), "\x1f"
-    wanted = {name: getattr(spec, name) for name in ("user", "item", "value", "time")}
-    wanted = {name: str(column) for name, column in wanted.items() if column is not None}
+    layout = None
+    with raw.open() as file:
+        for number, block in blocks_of_lines(file, str(raw.path)):
+            lines = _Lines(str(raw.path), number, _narrow(block, raw.spec.separator, str(raw.path)))
+            if layout is None and (head := lines.head()):
+                layout = _layout(head, raw.spec)
+                lines = lines.beyond(head) if raw.spec.header else lines
+            if lines.text.strip(b"\n"):
+                yield _table(lines, layout)
 
-    def place(row: int) -> str:
-        return f"{where}:{_line_number(file, row + spec.header)}"
 
-    columns = _columns(file, separator, spec.header, where)
-    names = {name: f"f{column}" if not spec.header else column for name, column in wanted.items()}
-    for column in names.values():
-        if column not in columns:
-            shown = column if spec.header else column.removeprefix("f")
-            hint = nearest(column, columns) or f"; columns: {', '.join(columns)}"
-            raise DataError(f"{where}: no column {shown!r}{printable(hint) if spec.header else f'; there are {len(columns)}'}")
-        if columns.count(column) > 1:
-            raise DataError(f"{where}: {columns.count(column)} columns are called {column!r}")
+@dataclass(frozen=True)
+class _Lines:
+    """Whole lines of the file `where`; `number` is that of the first, from 1, as an editor counts."""
 
-    def parse(use_threads: bool) -> pa.Table:
-        with _Tap(file) as tap:
-            return csv.read_csv(
-                tap,
-                read_options=csv.ReadOptions(
-                    block_size=8 << 20, autogenerate_column_names=not spec.header, use_threads=use_threads
-                ),
-                parse_options=csv.ParseOptions(delimiter=separator),
-                # Everything is read as text, so that an id such as 007 or 1e5 keeps its spelling.
-                convert_options=csv.ConvertOptions(
-                    include_columns=list(dict.fromkeys(names.values())),
-                    column_types=dict.fromkeys(columns, pa.string()),
-                    null_values=[""],
-                    strings_can_be_null=True,
-                ),
-            )
+    where: str
+    number: int
+    text: bytes
 
+    def head(self) -> _Lines | None:
+        """The first line that is not empty."""
+        text = self.text.lstrip(b"\n")
+        number = self.number + len(self.text) - len(text)
+        return _Lines(self.where, number, text.partition(b"\n")[0]) if text else None
+
+    def beyond(self, head: _Lines) -> _Lines:
+        return _Lines(self.where, head.number + 1, self.text.lstrip(b"\n").partition(b"\n")[2])
+
+    def n_filled(self) -> int:
+        """Lines that are not empty."""
+        ends = np.frombuffer(b"\n" + self.text + b"\n", np.uint8) == ord("\n")
+        return int(np.count_nonzero(ends[1:] & ~ends[:-1]))
+
+    def place(self, row: int) -> str:
+        """Where the `row`-th line that is not empty lies, from 0: the parser passes over the others, an editor counts them."""
+        filled = (number for number, line in enumerate(io.BytesIO(self.text), start=self.number) if line != b"\n")
+        return f"{self.where}:{next(islice(filled, row, None))}"
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """`columns`: every column of the file, in order; `names`: user, item, value, time → one of them."""
+
+    separator: str
+    columns: list[str]
+    names: dict[str, str]
+
+
+def _narrow(block: bytes, separator: str, where: str) -> bytes:
+    wide = separator.encode()
+    if len(wide) == 1:
+        return block
+    if NARROW in block:
+        raise DataError(f"{where}: holds the control character 0x1f, which stands for the separator {separator!r}")
+    return block.replace(wide, NARROW)
+
+
+def _layout(head: _Lines, spec: Read) -> _Layout:
+    """From the first line: its names or, where the file has no header, f0, f1, ... for its columns."""
+    separator = spec.separator if len(spec.separator.encode()) == 1 else NARROW.decode()
+    options = csv.ReadOptions(autogenerate_column_names=not spec.header)
     try:
-        table = parse(use_threads=True)
-    except pa.ArrowInvalid as error:
-        problem = error
-        # Arrow counts rows, and so can name the bad one, only in a single thread.
-        try:
-            parse(use_threads=False)
-        except pa.ArrowInvalid as counted:
-            problem = counted
-        raise _malformed(problem, file, where) from None
-    result = {name: table[column] for name, column in names.items()}
+        columns = csv.read_csv(pa.BufferReader(head.text + b"\n"), options, csv.ParseOptions(delimiter=separator)).column_names
+    except (pa.ArrowInvalid, UnicodeDecodeError) as error:
+        raise DataError(f"{head.place(0)}: {_words(error)}") from None
+    names = {}
+    for name in ("user", "item", "value", "time"):
+        if (wanted := getattr(spec, name)) is None:
+            continue
+        names[name] = column = str(wanted) if spec.header else f"f{wanted}"
+        if column not in columns:
+            hint = nearest(column, columns) or f"; columns: {', '.join(columns)}"
+            raise DataError(
+                f"{head.where}: no column {str(wanted)!r}{printable(hint) if spec.header else f'; there are {len(columns)}'}"
+            )
+        if columns.count(column) > 1:
+            raise DataError(f"{head.where}: {columns.count(column)} columns are called {column!r}")
+    return _Layout(separator, columns, names)
+
+
+def _table(lines: _Lines, layout: _Layout) -> pa.Table:
+    try:
+        table = _parsed(lines, layout)
+    except pa.ArrowInvalid:
+        raise _malformed(lines, layout) from None
+    if table is None:
+        raise _malformed(lines, layout)
+    result = {name: table[column] for name, column in layout.names.items()}
     for name, convert in (("value", numbers), ("time", seconds)):
         if name in result:
-            result[name] = convert(result[name], place)
-    return checked(pa.table(result), place)
+            result[name] = convert(result[name], lines.place)
+    return checked(pa.table(result), lines.place)
 
 
-def _columns(file: IO[bytes], separator: str, header: bool, where: str) -> list[str]:
-    """The names in the first line that is not empty, or f0, f1, ... for its columns."""
-    first = b""
-    while not first.strip(b"\r\n") and (first := file.readline(1 << 20)):
-        pass
-    options = csv.ReadOptions(autogenerate_column_names=not header)
+def _parsed(lines: _Lines, layout: _Layout) -> pa.Table | None:
+    """One row a line, every column as text, so that an id such as 007 or 1e5 keeps its spelling.
+
+    None when a quoted value goes over the end of its line: most often it is never closed, and has swallowed the next lines.
+    Raises pa.ArrowInvalid for a malformed line, which it cannot name.
+    """
+    quoted = b'"' in lines.text
+    # Behind an open quote in the last line this one more row would be missing as well.
+    text = lines.text + b"\n" + layout.separator.join("x" * len(layout.columns)).encode() if quoted else lines.text
+    table = csv.read_csv(
+        pa.BufferReader(text),
+        # Blocks are parsed side by side, and cut at line ends even inside quotes.
+        read_options=csv.ReadOptions(block_size=len(text) + 1 if quoted else 1 << 20, column_names=layout.columns),
+        parse_options=csv.ParseOptions(delimiter=layout.separator),
+        convert_options=csv.ConvertOptions(
+            include_columns=list(dict.fromkeys(layout.names.values())),
+            column_types=dict.fromkeys(layout.columns, pa.string()),
+            null_values=[""],
+            strings_can_be_null=True,
+        ),
+    )
+    if not quoted:
+        return table
+    return table.slice(0, len(table) - 1) if len(table) == lines.n_filled() + 1 else None
+
+
+def _malformed(lines: _Lines, layout: _Layout) -> DataError:
+    """What is wrong with the first line that the parser refuses, of which there is one; halved until it is alone."""
+    filled = [line for line in lines.text.split(b"\n") if line]
+    first, beyond = 0, len(filled)
+    while beyond - first > 1:
+        middle = (first + beyond) // 2
+        if _problem(filled[first:middle], layout):
+            beyond = middle
+        else:
+            first = middle
+    return DataError(f"{lines.place(first)}: {_problem(filled[first:beyond], layout)}")
+
+
+def _problem(lines: list[bytes], layout: _Layout) -> str | None:
     try:
-        return csv.read_csv(io.BytesIO(first), options, csv.ParseOptions(delimiter=separator)).column_names
-    except (pa.ArrowInvalid, UnicodeDecodeError) as error:
-        raise _malformed(error, file, where) from None
+        table = _parsed(_Lines("", 0, b"\n".join(lines)), layout)
+    except pa.ArrowInvalid as error:
+        return _words(error)
+    return "a quote is open at the end of the line" if table is None else None
 
 
-class _Tap(io.RawIOBase):
-    """The file from its start, for Arrow alone: its threads read ahead, and after an error on, until the tap is closed."""
-
-    def __init__(self, file: IO[bytes]):
-        file.seek(0)
-        self._file, self._turn = file, Lock()
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        with self._turn:
-            return b"" if self.closed else self._file.read(size)
-
-    def close(self) -> None:
-        with self._turn:
-            super().close()
-
-
-def _narrow(file: IO[bytes], separator: str, where: str) -> IO[bytes]:
-    """The same text with a one-byte separator, which the CSV parser needs."""
-    content = file.read()
-    if b"\x1f" in content:
-        raise DataError(f"{where}: holds the control character 0x1f, which stands for the separator {separator!r}")
-    return io.BytesIO(content.replace(separator.encode(), b"\x1f"))
-
-
-def _malformed(error: Exception, file: IO[bytes], where: str) -> DataError:
-    """Arrow's words on one line, with its count of rows turned into a line of the file."""
-    words = printable(str(error).splitlines()[0].removeprefix("CSV parse error: "))
-    if row := re.search(r"Row #(\d+): ", words):
-        return DataError(f"{where}:{_line_number(file, int(row[1]) - 1)}: {words.replace(row[0], '')}")
-    return DataError(f"{where}: {words}")
-
-
-def _line_number(file: IO[bytes], row: int) -> int:
-    """Where the `row`-th line that is not empty lies (from 0): empty lines are skipped, but an editor counts them."""
-    file.seek(0)
-    filled = (number for number, line in enumerate(file, start=1) if line.strip(b"\r\n"))
-    return next(islice(filled, row, None), row + 1)
+def _words(error: Exception) -> str:
+    return printable(str(error).splitlines()[0].removeprefix("CSV parse error: "))

@@ -15,16 +15,36 @@ from rankbench.registry import nearest
 
 MIRROR = Read(format="parquet", user="user", item="item", value="rating", time="timestamp")
 BATCH = 1 << 20  # rows in one table
+DAMAGED = (pa.ArrowException, OSError, ValueError)
+
+TEXT = (
+    pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, pa.types.is_binary, pa.types.is_large_binary,
+)  # fmt: skip
+NUMBER = (pa.types.is_integer, pa.types.is_floating)
+MISSING = (pa.types.is_null,)
+ID = (*NUMBER, *TEXT)
+TYPES = {
+    "user": ID,
+    "item": ID,
+    "value": (*NUMBER, *TEXT, *MISSING, pa.types.is_decimal),
+    "time": (*NUMBER, *TEXT, *MISSING, pa.types.is_timestamp, pa.types.is_date),
+}
 
 
 def read(raw: RawFile) -> Iterator[pa.Table]:
-    """Tables of a million rows. Raises DataError for a damaged file, a missing column, or a bad row."""
+    """Tables of a million rows or fewer. Raises DataError for a damaged file, a missing column, one of a type that is neither
+    text nor number, or a bad row.
+    """
     with raw.open() as file:
+        if not file.seekable():
+            raise DataError(f"{raw.path}: Parquet is not read out of an archive; unpack it first")
         try:
-            source = pq.ParquetFile(file)
-        except (pa.ArrowException, OSError, ValueError) as error:
+            # Pages are read as they are needed: a row group may be the whole file.
+            source = pq.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False)
+            schema = source.schema_arrow
+        except DAMAGED as error:
             raise DataError(f"{raw.path}: not a Parquet file: {_first_line(error)}") from None
-        names = _columns(raw, source.schema_arrow.names)
+        names = _columns(raw, schema)
         done = 0
         batches = source.iter_batches(BATCH, columns=list(dict.fromkeys(names.values())))
         while True:
@@ -33,15 +53,15 @@ def read(raw: RawFile) -> Iterator[pa.Table]:
                 if batch is None:
                     return
                 table = _converted(pa.table(batch), names, lambda row, done=done: f"{raw.path}: row {done + row + 1}")
-            except (pa.ArrowException, OSError) as error:
+            except DAMAGED as error:
                 raise DataError(f"{raw.path}: {_first_line(error)}") from None
             yield table
             done += len(table)
 
 
-def _columns(raw: RawFile, present: list[str]) -> dict[str, str]:
+def _columns(raw: RawFile, schema: pa.Schema) -> dict[str, str]:
     """What to read: user, item, value, time → the file's column."""
-    names = {}
+    names, present = {}, schema.names
     for name in ("user", "item", "value", "time"):
         column = getattr(raw.spec, name)
         # The mirror's reading asks for every column it may have; a card's asks for what the card names.
@@ -51,12 +71,17 @@ def _columns(raw: RawFile, present: list[str]) -> dict[str, str]:
             raise DataError(f"{raw.path}: no column {column!r}{printable(nearest(str(column), present))}")
         if present.count(column) > 1:
             raise DataError(f"{raw.path}: {present.count(column)} columns are called {column!r}")
+        kind = schema.field(column).type
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        if not any(fits(kind) for fits in TYPES[name]):
+            expected = "whole numbers or text" if name in ("user", "item") else "numbers, dates or text"
+            raise DataError(f"{raw.path}: the column {column!r} is {printable(str(kind))}; {name} needs {expected}")
         names[name] = str(column)
     return names
 
 
 def _converted(table: pa.Table, names: dict[str, str], place) -> pa.Table:
-    result = {name: table[column] for name, column in names.items()}
+    result = {name: _plain(table[column]) for name, column in names.items()}
     for name in ("user", "item"):
         result[name] = ids(result[name])
     if "value" in result:
@@ -64,6 +89,14 @@ def _converted(table: pa.Table, names: dict[str, str], place) -> pa.Table:
     if "time" in result:
         result["time"] = seconds(result["time"], place)
     return checked(pa.table(result), place)
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The values themselves instead of a dictionary; text as strings, in UTF-8 indeed. Raises pa.ArrowInvalid if not."""
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    plain = column.cast(pa.string() if any(fits(kind) for fits in TEXT) else kind)
+    plain.validate(full=True)
+    return plain
 
 
 def _first_line(error: Exception) -> str:
