@@ -23,9 +23,22 @@ EDGES = {
     "experiment": {"data", "solvers", "evaluation", "tracking"},
     "sweeps": {"experiment", "data", "evaluation", "tracking", "cluster"},
     "reports": {"evaluation", "tracking"},
+    "doctor": {"data", "tracking", "cluster"},
     "model": {"data", "solvers", "evaluation"},
     "api": {"experiment", "data", "model", "evaluation"},
-    "cli": {"data", "solvers", "evaluation", "cluster", "tracking", "experiment", "sweeps", "reports", "model", "api"},
+    "cli": {
+        "data",
+        "solvers",
+        "evaluation",
+        "cluster",
+        "tracking",
+        "experiment",
+        "sweeps",
+        "reports",
+        "model",
+        "api",
+        "doctor",
+    },
 }
 HEAVY = {"ray": {"cluster", "sweeps"}, "mlflow": {"tracking"}}
 LATE = ("torch", "ray", "mlflow", "numba", "pandas", "matplotlib", "scipy")  # what a command imports when it needs it

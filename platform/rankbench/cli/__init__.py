@@ -49,7 +49,7 @@ def _root(
 
 
 def _register() -> None:
-    from rankbench.cli import compare, data, demo, fit, methods, recommend, report, run, similar, sweep, tracking, ui
+    from rankbench.cli import compare, data, demo, doctor, fit, methods, recommend, report, run, similar, sweep, tracking, ui
 
     app.command("run", epilog=run.EXAMPLES)(run.run)
     app.command("fit", epilog=fit.EXAMPLES)(fit.fit)
@@ -60,6 +60,7 @@ def _register() -> None:
     app.command("compare", epilog=compare.EXAMPLES)(compare.compare)
     app.command("methods", epilog=methods.EXAMPLES)(methods.methods)
     app.command("ui", epilog=ui.EXAMPLES)(ui.ui)
+    app.command("doctor", epilog=doctor.EXAMPLES)(doctor.doctor)
     app.command("demo")(demo.demo)
     app.add_typer(data.app, name="data")
     app.add_typer(tracking.app, name="tracking")

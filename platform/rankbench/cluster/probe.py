@@ -1,0 +1,52 @@
+"""Every node asked whether it can read what the driver writes, and which version it runs."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from rankbench.errors import ClusterError
+from rankbench.files import make_folder
+
+PATIENCE = 60  # seconds for all nodes
+
+
+@dataclass(frozen=True)
+class Node:
+    """`unseen`: the folders in which a file of the driver's is not found."""
+
+    name: str
+    version: str
+    unseen: tuple[str, ...]
+
+
+def probe_nodes(folders: list[Path]) -> list[Node]:
+    """Write a file into each folder and ask every living node for it. Raises ClusterError when a node does not answer."""
+    probes = []
+    for folder in folders:
+        make_folder(folder)
+        probes.append(folder / f".rankbench-probe-{secrets.token_hex(4)}")
+        probes[-1].write_bytes(b"probe")
+    try:
+        nodes = [node for node in ray.nodes() if node["Alive"]]
+        task = ray.remote(num_cpus=0, max_retries=0)(_look)
+        asked = {}
+        for node in nodes:
+            pinned = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            asked[task.options(scheduling_strategy=pinned).remote(probes)] = node["NodeManagerHostname"]
+        answered, silent = ray.wait(list(asked), num_returns=len(asked), timeout=PATIENCE)
+        if silent:
+            raise ClusterError(f"node {asked[silent[0]]} gave no answer in {PATIENCE} s")
+        return [Node(asked[each], *ray.get(each, timeout=PATIENCE)) for each in answered]
+    finally:
+        for probe in probes:
+            probe.unlink(missing_ok=True)
+
+
+def _look(probes: list[Path]) -> tuple[str, tuple[str, ...]]:
+    return version("rankbench"), tuple(str(probe.parent) for probe in probes if not probe.is_file())
