@@ -9,12 +9,18 @@ from rankbench.data.prepare import load
 from rankbench.settings import Settings
 
 
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """One for all tests: to make a tracking store takes seconds."""
+    return tmp_path_factory.mktemp("results")
+
+
 @pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
+def home(tmp_path, results, monkeypatch):
     for name in ("RANKBENCH_MIRROR", "RANKBENCH_TRACKING_URI", "RANKBENCH_HOME", "RANKBENCH_OFFLINE", "RAY_ADDRESS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("RANKBENCH_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("RANKBENCH_RESULTS", str(tmp_path / "results"))
+    monkeypatch.setenv("RANKBENCH_RESULTS", str(results))
     return tmp_path
 
 
@@ -68,11 +74,12 @@ def test_a_broken_card_of_the_user_fails(home, capsys, monkeypatch):
     assert status == "fail" and "mine.yaml" in detail and "sorce" in detail
 
 
-def test_what_waits_for_tracking_is_counted(home, capsys):
+def test_what_waits_for_tracking_is_counted(results, capsys):
     from rankbench.tracking.spool import RunMessage, Spool
 
-    Spool(home / "results" / "spool").put(RunMessage(experiment="runs", time=0, record="runs/x"))
+    message = Spool(results / "spool").put(RunMessage(experiment="runs", time=0, record="runs/x"))
     assert checks(capsys)["tracking spool"][:2] == ("warn", "1 messages wait")
+    message.unlink()
 
 
 def test_the_cache_is_weighed(home, capsys):

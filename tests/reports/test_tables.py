@@ -49,7 +49,7 @@ def sweep():
         {"name": "B", "method": "ease", "published": {}},
     ]
     experiment = {
-        "name": "e", "question": "Which?", "arms": arms, "published": {"paper": "P", "table": 2},
+        "name": "e", "question": "Which?", "arms": arms, "published": {"paper": "P", "table": 2, "recall": "recall"},
         "search": {"choose": {"metric": "ndcg@20", "on": "valid"}},
     }  # fmt: skip
     about = {"id": "s", "experiment": experiment, "notes": ["a note"], "fits": 2, "started_at": "now"}

@@ -58,7 +58,7 @@ def sweep_table(
             for pair in differences
         )
         said = published.get(arm, {}).get(dataset, {})
-        if finished[0].dataset["recall"] == "open":
+        if "open" in (finished[0].dataset["recall"], (experiment["published"] or {}).get("recall")):
             said = {name.replace("recall@", "recall_capped@"): number for name, number in said.items()} | said
         rows.append(row_of(finished, wanted, said, searched, pooled, tied))
         if len(finished) > 1:
@@ -115,7 +115,13 @@ def _markdown(about: dict[str, Any], table: Table, records: dict[str, RunRecord]
     if experiment["question"]:
         lines += [experiment["question"], ""]
     if experiment["published"]:
-        lines += [f"Published: {experiment['published']['paper']}, table {experiment['published']['table']}.", ""]
+        published = experiment["published"]
+        recall = (
+            f"its recall is `{published['recall']}`"
+            if published["recall"] != "open"
+            else "it does not say which recall it means"
+        )
+        lines += [f"Published: {published['paper']}, table {published['table']}; {recall}.", ""]
     choose = experiment["search"]["choose"]
     lines += [render(table, "md"), ""]
     finals = [record for record in records.values() if record.stage == "final" and record.finished]

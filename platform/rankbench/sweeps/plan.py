@@ -90,8 +90,11 @@ class Resources(Strict):
 
 
 class Published(Strict):
+    """Which table the arms' `published` numbers are from, and which recall it means, as far as that is known."""
+
     paper: str
     table: str | int
+    recall: Literal["recall", "recall_capped", "open"] = "open"
 
 
 class ExperimentSpec(Strict):

@@ -146,7 +146,8 @@ def _compared(finals: list[RunRecord], folder: Path, spec: ExperimentSpec, metri
     arms = [arm.label for arm in spec.arms]
     in_order = sorted(finals, key=lambda record: arms.index(record.arm))
     columns = metrics or spec.report_metrics
-    if not metrics and any(record.dataset.get("recall") == "open" for record in finals):
+    is_open = spec.published is not None and spec.published.recall == "open"
+    if not metrics and (is_open or any(record.dataset.get("recall") == "open" for record in finals)):
         columns = with_both_recalls(columns)
     return compare_finals(in_order, folder / "records", columns, spec.final.seeds[0])
 

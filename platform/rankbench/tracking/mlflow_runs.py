@@ -147,6 +147,8 @@ def _tags(record: RunRecord, folder: Path) -> dict[str, str]:
         "rankbench.fingerprint": record.dataset.get("fingerprint", ""),
         "rankbench.measured_on": record.measured_on,
         "rankbench.fit_on": record.fit_on,
+        "rankbench.split_seed": str(record.dataset.get("split_seed", "")),
+        "rankbench.stand_in": record.dataset.get("stand_in") or "",
         "rankbench.machine": str(environment.get("machine", "")),
         "rankbench.versions": str(environment.get("packages", "")),
         "rankbench.record": str(folder),
