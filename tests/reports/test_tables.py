@@ -165,3 +165,19 @@ def test_the_report_is_a_folder_of_text_tables_and_pictures(sweep, tmp_path):
     text = (tmp_path / "report" / "report.md").read_text()
     assert "Which?" in text and "0.2500" in text and "`abc`" in text and "![final](final.png)" in text
     assert (tmp_path / "report" / "search.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("which", ["dataset", "table"])
+def test_where_the_paper_leaves_its_recall_open_its_number_stands_beside_both(sweep, which):
+    about, chosen, records, found = sweep
+    about["experiment"]["arms"][0]["published"] = {"x": {"recall@20": 0.3}}
+    about["experiment"]["published"]["recall"] = "open" if which == "table" else "recall"
+    data = DATASET | {"recall": "open" if which == "dataset" else "recall", "stand_in": "x for y"}
+    metrics = {name: {"mean": mean, "low": None, "high": None} for name, mean in (("recall@20", 0.2), ("recall_capped@20", 0.4))}
+    records = {key: dataclasses.replace(r, dataset=data, metrics=metrics) for key, r in records.items() if r.finished}
+    found = found | {"metrics": ["recall@20", "recall_capped@20"], "comparisons": []}
+    table = sweep_table(about, chosen, records, found)
+    cells = table.rows[0].cells
+    assert {name: cell.published for name, cell in cells.items()} == {"recall@20": 0.3, "recall_capped@20": 0.3}
+    assert "x is a stand-in: x for y" in table.notes
+    assert any("do not say which recall" in note for note in table.notes) == (which == "dataset")
