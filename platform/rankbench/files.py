@@ -15,6 +15,8 @@ from typing import Any
 
 from rankbench.errors import StorageError
 
+NOTHING_FREE = 1 << 20  # bytes; a disk with less has just run full
+
 
 @contextmanager
 def atomic_folder(target: Path) -> Iterator[Path]:
@@ -84,7 +86,9 @@ def disk_errors_are_clear(target: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        # NumPy reports a short write without the system's number.
+        short = error.errno is None and shutil.disk_usage(target.parent).free < NOTHING_FREE
+        if short or error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise StorageError(f"{target}: no space left on the device") from error
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR):
             raise StorageError(f"{target}: cannot be written ({error.strerror}); choose another folder") from error

@@ -4,6 +4,7 @@
 
 import gzip
 import io
+import os
 import subprocess
 import sys
 import tarfile
@@ -291,3 +292,28 @@ def test_in_a_process_of_its_own(words, message):
     done = subprocess.run([sys.executable, "-m", "rankbench", *words], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1 and message in done.stderr
+
+
+def test_a_matrix_too_large_for_memory_is_refused_before_the_work(capsys):
+    everything = " ".join(map(str, range(400_000)))
+    card = write("raw.txt", "".join(f"{user} {everything}\n" for user in range(4)), {"read": USER_LINES})
+    assert _main(["data", "fetch", card]) == 0
+    for method in ("ease", "edlae-low-rank"):
+        message = ["the item-item matrix of ", " GB of memory, ", " GB are free"]
+        is_refused(["run", card, method, "lam=1", "--no-track"], message, capsys, code=5)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a small disk can be mounted by root alone")
+@pytest.mark.parametrize("name", ["RANKBENCH_DATA", "RANKBENCH_RESULTS"])
+def test_a_full_disk(name, home, monkeypatch, capsys):
+    disk = home / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], capture_output=True).returncode:
+        pytest.skip("this machine mounts nothing")
+    try:
+        monkeypatch.setenv(name, str(disk))
+        large = ["data.source.generator.users=3000", "data.source.generator.items=200"]
+        is_refused(["run", "synthetic", "random", *large, "--no-track"], ["no space left on the device"], capsys, code=5)
+        assert not [path for path in disk.rglob("*") if path.is_file() and path.suffix != ".lock"]
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
