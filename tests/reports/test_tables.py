@@ -173,7 +173,8 @@ def test_where_the_paper_leaves_its_recall_open_its_number_stands_beside_both(sw
     about["experiment"]["arms"][0]["published"] = {"x": {"recall@20": 0.3}}
     about["experiment"]["published"]["recall"] = "open" if which == "table" else "recall"
     data = DATASET | {"recall": "open" if which == "dataset" else "recall", "stand_in": "x for y"}
-    metrics = {name: {"mean": mean, "low": None, "high": None} for name, mean in (("recall@20", 0.2), ("recall_capped@20", 0.4))}
+    means = {"recall@20": 0.2, "recall_capped@20": 0.4}
+    metrics = {name: {"mean": mean, "low": None, "high": None} for name, mean in means.items()}
     records = {key: dataclasses.replace(r, dataset=data, metrics=metrics) for key, r in records.items() if r.finished}
     found = found | {"metrics": ["recall@20", "recall_capped@20"], "comparisons": []}
     table = sweep_table(about, chosen, records, found)

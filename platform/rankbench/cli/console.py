@@ -41,7 +41,7 @@ def print_table(header: list[str], body: list[list[str]]) -> None:
         table.add_column(name, justify="right" if numeric and body else "left", overflow="fold", no_wrap=numeric)
     for line in body:
         table.add_row(*line)
-    Console(highlight=False, width=None if out.is_terminal else 200).print(table)
+    Console(highlight=False, width=None if out.is_terminal else 1000).print(table)
 
 
 def _is_number(text: str) -> bool:

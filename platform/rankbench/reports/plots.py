@@ -74,6 +74,7 @@ def differences_plot(pairs: Sequence[Comparison], path: Path) -> Path:
             axis.plot(pair.difference, place, "o", color=INK, mfc=INK if pair.distinguishable else "white")
         axis.axvline(0, color="black", lw=0.8)
         axis.set_yticks(range(len(mine)), [pair.model for pair in mine])
+        axis.locator_params(axis="x", nbins=5)
         axis.set_xlabel(f"{metric} on test, less that of {mine[0].against}" if mine else metric)
         axis.set_title(dataset)
         axis.grid(axis="x", alpha=0.3)

@@ -116,11 +116,8 @@ def _markdown(about: dict[str, Any], table: Table, records: dict[str, RunRecord]
         lines += [experiment["question"], ""]
     if experiment["published"]:
         published = experiment["published"]
-        recall = (
-            f"its recall is `{published['recall']}`"
-            if published["recall"] != "open"
-            else "it does not say which recall it means"
-        )
+        meant = published.get("recall", "open")
+        recall = "it does not say which recall it means" if meant == "open" else f"its recall is `{meant}`"
         lines += [f"Published: {published['paper']}, table {published['table']}; {recall}.", ""]
     choose = experiment["search"]["choose"]
     lines += [render(table, "md"), ""]
