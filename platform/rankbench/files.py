@@ -52,6 +52,13 @@ def make_folder(folder: Path) -> None:
         raise StorageError(f"{folder}: cannot be made ({error.strerror}); choose another folder") from None
 
 
+def require_place(folder: Path) -> None:
+    """Raise StorageError, and leave nothing behind, when `folder` is not there and cannot be made, or cannot be written."""
+    above = next(each for each in (folder, *folder.parents) if each.exists())
+    if not (above.is_dir() and os.access(above, os.W_OK | os.X_OK)):
+        raise StorageError(f"{folder}: cannot be made or written; choose another folder")
+
+
 def sweep_scratch(target: Path) -> None:
     """Remove what killed processes left of `target`. Only for one who holds the lock of those that make it."""
     for scratch in target.parent.glob(f".tmp-{glob.escape(target.name)}-*"):

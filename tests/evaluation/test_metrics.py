@@ -44,7 +44,7 @@ def ranking(lists, depth):
     for row, items_of_user in enumerate(lists):
         items[row, : len(items_of_user)] = items_of_user
     rows = np.arange(len(lists))
-    return Ranking(rows, rows.astype(np.int32), items)
+    return Ranking(rows, rows.astype(np.int32), items, np.zeros(items.shape))
 
 
 @st.composite

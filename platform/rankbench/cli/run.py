@@ -42,7 +42,7 @@ def run(
     from rankbench.data.prepare import prepare
     from rankbench.errors import require
     from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, metric_set, require_within
-    from rankbench.files import make_folder
+    from rankbench.files import require_place
     from rankbench.settings import Settings
     from rankbench.tracking.mlflow_sink import MlflowSink, tracking_uri
     from rankbench.tracking.record import write_record
@@ -57,7 +57,7 @@ def run(
     names = metrics.split(",") if metrics else DEFAULT_METRICS
     wanted = metric_set(names, _cutoffs(cutoffs) if cutoffs else DEFAULT_CUTOFFS)
     card = load_card(dataset, settings, changes)
-    make_folder(settings.results / "runs")
+    require_place(settings.results / "runs")
     if cutoffs or metrics:
         n_items = prepare(card, settings).split.n_items
         require_within(wanted, n_items, card.name, "--cutoffs" if cutoffs else "--metrics")
