@@ -10,21 +10,25 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import PackageNotFoundError, metadata, requires, version
 from pathlib import Path
 from typing import Literal
 
-from rankbench.data.cache import entries
+import requests
+
+from rankbench.data.cache import STALE_AFTER, entries
 from rankbench.data.cards import card_names, load_card
 from rankbench.errors import RankbenchError
 from rankbench.memory import available_memory
 from rankbench.settings import Settings
 from rankbench.threads import available_cpus
 from rankbench.tracking.delivery import check as tracking_problem
-from rankbench.tracking.mlflow_sink import tracking_uri
 from rankbench.tracking.spool import Spool
+from rankbench.tracking.store import is_new, is_server, reason, sqlite_file, tracking_uri, without_password
 
 NETWORK_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "lustre", "beegfs", "ceph"}
+WIDE_KERNELS = {"skylakex", "cooperlake", "sapphirerapids"}  # those of OpenBLAS that use AVX-512
+KNOCK = 3.0  # seconds; a server that hangs is not asked any further
 LOW_DISK = 5e9  # bytes; a large dataset with its cache
 
 
@@ -45,16 +49,20 @@ def checks(settings: Settings) -> Iterator[Check]:
     yield blas()
     yield from folder("RANKBENCH_DATA", settings.data)
     yield from folder("RANKBENCH_RESULTS", settings.results)
-    yield cache(settings)
-    yield mirror(settings)
-    yield from tracking(settings)
+    for check in (cache, leftovers, mirror, tracking):
+        try:
+            yield from check(settings)
+        except OSError as error:
+            yield Check("fail", check.__name__, f"{error.filename}: {error.strerror}", "let this user read and write it")
 
 
 def versions() -> Iterator[Check]:
     """Python and every package that rankbench requires, as far as the installed ones can be told from what it asks for."""
     from packaging.requirements import Requirement
+    from packaging.specifiers import SpecifierSet
 
-    wrong = []
+    python, needed = ".".join(map(str, sys.version_info[:3])), metadata("rankbench")["Requires-Python"]
+    wrong = [] if SpecifierSet(needed).contains(python) else [f"Python {python}, needed {needed}"]
     for text in requires("rankbench") or []:
         requirement = Requirement(text)
         if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
@@ -65,7 +73,6 @@ def versions() -> Iterator[Check]:
             found = ""
         if not found or not requirement.specifier.contains(found, prereleases=True):
             wrong.append(f"{requirement.name} {found or 'missing'}, needed {requirement.specifier}")
-    python = ".".join(map(str, sys.version_info[:3]))
     if wrong:
         yield Check("fail", "packages", "; ".join(wrong), "install again: pip install -c constraints.txt -e .")
     else:
@@ -78,7 +85,9 @@ def machine() -> Iterator[Check]:
     detail = f"{available_cpus()} processors, {free / 1e9:.1f} GB of memory free"
     # The largest n with n² float32 and a tenth beside it.
     items = int((free / 4.4) ** 0.5)
-    yield Check("ok" if free > 4e9 else "warn", "machine", f"{detail}: item-item models up to about {items:,} items")
+    detail += f": item-item models up to about {items:,} items"
+    advice = "end what else runs here, or take a larger machine" if free < 4e9 else ""
+    yield Check("warn" if advice else "ok", "machine", detail, advice)
     shared = Path("/dev/shm")
     if shared.is_dir():
         room = shutil.disk_usage(shared).free
@@ -87,19 +96,19 @@ def machine() -> Iterator[Check]:
 
 
 def blas() -> Check:
-    """Which kernels the BLAS took, and how fast they are: two matrices of 1,500, float32."""
+    """Which kernels the BLAS took, and how fast they are: two matrices of 1,000, float32."""
     import numpy as np
     from threadpoolctl import threadpool_info
 
-    A = np.ones((1500, 1500), np.float32)
+    A = np.ones((1000, 1000), np.float32)
     A @ A
     start = time.perf_counter()
     for _ in range(3):
         A @ A
-    speed = 3 * 2 * 1500**3 / (time.perf_counter() - start) / 1e9
+    speed = 3 * 2 * 1000**3 / (time.perf_counter() - start) / 1e9
     kernels = sorted({pool.get("architecture", "?") for pool in threadpool_info() if pool["user_api"] == "blas"})
     detail = f"{', '.join(kernels)}, {speed:.0f} GFLOP/s in float32"
-    wide = "avx512f" in _processor_flags() and not {"SkylakeX", "Cooperlake", "SapphireRapids", "Zen"} & set(kernels)
+    wide = "avx512f" in _processor_flags() and not WIDE_KERNELS & {name.lower() for name in kernels}
     if wide and os.environ.get("OPENBLAS_CORETYPE"):
         named = f"OPENBLAS_CORETYPE={os.environ['OPENBLAS_CORETYPE']}"
         return Check(
@@ -118,11 +127,8 @@ def _processor_flags() -> set[str]:
 
 def folder(name: str, path: Path) -> Iterator[Check]:
     """Whether a file can be written there, how much fits, and on what file system it lies."""
-    place = next(each for each in (path, *path.parents) if each.exists())
-    probe = place / f".rankbench-probe-{secrets.token_hex(4)}"
     try:
-        probe.write_bytes(b"probe")
-        probe.unlink()
+        place = _probe(path)
     except OSError as error:
         yield Check("fail", name, f"{path}: cannot be written ({error.strerror})", f"set {name} to a folder of your own")
         return
@@ -130,10 +136,23 @@ def folder(name: str, path: Path) -> Iterator[Check]:
     detail = f"{path}: {free / 1e9:.0f} GB free, {kind or 'unknown file system'}"
     if free < LOW_DISK:
         yield Check("warn", name, detail, "free some space: rankbench data clean")
-    elif kind in NETWORK_FILE_SYSTEMS and name == "RANKBENCH_RESULTS":
-        yield Check("warn", name, detail, "SQLite breaks on network file systems: set RANKBENCH_TRACKING_URI to a server")
     else:
         yield Check("ok", name, detail)
+
+
+def _probe(path: Path) -> Path:
+    """Write a file into `path`, or into the folder that it would be made in, and return that. Raises OSError."""
+    place = path
+    while True:
+        try:
+            place.stat()
+            break
+        except (FileNotFoundError, NotADirectoryError):
+            place = place.parent
+    probe = place / f".rankbench-probe-{secrets.token_hex(4)}"
+    probe.write_bytes(b"probe")
+    probe.unlink()
+    return place
 
 
 def _file_system(path: Path) -> str:
@@ -146,14 +165,31 @@ def _file_system(path: Path) -> str:
     return max(above, key=lambda words: len(words[1]))[2] if above else ""
 
 
-def cache(settings: Settings) -> Check:
+def cache(settings: Settings) -> Iterator[Check]:
+    """How much lies there, and how much of it for nothing."""
     found = entries(settings)
     idle = sum(entry.n_bytes for entry in found if entry.kind in ("stale", "unfinished"))
     detail = f"{sum(entry.n_bytes for entry in found) / 1e6:,.0f} MB, {idle / 1e6:,.0f} MB of it stale or unfinished"
-    return Check("warn", "cache", detail, "rankbench data clean --yes") if idle > 1e9 else Check("ok", "cache", detail)
+    yield Check("warn", "cache", detail, "rankbench data clean --yes") if idle > 1e9 else Check("ok", "cache", detail)
 
 
-def mirror(settings: Settings) -> Check:
+def leftovers(settings: Settings) -> Iterator[Check]:
+    """What killed processes left among the results."""
+    found = [*settings.results.glob(".tmp-*"), *settings.results.glob("*/.tmp-*")]
+    old = [path for path in found if _age(path) > STALE_AFTER]
+    if old:
+        yield Check("warn", "leftovers", f"{len(old)} unfinished, the first: {old[0]}", "delete them: no run needs them")
+
+
+def _age(path: Path) -> float:
+    """Seconds since the last change; 0 for what is gone."""
+    try:
+        return time.time() - path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def mirror(settings: Settings) -> Iterator[Check]:
     """How many of the datasets can be had without the internet."""
     cards, broken = [], []
     for path in card_names(settings).values():
@@ -162,27 +198,49 @@ def mirror(settings: Settings) -> Check:
         except RankbenchError as error:
             broken.append(str(error))
     if broken:
-        return Check("fail", "cards", broken[0], "mend the card")
+        yield Check("fail", "cards", broken[0], "mend the card")
+        return
     if settings.mirror is None:
         where = "offline is set: only what is in the cache" if settings.offline else "downloads go to the internet"
-        return Check("warn" if settings.offline else "ok", "mirror", f"none; {len(cards)} datasets; {where}")
+        yield Check("warn" if settings.offline else "ok", "mirror", f"none; {len(cards)} datasets; {where}")
+        return
     here = [card for card in cards if any((settings.mirror / card.mirror_folder).glob("*"))]
     advice = "" if here else f"expected {settings.mirror}/<dataset>/{{train,valid,test,all}}.parquet"
-    return Check("ok" if here else "warn", "mirror", f"{settings.mirror}: {len(here)} of {len(cards)} datasets", advice)
+    yield Check("ok" if here else "warn", "mirror", f"{settings.mirror}: {len(here)} of {len(cards)} datasets", advice)
 
 
 def tracking(settings: Settings) -> Iterator[Check]:
     """Whether the MLflow store answers, and what it has not got yet."""
-    uri = tracking_uri(settings)
     try:
-        problem = tracking_problem(uri, settings.results / "mlartifacts", seconds=15.0)
+        uri = tracking_uri(settings)
     except RankbenchError as error:
-        problem = str(error)
-    advice = "records are kept without it; later: rankbench tracking sync"
-    yield Check("warn", "tracking", f"{uri}: {problem}", advice) if problem else Check("ok", "tracking", f"{uri} answers")
+        yield Check("fail", "tracking", str(error), "correct it, or unset it for SQLite under the results")
+        return
+    yield _store(settings, uri)
+    file = sqlite_file(uri)
+    if file is not None and (kind := _file_system(file)) in NETWORK_FILE_SYSTEMS:
+        advice = "set RANKBENCH_TRACKING_URI to a server, or to a file on a local disk"
+        yield Check("warn", "tracking file", f"{file} lies on {kind}, where SQLite breaks", advice)
     waiting = len(Spool(settings.results / "spool").waiting())
     if waiting:
         yield Check("warn", "tracking spool", f"{waiting} messages wait", "rankbench tracking sync")
+
+
+def _store(settings: Settings, uri: str) -> Check:
+    shown, advice = without_password(uri), "records are kept without it; later: rankbench tracking sync"
+    try:
+        if is_server(uri):
+            requests.get(f"{uri.rstrip('/')}/health", timeout=KNOCK, stream=True).close()
+        # Asked, it would be made; a check leaves nothing behind.
+        if is_new(uri):
+            _probe(sqlite_file(uri).parent)
+            return Check("ok", "tracking", f"{shown}: the first run makes it")
+    except requests.RequestException as error:
+        return Check("warn", "tracking", f"{shown}: {reason(error, uri)}", advice)
+    except OSError as error:
+        return Check("warn", "tracking", f"{shown}: cannot be made ({error.strerror})", advice)
+    problem = tracking_problem(uri, settings.results / "mlartifacts", seconds=15.0)
+    return Check("warn", "tracking", f"{shown}: {problem}", advice) if problem else Check("ok", "tracking", f"{shown} answers")
 
 
 def cluster(settings: Settings, address: str | None) -> Iterator[Check]:
@@ -199,11 +257,11 @@ def cluster(settings: Settings, address: str | None) -> Iterator[Check]:
                 wrong = []
                 if node.version != version("rankbench"):
                     wrong.append(f"rankbench {node.version} there, {version('rankbench')} here")
-                wrong += [f"does not see {path}" for path in node.unseen]
+                wrong += [f"cannot see or write {path}" for path in node.unseen]
                 advice = "install the same version on every node, and let them share RANKBENCH_DATA and RANKBENCH_RESULTS"
                 if wrong:
                     yield Check("fail", f"node {node.name}", "; ".join(wrong), advice)
                 else:
-                    yield Check("ok", f"node {node.name}", "the same version, and sees both folders")
+                    yield Check("ok", f"node {node.name}", "the same version, sees and writes both folders")
     except RankbenchError as error:
         yield Check("fail", "cluster", str(error), "ray status on its head; see cluster.yaml")

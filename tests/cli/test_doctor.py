@@ -1,18 +1,21 @@
 """rankbench doctor: what is wrong is found, named, and decides the exit code."""
 
 import json
+import os
+import socket
 
 import pytest
 
+from rankbench import doctor
 from rankbench.cli import _main
 from rankbench.data.prepare import load
 from rankbench.settings import Settings
+from rankbench.tracking.store import make_tables
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory):
-    """One for all tests: to make a tracking store takes seconds."""
-    return tmp_path_factory.mktemp("results")
+@pytest.fixture
+def results(tmp_path):
+    return tmp_path / "results"
 
 
 @pytest.fixture(autouse=True)
@@ -36,8 +39,8 @@ def test_a_good_machine_is_ready_and_nothing_is_left_behind(home, capsys):
     found = checks(capsys)
     assert {"packages", "machine", "BLAS", "RANKBENCH_DATA", "RANKBENCH_RESULTS", "cache", "mirror", "tracking"} <= set(found)
     assert not [status for status, *_ in found.values() if status == "fail"]
-    assert found["packages"][0] == "ok" and found["tracking"][0] == "ok"
-    assert not [path for path in home.rglob("*probe*")]
+    assert found["packages"][0] == "ok" and found["tracking"][0] == "ok" and "GFLOP/s" in found["BLAS"][1]
+    assert not list(home.iterdir())
 
 
 def test_a_folder_that_cannot_be_written_fails_and_is_named(home, capsys, monkeypatch):
@@ -50,10 +53,117 @@ def test_a_folder_that_cannot_be_written_fails_and_is_named(home, capsys, monkey
     assert "fail" in printed.out and printed.err.startswith("error: 1 of ") and printed.err.count("\n") == 1
 
 
-def test_a_store_that_does_not_answer_is_a_warning(home, capsys, monkeypatch):
-    monkeypatch.setenv("RANKBENCH_TRACKING_URI", "http://127.0.0.1:9")
-    status, detail, advice = checks(capsys)["tracking"]
-    assert status == "warn" and "http://127.0.0.1:9" in detail and "tracking sync" in advice
+def test_results_that_cannot_be_written_do_not_end_the_checks(home, capsys, monkeypatch):
+    (home / "file").write_text("")
+    monkeypatch.setenv("RANKBENCH_RESULTS", str(home / "file" / "below"))
+    found = checks(capsys, code=2)
+    assert found["RANKBENCH_RESULTS"][0] == "fail" and found["tracking"][0] == "warn"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone can become somebody else")
+def test_folders_that_may_not_be_entered_do_not_end_the_checks(tmp_path):
+    tmp_path.chmod(0o700)
+    settings = Settings.from_env()
+    list(doctor.checks(settings))  # imports what it needs while it may
+    os.seteuid(65534)
+    try:
+        found = {check.what: check for check in doctor.checks(settings)}
+    finally:
+        os.seteuid(0)
+    assert found["RANKBENCH_DATA"].status == found["RANKBENCH_RESULTS"].status == "fail"
+    assert "Permission denied" in found["RANKBENCH_DATA"].detail and "mirror" in found
+    assert found["tracking"].status != "ok"
+
+
+def test_a_mirror_that_is_not_there_is_one_line(home, capsys, monkeypatch):
+    monkeypatch.setenv("RANKBENCH_MIRROR", str(home / "nowhere"))
+    assert _main(["doctor", "--json"]) == 2
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["exit_code"] == 2 and "nowhere: no such folder" in printed.err
+
+
+@pytest.mark.parametrize("uri", ["file:///runs", "postgres://user@host/runs", "sqlite:///"])
+def test_an_address_that_is_no_store_fails_beside_the_other_checks(uri, capsys, monkeypatch):
+    monkeypatch.setenv("RANKBENCH_TRACKING_URI", uri)
+    found = checks(capsys, code=2)
+    assert found["tracking"][0] == "fail" and found["tracking"][1].startswith("RANKBENCH_TRACKING_URI=")
+    assert found["RANKBENCH_DATA"][0] == "ok"
+
+
+def test_a_server_that_hangs_is_not_waited_for(capsys, monkeypatch):
+    monkeypatch.setattr(doctor, "KNOCK", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("RANKBENCH_TRACKING_URI", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        status, detail, _ = checks(capsys)["tracking"]
+    assert status == "warn" and detail.endswith("no answer in time")
+
+
+def test_a_store_that_is_there_answers(results, capsys):
+    make_tables(f"sqlite:///{results / 'mlflow.db'}", results / "mlartifacts")
+    assert checks(capsys)["tracking"][:2] == ("ok", f"sqlite:///{results / 'mlflow.db'} answers")
+
+
+def test_a_store_that_cannot_be_made_is_a_warning(home, capsys, monkeypatch):
+    (home / "file").write_text("")
+    monkeypatch.setenv("RANKBENCH_TRACKING_URI", f"sqlite:///{home / 'file' / 'runs.db'}")
+    status, detail, _ = checks(capsys)["tracking"]
+    assert status == "warn" and "cannot be made (Not a directory)" in detail
+
+
+def test_sqlite_on_a_network_file_system_is_a_warning(capsys, monkeypatch):
+    monkeypatch.setattr(doctor, "_file_system", lambda path: "nfs4")
+    assert checks(capsys)["tracking file"][0] == "warn"
+
+
+@pytest.mark.parametrize(
+    ("coretype", "kernels", "flags", "status"),
+    [
+        ("Haswell", "Haswell", {"avx2", "avx512f"}, "warn"),
+        ("Zen", "Zen", {"avx2", "avx512f"}, "warn"),
+        ("Haswell", "Haswell", {"avx2"}, "ok"),
+        ("SKYLAKEX", "SkylakeX", {"avx2", "avx512f"}, "ok"),
+        ("", "Haswell", {"avx2", "avx512f"}, "ok"),
+    ],
+)
+def test_kernels_that_halve_the_speed_are_a_warning(coretype, kernels, flags, status, monkeypatch):
+    monkeypatch.setenv("OPENBLAS_CORETYPE", coretype)
+    monkeypatch.setattr(doctor, "_processor_flags", lambda: flags)
+    monkeypatch.setattr("threadpoolctl.threadpool_info", lambda: [{"user_api": "blas", "architecture": kernels}])
+    found = doctor.blas()
+    assert found.status == status and bool(found.advice) == (status == "warn") and kernels in found.detail
+
+
+@pytest.mark.parametrize(
+    ("asked", "word"),
+    [("numpy>=99", "numpy 2"), ("no-such-package>=1", "no-such-package missing"), ('x>=1; extra == "test"', "")],
+)
+def test_packages_are_held_against_what_is_required(asked, word, monkeypatch):
+    monkeypatch.setattr(doctor, "requires", lambda name: [asked])
+    (found,) = doctor.versions()
+    assert found.status == ("fail" if word else "ok") and word in found.detail
+
+
+def test_a_python_that_is_too_old_fails(monkeypatch):
+    monkeypatch.setattr(doctor.sys, "version_info", (3, 10, 9))
+    (found,) = doctor.versions()
+    assert found.status == "fail" and "Python 3.10.9, needed >=3.11" in found.detail
+
+
+def test_what_killed_runs_left_is_named_what_is_being_made_is_not(results, capsys):
+    for name in (".tmp-old-1", ".tmp-young-2"):
+        (results / "runs" / name).mkdir(parents=True)
+    os.utime(results / "runs" / ".tmp-old-1", (0, 0))
+    status, detail, _ = checks(capsys)["leftovers"]
+    assert status == "warn" and detail.startswith("1 unfinished") and detail.endswith(".tmp-old-1")
+
+
+def test_a_server_that_does_not_answer_is_a_warning_without_its_password(capsys, monkeypatch):
+    monkeypatch.setattr(doctor, "_file_system", lambda path: "nfs4")
+    monkeypatch.setenv("RANKBENCH_TRACKING_URI", "http://user:hunter2@127.0.0.1:9")
+    found = checks(capsys)
+    status, detail, advice = found["tracking"]
+    assert status == "warn" and "@127.0.0.1:9" in detail and "tracking sync" in advice
+    assert "hunter2" not in str(found) and "tracking file" not in found
 
 
 def test_an_empty_mirror_is_a_warning_and_a_full_one_is_counted(home, capsys, monkeypatch):

@@ -1,7 +1,13 @@
 """Downloads against a real server that misbehaves on purpose: what is received, what is asked for again, what is refused."""
 
+import gzip
 import hashlib
+import os
+import subprocess
+import sys
 import threading
+import time
+from email.utils import formatdate
 
 import pytest
 
@@ -170,6 +176,205 @@ def test_a_redirect_to_where_it_may_not_go_is_not_followed(server, target):
     assert len(server.requests) == 1
 
 
+@pytest.mark.parametrize(("tag", "content"), [('"v2"', CONTENT[::-1]), ('"v1"', CONTENT[::-1] + b"more")])
+def test_versions_are_not_mixed_where_the_server_does_not_tell_them_apart(server, target, tag, content):
+    class WithoutIfRange(server.RequestHandlerClass):
+        def do_GET(self):
+            del self.headers["If-Range"]
+            super().do_GET()
+
+    server.RequestHandlerClass = WithoutIfRange
+    server.plan = [{"drops_after": 100_000}, {}]
+    download(server.url, target, allowed=lambda url: None, pause=lambda seconds: replace_file(server, tag, content))
+    assert server.ranges()[1] is not None
+    assert target.read_bytes() == content
+
+
+def replace_file(server, tag, content):
+    server.tag, server.content = tag, content
+
+
+def test_a_weak_name_is_no_promise_but_a_date_is(server, target):
+    asked = []
+
+    class Dated(server.RequestHandlerClass):
+        dates = False
+
+        def do_GET(self):
+            asked.append(self.headers.get("If-Range"))
+            del self.headers["If-Range"]
+            super().do_GET()
+
+        def end_headers(self):
+            if self.dates:
+                self.send_header("Last-Modified", "Wed, 01 Jan 2020 00:00:00 GMT")
+            super().end_headers()
+
+    server.RequestHandlerClass, server.tag = Dated, 'W/"v1"'
+    server.plan = [{"drops_after": 100_000}, {}, {"drops_after": 100_000}, {}]
+    fetch(server, target, sha256=SHA256)
+    assert server.ranges() == [None, None]
+    target.unlink()
+    Dated.dates = True
+    fetch(server, target, sha256=SHA256)
+    assert asked[2:] == [None, "Wed, 01 Jan 2020 00:00:00 GMT"] and server.ranges()[3] is not None
+
+
+@pytest.mark.parametrize("coding", ["gzip", "x-gzip"])
+def test_a_packed_file_stays_packed(server, target, coding):
+    class Encoded(server.RequestHandlerClass):
+        def end_headers(self):
+            self.send_header("Content-Encoding", coding)
+            super().end_headers()
+
+    server.RequestHandlerClass, server.content = Encoded, gzip.compress(CONTENT)
+    assert fetch(server, target) == []
+    assert target.read_bytes() == server.content
+
+
+def test_a_killed_download_is_continued(server, target):
+    goes_on = threading.Event()
+
+    class Stalls(server.RequestHandlerClass):
+        def do_GET(self):
+            if len(server.requests) > 0:
+                super().do_GET()
+                return
+            server.requests.append(dict(self.headers))
+            self.send_response(200)
+            self.send_header("ETag", server.tag)
+            self.send_header("Content-Length", str(len(CONTENT)))
+            self.end_headers()
+            self.wfile.write(CONTENT[:300_000])
+            goes_on.wait(60)
+
+    server.RequestHandlerClass = Stalls
+    part = target.with_name("data.zip.part")
+    code = (
+        "import sys; from pathlib import Path; from rankbench.data.download import download\n"
+        "download(sys.argv[1], Path(sys.argv[2]), allowed=lambda url: None)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, server.url, str(target)]) as process:
+        while not (part.is_file() and part.stat().st_size) and process.poll() is None:
+            time.sleep(0.02)
+        process.kill()
+    goes_on.set()
+    have = part.stat().st_size
+    assert 0 < have <= 300_000 and not target.exists()
+    fetch(server, target, sha256=SHA256)
+    assert server.ranges() == [None, f"bytes={have}-"] and left(target) == ["data.zip"]
+
+
+def test_old_bytes_never_lie_under_a_new_name(server, target, monkeypatch):
+    server.plan = [{"drops_after": 100_000}] * module.TRIES + [{}]
+    with pytest.raises(DataError):
+        fetch(server, target)
+
+    def killed(path, version):
+        assert version["tag"] == '"v2"' and not target.with_name("data.zip.part").exists()
+        raise KeyboardInterrupt
+
+    server.tag = '"v2"'
+    monkeypatch.setattr(module, "write_json", killed)
+    with pytest.raises(KeyboardInterrupt):
+        fetch(server, target)
+
+
+def test_a_server_may_say_when_as_a_date(server, target):
+    when = formatdate(time.time() + 3600, usegmt=True)
+    server.plan = [{"status": 503, "headers": {"Retry-After": when}}, {"status": 503, "headers": {"Retry-After": "soon"}}, {}]
+    assert fetch(server, target) == [module.LONGEST_WAIT, 4.0]
+
+
+def test_a_length_that_no_file_has_is_no_length(server, target):
+    class Endless(server.RequestHandlerClass):
+        def send_header(self, name, value):
+            super().send_header(name, "9" * 5000 if name == "Content-Length" else value)
+
+    server.RequestHandlerClass = Endless
+    fetch(server, target, sha256=SHA256)
+    assert target.read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("where", ["https://[::1", "https://host:99999/", "https://" + "a" * 70 + ".com/", "ftp://\x1b[31m/x"])
+def test_a_redirect_to_no_address_is_one_clear_line(server, target, where):
+    def allowed(url):
+        if url != server.url:
+            public_https(url)
+
+    server.plan = [{"status": 302, "headers": {"Location": where}}]
+    with pytest.raises(DataError) as caught:
+        download(server.url, target, allowed=allowed, pause=lambda seconds: None)
+    assert len(server.requests) == 1 and str(caught.value).isprintable()
+
+
+def test_the_page_of_a_redirect_is_not_read(server, target):
+    sent = []
+
+    class Chatty(server.RequestHandlerClass):
+        def do_GET(self):
+            if self.path == "/next":
+                super().do_GET()
+                return
+            self.send_response(302)
+            self.send_header("Location", "/next")
+            self.send_header("Content-Length", str(64 << 20))
+            self.end_headers()
+            try:
+                for _ in range(64):
+                    self.wfile.write(bytes(1 << 20))
+                    sent.append(1)
+            except OSError:
+                self.close_connection = True
+
+    server.RequestHandlerClass = Chatty
+    fetch(server, target, sha256=SHA256)
+    assert len(sent) < 32  # MB; what the sockets hold, not what the server has to say
+
+
+def test_a_name_is_looked_for_again_when_the_network_was_there_before(server, target):
+    server.plan = [{"drops_after": 100_000}, {}]
+    visits = iter([None, module._NotFound("gone"), None])
+
+    def allowed(url):
+        if problem := next(visits):
+            raise problem
+
+    waits = []
+    download(server.url, target, sha256=SHA256, allowed=allowed, pause=waits.append)
+    assert waits == [2.0, 4.0]
+    target.unlink()
+    visits = iter([module._NotFound("no such host")])
+    with pytest.raises(DataError, match="no such host"):
+        download(server.url, target, allowed=allowed, pause=waits.append)
+    assert waits == [2.0, 4.0]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a small disk can be mounted by root alone")
+def test_a_disk_that_runs_full_on_the_way(server, tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", str(disk)], capture_output=True).returncode:
+        pytest.skip("this container mounts nothing")
+    try:
+        server.plan = [{"no_length": True}]
+        with pytest.raises(StorageError, match=r"data\.zip: no space left"):
+            fetch(server, disk / "data.zip")
+        assert not (disk / "data.zip").exists() and len(server.requests) == 1
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_words_of_the_server_do_not_steer_the_terminal(server, target):
+    class Painted(server.RequestHandlerClass):
+        def send_response(self, code, message=None):
+            super().send_response(404, "\x1b[31mnot here")
+
+    server.RequestHandlerClass = Painted
+    with pytest.raises(DataError, match=r"404 \\x1b\[31mnot here"):
+        fetch(server, target)
+
+
 @pytest.mark.parametrize(
     ("url", "message"),
     [
@@ -183,6 +388,15 @@ def test_a_redirect_to_where_it_may_not_go_is_not_followed(server, target):
         ("https://169.254.169.254/x", "no public address"),
         ("https://[fe80::1]/x", "no public address"),
         ("https://localhost/x", "no public address"),
+        ("https://100.64.0.1/x", "no public address"),
+        ("https://224.0.0.1/x", "no public address"),
+        ("https://[ff02::1]/x", "no public address"),
+        ("https://[::ffff:127.0.0.1]/x", "no public address"),
+        ("https://[64:ff9b::7f00:1]/x", "no public address"),
+        ("https://[2002:a00:1::]/x", "no public address"),
+        ("https://1.1.1.1:99999/x", "out of range"),
+        ("https://[::1", "Invalid IPv6"),
+        ("https://" + "a" * 70 + ".org/x", "no name of the internet"),
     ],
 )
 def test_only_https_to_a_public_address_is_allowed(url, message):
@@ -190,5 +404,6 @@ def test_only_https_to_a_public_address_is_allowed(url, message):
         public_https(url)
 
 
-def test_a_public_address_is_allowed():
-    public_https("https://1.1.1.1/x")
+@pytest.mark.parametrize("host", ["1.1.1.1", "[2606:4700::1111]", "[64:ff9b::101:101]"])
+def test_a_public_address_is_allowed(host):
+    public_https(f"https://{host}/x")

@@ -42,11 +42,31 @@ def probe_nodes(folders: list[Path]) -> list[Node]:
         answered, silent = ray.wait(list(asked), num_returns=len(asked), timeout=PATIENCE)
         if silent:
             raise ClusterError(f"node {asked[silent[0]]} gave no answer in {PATIENCE} s")
-        return [Node(asked[each], *ray.get(each, timeout=PATIENCE)) for each in answered]
+        return [_answer(asked[each], each) for each in answered]
     finally:
         for probe in probes:
             probe.unlink(missing_ok=True)
 
 
+def _answer(name: str, task: ray.ObjectRef) -> Node:
+    try:
+        return Node(name, *ray.get(task, timeout=PATIENCE))
+    except ray.exceptions.RayError as error:
+        # A node without this package cannot even load the task.
+        cause = getattr(error, "cause", None) or error
+        raise ClusterError(f"node {name}: {(str(cause).strip().splitlines() or [type(cause).__name__])[-1]}") from None
+
+
 def _look(probes: list[Path]) -> tuple[str, tuple[str, ...]]:
-    return version("rankbench"), tuple(str(probe.parent) for probe in probes if not probe.is_file())
+    return version("rankbench"), tuple(str(probe.parent) for probe in probes if not _usable(probe))
+
+
+def _usable(probe: Path) -> bool:
+    """Whether this node reads the driver's file and can write one beside it."""
+    own = probe.with_name(f"{probe.name}-{secrets.token_hex(4)}")
+    try:
+        own.write_bytes(b"probe")
+        own.unlink()
+    except OSError:
+        return False
+    return probe.is_file()

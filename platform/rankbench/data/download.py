@@ -9,19 +9,21 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import json
+import os
 import shutil
 import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import requests
 from filelock import FileLock
+from urllib3.exceptions import HTTPError
 
-from rankbench.errors import DataError, StorageError
+from rankbench.errors import DataError, StorageError, printable
 from rankbench.files import disk_errors_are_clear, make_folder, write_json
 
 TRIES = 5
@@ -29,6 +31,7 @@ LONGEST_WAIT = 60  # seconds between two tries, whatever the server asks for
 REDIRECTS = 5
 LARGEST = 50 << 30  # bytes; no dataset here comes near
 CHUNK = 1 << 16  # bytes; as much as a broken connection may lose
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")  # IPv4 addresses as networks without IPv4 write them
 _AGAIN = {408, 425, 429, 500, 502, 503, 504}  # answers that another try may turn into the file
 
 Progress = Callable[[int, int | None], None]
@@ -42,20 +45,45 @@ class _TryAgain(Exception):
         self.wait = wait
 
 
+class _Session(requests.Session):
+    """Leaves redirects to us: requests would read the whole body of each, however long, even when told not to follow."""
+
+    def get_redirect_target(self, resp: requests.Response) -> None:
+        return None
+
+
+class _NotFound(DataError):
+    """The host has no address: a wrong name, or no network."""
+
+
 def public_https(url: str) -> None:
     """Raise DataError unless `url` is https on a host whose addresses are all public."""
-    parts = urlsplit(url)
-    if parts.scheme != "https" or not parts.hostname:
-        raise DataError(f"{url}: only https:// is downloaded")
+    shown = printable(url)  # a redirect's words are the server's
     try:
-        found = socket.getaddrinfo(parts.hostname, parts.port or 443, proto=socket.IPPROTO_TCP)
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port or 443
+    except ValueError as error:
+        raise DataError(f"{shown}: {error}") from None
+    if parts.scheme != "https" or not host:
+        raise DataError(f"{shown}: only https:// is downloaded")
+    try:
+        found = socket.getaddrinfo(host, port, proto=socket.IPPROTO_TCP)
     except OSError as error:
-        raise DataError(
-            f"cannot download {url}: {parts.hostname} is not found ({error.strerror}); is there a network?"
-        ) from None
+        raise _NotFound(f"cannot download {shown}: its host is not found ({error.strerror}); is there a network?") from None
+    except UnicodeError:
+        raise DataError(f"{shown}: its host is no name of the internet") from None
     for *_, address in found:
-        if not ipaddress.ip_address(address[0].partition("%")[0]).is_global:
-            raise DataError(f"{url}: leads to {address[0]}, which is no public address")
+        if not _is_public(address[0].partition("%")[0]):
+            raise DataError(f"{shown}: leads to {address[0]}, which is no public address")
+
+
+def _is_public(text: str) -> bool:
+    address = ipaddress.ip_address(text)
+    if address.version == 6:
+        # An IPv4 address in the clothes of IPv6 leads where the IPv4 address does.
+        within = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF) if address in _NAT64 else None
+        address = within or address.ipv4_mapped or address.sixtofour or address
+    return address.is_global and not address.is_multicast
 
 
 def download(
@@ -75,22 +103,29 @@ def download(
     """
     make_folder(target.parent)
     part = target.with_name(f"{target.name}.part")
-    with FileLock(target.with_name(f"{target.name}.lock")):
+    with disk_errors_are_clear(target), FileLock(target.with_name(f"{target.name}.lock")):
         if target.is_file():
             return
-        with disk_errors_are_clear(target):
-            for attempt in range(1, TRIES + 1):
-                try:
-                    _receive(url, part, progress, allowed)
-                    break
-                except _TryAgain as error:
-                    if isinstance(error, _Stale):
-                        part.unlink(missing_ok=True)
-                    if attempt == TRIES:
-                        raise DataError(f"cannot download {url}: {error} ({TRIES} tries)") from None
-                    pause(min(LONGEST_WAIT, 2.0**attempt if error.wait is None else error.wait))
-            _verify(url, part, sha256, md5)
-            part.replace(target)
+        for attempt in range(1, TRIES + 1):
+            try:
+                _receive(url, part, progress, allowed)
+                break
+            except _NotFound:
+                # Said at once when nothing was reached yet; later on it is the network that is away.
+                if attempt in (1, TRIES):
+                    raise
+                wait = None
+            except _TryAgain as error:
+                if isinstance(error, _Stale):
+                    part.unlink(missing_ok=True)
+                if attempt == TRIES:
+                    raise DataError(f"cannot download {url}: {error} ({TRIES} tries)") from None
+                wait = error.wait
+            pause(min(LONGEST_WAIT, 2.0**attempt if wait is None else wait))
+        _verify(url, part, sha256, md5)
+        with part.open("rb") as file:
+            os.fsync(file.fileno())
+        part.replace(target)
         _version_file(part).unlink(missing_ok=True)
 
 
@@ -108,8 +143,10 @@ class _Version:
 
     @classmethod
     def of(cls, url: str, answer: requests.Response, total: int | None) -> _Version:
-        tag = answer.headers.get("ETag") or answer.headers.get("Last-Modified")
-        return cls(url, tag if tag and not tag.startswith("W/") else None, total)
+        tag = answer.headers.get("ETag")
+        if not tag or tag.startswith("W/"):  # a weak one does not promise the same bytes
+            tag = answer.headers.get("Last-Modified")
+        return cls(url, tag or None, total)
 
 
 def _held(part: Path, url: str) -> _Version | None:
@@ -130,15 +167,15 @@ def _receive(url: str, part: Path, progress: Progress, allowed: Callable[[str], 
     headers = {"Accept-Encoding": "identity"}
     if held:
         headers |= {"Range": f"bytes={have}-", "If-Range": held.tag}
-    with requests.Session() as session:
-        session.trust_env = True  # proxies of the environment
-        with _answer(session, url, headers, allowed) as answer:
-            start, total = _position(answer, have if held else 0)
-            if total is not None:
-                _require_room(url, part, total - start)
-            if start == 0:
-                write_json(_version_file(part), vars(_Version.of(url, answer, total)))
-            _write(answer, part, start, total, progress, url)
+    with _Session() as session, _answer(session, url, headers, allowed) as answer:
+        start, total = _position(answer, held, have)
+        if start == 0:
+            # First: of a process killed between the two, no old bytes may be found under the new name.
+            part.unlink(missing_ok=True)
+            write_json(_version_file(part), vars(_Version.of(url, answer, total)))
+        if total is not None:
+            _require_room(url, part, total, total - start)
+        _write(answer, part, start, total, progress, url)
 
 
 def _answer(session: requests.Session, url: str, headers: dict[str, str], allowed: Callable[[str], None]) -> requests.Response:
@@ -151,32 +188,52 @@ def _answer(session: requests.Session, url: str, headers: dict[str, str], allowe
         except requests.RequestException as error:
             raise _TryAgain(type(error).__name__) from None
         if answer.is_redirect:
-            where = urljoin(where, answer.headers["Location"])
             answer.close()
+            try:
+                where = urljoin(where, answer.headers["Location"])
+            except ValueError:
+                raise DataError(f"cannot download {url}: redirected to {printable(answer.headers['Location'])}") from None
             continue
         if answer.status_code in (200, 206, 416):
             return answer
         answer.close()
         if answer.status_code in _AGAIN:
             raise _TryAgain(f"the server answers {answer.status_code}", _seconds(answer.headers.get("Retry-After")))
-        raise DataError(f"cannot download {url}: the server answers {answer.status_code} {answer.reason}")
+        raise DataError(f"cannot download {url}: the server answers {answer.status_code} {printable(answer.reason or '')}")
     raise DataError(f"cannot download {url}: more than {REDIRECTS} redirects")
 
 
-def _seconds(text: str | None) -> float | None:
-    return float(text) if text and text.isdecimal() else None
+def _seconds(retry_after: str | None) -> float | None:
+    """Of the two forms of Retry-After: a number of seconds, or a date."""
+    if retry_after is None or retry_after.isdecimal():
+        return _number(retry_after)
+    try:
+        return max(0.0, parsedate_to_datetime(retry_after).timestamp() - time.time())
+    except ValueError:
+        return None
 
 
-def _position(answer: requests.Response, have: int) -> tuple[int, int | None]:
+def _number(text: str | None) -> int | None:
+    """What a header counts; None where it is no number, or none that a file could have."""
+    return int(text) if text and text.isdecimal() and len(text) < 19 else None
+
+
+def _position(answer: requests.Response, held: _Version | None, have: int) -> tuple[int, int | None]:
     """Where the answer's bytes begin in the file, and how long that is: 0 where the server sends it whole."""
-    length = answer.headers.get("Content-Length", "")
     if answer.status_code == 200:
-        return 0, int(length) if length.isdecimal() else None
-    span, _, total = answer.headers.get("Content-Range", "").removeprefix("bytes ").partition("/")
+        return 0, _number(answer.headers.get("Content-Length"))
+    span, _, length = answer.headers.get("Content-Range", "").removeprefix("bytes ").partition("/")
+    total = _number(length)
     if answer.status_code == 416 or not span.startswith(f"{have}-"):
         # What is held is not a beginning of what the server has: begun again by the next try.
         raise _Stale
-    return have, int(total) if total.isdecimal() else None
+    if held is not None:
+        # Many a server knows Range but not If-Range, and would continue another version of the file.
+        tag = _Version.of(held.url, answer, total).tag
+        if (tag or held.tag) != held.tag or (total or held.total) != (held.total or total):
+            raise _Stale
+        total = total or held.total
+    return have, total
 
 
 class _Stale(_TryAgain):
@@ -184,19 +241,20 @@ class _Stale(_TryAgain):
         super().__init__("the server does not continue the file", 0.0)
 
 
-def _require_room(url: str, part: Path, missing: int) -> None:
-    if missing > LARGEST:
-        raise DataError(f"{url}: {missing / 1e9:.0f} GB, more than the {LARGEST >> 30} GB that are downloaded")
+def _require_room(url: str, part: Path, total: int, missing: int) -> None:
+    if total > LARGEST:
+        raise DataError(f"{url}: {total / 1e9:.0f} GB, more than the {LARGEST >> 30} GB that are downloaded")
     free = shutil.disk_usage(part.parent).free
     if missing > free:
         raise StorageError(f"{part.parent}: {missing / 1e9:.1f} GB are to come, {free / 1e9:.1f} GB are free")
 
 
-def _write(answer: Any, part: Path, start: int, total: int | None, progress: Progress, url: str) -> None:
+def _write(answer: requests.Response, part: Path, start: int, total: int | None, progress: Progress, url: str) -> None:
     done, shown = start, 0.0
     with part.open("ab" if start else "wb") as file:
         try:
-            for chunk in answer.iter_content(CHUNK):
+            # Not unpacked: the file is what came, and servers call a .gz file "encoded" too.
+            for chunk in answer.raw.stream(CHUNK, decode_content=False):
                 file.write(chunk)
                 done += len(chunk)
                 if done > LARGEST:
@@ -204,8 +262,8 @@ def _write(answer: Any, part: Path, start: int, total: int | None, progress: Pro
                 if time.monotonic() - shown > 0.1:
                     progress(done, total)
                     shown = time.monotonic()
-        except requests.RequestException as error:
-            raise _TryAgain(f"{type(error).__name__} after {done:,} bytes") from None
+        except HTTPError:
+            raise _TryAgain(f"the connection broke after {done:,} bytes") from None
     progress(done, total)
     if total is not None and done != total:
         raise _TryAgain(f"{done:,} of {total:,} bytes came")
