@@ -21,15 +21,20 @@ import pyarrow as pa
 import scipy.sparse as sp
 
 from rankbench import threads
+from rankbench.checkpoint import Checkpoints
 from rankbench.config import parameters
 from rankbench.data.blocks import gram
 from rankbench.data.cards import Card
 from rankbench.data.prepare import Dataset, prepare
+from rankbench.data.splits import Holdout
 from rankbench.errors import ConfigError, NumericalError, RankbenchError, StorageError
 from rankbench.evaluation.metrics import MetricSet, measure, metric_set
 from rankbench.evaluation.ranking import rank
 from rankbench.evaluation.summary import summarise
+from rankbench.fitting import Fitting, Step
+from rankbench.mapping import BlockMap, ThreadMap
 from rankbench.recommender import Recommender
+from rankbench.rng import stream
 from rankbench.settings import Settings
 from rankbench.solvers.linear import fit_shared
 from rankbench.solvers.spec import Solver, registered
@@ -37,6 +42,9 @@ from rankbench.tracking.environment import environment, peak_memory, reset_peak_
 from rankbench.tracking.record import RunRecord, per_user_table
 
 Progress = Callable[[str, int, int | None], None]
+
+CURVE = ("recall", "ndcg")  # what a convergence curve shows beside the loss
+CURVE_USERS = 2000
 
 
 @dataclass(frozen=True)
@@ -75,7 +83,10 @@ def setting(method: str, values: dict[str, Any], where: str = "", arm: str | Non
 
 @dataclass(frozen=True)
 class Job:
-    """What to fit, on which part of which data, and what to measure. All settings must have one share key."""
+    """What to fit, on which part of which data, and what to measure. All settings must have one share key.
+
+    `curve`: measure every so many iterations, too, of a method that goes by iterations, on CURVE_USERS users; 0: never.
+    """
 
     card: Card
     settings: tuple[Setting, ...]
@@ -85,6 +96,7 @@ class Job:
     dtype: str = "float32"
     seed: int = 0
     stage: str = "run"
+    curve: int = 0
 
     def run_id(self, setting: Setting) -> str:
         """Named by content: the same setting on the same data, measured the same way, is the same run."""
@@ -105,10 +117,18 @@ class Outcome:
     model: Recommender | None = None
 
 
-def run(job: Job, settings: Settings, n_threads: int | None = None, progress: Progress = lambda *_: None) -> list[Outcome]:
+def run(
+    job: Job,
+    settings: Settings,
+    n_threads: int | None = None,
+    progress: Progress = lambda *_: None,
+    where: BlockMap | None = None,
+    checkpoints: Checkpoints | None = None,
+) -> list[Outcome]:
     """One Outcome a setting, in order. Raises as the rooms do: nothing is caught here.
 
-    `progress(phase, done, total)` is called throughout. MemoryError becomes StorageError.
+    `progress(phase, done, total)` is called throughout. A method that goes by iterations works on its blocks `where` it is
+    told, by default in `n_threads` threads, and saves to `checkpoints`. MemoryError becomes StorageError.
     """
     n_threads = n_threads or threads.available_cpus()
     started = datetime.now(UTC).isoformat(timespec="seconds")
@@ -120,8 +140,13 @@ def run(job: Job, settings: Settings, n_threads: int | None = None, progress: Pr
                 dataset = prepare(job.card, settings, progress)
                 X = dataset.split.fit_matrix(job.fit_on)
                 holdout = dataset.split.holdout(job.measure_on, job.fit_on)
+            watch = _Watch(job, holdout, X, progress)
             with _timed(seconds, "fit"):
-                models = fit(job.settings, X, job.dtype, job.seed, progress)
+                models = fit(
+                    job.settings, X, job.dtype, job.seed, progress,
+                    Fitting(where or ThreadMap(n_threads), watch, checkpoints),
+                )  # fmt: skip
+            seconds["fit"] -= watch.seconds
             leaders = _first_of_each_identity(job.settings)
             unique = sorted(set(leaders))
             with _timed(seconds, "rank"):
@@ -159,6 +184,7 @@ def run(job: Job, settings: Settings, n_threads: int | None = None, progress: Pr
             metrics={name: dataclasses.asdict(summary) for name, summary in summaries[leader].items()},
             users={"measured": n_ranked, "without_targets": holdout.target.shape[0] - n_ranked},
             seconds={name: round(value, 4) for name, value in seconds.items()},
+            curve=watch.curve,
             fit_shared_by=len(job.settings),
             same_as=job.run_id(job.settings[leader]) if leader != position else None,
             peak_memory_bytes=peak_memory(),
@@ -174,13 +200,52 @@ def run(job: Job, settings: Settings, n_threads: int | None = None, progress: Pr
 
 
 def fit(
-    settings: tuple[Setting, ...], X: sp.csr_array, dtype: str, seed: int, progress: Progress = lambda *_: None
+    settings: tuple[Setting, ...],
+    X: sp.csr_array,
+    dtype: str,
+    seed: int,
+    progress: Progress = lambda *_: None,
+    fitting: Fitting = Fitting(),
 ) -> list[Recommender]:
     """One model a setting, fitted on X (n_users, n_items). Settings with a share key are fitted from one Gram."""
+    if settings[0].solver.iterate:
+        (only,) = settings
+        return [only.solver.iterate(X, only.params, seed, np.dtype(dtype).type, fitting)]
     if settings[0].share_key is None:
         return [each.solver.fit(X, each.params, seed) for each in settings]
     members = [(each.solver, each.params) for each in settings]
     return list(fit_shared(gram(X, np.dtype(dtype).type), members, lambda done, total: progress("fit", done, total)))
+
+
+class _Watch:
+    """Follows a fit by iterations: tells of it, and measures it now and then on the same users each time.
+
+    `curve`: a row an iteration. `seconds`: what the measuring took, which is no part of the fit.
+    """
+
+    def __init__(self, job: Job, holdout: Holdout, X: sp.csr_array, progress: Progress):
+        self.job, self.holdout, self.progress = job, holdout, progress
+        self.curve: list[dict[str, float]] = []
+        self.seconds = 0.0
+        if not (job.curve and job.settings[0].solver.iterate):
+            return
+        names = [name for name in job.metrics.names if name.partition("@")[0] in CURVE]
+        self.metrics = MetricSet(tuple(names))
+        self.counts = np.bincount(X.indices, minlength=X.shape[1])
+        rows = np.flatnonzero(np.diff(holdout.target.indptr))
+        rng = stream(job.seed, "curve", "users")
+        self.rows = np.sort(rng.choice(rows, min(CURVE_USERS, len(rows)), replace=False))
+
+    def __call__(self, step: Step) -> None:
+        self.progress("fit", step.number, step.of)
+        row = {"iteration": step.number, "seconds": round(step.seconds, 4), "loss": step.loss}
+        if self.job.curve and (step.number % self.job.curve == 0 or step.number == step.of):
+            start = time.perf_counter()
+            (ranking,) = rank([step.model()], self.holdout, self.metrics.k, rows=self.rows)
+            measured = measure(ranking, self.holdout.target, self.counts, self.metrics)
+            row |= {name: float(np.mean(values)) for name, values in measured.values.items()}
+            self.seconds += time.perf_counter() - start
+        self.curve.append(row)
 
 
 def failure(job: Job, setting: Setting, error: BaseException | str) -> RunRecord:

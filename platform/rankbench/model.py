@@ -30,10 +30,16 @@ from rankbench.files import atomic_folder, write_json
 from rankbench.recommender import FactorRecommender, LinearRecommender, LowRankRecommender, Recommender
 from rankbench.registry import nearest
 from rankbench.settings import Settings
+from rankbench.solvers.als.fold_in import FoldInRecommender
 from rankbench.solvers.spec import registered
 from rankbench.threads import available_cpus, pinned
 
-_FORMS = {"linear": LinearRecommender, "low-rank": LowRankRecommender, "factors": FactorRecommender}
+_FORMS = {
+    "linear": LinearRecommender,
+    "low-rank": LowRankRecommender,
+    "factors": FactorRecommender,
+    "factors with fold-in": FoldInRecommender,
+}
 _FORMAT = 1
 
 
@@ -92,7 +98,9 @@ class Model:
         users = pa.array(interactions["user"][known]).dictionary_encode()
         shape = (len(users.dictionary), len(self.items))
         history = csr_from_pairs(users.indices.to_numpy(), column[known], shape)
-        return self._best("user", users.dictionary, np.zeros(shape[0], np.int32), history, k, filter_seen)
+        # Numbers beyond those of the fit's users: nobody's vector is theirs.
+        strangers = len(self.users) + np.arange(shape[0], dtype=np.int32)
+        return self._best("user", users.dictionary, strangers, history, k, filter_seen)
 
     def similar(self, item_ids: Iterable[Any], k: int = 10) -> pd.DataFrame:
         """The k items nearest to each item: columns item, rank (from 1), similar, score.
@@ -111,7 +119,7 @@ class Model:
         return self._best("item", ids, rows, alone, k, True, model).rename(columns={"item_": "similar"})
 
     def _require_fold_in(self) -> None:
-        folds = not isinstance(self.recommender, FactorRecommender)
+        folds = type(self.recommender) is not FactorRecommender
         require(
             folds, f"{self.method} has a vector for each of its own users and none for others; choose a method that folds in"
         )
@@ -179,7 +187,7 @@ class Model:
         """
         folder = Path(folder)
         require(not folder.exists(), f"{folder}: exists already; choose another folder")
-        form = next(name for name, cls in _FORMS.items() if isinstance(self.recommender, cls))
+        form = next(name for name, cls in _FORMS.items() if type(self.recommender) is cls)
         arrays = {f"model.{f.name}": getattr(self.recommender, f.name) for f in dataclasses.fields(self.recommender)}
         arrays |= {"history.indptr": self.history.indptr, "history.indices": self.history.indices}
         about = {

@@ -26,6 +26,9 @@ class Recommender(Protocol):
     @property
     def dtype(self) -> np.dtype: ...
 
+    def fold(self, users: np.ndarray, history: sp.csr_array) -> Recommender:
+        """The model that can score `users` (m,) from `history` (m, n_items): itself, where nothing is to be worked out."""
+
     def base(self, users: np.ndarray, history: sp.csr_array, items: slice, out: np.ndarray) -> np.ndarray:
         """The costly part of the scores, shared within a family, written to `out` (m, len(items)) of `dtype`."""
 
@@ -36,6 +39,7 @@ class Recommender(Protocol):
 def score(model: Recommender, users: np.ndarray, history: sp.csr_array, items: slice) -> np.ndarray:
     """Scores (m, len(items)) of `users` (m,), whose known interactions are `history` (m, n_items) 0/1 CSR."""
     start, stop, _ = items.indices(model.n_items)
+    model = model.fold(users, history)
     base = model.base(users, history, items, np.empty((history.shape[0], stop - start), model.dtype))
     return model.finish(base, history, items, base)
 
@@ -63,6 +67,9 @@ class LinearRecommender:
     @property
     def dtype(self) -> np.dtype:
         return self.C.dtype
+
+    def fold(self, users: np.ndarray, history: sp.csr_array) -> LinearRecommender:
+        return self
 
     def base(self, users: np.ndarray, history: sp.csr_array, items: slice, out: np.ndarray) -> np.ndarray:
         start, _, _ = items.indices(self.n_items)
@@ -99,6 +106,9 @@ class FactorRecommender:
     def dtype(self) -> np.dtype:
         return self.V.dtype
 
+    def fold(self, users: np.ndarray, history: sp.csr_array) -> FactorRecommender:
+        return self
+
     def base(self, users: np.ndarray, history: sp.csr_array, items: slice, out: np.ndarray) -> np.ndarray:
         return np.matmul(self.U[users], self.V[items].T, out=out)
 
@@ -130,6 +140,9 @@ class LowRankRecommender:
     @property
     def dtype(self) -> np.dtype:
         return self.B.dtype
+
+    def fold(self, users: np.ndarray, history: sp.csr_array) -> LowRankRecommender:
+        return self
 
     def base(self, users: np.ndarray, history: sp.csr_array, items: slice, out: np.ndarray) -> np.ndarray:
         taste = np.empty((history.shape[0], self.A.shape[1]), self.A.dtype)

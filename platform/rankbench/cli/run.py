@@ -17,6 +17,10 @@ EXAMPLES = """Examples:
   rankbench run synthetic edlae p=0.6 data.source.generator.users=20000
 
   rankbench run ./my-shop.yaml ease lam=100 --metrics recall,ndcg,auc --cutoffs 5,20
+
+  rankbench run gowalla ials embedding_dim=128 iterations=20      then, after an interrupt, the same with --resume
+
+  rankbench run netflix ials --address 10.0.0.5:6379              its blocks on a Ray cluster
 """
 
 
@@ -32,11 +36,18 @@ def run(
     metrics: Annotated[str | None, typer.Option(help="Comma-separated, as in recall,ndcg@100,auc.")] = None,
     cutoffs: Annotated[str | None, typer.Option(help="Comma-separated k.  [default: 10,20,50]")] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Default: every processor.")] = None,
+    curve: Annotated[int, typer.Option(min=0, help="Measure every so many iterations, on 2,000 users; 0: never.")] = 1,
+    address: Annotated[
+        str | None, typer.Option(help="HOST:PORT of a Ray cluster; else RAY_ADDRESS, else this process.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last iteration that was saved.")] = False,
     track: Annotated[bool, typer.Option("--track/--no-track", help="Send the record to MLflow.")] = True,
     json: Json = False,
 ) -> None:
     """Fit METHOD on train + valid of DATASET (on train where validation users are held out) and measure it on test."""
     from rankbench import experiment
+    from rankbench.checkpoint import Checkpoints
+    from rankbench.cluster.place import workplace
     from rankbench.config import assignments
     from rankbench.data.cards import load_card
     from rankbench.data.prepare import prepare
@@ -61,11 +72,15 @@ def run(
     if cutoffs or metrics:
         n_items = prepare(card, settings).split.n_items
         require_within(wanted, n_items, card.name, "--cutoffs" if cutoffs else "--metrics")
-    job = experiment.Job(card, (chosen,), card.final_fit, metrics=wanted, dtype=dtype, seed=seed)
-    with phase_progress() as progress:
-        (outcome,) = experiment.run(job, settings, threads, progress)
+    job = experiment.Job(card, (chosen,), card.final_fit, metrics=wanted, dtype=dtype, seed=seed, curve=curve)
+    iterates = chosen.solver.iterate is not None
+    checkpoints = Checkpoints(settings.results / "checkpoints" / job.run_id(chosen), resume) if iterates else None
+    with workplace(address if iterates else "", threads) as where, phase_progress() as progress:
+        (outcome,) = experiment.run(job, settings, threads, progress, where, checkpoints)
     record = outcome.record
     folder = write_record(settings.results / "runs", record, outcome.per_user)
+    if checkpoints:
+        checkpoints.clear()
     if track:
         sink = MlflowSink(
             uri, "runs", settings.results / "mlartifacts", lambda line: err.print(f"warning: {line}", markup=False)

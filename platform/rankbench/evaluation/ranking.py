@@ -56,6 +56,10 @@ def rank(
     """
     rows = np.flatnonzero(np.diff(holdout.target.indptr)) if rows is None else rows
     k = min(k, holdout.target.shape[1])
+    # A copy of the rows only where they are not all: histories can be as large as the data.
+    every = len(rows) == len(holdout.users)
+    of_rows = (holdout.users, holdout.history) if every else (holdout.users[rows], holdout.history[rows])
+    models = [model.fold(*of_rows) for model in models]
     top = [_TopK(len(rows), k, model.dtype) for model in models]
     areas = [np.zeros(len(rows)) if auc else None for _ in models]
     seen = holdout.seen

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from rankbench.fitting import Fitting
 from rankbench.recommender import Recommender
 from rankbench.registry import Registry
 
@@ -27,10 +28,12 @@ class Shift(NamedTuple):
 
 @dataclass(frozen=True)
 class Solver:
-    """A registered method. Exactly one of two shapes.
+    """A registered method. Exactly one of three shapes.
 
     Closed forms on the Gram give `shift(p)`, which matrix to invert, and `columns(diag_C, counts, p)`, the vectors
-    (beta, alpha) of W = C diag(beta) + diag(alpha). Others give `fit(X, p, seed)`.
+    (beta, alpha) of W = C diag(beta) + diag(alpha). Others give `fit(X, p, seed)`, or, where they go by iterations that can
+    be watched, saved and shared out, `iterate(X, p, seed, dtype, fitting)`; `problem(counts, p)` is then the loss that
+    alternating least squares minimises.
     `identity(p)`: settings with equal identities have the same ranking, whatever their names. `redundant` names
     parameters that cannot change a ranking, and `reason` says why. `seeded`: the seed changes the model, so that several
     seeds are worth a fit each. `dense`: it holds an (n_items, n_items) matrix.
@@ -41,6 +44,8 @@ class Solver:
     title: str
     source: str
     fit: Callable[[sp.csr_array, Any, int], Recommender] | None = None
+    iterate: Callable[[sp.csr_array, Any, int, type, Fitting], Recommender] | None = None
+    problem: Callable[[Any, Any], Any] | None = None
     shift: Callable[[Any], Shift] | None = None
     columns: Callable[[np.ndarray, np.ndarray, Any], tuple[np.ndarray, np.ndarray]] | None = None
     identity: Callable[[Any], Hashable] | None = None

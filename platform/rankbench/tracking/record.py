@@ -22,8 +22,10 @@ FORMAT = 1
 class RunRecord:
     """One setting, fitted and measured once (or failed, with the reason), in JSON values only.
 
-    `metrics`: name → {mean, low, high}. `same_as`: the id of the run whose ranking is provably this one's. `seconds` by
-    phase; of a fit that `fit_shared_by` settings shared, each states the whole. `peak_memory_bytes`: resident.
+    `metrics`: name → {mean, low, high}. `curve`: of a method that goes by iterations a row each: iteration, training seconds,
+    loss per interaction, and now and then metrics over a sample of users. `same_as`: the id of the run whose ranking is
+    provably this one's. `seconds` by phase; of a fit that `fit_shared_by` settings shared, each states the whole.
+    `peak_memory_bytes`: resident.
     """
 
     id: str
@@ -41,6 +43,7 @@ class RunRecord:
     metrics: dict[str, dict[str, float | None]] = field(default_factory=dict)
     users: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
+    curve: list[dict[str, float]] = field(default_factory=list)
     fit_shared_by: int = 1
     same_as: str | None = None
     peak_memory_bytes: int = 0

@@ -1,0 +1,74 @@
+"""The state of a fit that goes on for long: arrays and a few values, saved whole or not at all, the last two kept."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+from rankbench.files import atomic_folder, make_folder, sweep_scratch
+
+log = logging.getLogger(__name__)
+
+KEPT = 2
+
+
+@dataclass(frozen=True)
+class State:
+    """After `number` iterations: named arrays, and values that JSON holds."""
+
+    number: int
+    arrays: dict[str, np.ndarray]
+    values: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """States of one fit under `folder`. Without `resume` a fit starts anew, whatever lies there."""
+
+    folder: Path
+    resume: bool = False
+
+    def save(self, state: State) -> None:
+        """Raises StorageError when the disk is full; what was saved before stays as it is."""
+        make_folder(self.folder)
+        target = self._place(state.number)
+        shutil.rmtree(target, ignore_errors=True)
+        with atomic_folder(target) as scratch:
+            arrays = {name: np.ascontiguousarray(array) for name, array in state.arrays.items()}
+            save_file(arrays, scratch / "arrays.safetensors")
+            (scratch / "values.json").write_text(json.dumps(state.values), encoding="utf-8")
+        for old in self._places()[:-KEPT]:
+            shutil.rmtree(old, ignore_errors=True)
+
+    def last(self) -> State | None:
+        """The newest state that can be read, or None; without `resume` all are removed first."""
+        if not self.resume:
+            self.clear()
+        for place in self._places():
+            sweep_scratch(place)
+        for place in reversed(self._places()):
+            try:
+                values = json.loads((place / "values.json").read_text(encoding="utf-8"))
+                return State(int(place.name), load_file(place / "arrays.safetensors"), values)
+            except (OSError, ValueError, SafetensorError) as error:
+                log.warning("%s: not readable (%s); the one before it is used", place, str(error).splitlines()[0])
+        return None
+
+    def clear(self) -> None:
+        """Remove all: the fit has come to its end."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _place(self, number: int) -> Path:
+        return self.folder / f"{number:06d}"
+
+    def _places(self) -> list[Path]:
+        """Oldest first."""
+        return sorted(path for path in self.folder.glob("[0-9]*") if path.is_dir())

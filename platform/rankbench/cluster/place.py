@@ -1,0 +1,28 @@
+"""Where the blocks of a fit are worked on: in this process, or on a cluster that was named.
+
+The rule: without an address everything runs in this process, a thread a processor, whatever the size. One machine has nothing
+to gain from a cluster of itself: starting it costs seconds, and every array is copied. With an address all blocks go there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rankbench.mapping import BlockMap, ThreadMap
+from rankbench.threads import available_cpus
+
+
+@contextmanager
+def workplace(address: str | None, n_threads: int | None = None) -> Iterator[BlockMap]:
+    """`address`: HOST:PORT; None takes RAY_ADDRESS, where it is set; an empty one is this process. Raises as `session`."""
+    address = os.environ.get("RAY_ADDRESS", "") if address is None else address
+    if not address:
+        yield ThreadMap(n_threads or available_cpus())
+        return
+    from rankbench.cluster.ray_map import RayMap
+    from rankbench.cluster.session import session
+
+    with session(address):
+        yield RayMap()

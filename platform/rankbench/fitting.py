@@ -1,0 +1,32 @@
+"""What a fit by iterations works with: where its blocks are solved, whom it tells of each iteration, where it saves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from rankbench.checkpoint import Checkpoints
+from rankbench.mapping import BlockMap, ThreadMap
+from rankbench.recommender import Recommender
+
+
+@dataclass(frozen=True)
+class Step:
+    """An iteration that ended: its number, of how many at most, the training seconds so far (evaluation, checkpoints and
+    the loss itself left out), the loss per interaction, and the model as it now is.
+    """
+
+    number: int
+    of: int
+    seconds: float
+    loss: float
+    model: Callable[[], Recommender] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """`where`: who works on blocks. `tell`: called after every iteration. `checkpoints`: None saves nothing."""
+
+    where: BlockMap = field(default_factory=ThreadMap)
+    tell: Callable[[Step], None] = lambda step: None
+    checkpoints: Checkpoints | None = None

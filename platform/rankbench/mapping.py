@@ -1,0 +1,56 @@
+"""A function over blocks of work, here or on a cluster: one signature, so that who solves need not know where.
+
+`ThreadMap` is this process; `cluster.ray_map.RayMap` is a Ray cluster. Both hand a block's answer back with its index, in the
+order of arrival: place answers by index, and the order changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Protocol
+
+
+class BlockMap(Protocol):
+    """`workers`: how many blocks are worked on at a time, so that a caller can cut the work into enough of them."""
+
+    @property
+    def workers(self) -> int: ...
+
+    def put(self, value: Any) -> Any:
+        """A handle of `value`, sent once and good for every later `map` as a block or as a shared argument."""
+
+    def map(self, function: Callable, blocks: Sequence[Any], *shared: Any) -> Iterator[tuple[int, Any]]:
+        """Yield (index, function(block, *shared)) as blocks finish, each index once.
+
+        `blocks` and `shared` are handles or plain values; functions are pure, so that a block may be worked on twice. What
+        the function raises is raised here.
+        """
+
+
+@dataclass(frozen=True)
+class ThreadMap:
+    """This process: a thread a block. The function should spend its time in code that holds no lock."""
+
+    workers: int = 1
+
+    def put(self, value: Any) -> Any:
+        return value
+
+    def map(self, function: Callable, blocks: Sequence[Any], *shared: Any) -> Iterator[tuple[int, Any]]:
+        if self.workers == 1 or len(blocks) == 1:
+            for index, block in enumerate(blocks):
+                yield index, function(block, *shared)
+            return
+        with ThreadPoolExecutor(self.workers) as pool:
+            todo, running = iter(enumerate(blocks)), {}
+            while True:
+                for index, block in islice(todo, 2 * self.workers - len(running)):
+                    running[pool.submit(function, block, *shared)] = index
+                if not running:
+                    return
+                done, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in done:
+                    yield running.pop(future), future.result()

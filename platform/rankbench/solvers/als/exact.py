@@ -1,0 +1,177 @@
+"""Exact row solves, sixteen rows at a time: the dual system where a row has fewer interactions than dimensions.
+
+In the eigenbasis of the shared Gram the system of a row is (D + Σ y yᵀ) x = t₀ h + Σ τ y with D diagonal, over the row's
+positives y. Scaled by D^-½ it is I plus a product of the row's vectors Ỹ with themselves:
+
+    m ≥ K    (I + ỸᵀỸ) D^½ x = D^-½ b                                  K x K
+    m < K    (I + ỸỸᵀ) z = τ − Ỹ D^-½ t₀ h,    D^½ x = D^-½ t₀ h + Ỹᵀ z       m x m, by Woodbury's identity
+
+Both are positive definite with no eigenvalue below 1, whatever the data. Rows come sorted by their number of interactions, so
+that those that share vectors (lanes.py) are about equally long; a shorter one is filled up with vectors of zeros.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from rankbench.solvers.als.lanes import (
+    LANES,
+    TILE,
+    add_dot,
+    add_product,
+    add_weighted,
+    factor_tile,
+    gather_transposed,
+    solve_tile,
+    subtract_dot,
+    subtract_product,
+)
+
+CHUNK = LANES  # dimensions, or interactions, that are turned and multiplied at a time
+
+
+@numba.njit(nogil=True, cache=True)
+def solve_exact(indptr, indices, w0, w1, t0, t1, reg, Y, ratio, spectrum, h, floor, out):
+    """x (n_rows, K) into `out`.
+
+    `w0`, `t0`, `reg` (n_rows,): D = w0 · spectrum + reg, right side t0 · h. `w1` (n_rows,): square roots of the positives'
+    weights, `t1` (n_rows,) times `ratio` (n_cols,): their targets over those roots. `Y` (n_cols + 1, K): the rotated vectors
+    of the columns times the roots of the columns' weights, the last one zero; K a multiple of LANES. `floor`: D is raised to
+    that share of its largest element, or D^-½ would overflow where neither Gram nor regulariser determine x.
+    """
+    n_rows, K = len(indptr) - 1, Y.shape[1]
+    flat = Y.reshape(-1)
+    longest = 0
+    for row in range(n_rows):
+        longest = max(longest, indptr[row + 1] - indptr[row])
+    longest = max(K, (longest + CHUNK - 1) // CHUNK * CHUNK)
+    nothing = (Y.shape[0] - 1) * K
+    # One more row of tiles below the matrix holds the right side: factoring the matrix solves for it on the way.
+    size = K + TILE
+    S = np.empty(size * size * LANES, Y.dtype)
+    block = np.empty(max(K, size) * CHUNK * LANES, Y.dtype)
+    root, scale, start = np.empty(K * LANES, Y.dtype), np.empty(K * LANES, Y.dtype), np.empty(K * LANES, Y.dtype)
+    places = np.empty(longest * LANES, np.int64)
+    tau = np.empty(longest * LANES, Y.dtype)
+    for first in range(0, n_rows, LANES):
+        m = 0
+        for lane in range(LANES):
+            row = min(first + lane, n_rows - 1)
+            m = max(m, indptr[row + 1] - indptr[row])
+        _prepare(
+            first, m, indptr, indices, w0, w1, t0, t1, reg, ratio, spectrum, h, floor, nothing, root, scale, start, places, tau
+        )
+        if m < K:
+            _dual(m, flat, places, tau, scale, start, S, block, K)
+        else:
+            _primal(m, flat, places, tau, scale, start, S, block, K)
+        for lane in range(min(LANES, n_rows - first)):
+            row = first + lane
+            x = out[row]
+            if m < K:
+                x[:] = 0
+                add_weighted(flat, K, indices, indptr[row], indptr[row + 1], tau, lane, x)
+                for k in range(K):
+                    at = k * LANES + lane
+                    x[k] = root[at] * (start[at] + scale[at] * x[k])
+            else:
+                for k in range(K):
+                    x[k] = root[k * LANES + lane] * tau[k * LANES + lane]
+
+
+@numba.njit(nogil=True, cache=True)
+def _prepare(
+    first, m, indptr, indices, w0, w1, t0, t1, reg, ratio, spectrum, h, floor, nothing, root, scale, start, places, tau
+):
+    """Of sixteen rows: `root` = D^-½, `scale` = √w1 D^-½, `start` = D^-½ t₀ h, where their vectors lie, and the targets."""
+    n_rows, K, top = len(indptr) - 1, len(spectrum), spectrum.max()
+    own = np.empty((5, LANES), spectrum.dtype)
+    for lane in range(LANES):
+        row = min(first + lane, n_rows - 1)
+        own[0, lane], own[1, lane], own[2, lane], own[3, lane] = w0[row], reg[row], w1[row], t0[row]
+        own[4, lane] = floor * (w0[row] * top + reg[row])
+    for k in range(K):
+        for lane in range(LANES):
+            at = k * LANES + lane
+            d = max(own[0, lane] * spectrum[k] + own[1, lane], own[4, lane])
+            root[at] = 1 / np.sqrt(d) if d > 0 else d * 0
+            scale[at] = own[2, lane] * root[at]
+            start[at] = own[3, lane] * h[k] * root[at]
+    padded = (m + CHUNK - 1) // CHUNK * CHUNK
+    for lane in range(LANES):
+        row = min(first + lane, n_rows - 1)
+        begin = indptr[row]
+        length = indptr[row + 1] - begin if first + lane < n_rows else 0
+        for i in range(length):
+            column = indices[begin + i]
+            places[i * LANES + lane] = numba.int64(column) * K
+            tau[i * LANES + lane] = t1[row] * ratio[column]
+        for i in range(length, padded):
+            places[i * LANES + lane] = nothing
+            tau[i * LANES + lane] = 0
+
+
+@numba.njit(nogil=True, cache=True)
+def _dual(m, flat, places, tau, scale, start, S, block, K):
+    """z (m,) of every lane, into `tau`."""
+    n = (m + TILE - 1) // TILE * TILE
+    stride = n * LANES
+    S[: (n + TILE) * stride] = 0
+    right = n * stride
+    S[right : right + stride] = tau[:stride]
+    for k in range(0, K, CHUNK):
+        for i in range(n):
+            gather_transposed(flat, places, i * LANES, k, scale, k * LANES, block, i * CHUNK * LANES, LANES)
+            subtract_dot(S, right + i * LANES, block, i * CHUNK * LANES, LANES, start, k * LANES, LANES, CHUNK)
+        for i in range(0, n, TILE):
+            for j in range(0, i + TILE, TILE):
+                at = i * stride + j * LANES
+                a, b = i * CHUNK * LANES, j * CHUNK * LANES
+                add_product(S, at, stride, block, a, CHUNK * LANES, block, b, CHUNK * LANES, CHUNK)
+    _solve(S, n, tau)
+
+
+@numba.njit(nogil=True, cache=True)
+def _primal(m, flat, places, tau, scale, start, S, block, K):
+    """D^½ x (K,) of every lane, into `tau`."""
+    stride = K * LANES
+    S[: (K + TILE) * stride] = 0
+    right = K * stride
+    S[right : right + stride] = start
+    for i in range(0, m, CHUNK):
+        for k in range(0, K, CHUNK):
+            for r in range(CHUNK):
+                o = (i + r) * LANES
+                gather_transposed(flat, places, o, k, scale, k * LANES, block, (k * CHUNK + r) * LANES, CHUNK * LANES)
+        for k in range(K):
+            add_dot(S, right + k * LANES, block, k * CHUNK * LANES, LANES, tau, i * LANES, LANES, CHUNK)
+        for a in range(0, K, TILE):
+            for b in range(0, a + TILE, TILE):
+                at = a * stride + b * LANES
+                left, other = a * CHUNK * LANES, b * CHUNK * LANES
+                add_product(S, at, stride, block, left, CHUNK * LANES, block, other, CHUNK * LANES, CHUNK)
+    _solve(S, K, tau)
+
+
+@numba.njit(nogil=True, cache=True)
+def _solve(S, n, x):
+    """(I + S) x = right side, in every lane: S (n, n) lower tiles, the right side in the row after it, x (n,)."""
+    stride = n * LANES
+    for i in range(n):
+        for lane in range(LANES):
+            S[i * stride + i * LANES + lane] += 1
+    for j in range(0, n, TILE):
+        diagonal = j * stride + j * LANES
+        for i in range(j, n + TILE, TILE):
+            subtract_product(S, i * stride + j * LANES, stride, S, i * stride, stride, S, j * stride, stride, j)
+            if i == j:
+                factor_tile(S, diagonal, stride)
+            else:
+                solve_tile(S, i * stride + j * LANES, diagonal, stride)
+    right = n * stride
+    for i in range(n - 1, -1, -1):
+        below = (i + 1) * LANES
+        subtract_dot(S, right + i * LANES, S, (i + 1) * stride + i * LANES, stride, x, below, LANES, n - 1 - i)
+        for lane in range(LANES):
+            x[i * LANES + lane] = S[right + i * LANES + lane] * S[i * stride + i * LANES + lane]

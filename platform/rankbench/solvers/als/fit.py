@@ -1,0 +1,107 @@
+"""The loop: items against users, users against items, until the iterations are used up or the loss stands still.
+
+An iteration ends with the users, so a user's vector is what folding in the same history would give.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from rankbench.checkpoint import State
+from rankbench.errors import NumericalError
+from rankbench.fitting import Fitting, Step
+from rankbench.rng import stream
+from rankbench.solvers.als.fold_in import FoldInRecommender
+from rankbench.solvers.als.params import ALSParams
+from rankbench.solvers.als.problem import Problem
+from rankbench.solvers.als.side import Side, objective, of_items, of_users
+from rankbench.solvers.spec import SOLVERS, Solver
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What the weights of a loss may depend on: interactions per user (n_users,) and per item (n_items,), float64.
+
+    `X` (n_users, n_items): the interactions; None where the loss of imagined users is asked for, to fold in by.
+    """
+
+    users: np.ndarray
+    items: np.ndarray
+    X: sp.csr_array | None = None
+
+    def over_users(self, values: np.ndarray) -> np.ndarray:
+        """Σ values_u over the users u of each item, (n_items,); zeros where only the counts are known."""
+        return np.zeros(self.n_items) if self.X is None else self.X.T @ values
+
+    @property
+    def n_users(self) -> int:
+        return len(self.users)
+
+    @property
+    def n_items(self) -> int:
+        return len(self.items)
+
+    @property
+    def total(self) -> float:
+        return float(self.users.sum())
+
+
+def als(name: str, params: type, **about: Any) -> Callable[[Callable], Callable]:
+    """Register the decorated function, (Counts, parameters) → Problem, as a method fitted by alternating least squares."""
+
+    def add(problem: Callable[[Counts, Any], Problem]) -> Callable:
+        def fit(X: sp.csr_array, p: ALSParams, seed: int, dtype: type, fitting: Fitting) -> FoldInRecommender:
+            return alternate(X, problem, p, seed, dtype, fitting)
+
+        SOLVERS.add(name, Solver(name, params, iterate=fit, problem=problem, seeded=True, **about))
+        return problem
+
+    return add
+
+
+def alternate(
+    X: sp.csr_array, problem_of: Callable[[Counts, Any], Problem], p: ALSParams, seed: int, dtype: type, fitting: Fitting
+) -> FoldInRecommender:
+    """Fit X (n_users, n_items) 0/1. Users and items without interactions: see `FoldInRecommender` and the method's file.
+
+    Raises NumericalError when the loss is not finite.
+    """
+    n_users, n_items = X.shape
+    users, items = np.diff(X.indptr).astype(np.float64), np.bincount(X.indices, minlength=n_items).astype(np.float64)
+    problem = problem_of(Counts(users, items, X), p)
+    where, dim = fitting.where, p.embedding_dim
+    by_item = X.T.tocsr()
+    by_item.sort_indices()
+    user_side = Side(X, of_users(problem), dim, dtype, p.solver, where)
+    item_side = Side(by_item, of_items(problem), dim, dtype, p.solver, where)
+    del by_item
+    table = problem_of(Counts(np.arange(n_items + 1.0), items), p)  # a user of every possible number of interactions
+    start = fitting.checkpoints.last() if fitting.checkpoints else None
+    if start is None:
+        noise = stream(seed, "als", "users").standard_normal((n_users, dim), np.float32)
+        P = (p.init_scale / np.sqrt(dim) * noise).astype(dtype)
+        P[users == 0] = 0
+        Q = np.zeros((n_items, dim), dtype)
+        start = State(0, {"P": P, "Q": Q}, {"seconds": 0.0, "losses": []})
+    P, Q, seconds, losses = start.arrays["P"], start.arrays["Q"], start.values["seconds"], start.values["losses"]
+    for number in range(start.number + 1, p.iterations + 1):
+        if len(losses) > 1 and losses[-2] - losses[-1] < p.tolerance * abs(losses[-1]):
+            break
+        began = time.perf_counter()
+        Q = item_side.solve(P, Q, p.cg_steps)
+        P = user_side.solve(Q, P, p.cg_steps)
+        seconds += time.perf_counter() - began
+        losses.append(objective(problem, user_side.blocks, where, P, Q) / max(X.nnz, 1))
+        if not np.isfinite(losses[-1]):
+            raise NumericalError(f"the loss is {losses[-1]} in iteration {number} with {p}")
+        if fitting.checkpoints:
+            fitting.checkpoints.save(State(number, {"P": P, "Q": Q}, {"seconds": seconds, "losses": losses}))
+        model = FoldInRecommender.of(P, Q, table)
+        fitting.tell(Step(number, p.iterations, seconds, losses[-1], lambda model=model: model))
+    return FoldInRecommender.of(P, Q, table)

@@ -1,0 +1,315 @@
+"""Small dense systems, sixteen at a time: every number is a vector with one system a lane.
+
+One 20 x 20 Cholesky wastes a wide processor: its rows are too short to fill a register. Sixteen of them side by side fill it
+at every step. The functions here are the few inner loops that must live in registers, written in LLVM's vector types, which
+compile to whatever vectors the processor has. Arrays are flat and contiguous, offsets and strides count elements, and a
+"vector" is LANES neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+LANES = 16
+TILE = 4  # a tile of 4 x 4 vectors and what it is made from stay in registers
+
+
+class _Vectors:
+    """Loads and stores of one array's vectors."""
+
+    def __init__(self, context, builder, array_type, array):
+        self.builder = builder
+        self.element = context.get_data_type(array_type.dtype)
+        self.type = ir.VectorType(self.element, LANES)
+        self.align = array_type.dtype.bitwidth // 8
+        self.data = cgutils.create_struct_proxy(array_type)(context, builder, value=array).data
+
+    def _at(self, offset):
+        pointer = self.builder.gep(self.data, [offset])
+        return self.builder.bitcast(pointer, self.type.as_pointer())
+
+    def load(self, offset):
+        return self.builder.load(self._at(offset), align=self.align, typ=self.type)
+
+    def store(self, value, offset):
+        self.builder.store(value, self._at(offset), align=self.align)
+
+
+def _plus(builder, offset, index, stride):
+    return builder.add(offset, builder.mul(_int(index), stride) if isinstance(index, int) else builder.mul(index, stride))
+
+
+def _int(value: int):
+    return ir.Constant(ir.IntType(64), value)
+
+
+def _arrays(context, builder, signature, arguments) -> Iterator:
+    """The arguments in order: arrays as _Vectors, numbers as they are."""
+    for kind, value in zip(signature.args, arguments, strict=True):
+        yield _Vectors(context, builder, kind, value) if isinstance(kind, types.Array) else value
+
+
+def _fma(builder, a, b, c):
+    """a·b + c, rounded once."""
+    return builder.call(_function(builder, "fma", a.type, 3), [a, b, c])
+
+
+def _function(builder, name: str, kind: ir.VectorType, n_arguments: int):
+    """LLVM's own function of that name over vectors."""
+    shape = ir.FunctionType(kind, [kind] * n_arguments)
+    return cgutils.get_or_insert_function(builder.module, shape, f"llvm.{name}.{_suffix(kind)}")
+
+
+def _suffix(kind: ir.VectorType) -> str:
+    return f"v{kind.count}{'f32' if isinstance(kind.element, ir.FloatType) else 'f64'}"
+
+
+def _fnma(builder, a, b, c):
+    """c − a·b."""
+    return _fma(builder, builder.fneg(a), b, c)
+
+
+@intrinsic
+def add_product(typingctx, C, c, c_stride, A, a, a_stride, B, b, b_stride, n):
+    """C[i, j] += Σ_k A[i, k] B[j, k] for a tile; rows of C, A and B lie `stride` apart, their vectors side by side."""
+    return types.void(C, c, c_stride, A, a, a_stride, B, b, b_stride, n), _product_code(subtract=False)
+
+
+@intrinsic
+def subtract_product(typingctx, C, c, c_stride, A, a, a_stride, B, b, b_stride, n):
+    """C[i, j] −= Σ_k A[i, k] B[j, k], as `add_product`."""
+    return types.void(C, c, c_stride, A, a, a_stride, B, b, b_stride, n), _product_code(subtract=True)
+
+
+def _product_code(subtract: bool):
+    def code(context, builder, signature, arguments):
+        C, c, c_stride, A, a, a_stride, B, b, b_stride, n = _arrays(context, builder, signature, arguments)
+        places = [(i, j) for i in range(TILE) for j in range(TILE)]
+        at = {(i, j): builder.add(_plus(builder, c, i, c_stride), _int(j * LANES)) for i, j in places}
+        sums = {place: cgutils.alloca_once(builder, C.type) for place in places}
+        for place in places:
+            builder.store(C.load(at[place]), sums[place])
+        rows_a = [_plus(builder, a, i, a_stride) for i in range(TILE)]
+        rows_b = [_plus(builder, b, j, b_stride) for j in range(TILE)]
+        with cgutils.for_range(builder, n) as loop:
+            step = builder.mul(loop.index, _int(LANES))
+            left = [A.load(builder.add(row, step)) for row in rows_a]
+            right = [B.load(builder.add(row, step)) for row in rows_b]
+            if subtract:
+                left = [builder.fneg(vector) for vector in left]
+            for i, j in places:
+                builder.store(_fma(builder, left[i], right[j], builder.load(sums[i, j])), sums[i, j])
+        for place in places:
+            C.store(builder.load(sums[place]), at[place])
+        return context.get_dummy_value()
+
+    return code
+
+
+@intrinsic
+def add_dot(typingctx, C, c, A, a, a_stride, B, b, b_stride, n):
+    """C += Σ_k A[k] B[k], a single vector; those of A and B lie `stride` apart."""
+    return types.void(C, c, A, a, a_stride, B, b, b_stride, n), _dot_code(subtract=False)
+
+
+@intrinsic
+def subtract_dot(typingctx, C, c, A, a, a_stride, B, b, b_stride, n):
+    """C −= Σ_k A[k] B[k], as `add_dot`."""
+    return types.void(C, c, A, a, a_stride, B, b, b_stride, n), _dot_code(subtract=True)
+
+
+def _dot_code(subtract: bool):
+    def code(context, builder, signature, arguments):
+        C, c, A, a, a_stride, B, b, b_stride, n = _arrays(context, builder, signature, arguments)
+        total = cgutils.alloca_once(builder, C.type)
+        builder.store(C.load(c), total)
+        step = _fnma if subtract else _fma
+        with cgutils.for_range(builder, n) as loop:
+            left, right = A.load(_plus(builder, a, loop.index, a_stride)), B.load(_plus(builder, b, loop.index, b_stride))
+            builder.store(step(builder, left, right, builder.load(total)), total)
+        C.store(builder.load(total), c)
+        return context.get_dummy_value()
+
+    return code
+
+
+@intrinsic
+def factor_tile(typingctx, S, s, stride):
+    """A tile on the diagonal becomes its Cholesky factor, with the inverses of the diagonal in place of the diagonal."""
+
+    def code(context, builder, signature, arguments):
+        S, s, stride = _arrays(context, builder, signature, arguments)
+        root = _function(builder, "sqrt", S.type, 1)
+        one = ir.Constant(S.type, [ir.Constant(S.element, 1.0)] * LANES)
+        at = {(i, j): builder.add(_plus(builder, s, i, stride), _int(j * LANES)) for i in range(TILE) for j in range(i + 1)}
+        L = {place: S.load(offset) for place, offset in at.items()}
+        for j in range(TILE):
+            for k in range(j):
+                for i in range(j, TILE):
+                    L[i, j] = _fnma(builder, L[i, k], L[j, k], L[i, j])
+            L[j, j] = builder.fdiv(one, builder.call(root, [L[j, j]]))
+            for i in range(j + 1, TILE):
+                L[i, j] = builder.fmul(L[i, j], L[j, j])
+        for place, offset in at.items():
+            S.store(L[place], offset)
+        return context.get_dummy_value()
+
+    return types.void(S, s, stride), code
+
+
+@intrinsic
+def solve_tile(typingctx, S, x, d, stride):
+    """The tile at x becomes X L^-T, where L is the factored tile at d."""
+
+    def code(context, builder, signature, arguments):
+        S, x, d, stride = _arrays(context, builder, signature, arguments)
+        L = {
+            (i, j): S.load(builder.add(_plus(builder, d, i, stride), _int(j * LANES)))
+            for i in range(TILE)
+            for j in range(i + 1)
+        }
+        for r in range(TILE):
+            at = [builder.add(_plus(builder, x, r, stride), _int(j * LANES)) for j in range(TILE)]
+            row = [S.load(offset) for offset in at]
+            for j in range(TILE):
+                for k in range(j):
+                    row[j] = _fnma(builder, row[k], L[j, k], row[j])
+                row[j] = builder.fmul(row[j], L[j, j])
+                S.store(row[j], at[j])
+        return context.get_dummy_value()
+
+    return types.void(S, x, d, stride), code
+
+
+@intrinsic
+def gather_transposed(typingctx, source, offsets, o, shift, scale, s, target, t, t_stride):
+    """LANES neighbours of `source` at each of the LANES places offsets[o:] + shift, turned, so that a lane is a place;
+    times the vectors of `scale` from s on; to the vectors of `target` that lie t_stride apart from t on."""
+
+    def code(context, builder, signature, arguments):
+        source, offsets, o, shift, scale, s, target, t, t_stride = _arrays(context, builder, signature, arguments)
+        rows = []
+        for lane in range(LANES):
+            place = builder.load(builder.gep(offsets.data, [builder.add(o, _int(lane))]))
+            rows.append(source.load(builder.add(place, shift)))
+        for k, column in enumerate(_transposed(builder, rows)):
+            factor = scale.load(builder.add(s, _int(k * LANES)))
+            target.store(builder.fmul(column, factor), _plus(builder, t, k, t_stride))
+        return context.get_dummy_value()
+
+    return types.void(source, offsets, o, shift, scale, s, target, t, t_stride), code
+
+
+def _transposed(builder, rows: list) -> list:
+    """A square of vectors, turned in log2(LANES) rounds: each swaps the off-diagonal halves of ever smaller squares."""
+    width = LANES // 2
+    while width:
+        mixed = list(rows)
+        for i in range(LANES):
+            if i & width:
+                continue
+            upper, lower = rows[i], rows[i | width]
+            first = [k if not k & width else (k ^ width) + LANES for k in range(LANES)]
+            second = [k | width if not k & width else k + LANES for k in range(LANES)]
+            mixed[i], mixed[i | width] = _shuffle(builder, upper, lower, first), _shuffle(builder, upper, lower, second)
+        rows = mixed
+        width //= 2
+    return rows
+
+
+def _shuffle(builder, a, b, places: list[int]):
+    mask = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [ir.Constant(ir.IntType(32), place) for place in places])
+    return builder.shuffle_vector(a, b, mask)
+
+
+@intrinsic
+def gather_four(typingctx, source, width, columns, begin, end, shift, target, t):
+    """Four vectors of `target` from t on become the sums of those of `source` at column · width + shift, columns[begin:end]."""
+    return types.void(source, width, columns, begin, end, shift, target, t), _gather_code(4)
+
+
+@intrinsic
+def gather_one(typingctx, source, width, columns, begin, end, shift, target, t):
+    """As `gather_four`, a single vector."""
+    return types.void(source, width, columns, begin, end, shift, target, t), _gather_code(1)
+
+
+def _gather_code(count: int):
+    def code(context, builder, signature, arguments):
+        source, width, columns, begin, end, shift, target, t = _arrays(context, builder, signature, arguments)
+        index = ir.IntType(64)
+        sums = [cgutils.alloca_once_value(builder, ir.Constant(source.type, None)) for _ in range(count)]
+        with cgutils.for_range_slice(builder, begin, end, _int(1), index) as (s, _):
+            column = builder.sext(builder.load(builder.gep(columns.data, [s])), index)
+            at = builder.add(builder.mul(column, width), shift)
+            for v, total in enumerate(sums):
+                builder.store(builder.fadd(builder.load(total), source.load(builder.add(at, _int(v * LANES)))), total)
+        for v, total in enumerate(sums):
+            target.store(builder.load(total), builder.add(t, _int(v * LANES)))
+        return context.get_dummy_value()
+
+    return code
+
+
+@intrinsic
+def add_images(typingctx, source, width, columns, begin, end, ratio, a, b, direction, image):
+    """image += Σ_c t_c y_c with t_c = a · ratio_c + b · (y_c · direction), over the `width` numbers y_c of column c.
+
+    One pass over the columns' vectors: each is read once for the product and found in the cache for the sum.
+    """
+
+    def code(context, builder, signature, arguments):
+        source, width, columns, begin, end, ratio, a, b, direction, image = _arrays(context, builder, signature, arguments)
+        index, lanes = ir.IntType(64), _int(LANES)
+        add = cgutils.get_or_insert_function(
+            builder.module,
+            ir.FunctionType(source.element, [source.element, source.type]),
+            f"llvm.vector.reduce.fadd.{_suffix(source.type)}",
+        )
+        zero = ir.Constant(source.element, 0.0)
+        with cgutils.for_range_slice(builder, begin, end, _int(1), index) as (s, _):
+            column = builder.sext(builder.load(builder.gep(columns.data, [s])), index)
+            at = builder.mul(column, width)
+            product = cgutils.alloca_once_value(builder, ir.Constant(source.type, None))
+            builder.store(ir.Constant(source.type, None), product)
+            with cgutils.for_range_slice(builder, _int(0), width, lanes, index) as (k, _):
+                y = source.load(builder.add(at, k))
+                builder.store(_fma(builder, y, direction.load(k), builder.load(product)), product)
+            dot = builder.call(add, [zero, builder.load(product)], fastmath=("reassoc",))
+            given = builder.fmul(a, builder.load(builder.gep(ratio.data, [column])))
+            t = builder.fadd(given, builder.fmul(b, dot))
+            spread = _spread(builder, source.type, t)
+            with cgutils.for_range_slice(builder, _int(0), width, lanes, index) as (k, _):
+                image.store(_fma(builder, source.load(builder.add(at, k)), spread, image.load(k)), k)
+        return context.get_dummy_value()
+
+    return types.void(source, width, columns, begin, end, ratio, a, b, direction, image), code
+
+
+@intrinsic
+def add_weighted(typingctx, source, width, columns, begin, end, weights, w, image):
+    """image += Σ_s weights_s y_s over columns[begin:end]; their weights lie LANES apart from w on."""
+
+    def code(context, builder, signature, arguments):
+        source, width, columns, begin, end, weights, w, image = _arrays(context, builder, signature, arguments)
+        index, lanes = ir.IntType(64), _int(LANES)
+        with cgutils.for_range_slice(builder, begin, end, _int(1), index) as (s, _):
+            column = builder.sext(builder.load(builder.gep(columns.data, [s])), index)
+            at = builder.mul(column, width)
+            place = builder.add(w, builder.mul(builder.sub(s, begin), lanes))
+            spread = _spread(builder, source.type, builder.load(builder.gep(weights.data, [place])))
+            with cgutils.for_range_slice(builder, _int(0), width, lanes, index) as (k, _):
+                image.store(_fma(builder, source.load(builder.add(at, k)), spread, image.load(k)), k)
+        return context.get_dummy_value()
+
+    return types.void(source, width, columns, begin, end, weights, w, image), code
+
+
+def _spread(builder, kind: ir.VectorType, value):
+    """A vector of one value."""
+    first = builder.insert_element(ir.Constant(kind, ir.Undefined), value, ir.Constant(ir.IntType(32), 0))
+    return _shuffle(builder, first, first, [0] * LANES)

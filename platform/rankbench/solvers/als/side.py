@@ -1,0 +1,273 @@
+"""One half step, written once for users and for items: every row of a side solved against the vectors of the other.
+
+A row r of either side minimises, over its vector x, with the vectors y_c of the other side fixed,
+
+    xᵀ (w0_r G + reg_r I) x − 2 t0_r h·x + Σ_c (w1_r v_c (x·y_c)² − 2 t1_r τ_c x·y_c),    G = Σ_c g_c y_c y_cᵀ,  h = Σ_c η_c y_c
+
+where c runs over its interactions in the second sum and over all columns in G and h. For users v, τ, g and η are ones and the
+row's own factors are the user's; for items it is the other way round. In the eigenbasis of G the first matrix is diagonal for
+every row at once: without weights on interactions nothing is left to solve but a division (so RG² costs no K x K system a row),
+and with them `exact.py` or `gradients.py` solves what remains.
+
+Rows are sorted by their number of interactions and dealt in blocks of equal work. A row's answer does not depend on its block,
+so the bits are the same for any number of blocks, here or on a cluster.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numba
+import numpy as np
+import scipy.sparse as sp
+
+from rankbench.errors import NumericalError
+from rankbench.mapping import BlockMap
+from rankbench.solvers.als.exact import solve_exact
+from rankbench.solvers.als.gradients import solve_gradients
+from rankbench.solvers.als.lanes import LANES, gather_four, gather_one
+from rankbench.solvers.als.problem import Problem
+
+Method = Literal["exact", "cg"]
+FLOPS_A_SECOND = 2e10  # of one processor in the row kernels, roughly: it decides how large a block is, and nothing else
+BLOCK_SECONDS = 0.5  # a lost block costs no more, and a cluster's deadline for one is several times as long
+CHUNK = 8192  # rows whose products are summed in float32 before the sum goes on in float64
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """Of one side: a row's own factors (n_rows,) and those of the columns (n_cols,), as in this module's docstring."""
+
+    w0: np.ndarray
+    w1: np.ndarray
+    t0: np.ndarray
+    t1: np.ndarray
+    reg: np.ndarray
+    col_w0: np.ndarray | None = None
+    col_w1: np.ndarray | None = None
+    col_t0: np.ndarray | None = None
+    col_t1: np.ndarray | None = None
+
+    @property
+    def diagonal(self) -> bool:
+        """Whether interactions carry no weight of their own, so that one system serves all rows."""
+        return not self.w1.any() or (self.col_w1 is not None and not self.col_w1.any())
+
+
+def of_users(problem: Problem) -> Coefficients:
+    return Coefficients(problem.all_weight, problem.weight, problem.all_target, problem.target, problem.reg_users)
+
+
+def of_items(problem: Problem) -> Coefficients:
+    ones = np.ones(len(problem.reg_items))
+    all_target = problem.all_target if problem.item_all_target is None else problem.item_all_target
+    return Coefficients(
+        ones, ones, ones, ones, problem.reg_items, problem.all_weight, problem.weight, all_target, problem.target
+    )
+
+
+class Block(NamedTuple):
+    """Some rows of a side: their numbers, their interactions as CSR, and their coefficients, of the factors' dtype."""
+
+    rows: np.ndarray
+    indptr: np.ndarray
+    indices: np.ndarray
+    w0: np.ndarray
+    w1: np.ndarray
+    t0: np.ndarray
+    t1: np.ndarray
+    reg: np.ndarray
+
+
+class System(NamedTuple):
+    """What all rows of a half step share: the rotated vectors of the columns and the Gram's eigenbasis."""
+
+    Y: np.ndarray  # (n_cols + 1, K), K filled up to a multiple of LANES; the last row is zero
+    ratio: np.ndarray
+    spectrum: np.ndarray
+    h: np.ndarray
+    floor: float
+
+
+class Side:
+    """The rows of X, a 0/1 CSR matrix (n_rows, n_cols), cut into blocks that lie where `where` works."""
+
+    def __init__(self, X: sp.csr_array, coefficients: Coefficients, dim: int, dtype: type, method: Method, where: BlockMap):
+        self.shape, self.coefficients, self.dtype, self.where = (X.shape[0], dim), coefficients, np.dtype(dtype), where
+        self.method = "sums" if coefficients.diagonal else method
+        blocks = cut(X, coefficients, dim, self.dtype, self.method, where.workers)
+        self.rows = [block.rows for block in blocks]
+        self.blocks = [where.put(block) for block in blocks]
+
+    def solve(self, Y: np.ndarray, x: np.ndarray | None = None, steps: int = 0) -> np.ndarray:
+        """The rows' vectors (n_rows, dim) for the columns' vectors Y (n_cols, dim). `x`: where gradient steps start.
+
+        Raises NumericalError when a vector is not finite.
+        """
+        system, basis = share(Y, self.coefficients, self.method == "sums")
+        begin = self.where.put(x @ basis) if self.method == "cg" else None
+        rotated = np.empty((self.shape[0], len(system.spectrum)), self.dtype)
+        for index, answer in self.where.map(solve_block, self.blocks, self.where.put(system), self.method, begin, steps):
+            rotated[self.rows[index]] = answer
+        # All rows at once: how a product is rounded may depend on its shape, and so on the blocks.
+        out = rotated @ basis.T
+        if not np.isfinite(out).all():
+            row = int(np.flatnonzero(~np.isfinite(out).all(axis=1))[0])
+            raise NumericalError(f"the vector of row {row} is not finite; raise lam, or use dtype float64")
+        return out
+
+
+def cut(X: sp.csr_array, on: Coefficients, dim: int, dtype: np.dtype, method: str, workers: int) -> list[Block]:
+    """Blocks of about equal work, longest rows first; all but the last hold a multiple of LANES rows.
+
+    A block is at most BLOCK_SECONDS of work, and there are several for each worker, so that they end together.
+    """
+    lengths = np.diff(X.indptr)
+    order = np.argsort(-lengths, kind="stable")
+    work = np.cumsum(row_work(lengths[order], dim, method))
+    target = max(min(work[-1] / (4 * workers), BLOCK_SECONDS * FLOPS_A_SECOND), 1.0)
+    # A block ends where its work is full, at the next multiple of LANES.
+    ends = np.searchsorted(work, np.arange(target, work[-1], target), side="right")
+    ends = np.unique(np.append(np.minimum((ends + LANES - 1) // LANES * LANES, len(order)), len(order)))
+    coefficients = [on.w0, np.sqrt(on.w1), on.t0, on.t1, on.reg]
+    if method != "sums":
+        coefficients[3] = np.divide(on.t1, coefficients[1], out=np.zeros(len(on.t1)), where=on.w1 > 0)
+    blocks, start = [], 0
+    for end in ends:
+        if end == start:
+            continue
+        rows = order[start:end]
+        mine = X[rows]
+        own = (np.ascontiguousarray(each[rows], dtype) for each in coefficients)
+        blocks.append(Block(rows, mine.indptr.astype(np.int64), mine.indices.astype(np.int32), *own))
+        start = end
+    return blocks
+
+
+def row_work(lengths: np.ndarray, dim: int, method: str) -> np.ndarray:
+    """About how many operations a row of so many interactions takes, (n_rows,)."""
+    lengths = lengths.astype(np.float64)
+    if method == "sums":
+        return 20.0 * (lengths + 2) * dim  # a sum waits for memory, not for arithmetic
+    small = np.minimum(lengths, dim)
+    return lengths * small * dim + small**3 / 3 + 20.0 * (lengths + 2) * dim
+
+
+def share(Y: np.ndarray, on: Coefficients, sums: bool) -> tuple[System, np.ndarray]:
+    """The system of a half step, from the columns' vectors Y (n_cols, dim), and the basis (dim, K): x = basis @ rotated x."""
+    dim, dtype = Y.shape[1], Y.dtype
+    padded = dim + -dim % LANES
+    spectrum, basis = np.linalg.eigh(gram(Y, on.col_w0))
+    if not np.isfinite(spectrum).all():
+        raise NumericalError("the factors have grown beyond what a float can hold; raise lam, or use dtype float64")
+    h = basis.T @ total(Y, on.col_t0)
+    rotated = np.zeros((len(Y) + 1, padded), dtype)
+    np.matmul(Y, basis.astype(dtype), out=rotated[:-1, :dim])
+    scale, ratio = on.col_t1, np.ones(len(Y))
+    if not sums and on.col_w1 is not None:
+        scale = np.sqrt(on.col_w1)
+        ratio = np.divide(on.col_t1, scale, out=np.zeros(len(Y)), where=scale > 0)
+    if scale is not None:
+        rotated[:-1] *= scale[:, None].astype(dtype)
+    extra = padded - dim
+    system = System(
+        rotated,
+        ratio.astype(dtype),
+        np.append(np.maximum(spectrum, 0), np.zeros(extra)).astype(dtype),
+        np.append(h, np.zeros(extra)).astype(dtype),
+        4 * dim * float(np.finfo(dtype).eps),
+    )
+    return system, np.hstack([basis, np.zeros((dim, extra))]).astype(dtype)
+
+
+def gram(Y: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+    """Σ_c weights_c y_c y_cᵀ (dim, dim), float64."""
+    result = np.zeros((Y.shape[1], Y.shape[1]))
+    for start in range(0, len(Y), CHUNK):
+        part = Y[start : start + CHUNK]
+        weighted = part if weights is None else part * weights[start : start + CHUNK, None].astype(Y.dtype)
+        result += part.T @ weighted
+    return (result + result.T) / 2
+
+
+def total(Y: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+    """Σ_c weights_c y_c (dim,), float64."""
+    return Y.sum(axis=0, dtype=np.float64) if weights is None else np.einsum("c,ck->k", weights, Y, optimize=False)
+
+
+def solve_block(block: Block, system: System, method: str, begin: np.ndarray | None, steps: int) -> np.ndarray:
+    """The rotated vectors (len(block.rows), K) of a block. Pure, so that it may run anywhere, and twice."""
+    _, *rows = block
+    Y, ratio, spectrum, h, floor = system
+    x = np.empty((len(block.rows), Y.shape[1]), Y.dtype)
+    if method == "sums":
+        add_rows(block.indptr, block.indices, block.t0, block.t1, h, Y, x)
+        divide(x, block.w0, block.reg, spectrum, Y.dtype.type(floor))
+    elif method == "cg":
+        x[:] = begin[block.rows]
+        solve_gradients(*rows, Y, ratio, spectrum, h, Y.dtype.type(floor), steps, x)
+    else:
+        solve_exact(*rows, Y, ratio, spectrum, h, Y.dtype.type(floor), x)
+    return x
+
+
+@numba.njit(nogil=True, cache=True)
+def add_rows(indptr, indices, t0, t1, h, Y, out):
+    """out_r = t0_r h + t1_r Σ_c y_c."""
+    K, four = Y.shape[1], 4 * LANES
+    flat, result = Y.reshape(-1), out.reshape(-1)
+    for row in range(len(indptr) - 1):
+        for k in range(0, K - K % four, four):
+            gather_four(flat, K, indices, indptr[row], indptr[row + 1], k, result, row * K + k)
+        for k in range(K - K % four, K, LANES):
+            gather_one(flat, K, indices, indptr[row], indptr[row + 1], k, result, row * K + k)
+        x = out[row]
+        for k in range(K):
+            x[k] = t0[row] * h[k] + t1[row] * x[k]
+
+
+@numba.njit(nogil=True, cache=True)
+def divide(x, w0, reg, spectrum, floor):
+    """x_r / (w0_r · spectrum + reg_r), and 0 where that is 0: a row without weight and without interactions."""
+    top = spectrum.max()
+    for row in range(len(x)):
+        least = floor * (w0[row] * top + reg[row])
+        for k in range(len(spectrum)):
+            d = max(w0[row] * spectrum[k] + reg[row], least)
+            x[row, k] = x[row, k] / d if d > 0 else d * 0
+
+
+def objective(problem: Problem, parts: list[Any], where: BlockMap, P: np.ndarray, Q: np.ndarray) -> float:
+    """The problem's value at factors P (n_users, dim), Q (n_items, dim), without the (n_users, n_items) matrix.
+
+    `parts`: blocks of users, as a Side of users holds them.
+    """
+    over_all = np.sum(gram(P, problem.all_weight) * gram(Q)) - 2 * total(P, problem.all_target) @ total(Q)
+    p, q = where.put(P), where.put(Q)
+    found = sorted(where.map(_over_interactions, parts, p, q, problem.weight, problem.target))
+    over_interactions = sum(value for _, value in found)
+    penalty = problem.reg_users @ _squares(P) + problem.reg_items @ _squares(Q)
+    return float(over_all + over_interactions + penalty + problem.constant)
+
+
+def _squares(Y: np.ndarray) -> np.ndarray:
+    return np.einsum("ck,ck->c", Y, Y, dtype=np.float64)
+
+
+def _over_interactions(block: Block, P: np.ndarray, Q: np.ndarray, weight: np.ndarray, target: np.ndarray) -> float:
+    return _add_losses(block.indptr, block.indices, P[block.rows], Q, weight[block.rows], target[block.rows])
+
+
+@numba.njit(nogil=True, cache=True, fastmath=True)
+def _add_losses(indptr, indices, P, Q, weight, target):
+    value = 0.0
+    for row in range(len(P)):
+        p = P[row]
+        for s in range(indptr[row], indptr[row + 1]):
+            q = Q[indices[s]]
+            y = p[0] * 0
+            for k in range(len(p)):
+                y += p[k] * q[k]
+            value += weight[row] * y * y - 2 * target[row] * y
+    return value

@@ -1,0 +1,152 @@
+"""A real Ray cluster of several nodes on loopback, whose nodes can be killed, frozen and added: for tests, and by hand.
+
+Each node has its own raylet, object store and workers. `python tests/cluster/nodes.py --nodes 3` starts one, prints one
+line of JSON (address, token file, folder, pids of each node's raylet, the driver's own node first) and ends with its
+standard input or SIGTERM. Another process joins with
+
+    RAY_AUTH_TOKEN_PATH=<token> rankbench ... --address <address>
+
+Ray reads its settings when it is imported: import this before ray, in a process made for it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import secrets
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from rankbench.cluster.session import _ENVIRONMENT
+
+
+@dataclass
+class Cluster:
+    """`raylets`: the pid of each node's raylet in order of joining. The first is the head, and the driver's own."""
+
+    address: str
+    token: Path
+    folder: Path
+    raylets: list[int] = field(default_factory=list)
+    _ray: object = field(default=None, repr=False)
+    _options: dict = field(default_factory=dict, repr=False)
+
+    def add_node(self) -> int:
+        """The number of a node that joins now."""
+        node = self._ray.add_node(**self._options)
+        self.raylets.append(node.all_processes["raylet"][0].process.pid)
+        return len(self.raylets) - 1
+
+    def processes(self, node: int) -> list[psutil.Process]:
+        """The raylet, its agents and its workers."""
+        with suppress(psutil.NoSuchProcess):
+            raylet = psutil.Process(self.raylets[node])
+            return [raylet, *raylet.children(recursive=True)]
+        return []
+
+    def workers(self, node: int, busy: bool = False) -> list[psutil.Process]:
+        """The worker processes of a node; `busy`: those that run a task."""
+        names = {process: _name(process) for process in self.processes(node)}
+        idle = "ray::IDLE" if busy else None
+        return [process for process, name in names.items() if name.startswith("ray::") and name != idle]
+
+    def kill_node(self, node: int) -> None:
+        """As when the power goes: nothing on it says goodbye."""
+        self._send(signal.SIGKILL, self.processes(node))
+
+    def kill_raylet(self, node: int) -> None:
+        os.kill(self.raylets[node], signal.SIGKILL)
+
+    def freeze_node(self, node: int) -> list[psutil.Process]:
+        """As when the network goes: its sockets stay open and silent. The processes, for `thaw`."""
+        frozen = self.processes(node)
+        self._send(signal.SIGSTOP, frozen)
+        return frozen
+
+    def thaw(self, frozen: list[psutil.Process]) -> None:
+        self._send(signal.SIGCONT, frozen)
+
+    def kill_worker(self, node: int) -> bool:
+        """Kill a process of the node in the middle of a task; whether there was one."""
+        found = self.workers(node, busy=True)
+        self._send(signal.SIGKILL, found[:1])
+        return bool(found)
+
+    def kill_head(self) -> None:
+        """The process that knows the cluster's state, which Ray cannot do without."""
+        self._ray.head_node.kill_gcs_server()
+
+    @staticmethod
+    def _send(number: int, processes: list[psutil.Process]) -> None:
+        for process in processes:
+            with suppress(psutil.NoSuchProcess):
+                process.send_signal(number)
+
+
+def _name(process: psutil.Process) -> str:
+    try:
+        return (process.cmdline() or [""])[0]
+    except psutil.Error:
+        return ""
+
+
+@contextmanager
+def cluster(nodes: int = 3, cpus: int = 1, object_store_memory: int = 80 << 20) -> Iterator[Cluster]:
+    """`nodes` nodes of `cpus` processors each, for the length of the block; nothing of them is left after it."""
+    with tempfile.TemporaryDirectory(prefix="rb-", dir="/tmp", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        token = folder / "token"
+        token.touch(mode=0o600)
+        token.write_text(secrets.token_hex(32), encoding="ascii")
+        settings = {
+            **_ENVIRONMENT,
+            "RAY_AUTH_TOKEN_PATH": str(token),
+            "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+            "RAY_TMPDIR": str(folder),
+        }
+        for key, value in settings.items():
+            os.environ.setdefault(key, value)
+        from ray.cluster_utils import Cluster as RayCluster
+
+        logging.getLogger("ray").setLevel(logging.ERROR)
+        handler = signal.getsignal(signal.SIGTERM)
+        options = {"num_cpus": cpus, "object_store_memory": object_store_memory, "include_dashboard": False}
+        ray = RayCluster(initialize_head=True, head_node_args=options)
+        signal.signal(signal.SIGTERM, handler)
+        found = Cluster(ray.address, token, folder, [ray.head_node.all_processes["raylet"][0].process.pid], ray, options)
+        try:
+            for _ in range(nodes - 1):
+                found.add_node()
+            yield found
+        finally:
+            started = psutil.Process().children(recursive=True)
+            found._send(signal.SIGCONT, started)
+            # Not Ray's own shutdown, which is polite to each process in turn and waits for those that are gone.
+            found._send(signal.SIGKILL, started)
+            psutil.wait_procs(started, timeout=10)
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--nodes", type=int, default=3)
+    arguments.add_argument("--cpus", type=int, default=1)
+    options = arguments.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    with cluster(options.nodes, options.cpus) as running:
+        told = {"address": running.address, "token": str(running.token), "folder": str(running.folder)}
+        print(json.dumps({**told, "raylets": running.raylets}), flush=True)
+        sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()
