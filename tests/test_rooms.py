@@ -13,7 +13,10 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "platform" / "rankbench"
 
-ROOT_MODULES = {"recommender", "registry", "config", "rng", "errors", "files", "settings", "threads", "memory", "mapping", "fitting", "checkpoint"}
+ROOT_MODULES = {
+    "recommender", "registry", "config", "rng", "errors", "files", "settings", "threads", "memory",
+    "mapping", "fitting", "checkpoint",
+}  # fmt: skip
 EDGES = {
     "data": set(),
     "solvers": {"data"},

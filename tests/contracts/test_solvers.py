@@ -16,6 +16,7 @@ from rankbench.errors import ConfigError
 from rankbench.evaluation.metrics import measure, metric_set
 from rankbench.evaluation.ranking import rank
 from rankbench.recommender import FactorRecommender, Recommender, score
+from rankbench.solvers.als.fold_in import FoldInRecommender
 from rankbench.solvers.spec import registered
 
 METHODS = registered().names()
@@ -54,6 +55,7 @@ def means(method, X, holdout, dtype):
 
 def test_the_contract_found_the_methods():
     closed_forms = {"ease", "debiased-ease", "edlae", "dlae", "deql", "deql-l2", "deql-l2-zero-diag"}
+    assert {"ials", "wrmf", "debiased-ials", "rg2", "rg2-sampled", "rgx", "rgx-paper", "rg-authors"} <= set(METHODS)
     assert closed_forms | {"deql-low-rank", "edlae-low-rank"} | {"popularity", "random"} <= set(METHODS)
 
 
@@ -106,8 +108,8 @@ def test_fitting_leaves_its_input_as_it_was(method, data):
 def test_linear_weights_score_the_history_of_a_user_who_was_not_fitted(method, data):
     X, _ = data
     model = fit(method, X)
-    if method in KNOWS_USERS:
-        assert isinstance(model, FactorRecommender)
+    if isinstance(model, FactorRecommender):
+        assert method in KNOWS_USERS or type(model) is FoldInRecommender
         return
     unseen = sp.csr_array((np.random.default_rng(9).random((N_USERS + 20, N_ITEMS)) < 0.3).astype(np.float32))
     unseen = sp.vstack([unseen, sp.csr_array((1, N_ITEMS), dtype=np.float32)], format="csr")  # the last has no history
@@ -115,12 +117,23 @@ def test_linear_weights_score_the_history_of_a_user_who_was_not_fitted(method, d
     assert_allclose(scores(model, unseen), unseen @ W, rtol=1e-4, atol=1e-5 * np.abs(W).max())
 
 
+@EVERY_METHOD
+def test_factors_that_fold_in_give_a_stranger_with_a_users_history_the_users_scores(method, data):
+    X, _ = data
+    model = fit(method, X, "float64")
+    if type(model) is not FoldInRecommender:
+        return
+    strangers = np.arange(N_USERS, 2 * N_USERS, dtype=np.int32)
+    assert_allclose(score(model, strangers, X, slice(0, N_ITEMS)), scores(model, X), rtol=1e-6, atol=1e-9)
+
+
 @pytest.mark.parametrize("method", [name for name in METHODS if name not in DRAWS_USERS])
 def test_renaming_users_permutes_their_scores(method, data):
     X, _ = data
     order = np.random.default_rng(0).permutation(N_USERS)
     permuted = sp.csr_array(X[order])
-    assert_allclose(scores(fit(method, permuted), permuted), scores(fit(method, X), X)[order], rtol=1e-5, atol=1e-6)
+    found, expected = (scores(fit(method, of, "float64"), of) for of in (permuted, X))
+    assert_allclose(found, expected[order], rtol=1e-5, atol=1e-6)
 
 
 @EVERY_METHOD

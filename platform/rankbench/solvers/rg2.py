@@ -25,7 +25,7 @@ from rankbench.solvers.spec import param
 @dataclass(frozen=True)
 class RG2(ALSParams):
     lam: float = param(0.01, "λ of the ridge, ≥ 0", "0 to 1")
-    regulariser: Literal["weighted", "product"] = param("weighted", "weighted: of vectors, by weight; product: of scores")
+    regulariser: Literal["weighted", "product"] = param("weighted", "of vectors, by weight; or of scores", "weighted")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -29,8 +29,8 @@ class RGAuthors(ALSParams):
     lam: float = param(0.01, "λ of the ridge, ≥ 0", "0 to 1")
     alpha: float = param(0.01, "α, a square of weight α around 1 on interactions, ≥ 0", "0 to 1")
     beta: float = param(0.0, "β, the share of the quadratic terms that is taken away, 0 ≤ β < 1; RG² has 0", "0 to 0.5")
-    item_rhs_sign: Literal[-1, 1] = param(-1, "-1: of the loss; 1: of the authors' program, inconsistent")
-    reg: Literal["weighted", "authors"] = param("weighted", "authors: λ more for users")
+    item_rhs_sign: Literal[-1, 1] = param(-1, "-1: of the loss; 1: of the authors' program, inconsistent", "-1")
+    reg: Literal["weighted", "authors"] = param("weighted", "authors: λ more for users", "weighted")
 
     def __post_init__(self) -> None:
         super().__post_init__()

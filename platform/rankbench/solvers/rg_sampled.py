@@ -28,7 +28,7 @@ from rankbench.solvers.spec import param
 class RG2Sampled(ALSParams):
     n_negatives: int = param(20, "n of the loss that is expanded; nothing is drawn, 0 < n < n_items", "10 to 1000")
     lam: float = param(0.01, "λ of the ridge, ≥ 0", "0 to 1")
-    weights: Literal["printed", "expected"] = param("printed", "printed: Eq. 19; expected: what Eq. 18 is on average")
+    weights: Literal["printed", "expected"] = param("printed", "Eq. 19; or Eq. 18 on average", "printed, expected")
 
     def __post_init__(self) -> None:
         super().__post_init__()

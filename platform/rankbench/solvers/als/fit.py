@@ -1,6 +1,7 @@
 """The loop: items against users, users against items, until the iterations are used up or the loss stands still.
 
-An iteration ends with the users, so a user's vector is what folding in the same history would give.
+Items start at random and users from them, so that the order of the users changes nothing. An iteration ends with the users, so
+that a user's vector is what folding in the same history would give.
 """
 
 from __future__ import annotations
@@ -84,11 +85,12 @@ def alternate(
     table = problem_of(Counts(np.arange(n_items + 1.0), items), p)  # a user of every possible number of interactions
     start = fitting.checkpoints.last() if fitting.checkpoints else None
     if start is None:
-        noise = stream(seed, "als", "users").standard_normal((n_users, dim), np.float32)
-        P = (p.init_scale / np.sqrt(dim) * noise).astype(dtype)
-        P[users == 0] = 0
-        Q = np.zeros((n_items, dim), dtype)
-        start = State(0, {"P": P, "Q": Q}, {"seconds": 0.0, "losses": []})
+        began = time.perf_counter()
+        noise = stream(seed, "als", "items").standard_normal((n_items, dim), np.float32)
+        # Around zero: the step of RG² keeps the items' mean there, and RG×, which differs by it, is then RG² from the start.
+        Q = (p.init_scale / np.sqrt(dim) * (noise - noise.mean(axis=0))).astype(dtype)
+        P = user_side.solve(Q, np.zeros((n_users, dim), dtype), p.cg_steps)
+        start = State(0, {"P": P, "Q": Q}, {"seconds": time.perf_counter() - began, "losses": []})
     P, Q, seconds, losses = start.arrays["P"], start.arrays["Q"], start.values["seconds"], start.values["losses"]
     for number in range(start.number + 1, p.iterations + 1):
         if len(losses) > 1 and losses[-2] - losses[-1] < p.tolerance * abs(losses[-1]):

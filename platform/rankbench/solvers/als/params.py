@@ -13,10 +13,10 @@ from rankbench.solvers.spec import param
 class ALSParams:
     embedding_dim: int = param(64, "length of the vectors of users and items, > 0", "16 to 512")
     iterations: int = param(16, "rounds of an item step and a user step, > 0", "1 to 50")
-    solver: Literal["exact", "cg"] = param("exact", "how rows are solved where each has its own system: cg takes a few steps")
-    cg_steps: int = param(3, "steps of conjugate gradients a row, where solver = cg")
-    init_scale: float = param(0.1, "users start normal with this deviation over √embedding_dim, > 0", "0.01 to 1")
-    tolerance: float = param(0.0, "stop when an iteration lowers the loss by less than this share of it; 0: never")
+    solver: Literal["exact", "cg"] = param("exact", "of rows with a system of their own: cg takes a few steps", "exact")
+    cg_steps: int = param(3, "steps of conjugate gradients a row, where solver = cg", "3")
+    init_scale: float = param(0.1, "items start normal with this deviation over √embedding_dim, > 0", "0.01 to 1")
+    tolerance: float = param(0.0, "stop when an iteration lowers the loss by less than this share of it; 0: never", "0")
 
     def __post_init__(self) -> None:
         require(self.embedding_dim > 0, f"embedding_dim must be > 0, got {self.embedding_dim}")
