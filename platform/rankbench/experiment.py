@@ -144,7 +144,7 @@ def run(
             with _timed(seconds, "fit"):
                 models = fit(
                     job.settings, X, job.dtype, job.seed, progress,
-                    Fitting(where or ThreadMap(n_threads), watch, checkpoints),
+                    Fitting(where or ThreadMap(n_threads), watch, checkpoints, watch.curve),
                 )  # fmt: skip
             seconds["fit"] -= watch.seconds
             leaders = _first_of_each_identity(job.settings)

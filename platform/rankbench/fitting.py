@@ -25,8 +25,11 @@ class Step:
 
 @dataclass(frozen=True)
 class Fitting:
-    """`where`: who works on blocks. `tell`: called after every iteration. `checkpoints`: None saves nothing."""
+    """`where`: who works on blocks. `tell`: called after every iteration. `checkpoints`: None saves nothing. `curve`: what the
+    teller notes of each iteration; it is saved with the rest, and is there again when a fit goes on.
+    """
 
     where: BlockMap = field(default_factory=ThreadMap)
     tell: Callable[[Step], None] = lambda step: None
     checkpoints: Checkpoints | None = None
+    curve: list[dict[str, float]] = field(default_factory=list)

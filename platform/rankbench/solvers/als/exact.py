@@ -23,6 +23,7 @@ from rankbench.solvers.als.lanes import (
     add_weighted,
     factor_tile,
     gather_transposed,
+    prefetch,
     solve_tile,
     subtract_dot,
     subtract_product,
@@ -37,8 +38,8 @@ def solve_exact(indptr, indices, w0, w1, t0, t1, reg, Y, ratio, spectrum, h, flo
 
     `w0`, `t0`, `reg` (n_rows,): D = w0 · spectrum + reg, right side t0 · h. `w1` (n_rows,): square roots of the positives'
     weights, `t1` (n_rows,) times `ratio` (n_cols,): their targets over those roots. `Y` (n_cols + 1, K): the rotated vectors
-    of the columns times the roots of the columns' weights, the last one zero; K a multiple of LANES. `floor`: D is raised to
-    that share of its largest element, or D^-½ would overflow where neither Gram nor regulariser determine x.
+    of the columns times the roots of the columns' weights, the last one zero; K a multiple of LANES. `floor`: where D is
+    below that share of its largest element, neither Gram nor regulariser determine x, and it is 0 there.
     """
     n_rows, K = len(indptr) - 1, Y.shape[1]
     flat = Y.reshape(-1)
@@ -94,8 +95,8 @@ def _prepare(
     for k in range(K):
         for lane in range(LANES):
             at = k * LANES + lane
-            d = max(own[0, lane] * spectrum[k] + own[1, lane], own[4, lane])
-            root[at] = 1 / np.sqrt(d) if d > 0 else d * 0
+            d = own[0, lane] * spectrum[k] + own[1, lane]
+            root[at] = 1 / np.sqrt(d) if d > own[4, lane] else d * 0
             scale[at] = own[2, lane] * root[at]
             start[at] = own[3, lane] * h[k] * root[at]
     padded = (m + CHUNK - 1) // CHUNK * CHUNK
@@ -146,7 +147,10 @@ def _primal(m, flat, places, tau, scale, start, S, block, K):
                 gather_transposed(flat, places, o, k, scale, k * LANES, block, (k * CHUNK + r) * LANES, CHUNK * LANES)
         for k in range(K):
             add_dot(S, right + k * LANES, block, k * CHUNK * LANES, LANES, tau, i * LANES, LANES, CHUNK)
+        n_next = LANES * min(CHUNK, m - i - CHUNK)
         for a in range(0, K, TILE):
+            for next in range(a * n_next // K, (a + TILE) * n_next // K):
+                prefetch(flat, K, places, (i + CHUNK) * LANES + next)
             for b in range(0, a + TILE, TILE):
                 at = a * stride + b * LANES
                 left, other = a * CHUNK * LANES, b * CHUNK * LANES

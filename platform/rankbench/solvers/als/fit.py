@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from threadpoolctl import threadpool_limits
 
 from rankbench.checkpoint import State
 from rankbench.errors import NumericalError
@@ -58,7 +59,8 @@ def als(name: str, params: type, **about: Any) -> Callable[[Callable], Callable]
 
     def add(problem: Callable[[Counts, Any], Problem]) -> Callable:
         def fit(X: sp.csr_array, p: ALSParams, seed: int, dtype: type, fitting: Fitting) -> FoldInRecommender:
-            return alternate(X, problem, p, seed, dtype, fitting)
+            with threadpool_limits(1, "blas"):  # `side.in_chunks` says why
+                return alternate(X, problem, p, seed, dtype, fitting)
 
         SOLVERS.add(name, Solver(name, params, iterate=fit, problem=problem, seeded=True, **about))
         return problem
@@ -90,10 +92,11 @@ def alternate(
         # Around zero: the step of RG² keeps the items' mean there, and RG×, which differs by it, is then RG² from the start.
         Q = (p.init_scale / np.sqrt(dim) * (noise - noise.mean(axis=0))).astype(dtype)
         P = user_side.solve(Q, np.zeros((n_users, dim), dtype), p.cg_steps)
-        start = State(0, {"P": P, "Q": Q}, {"seconds": time.perf_counter() - began, "losses": []})
+        start = State(0, {"P": P, "Q": Q}, {"seconds": time.perf_counter() - began, "losses": [], "curve": []})
     P, Q, seconds, losses = start.arrays["P"], start.arrays["Q"], start.values["seconds"], start.values["losses"]
+    fitting.curve[:] = start.values["curve"]
     for number in range(start.number + 1, p.iterations + 1):
-        if len(losses) > 1 and losses[-2] - losses[-1] < p.tolerance * abs(losses[-1]):
+        if p.tolerance and len(losses) > 1 and losses[-2] - losses[-1] < p.tolerance * abs(losses[-1]):
             break
         began = time.perf_counter()
         Q = item_side.solve(P, Q, p.cg_steps)
@@ -102,8 +105,9 @@ def alternate(
         losses.append(objective(problem, user_side.blocks, where, P, Q) / max(X.nnz, 1))
         if not np.isfinite(losses[-1]):
             raise NumericalError(f"the loss is {losses[-1]} in iteration {number} with {p}")
-        if fitting.checkpoints:
-            fitting.checkpoints.save(State(number, {"P": P, "Q": Q}, {"seconds": seconds, "losses": losses}))
         model = FoldInRecommender.of(P, Q, table)
         fitting.tell(Step(number, p.iterations, seconds, losses[-1], lambda model=model: model))
+        if fitting.checkpoints:
+            values = {"seconds": seconds, "losses": losses, "curve": fitting.curve}
+            fitting.checkpoints.save(State(number, {"P": P, "Q": Q}, values))
     return FoldInRecommender.of(P, Q, table)

@@ -18,20 +18,21 @@ from rankbench.solvers.als.lanes import LANES, add_images
 def solve_gradients(indptr, indices, w0, w1, t0, t1, reg, Y, ratio, spectrum, h, floor, steps, x):
     """x (n_rows, K), the rotated start, becomes the result. Arguments as of `solve_exact`; rows sorted, longest first."""
     K = Y.shape[1]
-    # Longer rows take steps, the others an exact solve, which costs them less. Whole vectors of lanes only, counted from
-    # the end of the block: blocks hold multiples of LANES rows.
-    border = 0
-    while border < len(indptr) - 1 and indptr[border + 1] - indptr[border] > threshold(K, steps):
-        border += LANES
-    border = min(border, len(indptr) - 1)
+    # Longer rows take steps, the others an exact solve, which costs them less: whole vectors of lanes, counted from the front.
+    n_rows, border = len(indptr) - 1, 0
+    while border < n_rows:
+        last = min(border + LANES, n_rows) - 1
+        if not steps_are_cheaper(indptr[last + 1] - indptr[last], K, steps):
+            break
+        border = last + 1
     root = np.empty(K, Y.dtype)
     u, residual, direction, scaled, image = np.empty((5, K), Y.dtype)
     flat = Y.reshape(-1)
     for row in range(border):
         least = floor * (w0[row] * spectrum.max() + reg[row])
         for k in range(K):
-            d = max(w0[row] * spectrum[k] + reg[row], least)
-            root[k] = 1 / np.sqrt(d) if d > 0 else d * 0
+            d = w0[row] * spectrum[k] + reg[row]
+            root[k] = 1 / np.sqrt(d) if d > least else d * 0
             u[k] = x[row, k] / root[k] if root[k] > 0 else d * 0
         _steps(
             flat, indices, indptr[row], indptr[row + 1], ratio, w1[row], t0[row], t1[row], h, root, steps,
@@ -39,7 +40,7 @@ def solve_gradients(indptr, indices, w0, w1, t0, t1, reg, Y, ratio, spectrum, h,
         )  # fmt: skip
         for k in range(K):
             x[row, k] = root[k] * u[k]
-    if border < len(indptr) - 1:
+    if border < n_rows:
         solve_exact(
             indptr[border:], indices, w0[border:], w1[border:], t0[border:], t1[border:], reg[border:],
             Y, ratio, spectrum, h, floor, x[border:],
@@ -47,9 +48,14 @@ def solve_gradients(indptr, indices, w0, w1, t0, t1, reg, Y, ratio, spectrum, h,
 
 
 @numba.njit(cache=True)
-def threshold(K, steps):
-    """Interactions from which steps are cheaper than an exact solve, which moves sixteen rows at a time."""
-    return 2 * K + 16 * steps
+def steps_are_cheaper(m, K, steps):
+    """Whether `steps` steps for a row of m interactions take fewer cycles than an exact solve, sixteen rows at a time.
+
+    Fitted to one machine. At K = 64 they never are, from K = 128 on they are for most rows.
+    """
+    small = min(m, K)
+    exact = m * K * (1 + small / 50) + small**3 / 96
+    return m * (steps + 1) * (K / 2 + 15) + 30 * steps * K < exact
 
 
 @numba.njit(nogil=True, cache=True, fastmath=True)

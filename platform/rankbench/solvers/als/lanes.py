@@ -204,6 +204,25 @@ def gather_transposed(typingctx, source, offsets, o, shift, scale, s, target, t,
     return types.void(source, offsets, o, shift, scale, s, target, t, t_stride), code
 
 
+@intrinsic
+def prefetch(typingctx, source, width, places, o):
+    """Ask for the `width` numbers of `source` at places[o], which are needed soon."""
+
+    def code(context, builder, signature, arguments):
+        source, width, places, o = _arrays(context, builder, signature, arguments)
+        byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+        shape = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
+        ask = cgutils.get_or_insert_function(builder.module, shape, "llvm.prefetch.p0")
+        place = builder.load(builder.gep(places.data, [o]))
+        read, near, data = (ir.Constant(word, value) for value in (0, 2, 1))
+        with cgutils.for_range_slice(builder, _int(0), width, _int(LANES), ir.IntType(64)) as (k, _):
+            pointer = builder.bitcast(builder.gep(source.data, [builder.add(place, k)]), byte)
+            builder.call(ask, [pointer, read, near, data])
+        return context.get_dummy_value()
+
+    return types.void(source, width, places, o), code
+
+
 def _transposed(builder, rows: list) -> list:
     """A square of vectors, turned in log2(LANES) rounds: each swaps the off-diagonal halves of ever smaller squares."""
     width = LANES // 2

@@ -15,7 +15,9 @@ so the bits are the same for any number of blocks, here or on a cluster.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numba
@@ -30,9 +32,8 @@ from rankbench.solvers.als.lanes import LANES, gather_four, gather_one
 from rankbench.solvers.als.problem import Problem
 
 Method = Literal["exact", "cg"]
-FLOPS_A_SECOND = 2e10  # of one processor in the row kernels, roughly: it decides how large a block is, and nothing else
-BLOCK_SECONDS = 0.5  # a lost block costs no more, and a cluster's deadline for one is several times as long
-CHUNK = 8192  # rows whose products are summed in float32 before the sum goes on in float64
+BLOCK_CYCLES = 1.5e9  # half a second: a lost block costs no more, and a cluster's deadline for one is several times as long
+CHUNK = 4096  # rows whose products are summed in float32 before the sum goes on in float64
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,15 @@ class Coefficients:
     def diagonal(self) -> bool:
         """Whether interactions carry no weight of their own, so that one system serves all rows."""
         return not self.w1.any() or (self.col_w1 is not None and not self.col_w1.any())
+
+    @property
+    def proportion(self) -> float | None:
+        """reg / w0, where that is one number for all rows that have either; None where it is not."""
+        rows = self.w0 > 0
+        if self.reg[~rows].any():
+            return None
+        ratio = self.reg[rows] / self.w0[rows]
+        return float(ratio.mean()) if len(ratio) and np.ptp(ratio) <= 1e-12 * ratio.max() else None
 
 
 def of_users(problem: Problem) -> Coefficients:
@@ -96,37 +106,47 @@ class Side:
     def __init__(self, X: sp.csr_array, coefficients: Coefficients, dim: int, dtype: type, method: Method, where: BlockMap):
         self.shape, self.coefficients, self.dtype, self.where = (X.shape[0], dim), coefficients, np.dtype(dtype), where
         self.method = "sums" if coefficients.diagonal else method
+        self.proportion = coefficients.proportion if self.method == "sums" else None
+        if self.proportion is not None:
+            coefficients = replace(coefficients, reg=np.zeros(X.shape[0]))
         blocks = cut(X, coefficients, dim, self.dtype, self.method, where.workers)
         self.rows = [block.rows for block in blocks]
         self.blocks = [where.put(block) for block in blocks]
+        # Room that is used again in every step: fresh memory costs as much as the product that fills it.
+        self._columns = self._rotated = None
 
     def solve(self, Y: np.ndarray, x: np.ndarray | None = None, steps: int = 0) -> np.ndarray:
         """The rows' vectors (n_rows, dim) for the columns' vectors Y (n_cols, dim). `x`: where gradient steps start.
 
         Raises NumericalError when a vector is not finite.
         """
-        system, basis = share(Y, self.coefficients, self.method == "sums")
+        dim = Y.shape[1]
+        padded = dim + -dim % LANES
+        if self._columns is None:
+            self._columns = np.zeros((len(Y) + 1, padded), self.dtype)
+            self._rotated = np.empty((self.shape[0], padded), self.dtype)
+        system, basis = share(Y, self.coefficients, self.method == "sums", self.proportion, self._columns)
+        rotated = np.empty_like(self._rotated) if basis is None else self._rotated
         begin = self.where.put(x @ basis) if self.method == "cg" else None
-        rotated = np.empty((self.shape[0], len(system.spectrum)), self.dtype)
         for index, answer in self.where.map(solve_block, self.blocks, self.where.put(system), self.method, begin, steps):
             rotated[self.rows[index]] = answer
-        # All rows at once: how a product is rounded may depend on its shape, and so on the blocks.
-        out = rotated @ basis.T
+        # Not by block: how a product is rounded may depend on its shape.
+        out = rotated[:, :dim] if basis is None else multiply(rotated, basis.T, np.empty(self.shape, self.dtype))
         if not np.isfinite(out).all():
             row = int(np.flatnonzero(~np.isfinite(out).all(axis=1))[0])
             raise NumericalError(f"the vector of row {row} is not finite; raise lam, or use dtype float64")
-        return out
+        return np.ascontiguousarray(out)
 
 
 def cut(X: sp.csr_array, on: Coefficients, dim: int, dtype: np.dtype, method: str, workers: int) -> list[Block]:
     """Blocks of about equal work, longest rows first; all but the last hold a multiple of LANES rows.
 
-    A block is at most BLOCK_SECONDS of work, and there are several for each worker, so that they end together.
+    A block is at most BLOCK_CYCLES of work, and there are several for each worker, so that they end together.
     """
     lengths = np.diff(X.indptr)
     order = np.argsort(-lengths, kind="stable")
     work = np.cumsum(row_work(lengths[order], dim, method))
-    target = max(min(work[-1] / (4 * workers), BLOCK_SECONDS * FLOPS_A_SECOND), 1.0)
+    target = max(min(work[-1] / (8 * workers), BLOCK_CYCLES), 1.0)
     # A block ends where its work is full, at the next multiple of LANES.
     ends = np.searchsorted(work, np.arange(target, work[-1], target), side="right")
     ends = np.unique(np.append(np.minimum((ends + LANES - 1) // LANES * LANES, len(order)), len(order)))
@@ -146,54 +166,84 @@ def cut(X: sp.csr_array, on: Coefficients, dim: int, dtype: np.dtype, method: st
 
 
 def row_work(lengths: np.ndarray, dim: int, method: str) -> np.ndarray:
-    """About how many operations a row of so many interactions takes, (n_rows,)."""
+    """About how many cycles a row of so many interactions takes, (n_rows,). It decides what a block is, and nothing else."""
     lengths = lengths.astype(np.float64)
     if method == "sums":
-        return 20.0 * (lengths + 2) * dim  # a sum waits for memory, not for arithmetic
+        return (lengths / 2 + 5) * dim
     small = np.minimum(lengths, dim)
-    return lengths * small * dim + small**3 / 3 + 20.0 * (lengths + 2) * dim
+    return lengths * dim * (1 + small / 50) + small**3 / 96 + 10 * dim
 
 
-def share(Y: np.ndarray, on: Coefficients, sums: bool) -> tuple[System, np.ndarray]:
-    """The system of a half step, from the columns' vectors Y (n_cols, dim), and the basis (dim, K): x = basis @ rotated x."""
-    dim, dtype = Y.shape[1], Y.dtype
-    padded = dim + -dim % LANES
-    spectrum, basis = np.linalg.eigh(gram(Y, on.col_w0))
-    if not np.isfinite(spectrum).all():
+def share(
+    Y: np.ndarray, on: Coefficients, sums: bool, proportion: float | None, rotated: np.ndarray
+) -> tuple[System, np.ndarray | None]:
+    """The system of a half step, from the columns' vectors Y (n_cols, dim), and the basis (dim, K): x = basis @ rotated x.
+
+    `rotated` (n_cols + 1, K), zero in the last row and beyond dim, is overwritten with the system's Y. With a `proportion` of
+    ridge and weight the rows' one system is solved here: Y becomes Y (G + proportion I)^-1, and the basis is None.
+    """
+    dim, dtype, padded = Y.shape[1], Y.dtype, rotated.shape[1]
+    G = gram(Y, on.col_w0)
+    if not np.isfinite(G).all():
         raise NumericalError("the factors have grown beyond what a float can hold; raise lam, or use dtype float64")
-    h = basis.T @ total(Y, on.col_t0)
-    rotated = np.zeros((len(Y) + 1, padded), dtype)
-    np.matmul(Y, basis.astype(dtype), out=rotated[:-1, :dim])
+    spectrum, basis = np.linalg.eigh(G)
+    floor = 10 * dim * float(np.finfo(dtype).eps)
+    spectrum, turn = np.maximum(spectrum, 0), basis
+    if proportion is not None:
+        d = spectrum + proportion
+        turn = (basis * np.divide(1, d, out=np.zeros(dim), where=d > floor * d.max())) @ basis.T
+        spectrum = np.ones(dim)
+    h = turn.T @ total(Y, on.col_t0)
     scale, ratio = on.col_t1, np.ones(len(Y))
     if not sums and on.col_w1 is not None:
         scale = np.sqrt(on.col_w1)
         ratio = np.divide(on.col_t1, scale, out=np.zeros(len(Y)), where=scale > 0)
-    if scale is not None:
+    same = scale is None or np.ptp(scale) == 0
+    multiply(Y, (turn * (scale[0] if same and scale is not None else 1)).astype(dtype), rotated[:-1, :dim])
+    if not same:
         rotated[:-1] *= scale[:, None].astype(dtype)
-    extra = padded - dim
-    system = System(
-        rotated,
-        ratio.astype(dtype),
-        np.append(np.maximum(spectrum, 0), np.zeros(extra)).astype(dtype),
-        np.append(h, np.zeros(extra)).astype(dtype),
-        4 * dim * float(np.finfo(dtype).eps),
-    )
-    return system, np.hstack([basis, np.zeros((dim, extra))]).astype(dtype)
+    extra = np.zeros(padded - dim)
+    vectors = (np.append(each, extra).astype(dtype) for each in (spectrum, h))
+    system = System(rotated, ratio.astype(dtype), *vectors, floor)
+    return system, None if proportion is not None else np.hstack([basis, np.zeros((dim, len(extra)))]).astype(dtype)
 
 
 def gram(Y: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
     """Σ_c weights_c y_c y_cᵀ (dim, dim), float64."""
+
+    def part(rows: slice) -> np.ndarray:
+        weighted = Y[rows] if weights is None else Y[rows] * weights[rows, None].astype(Y.dtype)
+        return Y[rows].T @ weighted
+
     result = np.zeros((Y.shape[1], Y.shape[1]))
-    for start in range(0, len(Y), CHUNK):
-        part = Y[start : start + CHUNK]
-        weighted = part if weights is None else part * weights[start : start + CHUNK, None].astype(Y.dtype)
-        result += part.T @ weighted
+    for each in in_chunks(part, len(Y)):
+        result += each
     return (result + result.T) / 2
+
+
+def multiply(A: np.ndarray, B: np.ndarray, out: np.ndarray) -> np.ndarray:
+    """A @ B for a long A and a small B."""
+    for _ in in_chunks(lambda rows: np.matmul(A[rows], B, out=out[rows]), len(A)):
+        pass
+    return out
+
+
+def in_chunks(function: Callable[[slice], Any], n_rows: int) -> Iterator[Any]:
+    """function(rows) of chunk after chunk, in order. A thread takes one each: BLAS's own threads wait in a loop after every
+    product, and would hold the processors that the blocks need next. Chunks of one size round alike for any number of threads.
+    """
+    chunks = [slice(start, min(start + CHUNK, n_rows)) for start in range(0, n_rows, CHUNK)]
+    with ThreadPoolExecutor(numba.get_num_threads()) as pool:
+        yield from pool.map(function, chunks)
 
 
 def total(Y: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
     """Σ_c weights_c y_c (dim,), float64."""
-    return Y.sum(axis=0, dtype=np.float64) if weights is None else np.einsum("c,ck->k", weights, Y, optimize=False)
+    weights = np.ones(len(Y), Y.dtype) if weights is None else weights.astype(Y.dtype)
+    result = np.zeros(Y.shape[1])
+    for each in in_chunks(lambda rows: weights[rows] @ Y[rows], len(Y)):
+        result += each
+    return result
 
 
 def solve_block(block: Block, system: System, method: str, begin: np.ndarray | None, steps: int) -> np.ndarray:
@@ -229,13 +279,13 @@ def add_rows(indptr, indices, t0, t1, h, Y, out):
 
 @numba.njit(nogil=True, cache=True)
 def divide(x, w0, reg, spectrum, floor):
-    """x_r / (w0_r · spectrum + reg_r), and 0 where that is 0: a row without weight and without interactions."""
+    """x_r / (w0_r · spectrum + reg_r), and 0 where nothing determines it: in a row without weight and without interactions."""
     top = spectrum.max()
     for row in range(len(x)):
         least = floor * (w0[row] * top + reg[row])
         for k in range(len(spectrum)):
-            d = max(w0[row] * spectrum[k] + reg[row], least)
-            x[row, k] = x[row, k] / d if d > 0 else d * 0
+            d = w0[row] * spectrum[k] + reg[row]
+            x[row, k] = x[row, k] / d if d > least else d * 0
 
 
 def objective(problem: Problem, parts: list[Any], where: BlockMap, P: np.ndarray, Q: np.ndarray) -> float:

@@ -1,0 +1,273 @@
+"""Every ALS model against its printed loss over dense matrices: coefficients, half steps, whole fits, redundancies."""
+
+import dataclasses
+
+import dense
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+
+from rankbench import experiment
+from rankbench.errors import ConfigError
+from rankbench.fitting import Fitting
+from rankbench.mapping import ThreadMap
+from rankbench.solvers.als.fit import Counts
+from rankbench.solvers.als.side import Side, objective, of_items, of_users
+from rankbench.solvers.spec import registered
+
+ALS = [each.name for each in registered() if each.problem]
+HERE = ThreadMap(1)
+
+# Models, with parameters off their defaults and both sides of every choice.
+CASES = [
+    ("wrmf", {"lam": 0.7, "alpha": 3.0}),
+    ("wrmf", {"lam": 0.7, "alpha": 0.0}),
+    ("ials", {"lam": 0.02, "alpha0": 0.3, "nu": 1.0}),
+    ("ials", {"lam": 0.2, "alpha0": 0.05, "nu": 0.4}),
+    ("debiased-ials", {"lam": 0.02, "alpha0": 0.3, "a": 0.5, "extra": 2.0}),
+    ("rg2", {"lam": 0.05}),
+    ("rg2", {"lam": 2.0, "regulariser": "product"}),
+    ("rgx-paper", {"lam": 0.05, "beta": 0.3}),
+    ("rg2-sampled", {"lam": 0.05, "n_negatives": 2}),
+    ("rg2-sampled", {"lam": 0.05, "n_negatives": 4, "weights": "expected"}),
+    ("rg-authors", {"lam": 0.05, "alpha": 0.2, "beta": 0.0, "reg": "authors"}),
+    ("rg-authors", {"lam": 0.05, "alpha": 0.2, "beta": 0.25}),
+]
+EVERY_CASE = pytest.mark.parametrize(("method", "values"), CASES)
+
+
+def matrix(seed=0, n_users=24, n_items=11, density=0.3):
+    """0/1 interactions of users and items that differ in activity; one user and one item without any."""
+    rng = np.random.default_rng(seed)
+    R = rng.random((n_users, n_items)) < np.outer(rng.random(n_users) + 0.5, np.geomspace(1.5, 0.4, n_items)) * density
+    R[3], R[:, 5] = False, False
+    R[0, 0] = True
+    return R.astype(np.float64)
+
+
+def fit(R, method, values, iterations=6, dim=3, seed=1, dtype="float64", tell=lambda step: None):
+    chosen = experiment.setting(method, {"embedding_dim": dim, "iterations": iterations, "init_scale": 1.0} | values)
+    X = sp.csr_array(R.astype(np.float32))
+    (model,) = experiment.fit((chosen,), X, dtype, seed, fitting=Fitting(HERE, tell))
+    return model
+
+
+def problem(R, method, values):
+    chosen = experiment.setting(method, values)
+    return chosen.solver.problem(Counts(R.sum(1), R.sum(0), sp.csr_array(R)), chosen.params)
+
+
+def sides(R, problem, dim, dtype=np.float64, method="exact", where=HERE):
+    X = sp.csr_array(R.astype(np.float32))
+    by_item = sp.csr_array(X.T)
+    by_item.sort_indices()
+    return Side(X, of_users(problem), dim, dtype, method, where), Side(by_item, of_items(problem), dim, dtype, method, where)
+
+
+def oracle(R, method, values):
+    return dense.MODELS[method](R, experiment.setting(method, values).params)
+
+
+def test_every_method_of_this_kind_has_a_case():
+    assert {method for method, _ in CASES} | {"rgx"} == set(ALS)
+
+
+@EVERY_CASE
+def test_the_objective_is_the_printed_loss(method, values):
+    R, rng = matrix(), np.random.default_rng(2)
+    model, stated = oracle(R, method, values), problem(R, method, values)
+    users, _ = sides(R, stated, 3)
+    for _ in range(3):
+        P, Q = rng.normal(size=(len(R), 3)), rng.normal(size=(R.shape[1], 3))
+        found = objective(stated, users.blocks, HERE, P, Q) - stated.constant
+        assert_allclose(found, dense.value(model, P, Q), rtol=1e-10)
+
+
+@pytest.mark.parametrize(("method", "values"), [case for case in CASES if case[0] == "wrmf" or "n_negatives" in case[1]])
+def test_the_constant_makes_the_objective_a_sum_of_squares(method, values):
+    R, P, Q = matrix(), np.zeros((24, 3)), np.zeros((11, 3))
+    if values.get("weights") == "expected":
+        # Σ_R (−y + (y + 1)² / 2(n + 1)) + Σ_ui |I_u| n / (2N(n + 1)) (y + 1)² at y = 0.
+        expected = R.sum() / 2 / (values["n_negatives"] + 1) * (1 + values["n_negatives"])
+    else:
+        W, WS, _, _ = oracle(R, method, values)
+        expected = np.divide(WS**2, W, out=np.zeros_like(W), where=W > 0).sum()
+    stated = problem(R, method, values)
+    assert_allclose(objective(stated, sides(R, stated, 3)[0].blocks, HERE, P, Q), expected)
+
+
+def test_rg2_on_a_worked_example():
+    """One user with items 0 and 2 of six: −o + ‖o + 1‖² / 2N is −0.625 and 0.875."""
+    scores, R = np.array([[2.0, 1.0, 0.5, 0.0, -0.5, -1.0]]), np.zeros((1, 6))
+    R[0, [0, 2]] = 1
+    stated = problem(R, "rg2", {"lam": 0.0})
+    users, _ = sides(R, stated, 6)
+    assert_allclose(objective(stated, users.blocks, HERE, scores, np.eye(6)), -0.625 + 0.875)
+
+
+@EVERY_CASE
+@pytest.mark.parametrize("dim", [2, 5, 16, 19])
+def test_a_half_step_is_the_dense_solution(method, values, dim):
+    R, rng = matrix(), np.random.default_rng(3)
+    model = oracle(R, method, values)
+    users, items = sides(R, problem(R, method, values), dim)
+    P, Q = rng.normal(size=(len(R), dim)), rng.normal(size=(R.shape[1], dim))
+    if values.get("regulariser") == "product" and dim > R.shape[1]:
+        # Vectors that the loss does not determine: any of its solutions has the scores of the least.
+        assert_allclose(users.solve(Q) @ Q.T, dense.solve_users(model, Q) @ Q.T, atol=1e-6)
+        return
+    assert_allclose(users.solve(Q), dense.solve_users(model, Q), rtol=1e-8, atol=1e-9)
+    assert_allclose(items.solve(P), dense.solve_items(model, P), rtol=1e-8, atol=1e-9)
+
+
+@EVERY_CASE
+def test_no_direction_leads_down_from_a_half_steps_solution(method, values):
+    R, rng = matrix(), np.random.default_rng(4)
+    model = oracle(R, method, values)
+    users, items = sides(R, problem(R, method, values), 3)
+    P, Q = rng.normal(size=(len(R), 3)), rng.normal(size=(R.shape[1], 3))
+    best_P, best_Q = users.solve(Q), items.solve(P)
+    step = 1e-5
+    for _ in range(5):
+        D, E = rng.normal(size=P.shape), rng.normal(size=Q.shape)
+        slope_P = (dense.value(model, best_P + step * D, Q) - dense.value(model, best_P - step * D, Q)) / (2 * step)
+        slope_Q = (dense.value(model, P, best_Q + step * E) - dense.value(model, P, best_Q - step * E)) / (2 * step)
+        scale = abs(dense.value(model, P, Q)) + 1
+        assert abs(slope_P) < 1e-7 * scale and abs(slope_Q) < 1e-7 * scale
+
+
+@EVERY_CASE
+def test_a_fit_is_the_same_iterations_over_dense_matrices(method, values):
+    R = matrix()
+    model = oracle(R, method, values)
+    start = fit(R, method, values, iterations=1)
+    P, Q = start.U, start.V
+    assert_allclose(P, dense.solve_users(model, Q), rtol=1e-7, atol=1e-8)
+    for _ in range(5):
+        Q = dense.solve_items(model, P)
+        P = dense.solve_users(model, Q)
+    found = fit(R, method, values, iterations=6)
+    assert_allclose(found.U, P, rtol=1e-6, atol=1e-6)
+    assert_allclose(found.V, Q, rtol=1e-6, atol=1e-6)
+
+
+@settings(max_examples=60)
+@given(
+    case=st.sampled_from([*CASES, ("rgx", {"lam": 0.05})]),
+    seed=st.integers(0, 10**6),
+    shape=st.tuples(st.integers(1, 40), st.integers(6, 20)),
+    density=st.floats(0.02, 0.9),
+    dim=st.sampled_from([1, 4, 17]),
+    dtype=st.sampled_from(["float64", "float32"]),
+)
+def test_the_loss_never_rises(case, seed, shape, density, dim, dtype):
+    rng = np.random.default_rng(seed)
+    R = (rng.random(shape) < density).astype(np.float64)
+    R[0, 0] = 1
+    losses = []
+    fit(R, *case, iterations=5, dim=dim, seed=seed, dtype=dtype, tell=lambda step: losses.append(step.loss))
+    slack = (1e-9 if dtype == "float64" else 1e-4) * (1 + np.abs(losses).max())
+    assert len(losses) == 5 and (np.diff(losses) <= slack).all(), losses
+
+
+def test_the_authors_item_step_is_the_one_that_raises_the_loss():
+    R = matrix()
+    values = {"lam": 0.01, "alpha": 0.0, "item_rhs_sign": 1}
+    assert not problem(R, "rg-authors", values).consistent
+    assert all(problem(R, *case).consistent for case in CASES)
+    losses = []
+    fit(R, "rg-authors", values, tell=lambda step: losses.append(step.loss))
+    assert max(np.diff(losses)) > 1e-3
+
+
+def test_exact_rgx_is_rg2():
+    """RG×'s own loss, the coupled term and all, minimised over all items at once, gives RG²'s vectors."""
+    R, rng = matrix(n_users=14, n_items=7), np.random.default_rng(0)
+    n, N, lam, dim = R.sum(1), R.shape[1], 0.05, 2
+    W, WS, users, items = dense.MODELS["rg2"](R, experiment.setting("rg2", {"lam": lam}).params)
+    P = rng.normal(size=(len(R), dim))
+
+    def value(flat):
+        Q = flat.reshape(N, dim)
+        Y = P @ Q.T
+        return (W * Y * Y - 2 * WS * Y).sum() + items @ (Q * Q).sum(1) - (n / (2 * N**2)) @ Y.sum(1) ** 2
+
+    zero, unit = np.zeros(N * dim), np.eye(N * dim)
+    base = value(zero)
+    one, minus = (np.array([value(sign * e) for e in unit]) for sign in (1, -1))
+    H = np.array([[value(a + b) - value(a) - value(b) + base for a in unit] for b in unit])
+    Q = np.linalg.solve(H, -(one - minus) / 2).reshape(N, dim)
+    assert_allclose(Q.sum(0), 0, atol=1e-8)
+    assert_allclose(Q, dense.solve_items((W, WS, users, items), P), atol=1e-7)
+    for dtype in ("float64", "float32"):
+        one, other = (fit(R, method, {"lam": lam}, dtype=dtype) for method in ("rg2", "rgx"))
+        assert np.array_equal(one.V, other.V) and np.array_equal(one.U, other.U)
+    settings = [experiment.setting(method, {"lam": lam}) for method in ("rg2", "rgx")]
+    assert settings[0].identity == settings[1].identity
+
+
+def test_debiased_ials_with_one_c_is_ials_at_another_alpha():
+    R, rng = matrix(), np.random.default_rng(5)
+    alpha0, a, lam = 0.3, 0.8, 0.04
+    c = 1 + a
+    debiased = problem(R, "debiased-ials", {"alpha0": alpha0, "a": a, "lam": lam})
+    plain = problem(R, "ials", {"alpha0": alpha0 / (c * (1 - alpha0)), "lam": lam})
+    share = c * (1 - alpha0)
+    kept = dataclasses.replace(plain, reg_users=debiased.reg_users / share, reg_items=debiased.reg_items / share)
+    Q = rng.normal(size=(R.shape[1], 4))
+    one, other = (sides(R, each, 4)[0].solve(Q) for each in (debiased, kept))
+    assert_allclose(one, other / (1 - alpha0), rtol=1e-9, atol=1e-12)
+
+
+def test_special_cases_meet():
+    R = matrix()
+    for one, other in [
+        (("rg-authors", {"lam": 0.1, "alpha": 0.0}), ("rg2", {"lam": 0.1})),
+        (("rg-authors", {"lam": 0.1, "alpha": 0.0, "beta": 0.2}), ("rgx-paper", {"lam": 0.1, "beta": 0.2})),
+        (("rgx-paper", {"lam": 0.1, "beta": 0.0}), ("rg2", {"lam": 0.1})),
+        (("rg2-sampled", {"lam": 0.1, "n_negatives": R.shape[1] - 1}), ("rg2", {"lam": 0.1})),
+        (("debiased-ials", {"alpha0": 1e-12, "lam": 0.1}), ("ials", {"alpha0": 1e-12, "lam": 0.1})),
+    ]:
+        a, b = fit(R, *one), fit(R, *other)
+        assert_allclose(a.U @ a.V.T, b.U @ b.V.T, rtol=1e-6, atol=1e-7), (one, other)
+
+
+def test_rows_without_interactions():
+    R = matrix()
+    for method in ALS:
+        model = fit(R, method, {"n_negatives": 5} if method == "rg2-sampled" else {})
+        assert not model.U[3].any(), method
+        if method in ("wrmf", "ials", "debiased-ials"):
+            assert not model.V[5].any()
+    # With room for every score and next to no ridge, RG² comes to its targets, and an item that nobody met has −1 for all.
+    rg2 = fit(R, "rg2", {"lam": 1e-6}, dim=11)
+    assert_allclose((rg2.U @ rg2.V.T)[R.sum(1) > 0, 5], -1, atol=0.05)
+
+
+def test_folding_in_is_the_user_step():
+    R = matrix()
+    strangers = matrix(seed=9)
+    for method, values in CASES:
+        model = fit(R, method, values)
+        got = model.fold(len(R) + np.arange(len(strangers)), sp.csr_array(strangers.astype(np.float32)))
+        assert_allclose(got.U[len(R) :], dense.solve_users(oracle(strangers, method, values), model.V), rtol=1e-6, atol=1e-8)
+        assert np.array_equal(got.U[: len(R)], model.U)
+
+
+@pytest.mark.parametrize(
+    ("method", "values", "words"),
+    [
+        ("ials", {"alpha0": 0.0}, "alpha0 must be > 0"),
+        ("debiased-ials", {"alpha0": 1.0}, r"alpha0 must lie in \(0, 1\)"),
+        ("rgx-paper", {"beta": 1.0}, "beta must lie in"),
+        ("rg2", {"regulariser": "none"}, "regulariser"),
+        ("wrmf", {"embedding_dim": 0}, "embedding_dim must be > 0"),
+        ("rg2-sampled", {"n_negatives": 11}, "n_negatives must be < 11, the number of items, got 11"),
+    ],
+)
+def test_parameters_out_of_range_are_named(method, values, words):
+    with pytest.raises(ConfigError, match=words):
+        fit(matrix(), method, values)
