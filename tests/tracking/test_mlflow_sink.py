@@ -55,6 +55,22 @@ def runs_of(root, experiment):
     return client, client.search_runs([client.get_experiment_by_name(experiment).experiment_id])
 
 
+def test_a_curve_is_a_point_an_iteration_dated_by_training_seconds(root):
+    curve = [{"iteration": n, "seconds": 0.25 * n, "loss": 1 / n, "ndcg@20": 0.1 * n} for n in range(1, 400)]
+    record = dataclasses.replace(RECORD, curve=curve, started_at="2026-01-02T03:04:05+00:00")
+    for _ in range(2):
+        sink = sink_on(root, "curves")
+        assert sink.open()
+        sink.send(record, write_record(root, record, None))
+        sink.close()
+    client, (run,) = runs_of(root, "curves")
+    begun = run.info.start_time
+    for name in ("loss", "ndcg@20"):
+        points = client.get_metric_history(run.info.run_id, metric_key("curve", name))
+        found = sorted((point.step, point.timestamp - begun, point.value) for point in points)
+        assert found == [(row["iteration"], 1000 * row["seconds"], row[name]) for row in curve]
+
+
 def test_a_sweep_is_a_parent_with_a_child_a_record(root):
     lines = []
     sink = sink_on(root, "nested", lines)

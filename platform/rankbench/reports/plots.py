@@ -123,6 +123,39 @@ def search_plot(records: list[RunRecord], metric: str, path: Path) -> Path | Non
     return _save(figure, path)
 
 
+def convergence_plot(records: Sequence[RunRecord], metric: str, path: Path) -> Path | None:
+    """Of models that go by iterations: `metric` against iterations, and against training seconds, a row of panels a dataset.
+
+    A line a run, a colour an arm, so that seeds lie beside each other. None where no run was followed.
+    """
+    followed = [record for record in records if any(metric in row for row in record.curve)]
+    if not followed:
+        return None
+    plt = _pyplot()
+    datasets = list(dict.fromkeys(record.dataset["name"] for record in followed))
+    arms = list(dict.fromkeys(record.arm or record.method for record in followed))
+    colours = {arm: plt.get_cmap("tab20" if len(arms) > 10 else "tab10")(place) for place, arm in enumerate(arms)}
+    figure, panels = plt.subplots(len(datasets), 2, figsize=(10, 3.6 * len(datasets)), squeeze=False, sharey="row")
+    for (left, right), dataset in zip(panels, datasets, strict=True):
+        for record in followed:
+            if record.dataset["name"] == dataset:
+                arm = record.arm or record.method
+                points = [(row["iteration"], row["seconds"], row[metric]) for row in record.curve if metric in row]
+                iterations, seconds, values = zip(*points, strict=True)
+                left.plot(iterations, values, ".-", ms=3, lw=1, color=colours[arm], label=arm)
+                right.plot(seconds, values, ".-", ms=3, lw=1, color=colours[arm])
+        left.set_xlabel("iterations")
+        right.set_xlabel("training seconds, evaluation left out")
+        right.set_xscale("log")
+        left.set_ylabel(f"{metric}, a sample of users")
+        left.set_title(dataset)
+        for axis in (left, right):
+            axis.grid(alpha=0.3)
+    known = dict(zip(*reversed(panels[0][0].get_legend_handles_labels()), strict=True))
+    panels[0][0].legend(known.values(), known.keys(), loc="lower right", ncols=2, fontsize=7, framealpha=0.6)
+    return _save(figure, path)
+
+
 def data_plot(name: str, curves: dict[str, np.ndarray], path: Path) -> Path:
     """How active users and how popular items are: interactions by rank, both axes in powers of ten."""
     plt = _pyplot()

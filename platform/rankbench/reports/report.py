@@ -10,7 +10,7 @@ from tabulate import tabulate
 
 from rankbench.evaluation.compare import Comparison
 from rankbench.files import atomic_file
-from rankbench.reports.plots import differences_plot, final_plot, search_plot
+from rankbench.reports.plots import convergence_plot, differences_plot, final_plot, search_plot
 from rankbench.reports.tables import Table, difference_columns, render, row_of, tie_note
 from rankbench.tracking.record import RunRecord
 
@@ -101,6 +101,9 @@ def write_report(
         pictures.append(final_plot(table, shown[-1], folder / "final.png"))
     if table.differences:
         pictures.append(differences_plot(table.differences, folder / "differences.png"))
+    finals = [record for record in records.values() if record.stage == "final"]
+    if shown and (picture := convergence_plot(finals, shown[-1], folder / "convergence.png")):
+        pictures.append(picture)
     searched = [record for record in records.values() if record.stage == "search"]
     if picture := search_plot(searched, about["experiment"]["search"]["choose"]["metric"], folder / "search.png"):
         pictures.append(picture)

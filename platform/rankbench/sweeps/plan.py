@@ -241,7 +241,8 @@ def units(
                 groups[seed, position if key is None else key].append(each)
     result = []
     for (seed, _), members in groups.items():
-        job = Job(card, tuple(members), fit_on, measure_on, metrics, spec.dtype, seed, stage)
+        # The models of the table are followed through their iterations; the search has too many for that.
+        job = Job(card, tuple(members), fit_on, measure_on, metrics, spec.dtype, seed, stage, curve=0 if searching else 1)
         dense = members[0].solver.dense
         itemsize = 8 if spec.dtype == "float64" else 4
         # One matrix, the inverse's panels, score blocks, and the interpreter with its libraries.
