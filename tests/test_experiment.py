@@ -5,7 +5,6 @@ import pytest
 
 from rankbench import experiment
 from rankbench.data.cards import load_card
-from rankbench.data.prepare import prepare
 from rankbench.reports.plots import convergence_plot
 
 

@@ -1,11 +1,12 @@
 """A real Ray cluster of several nodes on loopback, whose nodes can be killed, frozen and added: for tests, and by hand.
 
 Each node has its own raylet, object store and workers. `python tests/cluster/nodes.py --nodes 3` starts one, prints one
-line of JSON (address, token file, folder, pids of each node's raylet, the driver's own node first) and ends with its
-standard input or SIGTERM. Another process joins with
+line of JSON (`address`; `environment`, what another process needs to join; `raylets`, the pid of each node's raylet, the
+driver's own node first) and ends with its standard input or SIGTERM. Another process joins with
 
-    RAY_AUTH_TOKEN_PATH=<token> rankbench ... --address <address>
+    RAY_AUTH_TOKEN_PATH=<token> RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 rankbench ... --address <address>
 
+Without the second setting Ray takes 127.0.0.1 for the host's outside address, where nobody listens, and waits for good.
 Ray reads its settings when it is imported: import this before ray, in a process made for it.
 """
 
@@ -35,8 +36,7 @@ class Cluster:
     """`raylets`: the pid of each node's raylet in order of joining. The first is the head, and the driver's own."""
 
     address: str
-    token: Path
-    folder: Path
+    environment: dict[str, str]
     raylets: list[int] = field(default_factory=list)
     _ray: object = field(default=None, repr=False)
     _options: dict = field(default_factory=dict, repr=False)
@@ -54,11 +54,11 @@ class Cluster:
             return [raylet, *raylet.children(recursive=True)]
         return []
 
-    def workers(self, node: int, busy: bool = False) -> list[psutil.Process]:
-        """The worker processes of a node; `busy`: those that run a task."""
+    def busy(self, node: int) -> list[psutil.Process]:
+        """The worker processes of a node that run a task: Ray names a process after what it does."""
+        others = ("ray::IDLE", "ray::DashboardAgent", "ray::RuntimeEnvAgent")
         names = {process: _name(process) for process in self.processes(node)}
-        idle = "ray::IDLE" if busy else None
-        return [process for process, name in names.items() if name.startswith("ray::") and name != idle]
+        return [process for process, name in names.items() if name.startswith("ray::") and name not in others]
 
     def kill_node(self, node: int) -> None:
         """As when the power goes: nothing on it says goodbye."""
@@ -76,11 +76,13 @@ class Cluster:
     def thaw(self, frozen: list[psutil.Process]) -> None:
         self._send(signal.SIGCONT, frozen)
 
-    def kill_worker(self, node: int) -> bool:
-        """Kill a process of the node in the middle of a task; whether there was one."""
-        found = self.workers(node, busy=True)
-        self._send(signal.SIGKILL, found[:1])
-        return bool(found)
+    def kill_worker(self, node: int) -> None:
+        """Kill a process of the node in the middle of a task."""
+        until = time.monotonic() + 20
+        while not (found := self.busy(node)):
+            assert time.monotonic() < until, f"node {node} runs no task"
+            time.sleep(0.02)
+        self._send(signal.SIGKILL, found)
 
     def kill_head(self) -> None:
         """The process that knows the cluster's state, which Ray cannot do without."""
@@ -108,14 +110,8 @@ def cluster(nodes: int = 3, cpus: int = 1, object_store_memory: int = 80 << 20) 
         token = folder / "token"
         token.touch(mode=0o600)
         token.write_text(secrets.token_hex(32), encoding="ascii")
-        settings = {
-            **_ENVIRONMENT,
-            "RAY_AUTH_TOKEN_PATH": str(token),
-            "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-            "RAY_TMPDIR": str(folder),
-        }
-        for key, value in settings.items():
-            os.environ.setdefault(key, value)
+        joining = {"RAY_AUTH_TOKEN_PATH": str(token), "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+        os.environ |= {**_ENVIRONMENT, **joining, "RAY_TMPDIR": str(folder)}
         from ray.cluster_utils import Cluster as RayCluster
 
         logging.getLogger("ray").setLevel(logging.ERROR)
@@ -123,7 +119,7 @@ def cluster(nodes: int = 3, cpus: int = 1, object_store_memory: int = 80 << 20) 
         options = {"num_cpus": cpus, "object_store_memory": object_store_memory, "include_dashboard": False}
         ray = RayCluster(initialize_head=True, head_node_args=options)
         signal.signal(signal.SIGTERM, handler)
-        found = Cluster(ray.address, token, folder, [ray.head_node.all_processes["raylet"][0].process.pid], ray, options)
+        found = Cluster(ray.address, joining, [ray.head_node.all_processes["raylet"][0].process.pid], ray, options)
         try:
             for _ in range(nodes - 1):
                 found.add_node()
@@ -143,8 +139,8 @@ def main() -> None:
     options = arguments.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with cluster(options.nodes, options.cpus) as running:
-        told = {"address": running.address, "token": str(running.token), "folder": str(running.folder)}
-        print(json.dumps({**told, "raylets": running.raylets}), flush=True)
+        told = {"address": running.address, "environment": running.environment, "raylets": running.raylets}
+        print(json.dumps(told), flush=True)
         sys.stdin.read()
 
 

@@ -10,8 +10,9 @@ import socket
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -23,6 +24,7 @@ from rankbench.errors import ClusterError, ConfigError
 _ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_AUTH_MODE": "token",
+    "RAY_ENABLE_AUTO_CONNECT": "0",
     "RAY_health_check_initial_delay_ms": "1000",
     "RAY_health_check_period_ms": "1000",
     "RAY_health_check_timeout_ms": "2000",
@@ -52,11 +54,12 @@ class Session:
 
 
 @contextmanager
-def session(address: str | None = None, cpus: int | None = None) -> Iterator[Session]:
+def session(address: str | None = None, cpus: int | None = None, object_store_memory: int = 256 << 20) -> Iterator[Session]:
     """Ray for the length of the block; a local cluster is shut down after it.
 
-    `address` (or RAY_ADDRESS) names a running cluster; without one a local cluster with `cpus` processors is started,
-    whose sockets are all on loopback. A cluster that happens to run on this host is never joined unasked.
+    `address` (or RAY_ADDRESS) names a running cluster; without one a local cluster with `cpus` processors and
+    `object_store_memory` bytes for shared objects is started, whose sockets are all on loopback. A cluster that happens to
+    run on this host is never joined unasked. When this host's own Ray node dies, the process ends with exit code 4.
     Ray reads its settings when it is imported, so nothing may import it before. Raises ClusterError when something did or
     the cluster cannot be joined, ConfigError when authentication is switched off.
     """
@@ -74,24 +77,23 @@ def session(address: str | None = None, cpus: int | None = None) -> Iterator[Ses
     else:
         # Socket names hold at most 107 bytes: the folder must be short, and private to this user.
         with tempfile.TemporaryDirectory(prefix="rb-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-            yield from _local(Path(folder), cpus)
+            yield from _local(Path(folder), cpus, object_store_memory)
 
 
-def _local(folder: Path, cpus: int | None) -> Iterator[Session]:
+def _local(folder: Path, cpus: int | None, object_store_memory: int) -> Iterator[Session]:
     token = folder / "token"
     token.touch(mode=0o600)
     token.write_text(_process_token(), encoding="ascii")
     os.environ["RAY_AUTH_TOKEN_PATH"] = str(token)
     os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
     try:
-        # The arrays lie in memory-mapped files, so the object store stays small.
         yield from _running(
             "cannot start a local Ray cluster: {}",
             address="local",
             num_cpus=cpus,
             num_gpus=0,
             include_dashboard=False,
-            object_store_memory=256 << 20,
+            object_store_memory=object_store_memory,
             _temp_dir=str(folder),
         )
     finally:
@@ -122,9 +124,64 @@ def _running(failure: str, **options) -> Iterator[Session]:
     finally:
         _restore(handler)
     try:
-        yield _offer(ray, local=options["address"] == "local")
+        with _watched(ray):
+            yield _offer(ray, local=options["address"] == "local")
     finally:
         ray.shutdown()
+
+
+@contextmanager
+def _watched(ray) -> Iterator[None]:
+    """End the process, with a line and code 4, when this host's Ray node or the cluster's head dies within the block.
+
+    Without its node Ray ends the process at the next touch of the object store, be it only an array let go, with code 1 and
+    without a word, and waits for ever where nothing touches it; without the head it does so after a minute. An exception
+    could not be carried out of here: unwinding lets arrays go.
+    """
+    context, over = ray.get_runtime_context(), threading.Event()
+    own = next(node for node in ray.nodes() if node["NodeID"] == context.get_node_id())
+    watches = [(_watch_head, host_and_port(context.gcs_address))]
+    if hasattr(socket, "AF_UNIX"):
+        watches.append((_watch_node, own["RayletSocketName"]))
+    for watch, place in watches:
+        threading.Thread(target=watch, args=(place, over), daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
+
+
+def _watch_node(path: str, over: threading.Event) -> None:
+    try:
+        while not over.is_set():
+            with socket.socket(socket.AF_UNIX) as line:
+                line.connect(path)
+                line.settimeout(1)
+                # The node says nothing on it; the line ends when the node does.
+                with suppress(TimeoutError):
+                    line.recv(1)
+    except OSError:
+        if not over.is_set():
+            _end_process("this host's Ray node died; restart it, and --resume continues")
+
+
+def _watch_head(place: tuple[str, int], over: threading.Event) -> None:
+    seen = time.monotonic()
+    while not over.wait(5):
+        with suppress(OSError):
+            socket.create_connection(place, timeout=5).close()
+            seen = time.monotonic()
+        # A head that stores its state elsewhere may come back; Ray itself waits for it for a minute.
+        if time.monotonic() - seen > 30 and not over.is_set():
+            _end_process(f"the head of the Ray cluster at {place[0]}:{place[1]} is gone; restart it, and --resume continues")
+
+
+def _end_process(message: str) -> None:
+    """Exit with the code of a ClusterError, past everything that would still speak to Ray."""
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+    os.write(2, f"error: {message}\n".encode())
+    os._exit(ClusterError.exit_code)
 
 
 def host_and_port(address: str) -> tuple[str, int]:
