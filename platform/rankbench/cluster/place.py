@@ -21,8 +21,10 @@ def workplace(address: str | None, n_threads: int | None = None) -> Iterator[Blo
     if not address:
         yield ThreadMap(n_threads or available_cpus())
         return
-    from rankbench.cluster.ray_map import RayMap
     from rankbench.cluster.session import session
 
     with session(address):
+        # Not before: it imports Ray, which then reads the settings that the session made.
+        from rankbench.cluster.ray_map import RayMap
+
         yield RayMap()

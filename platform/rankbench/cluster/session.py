@@ -116,6 +116,8 @@ def _running(failure: str, **options) -> Iterator[Session]:
     """Ray from init to shutdown; `failure` is the message, with a place for Ray's own words."""
     import ray
 
+    # Ray tells of every death in the cluster, in many lines, on stdout: where the results go. No setting stops it.
+    ray._private.worker._worker_logs_enabled = False
     handler = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
@@ -153,13 +155,15 @@ def _watched(ray) -> Iterator[None]:
 
 def _watch_node(path: str, over: threading.Event) -> None:
     try:
-        while not over.is_set():
+        while not over.wait(0.1):
             with socket.socket(socket.AF_UNIX) as line:
                 line.connect(path)
                 line.settimeout(1)
-                # The node says nothing on it; the line ends when the node does.
-                with suppress(TimeoutError):
-                    line.recv(1)
+                while not over.is_set():
+                    # The node says nothing on it; the line ends when the node does.
+                    with suppress(TimeoutError):
+                        if not line.recv(1):
+                            break
     except OSError:
         if not over.is_set():
             _end_process("this host's Ray node died; restart it, and --resume continues")

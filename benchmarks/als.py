@@ -1,0 +1,316 @@
+"""Alternating least squares against irspack and implicit, side by side in one process.
+
+    python benchmarks/als.py                                 Gowalla and sets of the size of MovieLens 10M and 20M: an hour
+    python benchmarks/als.py --sizes gowalla,10M --dims 64   minutes
+    python benchmarks/als.py --reach                         the way to the final NDCG@10 on the generated sets too
+
+Seconds of an iteration, all users and then all items: every method keeps its factors, and one iteration of each is run in turn,
+the order turned each round; the median of the rounds counts. A first iteration of each, which touches fresh memory, is not
+counted, and what is prepared once (transposing, cutting into blocks) is not either. irspack minimises the objective of our iALS
+and starts from the same factors, so the losses after the same number of iterations, all by our `objective`, can be held against
+each other. implicit minimises WRMF's, and only its seconds are compared. Its BLAS gets one thread in two rounds, as its authors
+advise, and as many as the rest in the next two; the faster setting is the peer.
+
+The way to the final NDCG@10: ours is the fit as users have it, which items begin and users end, its first user step counted;
+peers step as above. Evaluation is not counted. What is printed is when 99.5 % of a method's own last value was first reached.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import statistics
+import time
+import warnings
+from importlib.metadata import version
+from typing import Protocol
+
+import numpy as np
+import scipy.sparse as sp
+from linear import SIZES, movielens_sized
+from threadpoolctl import ThreadpoolController, threadpool_limits
+
+from rankbench.data.blocks import csr_from_pairs
+from rankbench.data.prepare import load
+from rankbench.data.splits import Holdout
+from rankbench.evaluation.metrics import measure, metric_set
+from rankbench.evaluation.ranking import rank
+from rankbench.fitting import Fitting, Step
+from rankbench.mapping import ThreadMap
+from rankbench.recommender import FactorRecommender, Recommender
+from rankbench.settings import Settings
+from rankbench.solvers.als.fit import Counts
+from rankbench.solvers.als.params import ALSParams
+from rankbench.solvers.als.side import Side, objective, of_items, of_users
+from rankbench.solvers.ials import IALS
+from rankbench.solvers.rg2 import RG2
+from rankbench.solvers.spec import registered
+from rankbench.threads import pinned
+from rankbench.tracking.environment import environment
+
+ALPHA0, LAM, CG_STEPS, INIT = 0.1, 0.003, 3, 0.1
+ITERATIONS, RG2_ITERATIONS = 15, 30
+SHARE = 0.995
+# Ours, whom it is held against, and whether both minimise one objective.
+PAIRS = (
+    ("iALS exact", "irspack Cholesky", True),
+    ("iALS exact", "implicit Cholesky", False),
+    ("iALS cg", "irspack CG", True),
+    ("RG²", "implicit CG", False),
+)
+
+
+class Method(Protocol):
+    """Factors that an iteration changes. `blas`: the thread counts of BLAS that it is tried with."""
+
+    blas: tuple[int, ...]
+
+    def step(self) -> None: ...
+
+    def factors(self) -> tuple[np.ndarray, np.ndarray]: ...
+
+
+class Ours:
+    def __init__(self, X: sp.csr_array, name: str, p: ALSParams, start: tuple[np.ndarray, np.ndarray], threads: int):
+        self.blas, self.steps, (self.P, self.Q) = (1,), p.cg_steps, start
+        users, items = np.diff(X.indptr).astype(np.float64), np.bincount(X.indices, minlength=X.shape[1]).astype(np.float64)
+        self.problem = registered().get(name).problem(Counts(users, items, X), p)
+        by_item = X.T.tocsr()
+        by_item.sort_indices()
+        self.where = ThreadMap(threads)
+        self.user_side = Side(X, of_users(self.problem), p.embedding_dim, np.float32, p.solver, self.where)
+        self.item_side = Side(by_item, of_items(self.problem), p.embedding_dim, np.float32, p.solver, self.where)
+
+    def step(self) -> None:
+        self.P = self.user_side.solve(self.Q, self.P, self.steps)
+        self.Q = self.item_side.solve(self.P, self.Q, self.steps)
+
+    def factors(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.P, self.Q
+
+    def loss(self, P: np.ndarray, Q: np.ndarray) -> float:
+        return objective(self.problem, self.user_side.blocks, self.where, P, Q)
+
+
+class Irspack:
+    """Its trainer, with the loss that its documentation recommends: the one of our `ials`, halved. Users begin."""
+
+    def __init__(self, X: sp.csr_array, solver: str, start: tuple[np.ndarray, np.ndarray], threads: int):
+        from irspack.recommenders import _ials_core as core
+
+        self.blas = (1,)  # it brings its own linear algebra
+        config = core.IALSModelConfigBuilder().set_K(start[0].shape[1]).set_alpha0(ALPHA0).set_reg(LAM).set_nu(1.0)
+        config = config.set_init_stdev(INIT).set_loss_type(core.LossType.IALSPP).build()
+        self.trainer = core.IALSTrainer(config, peers_matrix(X))
+        self.trainer.user, self.trainer.item = start
+        solving = core.IALSSolverConfigBuilder().set_n_threads(threads).set_solver_type(getattr(core.SolverType, solver))
+        self.solving = solving.set_max_cg_steps(CG_STEPS).build()
+
+    def step(self) -> None:
+        self.trainer.step(self.solving)
+
+    def factors(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.trainer.user, self.trainer.item
+
+
+class Implicit:
+    """The loop of its `fit`, an iteration at a time, from the start that it would draw."""
+
+    def __init__(self, X: sp.csr_array, dim: int, use_cg: bool, threads: int):
+        from implicit.cpu.als import AlternatingLeastSquares
+
+        self.blas = tuple({1, threads})
+        # Our objective over α₀: 1/α₀ more on an interaction, and the mean of our ridges for the one that it has.
+        ridges = LAM / ALPHA0 * (2 * X.nnz + 2 * ALPHA0 * X.shape[0] * X.shape[1]) / sum(X.shape)
+        self.model = AlternatingLeastSquares(
+            dim, regularization=ridges, alpha=1 + 1 / ALPHA0, use_cg=use_cg, num_threads=threads
+        )
+        self.users = peers_matrix(X) * np.float32(self.model.alpha)
+        self.items = self.users.T.tocsr()
+        rng = np.random.default_rng(0)
+        self.P, self.Q = (rng.random((n, dim), np.float32) * np.float32(0.01) for n in X.shape)
+
+    def step(self) -> None:
+        solve, ridge, threads = self.model.solver, self.model.regularization, self.model.num_threads
+        solve(self.users, self.P, self.Q, ridge, num_threads=threads)
+        solve(self.items, self.Q, self.P, ridge, num_threads=threads)
+
+    def factors(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.P, self.Q
+
+
+def peers_matrix(X: sp.csr_array) -> sp.csr_matrix:
+    """The older class and the narrow indices that the peers' compiled code takes."""
+    return sp.csr_matrix((X.data.astype(np.float32), X.indices.astype(np.int32), X.indptr.astype(np.int32)), X.shape)
+
+
+def ials(dim: int, solver: str) -> IALS:
+    return IALS(dim, ITERATIONS, solver, CG_STEPS, INIT, alpha0=ALPHA0, lam=LAM, nu=1.0)
+
+
+def ours(dim: int) -> dict[str, tuple[str, ALSParams]]:
+    return {
+        "iALS exact": ("ials", ials(dim, "exact")),
+        "iALS cg": ("ials", ials(dim, "cg")),
+        "RG²": ("rg2", RG2(dim, RG2_ITERATIONS, init_scale=INIT)),
+    }
+
+
+def peers(X: sp.csr_array, dim: int, start: tuple[np.ndarray, np.ndarray], threads: int) -> dict[str, Method]:
+    return {
+        "irspack Cholesky": Irspack(X, "CHOLESKY", start, threads),
+        "irspack CG": Irspack(X, "CG", start, threads),
+        "implicit Cholesky": Implicit(X, dim, False, threads),
+        "implicit CG": Implicit(X, dim, True, threads),
+    }
+
+
+def random_factors(X: sp.csr_array, dim: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    noise = (rng.standard_normal((n, dim), np.float32) for n in X.shape)
+    P, Q = (np.float32(INIT / np.sqrt(dim)) * (each - each.mean(axis=0)) for each in noise)
+    return P, Q
+
+
+def in_turn(methods: dict[str, Method], rounds: int) -> dict[str, float]:
+    """Seconds of an iteration, with the faster of the BLAS settings."""
+    pools = ThreadpoolController()
+    seconds = {name: {blas: [] for blas in method.blas} for name, method in methods.items()}
+    for turn in range(-1, rounds):
+        for name in list(methods) if turn % 2 == 0 else reversed(methods):
+            method = methods[name]
+            # A setting for two rounds, so that it is met in both orders.
+            blas = method.blas[max(turn, 0) // 2 % len(method.blas)]
+            with pools.limit(limits=blas, user_api="blas"):
+                began = time.perf_counter()
+                method.step()
+                took = time.perf_counter() - began
+            if turn >= 0:
+                seconds[name][blas].append(took)
+    return {name: min(statistics.median(each) for each in tried.values() if each) for name, tried in seconds.items()}
+
+
+def iterations_task(label: str, X: sp.csr_array, dim: int, rounds: int, threads: int) -> None:
+    start = random_factors(X, dim)
+    methods: dict[str, Method] = {name: Ours(X, *about, start, threads) for name, about in ours(dim).items()}
+    methods |= peers(X, dim, start, threads)
+    seconds = in_turn(methods, rounds)
+    for product, peer, one_objective in PAIRS:
+        losses = ""
+        if one_objective:
+            loss = methods[product].loss
+            losses = "".join(f"{loss(*methods[name].factors()) / X.nnz:11.6f}" for name in (product, peer))
+        print(
+            f"{f'{label}, K={dim}: {product} | {peer}':52s} {seconds[product]:9.3f} {seconds[peer]:9.3f} "
+            f"{seconds[peer] / seconds[product]:7.2f}x{losses}",
+            flush=True,
+        )
+
+
+class Judge:
+    """NDCG@10 of a model on a holdout, and the curve of a fit over its training seconds."""
+
+    def __init__(self, holdout: Holdout):
+        self.holdout, self.wanted, self.curve = holdout, metric_set(("ndcg",), (10,)), []
+        self.counts = np.zeros(holdout.target.shape[1])  # only popularity would ask for them
+
+    def note(self, seconds: float, model: Recommender) -> None:
+        (found,) = rank([model], self.holdout, 10)
+        ndcg = measure(found, self.holdout.target, self.counts, self.wanted).values["ndcg@10"].mean()
+        self.curve.append((seconds, float(ndcg)))
+
+    def line(self, label: str, method: str) -> None:
+        last = self.curve[-1][1]
+        number, reached = next((n, s) for n, (s, ndcg) in enumerate(self.curve, 1) if ndcg >= SHARE * last)
+        print(f"{f'{label}: {method}':52s} {reached:9.3f} {number:10d} {last:9.4f}", flush=True)
+
+
+def way_task(label: str, X: sp.csr_array, holdout: Holdout, dim: int, threads: int) -> None:
+    label = f"{label}, K={dim}"
+    for name, (method, p) in ours(dim).items():
+        judge = Judge(holdout)
+
+        def tell(step: Step, judge: Judge = judge) -> None:
+            judge.note(step.seconds, step.model())
+
+        registered().get(method).iterate(X, p, 0, np.float32, Fitting(ThreadMap(threads), tell))
+        judge.line(label, name)
+    for name, peer in peers(X, dim, random_factors(X, dim), threads).items():
+        judge, seconds = Judge(holdout), 0.0
+        for _ in range(ITERATIONS):
+            with threadpool_limits(1, "blas"):
+                began = time.perf_counter()
+                peer.step()
+                seconds += time.perf_counter() - began
+            judge.note(seconds, FactorRecommender(*peer.factors()))
+        judge.line(label, name)
+
+
+def some_rows(rows: np.ndarray, n: int = 2_000) -> np.ndarray:
+    return np.sort(np.random.default_rng(1).choice(rows, min(n, len(rows)), replace=False))
+
+
+def gowalla(settings: Settings) -> tuple[sp.csr_array, sp.csr_array, Holdout]:
+    """What a final fit is made on; train alone, and 2,000 users to validate it with."""
+    split = load("gowalla", settings).split
+    whole = split.holdout("valid", "train")
+    rows = some_rows(np.flatnonzero(np.diff(whole.target.indptr)))
+    return split.fit_matrix("train+valid"), split.train, Holdout(whole.users[rows], whole.history[rows], whole.target[rows])
+
+
+def generated(name: str) -> tuple[sp.csr_array, sp.csr_array, Holdout]:
+    """All of it; without a tenth of the interactions of 2,000 users, and these users."""
+    X = movielens_sized(name)
+    users = some_rows(np.arange(X.shape[0]))
+    entries = X.tocoo()
+    out = np.isin(entries.row, users) & (np.random.default_rng(2).random(X.nnz) < 0.1)
+    train, target = (csr_from_pairs(entries.row[m], entries.col[m], X.shape) for m in (~out, out))
+    return X, train, Holdout(users.astype(np.int32), train[users], target[users])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sizes", default="gowalla,10M,20M", help=f"of gowalla, {', '.join(SIZES)}")
+    parser.add_argument("--dims", default="64,128", help="lengths of the vectors, K")
+    parser.add_argument("--rounds", type=int, default=4, help="counted iterations of each method, a multiple of 4")
+    parser.add_argument("--threads", type=int, default=2, help="of every method")
+    parser.add_argument("--reach", action="store_true", help="the way to the final NDCG@10 on generated sets too")
+    given = parser.parse_args()
+    sizes, dims = given.sizes.split(","), [int(dim) for dim in given.dims.split(",")]
+    settings = Settings.from_env()
+    if "gowalla" in sizes and settings.mirror is None:
+        print("gowalla is skipped: RANKBENCH_MIRROR is not set")
+        sizes.remove("gowalla")
+    warnings.filterwarnings("ignore", module="implicit")
+    with pinned(given.threads):
+        warm_up()
+        about = environment()
+        packages = ", ".join(f"{name} {version(name)}" for name in ("numpy", "numba", "irspack", "implicit"))
+        print(f"{about['machine']['cpu']}, {about['machine']['cores']} cores, {given.threads} threads; {packages}")
+        print(f"{', '.join(about['blas'])}; {about['revision']}")
+        sets = {size: gowalla(settings) if size == "gowalla" else generated(size) for size in sizes}
+        print(
+            f"\n{'an iteration':52s} {'product s':>9s} {'peer s':>9s} {'faster':>8s} {'loss':>10s} {'peer loss':>10s}"
+            f"   after {given.rounds + 1} iterations, per interaction",
+        )
+        for (size, (X, _, _)), dim in itertools.product(sets.items(), dims):
+            iterations_task(size, X, dim, given.rounds, given.threads)
+        ways = {size: each for size, each in sets.items() if given.reach or size == "gowalla"}
+        if ways:
+            print(f"\n{f'{SHARE:.1%} of the last NDCG@10':52s} {'seconds':>9s} {'iterations':>10s} {'NDCG@10':>9s}")
+        for (size, (_, train, holdout)), dim in itertools.product(ways.items(), dims):
+            way_task(size, train, holdout, dim, given.threads)
+
+
+def warm_up() -> None:
+    """Compile, and load the libraries whose threads are to be pinned, before the clock starts."""
+    X = movielens_sized("1M")[:100]
+    holdout = Holdout(np.arange(100, dtype=np.int32), X, X)
+    for name, p in ours(16).values():
+        registered().get(name).iterate(X, p, 0, np.float32, Fitting(tell=lambda step: Judge(holdout).note(0, step.model())))
+    with threadpool_limits(1, "blas"):
+        peers(X, 16, random_factors(X, 16), 1)
+
+
+if __name__ == "__main__":
+    main()

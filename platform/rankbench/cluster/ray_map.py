@@ -1,0 +1,240 @@
+"""Blocks on a Ray cluster whose workers, nodes and network fail: `mapping.BlockMap` with deadlines.
+
+Ray starts the task of a dead worker again by itself, but it waits without end for a node that hangs. So nothing here waits
+without a bound: a block that is late is submitted again and its first answer counts, and a cluster that answers nothing is
+given up. The death of the driver's own Ray node, and of the head, is the session's to tell.
+
+Import this inside `cluster.session.session`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import islice
+from statistics import median
+from threading import Thread
+from typing import Any
+
+import ray
+from ray import cloudpickle
+from ray.exceptions import (
+    GetTimeoutError,
+    ObjectStoreFullError,
+    OutOfDiskError,
+    RayError,
+    RayTaskError,
+    TaskCancelledError,
+)
+
+from rankbench.errors import ClusterError, StorageError
+
+_TRIES = 3  # times a late block is submitted again
+_TICK = 1.0  # seconds between looks at the clock
+_ANSWER = 20.0  # seconds for the cluster's head to say which nodes live
+_ALWAYS_FITS = 75 << 20  # bytes: Ray makes no object store smaller than this
+
+
+class RayMap:
+    """The living cluster, one processor a block, and `memory` bytes claimed for each.
+
+    A block is late when none has come back for `patience` seconds, or five times the median block if that is more; three
+    times `patience` before the first block of a function, which pays for imports and compilation. Nothing for `give_up`
+    seconds, or ten times the median block, is a ClusterError. `resubmitted` counts the blocks submitted again.
+    """
+
+    def __init__(self, memory: int | None = None, patience: float = 8.0, give_up: float = 40.0):
+        self.patience, self.give_up = patience, give_up
+        self.resubmitted = 0
+        self._task = ray.remote(num_cpus=1, max_retries=3, retry_exceptions=False, memory=memory)(_solve)
+        self._typical: dict[Callable, float] = {}  # median seconds of a function's blocks, in its last call
+
+    @property
+    def workers(self) -> int:
+        """Processors of the nodes that live now."""
+        return max(1, int(_total("CPU")))
+
+    def put(self, value: Any) -> ray.ObjectRef:
+        """Raises StorageError when `value` is larger than all object stores together, or their disk is full."""
+        size = _size(value)
+        if size > _ALWAYS_FITS and size > (room := int(_total("object_store_memory"))):
+            raise StorageError(
+                f"{size >> 20} MiB to share do not fit the object stores of the cluster, {room >> 20} MiB in all; "
+                "start its nodes with a larger --object-store-memory"
+            )
+        try:
+            return ray.put(value)
+        except (ObjectStoreFullError, OutOfDiskError) as error:
+            raise StorageError(f"{size >> 20} MiB to share do not fit the object store: {_one_line(error)}") from None
+
+    def map(self, function: Callable, blocks: Sequence[Any], *shared: Any) -> Iterator[tuple[int, Any]]:
+        """As `BlockMap.map`; arrays in an answer are read-only.
+
+        Raises ClusterError when the worker of a block dies again and again or the cluster does, StorageError when the
+        disk of an object store is full.
+        """
+        flight = _Flight(self, function, blocks, [self.handle(value) for value in shared])
+        bound = 2 * self.workers
+        todo, seconds = iter(range(len(blocks))), []
+        progress = asked_again = time.monotonic()
+        try:
+            while True:
+                for index in islice(todo, bound - len(flight.attempts)):
+                    flight.submit(index)
+                if not flight.attempts:
+                    return
+                for index, took, answer in flight.landed():
+                    seconds.append(took)
+                    yield index, answer
+                    progress = asked_again = time.monotonic()  # what the caller took is not the cluster's
+                now = time.monotonic()
+                if now - asked_again > self._late(median(seconds) if seconds else self._typical.get(function)):
+                    flight.submit_again()
+                    asked_again = now
+                if now - progress > max(self.give_up, 10 * median(seconds or [0])):
+                    living = len(_living())
+                    # The first block of a call may be as long as it likes, while the cluster answers.
+                    if seconds:
+                        raise ClusterError(
+                            f"no block came back for {now - progress:.0f} s: {len(flight.attempts)} of {len(blocks)} are "
+                            f"under way, {living} nodes are up; --resume continues"
+                        )
+        finally:
+            flight.cancel()
+            if seconds:
+                self._typical[function] = median(seconds)
+
+    def handle(self, value: Any) -> ray.ObjectRef:
+        """`value` itself if it is one."""
+        return value if isinstance(value, ray.ObjectRef) else self.put(value)
+
+    def _late(self, typical: float | None) -> float:
+        return 3 * self.patience if typical is None else max(self.patience, 5 * typical)
+
+
+class _Flight:
+    """The blocks of a call that are under way. `attempts`: block → its tasks, more than one once it was late."""
+
+    def __init__(self, owner: RayMap, function: Callable, blocks: Sequence[Any], shared: list[ray.ObjectRef]):
+        self._owner, self._function, self._blocks, self._shared = owner, function, blocks, shared
+        self._handles: dict[int, ray.ObjectRef] = {}
+        self._again: Counter[int] = Counter()
+        self.attempts: dict[int, list[ray.ObjectRef]] = {}
+
+    def submit(self, index: int) -> None:
+        if index not in self._handles:
+            self._handles[index] = self._owner.handle(self._blocks[index])
+        task = self._owner._task.remote(self._function, self._handles[index], *self._shared)
+        self.attempts.setdefault(index, []).append(task)
+
+    def submit_again(self) -> None:
+        """Every block under way, as long as it has tries left."""
+        for index in self.attempts:
+            if self._again[index] < _TRIES:
+                self._again[index] += 1
+                self._owner.resubmitted += 1
+                self.submit(index)
+
+    def landed(self) -> list[tuple[int, float, Any]]:
+        """(block, its seconds, its answer) of what came back within a tick; empty if nothing did."""
+        block_of = {task: index for index, tasks in self.attempts.items() for task in tasks}
+        # Ready means here, not somewhere: an answer whose only copy lies on a node that hangs is late like any other, and
+        # the get below does not wait for it.
+        ready, _ = ray.wait(list(block_of), num_returns=1, timeout=_TICK, fetch_local=True)
+        answers = [(block_of[task], self._answer(block_of[task], task)) for task in ready]
+        return [(index, *answer) for index, answer in answers if answer]
+
+    def _answer(self, index: int, task: ray.ObjectRef) -> tuple[float, Any] | None:
+        """None: lost, but another attempt is under way."""
+        try:
+            answer = ray.get(task, timeout=self._owner.patience)
+        except RayTaskError as error:
+            raise error.cause from error
+        except OutOfDiskError as error:
+            raise StorageError(f"block {index} of {len(self._blocks)}: {_one_line(error)}") from None
+        except RayError as error:
+            self.attempts[index].remove(task)
+            # Neither says that the block is to blame: the copy went with its node, or a late cancel hit its neighbour.
+            if isinstance(error, GetTimeoutError | TaskCancelledError) and self._again[index] < _TRIES:
+                self._again[index] += 1
+                self._owner.resubmitted += 1
+                self.submit(index)
+            if not self.attempts[index]:
+                raise ClusterError(
+                    f"block {index} of {len(self._blocks)} was lost with its worker {_TRIES + 1} times "
+                    f"({type(error).__name__}: {_one_line(error)}); --resume continues"
+                ) from None
+            return None
+        for other in self.attempts.pop(index):
+            if other != task:
+                _cancel(other)
+        del self._handles[index]
+        return answer
+
+    def cancel(self) -> None:
+        for tasks in self.attempts.values():
+            for task in tasks:
+                _cancel(task)
+
+
+def _cancel(task: ray.ObjectRef) -> None:
+    # A generator may be closed after its session, where Ray would start a cluster to ask.
+    if ray.is_initialized():
+        with suppress(RayError, ValueError):
+            ray.cancel(task)
+
+
+def _solve(function: Callable, block: Any, *shared: Any) -> tuple[float, Any]:
+    """What a worker does: (seconds, answer)."""
+    started = time.perf_counter()
+    with _single_threaded():
+        answer = function(block, *shared)
+    return time.perf_counter() - started, answer
+
+
+@contextmanager
+def _single_threaded() -> Iterator[None]:
+    """A block has one processor. As `threads.pinned(1)`, without the seconds that importing torch costs a new worker."""
+    import numba
+    from threadpoolctl import threadpool_limits
+
+    before = numba.get_num_threads()
+    with threadpool_limits(1):
+        numba.set_num_threads(1)
+        try:
+            yield
+        finally:
+            numba.set_num_threads(before)
+
+
+def _total(resource: str) -> float:
+    return sum(node["Resources"].get(resource, 0) for node in _living())
+
+
+def _living() -> list[dict]:
+    """The nodes that the cluster's head knows to be up. Raises ClusterError when it does not answer: Ray would wait on."""
+    answer: list[list[dict]] = []
+
+    def ask() -> None:
+        with suppress(RayError):
+            answer.append(ray.nodes())
+
+    asking = Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(_ANSWER)
+    if not answer:
+        raise ClusterError(f"the head of the Ray cluster gave no answer in {_ANSWER:.0f} s; --resume continues")
+    return [node for node in answer[0] if node["Alive"]]
+
+
+def _size(value: Any) -> int:
+    """Bytes of `value` on the wire, counted without copying its arrays."""
+    outside: list = []
+    inside = cloudpickle.dumps(value, protocol=5, buffer_callback=outside.append)
+    return len(inside) + sum(buffer.raw().nbytes for buffer in outside)
+
+
+def _one_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,276 @@
+"""RayMap on real clusters of several nodes: the answers of ThreadMap, whatever dies, hangs or joins meanwhile.
+
+Each scenario is a process of its own (Ray reads its settings when it is imported) and prints what it saw as JSON.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+
+COMMON = """
+import json, os, signal, time
+from pathlib import Path
+import numpy as np
+from rankbench.errors import ClusterError, NumericalError, StorageError
+from rankbench.mapping import ThreadMap
+
+def factors(block, shared, seconds):
+    time.sleep(seconds)
+    # Sums of many terms: another order of additions would show in the bits. Large enough to lie in the object store.
+    return np.random.default_rng(block).normal(size=(200, 300)) @ shared
+
+def checked(where, n_blocks, shared, seconds=0.0, event=lambda: None, at=4):
+    # Whether all is as ThreadMap has it, and the longest silence.
+    answers, last, silence = {}, None, 0.0
+    for index, answer in where.map(factors, range(n_blocks), shared, seconds):
+        now = time.monotonic()
+        silence, last = max(silence, now - (last or now)), now
+        assert index not in answers
+        answers[index] = np.array(answer)
+        if len(answers) == at:
+            event()
+    expected = dict(ThreadMap(1).map(factors, range(n_blocks), shared, 0))
+    same = answers.keys() == expected.keys() and all((answers[i] == expected[i]).all() for i in expected)
+    return {"same": bool(same), "silence": silence}
+
+def error_of(work):
+    try:
+        work()
+    except Exception as error:
+        return [type(error).__name__, str(error)]
+
+SHARED = np.random.default_rng(99).normal(size=(300, 100))
+"""
+
+FAULTS = """
+class Fetched(list):
+    fetched = 0
+    def __getitem__(self, index):
+        self.fetched += 1
+        return super().__getitem__(index)
+
+def slow_at_first(block, folder):
+    # Block 0 hangs in its first attempt, block 1 keeps the call going until that attempt is over.
+    first = not (Path(folder) / f"{block}").exists()
+    (Path(folder) / f"{block}").touch()
+    time.sleep(3 if first and block == 0 else 5 if block == 1 else 0)
+    return "first" if first else "again"
+
+def singular(block):
+    if block == 3:
+        raise NumericalError("block 3 is not positive definite")
+    return block
+
+def threads(block):
+    from threadpoolctl import threadpool_info
+    import numba
+    np.ones((9, 9)) @ np.ones((9, 9))
+    return sorted({pool["num_threads"] for pool in threadpool_info()} | {numba.get_num_threads()})
+
+def trace(block, folder):
+    (Path(folder) / f"{block}").touch()
+    time.sleep(0.2)
+
+import nodes, tempfile
+from rankbench.cluster.session import session
+
+seen = {}
+with nodes.cluster(3) as cluster, session(cluster.address), tempfile.TemporaryDirectory() as folder:
+    import ray
+    from rankbench.cluster.ray_map import RayMap
+
+    where = RayMap()
+    seen["calm"] = checked(where, 30, where.put(SHARED))
+
+    blocks, most, answered = Fetched(range(40)), 0, 0
+    for _ in where.map(abs, blocks):
+        most, answered = max(most, blocks.fetched - answered), answered + 1
+    seen["in_flight"] = [most, answered]
+
+    seen["numerical"] = error_of(lambda: list(where.map(singular, range(9))))
+    seen["threads"] = [answer for _, answer in where.map(threads, range(3))]
+    seen["too_large"] = error_of(lambda: where.put(np.zeros(50 << 20)))
+
+    half = where.map(trace, range(40), folder)
+    next(half)
+    half.close()
+    time.sleep(2)
+    seen["after_close"] = len(list(Path(folder).iterdir()))
+
+    early = RayMap(patience=0.4)
+    early._typical[slow_at_first] = 0.01
+    with tempfile.TemporaryDirectory() as marks:
+        seen["duplicate"] = sorted(early.map(slow_at_first, range(3), marks))
+    seen["duplicate_again"] = early.resubmitted
+
+    seen["worker"] = checked(where, 20, SHARED, 0.2, lambda: cluster.kill_worker(1))
+    frozen = []
+    seen["again_before"] = where.resubmitted
+    seen["freeze"] = checked(where, 20, SHARED, 0.3, lambda: frozen.extend(cluster.freeze_node(2)))
+    seen["again"] = where.resubmitted
+    cluster.thaw(frozen)
+    seen["thaw"] = checked(where, 20, SHARED, 0.1)
+    seen["node"] = checked(where, 20, SHARED, 0.2, lambda: cluster.kill_node(1))
+    before = where.workers
+    cluster.add_node()
+    seen["joined"] = [before, where.workers]
+    blocks, most, answered = Fetched(range(20)), 0, 0
+    for _ in where.map(abs, blocks):
+        most, answered = max(most, blocks.fetched - answered), answered + 1
+    seen["in_flight_joined"] = most
+print(json.dumps(seen))
+"""
+
+
+def python(*words, **options):
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    environment |= {"PYTHONPATH": str(HERE)} | options.pop("environment", {})
+    pipes = {name: subprocess.PIPE for name in ("stdin", "stdout", "stderr")}
+    return subprocess.Popen([sys.executable, *words], text=True, env=environment, **pipes, **options)
+
+
+@pytest.fixture(scope="module")
+def seen():
+    """What happened in FAULTS: one cluster for all of it."""
+    process = python("-c", COMMON + FAULTS)
+    output, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors[-3000:]
+    # Ray has no word on stdout, whatever died.
+    return json.loads(output)
+
+
+def test_the_answers_are_those_of_threads_bit_for_bit(seen):
+    assert seen["calm"]["same"]
+
+
+def test_no_more_is_in_flight_than_twice_the_processors(seen):
+    most, answered = seen["in_flight"]
+    assert answered == 40 and 3 < most <= 6
+
+
+def test_what_the_function_raises_is_raised_as_it_is(seen):
+    assert seen["numerical"] == ["NumericalError", "block 3 is not positive definite"]
+
+
+def test_a_block_has_one_thread(seen):
+    assert seen["threads"] == [[1]] * 3
+
+
+def test_what_is_larger_than_all_object_stores_is_refused(seen):
+    kind, message = seen["too_large"]
+    assert kind == "StorageError" and "400 MiB" in message and "240 MiB in all" in message
+
+
+def test_a_closed_generator_cancels_what_has_not_begun(seen):
+    assert 1 <= seen["after_close"] <= 6
+
+
+def test_of_a_late_block_the_first_answer_counts_once(seen):
+    assert seen["duplicate"][0] == [0, "again"] and len(seen["duplicate"]) == 3
+    assert seen["duplicate_again"] >= 1
+
+
+def test_a_killed_worker_changes_nothing(seen):
+    assert seen["worker"]["same"]
+
+
+def test_a_killed_node_changes_nothing(seen):
+    assert seen["node"]["same"]
+
+
+def test_a_frozen_node_holds_the_call_up_for_seconds_and_may_come_back(seen):
+    assert seen["freeze"]["same"] and seen["freeze"]["silence"] < 15
+    assert seen["again"] > seen["again_before"]
+    assert seen["thaw"]["same"]
+
+
+def test_a_node_that_joins_is_used_from_the_next_call_on(seen):
+    before, after = seen["joined"]
+    assert after == before + 1
+    assert before < seen["in_flight_joined"] <= 2 * after
+
+
+DRIVER = """
+import sys
+from rankbench.cluster.session import session
+
+with session(sys.argv[1]):
+    from rankbench.cluster.ray_map import RayMap
+
+    held = []
+    for index, answer in RayMap().map(factors, range(2000), SHARED, 0.2):
+        held.append(answer)
+        print(index, flush=True)
+"""
+
+
+@pytest.fixture
+def two_nodes():
+    process = python(HERE / "nodes.py", "--nodes", "2")
+    yield json.loads(process.stdout.readline())
+    process.stdin.close()
+    assert process.wait(timeout=60) == 0, process.stderr.read()[-3000:]
+
+
+def test_the_death_of_the_drivers_own_node_is_one_line_and_code_4(two_nodes):
+    driver = python("-c", COMMON + DRIVER, two_nodes["address"], environment=two_nodes["environment"])
+    assert driver.stdout.readline()
+    os.kill(two_nodes["raylets"][0], signal.SIGKILL)
+    _, errors = driver.communicate(timeout=60)
+    assert (driver.returncode, errors) == (4, "error: this host's Ray node died; restart it, and --resume continues\n")
+
+
+HEADLESS = """
+import nodes
+from rankbench.cluster.session import session
+
+with nodes.cluster(2) as cluster, session(cluster.address):
+    from rankbench.cluster.ray_map import RayMap
+
+    checked(RayMap(), 2000, SHARED, 0.2, cluster.kill_head)
+"""
+
+
+@pytest.mark.slow
+def test_the_death_of_the_head_is_one_line_and_code_4_within_a_minute():
+    process = python("-c", COMMON + HEADLESS)
+    output, errors = process.communicate(timeout=120)
+    assert process.returncode == 4 and output == ""
+    assert "error: the head of the Ray cluster at 127.0.0.1:" in errors.splitlines()[-1]
+
+
+POISON = """
+import sys
+def poison(block):
+    if block == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return block
+
+def silent(block):
+    time.sleep(0.01 if block < 4 else 600)
+
+from rankbench.cluster.session import session
+with session(cpus=2):
+    from rankbench.cluster.ray_map import RayMap
+
+    print(json.dumps([
+        error_of(lambda: list(RayMap().map(poison, range(8)))),
+        error_of(lambda: list(RayMap(patience=0.5, give_up=3).map(silent, range(8)))),
+    ]))
+"""
+
+
+def test_a_block_that_kills_its_workers_is_named_and_a_silent_cluster_given_up():
+    process = python("-c", COMMON + POISON)
+    output, errors = process.communicate(timeout=200)
+    assert process.returncode == 0, errors[-3000:]
+    (kind, message), (silent_kind, silent) = json.loads(output)
+    assert kind == "ClusterError" and message.startswith("block 3 of 8 was lost") and "\n" not in message
+    assert silent_kind == "ClusterError" and "4 of 8 are under way" in silent and "--resume" in silent
