@@ -45,8 +45,14 @@ def sweep():
     records = [record("search", "=A", 0.2, 1.0), record("search", "=A", 0.1, 2.0), record("final", "=A", 0.25, 1.0)]
     failed = dataclasses.replace(record("final", "B", 0.1, 5.0), status="failed", error="no memory", metrics={})
     arms = [
-        {"name": "=A", "method": "ease", "published": {"x": {"ndcg@20": 0.26}}},
-        {"name": "B", "method": "ease", "published": {}},
+        {
+            "name": "=A",
+            "method": "ease",
+            "params": {"lam": {"grid": [1, 2]}},
+            "chosen": {},
+            "published": {"x": {"ndcg@20": 0.26}},
+        },
+        {"name": "B", "method": "ease", "params": {}, "chosen": {}, "published": {}},
     ]
     experiment = {
         "name": "e", "question": "Which?", "arms": arms, "published": {"paper": "P", "table": 2, "recall": "recall"},
@@ -68,10 +74,18 @@ def several(sweep):
     columns = {"A": values, "B": values - 0.1, "C": values + np.where(np.arange(60) % 2, 0.02, -0.021)}
     finals = [record("final", "A", 0.4, 1.0), record("final", "B", 0.31, 1.0), record("final", "B", 0.29, 1.0, seed=1)]
     finals.append(record("final", "C", 0.3995, 1.0))
-    arms = [{"name": arm, "method": "ease", "published": {}} for arm in "ABC"]
+    arms = [{"name": arm, "method": "ease", "params": {}, "chosen": {"x": {"lam": 1}}, "published": {}} for arm in "ABC"]
     rows = [{"dataset": "x", "arm": arm, "final": [r.id for r in finals if r.arm == arm]} for arm in "ABC"]
     about = about | {"experiment": about["experiment"] | {"arms": arms}}
     return about, {"rows": rows}, {r.id: r for r in finals}, compared(**columns)
+
+
+def test_a_setting_shows_what_the_experiment_states_and_no_defaults(sweep):
+    about, chosen, records, pairs = sweep
+    records = {name: dataclasses.replace(r, params=r.params | {"solver": "exact"}) for name, r in records.items()}
+    table = sweep_table(about, chosen, records, pairs)
+    assert table.rows[0].params == {"lam": 1.0, "solver": "exact"}
+    assert "lam=1" in render(table, "md") and "solver" not in render(table, "md")
 
 
 def test_measured_published_and_difference_stand_side_by_side(sweep):

@@ -140,9 +140,12 @@ class _Flight:
     def landed(self) -> list[tuple[int, float, Any]]:
         """(block, its seconds, its answer) of what came back within a tick; empty if nothing did."""
         block_of = {task: index for index, tasks in self.attempts.items() for task in tasks}
-        # Ready means here, not somewhere: an answer whose only copy lies on a node that hangs is late like any other, and
-        # the get below does not wait for it.
-        ready, _ = ray.wait(list(block_of), num_returns=1, timeout=_TICK, fetch_local=True)
+        tasks = list(block_of)
+        # Without fetch_local Ray does not touch the object store: see `session`, which would not survive its death.
+        ray.wait(tasks, num_returns=1, timeout=_TICK, fetch_local=False)
+        done, _ = ray.wait(tasks, num_returns=len(tasks), timeout=0, fetch_local=False)
+        # Done is not here: an answer whose only copy lies on a node that hangs is late like any other.
+        ready, _ = ray.wait(done, num_returns=1, timeout=_TICK) if done else ([], [])
         answers = [(block_of[task], self._answer(block_of[task], task)) for task in ready]
         return [(index, *answer) for index, answer in answers if answer]
 

@@ -138,7 +138,8 @@ def _watched(ray) -> Iterator[None]:
 
     Without its node Ray ends the process at the next touch of the object store, be it only an array let go, with code 1 and
     without a word, and waits for ever where nothing touches it; without the head it does so after a minute. An exception
-    could not be carried out of here: unwinding lets arrays go.
+    could not be carried out of here: unwinding lets arrays go. A node that dies in the very millisecond of a touch is
+    still Ray's.
     """
     context, over = ray.get_runtime_context(), threading.Event()
     own = next(node for node in ray.nodes() if node["NodeID"] == context.get_node_id())
@@ -155,12 +156,12 @@ def _watched(ray) -> Iterator[None]:
 
 def _watch_node(path: str, over: threading.Event) -> None:
     try:
-        while not over.wait(0.1):
+        while not over.is_set():
             with socket.socket(socket.AF_UNIX) as line:
                 line.connect(path)
                 line.settimeout(1)
                 while not over.is_set():
-                    # The node says nothing on it; the line ends when the node does.
+                    # The node says nothing on it; the line ends when the node does, and then there is no other.
                     with suppress(TimeoutError):
                         if not line.recv(1):
                             break

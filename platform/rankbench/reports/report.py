@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ def sweep_table(
     """
     experiment = about["experiment"]
     published = {(arm["name"] or arm["method"]): arm["published"] for arm in experiment["arms"]}
+    stated = {(arm["name"] or arm["method"]): {*arm["params"], *chain(*arm["chosen"].values())} for arm in experiment["arms"]}
     wanted = tuple(compared["metrics"])
     differences = tuple(Comparison(**pair) for pair in compared["comparisons"])
     first = next((name for name in wanted if any(pair.metric == name for pair in differences)), None)
@@ -60,7 +62,7 @@ def sweep_table(
         said = published.get(arm, {}).get(dataset, {})
         if "open" in (finished[0].dataset["recall"], (experiment["published"] or {}).get("recall")):
             said = {name.replace("recall@", "recall_capped@"): number for name, number in said.items()} | said
-        rows.append(row_of(finished, wanted, said, searched, pooled, tied))
+        rows.append(row_of(finished, wanted, said, searched, pooled, tied, stated[arm]))
         if len(finished) > 1:
             seeds, splits = (", ".join(map(str, values)) for values in (rows[-1].seeds, rows[-1].split_seeds))
             runs.setdefault(f"{len(finished)} runs, seed {seeds}, split seed {splits}", []).append(f"{arm} on {dataset}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import fmean, stdev
 from typing import Any
@@ -37,7 +37,8 @@ class Cell:
 class Row:
     """One arm on one dataset; seconds are means over its runs, memory the most of any.
 
-    `tied`: not distinguishable from the best in the first metric that was compared.
+    `tied`: not distinguishable from the best in the first metric that was compared. `stated`: the parameters that the
+    experiment gives or searches; all others have their defaults.
     """
 
     dataset: str
@@ -52,6 +53,7 @@ class Row:
     seeds: tuple[int, ...] = ()
     split_seeds: tuple[int, ...] = ()
     tied: bool = False
+    stated: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,7 @@ def row_of(
     chosen_of: int,
     pooled: dict[str, dict[str, Any]],
     tied: bool = False,
+    stated: Iterable[str] = (),
 ) -> Row:
     """A table row from the records of an arm's final runs. `pooled`: metric → mean, low, high over all the runs."""
     first = records[0]
@@ -101,6 +104,7 @@ def row_of(
         tuple(dict.fromkeys(record.seed for record in records)),
         tuple(dict.fromkeys(record.dataset["split_seed"] for record in records)),
         tied,
+        tuple(name for name in first.params if name in stated),
     )
 
 
@@ -132,7 +136,7 @@ def columns(table: Table, mark: str = " †", best: Callable[[str], str] = str) 
                 line += [f"{cell.published:.4f}", f"{cell.delta:+.4f}"] if said else ["", ""]
         shared = f" ÷{row.fit_shared_by}" if row.fit_shared_by > 1 else ""
         line += [
-            setting_text(row.params),
+            setting_text({name: value for name, value in row.params.items() if name in row.stated}),
             f"{row.seconds.get('fit', 0):.1f}{shared}",
             f"{row.seconds.get('rank', 0):.1f}",
             f"{row.peak_memory_gb:.1f}",

@@ -1,0 +1,132 @@
+"""ALS on a real three-node cluster that loses workers and nodes: the bits of a fit in one process, whatever happens.
+
+Each scenario is a process of its own: Ray reads its settings when it is imported.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "RANKBENCH_"))}
+ENVIRONMENT["PYTHONPATH"] = str(HERE)
+
+COMMON = """
+import json, threading, time
+import numpy as np, scipy.sparse as sp
+from nodes import cluster
+from rankbench import experiment
+from rankbench.cluster.session import session
+from rankbench.fitting import Fitting
+from rankbench.mapping import ThreadMap
+
+rng = np.random.default_rng(0)
+X = sp.csr_array((rng.random((3000, 2000)) < rng.random((3000, 1)) ** 3).astype(np.float32))
+
+def fit(where, fault=lambda: None, iterations=4):
+    chosen = experiment.setting("ials", {"embedding_dim": 192, "iterations": iterations})
+    ends = [time.monotonic()]
+
+    def tell(step):
+        ends.append(time.monotonic())
+        if step.number == 2:
+            threading.Timer(0.3, fault).start()   # in the middle of the third iteration
+
+    (model,) = experiment.fit((chosen,), X, "float32", 0, fitting=Fitting(where, tell))
+    return model, [b - a for a, b in zip(ends, ends[1:])]
+
+whole, _ = fit(ThreadMap(1))
+said = {}
+
+def compare(name, where, fault=lambda: None, **more):
+    model, seconds = fit(where, fault)
+    said[name] = {"same": bool(np.array_equal(model.U, whole.U) and np.array_equal(model.V, whole.V)),
+                  "seconds": seconds, "blocks": where.resubmitted, **more}
+"""
+
+
+def scenario(text, timeout=400):
+    done = subprocess.run(
+        [sys.executable, "-c", COMMON + text], capture_output=True, text=True, timeout=timeout, env=ENVIRONMENT
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_a_cluster_that_loses_a_worker_and_a_node_gives_the_bits_of_one_process():
+    said = scenario("""
+with cluster(3) as nodes, session(nodes.address):
+    from rankbench.cluster.ray_map import RayMap
+    compare("calm", RayMap())
+    compare("worker", RayMap(), lambda: nodes.kill_worker(1))
+    compare("node", RayMap(), lambda: nodes.kill_node(2))
+print(json.dumps(said))
+""")
+    assert all(each["same"] for each in said.values()), said
+    print(said)
+
+
+@pytest.mark.slow
+def test_a_frozen_node_is_gone_round_and_a_new_one_is_used():
+    said = scenario("""
+with cluster(3) as nodes, session(nodes.address):
+    from rankbench.cluster.ray_map import RayMap
+    compare("calm", RayMap())
+    frozen = []
+    compare("frozen", RayMap(), lambda: frozen.extend(nodes.freeze_node(1)))
+    nodes.thaw(frozen)
+    compare("thawed", RayMap())
+    where = RayMap()
+    before = where.workers
+    compare("joined", where, lambda: nodes.add_node())
+    said["joined"]["workers"] = [before, where.workers]
+print(json.dumps(said))
+""")
+    assert all(each["same"] for each in said.values()), said
+    assert max(said["frozen"]["seconds"]) < max(said["calm"]["seconds"]) + 15
+    before, after = said["joined"]["workers"]
+    assert after == before + 1
+    print(said)
+
+
+@pytest.mark.slow
+def test_a_driver_without_its_node_ends_with_4_and_goes_on_later(tmp_path):
+    environment = ENVIRONMENT | {"RANKBENCH_DATA": str(tmp_path / "data"), "RANKBENCH_RESULTS": str(tmp_path / "broken")}
+    run = [
+        sys.executable, "-m", "rankbench", "run", "synthetic", "ials", "embedding_dim=256", "iterations=60", "--curve", "0",
+        "data.source.generator.users=8000", "data.source.generator.items=3000", "--no-track", "--json",
+    ]  # fmt: skip
+    whole = subprocess.run(
+        run, capture_output=True, text=True, timeout=400, env=environment | {"RANKBENCH_RESULTS": str(tmp_path / "whole")}
+    )
+    nodes = subprocess.Popen(
+        [sys.executable, str(HERE / "nodes.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
+    )
+    try:
+        about = json.loads(nodes.stdout.readline())
+        joined = [*run, "--address", about["address"]]
+        broken = subprocess.Popen(
+            joined, env=environment | about["environment"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        checkpoints = tmp_path / "broken" / "checkpoints"
+        while not list(checkpoints.glob("*/00000[3-9]")):
+            assert broken.poll() is None, broken.stderr.read()
+            time.sleep(0.01)
+        os.kill(about["raylets"][0], 9)
+        killed = time.monotonic()
+        _, errors = broken.communicate(timeout=90)
+        took = time.monotonic() - killed
+    finally:
+        nodes.stdin.close()
+        nodes.wait(timeout=60)
+    assert broken.returncode == 4 and took < 60, (broken.returncode, took, errors)
+    assert errors.strip().splitlines()[-1].startswith("error: ") and "Traceback" not in errors
+    saved = max(int(path.name) for path in checkpoints.glob("*/[0-9]*"))
+    resumed = subprocess.run([*run, "--resume"], capture_output=True, text=True, timeout=400, env=environment)
+    assert saved >= 3
+    assert json.loads(resumed.stdout)["metrics"] == json.loads(whole.stdout)["metrics"]
