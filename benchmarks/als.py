@@ -48,7 +48,9 @@ from rankbench.solvers.spec import registered
 from rankbench.threads import pinned
 from rankbench.tracking.environment import environment
 
-ALPHA0, LAM, CG_STEPS, INIT = 0.1, 0.003, 3, 0.1
+# Good on Gowalla.
+ALPHA0, LAM = 0.03, 0.003
+CG_STEPS, INIT = 3, 0.1
 ITERATIONS, RG2_ITERATIONS = 15, 30
 SHARE = 0.995
 # Ours, whom it is held against, and whether both minimise one objective.

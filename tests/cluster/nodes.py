@@ -60,6 +60,16 @@ class Cluster:
         names = {process: _name(process) for process in self.processes(node)}
         return [process for process, name in names.items() if name.startswith("ray::") and name not in others]
 
+    def busy_node(self) -> int:
+        """A node that is in the middle of a task, other than the driver's own. Waits for one."""
+        until = time.monotonic() + 20
+        while time.monotonic() < until:
+            for node in range(1, len(self.raylets)):
+                if self.busy(node):
+                    return node
+            time.sleep(0.02)
+        raise AssertionError("no node but the first runs a task")
+
     def kill_node(self, node: int) -> None:
         """As when the power goes: nothing on it says goodbye."""
         self._send(signal.SIGKILL, self.processes(node))
@@ -77,12 +87,7 @@ class Cluster:
         self._send(signal.SIGCONT, frozen)
 
     def kill_worker(self, node: int) -> None:
-        """Kill a process of the node in the middle of a task."""
-        until = time.monotonic() + 20
-        while not (found := self.busy(node)):
-            assert time.monotonic() < until, f"node {node} runs no task"
-            time.sleep(0.02)
-        self._send(signal.SIGKILL, found)
+        self._send(signal.SIGKILL, self.busy(node))
 
     def kill_head(self) -> None:
         """The process that knows the cluster's state, which Ray cannot do without."""

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ COMMON = """
 import json, os, signal, time
 from pathlib import Path
 import numpy as np
+from threadpoolctl import threadpool_limits
 from rankbench.errors import ClusterError, NumericalError, StorageError
 from rankbench.mapping import ThreadMap
 
@@ -36,7 +38,8 @@ def checked(where, n_blocks, shared, seconds=0.0, event=lambda: None, at=4):
         answers[index] = np.array(answer)
         if len(answers) == at:
             event()
-    expected = dict(ThreadMap(1).map(factors, range(n_blocks), shared, 0))
+    with threadpool_limits(1):
+        expected = dict(ThreadMap(1).map(factors, range(n_blocks), SHARED, 0))
     same = answers.keys() == expected.keys() and all((answers[i] == expected[i]).all() for i in expected)
     return {"same": bool(same), "silence": silence}
 
@@ -56,11 +59,17 @@ class Fetched(list):
         self.fetched += 1
         return super().__getitem__(index)
 
+def most_in_flight(where):
+    blocks, most, answered = Fetched(range(40)), 0, 0
+    for _ in where.map(abs, blocks):
+        most, answered = max(most, blocks.fetched - answered), answered + 1
+    return most, answered
+
 def slow_at_first(block, folder):
     # Block 0 hangs in its first attempt, block 1 keeps the call going until that attempt is over.
     first = not (Path(folder) / f"{block}").exists()
     (Path(folder) / f"{block}").touch()
-    time.sleep(3 if first and block == 0 else 5 if block == 1 else 0)
+    time.sleep(2 if first and block == 0 else 3 if block == 1 else 0)
     return "first" if first else "again"
 
 def singular(block):
@@ -87,12 +96,8 @@ with nodes.cluster(3) as cluster, session(cluster.address), tempfile.TemporaryDi
     from rankbench.cluster.ray_map import RayMap
 
     where = RayMap()
-    seen["calm"] = checked(where, 30, where.put(SHARED))
-
-    blocks, most, answered = Fetched(range(40)), 0, 0
-    for _ in where.map(abs, blocks):
-        most, answered = max(most, blocks.fetched - answered), answered + 1
-    seen["in_flight"] = [most, answered]
+    seen["calm"] = checked(where, 20, where.put(SHARED))
+    seen["in_flight"] = [where.workers, *most_in_flight(where)]
 
     seen["numerical"] = error_of(lambda: list(where.map(singular, range(9))))
     seen["threads"] = [answer for _, answer in where.map(threads, range(3))]
@@ -101,8 +106,11 @@ with nodes.cluster(3) as cluster, session(cluster.address), tempfile.TemporaryDi
     half = where.map(trace, range(40), folder)
     next(half)
     half.close()
-    time.sleep(2)
+    time.sleep(1)
     seen["after_close"] = len(list(Path(folder).iterdir()))
+
+    cluster.add_node()
+    seen["in_flight_joined"] = [where.workers, *most_in_flight(where)]
 
     early = RayMap(patience=0.4)
     early._typical[slow_at_first] = 0.01
@@ -110,21 +118,14 @@ with nodes.cluster(3) as cluster, session(cluster.address), tempfile.TemporaryDi
         seen["duplicate"] = sorted(early.map(slow_at_first, range(3), marks))
     seen["duplicate_again"] = early.resubmitted
 
-    seen["worker"] = checked(where, 20, SHARED, 0.2, lambda: cluster.kill_worker(1))
+    seen["worker"] = checked(where, 16, SHARED, 0.2, lambda: cluster.kill_worker(cluster.busy_node()))
     frozen = []
     seen["again_before"] = where.resubmitted
-    seen["freeze"] = checked(where, 20, SHARED, 0.3, lambda: frozen.extend(cluster.freeze_node(2)))
+    seen["freeze"] = checked(where, 16, SHARED, 0.3, lambda: frozen.extend(cluster.freeze_node(cluster.busy_node())))
     seen["again"] = where.resubmitted
     cluster.thaw(frozen)
     seen["thaw"] = checked(where, 20, SHARED, 0.1)
-    seen["node"] = checked(where, 20, SHARED, 0.2, lambda: cluster.kill_node(1))
-    before = where.workers
-    cluster.add_node()
-    seen["joined"] = [before, where.workers]
-    blocks, most, answered = Fetched(range(20)), 0, 0
-    for _ in where.map(abs, blocks):
-        most, answered = max(most, blocks.fetched - answered), answered + 1
-    seen["in_flight_joined"] = most
+    seen["node"] = checked(where, 16, SHARED, 0.2, lambda: cluster.kill_node(cluster.busy_node()))
 print(json.dumps(seen))
 """
 
@@ -151,8 +152,8 @@ def test_the_answers_are_those_of_threads_bit_for_bit(seen):
 
 
 def test_no_more_is_in_flight_than_twice_the_processors(seen):
-    most, answered = seen["in_flight"]
-    assert answered == 40 and 3 < most <= 6
+    workers, most, answered = seen["in_flight"]
+    assert (workers, answered) == (3, 40) and 3 < most <= 6
 
 
 def test_what_the_function_raises_is_raised_as_it_is(seen):
@@ -192,9 +193,8 @@ def test_a_frozen_node_holds_the_call_up_for_seconds_and_may_come_back(seen):
 
 
 def test_a_node_that_joins_is_used_from_the_next_call_on(seen):
-    before, after = seen["joined"]
-    assert after == before + 1
-    assert before < seen["in_flight_joined"] <= 2 * after
+    workers, most, answered = seen["in_flight_joined"]
+    assert (workers, answered) == (4, 40) and 6 < most <= 8
 
 
 DRIVER = """
@@ -205,7 +205,7 @@ with session(sys.argv[1]):
     from rankbench.cluster.ray_map import RayMap
 
     held = []
-    for index, answer in RayMap().map(factors, range(2000), SHARED, 0.2):
+    for index, answer in RayMap().map(factors, range(2000), SHARED, 2.0):
         held.append(answer)
         print(index, flush=True)
 """
@@ -221,7 +221,9 @@ def two_nodes():
 
 def test_the_death_of_the_drivers_own_node_is_one_line_and_code_4(two_nodes):
     driver = python("-c", COMMON + DRIVER, two_nodes["address"], environment=two_nodes["environment"])
-    assert driver.stdout.readline()
+    # In the middle of two blocks: at the moment of a block's arrival Ray may be the first to see the death.
+    assert driver.stdout.readline() and driver.stdout.readline()
+    time.sleep(0.5)
     os.kill(two_nodes["raylets"][0], signal.SIGKILL)
     _, errors = driver.communicate(timeout=60)
     assert (driver.returncode, errors) == (4, "error: this host's Ray node died; restart it, and --resume continues\n")
@@ -267,6 +269,7 @@ with session(cpus=2):
 """
 
 
+@pytest.mark.slow
 def test_a_block_that_kills_its_workers_is_named_and_a_silent_cluster_given_up():
     process = python("-c", COMMON + POISON)
     output, errors = process.communicate(timeout=200)

@@ -27,7 +27,7 @@ import scipy.sparse as sp
 from rankbench.errors import NumericalError
 from rankbench.mapping import BlockMap
 from rankbench.solvers.als.exact import solve_exact
-from rankbench.solvers.als.gradients import solve_gradients
+from rankbench.solvers.als.gradients import solve_gradients, steps_are_cheaper
 from rankbench.solvers.als.lanes import LANES, gather_four, gather_one
 from rankbench.solvers.als.problem import Problem
 
@@ -110,7 +110,7 @@ class Side:
         if self.proportion is not None:
             coefficients = replace(coefficients, reg=np.zeros(X.shape[0]))
         blocks = cut(X, coefficients, dim, self.dtype, self.method, where.workers)
-        self.rows = [block.rows for block in blocks]
+        self.rows, self.longest = [block.rows for block in blocks], int(np.diff(X.indptr).max(initial=0))
         self.blocks = [where.put(block) for block in blocks]
         # Room that is used again in every step: fresh memory costs as much as the product that fills it.
         self._columns = self._rotated = None
@@ -127,8 +127,12 @@ class Side:
             self._rotated = np.empty((self.shape[0], padded), self.dtype)
         system, basis = share(Y, self.coefficients, self.method == "sums", self.proportion, self._columns)
         rotated = np.empty_like(self._rotated) if basis is None else self._rotated
-        begin = self.where.put(x @ basis) if self.method == "cg" else None
-        for index, answer in self.where.map(solve_block, self.blocks, self.where.put(system), self.method, begin, steps):
+        method, begin = self.method, None
+        if method == "cg" and not steps_are_cheaper(self.longest, padded, steps):
+            method = "exact"
+        if method == "cg":
+            begin = self.where.put(multiply(x, basis, np.empty_like(self._rotated)))
+        for index, answer in self.where.map(solve_block, self.blocks, self.where.put(system), method, begin, steps):
             rotated[self.rows[index]] = answer
         # Not by block: how a product is rounded may depend on its shape.
         out = rotated[:, :dim] if basis is None else multiply(rotated, basis.T, np.empty(self.shape, self.dtype))
