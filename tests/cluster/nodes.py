@@ -2,7 +2,8 @@
 
 Each node has its own raylet, object store and workers. `python tests/cluster/nodes.py --nodes 3` starts one, prints one
 line of JSON (`address`; `environment`, what another process needs to join; `raylets`, the pid of each node's raylet, the
-driver's own node first) and ends with its standard input or SIGTERM. Another process joins with
+driver's own node first; `state`, the pid of the head's memory) and ends with its standard input or SIGTERM. Another process
+joins with
 
     RAY_AUTH_TOKEN_PATH=<token> RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 rankbench ... --address <address>
 
@@ -33,11 +34,14 @@ from rankbench.cluster.session import _ENVIRONMENT
 
 @dataclass
 class Cluster:
-    """`raylets`: the pid of each node's raylet in order of joining. The first is the head, and the driver's own."""
+    """`raylets`: the pid of each node's raylet in order of joining. The first is the head, and the driver's own. `state`: the
+    pid of the process that knows the cluster's state, which Ray cannot do without.
+    """
 
     address: str
     environment: dict[str, str]
-    raylets: list[int] = field(default_factory=list)
+    state: int
+    raylets: list[int]
     _ray: object = field(default=None, repr=False)
     _options: dict = field(default_factory=dict, repr=False)
 
@@ -89,10 +93,6 @@ class Cluster:
     def kill_worker(self, node: int) -> None:
         self._send(signal.SIGKILL, self.busy(node))
 
-    def kill_head(self) -> None:
-        """The process that knows the cluster's state, which Ray cannot do without."""
-        self._ray.head_node.kill_gcs_server()
-
     @staticmethod
     def _send(number: int, processes: list[psutil.Process]) -> None:
         for process in processes:
@@ -124,7 +124,8 @@ def cluster(nodes: int = 3, cpus: int = 1, object_store_memory: int = 80 << 20) 
         options = {"num_cpus": cpus, "object_store_memory": object_store_memory, "include_dashboard": False}
         ray = RayCluster(initialize_head=True, head_node_args=options)
         signal.signal(signal.SIGTERM, handler)
-        found = Cluster(ray.address, joining, [ray.head_node.all_processes["raylet"][0].process.pid], ray, options)
+        state, raylet = (ray.head_node.all_processes[name][0].process.pid for name in ("gcs_server", "raylet"))
+        found = Cluster(ray.address, joining, state, [raylet], ray, options)
         try:
             for _ in range(nodes - 1):
                 found.add_node()
@@ -144,8 +145,8 @@ def main() -> None:
     options = arguments.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with cluster(options.nodes, options.cpus) as running:
-        told = {"address": running.address, "environment": running.environment, "raylets": running.raylets}
-        print(json.dumps(told), flush=True)
+        told = ("address", "environment", "state", "raylets")
+        print(json.dumps({name: getattr(running, name) for name in told}), flush=True)
         sys.stdin.read()
 
 

@@ -63,8 +63,8 @@ def test_a_cluster_that_loses_a_worker_and_a_node_gives_the_bits_of_one_process(
 with cluster(3) as nodes, session(nodes.address):
     from rankbench.cluster.ray_map import RayMap
     compare("calm", RayMap())
-    compare("worker", RayMap(), lambda: nodes.kill_worker(1))
-    compare("node", RayMap(), lambda: nodes.kill_node(2))
+    compare("worker", RayMap(), lambda: nodes.kill_worker(nodes.busy_node()))
+    compare("node", RayMap(), lambda: nodes.kill_node(nodes.busy_node()))
 print(json.dumps(said))
 """)
     assert all(each["same"] for each in said.values()), said
@@ -78,7 +78,7 @@ with cluster(3) as nodes, session(nodes.address):
     from rankbench.cluster.ray_map import RayMap
     compare("calm", RayMap())
     frozen = []
-    compare("frozen", RayMap(), lambda: frozen.extend(nodes.freeze_node(1)))
+    compare("frozen", RayMap(), lambda: frozen.extend(nodes.freeze_node(nodes.busy_node())))
     nodes.thaw(frozen)
     compare("thawed", RayMap())
     where = RayMap()
