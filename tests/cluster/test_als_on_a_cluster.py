@@ -83,7 +83,10 @@ with cluster(3) as nodes, session(nodes.address):
     compare("thawed", RayMap())
     where = RayMap()
     before = where.workers
-    compare("joined", where, lambda: nodes.add_node())
+    joining = threading.Thread(target=nodes.add_node)
+    compare("joining", where, joining.start)
+    joining.join()
+    compare("joined", where)
     said["joined"]["workers"] = [before, where.workers]
 print(json.dumps(said))
 """)

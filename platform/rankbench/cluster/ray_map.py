@@ -28,10 +28,12 @@ from ray.exceptions import (
     RayTaskError,
     TaskCancelledError,
 )
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from rankbench.errors import ClusterError, StorageError
 
 _TRIES = 3  # times a late block is submitted again
+_WARY = 60.0  # seconds after a late block in which the next is suspected sooner
 _TICK = 1.0  # seconds between looks at the clock
 _ANSWER = 20.0  # seconds for the cluster's head to say which nodes live
 _ALWAYS_FITS = 75 << 20  # bytes: Ray makes no object store smaller than this
@@ -40,14 +42,16 @@ _ALWAYS_FITS = 75 << 20  # bytes: Ray makes no object store smaller than this
 class RayMap:
     """The living cluster, one processor a block, and `memory` bytes claimed for each.
 
-    A block is late when none has come back for `patience` seconds, or five times the median block if that is more; three
-    times `patience` before the first block of a function, which pays for imports and compilation. Nothing for `give_up`
-    seconds, or ten times the median block, is a ClusterError. `resubmitted` counts the blocks submitted again.
+    A block is late when none has come back for `patience` seconds, a quarter of that after one was late, or five times the
+    median block if that is more; three times `patience` before the first block of a function, which pays for imports and
+    compilation. Nothing for `give_up` seconds, or ten times the median block, is a ClusterError. `resubmitted` counts the
+    blocks submitted again.
     """
 
     def __init__(self, memory: int | None = None, patience: float = 8.0, give_up: float = 40.0):
         self.patience, self.give_up = patience, give_up
         self.resubmitted = 0
+        self._wary_until = 0.0
         self._task = ray.remote(num_cpus=1, max_retries=3, retry_exceptions=False, memory=memory)(_solve)
         self._typical: dict[Callable, float] = {}  # median seconds of a function's blocks, in its last call
 
@@ -90,9 +94,9 @@ class RayMap:
                     yield index, answer
                     progress = asked_again = time.monotonic()  # what the caller took is not the cluster's
                 now = time.monotonic()
-                if now - asked_again > self._late(median(seconds) if seconds else self._typical.get(function)):
+                if now - asked_again > self._late(median(seconds) if seconds else self._typical.get(function), now):
                     flight.submit_again()
-                    asked_again = now
+                    asked_again, self._wary_until = now, now + _WARY
                 if now - progress > max(self.give_up, 10 * median(seconds or [0])):
                     living = len(_living())
                     # The first block of a call may be as long as it likes, while the cluster answers.
@@ -110,8 +114,11 @@ class RayMap:
         """`value` itself if it is one."""
         return value if isinstance(value, ray.ObjectRef) else self.put(value)
 
-    def _late(self, typical: float | None) -> float:
-        return 3 * self.patience if typical is None else max(self.patience, 5 * typical)
+    def _late(self, typical: float | None, now: float) -> float:
+        if typical is None:
+            return 3 * self.patience
+        # A node that hangs counts as alive for some seconds more, and gets further blocks.
+        return max(self.patience / 4 if now < self._wary_until else self.patience, 5 * typical)
 
 
 class _Flight:
@@ -121,16 +128,25 @@ class _Flight:
         self._owner, self._function, self._blocks, self._shared = owner, function, blocks, shared
         self._handles: dict[int, ray.ObjectRef] = {}
         self._again: Counter[int] = Counter()
+        self._elsewhere: list[str] = []
         self.attempts: dict[int, list[ray.ObjectRef]] = {}
 
     def submit(self, index: int) -> None:
         if index not in self._handles:
             self._handles[index] = self._owner.handle(self._blocks[index])
-        task = self._owner._task.remote(self._function, self._handles[index], *self._shared)
-        self.attempts.setdefault(index, []).append(task)
+        task = self._owner._task
+        if self._again[index]:
+            # Left to itself Ray would hand the block to the worker that it holds already, on the very node that hangs.
+            node = self._elsewhere[(index + self._again[index] - 1) % len(self._elsewhere)]
+            task = task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=True))
+        self.attempts.setdefault(index, []).append(task.remote(self._function, self._handles[index], *self._shared))
 
     def submit_again(self) -> None:
-        """Every block under way, as long as it has tries left."""
+        """Every block under way, as long as it has tries left: on the driver's own node first, which surely runs."""
+        own, living = ray.get_runtime_context().get_node_id(), _living()
+        nodes = [node["NodeID"] for node in living if node["Resources"].get("CPU")] or [own]
+        first = own in nodes and not self._elsewhere
+        self._elsewhere = [own] if first else nodes
         for index in self.attempts:
             if self._again[index] < _TRIES:
                 self._again[index] += 1
@@ -161,6 +177,7 @@ class _Flight:
             self.attempts[index].remove(task)
             # Neither says that the block is to blame: the copy went with its node, or a late cancel hit its neighbour.
             if isinstance(error, GetTimeoutError | TaskCancelledError) and self._again[index] < _TRIES:
+                self._elsewhere = self._elsewhere or [ray.get_runtime_context().get_node_id()]
                 self._again[index] += 1
                 self._owner.resubmitted += 1
                 self.submit(index)
