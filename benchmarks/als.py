@@ -1,6 +1,6 @@
 """Alternating least squares against irspack and implicit, side by side in one process.
 
-    python benchmarks/als.py                                 Gowalla and sets of the size of MovieLens 10M and 20M: an hour
+    python benchmarks/als.py                                 Gowalla and sets of the size of MovieLens 10M and 20M: ten minutes
     python benchmarks/als.py --sizes gowalla,10M --dims 64   minutes
     python benchmarks/als.py --reach                         the way to the final NDCG@10 on the generated sets too
 
@@ -9,7 +9,7 @@ the order turned each round; the median of the rounds counts. A first iteration 
 counted, and what is prepared once (transposing, cutting into blocks) is not either. irspack minimises the objective of our iALS
 and starts from the same factors, so the losses after the same number of iterations, all by our `objective`, can be held against
 each other. implicit minimises WRMF's, and only its seconds are compared. Its BLAS gets one thread in two rounds, as its authors
-advise, and as many as the rest in the next two; the faster setting is the peer.
+advise, and as many as the rest in the next two; the faster setting is the peer. A pause lies between two turns.
 
 The way to the final NDCG@10: ours is the fit as users have it, which items begin and users end, its first user step counted;
 peers step as above. Evaluation is not counted. What is printed is when 99.5 % of a method's own last value was first reached.
@@ -48,11 +48,12 @@ from rankbench.solvers.spec import registered
 from rankbench.threads import pinned
 from rankbench.tracking.environment import environment
 
-# Good on Gowalla.
+# iALS's own, near what a search finds on Gowalla.
 ALPHA0, LAM = 0.03, 0.003
 CG_STEPS, INIT = 3, 0.1
 ITERATIONS, RG2_ITERATIONS = 15, 30
 SHARE = 0.995
+PAUSE = 0.1  # seconds between turns: BLAS's idle threads wait in a loop for some time, and would take the next one's processor
 # Ours, whom it is held against, and whether both minimise one objective.
 PAIRS = (
     ("iALS exact", "irspack Cholesky", True),
@@ -183,6 +184,7 @@ def in_turn(methods: dict[str, Method], rounds: int) -> dict[str, float]:
             method = methods[name]
             # A setting for two rounds, so that it is met in both orders.
             blas = method.blas[max(turn, 0) // 2 % len(method.blas)]
+            time.sleep(PAUSE)
             with pools.limit(limits=blas, user_api="blas"):
                 began = time.perf_counter()
                 method.step()

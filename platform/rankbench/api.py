@@ -21,6 +21,9 @@ from rankbench.data.cards import load_card
 from rankbench.data.prepare import Dataset, prepare
 from rankbench.errors import ConfigError, require
 from rankbench.evaluation.compare import compare as compare_values
+from rankbench.experiment import Progress
+from rankbench.fitting import Fitting
+from rankbench.mapping import ThreadMap
 from rankbench.model import Evaluation, Model, load
 from rankbench.registry import nearest
 from rankbench.settings import Settings
@@ -35,23 +38,28 @@ def fit(
     dtype: str = "float32",
     seed: int = 0,
     settings: Settings | None = None,
+    progress: Progress = lambda *_: None,
+    fitting: Fitting | None = None,
     **params: Any,
 ) -> Model:
     """Fit `method` with `params` on a dataset's train + valid part, or on train alone: by default as the protocol says.
 
-    `dataset`: a name or the path of a card. Raises ConfigError for an unknown name, parameter or value, DataError for
-    data that cannot be had or read, NumericalError where the method breaks down.
+    `dataset`: a name or the path of a card. `progress(phase, done, total)` is called throughout. `fitting`: where a method that
+    goes by iterations works on its blocks, and saves; by default in this process, and nowhere. Raises ConfigError for an
+    unknown name, parameter or value, DataError for data that cannot be had or read, NumericalError where the method breaks
+    down.
     """
     require(fit_on in (None, "train", "train+valid"), f"fit_on: expected train or train+valid, got {fit_on!r}")
     require(dtype in ("float32", "float64"), f"dtype: expected float32 or float64, got {dtype!r}")
     settings = settings or Settings.from_env()
     chosen = experiment.setting(method, params)
     card = load_card(dataset, settings)
-    data: Dataset = prepare(card, settings)
+    data: Dataset = prepare(card, settings, progress)
     fit_on = fit_on or card.final_fit
     X = data.split.fit_matrix(fit_on)
     with pinned(available_cpus()):
-        (recommender,) = experiment.fit((chosen,), X, dtype, seed)
+        fitting = fitting or Fitting(ThreadMap(available_cpus()), lambda step: progress("fit", step.number, step.of))
+        (recommender,) = experiment.fit((chosen,), X, dtype, seed, progress, fitting)
     history = union(X, data.split.valid_history, data.split.test_history)
     about = {"card": dataset, "name": data.name, "fingerprint": data.fingerprint}
     return Model(recommender, method, chosen.resolved, about, fit_on, seed, data.users, data.items, history)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from typing import Any, Protocol
 
@@ -44,8 +45,8 @@ class ThreadMap:
             for index, block in enumerate(blocks):
                 yield index, function(block, *shared)
             return
-        with ThreadPoolExecutor(self.workers) as pool:
-            todo, running = iter(enumerate(blocks)), {}
+        pool, todo, running = threads_of(self.workers), iter(enumerate(blocks)), {}
+        try:
             while True:
                 for index, block in islice(todo, 2 * self.workers - len(running)):
                     running[pool.submit(function, block, *shared)] = index
@@ -54,3 +55,15 @@ class ThreadMap:
                 done, _ = wait(running, return_when=FIRST_COMPLETED)
                 for future in done:
                     yield running.pop(future), future.result()
+        finally:
+            for future in running:
+                future.cancel()
+            wait(running)
+
+
+@cache
+def threads_of(n: int) -> ThreadPoolExecutor:
+    """`n` threads that are kept: a step of milliseconds has no time to start its own. Not for functions that wait for others
+    of the same pool.
+    """
+    return ThreadPoolExecutor(n, thread_name_prefix="rankbench")

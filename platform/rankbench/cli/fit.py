@@ -7,13 +7,15 @@ from typing import Annotated
 
 import typer
 
-from rankbench.cli.console import Json, out, print_json, program
+from rankbench.cli.console import Json, out, phase_progress, print_json, program
 
 EXAMPLES = """Examples:
 
   rankbench fit movielens-1m ease lam=300 --out my-model
 
   rankbench fit ./my-shop.yaml deql-l2 p=0.4 lam_prime=100 --out shop-model
+
+  rankbench fit gowalla ials embedding_dim=256 --out factors      then, after an interrupt, the same with --resume
 """
 
 
@@ -24,16 +26,31 @@ def fit(
     to: Annotated[Path, typer.Option("--out", help="A new folder for the model.")] = Path("model"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of random methods.")] = 0,
     dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
+    address: Annotated[
+        str | None, typer.Option(help="HOST:PORT of a Ray cluster; else RAY_ADDRESS, else this process.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last iteration that was saved.")] = False,
     json: Json = False,
 ) -> None:
     """Fit METHOD on train + valid of DATASET and save it: safetensors and JSON, no pickle."""
-    from rankbench import api
+    from rankbench import api, experiment
+    from rankbench.checkpoint import Checkpoints
+    from rankbench.cluster.place import require_iterations, workplace
     from rankbench.config import assignments
     from rankbench.errors import require
+    from rankbench.fitting import Fitting
 
     require(not to.exists(), f"{to}: exists already; choose another folder with --out")
-    model = api.fit(dataset, method, dtype=dtype, seed=seed, **assignments(params or []))
+    values = assignments(params or [])
+    iterates = experiment.setting(method, values).solver.iterate is not None
+    require_iterations(method, iterates, address, resume)
+    # Beside the model to be: it goes when the model is there.
+    checkpoints = Checkpoints(to.with_name(f"{to.name}.checkpoints"), resume)
+    with workplace(address if iterates else "") as where, phase_progress() as progress:
+        fitting = Fitting(where, lambda step: progress("fit", step.number, step.of), checkpoints)
+        model = api.fit(dataset, method, dtype=dtype, seed=seed, progress=progress, fitting=fitting, **values)
     model.save(to)
+    checkpoints.clear()
     if json:
         print_json({"folder": str(to), "method": method, "params": model.params, "dataset": model.dataset})
         return

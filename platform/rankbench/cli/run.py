@@ -47,7 +47,7 @@ def run(
     """Fit METHOD on train + valid of DATASET (on train where validation users are held out) and measure it on test."""
     from rankbench import experiment
     from rankbench.checkpoint import Checkpoints
-    from rankbench.cluster.place import workplace
+    from rankbench.cluster.place import require_iterations, workplace
     from rankbench.config import assignments
     from rankbench.data.cards import load_card
     from rankbench.data.prepare import prepare
@@ -74,9 +74,7 @@ def run(
         require_within(wanted, n_items, card.name, "--cutoffs" if cutoffs else "--metrics")
     job = experiment.Job(card, (chosen,), card.final_fit, metrics=wanted, dtype=dtype, seed=seed, curve=curve)
     iterates = chosen.solver.iterate is not None
-    require(iterates or not address, f"--address: {method} is fitted in one piece, in this process; only methods that go by "
-            "iterations share out their work")  # fmt: skip
-    require(iterates or not resume, f"--resume: {method} is fitted in one piece; there is nothing between to go on from")
+    require_iterations(method, iterates, address, resume)
     checkpoints = Checkpoints(settings.results / "checkpoints" / job.run_id(chosen), resume) if iterates else None
     with workplace(address if iterates else "", threads) as where, phase_progress() as progress:
         (outcome,) = experiment.run(job, settings, threads, progress, where, checkpoints)

@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from rankbench.errors import require
 from rankbench.mapping import BlockMap, ThreadMap
 from rankbench.threads import available_cpus
 
@@ -28,3 +29,10 @@ def workplace(address: str | None, n_threads: int | None = None) -> Iterator[Blo
         from rankbench.cluster.ray_map import RayMap
 
         yield RayMap()
+
+
+def require_iterations(method: str, iterates: bool, address: str | None, resume: bool) -> None:
+    """Raise ConfigError when a method that is fitted in one piece is to be shared out, or to go on."""
+    whole = f"{method} is fitted in one piece, in this process"
+    require(iterates or not address, f"--address: {whole}; only methods that go by iterations share out their work")
+    require(iterates or not resume, f"--resume: {whole}; there is nothing between to go on from")

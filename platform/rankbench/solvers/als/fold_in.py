@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
+import numba
 import numpy as np
 import scipy.sparse as sp
 
@@ -30,7 +31,7 @@ class FoldInRecommender(FactorRecommender):
         columns = (table.all_weight, table.weight, table.all_target, table.target, table.reg_users)
         return cls(U, V, np.column_stack(columns))
 
-    def fold(self, users: np.ndarray, history: sp.csr_array, n_threads: int = 1) -> FactorRecommender:
+    def fold(self, users: np.ndarray, history: sp.csr_array) -> FactorRecommender:
         """The model with a vector for each of `users` (m,), whose interactions are `history` (m, n_items)."""
         known = users < len(self.U)
         new = np.ones(len(users), bool)
@@ -40,7 +41,7 @@ class FoldInRecommender(FactorRecommender):
             return self
         rows = history[np.flatnonzero(new)]
         mine = Coefficients(*self.loss[np.diff(rows.indptr)].T)
-        side = Side(rows, mine, self.V.shape[1], self.V.dtype, "exact", ThreadMap(n_threads))
+        side = Side(rows, mine, self.V.shape[1], self.V.dtype, "exact", ThreadMap(numba.get_num_threads()))
         U = np.zeros((max(len(self.U), int(users.max()) + 1), self.U.shape[1]), self.U.dtype)
         U[: len(self.U)] = self.U
         U[users[new]] = side.solve(self.V)

@@ -51,11 +51,11 @@ def solve_gradients(indptr, indices, w0, w1, t0, t1, reg, Y, ratio, spectrum, h,
 def steps_are_cheaper(m, K, steps):
     """Whether `steps` steps for a row of m interactions take fewer cycles than an exact solve, sixteen rows at a time.
 
-    Fitted to one machine. At K = 64 they never are, from K = 128 on they are for most rows.
+    Fitted to one machine. Up to K = 128 they never are, at K = 256 they are for most rows.
     """
     small = min(m, K)
     exact = m * K * (1 + small / 50) + small**3 / 96
-    return m * (steps + 1) * (K / 2 + 15) + 30 * steps * K < exact
+    return m * (steps + 1) * (K + 20) + 30 * steps * K < exact
 
 
 @numba.njit(nogil=True, cache=True, fastmath=True)

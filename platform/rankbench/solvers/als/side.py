@@ -16,7 +16,6 @@ so the bits are the same for any number of blocks, here or on a cluster.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -25,7 +24,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from rankbench.errors import NumericalError
-from rankbench.mapping import BlockMap
+from rankbench.mapping import BlockMap, threads_of
 from rankbench.solvers.als.exact import solve_exact
 from rankbench.solvers.als.gradients import solve_gradients, steps_are_cheaper
 from rankbench.solvers.als.lanes import LANES, gather_four, gather_one
@@ -110,7 +109,8 @@ class Side:
         if self.proportion is not None:
             coefficients = replace(coefficients, reg=np.zeros(X.shape[0]))
         blocks = cut(X, coefficients, dim, self.dtype, self.method, where.workers)
-        self.rows, self.longest = [block.rows for block in blocks], int(np.diff(X.indptr).max(initial=0))
+        self.places = [_slice(block.rows) for block in blocks]
+        self.longest = int(np.diff(X.indptr).max(initial=0))
         self.blocks = [where.put(block) for block in blocks]
         # Room that is used again in every step: fresh memory costs as much as the product that fills it.
         self._columns = self._rotated = None
@@ -133,7 +133,7 @@ class Side:
         if method == "cg":
             begin = self.where.put(multiply(x, basis, np.empty_like(self._rotated)))
         for index, answer in self.where.map(solve_block, self.blocks, self.where.put(system), method, begin, steps):
-            rotated[self.rows[index]] = answer
+            rotated[self.places[index]] = answer
         # Not by block: how a product is rounded may depend on its shape.
         out = rotated[:, :dim] if basis is None else multiply(rotated, basis.T, np.empty(self.shape, self.dtype))
         if not np.isfinite(out).all():
@@ -143,12 +143,13 @@ class Side:
 
 
 def cut(X: sp.csr_array, on: Coefficients, dim: int, dtype: np.dtype, method: str, workers: int) -> list[Block]:
-    """Blocks of about equal work, longest rows first; all but the last hold a multiple of LANES rows.
+    """Blocks of about equal work, but for sums longest rows first; all but the last hold a multiple of LANES rows.
 
     A block is at most BLOCK_CYCLES of work, and there are several for each worker, so that they end together.
     """
     lengths = np.diff(X.indptr)
-    order = np.argsort(-lengths, kind="stable")
+    # Sums need no company of equal length, and neighbours are placed faster than strangers.
+    order = np.arange(len(lengths)) if method == "sums" else np.argsort(-lengths, kind="stable")
     work = np.cumsum(row_work(lengths[order], dim, method))
     target = max(min(work[-1] / (8 * workers), BLOCK_CYCLES), 1.0)
     # A block ends where its work is full, at the next multiple of LANES.
@@ -167,6 +168,12 @@ def cut(X: sp.csr_array, on: Coefficients, dim: int, dtype: np.dtype, method: st
         blocks.append(Block(rows, mine.indptr.astype(np.int64), mine.indices.astype(np.int32), *own))
         start = end
     return blocks
+
+
+def _slice(rows: np.ndarray) -> np.ndarray | slice:
+    """Rows one after another as a slice, which is copied to without looking up each."""
+    in_a_row = len(rows) and rows[-1] - rows[0] == len(rows) - 1 and (np.diff(rows) == 1).all()
+    return slice(int(rows[0]), int(rows[-1]) + 1) if in_a_row else rows
 
 
 def row_work(lengths: np.ndarray, dim: int, method: str) -> np.ndarray:
@@ -237,8 +244,10 @@ def in_chunks(function: Callable[[slice], Any], n_rows: int) -> Iterator[Any]:
     product, and would hold the processors that the blocks need next. Chunks of one size round alike for any number of threads.
     """
     chunks = [slice(start, min(start + CHUNK, n_rows)) for start in range(0, n_rows, CHUNK)]
-    with ThreadPoolExecutor(numba.get_num_threads()) as pool:
-        yield from pool.map(function, chunks)
+    if len(chunks) == 1:
+        yield function(chunks[0])
+    else:
+        yield from threads_of(numba.get_num_threads()).map(function, chunks)
 
 
 def total(Y: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
