@@ -11,7 +11,7 @@ from rankbench.errors import NumericalError
 from rankbench.mapping import ThreadMap
 from rankbench.solvers.als import side as module
 from rankbench.solvers.als.gradients import solve_gradients, steps_are_cheaper
-from rankbench.solvers.als.side import Coefficients, Side, gram, total
+from rankbench.solvers.als.side import Coefficients, Side, moments
 
 
 def rows(n_rows, n_cols, rng):
@@ -121,12 +121,16 @@ def test_gradient_steps_come_to_the_exact_solution(dtype):
     assert_allclose(again, exact, atol=(1e-8 if dtype == np.float64 else 5e-3) * np.abs(exact).max())
 
 
-def test_gram_and_total_of_more_rows_than_a_chunk():
+def test_moments_of_more_rows_than_a_chunk():
     rng = np.random.default_rng(4)
-    Y, weights = rng.normal(size=(2 * module.CHUNK + 5, 6)), rng.random(2 * module.CHUNK + 5)
-    assert_allclose(gram(Y, weights), (Y.T * weights) @ Y, rtol=1e-12)
-    assert_allclose(total(Y, weights), Y.T @ weights, rtol=1e-10)
-    assert_allclose(gram(Y), Y.T @ Y, rtol=1e-12)
+    n = 2 * module.CHUNK + 5
+    Y, weights, targets = rng.normal(size=(n, 6)), rng.random(n), rng.normal(size=n)
+    gram, total = moments(Y, weights, targets)
+    assert_allclose(gram, (Y.T * weights) @ Y, rtol=1e-12)
+    assert_allclose(total, Y.T @ targets, rtol=1e-10)
+    gram, total = moments(Y, None, None)
+    assert_allclose(gram, Y.T @ Y, rtol=1e-12)
+    assert_allclose(total, Y.sum(axis=0), rtol=1e-10)
 
 
 def test_what_is_not_finite_is_an_error():

@@ -13,49 +13,82 @@ import numpy as np
 from rankbench.solvers.als.exact import solve_exact
 from rankbench.solvers.als.lanes import LANES, add_images
 
+NEAR = 1 << 17  # numbers of a row's vectors that stay in a core's own cache from step to step
+
 
 @numba.njit(nogil=True, cache=True)
 def solve_gradients(indptr, indices, w0, w1, t0, t1, reg, Y, ratio, spectrum, h, floor, steps, x):
-    """x (n_rows, K), the rotated start, becomes the result. Arguments as of `solve_exact`; rows sorted, longest first."""
-    K = Y.shape[1]
-    # Longer rows take steps, the others an exact solve, which costs them less: whole vectors of lanes, counted from the front.
-    n_rows, border = len(indptr) - 1, 0
-    while border < n_rows:
-        last = min(border + LANES, n_rows) - 1
-        if not steps_are_cheaper(indptr[last + 1] - indptr[last], K, steps):
-            break
-        border = last + 1
-    root = np.empty(K, Y.dtype)
-    u, residual, direction, scaled, image = np.empty((5, K), Y.dtype)
-    flat = Y.reshape(-1)
-    for row in range(border):
-        least = floor * (w0[row] * spectrum.max() + reg[row])
-        for k in range(K):
-            d = w0[row] * spectrum[k] + reg[row]
-            root[k] = 1 / np.sqrt(d) if d > least else d * 0
-            u[k] = x[row, k] / root[k] if root[k] > 0 else d * 0
-        _steps(
-            flat, indices, indptr[row], indptr[row + 1], ratio, w1[row], t0[row], t1[row], h, root, steps,
-            u, residual, direction, scaled, image,
-        )  # fmt: skip
-        for k in range(K):
-            x[row, k] = root[k] * u[k]
-    if border < n_rows:
-        solve_exact(
-            indptr[border:], indices, w0[border:], w1[border:], t0[border:], t1[border:], reg[border:],
-            Y, ratio, spectrum, h, floor, x[border:],
-        )  # fmt: skip
+    """x (n_rows, K), the rotated start, becomes the result. Arguments as of `solve_exact`; rows sorted, longest first.
+
+    Rows go by LANES, counted from the front, whatever the block: all of them take steps, or all an exact solve.
+    """
+    n_rows, K = len(indptr) - 1, Y.shape[1]
+    start = 0
+    while start < n_rows:
+        by_steps = _all_cheaper(indptr, start, n_rows, K, steps)
+        stop = start
+        while stop < n_rows and _all_cheaper(indptr, stop, n_rows, K, steps) == by_steps:
+            stop = min(stop + LANES, n_rows)
+        if by_steps:
+            _solve_rows(start, stop, indptr, indices, w0, w1, t0, t1, reg, Y, ratio, spectrum, h, floor, steps, x)
+        else:
+            solve_exact(
+                indptr[start : stop + 1], indices, w0[start:stop], w1[start:stop], t0[start:stop], t1[start:stop],
+                reg[start:stop], Y, ratio, spectrum, h, floor, x[start:stop],
+            )  # fmt: skip
+        start = stop
+
+
+@numba.njit(nogil=True, cache=True)
+def _all_cheaper(indptr, first, n_rows, K, steps):
+    last = min(first + LANES, n_rows) - 1
+    longest, shortest = indptr[first + 1] - indptr[first], indptr[last + 1] - indptr[last]
+    return steps_are_cheaper(longest, K, steps) and steps_are_cheaper(shortest, K, steps)
 
 
 @numba.njit(cache=True)
 def steps_are_cheaper(m, K, steps):
     """Whether `steps` steps for a row of m interactions take fewer cycles than an exact solve, sixteen rows at a time.
 
-    Fitted to one machine. Up to K = 128 they never are, at K = 256 they are for most rows.
+    Fitted to one machine. Three steps never are at K = 64; at K = 128 they are for rows whose vectors stay in a core's cache,
+    and at K = 256 for all but short rows.
     """
     small = min(m, K)
     exact = m * K * (1 + small / 50) + small**3 / 96
-    return m * (steps + 1) * (K + 20) + 30 * steps * K < exact
+    a_step, before = (0.35 * K + 10, 0.9 * K) if m * K <= NEAR else (K + 20.0, 0.0)
+    return m * ((steps + 1) * a_step + before) + 30 * steps * K < exact
+
+
+@numba.njit(nogil=True, cache=True)
+def _solve_rows(start, stop, indptr, indices, w0, w1, t0, t1, reg, Y, ratio, spectrum, h, floor, steps, x):
+    K = Y.shape[1]
+    root = np.empty(K, Y.dtype)
+    u, residual, direction, scaled, image = np.empty((5, K), Y.dtype)
+    far = Y.reshape(-1)
+    room = NEAR // K
+    near, near_ratio, in_order = np.empty((room, K), Y.dtype), np.empty(room, Y.dtype), np.arange(room).astype(np.int32)
+    for row in range(start, stop):
+        least = floor * (w0[row] * spectrum.max() + reg[row])
+        for k in range(K):
+            d = w0[row] * spectrum[k] + reg[row]
+            root[k] = 1 / np.sqrt(d) if d > least else d * 0
+            u[k] = x[row, k] / root[k] if root[k] > 0 else d * 0
+        begin, end = indptr[row], indptr[row + 1]
+        if end - begin <= room:
+            for s in range(begin, end):
+                near[s - begin] = Y[indices[s]]
+                near_ratio[s - begin] = ratio[indices[s]]
+            _steps(
+                near.reshape(-1), in_order, 0, end - begin, near_ratio, w1[row], t0[row], t1[row], h, root, steps,
+                u, residual, direction, scaled, image,
+            )  # fmt: skip
+        else:
+            _steps(
+                far, indices, begin, end, ratio, w1[row], t0[row], t1[row], h, root, steps,
+                u, residual, direction, scaled, image,
+            )  # fmt: skip
+        for k in range(K):
+            x[row, k] = root[k] * u[k]
 
 
 @numba.njit(nogil=True, cache=True, fastmath=True)

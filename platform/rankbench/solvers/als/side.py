@@ -110,7 +110,7 @@ class Side:
             coefficients = replace(coefficients, reg=np.zeros(X.shape[0]))
         blocks = cut(X, coefficients, dim, self.dtype, self.method, where.workers)
         self.places = [_slice(block.rows) for block in blocks]
-        self.longest = int(np.diff(X.indptr).max(initial=0))
+        self.lengths = np.unique(np.diff(X.indptr))
         self.blocks = [where.put(block) for block in blocks]
         # Room that is used again in every step: fresh memory costs as much as the product that fills it.
         self._columns = self._rotated = None
@@ -128,7 +128,7 @@ class Side:
         system, basis = share(Y, self.coefficients, self.method == "sums", self.proportion, self._columns)
         rotated = np.empty_like(self._rotated) if basis is None else self._rotated
         method, begin = self.method, None
-        if method == "cg" and not steps_are_cheaper(self.longest, padded, steps):
+        if method == "cg" and not any(steps_are_cheaper(m, padded, steps) for m in self.lengths):
             method = "exact"
         if method == "cg":
             begin = self.where.put(multiply(x, basis, np.empty_like(self._rotated)))
@@ -151,7 +151,7 @@ def cut(X: sp.csr_array, on: Coefficients, dim: int, dtype: np.dtype, method: st
     # Sums need no company of equal length, and neighbours are placed faster than strangers.
     order = np.arange(len(lengths)) if method == "sums" else np.argsort(-lengths, kind="stable")
     work = np.cumsum(row_work(lengths[order], dim, method))
-    target = max(min(work[-1] / (8 * workers), BLOCK_CYCLES), 1.0)
+    target = max(min(work[-1] / ((4 if method == "sums" else 8) * workers), BLOCK_CYCLES), 1.0)
     # A block ends where its work is full, at the next multiple of LANES.
     ends = np.searchsorted(work, np.arange(target, work[-1], target), side="right")
     ends = np.unique(np.append(np.minimum((ends + LANES - 1) // LANES * LANES, len(order)), len(order)))
@@ -194,7 +194,7 @@ def share(
     ridge and weight the rows' one system is solved here: Y becomes Y (G + proportion I)^-1, and the basis is None.
     """
     dim, dtype, padded = Y.shape[1], Y.dtype, rotated.shape[1]
-    G = gram(Y, on.col_w0)
+    G, total = moments(Y, on.col_w0, on.col_t0)
     if not np.isfinite(G).all():
         raise NumericalError("the factors have grown beyond what a float can hold; raise lam, or use dtype float64")
     spectrum, basis = np.linalg.eigh(G)
@@ -204,7 +204,7 @@ def share(
         d = spectrum + proportion
         turn = (basis * np.divide(1, d, out=np.zeros(dim), where=d > floor * d.max())) @ basis.T
         spectrum = np.ones(dim)
-    h = turn.T @ total(Y, on.col_t0)
+    h = turn.T @ total
     scale, ratio = on.col_t1, np.ones(len(Y))
     if not sums and on.col_w1 is not None:
         scale = np.sqrt(on.col_w1)
@@ -219,17 +219,20 @@ def share(
     return system, None if proportion is not None else np.hstack([basis, np.zeros((dim, len(extra)))]).astype(dtype)
 
 
-def gram(Y: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-    """Σ_c weights_c y_c y_cᵀ (dim, dim), float64."""
+def moments(Y: np.ndarray, weights: np.ndarray | None, targets: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Σ_c weights_c y_c y_cᵀ (dim, dim) and Σ_c targets_c y_c (dim,), float64; without weights or targets all are one."""
+    ones = np.ones(len(Y), Y.dtype) if targets is None else targets.astype(Y.dtype)
+    scale = None if weights is None else weights[:, None].astype(Y.dtype)
 
-    def part(rows: slice) -> np.ndarray:
-        weighted = Y[rows] if weights is None else Y[rows] * weights[rows, None].astype(Y.dtype)
-        return Y[rows].T @ weighted
+    def part(rows: slice) -> tuple[np.ndarray, np.ndarray]:
+        mine = Y[rows]
+        return mine.T @ (mine if scale is None else mine * scale[rows]), ones[rows] @ mine
 
-    result = np.zeros((Y.shape[1], Y.shape[1]))
-    for each in in_chunks(part, len(Y)):
-        result += each
-    return (result + result.T) / 2
+    gram, total = np.zeros((Y.shape[1], Y.shape[1])), np.zeros(Y.shape[1])
+    for each, sums in in_chunks(part, len(Y)):
+        gram += each
+        total += sums
+    return (gram + gram.T) / 2, total
 
 
 def multiply(A: np.ndarray, B: np.ndarray, out: np.ndarray) -> np.ndarray:
@@ -248,15 +251,6 @@ def in_chunks(function: Callable[[slice], Any], n_rows: int) -> Iterator[Any]:
         yield function(chunks[0])
     else:
         yield from threads_of(numba.get_num_threads()).map(function, chunks)
-
-
-def total(Y: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-    """Σ_c weights_c y_c (dim,), float64."""
-    weights = np.ones(len(Y), Y.dtype) if weights is None else weights.astype(Y.dtype)
-    result = np.zeros(Y.shape[1])
-    for each in in_chunks(lambda rows: weights[rows] @ Y[rows], len(Y)):
-        result += each
-    return result
 
 
 def solve_block(block: Block, system: System, method: str, begin: np.ndarray | None, steps: int) -> np.ndarray:
@@ -306,7 +300,8 @@ def objective(problem: Problem, parts: list[Any], where: BlockMap, P: np.ndarray
 
     `parts`: blocks of users, as a Side of users holds them.
     """
-    over_all = np.sum(gram(P, problem.all_weight) * gram(Q)) - 2 * total(P, problem.all_target) @ total(Q)
+    (users, user_sums), (items, item_sums) = moments(P, problem.all_weight, problem.all_target), moments(Q, None, None)
+    over_all = np.sum(users * items) - 2 * user_sums @ item_sums
     p, q = where.put(P), where.put(Q)
     found = sorted(where.map(_over_interactions, parts, p, q, problem.weight, problem.target))
     over_interactions = sum(value for _, value in found)
