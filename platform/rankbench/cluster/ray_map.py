@@ -128,7 +128,7 @@ class _Flight:
         self._owner, self._function, self._blocks, self._shared = owner, function, blocks, shared
         self._handles: dict[int, ray.ObjectRef] = {}
         self._again: Counter[int] = Counter()
-        self._elsewhere: list[str] = []
+        self._nodes: list[str] = []
         self.attempts: dict[int, list[ray.ObjectRef]] = {}
 
     def submit(self, index: int) -> None:
@@ -137,21 +137,24 @@ class _Flight:
         task = self._owner._task
         if self._again[index]:
             # Left to itself Ray would hand the block to the worker that it holds already, on the very node that hangs.
-            node = self._elsewhere[(index + self._again[index] - 1) % len(self._elsewhere)]
+            node = self._elsewhere(index, self._again[index])
             task = task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=True))
         self.attempts.setdefault(index, []).append(task.remote(self._function, self._handles[index], *self._shared))
 
     def submit_again(self) -> None:
-        """Every block under way, as long as it has tries left: on the driver's own node first, which surely runs."""
-        own, living = ray.get_runtime_context().get_node_id(), _living()
-        nodes = [node["NodeID"] for node in living if node["Resources"].get("CPU")] or [own]
-        first = own in nodes and not self._elsewhere
-        self._elsewhere = [own] if first else nodes
+        """Every block under way, as long as it has tries left."""
+        self._nodes = _nodes_by_trust()
         for index in self.attempts:
             if self._again[index] < _TRIES:
                 self._again[index] += 1
                 self._owner.resubmitted += 1
                 self.submit(index)
+
+    def _elsewhere(self, index: int, attempt: int) -> str:
+        """The node for an attempt: the first of them, then one after the other of the rest."""
+        self._nodes = self._nodes or _nodes_by_trust()
+        first, *rest = self._nodes
+        return first if attempt == 1 or not rest else rest[(index + attempt) % len(rest)]
 
     def landed(self) -> list[tuple[int, float, Any]]:
         """(block, its seconds, its answer) of what came back within a tick; empty if nothing did."""
@@ -177,7 +180,6 @@ class _Flight:
             self.attempts[index].remove(task)
             # Neither says that the block is to blame: the copy went with its node, or a late cancel hit its neighbour.
             if isinstance(error, GetTimeoutError | TaskCancelledError) and self._again[index] < _TRIES:
-                self._elsewhere = self._elsewhere or [ray.get_runtime_context().get_node_id()]
                 self._again[index] += 1
                 self._owner.resubmitted += 1
                 self.submit(index)
@@ -197,6 +199,13 @@ class _Flight:
         for tasks in self.attempts.values():
             for task in tasks:
                 _cancel(task)
+
+
+def _nodes_by_trust() -> list[str]:
+    """The living nodes with processors; first the driver's own, which surely runs."""
+    own = ray.get_runtime_context().get_node_id()
+    nodes = [node["NodeID"] for node in _living() if node["Resources"].get("CPU")]
+    return sorted(nodes, key=lambda node: node != own) or [own]
 
 
 def _cancel(task: ray.ObjectRef) -> None:
