@@ -166,6 +166,11 @@ def _is_model(value: Any) -> bool:
     return isinstance(value, type) and issubclass(value, BaseModel)
 
 
+def param(default: Any, help: str, search: str = "") -> Any:
+    """A parameter field: its default, what it is, and the range that its papers search."""
+    return dataclasses.field(default=default, metadata={"help": help, "search": search})
+
+
 def parameters(cls: type[T], values: Mapping[str, Any], where: str) -> T:
     """A parameter dataclass from plain values, types checked. Raises ConfigError naming `where` and the field.
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rankbench.config import param
 from rankbench.errors import require
 from rankbench.solvers.als.fit import Counts, als
 from rankbench.solvers.als.problem import Problem, per_user
 from rankbench.solvers.ials import IALS
-from rankbench.solvers.spec import param
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rankbench.config import param
 from rankbench.errors import require
-from rankbench.solvers.spec import Shift, closed_form, param
+from rankbench.solvers.spec import Shift, closed_form
 
 A, B = "emphasis on dropped entries, > 0; only b/a matters", "emphasis on kept entries"
 P, LAM = "dropout probability, 0 ≤ p < 1", "ridge λ of the paper's Eq. 14"

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rankbench.config import param
 from rankbench.errors import require
-from rankbench.solvers.spec import Shift, closed_form, param
+from rankbench.solvers.spec import Shift, closed_form
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,12 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator, cg
 
+from rankbench.config import param
 from rankbench.errors import NumericalError, require
 from rankbench.recommender import LowRankRecommender
 from rankbench.solvers.lowrank import System, system, top_eigenvectors
 from rankbench.solvers.lowrank_deql import regression
-from rankbench.solvers.spec import param, solver
+from rankbench.solvers.spec import solver
 
 
 @dataclass(frozen=True)

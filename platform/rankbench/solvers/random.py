@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
+from rankbench.config import param
 from rankbench.errors import require
 from rankbench.recommender import FactorRecommender
 from rankbench.rng import stream
-from rankbench.solvers.spec import param, solver
+from rankbench.solvers.spec import solver
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, replace
 
+from rankbench.config import param
 from rankbench.errors import require
 from rankbench.solvers.als.fit import Counts, als
 from rankbench.solvers.als.params import ALSParams
 from rankbench.solvers.als.problem import Problem
 from rankbench.solvers.rg2 import RG2, rg2
-from rankbench.solvers.spec import param
 
 
 @dataclass(frozen=True)

@@ -62,11 +62,6 @@ class Solver:
         return self.identity(p) if self.identity else (self.name, dataclasses.astuple(p))
 
 
-def param(default: Any, help: str, search: str = "") -> Any:
-    """A parameter field: its default, what it is, and the range that its papers search."""
-    return dataclasses.field(default=default, metadata={"help": help, "search": search})
-
-
 def solver(name: str, params: type, **about: Any) -> Callable[[Callable], Callable]:
     """Register the decorated function as `fit` of a method."""
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rankbench.config import param
 from rankbench.errors import require
 from rankbench.solvers.als.fit import Counts, als
 from rankbench.solvers.als.params import ALSParams
 from rankbench.solvers.als.problem import Problem, per_user
-from rankbench.solvers.spec import param
 
 
 @dataclass(frozen=True)

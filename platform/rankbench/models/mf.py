@@ -1,0 +1,28 @@
+"""MF, matrix factorisation: a vector for each user and each item, and nothing more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from rankbench.models.spec import EmbeddingModel, model
+
+
+@dataclass(frozen=True)
+class MF:
+    pass
+
+
+class MFModel(EmbeddingModel):
+    plain = True
+
+    def forward(self) -> tuple[Tensor, Tensor]:
+        return self.users, self.items
+
+
+@model("mf", MF, title="MF: a vector each", source="Koren et al., 2009")
+def mf(X: sp.csr_array, p: MF, users: Tensor, items: Tensor, generator: torch.Generator) -> MFModel:
+    return MFModel(users, items)

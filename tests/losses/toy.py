@@ -1,0 +1,45 @@
+"""The worked examples of the losses: data A, one user's logits; B, one row of cosines; C, one user's cosines."""
+
+import torch
+
+from rankbench.losses.spec import Ragged, Scores, WholeCatalogue
+
+A = torch.tensor([2.0, 1.0, 0.5, 0.0, -1.0, -0.5], dtype=torch.float64)
+C = torch.tensor([0.7, 0.5, 0.3, 0.1, -0.2, -0.6], dtype=torch.float64)
+POSITIVES = [0, 2]  # of A and of C
+
+
+def row_b(**changes) -> Scores:
+    """B: one row, its positive 0.6, four negatives."""
+    about = {
+        "pos": tensor([0.6]),
+        "neg": tensor([[0.5, 0.1, -0.3, -0.8]]),
+        "n_items": 10,
+        "n_interactions": tensor([1.0]),
+        "users": torch.tensor([0]),
+        "items": torch.tensor([0]),
+        "neg_items": torch.tensor([[1, 2, 3, 4]]),
+    }
+    return Scores(**(about | changes))
+
+
+def whole(scores: torch.Tensor, positives=POSITIVES, negatives: str = "all") -> Scores:
+    """A user's row for each positive; its negatives are `all` items, or the `other` ones that are no positives."""
+    n, n_rows = len(scores), len(positives)
+    others = torch.tensor([j for j in range(n) if negatives == "all" or j not in positives])
+    of = torch.tensor(positives)
+    return Scores(
+        pos=scores[of],
+        neg=scores[others].expand(n_rows, -1),
+        n_items=n,
+        n_interactions=torch.full((n_rows,), float(n_rows), dtype=scores.dtype),
+        users=torch.zeros(n_rows, dtype=torch.int64),
+        items=of,
+        neg_items=others.expand(n_rows, -1),
+        all_positives=Ragged(scores[of].repeat(n_rows).detach(), torch.arange(n_rows).repeat_interleave(n_rows)),
+        catalogue=WholeCatalogue(scores.expand(n_rows, -1)),
+    )
+
+
+def tensor(values) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float64)
