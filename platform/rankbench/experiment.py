@@ -27,17 +27,18 @@ from rankbench.data.blocks import gram
 from rankbench.data.cards import Card
 from rankbench.data.prepare import Dataset, prepare
 from rankbench.data.splits import Holdout
-from rankbench.errors import ConfigError, NumericalError, RankbenchError, StorageError
+from rankbench.errors import ConfigError, NumericalError, RankbenchError, StorageError, require
 from rankbench.evaluation.metrics import MetricSet, measure, metric_set
 from rankbench.evaluation.ranking import rank
 from rankbench.evaluation.summary import summarise
 from rankbench.fitting import Fitting, Step
 from rankbench.mapping import BlockMap, ThreadMap
+from rankbench.methods import registered
 from rankbench.recommender import Recommender
 from rankbench.rng import stream
 from rankbench.settings import Settings
 from rankbench.solvers.linear import fit_shared
-from rankbench.solvers.spec import Solver, registered
+from rankbench.solvers.spec import Solver
 from rankbench.tracking.environment import environment, peak_memory, reset_peak_memory
 from rankbench.tracking.record import RunRecord, per_user_table
 
@@ -45,6 +46,7 @@ Progress = Callable[[str, int, int | None], None]
 
 CURVE = ("recall", "ndcg")  # what a convergence curve shows beside the loss
 CURVE_USERS = 2000
+VALID_USERS = 10_000  # whom a fit that stops early is watched on, at most
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,11 @@ def setting(method: str, values: dict[str, Any], where: str = "", arm: str | Non
     except ConfigError as error:
         raise ConfigError(f"{where.removesuffix('.params')}: {error}" if where else str(error)) from None
     return Setting(method, parameters(solver.params, values, where or method), arm)
+
+
+def stops_early(setting: Setting) -> bool:
+    """Whether its fit looks at valid to know when to end."""
+    return setting.solver.trained and setting.params.patience > 0
 
 
 @dataclass(frozen=True)
@@ -140,13 +147,15 @@ def run(
                 dataset = prepare(job.card, settings, progress)
                 X = dataset.split.fit_matrix(job.fit_on)
                 holdout = dataset.split.holdout(job.measure_on, job.fit_on)
+                require_fold_in(job.settings, holdout, X, job.card.name)
+                looks = job.fit_on == "train" and stops_early(job.settings[0])
+                valid = dataset.split.holdout("valid", "train") if looks else None
             watch = _Watch(job, holdout, X, progress)
+            look = Look(valid, job.seed) if valid else None
+            fitting = Fitting(where or ThreadMap(n_threads), watch, checkpoints, watch.curve, look)
             with _timed(seconds, "fit"):
-                models = fit(
-                    job.settings, X, job.dtype, job.seed, progress,
-                    Fitting(where or ThreadMap(n_threads), watch, checkpoints, watch.curve),
-                )  # fmt: skip
-            seconds["fit"] -= watch.seconds
+                models = fit(job.settings, X, job.dtype, job.seed, progress, fitting)
+            seconds["fit"] -= watch.seconds + (look.seconds if look else 0)
             leaders = _first_of_each_identity(job.settings)
             unique = sorted(set(leaders))
             with _timed(seconds, "rank"):
@@ -185,6 +194,7 @@ def run(
             users={"measured": n_ranked, "without_targets": holdout.target.shape[0] - n_ranked},
             seconds={name: round(value, 4) for name, value in seconds.items()},
             curve=watch.curve,
+            iterations=fitting.kept[0] if fitting.kept else None,
             fit_shared_by=len(job.settings),
             same_as=job.run_id(job.settings[leader]) if leader != position else None,
             peak_memory_bytes=peak_memory(),
@@ -217,6 +227,36 @@ def fit(
     return list(fit_shared(gram(X, np.dtype(dtype).type), members, lambda done, total: progress("fit", done, total)))
 
 
+def require_fold_in(settings: tuple[Setting, ...], holdout: Holdout, X: sp.csr_array, name: str) -> None:
+    """Raises ConfigError where a method that scores fitted users alone would be measured on others."""
+    strangers = np.count_nonzero(np.diff(X.indptr)[holdout.users] == 0)
+    for each in settings:
+        require(
+            each.solver.folds or strangers < len(holdout.users),
+            f"{each.method} scores only users it was trained on, and {name} measures users who were held out; "
+            "use a method with fold-in, or a protocol that trains on every user",
+        )
+
+
+class Look:
+    """The validation part, as a fit that stops early sees it: a mean over users, always the same ones."""
+
+    def __init__(self, holdout: Holdout, seed: int):
+        self.holdout, self.seconds = holdout, 0.0
+        rows = np.flatnonzero(np.diff(holdout.target.indptr))
+        if len(rows) > VALID_USERS:
+            rows = np.sort(stream(seed, "early stopping", "users").choice(rows, VALID_USERS, replace=False))
+        self.rows = rows
+
+    def __call__(self, model: Recommender, metric: str) -> float:
+        start = time.perf_counter()
+        metrics = MetricSet((metric,))
+        (ranking,) = rank([model], self.holdout, metrics.k, rows=self.rows)
+        values = measure(ranking, self.holdout.target, np.zeros(model.n_items), metrics).values[metric]
+        self.seconds += time.perf_counter() - start
+        return float(np.mean(values))
+
+
 class _Watch:
     """Follows a fit by iterations: tells of it, and measures it now and then on the same users each time.
 
@@ -239,6 +279,8 @@ class _Watch:
     def __call__(self, step: Step) -> None:
         self.progress("fit", step.number, step.of)
         row = {"iteration": step.number, "seconds": round(step.seconds, 4), "loss": step.loss}
+        if step.valid is not None:
+            row["valid"] = step.valid
         if self.job.curve and (step.number % self.job.curve == 0 or step.number == step.of):
             start = time.perf_counter()
             (ranking,) = rank([step.model()], self.holdout, self.metrics.k, rows=self.rows)

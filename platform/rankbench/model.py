@@ -31,7 +31,7 @@ from rankbench.recommender import FactorRecommender, LinearRecommender, LowRankR
 from rankbench.registry import nearest
 from rankbench.settings import Settings
 from rankbench.solvers.als.fold_in import FoldInRecommender
-from rankbench.solvers.spec import registered
+from rankbench.methods import registered
 from rankbench.threads import available_cpus, pinned
 
 _FORMS = {

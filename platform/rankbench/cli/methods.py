@@ -21,7 +21,7 @@ def methods(
     name: Annotated[str | None, typer.Argument(help="One method, with its parameters.")] = None, json: Json = False
 ) -> None:
     """List the methods, or the parameters of one."""
-    from rankbench.solvers.spec import registered
+    from rankbench.methods import registered
 
     registry = registered()
     chosen = [registry.get(name)] if name else list(registry)

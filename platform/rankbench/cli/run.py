@@ -44,7 +44,8 @@ def run(
     track: Annotated[bool, typer.Option("--track/--no-track", help="Send the record to MLflow.")] = True,
     json: Json = False,
 ) -> None:
-    """Fit METHOD on train + valid of DATASET (on train where validation users are held out) and measure it on test."""
+    """Fit METHOD on train + valid of DATASET and measure it on test; on train where valid says when training ends, or where
+    validation users are held out."""
     from rankbench import experiment
     from rankbench.checkpoint import Checkpoints
     from rankbench.cluster.place import require_iterations, workplace
@@ -72,7 +73,9 @@ def run(
     if cutoffs or metrics:
         n_items = prepare(card, settings).split.n_items
         require_within(wanted, n_items, card.name, "--cutoffs" if cutoffs else "--metrics")
-    job = experiment.Job(card, (chosen,), card.final_fit, metrics=wanted, dtype=dtype, seed=seed, curve=curve)
+    # A fit that ends early is told to by valid, which is then no part of what it is fitted on.
+    fit_on = "train" if experiment.stops_early(chosen) else card.final_fit
+    job = experiment.Job(card, (chosen,), fit_on, metrics=wanted, dtype=dtype, seed=seed, curve=curve)
     iterates = chosen.solver.iterate is not None
     require_iterations(method, iterates, address, resume)
     checkpoints = Checkpoints(settings.results / "checkpoints" / job.run_id(chosen), resume) if iterates else None

@@ -66,7 +66,7 @@ class Scores:
     pos (B,); neg (B, n), scores of n sampled items, the same for all rows or each row's own. `users`, `items` (B,) int64;
     `neg_items` int64, (B, n), or (1, n) where rows share them. `n_interactions` (B,): items of the row's user in training;
     `n_items`: of the whole catalogue. `logq` (B, n) or (1, n) and `logq_pos` (B,): log probabilities of the proposal that
-    drew the negatives, constants. `user_vectors` (B, embedding_dim), as the encoder gave them.
+    drew the negatives, constants. `user_vectors`, `item_vectors` (B, embedding_dim): of the rows, as the encoder gave them.
 
     Only where a loss needs them: `extra_positives` (B, m), scores of m items drawn with replacement from the user's own
     (`m` is the loss's parameter `n_positives`); `all_positives`, all of the user's own, without gradient; `catalogue`, every
@@ -83,6 +83,7 @@ class Scores:
     logq: Tensor | None = None
     logq_pos: Tensor | None = None
     user_vectors: Tensor | None = None
+    item_vectors: Tensor | None = None
     extra_positives: Tensor | None = None
     all_positives: Ragged | None = None
     catalogue: Catalogue | None = None

@@ -36,7 +36,8 @@ class Solver:
     alternating least squares minimises.
     `identity(p)`: settings with equal identities have the same ranking, whatever their names. `redundant` names
     parameters that cannot change a ranking, and `reason` says why. `seeded`: the seed changes the model, so that several
-    seeds are worth a fit each. `dense`: it holds an (n_items, n_items) matrix.
+    seeds are worth a fit each. `dense`: it holds an (n_items, n_items) matrix. `folds`: it scores users who were not fitted,
+    from their history. `trained`: by gradient steps, which may end early, by a look at valid.
     """
 
     name: str
@@ -53,6 +54,8 @@ class Solver:
     reason: str = ""
     seeded: bool = False
     dense: bool = False
+    folds: bool = True
+    trained: bool = False
 
     def share_key(self, p: Any) -> Hashable:
         """Settings with equal keys are fitted together, from one inverse; None stands alone."""

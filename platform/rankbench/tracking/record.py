@@ -23,7 +23,8 @@ class RunRecord:
     """One setting, fitted and measured once (or failed, with the reason), in JSON values only.
 
     `metrics`: name → {mean, low, high}. `curve`: of a method that goes by iterations a row each: iteration, training seconds,
-    loss per interaction, and now and then metrics over a sample of users. `same_as`: the id of the run whose ranking is
+    loss per interaction, and now and then metrics over a sample of users, or what was watched on valid. `iterations`: those of
+    the model that was kept, where it chose itself when to end. `same_as`: the id of the run whose ranking is
     provably this one's. `seconds` by phase; of a fit that `fit_shared_by` settings shared, each states the whole.
     `peak_memory_bytes`: resident.
     """
@@ -44,6 +45,7 @@ class RunRecord:
     users: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     curve: list[dict[str, float]] = field(default_factory=list)
+    iterations: int | None = None
     fit_shared_by: int = 1
     same_as: str | None = None
     peak_memory_bytes: int = 0

@@ -1,0 +1,15 @@
+"""Every method there is: the solvers of closed forms and half steps, and the losses that are trained by gradient steps."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from rankbench.registry import Registry
+from rankbench.solvers.spec import Solver
+from rankbench.solvers.spec import registered as solvers
+
+
+def registered() -> Registry[Solver]:
+    """The registry, with every file of both rooms imported."""
+    import_module("rankbench.training.methods")
+    return solvers()

@@ -1,0 +1,161 @@
+"""Dot products of rows with items picked by number, and their gradients, without ever building a (B, n, d) tensor.
+
+A row of 64 floats is read from cache where PyTorch would copy it, read the copy, and add a gradient of the same size to the
+table by index. Every output row belongs to one task, so the bits do not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import numba
+import numpy as np
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from rankbench.mapping import threads_of
+
+_BUCKET = 9  # 2^9 item vectors of 64 floats, and their gradients, lie in a core's own cache
+_SMALL = 1 << 16  # pairs below which handing work to a thread costs more than it saves
+_CHUNK = 1 << 24  # floats that the plain path gathers at a time
+
+
+def gather_dot(rows: Tensor, table: Tensor, ids: Tensor) -> Tensor:
+    """rows[b] · table[ids[b, k]], (B, n). rows (B, d), table (N, d), ids (B, n) int64; gradients for both tensors."""
+    return _GatherDot.apply(rows, table, ids)
+
+
+def ragged_dot(rows: Tensor, table: Tensor, row: Tensor, ids: Tensor) -> Tensor:
+    """rows[row[t]] · table[ids[t]], (T,), without gradients. row, ids (T,) int64."""
+    if rows.device.type == "cpu":
+        out = np.empty(len(ids), _array(rows).dtype)
+        _ragged(_array(rows), _array(table), row.numpy(), ids.numpy(), out)
+        return torch.from_numpy(out)
+    size = max(1, _CHUNK // rows.shape[1])
+    parts = [(rows[r] * table[i]).sum(1) for r, i in zip(row.split(size), ids.split(size), strict=True)]
+    return torch.cat(parts).detach() if parts else rows.new_empty(0)
+
+
+class _GatherDot(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, rows: Tensor, table: Tensor, ids: Tensor) -> Tensor:
+        ctx.save_for_backward(rows, table, ids)
+        if rows.device.type != "cpu":
+            return torch.cat([(r[:, None] @ table[i].transpose(1, 2))[:, 0] for r, i in _chunks(rows, ids)])
+        out = np.empty(ids.shape, _array(rows).dtype)
+        _side_by_side(_dots, ids.shape[0], ids.numel(), _array(rows), _array(table), ids.numpy(), out)
+        return torch.from_numpy(out)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad: Tensor):
+        rows, table, ids = ctx.saved_tensors
+        if rows.device.type != "cpu":
+            return *_plain_backward(rows, table, ids, grad), None
+        given, numbers = _array(grad.contiguous()), ids.numpy()
+        d_rows = d_table = None
+        if ctx.needs_input_grad[0]:
+            d_rows = np.zeros(rows.shape, given.dtype)
+            _side_by_side(_to_rows, ids.shape[0], ids.numel(), _array(table), numbers, given, d_rows)
+            d_rows = torch.from_numpy(d_rows)
+        if ctx.needs_input_grad[1]:
+            d_table = np.zeros(table.shape, given.dtype)
+            starts, order = _buckets(numbers.reshape(-1), len(d_table))
+            pairs = _array(rows), numbers.reshape(-1), given.reshape(-1), numbers.shape[1], starts, order
+            _side_by_side(_to_table, len(starts) - 1, ids.numel(), *pairs, d_table)
+            d_table = torch.from_numpy(d_table)
+        return d_rows, d_table, None
+
+
+def _plain_backward(rows: Tensor, table: Tensor, ids: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
+    d_rows, d_table, start = [], torch.zeros_like(table), 0
+    for r, i in _chunks(rows, ids):
+        g = grad[start : start + len(r)]
+        start += len(r)
+        d_rows.append((g[:, None] @ table[i])[:, 0])
+        d_table.index_add_(0, i.reshape(-1), (g[:, :, None] * r[:, None]).reshape(-1, r.shape[1]))
+    return torch.cat(d_rows), d_table
+
+
+def _chunks(rows: Tensor, ids: Tensor):
+    size = max(1, _CHUNK // max(1, ids.shape[1] * rows.shape[1]))
+    return zip(rows.split(size), ids.split(size), strict=True)
+
+
+def _array(tensor: Tensor) -> np.ndarray:
+    return tensor.detach().contiguous().numpy()
+
+
+def _side_by_side(kernel: Callable, n: int, work: int, *arrays) -> None:
+    """kernel(*arrays, start, stop) over 0 .. n, cut into a part a thread."""
+    n_threads = torch.get_num_threads() if work >= _SMALL else 1
+    cuts = np.linspace(0, n, n_threads + 1).astype(np.int64)
+    parts = list(pairwise(cuts))
+    tasks = [threads_of(n_threads - 1).submit(kernel, *arrays, *part) for part in parts[1:]]
+    kernel(*arrays, *parts[0])
+    for task in tasks:
+        task.result()
+
+
+@numba.njit(nogil=True, cache=True, fastmath=True)
+def _dots(rows, table, ids, out, start, stop):
+    n, d = ids.shape[1], rows.shape[1]
+    for b in range(start, stop):
+        p = rows[b]
+        for k in range(n):
+            q = table[ids[b, k]]
+            total = p[0] * 0
+            for t in range(d):
+                total += p[t] * q[t]
+            out[b, k] = total
+
+
+@numba.njit(nogil=True, cache=True, fastmath=True)
+def _ragged(rows, table, row, ids, out):
+    d = rows.shape[1]
+    for s in range(len(ids)):
+        p, q = rows[row[s]], table[ids[s]]
+        total = p[0] * 0
+        for t in range(d):
+            total += p[t] * q[t]
+        out[s] = total
+
+
+@numba.njit(nogil=True, cache=True, fastmath=True)
+def _to_rows(table, ids, grad, out, start, stop):
+    n, d = ids.shape[1], table.shape[1]
+    for b in range(start, stop):
+        mine = out[b]
+        for k in range(n):
+            q, weight = table[ids[b, k]], grad[b, k]
+            for t in range(d):
+                mine[t] += weight * q[t]
+
+
+@numba.njit(nogil=True, cache=True)
+def _buckets(ids, n_items):
+    """Places of `ids` (pairs,) grouped by blocks of neighbouring items: where each block starts, and the places in order."""
+    n_buckets = (n_items >> _BUCKET) + 1
+    starts = np.zeros(n_buckets + 1, np.int64)
+    for s in range(len(ids)):
+        starts[(ids[s] >> _BUCKET) + 1] += 1
+    starts = np.cumsum(starts)
+    fill, order = starts[:-1].copy(), np.empty(len(ids), np.int32)
+    for s in range(len(ids)):
+        bucket = ids[s] >> _BUCKET
+        order[fill[bucket]] = s
+        fill[bucket] += 1
+    return starts, order
+
+
+@numba.njit(nogil=True, cache=True, fastmath=True)
+def _to_table(rows, ids, grad, n, starts, order, out, start, stop):
+    d = rows.shape[1]
+    for s in range(starts[start], starts[stop]):
+        place = order[s]
+        weight = grad[place]
+        p, mine = rows[place // n], out[ids[place]]
+        for t in range(d):
+            mine[t] += weight * p[t]

@@ -1,0 +1,98 @@
+"""An encoder with its optimiser: it hands a batch the vectors it scores, and learns from the gradients they come back with.
+
+`RowLearner`: the vectors are the learnt ones themselves, and a step reads and writes the rows of the batch alone.
+`DenseLearner`: any encoder; a step moves every row.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rankbench.models.spec import EmbeddingModel
+from rankbench.training.adam import DenseAdam, RowAdam
+from rankbench.training.params import TrainingParams
+from rankbench.training.scoring import Rows
+
+
+class Learner(Protocol):
+    def rows(self, users: np.ndarray, items: np.ndarray | None) -> tuple[Rows, Rows, Tensor]:
+        """Vectors of `users` and of `items` (sorted, each once; None: all), and the whole item table without gradient."""
+
+    def step(self, factor: float) -> None:
+        """After the backward pass; `factor` times the learning rate."""
+
+    def arrays(self) -> dict[str, np.ndarray]: ...
+
+    def restore(self, arrays: dict[str, np.ndarray]) -> None: ...
+
+
+def learner(encoder: EmbeddingModel, p: TrainingParams) -> Learner:
+    decay = p.weight_decay if p.decay == "gradient" else 0.0
+    if encoder.plain and p.optimizer == "row-adam":
+        return RowLearner(encoder, p.learning_rate, decay)
+    return DenseLearner(encoder, p.learning_rate, decay)
+
+
+class RowLearner:
+    def __init__(self, encoder: EmbeddingModel, learning_rate: float, weight_decay: float):
+        self.tables = [encoder.users.detach(), encoder.items.detach()]
+        self.optimizers = [RowAdam(table, weight_decay) for table in self.tables]
+        self.learning_rate = learning_rate
+        self.touched: list[tuple[Rows, np.ndarray | None]] = []
+
+    def rows(self, users: np.ndarray, items: np.ndarray | None) -> tuple[Rows, Rows, Tensor]:
+        self.touched = []
+        for table, wanted in zip(self.tables, (users, items), strict=True):
+            taken = Rows.of(table, wanted)
+            self.touched.append((Rows(taken.vectors.detach().requires_grad_(), taken.numbers), wanted))
+        (users_taken, _), (items_taken, _) = self.touched
+        return users_taken, items_taken, self.tables[1]
+
+    def step(self, factor: float) -> None:
+        for optimizer, (taken, wanted) in zip(self.optimizers, self.touched, strict=True):
+            grad = taken.vectors.grad
+            if grad is None:
+                continue
+            wanted = np.arange(len(optimizer.table)) if wanted is None else wanted
+            numbers = torch.from_numpy(wanted).to(grad.device)
+            if len(grad) != len(numbers):
+                grad = grad[numbers]
+            optimizer.step(numbers, grad, self.learning_rate * factor)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {
+            f"{side}.{name}": array
+            for side, optimizer in zip(("users", "items"), self.optimizers, strict=True)
+            for name, array in optimizer.arrays().items()
+        }
+
+    def restore(self, arrays: dict[str, np.ndarray]) -> None:
+        for side, optimizer in zip(("users", "items"), self.optimizers, strict=True):
+            optimizer.restore(_inside(arrays, side))
+
+
+class DenseLearner:
+    def __init__(self, encoder: EmbeddingModel, learning_rate: float, weight_decay: float):
+        self.encoder = encoder
+        self.optimizer = DenseAdam([{"params": list(encoder.parameters()), "lr": learning_rate, "weight_decay": weight_decay}])
+
+    def rows(self, users: np.ndarray, items: np.ndarray | None) -> tuple[Rows, Rows, Tensor]:
+        U, V = self.encoder()
+        return Rows.of(U, users), Rows.of(V, items), V.detach()
+
+    def step(self, factor: float) -> None:
+        self.optimizer.step(factor)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return self.optimizer.arrays()
+
+    def restore(self, arrays: dict[str, np.ndarray]) -> None:
+        self.optimizer.restore(arrays)
+
+
+def _inside(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    return {name.removeprefix(f"{prefix}."): array for name, array in arrays.items() if name.startswith(f"{prefix}.")}

@@ -1,0 +1,148 @@
+"""Which items stand against a positive. A draw is a function of the seed's key and its place, so threads change nothing.
+
+uniform-all     every item alike, the positive and the user's other items among them
+uniform-other   the items that the user has not met in training
+popularity      every item, in proportion to its interactions to the power `popularity_power`
+in-batch        the positives of the other rows, whose proposal is popularity, too
+
+Shared negatives are drawn once for all rows of a batch. A mean over the negatives of one row has the same expectation either
+way; the rows' estimates are then no longer independent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numba
+import numpy as np
+import scipy.sparse as sp
+
+from rankbench.errors import DataError
+from rankbench.rng import stream
+
+Sampler = Literal["uniform-all", "uniform-other", "popularity", "in-batch"]
+
+
+@dataclass(frozen=True)
+class Negatives:
+    """`items` (B, n), or (1, n) where all rows share them, int64. `logq`: log probability of each draw, of a shape that
+    broadcasts to (B, n); `logq_pos` (B,): of the positives, under the same proposal.
+    """
+
+    items: np.ndarray
+    logq: np.ndarray
+    logq_pos: np.ndarray
+
+
+class NegativeSampler:
+    """Draws for the users of X (n_users, n_items), 0/1 CSR with sorted columns.
+
+    Raises DataError where a user has met every item, and those it has not are asked for.
+    """
+
+    def __init__(self, X: sp.csr_array, kind: Sampler, n: int, shared: bool, power: float = 1.0):
+        self.X, self.kind, self.n, self.shared = X, kind, n, shared
+        self.n_items = X.shape[1]
+        if kind == "uniform-other":
+            self.degree = np.diff(X.indptr)
+            if (self.degree >= self.n_items).any():
+                user = int(np.argmax(self.degree >= self.n_items))
+                raise DataError(f"user {user} has met all {self.n_items} items: none is left to draw; use sampler=uniform-all")
+        if kind in ("popularity", "in-batch"):
+            # Drawing a row of the batch is drawing an item by its interactions, whatever the power.
+            weight = np.bincount(X.indices, minlength=self.n_items) ** (1.0 if kind == "in-batch" else power)
+            self.cumulative = np.cumsum(weight / weight.sum())
+            with np.errstate(divide="ignore"):
+                self.logp = np.log(weight / weight.sum())
+
+    def draw(self, seed: int, epoch: int, batch: int, users: np.ndarray, items: np.ndarray) -> Negatives:
+        """For the rows (users[b], items[b]) of a batch, int64 (B,)."""
+        key = stream(seed, "negatives", epoch, batch).integers(0, 2**63, dtype=np.uint64)
+        shape = (1 if self.shared else len(users), self.n)
+        if self.kind == "in-batch":
+            return Negatives(items[None], self.logp[items][None], self.logp[items])
+        if self.kind == "popularity":
+            drawn = np.empty(shape, np.int64)
+            _by_weight(key, self.cumulative, drawn.reshape(-1))
+            return Negatives(drawn, self.logp[drawn], self.logp[items])
+        drawn = np.empty(shape, np.int64)
+        if self.kind == "uniform-all":
+            _uniform(key, self.n_items, drawn.reshape(-1))
+            return Negatives(drawn, np.full((1, 1), -np.log(self.n_items)), np.full(len(users), -np.log(self.n_items)))
+        _uniform_other(key, self.n_items, users, self.X.indptr, self.X.indices, drawn)
+        logq = -np.log(self.n_items - self.degree[users])
+        return Negatives(drawn, logq[:, None], logq)
+
+
+def drawn_positives(seed: int, epoch: int, batch: int, X: sp.csr_array, users: np.ndarray, m: int) -> np.ndarray:
+    """m items of each user's own, uniformly and with replacement, int64 (B, m)."""
+    key = stream(seed, "extra positives", epoch, batch).integers(0, 2**63, dtype=np.uint64)
+    drawn = np.empty((len(users), m), np.int64)
+    _own(key, users, X.indptr, X.indices, drawn)
+    return drawn
+
+
+@numba.njit(cache=True, inline="always")
+def _bits(key, place):
+    """64 random bits of a place: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014)."""
+    z = key + np.uint64(0x9E3779B97F4A7C15) * (np.uint64(place) + np.uint64(1))
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+@numba.njit(cache=True, inline="always")
+def _below(bits, n):
+    """A whole number in [0, n), n < 2^31, from the upper 32 bits."""
+    return np.int64(((bits >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32))
+
+
+@numba.njit(nogil=True, cache=True)
+def _uniform(key, n_items, out):
+    for s in range(len(out)):
+        out[s] = _below(_bits(key, s), n_items)
+
+
+@numba.njit(nogil=True, cache=True)
+def _by_weight(key, cumulative, out):
+    for s in range(len(out)):
+        share = (_bits(key, s) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+        out[s] = min(np.searchsorted(cumulative, share, side="right"), len(cumulative) - 1)
+
+
+@numba.njit(nogil=True, cache=True)
+def _own(key, users, indptr, indices, out):
+    m = out.shape[1]
+    for b in range(len(users)):
+        first, degree = indptr[users[b]], indptr[users[b] + 1] - indptr[users[b]]
+        for k in range(m):
+            out[b, k] = indices[first + _below(_bits(key, b * m + k), degree)]
+
+
+@numba.njit(nogil=True, cache=True)
+def _uniform_other(key, n_items, users, indptr, indices, out):
+    """Draw again what the user has met; every try has bits of its own, from the bits of the one before."""
+    n = out.shape[1]
+    for b in range(len(users)):
+        mine = indices[indptr[users[b]] : indptr[users[b] + 1]]
+        for k in range(n):
+            bits = _bits(key, b * n + k)
+            item = _below(bits, n_items)
+            while _holds(mine, item):
+                bits = _bits(bits, k)
+                item = _below(bits, n_items)
+            out[b, k] = item
+
+
+@numba.njit(cache=True, inline="always")
+def _holds(row, item):
+    """Whether a sorted row has the item."""
+    low, high = 0, len(row)
+    while low < high:
+        middle = (low + high) >> 1
+        if row[middle] < item:
+            low = middle + 1
+        else:
+            high = middle
+    return low < len(row) and row[low] == item

@@ -1,0 +1,158 @@
+"""From vectors to the `Scores` that a loss sees: similarities of a batch's rows with positives, negatives and the rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from rankbench.losses.spec import Loss, Ragged, Scores, Similarity
+from rankbench.training.catalogue import ChunkedCatalogue
+from rankbench.training.kernels import gather_dot, ragged_dot
+from rankbench.training.negatives import Negatives
+
+
+@dataclass(frozen=True)
+class Batch:
+    """B interactions: `users`, `items` int64 (B,); `negatives` None where the loss samples none; `extra` (B, m) or None."""
+
+    users: np.ndarray
+    items: np.ndarray
+    negatives: Negatives | None
+    extra: np.ndarray | None
+    in_batch: bool = False
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Vectors of some rows of a table: `vectors` (r, d) are those of `numbers` (r,) int64, sorted; None: of all rows."""
+
+    vectors: Tensor
+    numbers: np.ndarray | None
+
+    @classmethod
+    def of(cls, table: Tensor, wanted: np.ndarray | None) -> Rows:
+        """The rows `wanted`; simply all where they are most of them, which spares a copy."""
+        if wanted is None or 2 * len(wanted) > len(table):
+            return cls(table, None)
+        return cls(table[torch.from_numpy(wanted).to(table.device)], wanted)
+
+    def places(self, numbers: np.ndarray) -> Tensor:
+        """Where the rows `numbers`, all of them among these, stand in `vectors`."""
+        found = numbers if self.numbers is None else np.searchsorted(self.numbers, numbers)
+        return torch.from_numpy(np.ascontiguousarray(found)).to(self.vectors.device)
+
+
+def touched_items(batch: Batch, n_items: int, whole: bool) -> np.ndarray | None:
+    """The items that a batch scores, sorted, each once; None for all of them, where the loss wants the `whole` catalogue."""
+    if whole:
+        return None
+    lists = [batch.items]
+    lists += [batch.negatives.items.reshape(-1)] if batch.negatives else []
+    lists += [batch.extra.reshape(-1)] if batch.extra is not None else []
+    met = np.zeros(n_items, bool)
+    for numbers in lists:
+        met[numbers] = True
+    return np.flatnonzero(met)
+
+
+def scores_of(
+    loss: Loss, batch: Batch, users: Rows, items: Rows, X: sp.csr_array, every_item: Tensor, precision: str = "float32"
+) -> Scores:
+    """X (n_users, n_items): the training interactions; `every_item` (n_items, d): the whole table, read without gradient."""
+    device = users.vectors.device
+    U, V = unit(users.vectors, loss.similarity), unit(items.vectors, loss.similarity)
+    if loss.similarity == "half-cosine":
+        U = U / 2
+    p, q = U[users.places(batch.users)], V[items.places(batch.items)]
+    length = V.square().sum(dim=1) if loss.similarity == "distance" else None
+    own = p.square().sum(dim=1) if loss.similarity == "distance" else None
+
+    def among(dots: Tensor, places: Tensor) -> Tensor:
+        """From dot products to the similarity; `places`: of the items in V, of a shape that broadcasts."""
+        return dots if length is None else 2 * dots - own[:, None] - length[places]
+
+    at = items.places(batch.items)
+    pos = among((p * q).sum(dim=1, keepdim=True), at[:, None])[:, 0]
+    neg, numbers, logq, logq_pos, rival = pos[:, None][:, :0], None, None, None, None
+    if batch.negatives is not None:
+        drawn = batch.negatives.items
+        places = items.places(drawn)
+        shared = len(drawn) == 1 and len(p) > 1
+        dots = _product(p, V[places[0]], precision) if shared else gather_dot(p, V, places)
+        neg = among(dots, places)
+        logq = torch.from_numpy(batch.negatives.logq).to(neg).expand(len(drawn) if not shared else 1, -1)
+        numbers = torch.from_numpy(drawn).to(device)
+        if batch.in_batch:
+            neg, numbers = _without_diagonal(neg), _without_diagonal(numbers.expand(len(p), -1))
+            logq = _without_diagonal(logq.expand(len(p), -1))
+        logq_pos = torch.from_numpy(batch.negatives.logq_pos).to(neg)
+        logq = logq.expand(-1, neg.shape[1]).expand(neg.shape if len(logq) > 1 else (1, neg.shape[1]))
+
+        def rival(k: Tensor) -> Tensor:
+            chosen = numbers.expand(len(p), -1).gather(1, k[:, None])[:, 0]
+            other = V[items.places(chosen.cpu().numpy())]
+            return -(q - other).square().sum(dim=1) if length is not None else (q * other).sum(dim=1)
+
+    return Scores(
+        pos=pos,
+        neg=neg,
+        n_items=X.shape[1],
+        n_interactions=torch.from_numpy(np.diff(X.indptr)[batch.users]).to(pos),
+        users=torch.from_numpy(batch.users).to(device),
+        items=torch.from_numpy(batch.items).to(device),
+        neg_items=numbers,
+        logq=logq,
+        logq_pos=logq_pos,
+        user_vectors=users.vectors[users.places(batch.users)],
+        item_vectors=items.vectors[at],
+        extra_positives=None if batch.extra is None else gather_dot(p, V, items.places(batch.extra)),
+        all_positives=_all_positives(loss.similarity, p, batch, X, every_item) if "all_positives" in loss.needs else None,
+        catalogue=ChunkedCatalogue(p, V) if "catalogue" in loss.needs else None,
+        rival=rival,
+    )
+
+
+def unit(vectors: Tensor, similarity: Similarity) -> Tensor:
+    """Of length 1 for the cosines, else as they are."""
+    return normalize(vectors, dim=1) if similarity in ("cosine", "half-cosine") else vectors
+
+
+def _product(rows: Tensor, items: Tensor, precision: str) -> Tensor:
+    if precision == "bfloat16":
+        return (rows.bfloat16() @ items.bfloat16().T).to(rows.dtype)
+    return rows @ items.T
+
+
+def _without_diagonal(square: Tensor) -> Tensor:
+    """(B, B) → (B, B − 1): a row of the batch is no negative of itself."""
+    n = len(square)
+    return square.flatten()[1:].view(n - 1, n + 1)[:, :-1].reshape(n, n - 1)
+
+
+@torch.no_grad()
+def _all_positives(similarity: Similarity, p: Tensor, batch: Batch, X: sp.csr_array, every_item: Tensor) -> Ragged:
+    row, ids = _lists(batch.users, X.indptr, X.indices)
+    row, ids = torch.from_numpy(row).to(p.device), torch.from_numpy(ids).to(p.device)
+    values = ragged_dot(p, every_item, row, ids)
+    if similarity in ("cosine", "half-cosine"):
+        values = values / every_item.norm(dim=1).clamp(min=1e-12)[ids]
+    return Ragged(values, row)
+
+
+@numba.njit(nogil=True, cache=True)
+def _lists(users, indptr, indices):
+    total = 0
+    for u in users:
+        total += indptr[u + 1] - indptr[u]
+    row, ids, place = np.empty(total, np.int64), np.empty(total, np.int64), 0
+    for b in range(len(users)):
+        for s in range(indptr[users[b]], indptr[users[b] + 1]):
+            row[place], ids[place] = b, indices[s]
+            place += 1
+    return row, ids

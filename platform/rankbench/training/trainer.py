@@ -1,0 +1,246 @@
+"""The one loop that trains by gradient steps: epochs of shuffled interactions, a look at valid now and then, the best kept.
+
+Every random draw is named by its purpose and its epoch, so a fit that goes on from a checkpoint meets the same numbers. Users
+and items without interactions keep the vectors that they started with.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from rankbench.checkpoint import State
+from rankbench.errors import NumericalError
+from rankbench.fitting import Fitting, Step
+from rankbench.losses.spec import Loss, LossState, Sizes
+from rankbench.models.spec import EmbeddingModel
+from rankbench.models.spec import registered as encoders
+from rankbench.recommender import FactorRecommender
+from rankbench.rng import stream
+from rankbench.training.adam import DenseAdam
+from rankbench.training.learner import learner
+from rankbench.training.negatives import NegativeSampler, drawn_positives
+from rankbench.training.params import TrainingParams
+from rankbench.training.schedule import Schedule
+from rankbench.training.scoring import Batch, Scores, scores_of, touched_items, unit
+
+SAVE_EVERY = 10.0  # seconds of training between checkpoints
+
+
+@dataclass
+class Patience:
+    """What valid has said so far: the best value, at which epoch, and how many looks ago."""
+
+    best: float = -math.inf
+    epoch: int = 0
+    waited: int = 0
+
+    def look(self, value: float, epoch: int) -> bool:
+        """Whether `value` is a gain."""
+        if value > self.best:
+            self.best, self.epoch, self.waited = value, epoch, 0
+            return True
+        self.waited += 1
+        return False
+
+    def values(self) -> dict[str, float | None]:
+        return vars(self) | {"best": self.best if math.isfinite(self.best) else None}  # JSON has no infinity
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> Patience:
+        return cls(-math.inf if values["best"] is None else values["best"], values["epoch"], values["waited"])
+
+
+class Trainer:
+    """One fit of `loss` with parameters `p`, which hold the loss's own and the encoder's, on X (n_users, n_items) 0/1 CSR."""
+
+    def __init__(self, X: sp.csr_array, p: Any, loss: Loss, seed: int, dtype: type, device: str):
+        self.X, self.p, self.loss, self.seed, self.device = X, p, loss, seed, torch.device(device)
+        self.users = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+        self.items = X.indices.astype(np.int64)
+        self.encoder = self._encoder(np.dtype(dtype)).to(self.device)
+        self.learner = learner(self.encoder, p)
+        self.sampler = self._sampler()
+        self.state: LossState | None = None
+        if loss.state:
+            sizes = Sizes(*X.shape, p.embedding_dim)
+            self.state = loss.state(p, sizes, self._generator("state")).to(self.device, self.encoder.users.dtype)
+            self.state_adam = DenseAdam(self.state.groups(p.learning_rate))
+        share = len(self.users) / max(1, np.count_nonzero(np.diff(X.indptr)))
+        # Mean 1 over interactions, the same total for each user.
+        self.weight = share / np.maximum(np.diff(X.indptr), 1) if p.reduction == "user" else None
+
+    def _encoder(self, dtype: np.dtype) -> EmbeddingModel:
+        p, tables = self.p, []
+        for name, n in zip(("users", "items"), self.X.shape, strict=True):
+            scale = math.sqrt(2 / (n + p.embedding_dim)) if p.init == "xavier" else p.init_scale
+            noise = stream(self.seed, "init", name).standard_normal((n, p.embedding_dim), np.float32)
+            tables.append(torch.from_numpy((scale * noise).astype(dtype)))
+        self.noise = self._generator("noise")
+        return encoders().get(p.model).build(self.X, p, *tables, self.noise)
+
+    def _sampler(self) -> NegativeSampler | None:
+        p, kind = self.p, self.loss.sampler
+        if kind is None:
+            return None
+        if p.sampler != "auto":
+            kind = p.sampler
+        elif p.shared_negatives:
+            kind = "uniform-all"
+        shared = p.shared_negatives or kind == "in-batch"
+        return NegativeSampler(self.X, kind, p.n_negatives, shared, p.popularity_power)
+
+    def _generator(self, *purpose: str | int) -> torch.Generator:
+        return torch.Generator().manual_seed(int(stream(self.seed, "torch", *purpose).integers(2**62)))
+
+    def epoch(self, number: int, factor: float) -> float:
+        """One pass; the mean loss of its batches. `factor` times the learning rate."""
+        p = self.p
+        self.encoder.train()
+        self.noise.set_state(self._generator("noise", number).get_state())
+        if self.state:
+            self.state.begin_epoch(number)
+        order = stream(self.seed, "order", number).permutation(len(self.users))
+        total = 0.0
+        for count, start in enumerate(range(0, len(order), p.batch_size)):
+            chosen = order[start : start + p.batch_size]
+            batch = self._batch(number, count, self.users[chosen], self.items[chosen])
+            if batch is not None:
+                total += self._step(batch, factor) * len(chosen)
+        return total / len(order)
+
+    def _batch(self, epoch: int, count: int, users: np.ndarray, items: np.ndarray) -> Batch | None:
+        negatives = self.sampler and self.sampler.draw(self.seed, epoch, count, users, items)
+        in_batch = self.sampler is not None and self.sampler.kind == "in-batch"
+        if in_batch and len(users) < 2:
+            return None
+        extra = None
+        if "extra_positives" in self.loss.needs:
+            extra = drawn_positives(self.seed, epoch, count, self.X, users, self.p.n_positives)
+        return Batch(users, items, negatives, extra, in_batch)
+
+    def _step(self, batch: Batch, factor: float) -> float:
+        p, loss = self.p, self.loss
+        touched = touched_items(batch, self.X.shape[1], "catalogue" in loss.needs)
+        users, items, every_item = self.learner.rows(np.unique(batch.users), touched)
+        s = scores_of(loss, batch, users, items, self.X, every_item, p.precision)
+        rows = loss.function(s, p, self.state) if self.state else loss.function(s, p)
+        if self.weight is not None:
+            rows = rows * torch.from_numpy(self.weight[batch.users]).to(rows)
+        total = rows.mean()
+        for part in (self.encoder.own_loss(s.users, s.items), self.state and self.state.own_loss(s), self._decay(s)):
+            total = total if part is None else total + part
+        total.backward()
+        self.learner.step(factor)
+        if self.state:
+            self.state_adam.step(factor)
+            self.state.project()
+        if loss.unit_ball:
+            self._project(batch, touched)
+        return float(total.detach())
+
+    def _decay(self, s: Scores) -> Tensor | None:
+        if self.p.decay != "batch" or not self.p.weight_decay:
+            return None
+        return self.p.weight_decay / 2 * (s.user_vectors.square().sum(dim=1) + s.item_vectors.square().sum(dim=1)).mean()
+
+    @torch.no_grad()
+    def _project(self, batch: Batch, touched: np.ndarray | None) -> None:
+        """The vectors that moved, back into the unit ball."""
+        everyone = self.p.optimizer == "adam" or not self.encoder.plain
+        for table, rows in ((self.encoder.users, np.unique(batch.users)), (self.encoder.items, touched)):
+            at = slice(None) if everyone or rows is None else torch.from_numpy(rows).to(self.device)
+            table[at] = table[at] / table[at].norm(dim=1, keepdim=True).clamp(min=1)
+
+    @torch.no_grad()
+    def model(self) -> FactorRecommender:
+        """As it stands, so that the score is the similarity of the loss."""
+        self.encoder.eval()
+        U, V = self.encoder()
+        if self.loss.similarity == "distance":
+            # −‖u − v‖² as a product: (2u, −‖u‖², 1) · (v, 1, −‖v‖²).
+            u, v = (table.square().sum(dim=1, keepdim=True) for table in (U, V))
+            U = torch.cat([2 * U, -u, torch.ones_like(u)], dim=1)
+            V = torch.cat([V, torch.ones_like(v), -v], dim=1)
+        U, V = (unit(table, self.loss.similarity).cpu().numpy() for table in (U, V))
+        return FactorRecommender(np.array(U), np.array(V))
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All that the next epoch depends on."""
+        parts = {"encoder": _numpy(self.encoder), "learner": self.learner.arrays()}
+        if self.state:
+            parts |= {"state": _numpy(self.state), "state_adam": self.state_adam.arrays()}
+        return {f"{part}/{name}": array for part, arrays in parts.items() for name, array in arrays.items()}
+
+    def restore(self, arrays: dict[str, np.ndarray]) -> None:
+        parts: dict[str, dict[str, np.ndarray]] = {}
+        for label, array in arrays.items():
+            part, _, name = label.partition("/")
+            parts.setdefault(part, {})[name] = array
+        _load(self.encoder, parts["encoder"])
+        self.learner.restore(parts["learner"])
+        if self.state:
+            _load(self.state, parts.get("state", {}))
+            self.state_adam.restore(parts.get("state_adam", {}))
+
+
+def train(X: sp.csr_array, p: TrainingParams, loss: Loss, seed: int, dtype: type, fitting: Fitting) -> FactorRecommender:
+    """Fit X by `loss` with `p`. Where `fitting` can look at valid and `p.patience` is not 0, the best epoch's model; else the
+    last one's. `fitting.kept` gets the number of that epoch. Raises NumericalError when the loss is not finite.
+    """
+    trainer = Trainer(X, p, loss, seed, dtype, fitting.device)
+    watching = fitting.validate is not None and p.patience > 0
+    patience, schedule = Patience(), Schedule(p.schedule, p.learning_rate, p.epochs)
+    best: FactorRecommender | None = None
+    seconds, first, saved = 0.0, 0, time.monotonic()
+    start = fitting.checkpoints.last() if fitting.checkpoints else None
+    if start:
+        arrays = dict(start.arrays)
+        if "best/U" in arrays:
+            best = FactorRecommender(arrays.pop("best/U"), arrays.pop("best/V"))
+        trainer.restore(arrays)
+        first, seconds = start.number, start.values["seconds"]
+        patience, fitting.curve[:] = Patience.of(start.values["patience"]), start.values["curve"]
+        schedule.restore(start.values["schedule"])
+    for number in range(first + 1, p.epochs + 1):
+        if watching and patience.waited >= p.patience:
+            break
+        began = time.perf_counter()
+        mean = trainer.epoch(number, schedule.factor(number))
+        seconds += time.perf_counter() - began
+        if not math.isfinite(mean):
+            raise NumericalError(f"the loss is {mean} in epoch {number} ({np.dtype(dtype).name}) with {p}")
+        value = None
+        if watching and (number % p.eval_every == 0 or number == p.epochs):
+            model = trainer.model()
+            value = fitting.validate(model, p.stop_metric)
+            if patience.look(value, number):
+                best = model
+        if number % p.eval_every == 0:
+            schedule.look(-mean if value is None else value)
+        fitting.tell(Step(number, p.epochs, seconds, mean, trainer.model, value))
+        if fitting.checkpoints and time.monotonic() - saved > SAVE_EVERY:
+            kept = {"best/U": best.U, "best/V": best.V} if best else {}
+            values = {"seconds": seconds, "patience": patience.values(), "curve": fitting.curve, "schedule": schedule.values()}
+            fitting.checkpoints.save(State(number, trainer.arrays() | kept, values))
+            saved = time.monotonic()
+    fitting.kept.append(patience.epoch if best else p.epochs)
+    return best or trainer.model()
+
+
+def _numpy(module: torch.nn.Module) -> dict[str, np.ndarray]:
+    return {name: value.detach().cpu().numpy() for name, value in module.state_dict().items()}
+
+
+def _load(module: torch.nn.Module, arrays: dict[str, np.ndarray]) -> None:
+    # In place: the optimiser holds the same memory.
+    module.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in arrays.items()})
+
+
