@@ -42,7 +42,7 @@ class Checkpoints:
         target = self._place(state.number)
         shutil.rmtree(target, ignore_errors=True)
         with atomic_folder(target) as scratch:
-            arrays = {name: np.ascontiguousarray(array) for name, array in state.arrays.items()}
+            arrays = {name: np.asarray(array, order="C") for name, array in state.arrays.items()}
             save_file(arrays, scratch / "arrays.safetensors")
             (scratch / "values.json").write_text(json.dumps(state.values), encoding="utf-8")
         for old in self._places()[:-KEPT]:

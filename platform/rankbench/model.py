@@ -27,11 +27,11 @@ from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, measu
 from rankbench.evaluation.ranking import rank
 from rankbench.evaluation.summary import Interval, summarise
 from rankbench.files import atomic_folder, write_json
+from rankbench.methods import registered
 from rankbench.recommender import FactorRecommender, LinearRecommender, LowRankRecommender, Recommender
 from rankbench.registry import nearest
 from rankbench.settings import Settings
 from rankbench.solvers.als.fold_in import FoldInRecommender
-from rankbench.methods import registered
 from rankbench.threads import available_cpus, pinned
 
 _FORMS = {

@@ -1,11 +1,15 @@
 """The command line as a user meets it: results on stdout, one line on stderr for what is wrong, exit codes."""
 
 import json
+import os
+import signal
+import threading
+import time
 
 import pyarrow.parquet as pq
 import pytest
 
-from rankbench.cli import _main
+from rankbench.cli import _main, _stopped
 
 CARD = """
 name: my-shop
@@ -51,6 +55,51 @@ def test_run_is_repeatable_and_a_person_can_read_it(home, capsys):
     assert "recall_capped" in text and "fitted on train+valid, measured on test" in text
 
 
+def test_a_run_of_a_kept_record_says_so(home, capsys):
+    folders, errors = [], []
+    for seed in ("0", "0", "1"):
+        assert _main(["run", "synthetic", "ease", "lam=50", *TINY, "--seed", seed, "--no-track", "--json"]) == 0
+        printed = capsys.readouterr()
+        folders.append(json.loads(printed.out)["folder"])
+        errors.append(printed.err)
+    assert folders[0] == folders[1] != folders[2]
+    assert errors == ["", "kept: a finished record of this run exists; its seconds are those of then\n", ""]
+
+
+@pytest.mark.parametrize("command", ["run", "fit"])
+def test_an_interrupted_fit_says_how_to_go_on(home, capsys, monkeypatch, command):
+    monkeypatch.chdir(home)
+
+    def interrupt() -> None:
+        deadline = time.monotonic() + 100
+        while not list(home.rglob("values.json")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    code = _main([command, "synthetic", "wrmf", "iterations=1000000", "embedding_dim=8", "--seed", "1"])
+    thread.join()
+    assert code == 130
+    said = "error: interrupted; the same command with --resume goes on from the last iteration saved"
+    assert capsys.readouterr().err.splitlines()[-1].startswith(said)
+    assert list(home.rglob("values.json"))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["ui"], "error: interrupted\n"),
+        (["data", "fetch", "run"], "error: interrupted\n"),
+        (["--verbose", "sweep", "demo"], "error: interrupted; finished runs are kept (a sweep continues with --resume)\n"),
+        ([], "error: interrupted\n"),
+    ],
+)
+def test_an_interrupt_speaks_of_what_the_command_leaves(capsys, words, said):
+    assert _stopped(words) == 130
+    assert capsys.readouterr().err == said
+
+
 def test_ones_own_csv_needs_a_card_of_five_lines(home, capsys):
     rows = ["customer,product", *[f"c{u},p{(u * 7 + i * i) % 23:02d}" for u in range(12) for i in range(5)]]
     (home / "clicks.csv").write_text("\n".join(rows))
@@ -83,6 +132,8 @@ def test_ones_own_csv_needs_a_card_of_five_lines(home, capsys):
         (["sweep", "dmo.yaml"], "dmo.yaml: no such experiment file; did you mean demo.yaml?"),
         (["sweep", "demo", "serch.trials=3"], "serch: unknown key; did you mean search?"),
         (["sweep", "demo", "--resume"], "demo: nothing to resume"),
+        (["run", "synthetic", "ials", "--address", "127.0.0.1:99999"], "--address: a port lies between 1 and 65535"),
+        (["sweep", "demo", "--address", "127.0.0.1:99999"], "--address: a port lies between 1 and 65535"),
         (["report"], "no sweep"),
         (["report", "--format", "markdown"], "--format: unknown 'markdown'"),
         (["rnu"], "No such command 'rnu'. Did you mean 'run'?"),

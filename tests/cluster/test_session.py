@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from rankbench.cluster.session import session
+from rankbench.cluster.session import host_and_port, session
 from rankbench.errors import ClusterError, ConfigError
 
 LOOPBACK = {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
@@ -70,6 +70,19 @@ def test_an_address_where_no_cluster_is_says_so_at_once():
         pass
 
 
-def test_an_address_without_a_port_is_bad_input():
-    with pytest.raises(ConfigError, match="expected HOST:PORT, got 'head'"), session("head"):
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("head", "expected HOST:PORT, got 'head'"),
+        ("head:²", "expected HOST:PORT, got 'head:²'"),
+        ("127.0.0.1:65536", "a port lies between 1 and 65535, got '127.0.0.1:65536'"),
+        ("127.0.0.1:0", "a port lies between 1 and 65535"),
+    ],
+)
+def test_an_address_without_a_port_that_can_be_is_bad_input(address, message):
+    with pytest.raises(ConfigError, match=message), session(address):
         pass
+
+
+def test_the_last_port_is_one():
+    assert host_and_port("head:65535") == ("head", 65535)

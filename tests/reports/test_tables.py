@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from rankbench.evaluation.compare import compare
+from rankbench.reports.plots import convergence_plot, line_styles
 from rankbench.reports.report import sweep_table, write_report
 from rankbench.reports.tables import render
 from rankbench.tracking.record import RunRecord
@@ -196,3 +197,19 @@ def test_where_the_paper_leaves_its_recall_open_its_number_stands_beside_both(sw
     assert {name: cell.published for name, cell in cells.items()} == {"recall@20": 0.3, "recall_capped@20": 0.3}
     assert "x is a stand-in: x for y" in table.notes
     assert any("do not say which recall" in note for note in table.notes) == (which == "dataset")
+
+
+def test_an_arm_has_its_colour_by_its_place_in_the_experiment():
+    arms = [f"arm {place}" for place in range(30)]
+    styles = line_styles([*arms, "arm 3"])
+    assert list(styles) == arms and len({(*style["color"], style["linestyle"]) for style in styles.values()}) == 30
+    assert line_styles(arms[:7]) == {arm: styles[arm] for arm in arms[:7]}
+
+
+def test_what_was_watched_on_validation_is_drawn_where_nothing_else_was(tmp_path):
+    rows = [{"iteration": i, "seconds": 0.1 * i, "loss": 1.0} for i in range(1, 5)]
+    plain = dataclasses.replace(record("final", "A", 0.2, 1.0), curve=rows)
+    watched = dataclasses.replace(plain, params={"stop_metric": "ndcg@20"}, curve=[row | {"valid": 0.1} for row in rows])
+    assert convergence_plot([plain], "ndcg@20", tmp_path / "none.png") is None
+    path = convergence_plot([plain, watched], "ndcg@20", tmp_path / "valid.png", ["B", "A"])
+    assert path.read_bytes().startswith(b"\x89PNG")

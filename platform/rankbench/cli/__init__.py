@@ -110,10 +110,20 @@ def _main(words: list[str]) -> int:
         raise
 
 
+_ITERATIONS = "the same command with --resume goes on from the last iteration saved, where the method goes by iterations"
+_GOES_ON = {  # what is left of a stopped command, and how to use it
+    "run": _ITERATIONS,
+    "fit": _ITERATIONS,
+    "sweep": "finished runs are kept (a sweep continues with --resume)",
+}
+
+
 def _stopped(words: list[str]) -> int:
     terminated = bool(_SIGNALS) and _SIGNALS[0] == signal.SIGTERM
     what = "terminated" if terminated else "interrupted"
-    return _fail(f"{what}; finished runs are kept (a sweep continues with --resume)", 143 if terminated else 130, words)
+    command = next((word for word in words if not word.startswith("-")), "")
+    message = f"{what}; {_GOES_ON[command]}" if command in _GOES_ON else what
+    return _fail(message, 143 if terminated else 130, words)
 
 
 def _fail(message: str, code: int, words: list[str]) -> int:

@@ -57,7 +57,7 @@ def run(
     from rankbench.files import require_place
     from rankbench.settings import Settings
     from rankbench.tracking.mlflow_sink import MlflowSink, tracking_uri
-    from rankbench.tracking.record import write_record
+    from rankbench.tracking.record import read_record, write_record
 
     settings = Settings.from_env()
     uri = tracking_uri(settings) if track else ""  # an address that cannot work is refused before the work
@@ -83,6 +83,9 @@ def run(
         (outcome,) = experiment.run(job, settings, threads, progress, where, checkpoints)
     record = outcome.record
     folder = write_record(settings.results / "runs", record, outcome.per_user)
+    # Not by the start: its second may be the same.
+    if read_record(folder).seconds != record.seconds:
+        err.print("kept: a finished record of this run exists; its seconds are those of then", markup=False)
     if checkpoints:
         checkpoints.clear()
     if track:

@@ -190,10 +190,12 @@ def _end_process(message: str) -> None:
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """The parts of HOST:PORT. Raises ConfigError for anything else."""
+    """The parts of HOST:PORT. Raises ConfigError for anything else, and for a port that cannot be."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not host or not port.isdigit():
+    if not host or not port.isdecimal():
         raise ConfigError(f"--address: expected HOST:PORT, got {address!r}")
+    if not 1 <= int(port) <= 65535:
+        raise ConfigError(f"--address: a port lies between 1 and 65535, got {address!r}")
     return host, int(port)
 
 

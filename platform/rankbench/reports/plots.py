@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 
@@ -123,37 +124,71 @@ def search_plot(records: list[RunRecord], metric: str, path: Path) -> Path | Non
     return _save(figure, path)
 
 
-def convergence_plot(records: Sequence[RunRecord], metric: str, path: Path) -> Path | None:
+def convergence_plot(records: Sequence[RunRecord], metric: str, path: Path, arms: Sequence[str] = ()) -> Path | None:
     """Of models that go by iterations: `metric` against iterations, and against training seconds, a row of panels a dataset.
 
-    A line a run, a colour an arm, so that seeds lie beside each other. None where no run was followed.
+    Where no run was followed by `metric`, what was watched on validation is shown instead. A line a run, a colour an arm, so
+    that seeds lie beside each other; `arms` states the order of colours and legend, and arms it leaves out follow by name.
+    None where there is nothing to show.
     """
-    followed = [record for record in records if any(metric in row for row in record.curve)]
-    if not followed:
+    column = next((name for name in (metric, "valid") if any(name in row for r in records for row in r.curve)), None)
+    if column is None:
         return None
+    followed = [record for record in records if any(column in row for row in record.curve)]
     plt = _pyplot()
     datasets = list(dict.fromkeys(record.dataset["name"] for record in followed))
-    arms = list(dict.fromkeys(record.arm or record.method for record in followed))
-    colours = {arm: plt.get_cmap("tab20" if len(arms) > 10 else "tab10")(place) for place, arm in enumerate(arms)}
-    figure, panels = plt.subplots(len(datasets), 2, figsize=(10, 3.6 * len(datasets)), squeeze=False, sharey="row")
+    styles = line_styles([*arms, *sorted(record.arm or record.method for record in records)])
+    watched = metric if column == metric else " or ".join(sorted({record.params["stop_metric"] for record in followed}))
+    label = f"{watched}, {'a sample of users' if column == metric else 'on validation'}"
+    figure, panels = plt.subplots(len(datasets), 2, figsize=(12, 3.6 * len(datasets)), squeeze=False, sharey="row")
+    lines = {}
     for (left, right), dataset in zip(panels, datasets, strict=True):
+        times = []
         for record in followed:
             if record.dataset["name"] == dataset:
                 arm = record.arm or record.method
-                points = [(row["iteration"], row["seconds"], row[metric]) for row in record.curve if metric in row]
+                points = [(row["iteration"], row["seconds"], row[column]) for row in record.curve if column in row]
                 iterations, seconds, values = zip(*points, strict=True)
-                left.plot(iterations, values, ".-", ms=3, lw=1, color=colours[arm], label=arm)
-                right.plot(seconds, values, ".-", ms=3, lw=1, color=colours[arm])
+                (lines[arm],) = left.plot(iterations, values, marker=".", ms=3, lw=1, **styles[arm])
+                right.plot(seconds, values, marker=".", ms=3, lw=1, **styles[arm])
+                times += seconds
         left.set_xlabel("iterations")
+        left.xaxis.get_major_locator().set_params(integer=True)
         right.set_xlabel("training seconds, evaluation left out")
-        right.set_xscale("log")
-        left.set_ylabel(f"{metric}, a sample of users")
+        _few_ticks(right, times)
+        left.set_ylabel(label)
         left.set_title(dataset)
         for axis in (left, right):
             axis.grid(alpha=0.3)
-    known = dict(zip(*reversed(panels[0][0].get_legend_handles_labels()), strict=True))
-    panels[0][0].legend(known.values(), known.keys(), loc="lower right", ncols=2, fontsize=7, framealpha=0.6)
+    shown = [arm for arm in styles if arm in lines]
+    panels[0][1].legend(
+        [lines[arm] for arm in shown], shown, ncols=-(-len(shown) // 15),  # what one panel is high enough for
+        loc="upper left", bbox_to_anchor=(1.01, 1), fontsize=8, frameon=False,
+    )  # fmt: skip
     return _save(figure, path)
+
+
+def line_styles(arms: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Colour and dashes of each arm by its place among `arms`: twenty colours, the strong ones first, then again dashed."""
+    tab20 = _pyplot().get_cmap("tab20")
+    strong_first = [*range(0, 20, 2), *range(1, 20, 2)]
+    return {
+        arm: {"color": tab20(strong_first[place % 20]), "linestyle": ("-", "--", ":")[place // 20 % 3]}
+        for place, arm in enumerate(dict.fromkeys(arms))
+    }
+
+
+def _few_ticks(axis, times: Sequence[float]) -> None:
+    """A logarithmic x axis with a few plain numbers; left linear where `times` lie within a factor of 4."""
+    above = [time for time in times if time > 0]
+    if not above or max(above) < 4 * min(above):
+        return
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+    axis.set_xscale("log")
+    axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if max(above) < 1000 * min(above) else (1,)))
+    axis.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.xaxis.set_minor_formatter(NullFormatter())
 
 
 def data_plot(name: str, curves: dict[str, np.ndarray], path: Path) -> Path:

@@ -104,7 +104,8 @@ def write_report(
     if table.differences:
         pictures.append(differences_plot(table.differences, folder / "differences.png"))
     finals = [record for record in records.values() if record.stage == "final"]
-    if shown and (picture := convergence_plot(finals, shown[-1], folder / "convergence.png")):
+    arms = [arm["name"] or arm["method"] for arm in about["experiment"]["arms"]]
+    if shown and (picture := convergence_plot(finals, shown[-1], folder / "convergence.png", arms)):
         pictures.append(picture)
     searched = [record for record in records.values() if record.stage == "search"]
     if picture := search_plot(searched, about["experiment"]["search"]["choose"]["metric"], folder / "search.png"):

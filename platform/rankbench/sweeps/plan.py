@@ -242,7 +242,8 @@ def units(
     result = []
     for (seed, _), members in groups.items():
         # The models of the table are followed through their iterations; the search has too many for that.
-        job = Job(card, tuple(members), fit_on, measure_on, metrics, spec.dtype, seed, stage, curve=0 if searching else 1)
+        curve = 0 if searching else getattr(members[0].params, "eval_every", 1)
+        job = Job(card, tuple(members), fit_on, measure_on, metrics, spec.dtype, seed, stage, curve=curve)
         dense = members[0].solver.dense
         itemsize = 8 if spec.dtype == "float64" else 4
         # One matrix, the inverse's panels, score blocks, and the interpreter with its libraries.

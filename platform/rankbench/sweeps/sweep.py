@@ -15,7 +15,7 @@ from rankbench.experiment import Setting, setting
 from rankbench.files import write_json
 from rankbench.settings import Settings
 from rankbench.sweeps.comparisons import compare_finals
-from rankbench.sweeps.plan import ExperimentSpec, Plan, Unit, plan, units, with_both_recalls
+from rankbench.sweeps.plan import ExperimentSpec, Plan, Unit, final_fit, plan, units, with_both_recalls
 from rankbench.threads import available_cpus
 from rankbench.tracking.record import RunRecord, read_record
 
@@ -99,7 +99,9 @@ def run_sweep(
         search = run_units(planned.search, settings, records, cluster, concurrent, listener.done)
         best = choose(search, spec)
         settled = planned.given or {
-            card.name: [_again(record) for (dataset, _), record in best.items() if dataset == card.name]
+            card.name: [
+                _again(record, final_fit(card, spec)) for (dataset, _), record in best.items() if dataset == card.name
+            ]
             for card in planned.cards
         }
         final_units = [
@@ -138,8 +140,14 @@ def choose(search: list[RunRecord], spec: ExperimentSpec) -> dict[tuple[str, str
     return best
 
 
-def _again(record: RunRecord) -> Setting:
-    return setting(record.method, record.params, record.id, record.arm)
+def _again(record: RunRecord, fit_on: str) -> Setting:
+    """The chosen setting, to be fitted on `fit_on`. Where that takes in valid, nobody is left to say when training ends: it
+    goes on for as many epochs as the search found best.
+    """
+    given = record.params
+    if record.iterations and fit_on != "train":
+        given = given | {"epochs": record.iterations, "patience": 0}
+    return setting(record.method, given, record.id, record.arm)
 
 
 def _compared(finals: list[RunRecord], folder: Path, spec: ExperimentSpec, metrics: tuple[str, ...] = ()) -> dict[str, Any]:

@@ -82,7 +82,7 @@ class DenseAdam:
         self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": state})
 
 
-@numba.njit(nogil=True, cache=True)
+@numba.njit(nogil=True, cache=True, fastmath=True)
 def _step(table, first, second, rows, grad, c1, c2, rate, eps, decay):
     """c1, c2: one minus the two decay rates. All numbers come in the table's dtype, which would else be widened."""
     for r in range(len(rows)):

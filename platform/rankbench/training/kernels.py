@@ -14,11 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn.functional import normalize
 
 from rankbench.mapping import threads_of
 
 _BUCKET = 9  # 2^9 item vectors of 64 floats, and their gradients, lie in a core's own cache
 _SMALL = 1 << 16  # pairs below which handing work to a thread costs more than it saves
+_TINY = 1e-12  # the least length that a vector is divided by
 _CHUNK = 1 << 24  # floats that the plain path gathers at a time
 
 
@@ -36,6 +38,31 @@ def ragged_dot(rows: Tensor, table: Tensor, row: Tensor, ids: Tensor) -> Tensor:
     size = max(1, _CHUNK // rows.shape[1])
     parts = [(rows[r] * table[i]).sum(1) for r, i in zip(row.split(size), ids.split(size), strict=True)]
     return torch.cat(parts).detach() if parts else rows.new_empty(0)
+
+
+def unit_rows(table: Tensor) -> Tensor:
+    """Rows divided by their lengths, (n, d), as torch.nn.functional.normalize has it, in one pass each way."""
+    return _UnitRows.apply(table) if table.device.type == "cpu" else normalize(table, dim=1, eps=_TINY)
+
+
+class _UnitRows(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, table: Tensor) -> Tensor:
+        given = _array(table)
+        out, length = np.empty_like(given), np.empty(len(given), given.dtype)
+        _side_by_side(_unit, len(given), given.size, given, given.dtype.type(_TINY), out, length)
+        out, length = torch.from_numpy(out), torch.from_numpy(length)
+        ctx.save_for_backward(out, length)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad: Tensor) -> Tensor:
+        out, length = (tensor.numpy() for tensor in ctx.saved_tensors)
+        given = _array(grad)
+        result = np.empty_like(given)
+        _side_by_side(_unit_back, len(given), given.size, out, length, given, given.dtype.type(_TINY), result)
+        return torch.from_numpy(result)
 
 
 class _GatherDot(torch.autograd.Function):
@@ -97,6 +124,32 @@ def _side_by_side(kernel: Callable, n: int, work: int, *arrays) -> None:
     kernel(*arrays, *parts[0])
     for task in tasks:
         task.result()
+
+
+@numba.njit(nogil=True, cache=True, fastmath=True)
+def _unit(table, tiny, out, length, start, stop):
+    d = table.shape[1]
+    for r in range(start, stop):
+        row, total = table[r], tiny * 0
+        for t in range(d):
+            total += row[t] * row[t]
+        length[r] = max(np.sqrt(total), tiny)
+        scale = (tiny / tiny) / length[r]
+        for t in range(d):
+            out[r, t] = row[t] * scale
+
+
+@numba.njit(nogil=True, cache=True, fastmath=True)
+def _unit_back(unit, length, grad, tiny, out, start, stop):
+    """(g − (g · u) u) / ‖v‖; where the length was raised to `tiny` it is a constant, and the second term is 0 anyway."""
+    d = unit.shape[1]
+    for r in range(start, stop):
+        u, g, along = unit[r], grad[r], tiny * 0
+        for t in range(d):
+            along += g[t] * u[t]
+        scale = (tiny / tiny) / length[r]
+        for t in range(d):
+            out[r, t] = (g[t] - along * u[t]) * scale
 
 
 @numba.njit(nogil=True, cache=True, fastmath=True)

@@ -124,25 +124,17 @@ def _own(key, users, indptr, indices, out):
 def _uniform_other(key, n_items, users, indptr, indices, out):
     """Draw again what the user has met; every try has bits of its own, from the bits of the one before."""
     n = out.shape[1]
+    met = np.zeros(n_items, np.bool_)
     for b in range(len(users)):
         mine = indices[indptr[users[b]] : indptr[users[b] + 1]]
+        for item in mine:
+            met[item] = True
         for k in range(n):
             bits = _bits(key, b * n + k)
             item = _below(bits, n_items)
-            while _holds(mine, item):
+            while met[item]:
                 bits = _bits(bits, k)
                 item = _below(bits, n_items)
             out[b, k] = item
-
-
-@numba.njit(cache=True, inline="always")
-def _holds(row, item):
-    """Whether a sorted row has the item."""
-    low, high = 0, len(row)
-    while low < high:
-        middle = (low + high) >> 1
-        if row[middle] < item:
-            low = middle + 1
-        else:
-            high = middle
-    return low < len(row) and row[low] == item
+        for item in mine:
+            met[item] = False

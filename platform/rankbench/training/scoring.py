@@ -9,11 +9,10 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize
 
 from rankbench.losses.spec import Loss, Ragged, Scores, Similarity
 from rankbench.training.catalogue import ChunkedCatalogue
-from rankbench.training.kernels import gather_dot, ragged_dot
+from rankbench.training.kernels import gather_dot, ragged_dot, unit_rows
 from rankbench.training.negatives import Negatives
 
 
@@ -120,7 +119,7 @@ def scores_of(
 
 def unit(vectors: Tensor, similarity: Similarity) -> Tensor:
     """Of length 1 for the cosines, else as they are."""
-    return normalize(vectors, dim=1) if similarity in ("cosine", "half-cosine") else vectors
+    return unit_rows(vectors) if similarity in ("cosine", "half-cosine") else vectors
 
 
 def _product(rows: Tensor, items: Tensor, precision: str) -> Tensor:

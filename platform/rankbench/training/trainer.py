@@ -26,6 +26,7 @@ from rankbench.recommender import FactorRecommender
 from rankbench.rng import stream
 from rankbench.training.adam import DenseAdam
 from rankbench.training.learner import learner
+from rankbench.training.memory import keep_freed
 from rankbench.training.negatives import NegativeSampler, drawn_positives
 from rankbench.training.params import TrainingParams
 from rankbench.training.schedule import Schedule
@@ -62,6 +63,7 @@ class Trainer:
     """One fit of `loss` with parameters `p`, which hold the loss's own and the encoder's, on X (n_users, n_items) 0/1 CSR."""
 
     def __init__(self, X: sp.csr_array, p: Any, loss: Loss, seed: int, dtype: type, device: str):
+        keep_freed()
         self.X, self.p, self.loss, self.seed, self.device = X, p, loss, seed, torch.device(device)
         self.users = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
         self.items = X.indices.astype(np.int64)

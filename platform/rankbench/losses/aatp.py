@@ -1,0 +1,47 @@
+"""AATP, accuracy at the top (Boyd et al., NeurIPS 2012), as Zhang et al. (WWW 2026) adapt it to recommendation.
+
+    ℓ(u, i) = [β_u − s_ui + 1]_+ + mean_k [s_uj_k − β_u + 1]_+
+
+paper s_ui → s.pos (B,), s_uj → s.neg (B, n);  β_u → the learned threshold of quantile.py, a constant here
+With cosines and a margin of 1 the hinges seldom close: the loss is nearly linear, 2 − s_ui + mean_k s_uj_k.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, Tensor
+
+from rankbench.config import param
+from rankbench.errors import require
+from rankbench.losses.quantile import Thresholds
+from rankbench.losses.spec import Scores, Sizes, loss
+
+
+@dataclass(frozen=True)
+class AATP:
+    K: int = param(20, "length of the list whose last score is the threshold, ≥ 1", "10, 20, 50")
+    beta_lr: float = param(1e-3, "learning rate of the thresholds, > 0", "1e-4 to 1e-1")
+
+    def __post_init__(self) -> None:
+        require(self.K >= 1, f"K must be ≥ 1, got {self.K}")
+        require(self.beta_lr > 0, f"beta_lr must be > 0, got {self.beta_lr}")
+
+
+def thresholds(p: AATP, sizes: Sizes, generator: Generator) -> Thresholds:
+    return Thresholds(sizes, p.K, p.beta_lr)
+
+
+@loss(
+    "aatp",
+    AATP,
+    similarity="cosine",
+    needs=("all_positives",),
+    state=thresholds,
+    title="AATP: hinges around the top-K threshold",
+    source="Boyd et al., NeurIPS 2012; Zhang et al., WWW 2026",
+)
+def aatp(s: Scores, p: AATP, state: Thresholds) -> Tensor:
+    beta = state.of(s.users)
+    return torch.relu(beta - s.pos + 1) + torch.relu(s.neg - beta[:, None] + 1).mean(dim=1)

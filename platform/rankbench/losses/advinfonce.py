@@ -1,0 +1,86 @@
+"""AdvInfoNCE, InfoNCE with adversarially weighted negatives (Zhang et al., NeurIPS 2023).
+
+    min_θ max_p softplus( log κ + log n + lse_k( s_uj_k/τ + log p(j_k|u) ) − s_ui/τ ),   p(·|u) = softmax_k( a_u · c_j_k )
+
+paper s_ui → s.pos (B,), s_uj → s.neg (B, n);  κ → kappa, weight of the negatives;  τ → tau;  δ_uj = log(n p(j|u))
+Epochs T_adv, 2 T_adv, ... (E_adv of them at most) train the adversary a, c alone, by ascent; the others train the model
+alone. The radius of the paper's ball around the uniform p is not enforced: E_adv and adv_lr set it, as in its code.
+Differs from the paper: p is normalised over the row's sampled negatives, as in its code.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Generator, Tensor, nn
+from torch.nn.functional import log_softmax, softplus
+
+from rankbench.config import param
+from rankbench.errors import require
+from rankbench.losses.spec import LossState, Scores, Sizes, loss
+
+
+@dataclass(frozen=True)
+class AdvInfoNCE:
+    tau: float = param(0.1, "temperature τ, of the cosine, > 0", "0.05 to 0.3")
+    kappa: float = param(64.0, "weight κ of the negatives, > 0", "1 to 256")
+    T_adv: int = param(5, "an adversarial epoch every T_adv epochs, ≥ 1", "5, 10, 15, 20")
+    E_adv: int = param(15, "adversarial epochs in all, ≥ 0", "5 to 30")
+    adv_lr: float = param(5e-5, "learning rate of the adversary, > 0", "1e-5 to 1e-4")
+
+    def __post_init__(self) -> None:
+        require(self.tau > 0, f"tau must be > 0, got {self.tau}")
+        require(self.kappa > 0, f"kappa must be > 0, got {self.kappa}")
+        require(self.T_adv >= 1, f"T_adv must be ≥ 1, got {self.T_adv}")
+        require(self.E_adv >= 0, f"E_adv must be ≥ 0, got {self.E_adv}")
+        require(self.adv_lr > 0, f"adv_lr must be > 0, got {self.adv_lr}")
+
+
+class Adversary(LossState):
+    """A vector for every user and for every item, as long as the model's; whether this epoch is the adversary's own."""
+
+    def __init__(self, p: AdvInfoNCE, sizes: Sizes, generator: Generator):
+        super().__init__()
+        self.p = p
+        self.attacking = False
+        self.user = nn.Parameter(torch.empty(sizes.n_users, sizes.embedding_dim))
+        self.item = nn.Parameter(torch.empty(sizes.n_items, sizes.embedding_dim))
+        for table in (self.user, self.item):
+            nn.init.xavier_normal_(table, generator=generator)
+
+    def groups(self, learning_rate: float) -> list[dict[str, Any]]:
+        return [{"params": [self.user, self.item], "lr": self.p.adv_lr}]
+
+    def begin_epoch(self, epoch: int) -> None:
+        round_, rest = divmod(epoch, self.p.T_adv)
+        self.attacking = rest == 0 and round_ <= self.p.E_adv
+
+    def log_p(self, s: Scores) -> Tensor:
+        """log p(j_k|u), (B, n)."""
+        users, items = self.user[s.users], self.item[s.neg_items]
+        logits = users @ items[0].T if len(items) == 1 else torch.einsum("bd,bnd->bn", users, items)
+        return log_softmax(logits, dim=1)
+
+
+@loss(
+    "advinfonce",
+    AdvInfoNCE,
+    similarity="cosine",
+    state=Adversary,
+    title="AdvInfoNCE: InfoNCE against an adversary that weighs the negatives",
+    source="Zhang et al., NeurIPS 2023",
+)
+def advinfonce(s: Scores, p: AdvInfoNCE, state: Adversary) -> Tensor:
+    if state.attacking:
+        pos, neg = s.pos.detach(), s.neg.detach()
+        log_p = state.log_p(s)
+        log_p = 2 * log_p.detach() - log_p  # the value of log p with its gradient turned round: descent ascends
+    else:
+        pos, neg = s.pos, s.neg
+        with torch.no_grad():  # left in the graph, adversary and model would work together
+            log_p = state.log_p(s)
+    weight = math.log(p.kappa) + math.log(neg.shape[1])
+    return softplus(weight + torch.logsumexp(neg / p.tau + log_p, dim=1) - pos / p.tau)

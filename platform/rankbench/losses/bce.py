@@ -1,0 +1,37 @@
+"""BCE, binary cross-entropy (He et al., WWW 2017): every positive a hit, every sampled negative a miss.
+
+    ℓ(u, i) = softplus(−o_ui) + 1/n Σ_j softplus(o_uj)
+
+paper o → s.pos (B,), s.neg (B, n), logits
+Differs from the paper: the sum over all pairs that did not meet runs over n sampled items, and is divided by n unless
+`neg_reduction` is sum. Scores are dot products: a cosine cannot saturate the loss.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from rankbench.config import param
+from rankbench.losses.spec import Scores, loss
+
+
+@dataclass(frozen=True)
+class BCE:
+    neg_reduction: Literal["mean", "sum"] = param("mean", "how a row's negatives are put together", "mean, sum")
+
+
+@loss(
+    "bce",
+    BCE,
+    similarity="dot",
+    sampler="uniform-all",
+    title="BCE: binary cross-entropy with sampled negatives",
+    source="He et al., WWW 2017",
+)
+def bce(s: Scores, p: BCE) -> Tensor:
+    misses = -logsigmoid(-s.neg)
+    return -logsigmoid(s.pos) + (misses.mean(dim=1) if p.neg_reduction == "mean" else misses.sum(dim=1))

@@ -1,0 +1,26 @@
+"""BPR, Bayesian personalised ranking (Rendle et al., UAI 2009).
+
+    ℓ(u, i) = mean_k softplus(o_uj_k − o_ui)
+
+paper x̂_ui → s.pos (B,);  x̂_uj → s.neg (B, n)
+Differs from the paper: n negatives a row in place of one, averaged; some authors sum them, which is n times this.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from rankbench.losses.spec import Scores, loss
+
+
+@dataclass(frozen=True)
+class BPR:
+    pass
+
+
+@loss("bpr", BPR, similarity="dot", title="BPR: pairwise logistic loss", source="Rendle et al., UAI 2009")
+def bpr(s: Scores, p: BPR) -> Tensor:
+    return softplus(s.neg - s.pos[:, None]).mean(dim=1)

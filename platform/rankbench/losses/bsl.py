@@ -1,0 +1,50 @@
+"""BSL, bilateral softmax loss (Wu et al., ICDE 2024): a temperature for positives and one for negatives.
+
+    ℓ(u, i) = −log mean_{i' of u} exp(s_ui' / τ₁) + τ₂/τ₁ log Σ_j exp(s_uj / τ₂)
+
+paper s → s.pos (B,), s.neg (B, n), cosines;  τ₁, τ₂ → tau1, tau2
+`form: single` takes the row's own positive alone: it is τ₂/τ₁ times SL with τ₂, so that tau1 only scales the loss. `multi`
+takes the mean over the rows of the batch that have the same user.
+Differs from the paper: divided by τ₁, as in its program; the sum over j runs over the sampled negatives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from rankbench.config import param
+from rankbench.errors import require
+from rankbench.losses.spec import Scores, loss
+
+
+@dataclass(frozen=True)
+class BSL:
+    tau1: float = param(0.2, "temperature τ₁ of positives, > 0; in `form: single` a scale of the loss", "0.05 to 0.5")
+    tau2: float = param(0.2, "temperature τ₂ of negatives, of the cosine, > 0", "0.01 to 0.5")
+    form: Literal["single", "multi"] = param(
+        "single", "positives of a row: its own, or its user's in the batch", "single, multi"
+    )
+
+    def __post_init__(self) -> None:
+        require(self.tau1 > 0, f"tau1 must be > 0, got {self.tau1}")
+        require(self.tau2 > 0, f"tau2 must be > 0, got {self.tau2}")
+
+
+def log_mean_exp(x: Tensor, users: Tensor) -> Tensor:
+    """For every row the log of the mean of exp(x) (B,) over the rows of its user."""
+    _, group, n_rows = users.unique(return_inverse=True, return_counts=True)
+    top = torch.full_like(n_rows, -torch.inf, dtype=x.dtype).scatter_reduce(0, group, x.detach(), "amax")
+    sums = torch.zeros_like(top).index_add(0, group, (x - top[group]).exp())
+    return (top + (sums / n_rows).log())[group]
+
+
+@loss("bsl", BSL, similarity="cosine", title="BSL: softmax with two temperatures", source="Wu et al., ICDE 2024")
+def bsl(s: Scores, p: BSL) -> Tensor:
+    pos = s.pos / p.tau1
+    if p.form == "multi":
+        pos = log_mean_exp(pos, s.users)
+    return p.tau2 / p.tau1 * torch.logsumexp(s.neg / p.tau2, dim=1) - pos

@@ -1,0 +1,45 @@
+"""CML, collaborative metric learning (Hsieh et al., WWW 2017, Eq. 2 to 4).
+
+    ℓ(u, i) = log(1 + rank_ui) · [m + d(u, i)² − min_k d(u, j_k)²]_+
+
+paper d(u, i)² → −s.pos (B,), d(u, j)² → −s.neg (B, n), vectors in the unit ball;  m → margin
+rank_ui: n_items times the share of the sampled negatives that come within the margin; a constant for the gradient.
+Differs from the paper: no covariance penalty and no feature loss, which want the vectors themselves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rankbench.config import param
+from rankbench.errors import require
+from rankbench.losses.spec import Scores, loss
+
+
+@dataclass(frozen=True)
+class CML:
+    margin: float = param(1.0, "margin m, of squared distances in the unit ball, > 0", "0.1 to 2")
+    rank_weight: bool = param(True, "weigh a row by log(1 + its estimated rank)", "true, false")
+
+    def __post_init__(self) -> None:
+        require(self.margin > 0, f"margin must be > 0, got {self.margin}")
+
+
+@loss(
+    "cml",
+    CML,
+    similarity="distance",
+    unit_ball=True,
+    title="CML: hinge between squared distances",
+    source="Hsieh et al., WWW 2017",
+)
+def cml(s: Scores, p: CML) -> Tensor:
+    hinges = torch.relu(p.margin - s.pos[:, None] + s.neg)
+    hardest = hinges.amax(dim=1)
+    if not p.rank_weight:
+        return hardest
+    rank = s.n_items * (hinges.detach() > 0).to(hinges.dtype).mean(dim=1)
+    return torch.log1p(rank) * hardest

@@ -1,0 +1,122 @@
+"""Debiased losses (Jin and Li, (Debiased) contrastive learning loss, Eq. 6, 7, 20 to 22; InfoNCE after Chuang et al. 2020).
+
+Items drawn from the whole catalogue contain a share τ⁺ of a user's positives. Their part is taken out again, as the mean over
+m positives k of the user:
+
+    MSE, CCL  ℓ(u, i) = τ⁺ l⁺(y_ui) + λ (1/n Σ_j l⁻(y_uj) − τ⁺/m Σ_k l⁻(y_uk)),   MSE: l⁺ = (1 − y)², l⁻ = y²
+                                                                                  CCL: l⁺ = 1 − y, l⁻ = [y − ε]₊
+    InfoNCE   ℓ(u, i) = −y_ui/t + log(e^(y_ui/t) + λ f),
+              f = max((1/n Σ_j e^(y_uj/t) − τ⁺/m Σ_k e^(y_uk/t)) / (1 − τ⁺), e^(−1/t))
+
+paper y → s.pos (B,), s.neg (B, n) drawn from all items, s.extra_positives (B, m), cosines, for MSE dot products;  λ → lam;
+ε → margin;  t → tau;  m → n_positives;  τ⁺ → class_prior(s, p)
+MSE and CCL can be negative, and MSE has no minimum where λ > c/(c − 1), c = N τ⁺/n_u.
+Differs from the paper: its two formulas of τ⁺, (n_u + extra)/N and (1 + a) n_u/N, are one here, and end at 0.999. The floor of
+f is the least value e^(y/t) can take, as the text says; Eq. 7 prints the greatest, e^(1/t), under which no negative counts.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid, relu
+
+from rankbench.config import param
+from rankbench.errors import require
+from rankbench.losses.spec import Scores, loss
+
+PAPER = "Jin and Li, (Debiased) contrastive learning loss"
+
+
+@dataclass(frozen=True)
+class DebiasedMSE:
+    lam: float = param(0.5, "weight λ of the negative part, ≥ 0", "0.1 to 1; not published")
+    a: float = param(0.0, "the prior τ⁺ counts each known positive 1 + a times, ≥ 0", "0, 0.5, 1, 2, 5")
+    extra: float = param(0.0, "positives that the prior τ⁺ adds to those of every user, ≥ 0", "not published")
+    n_positives: int = param(10, "m, positives of the user drawn for a row, ≥ 1", "10, 20, 50")
+
+    def __post_init__(self) -> None:
+        require(self.lam >= 0, f"lam must be >= 0, got {self.lam}")
+        require(self.a >= 0, f"a must be >= 0, got {self.a}")
+        require(self.extra >= 0, f"extra must be >= 0, got {self.extra}")
+        require(self.n_positives >= 1, f"n_positives must be >= 1, got {self.n_positives}")
+
+
+@dataclass(frozen=True)
+class DebiasedCCL(DebiasedMSE):
+    lam: float = param(0.4, "weight λ of the negative part, ≥ 0", "0.1 to 1")
+    margin: float = param(0.9, "cosine ε from which a negative counts, 0 ≤ margin < 1", "0 to 0.9")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(0 <= self.margin < 1, f"margin must lie in [0, 1), got {self.margin}")
+
+
+@dataclass(frozen=True)
+class DebiasedInfoNCE(DebiasedMSE):
+    lam: float = param(500.0, "weight λ of the negatives, > 0; about n_negatives", "100 to 1000")
+    tau: float = param(0.2, "temperature t, of the cosine, > 0", "0.05 to 0.5; not published")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.lam > 0, f"lam must be > 0, got {self.lam}")
+        require(self.tau > 0, f"tau must be > 0, got {self.tau}")
+
+
+def class_prior(s: Scores, p: DebiasedMSE) -> Tensor:
+    """τ⁺ (B,): the share of all items taken for positives of the row's user, in [0, 0.999]."""
+    expected = (1 + p.a) * s.n_interactions.to(s.pos.dtype) + p.extra
+    return (expected / s.n_items).clamp(0, 0.999)
+
+
+@loss(
+    "debiased-mse",
+    DebiasedMSE,
+    similarity="dot",
+    sampler="uniform-all",
+    needs=("extra_positives",),
+    title="Debiased MSE: known positives taken out of the negatives",
+    source=f"{PAPER}, §3.2",
+)
+def debiased_mse(s: Scores, p: DebiasedMSE) -> Tensor:
+    prior = class_prior(s, p)
+    negative = s.neg.square().mean(dim=1) - prior * s.extra_positives.square().mean(dim=1)
+    return prior * (1 - s.pos).square() + p.lam * negative
+
+
+@loss(
+    "debiased-ccl",
+    DebiasedCCL,
+    similarity="cosine",
+    sampler="uniform-all",
+    needs=("extra_positives",),
+    title="Debiased CCL: known positives taken out of the negatives",
+    source=f"{PAPER}, Eq. 22",
+)
+def debiased_ccl(s: Scores, p: DebiasedCCL) -> Tensor:
+    prior = class_prior(s, p)
+    negative = relu(s.neg - p.margin).mean(dim=1) - prior * relu(s.extra_positives - p.margin).mean(dim=1)
+    return prior * (1 - s.pos) + p.lam * negative
+
+
+@loss(
+    "debiased-infonce",
+    DebiasedInfoNCE,
+    similarity="cosine",
+    sampler="uniform-all",
+    needs=("extra_positives",),
+    title="Debiased InfoNCE: known positives taken out of the negatives",
+    source=f"{PAPER}, Eq. 7",
+)
+def debiased_infonce(s: Scores, p: DebiasedInfoNCE) -> Tensor:
+    prior = class_prior(s, p)
+    neg, own = s.neg / p.tau, s.extra_positives / p.tau
+    top = torch.maximum(neg.amax(dim=1), own.amax(dim=1)).detach()
+    mass = (neg - top[:, None]).exp().mean(dim=1) - prior * (own - top[:, None]).exp().mean(dim=1)
+    # e^(−1/t) underflows float32 at small t, its logarithm does not; the inner `where` keeps log(0) out of the gradient.
+    some = mass > 0
+    log_f = torch.where(some, top + (torch.where(some, mass, 1) / (1 - prior)).log(), -1 / p.tau).clamp(min=-1 / p.tau)
+    return -logsigmoid(s.pos / p.tau - log_f - math.log(p.lam))

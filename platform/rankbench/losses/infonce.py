@@ -1,0 +1,78 @@
+"""InfoNCE, MINE and MINE+ as losses for recommendation (Jin and Li, (Debiased) contrastive learning loss, Eq. 4, 10, 16).
+
+    InfoNCE  ℓ(u, i) = −y_ui/t + log(e^(y_ui/t) + Σ_j e^(y_uj/t))
+    MINE     ℓ(u, i) = −y_ui/t + log Σ_j e^(y_uj/t)
+    MINE+    ℓ(u, i) = −y_ui/t + λ log Σ_j e^(y_uj/t)
+
+paper y → s.pos (B,), s.neg (B, n), cosines;  t → tau;  λ → lam
+MINE leaves out the 1/n of its expectation, a constant. It can be negative, and its pull on the positive never fades.
+Differs from the paper: it prints t in Eq. 16 alone, and does not say whether MINE's similarity is the cosine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from rankbench.config import param
+from rankbench.errors import require
+from rankbench.losses.spec import Scores, loss
+
+PAPER = "Jin and Li, (Debiased) contrastive learning loss"
+
+
+@dataclass(frozen=True)
+class Temperature:
+    tau: float = param(0.2, "temperature t, of the cosine, > 0", "0.05 to 0.5; not published")
+
+    def __post_init__(self) -> None:
+        require(self.tau > 0, f"tau must be > 0, got {self.tau}")
+
+
+@dataclass(frozen=True)
+class MINEPlus(Temperature):
+    tau: float = param(0.4, "temperature t, of the cosine, > 0", "0.4 to 0.5")
+    lam: float = param(1.1, "weight λ of the negatives, > 0; 1 is MINE", "1 to 1.2")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.lam > 0, f"lam must be > 0, got {self.lam}")
+
+
+@loss(
+    "infonce",
+    Temperature,
+    similarity="cosine",
+    sampler="uniform-all",
+    title="InfoNCE: the positive against itself and sampled negatives",
+    source=f"{PAPER}, Eq. 4",
+)
+def infonce(s: Scores, p: Temperature) -> Tensor:
+    return -logsigmoid(-mine(s, p))
+
+
+@loss(
+    "mine",
+    Temperature,
+    similarity="cosine",
+    sampler="uniform-all",
+    title="MINE: a bound on mutual information, positive not in the sum",
+    source=f"{PAPER}, Eq. 10",
+)
+def mine(s: Scores, p: Temperature) -> Tensor:
+    return torch.logsumexp(s.neg / p.tau, dim=1) - s.pos / p.tau
+
+
+@loss(
+    "mine-plus",
+    MINEPlus,
+    similarity="cosine",
+    sampler="uniform-all",
+    title="MINE+: MINE with a weight on negatives",
+    source=f"{PAPER}, Eq. 16",
+)
+def mine_plus(s: Scores, p: MINEPlus) -> Tensor:
+    return p.lam * torch.logsumexp(s.neg / p.tau, dim=1) - s.pos / p.tau

@@ -1,0 +1,93 @@
+"""LLPAUC, lower-left partial AUC, as a pointwise minimax problem (Shi et al., WWW 2024).
+
+    ℓ(u, i) = −s⁺ − r(−ℓ⁺ − s⁺)/α + s⁻ + mean_k r(ℓ⁻_k − s⁻)/β − g² + θa (a + g) + θb (g + 1 − b)
+    ℓ⁺ = (p − a)² − 2 (1 + g) p,    ℓ⁻ = (q − b)² + 2 (1 + g) q,    r(x) = softplus(5x)/5
+
+minimised over the model, a, b, s⁻, θa, θb and maximised over g and s⁺, one value of each for all users. It stands for the
+mean of (1 − (p − q))² − 1 over the α share of the positives and the β share of the negatives that score highest.
+paper p → sigmoid(s.pos) (B,), q → sigmoid(s.neg) (B, n);  α, β → alpha, beta
+θ ≥ 0 press g to at least max(−a, b − 1); g itself is kept in [−1, 1], as in the authors' code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Generator, Tensor, nn
+from torch.nn.functional import softplus
+
+from rankbench.config import param
+from rankbench.errors import require
+from rankbench.losses.spec import LossState, Scores, Sizes, loss
+
+SHARPNESS = 5  # of r, the smooth hinge
+
+
+@dataclass(frozen=True)
+class LLPAUC:
+    alpha: float = param(0.7, "share α of the positives: bound on the true positive rate, in (0, 1]", "0.1 to 0.9")
+    beta: float = param(0.1, "share β of the negatives: bound on the false positive rate, in (0, 1]", "0.01 to 0.9")
+
+    def __post_init__(self) -> None:
+        require(0 < self.alpha <= 1, f"alpha must lie in (0, 1], got {self.alpha}")
+        require(0 < self.beta <= 1, f"beta must lie in (0, 1], got {self.beta}")
+
+
+class Saddle(LossState):
+    """The seven scalars of the minimax problem."""
+
+    def __init__(self, p: LLPAUC, sizes: Sizes, generator: Generator):
+        super().__init__()
+        self.a = nn.Parameter(torch.tensor(1.0))
+        self.b = nn.Parameter(torch.tensor(0.0))
+        self.g = nn.Parameter(torch.tensor(0.0))
+        self.s_pos = nn.Parameter(torch.tensor(0.5))
+        self.s_neg = nn.Parameter(torch.tensor(0.5))
+        self.theta_a = nn.Parameter(torch.tensor(0.5))
+        self.theta_b = nn.Parameter(torch.tensor(0.5))
+
+    def groups(self, learning_rate: float) -> list[dict[str, Any]]:
+        return [
+            {"params": [self.a, self.b, self.theta_a, self.theta_b], "lr": learning_rate},
+            {"params": [self.g, self.s_pos, self.s_neg], "lr": 2 * learning_rate},
+        ]
+
+    @torch.no_grad()
+    def project(self) -> None:
+        self.a.clamp_(0, 1)
+        self.b.clamp_(0, 1)
+        self.g.clamp_(-1, 1)
+        self.s_pos.clamp_(-1, 4)
+        self.s_neg.clamp_(0, 5)
+        self.theta_a.clamp_(min=0)
+        self.theta_b.clamp_(min=0)
+
+
+def ascending(x: Tensor) -> Tensor:
+    """The value of x with its gradient turned round, so that descent on the loss climbs in x."""
+    return 2 * x.detach() - x
+
+
+def smooth_hinge(x: Tensor) -> Tensor:
+    return softplus(SHARPNESS * x) / SHARPNESS
+
+
+@loss(
+    "llpauc",
+    LLPAUC,
+    similarity="dot",
+    state=Saddle,
+    title="LLPAUC: partial AUC of the lower left corner",
+    source="Shi et al., WWW 2024",
+)
+def llpauc(s: Scores, p: LLPAUC, state: Saddle) -> Tensor:
+    a, b, s_neg = state.a, state.b, state.s_neg
+    g, s_pos = ascending(state.g), ascending(state.s_pos)
+    hit, miss = torch.sigmoid(s.pos), torch.sigmoid(s.neg)
+    loss_pos = (hit - a).square() - 2 * (1 + g) * hit
+    loss_neg = (miss - b).square() + 2 * (1 + g) * miss
+    positive = -s_pos - smooth_hinge(-loss_pos - s_pos) / p.alpha
+    negative = s_neg + smooth_hinge(loss_neg - s_neg).mean(dim=1) / p.beta
+    return positive + negative - g.square() + state.theta_a * (a + g) + state.theta_b * (g + 1 - b)

@@ -1,0 +1,46 @@
+"""RS@K, a smooth Recall@K (Patel et al., CVPR 2022), as Zhang et al. (WWW 2026) adapt it to recommendation.
+
+    ℓ(u, i) = 1 − σ( (K − R_ui)/τ2 ),    R_ui = 1 + Σ_k σ( (s_uj_k − s_ui)/τ1 )
+
+paper s_ui → s.pos (B,), s_uj → s.neg (B, n);  τ1, τ2 → tau1, tau2
+Differs from the paper: one positive a row, one K, and R counts the sampled negatives alone, though K is a place in a list
+of all N items; `scale_rank` counts each of them (N − 1)/n times, which no paper does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rankbench.config import param
+from rankbench.errors import require
+from rankbench.losses.spec import Scores, loss
+
+
+@dataclass(frozen=True)
+class RecallAtK:
+    K: int = param(20, "length of the list, ≥ 1", "10, 20, 50")
+    tau1: float = param(0.1, "temperature τ1 of a comparison, of the cosine, > 0", "0.01 to 0.3")
+    tau2: float = param(1.0, "temperature τ2 of the rank, > 0", "1 to 5")
+    scale_rank: bool = param(False, "estimate the rank among all items, not among the sampled", "true, false")
+
+    def __post_init__(self) -> None:
+        require(self.K >= 1, f"K must be ≥ 1, got {self.K}")
+        require(self.tau1 > 0, f"tau1 must be > 0, got {self.tau1}")
+        require(self.tau2 > 0, f"tau2 must be > 0, got {self.tau2}")
+
+
+@loss(
+    "recall-at-k",
+    RecallAtK,
+    similarity="cosine",
+    title="RS@K: smooth Recall@K",
+    source="Patel et al., CVPR 2022; Zhang et al., WWW 2026",
+)
+def recall_at_k(s: Scores, p: RecallAtK) -> Tensor:
+    above = torch.sigmoid((s.neg - s.pos[:, None]) / p.tau1).sum(dim=1)
+    if p.scale_rank:
+        above = above * (s.n_items - 1) / s.neg.shape[1]
+    return torch.sigmoid((1 + above - p.K) / p.tau2)  # 1 − σ(x) is σ(−x), which keeps its digits near 0

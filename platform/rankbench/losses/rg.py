@@ -1,0 +1,86 @@
+"""RG² and RG× by SGD: softmax expanded to second order (Pu et al., ICML 2024, Eq. 13; journal version, Eq. 15).
+
+    RG²  ℓ(u, i) = −o_ui + 1/2N ‖o_u + 1‖²                  = −o_ui + mean_j o_uj + ½ mean_j o_uj² + ½
+    RG×  ℓ(u, i) = RG² − 1/2N² (1ᵀo_u)²                     = −o_ui + mean_j o_uj + ½ var_j o_uj + ½
+
+paper o_ui → s.pos (B,), dot products;  mean and mean square of o_u over all N items → s.catalogue.moments()
+The minimum of RG² is at N/n_u − 1 on a user's n_u positives and −1 elsewhere, far outside the range of a cosine.
+Both are negative there. RG× forgives any shift of a user's scores.
+
+The sampled forms replace mean and variance by estimates without bias from n items, drawn from all with replacement.
+
+Differs from the papers: Eq. 13 is printed without the parenthesis that puts the square under its sum's minus sign, and
+without 1/|D|. The sampled loss of the journal version keeps the positive among the n + 1 scores that it squares, which pulls
+positives to another target; here it is not kept. That paper claims RG² + log N − ½ to bound softmax, which it does not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from rankbench.errors import require
+from rankbench.losses.spec import Scores, loss
+
+
+@dataclass(frozen=True)
+class RG:
+    """No parameters."""
+
+
+JOURNAL = "Pu et al., NDCG-consistent softmax approximation"
+
+
+@loss(
+    "rg2-sgd",
+    RG,
+    similarity="dot",
+    sampler=None,
+    needs=("catalogue",),
+    title="RG² by SGD: softmax's squared surrogate over all items",
+    source="Pu et al., ICML 2024",
+)
+def rg2(s: Scores, p: RG) -> Tensor:
+    mean, mean_square = s.catalogue.moments()
+    return -s.pos + mean + mean_square / 2 + 0.5
+
+
+@loss(
+    "rgx-sgd",
+    RG,
+    similarity="dot",
+    sampler=None,
+    needs=("catalogue",),
+    title="RG× by SGD: softmax to second order over all items",
+    source=f"{JOURNAL}, Eq. 15",
+)
+def rgx(s: Scores, p: RG) -> Tensor:
+    mean, mean_square = s.catalogue.moments()
+    return -s.pos + mean + (mean_square - mean.square()) / 2 + 0.5
+
+
+@loss(
+    "rg2-sampled-sgd",
+    RG,
+    similarity="dot",
+    sampler="uniform-all",
+    title="RG² by SGD, its mean over sampled items",
+    source="Pu et al., ICML 2024",
+)
+def rg2_sampled(s: Scores, p: RG) -> Tensor:
+    return -s.pos + (s.neg + 1).square().mean(dim=1) / 2
+
+
+@loss(
+    "rgx-sampled-sgd",
+    RG,
+    similarity="dot",
+    sampler="uniform-all",
+    title="RG× by SGD, its mean and variance over sampled items",
+    source=JOURNAL,
+)
+def rgx_sampled(s: Scores, p: RG) -> Tensor:
+    n = s.neg.shape[1]
+    require(n > 1, f"n_negatives must be > 1 for rgx-sampled-sgd, which estimates a variance, got {n}")
+    return -s.pos + s.neg.mean(dim=1) + s.neg.var(dim=1, correction=1) / 2 + 0.5

@@ -1,0 +1,35 @@
+"""SL, softmax loss with a temperature (Wu et al., TOIS 2024).
+
+    ℓ(u, i) = log Σ_j exp(d_uij / τ),    d_uij = s_uj − s_ui
+
+paper s → s.pos (B,), s.neg (B, n), cosines;  τ → tau
+Differs from the paper: the sum over all items runs over the sampled negatives, without the positive, as in the programs that
+compare with SL (Yang et al., NeurIPS 2024 and KDD 2025); `include_positive` puts it in, which is InfoNCE.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from rankbench.config import param
+from rankbench.errors import require
+from rankbench.losses.spec import Scores, loss
+
+
+@dataclass(frozen=True)
+class SL:
+    tau: float = param(0.2, "temperature τ, of the cosine, > 0", "0.01 to 0.5")
+    include_positive: bool = param(False, "whether the positive is in the sum", "false, true")
+
+    def __post_init__(self) -> None:
+        require(self.tau > 0, f"tau must be > 0, got {self.tau}")
+
+
+@loss("sl", SL, similarity="cosine", title="SL: softmax with a temperature", source="Wu et al., TOIS 2024")
+def sl(s: Scores, p: SL) -> Tensor:
+    log_sum = torch.logsumexp((s.neg - s.pos[:, None]) / p.tau, dim=1)
+    return -logsigmoid(-log_sum) if p.include_positive else log_sum

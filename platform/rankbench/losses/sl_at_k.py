@@ -1,0 +1,87 @@
+"""SL@K, softmax loss weighted by the top-K threshold (Yang et al., KDD 2025, Eq. 3.5 and Algorithm C.1).
+
+    ℓ(u, i) = σ( (s_ui − β_u)/τ_w ) · lse_k( (s_uj_k − s_ui)/τ_d )
+
+paper s_ui → s.pos (B,), s_uj → s.neg (B, n);  τ_d, τ_w → tau_d, tau_w;  β_u: K-th largest score of user u, a constant
+β starts at 0. In every T_beta-th epoch each row sets its user's to the K-th largest among the user's own items and the
+row's negatives: too low by what was not sampled, but an item that appears twice counts twice. The gradient passes through
+the weight, as in the authors' code.
+Differs from the paper: a batch refreshes its β with the scores before its step, and long lists of positives are not cut.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, Tensor
+
+from rankbench.config import param
+from rankbench.errors import require
+from rankbench.losses.spec import LossState, Scores, Sizes, loss
+
+
+@dataclass(frozen=True)
+class SLAtK:
+    K: int = param(20, "length of the list whose last score is the threshold, ≥ 1", "10, 20, 50")
+    tau_d: float = param(0.2, "temperature τ_d of the softmax, of the cosine, > 0", "0.01 to 0.5")
+    tau_w: float = param(2.25, "temperature τ_w of the weight, of the cosine, > 0", "0.5 to 3")
+    T_beta: int = param(20, "thresholds are refreshed every T_beta epochs, ≥ 1", "5, 20")
+    detach_weight: bool = param(False, "the weight is a constant for the gradient", "true, false")
+
+    def __post_init__(self) -> None:
+        require(self.K >= 1, f"K must be ≥ 1, got {self.K}")
+        require(self.tau_d > 0, f"tau_d must be > 0, got {self.tau_d}")
+        require(self.tau_w > 0, f"tau_w must be > 0, got {self.tau_w}")
+        require(self.T_beta >= 1, f"T_beta must be ≥ 1, got {self.T_beta}")
+
+
+class SampledThresholds(LossState):
+    """`beta` (n_users,), a buffer; whether this epoch refreshes it."""
+
+    def __init__(self, p: SLAtK, sizes: Sizes, generator: Generator):
+        super().__init__()
+        self.p = p
+        self.refreshing = False
+        self.register_buffer("beta", torch.zeros(sizes.n_users))
+
+    def begin_epoch(self, epoch: int) -> None:
+        self.refreshing = epoch % self.p.T_beta == 0
+
+    @torch.no_grad()
+    def refresh(self, s: Scores) -> None:
+        """β of the batch's users; of a user's rows the last one decides."""
+        kth = kth_largest(s, self.p.K).to(self.beta.dtype)
+        rows = torch.arange(len(kth), device=kth.device)
+        last = torch.zeros_like(self.beta, dtype=rows.dtype).scatter_reduce(0, s.users, rows, "amax")[s.users]
+        self.beta[s.users] = kth[last]  # rows of a user write one value, so their order cannot matter
+
+
+def kth_largest(s: Scores, K: int) -> Tensor:
+    """K-th largest of a row's own positives and sampled negatives together, the smallest where they are fewer: (B,)."""
+    n_rows, n = s.neg.shape
+    best = s.neg.topk(min(K, n), dim=1).values
+    values = torch.cat([s.all_positives.values, best.flatten()])
+    row = torch.cat([s.all_positives.row, torch.arange(n_rows, device=best.device).repeat_interleave(best.shape[1])])
+    order = values.argsort(descending=True)
+    order = order[row[order].argsort(stable=True)]  # row after row, each from its largest down
+    length = torch.bincount(row, minlength=n_rows)
+    return values[order[length.cumsum(0) - length + (length - 1).clamp(max=K - 1)]]
+
+
+@loss(
+    "sl-at-k",
+    SLAtK,
+    similarity="cosine",
+    needs=("all_positives",),
+    state=SampledThresholds,
+    title="SL@K: softmax loss weighted by the top-K threshold",
+    source="Yang et al., KDD 2025",
+)
+def sl_at_k(s: Scores, p: SLAtK, state: SampledThresholds) -> Tensor:
+    weight = torch.sigmoid((s.pos - state.beta[s.users]) / p.tau_w)
+    if p.detach_weight:
+        weight = weight.detach()
+    if state.refreshing:
+        state.refresh(s)
+    return weight * torch.logsumexp((s.neg - s.pos[:, None]) / p.tau_d, dim=1)

@@ -1,0 +1,45 @@
+"""SmoothI@K, a smooth Precision@K by soft indicators of the ranks (Thonet et al., AAAI 2022).
+
+    S = y − min y;   c¹ = 1;   I^k = softmax( S c^k / τ );   c^{k+1} = c^k (1 − I^k − δ)
+    ℓ = 1 − (1/K) Σ_k Σ_l rel_l I^k_l
+
+paper y → [s.pos, s.neg] (B, 1 + n), of which only the positive is relevant;  α = 1/τ → tau;  δ → delta
+The gradient flows through S and not through the recursion of c, as in the paper.
+Differs from the paper: with one relevant item in the list, precision is at most about 1/K, so ℓ stays above about 1 − 1/K.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rankbench.config import param
+from rankbench.errors import require
+from rankbench.losses.spec import Scores, loss
+
+
+@dataclass(frozen=True)
+class SmoothI:
+    K: int = param(20, "length of the list, ≥ 1; K softmaxes a row", "5, 10, 20")
+    tau: float = param(0.1, "temperature τ, of the cosine, > 0", "0.05 to 0.3")
+    delta: float = param(0.1, "δ, pushes what was already taken below the rest, in [0, 1)", "0.05 to 0.3")
+
+    def __post_init__(self) -> None:
+        require(self.K >= 1, f"K must be ≥ 1, got {self.K}")
+        require(self.tau > 0, f"tau must be > 0, got {self.tau}")
+        require(0 <= self.delta < 1, f"delta must lie in [0, 1), got {self.delta}")
+
+
+@loss("smoothi-at-k", SmoothI, similarity="cosine", title="SmoothI@K: smooth Precision@K", source="Thonet et al., AAAI 2022")
+def smoothi_at_k(s: Scores, p: SmoothI) -> Tensor:
+    scores = torch.cat([s.pos[:, None], s.neg], dim=1)
+    scores = (scores - scores.amin(dim=1, keepdim=True)) / p.tau  # from 0 up: a factor c < 1 lowers them
+    left = torch.ones_like(scores)
+    precision = torch.zeros_like(s.pos)
+    for _ in range(p.K):
+        indicator = torch.softmax(scores * left, dim=1)
+        precision = precision + indicator[:, 0] / p.K
+        left = left * (1 - indicator.detach() - p.delta)
+    return 1 - precision

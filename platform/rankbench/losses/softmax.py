@@ -1,0 +1,65 @@
+"""Softmax over all items, and sampled softmax (Pu et al., ICML 2024, Eq. 1 to 3; journal version, Eq. 8 to 10).
+
+    softmax          ℓ(u, i) = −o_ui + log Σ_j e^(o_uj)
+    sampled softmax  ℓ(u, i) = −o_ui + log(e^(o_ui) + Σ_k e^(o_uk − log(N q_k)))
+
+paper o → s.pos (B,), s.neg (B, n), dot products;  the sum over all N items → s.catalogue;  log q → s.logq, s.logq_pos
+A user's other positives stay in both sums, as in the paper.
+Differs from the paper: `correction` names three that are in use. `nq_N` is the paper's: the n terms sum to n/N of the whole on
+average. `expected_count`, log(n q_k), makes that the whole. `both` takes log q from the positive as well, with neither n nor N.
+None is without bias, as the paper says of its own: the logarithm of an unbiased estimate is not.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from rankbench.config import param
+from rankbench.losses.spec import Scores, loss
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """No parameters."""
+
+
+@dataclass(frozen=True)
+class SampledSoftmax:
+    correction: Literal["nq_N", "expected_count", "both"] = param(
+        "nq_N", "what is taken from a score for its proposal q", "nq_N, expected_count, both"
+    )
+
+
+@loss(
+    "softmax",
+    Softmax,
+    similarity="dot",
+    sampler=None,
+    needs=("catalogue",),
+    title="Softmax over all items",
+    source="Pu et al., ICML 2024, Eq. 1",
+)
+def softmax(s: Scores, p: Softmax) -> Tensor:
+    return s.catalogue.logsumexp() - s.pos
+
+
+@loss(
+    "sampled-softmax",
+    SampledSoftmax,
+    similarity="dot",
+    sampler="uniform-all",
+    title="Sampled softmax, corrected for its proposal",
+    source="Pu et al., NDCG-consistent softmax approximation, Eq. 9",
+)
+def sampled_softmax(s: Scores, p: SampledSoftmax) -> Tensor:
+    pos, neg = s.pos, s.neg - s.logq
+    if p.correction == "both":
+        pos = pos - s.logq_pos
+    else:
+        neg = neg - math.log(s.n_items if p.correction == "nq_N" else s.neg.shape[1])
+    return torch.logsumexp(torch.cat([pos[:, None], neg], dim=1), dim=1) - pos

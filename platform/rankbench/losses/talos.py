@@ -1,0 +1,62 @@
+"""Talos, softmax loss around a learned top-K threshold (Zhang et al., WWW 2026, Eq. 3.7).
+
+    ℓ(u, i) = log Σ_k σ(s_uj_k − β_u)^(1/τ) − log σ(s_ui − β_u)^(1/τ)
+
+paper s_ui → s.pos (B,), s_uj → s.neg (B, n);  τ → tau, outside of σ;  β_u → the learned threshold of quantile.py, a constant
+`ablation` is a row of its Table 4.1: `quantile` has β = 0, `outside` has τ inside of σ, `denominator` has K for the sum.
+Differs from the paper: the sum runs over the sampled negatives and leaves the positive out, as in the authors' code.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Generator, Tensor
+from torch.nn.functional import logsigmoid
+
+from rankbench.config import param
+from rankbench.errors import require
+from rankbench.losses.quantile import Thresholds
+from rankbench.losses.spec import Scores, Sizes, loss
+
+
+@dataclass(frozen=True)
+class Talos:
+    tau: float = param(0.1, "temperature τ, of the cosine, > 0", "0.05 to 0.3")
+    K: int = param(20, "length of the list whose last score is the threshold, ≥ 1", "10, 20, 50")
+    beta_lr: float = param(1e-3, "learning rate of the thresholds, > 0", "1e-4 to 1e-1")
+    ablation: Literal["none", "quantile", "outside", "denominator"] = param(
+        "none", "the part that is left out", "none, quantile, outside, denominator"
+    )
+
+    def __post_init__(self) -> None:
+        require(self.tau > 0, f"tau must be > 0, got {self.tau}")
+        require(self.K >= 1, f"K must be ≥ 1, got {self.K}")
+        require(self.beta_lr > 0, f"beta_lr must be > 0, got {self.beta_lr}")
+
+
+def thresholds(p: Talos, sizes: Sizes, generator: Generator) -> Thresholds:
+    return Thresholds(sizes, p.K, p.beta_lr)
+
+
+@loss(
+    "talos",
+    Talos,
+    similarity="cosine",
+    needs=("all_positives",),
+    state=thresholds,
+    title="Talos: softmax loss around a learned top-K threshold",
+    source="Zhang et al., WWW 2026",
+)
+def talos(s: Scores, p: Talos, state: Thresholds) -> Tensor:
+    def log_activation(x: Tensor) -> Tensor:
+        return logsigmoid(x / p.tau) if p.ablation == "outside" else logsigmoid(x) / p.tau
+
+    beta = state.of(s.users) if p.ablation != "quantile" else torch.zeros_like(s.pos)
+    positive = log_activation(s.pos - beta)
+    if p.ablation == "denominator":
+        return math.log(p.K) - positive
+    return torch.logsumexp(log_activation(s.neg - beta[:, None]), dim=1) - positive

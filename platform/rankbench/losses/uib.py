@@ -1,0 +1,77 @@
+"""UIB, user interest boundary (Zhuo et al., ECIR 2022).
+
+    ℓ(u, i) = (1 − a) φ(b_u − o_ui) + a mean_k φ(o_uj_k − b_u)
+
+paper s_ui → s.pos (B,), s_uj → s.neg (B, n);  b_u → `boundary`: a linear map of the user's vector, or a number a user
+φ → phi: softplus(x), or the hinge [x + margin]_+. The boundary is learned with the model; a ranking does not need it.
+Differs from two papers that use UIB as a baseline: the second sum runs over negatives, not over interactions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Generator, Tensor, nn
+from torch.nn.functional import softplus
+
+from rankbench.config import param
+from rankbench.errors import require
+from rankbench.losses.spec import LossState, Scores, Sizes, loss
+
+
+@dataclass(frozen=True)
+class UIB:
+    boundary: Literal["linear", "embedding"] = param("linear", "b_u from the user's vector, or a table", "linear, embedding")
+    phi: Literal["softplus", "hinge"] = param("softplus", "the pointwise loss φ", "softplus, hinge")
+    a: float = param(0.5, "weight of the negatives, above 0 and below 1", "0.1 to 0.9")
+    margin: float = param(1.0, "margin of φ = hinge, ≥ 0", "0 to 2")
+
+    def __post_init__(self) -> None:
+        require(0 < self.a < 1, f"a must lie between 0 and 1, got {self.a}")
+        require(self.margin >= 0, f"margin must be ≥ 0, got {self.margin}")
+
+
+class LinearBoundary(LossState):
+    """b_u = w · p_u + c."""
+
+    def __init__(self, sizes: Sizes, generator: Generator):
+        super().__init__()
+        reach = sizes.embedding_dim**-0.5
+        self.weight = nn.Parameter(torch.empty(sizes.embedding_dim).uniform_(-reach, reach, generator=generator))
+        self.offset = nn.Parameter(torch.zeros(()))
+
+    def forward(self, s: Scores) -> Tensor:
+        return s.user_vectors @ self.weight + self.offset
+
+
+class UserBoundary(LossState):
+    """b_u, (n_users,), from 0."""
+
+    def __init__(self, sizes: Sizes):
+        super().__init__()
+        self.value = nn.Parameter(torch.zeros(sizes.n_users))
+
+    def forward(self, s: Scores) -> Tensor:
+        return self.value[s.users]
+
+
+def boundary(p: UIB, sizes: Sizes, generator: Generator) -> LossState:
+    return LinearBoundary(sizes, generator) if p.boundary == "linear" else UserBoundary(sizes)
+
+
+@loss(
+    "uib",
+    UIB,
+    similarity="dot",
+    state=boundary,
+    title="UIB: pointwise loss around a learned boundary",
+    source="Zhuo et al., ECIR 2022",
+)
+def uib(s: Scores, p: UIB, state: LossState) -> Tensor:
+    def phi(x: Tensor) -> Tensor:
+        return softplus(x) if p.phi == "softplus" else torch.relu(x + p.margin)
+
+    b = state(s)
+    return (1 - p.a) * phi(b - s.pos) + p.a * phi(s.neg - b[:, None]).mean(dim=1)

@@ -1,0 +1,42 @@
+"""LightGCN: the learnt vectors, spread over the graph of the interactions (He et al., SIGIR 2020, Eq. 3, 4 and 8).
+
+    [U; V] = 1/(L + 1) Σ_{l=0..L} Â^l E
+
+paper K, the number of layers → n_layers; α_k → 1/(L + 1), as the paper sets it; e^(0) → users, items
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from rankbench.config import param
+from rankbench.errors import require
+from rankbench.models.propagation import Graph, propagate
+from rankbench.models.spec import EmbeddingModel, model
+
+
+@dataclass(frozen=True)
+class LightGCN:
+    n_layers: int = param(3, "layers of the graph, ≥ 1", "1 to 4")
+
+    def __post_init__(self) -> None:
+        require(self.n_layers >= 1, f"n_layers must be >= 1, got {self.n_layers}")
+
+
+class LightGCNModel(EmbeddingModel):
+    def __init__(self, graph: Graph, p: LightGCN, users: Tensor, items: Tensor):
+        super().__init__(users, items)
+        self.graph = graph
+        self.weights = [1 / (p.n_layers + 1)] * (p.n_layers + 1)
+
+    def forward(self) -> tuple[Tensor, Tensor]:
+        return propagate(self.graph, self.users, self.items, self.weights)
+
+
+@model("lightgcn", LightGCN, title="LightGCN: vectors spread over the graph", source="He et al., SIGIR 2020")
+def lightgcn(X: sp.csr_array, p: LightGCN, users: Tensor, items: Tensor, generator: torch.Generator) -> LightGCNModel:
+    return LightGCNModel(Graph(X), p, users, items)

@@ -1,0 +1,130 @@
+"""The graph of the training interactions, and the vectors that its layers make of the learnt ones.
+
+    Â = [ 0   R ]      R = D_u^-1/2 X D_i^-1/2,      E = [ U ]      layer l: Â^l E      (He et al., SIGIR 2020, Eq. 3 and 7)
+        [ Rᵀ  0 ]                                        [ V ]
+
+`propagate` gives a polynomial Σ_l c_l Â^l E by Horner's rule: h ← c_l E + Â h, so that no layer is kept. Â is symmetric, hence
+the gradient is the same polynomial of the gradient that arrives. With h = D^1/2 h̃ the product has no weights in it:
+h̃ ← D^-1/2 c_l E + D^-1 [0 X; Xᵀ 0] h̃, sums of the neighbours' rows. A row without neighbours is c_0 E.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numba
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from rankbench.mapping import threads_of
+
+BLOCKS = 32  # of rows, as many whatever the number of threads: one that is held up leaves its share to the others
+
+
+def propagate(graph: Graph, U: Tensor, V: Tensor, weights: Sequence[float]) -> tuple[Tensor, Tensor]:
+    """The rows of users and those of items of Σ_l weights[l] Â^l [U; V], differentiable any number of times.
+
+    U (n_users, d), V (n_items, d), of one dtype and on one device; `weights`: two or more, of layers 0, 1, ...
+    """
+    return _Polynomial.apply(graph, tuple(weights), U, V)
+
+
+class _Polynomial(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, graph: Graph, weights: tuple[float, ...], U: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
+        ctx.graph, ctx.weights = graph, weights
+        by = graph.by_rows if U.device.type == "cpu" else graph.by_matrix
+        return by(weights, U.contiguous(), V.contiguous())
+
+    @staticmethod
+    def backward(ctx, U: Tensor, V: Tensor):
+        return None, None, *propagate(ctx.graph, U, V, ctx.weights)
+
+
+class Graph:
+    """X, 0/1 CSR (n_users, n_items), as neighbours: users are the nodes 0 to n_users − 1, items those after them."""
+
+    def __init__(self, X: sp.csr_array):
+        X, Xt = sp.csr_array(X), sp.csr_array(X.T)
+        self.n_users, self.n_nodes = X.shape[0], sum(X.shape)
+        self.indptr = np.concatenate([X.indptr, X.indptr[-1] + Xt.indptr[1:].astype(np.int64)])
+        self.indices = np.concatenate([X.indices + np.int32(self.n_users), Xt.indices]).astype(np.int32)
+        # 1 for a node without neighbours: its sum is empty, and its own row must stay a number.
+        self.scale = torch.from_numpy(np.maximum(np.diff(self.indptr), 1) ** -0.5)[:, None]
+        # A row costs its neighbours, and its own reading and writing.
+        cost = self.indptr + 2 * np.arange(self.n_nodes + 1)
+        cuts = np.searchsorted(cost, np.linspace(0, cost[-1], BLOCKS + 1)).tolist()
+        self.blocks = [(begin, end) for begin, end in pairwise(cuts) if begin < end]
+        self._scales: dict[torch.dtype, Tensor] = {}
+        self._matrices: dict[tuple[torch.device, torch.dtype], Tensor] = {}
+
+    def by_rows(self, weights: tuple[float, ...], U: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
+        """The polynomial by the kernel, on the CPU. A row has one writer: same bits for any number of threads."""
+        if U.dtype not in self._scales:
+            self._scales[U.dtype] = self.scale.to(U.dtype)
+        scale = self._scales[U.dtype]
+        h, spare = (U.new_empty(self.n_nodes, U.shape[1]) for _ in range(2))
+        torch.mul(U, weights[-1] * scale[: self.n_users], out=h[: self.n_users])
+        torch.mul(V, weights[-1] * scale[self.n_users :], out=h[self.n_users :])
+        pool, rows = threads_of(numba.get_num_threads()), scale.numpy()[:, 0]
+        out = torch.empty_like(U), torch.empty_like(V)
+        for layer in reversed(range(len(weights) - 1)):
+            last = layer == 0
+            into = out if last else (spare[: self.n_users], spare[self.n_users :])
+            weight = rows.dtype.type(weights[layer])
+            arrays = [tensor.numpy() for tensor in (U, V, h, *into)]
+
+            def step(block, weight=weight, last=last, arrays=arrays):
+                _step(*block, self.indptr, self.indices, rows, weight, last, *arrays)
+
+            list(pool.map(step, self.blocks))
+            h, spare = spare, h
+        return out
+
+    def by_matrix(self, weights: tuple[float, ...], U: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
+        """The polynomial by products with Â, a sparse matrix, on any device."""
+        place = U.device, U.dtype
+        if place not in self._matrices:
+            self._matrices[place] = self._matrix(*place)
+        E = torch.cat([U, V])
+        h = weights[-1] * E
+        for weight in reversed(weights[:-1]):
+            h = torch.sparse.mm(self._matrices[place], h).add_(E, alpha=weight)
+        return h[: self.n_users].clone(), h[self.n_users :].clone()
+
+    def _matrix(self, device: torch.device, dtype: torch.dtype) -> Tensor:
+        indptr, indices = torch.from_numpy(self.indptr), torch.from_numpy(self.indices).long()
+        row = torch.repeat_interleave(torch.arange(self.n_nodes), indptr.diff())
+        values = self.scale[row, 0] * self.scale[indices, 0]
+        places, shape = torch.stack([row, indices]), (self.n_nodes, self.n_nodes)
+        matrix = torch.sparse_coo_tensor(places, values, shape, check_invariants=True)
+        return matrix.to(device, dtype).coalesce()
+
+
+# `contract` alone of the fast-math rules: the others let the compiler lose a NaN, which must reach the trainer.
+@numba.njit(nogil=True, cache=True, fastmath={"contract"})
+def _step(begin, end, indptr, indices, scale, weight, last, U, V, h, out_users, out_items):
+    """Rows `begin` to `end` of h̃ ← D^-1/2 weight E + D^-1 Σ h̃; the last step gives h = D^1/2 h̃ instead."""
+    n_users, width = U.shape
+    total = np.empty(width, h.dtype)
+    for row in range(begin, end):
+        total[:] = 0
+        s, stop = indptr[row], indptr[row + 1]
+        # Four rows for one reading and writing of the sum.
+        while s + 3 < stop:
+            a, b, c, d = h[indices[s]], h[indices[s + 1]], h[indices[s + 2]], h[indices[s + 3]]
+            for k in range(width):
+                total[k] += (a[k] + b[k]) + (c[k] + d[k])
+            s += 4
+        while s < stop:
+            a = h[indices[s]]
+            for k in range(width):
+                total[k] += a[k]
+            s += 1
+        own, out = (U[row], out_users[row]) if row < n_users else (V[row - n_users], out_items[row - n_users])
+        given, taken = (weight, scale[row]) if last else (weight * scale[row], scale[row] * scale[row])
+        for k in range(width):
+            out[k] = given * own[k] + taken * total[k]

@@ -1,0 +1,85 @@
+"""XSimGCL: LightGCN with noise in its layers, and a contrast between two of them (Yu et al., TKDE 2023).
+
+    E_l = Â E_{l−1} + ε sign(Â E_{l−1}) ⊙ Δ_l/|Δ_l|,    Δ_l uniform on [0, 1], row by row
+    [U; V] = 1/L Σ_{l=1..L} E_l
+    own loss: λ Σ over users and items of mean_b −log ( exp(z_b·c_b/τ) / Σ_{b'} exp(z_b·c_b'/τ) )
+
+paper ε → noise; λ → aux_weight; τ → aux_tau; l* → contrast_layer; L → n_layers; z, c → the directions of a node's final vector
+and of its vector in E_{l*}; b, b' → the users, or items, of the batch, each once.
+Layer 0 is not in the mean, so a node without interactions scores 0. When scoring there is no noise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy, normalize
+
+from rankbench.config import param
+from rankbench.errors import require
+from rankbench.models.propagation import Graph, propagate
+from rankbench.models.spec import EmbeddingModel, model
+
+
+@dataclass(frozen=True)
+class XSimGCL:
+    n_layers: int = param(3, "layers of the graph, ≥ 1", "1 to 4")
+    noise: float = param(0.1, "length ε of a layer's noise, ≥ 0", "0.01 to 0.5")
+    aux_weight: float = param(0.01, "weight λ of the contrast, ≥ 0", "0.01 to 0.2")
+    aux_tau: float = param(0.2, "temperature τ of the contrast, > 0", "0.1 to 0.2")
+    contrast_layer: int = param(1, "the layer l* that the final vectors are contrasted with, 1 to n_layers", "1 to n_layers")
+
+    def __post_init__(self) -> None:
+        require(self.n_layers >= 1, f"n_layers must be >= 1, got {self.n_layers}")
+        require(self.noise >= 0, f"noise must be >= 0, got {self.noise}")
+        require(self.aux_weight >= 0, f"aux_weight must be >= 0, got {self.aux_weight}")
+        require(self.aux_tau > 0, f"aux_tau must be > 0, got {self.aux_tau}")
+        within = 1 <= self.contrast_layer <= self.n_layers
+        require(within, f"contrast_layer must be from 1 to n_layers = {self.n_layers}, got {self.contrast_layer}")
+
+
+class XSimGCLModel(EmbeddingModel):
+    def __init__(self, graph: Graph, p: XSimGCL, users: Tensor, items: Tensor, generator: torch.Generator):
+        super().__init__(users, items)
+        self.graph, self.p, self.generator = graph, p, generator
+        self.views: tuple[tuple[Tensor, Tensor], ...] = ()  # of `forward`, until `own_loss` has used them
+
+    def forward(self) -> tuple[Tensor, Tensor]:
+        n_layers = self.p.n_layers
+        if not self.training:
+            return propagate(self.graph, self.users, self.items, [0.0] + [1 / n_layers] * n_layers)
+        U, V = self.users, self.items
+        layers = []
+        for _ in range(n_layers):
+            U, V = (self.noisy(vectors) for vectors in propagate(self.graph, U, V, [0.0, 1.0]))
+            layers.append((U, V))
+        users, items = (sum(side[1:], start=side[0]) / n_layers for side in zip(*layers, strict=True))
+        self.views = (users, layers[self.p.contrast_layer - 1][0]), (items, layers[self.p.contrast_layer - 1][1])
+        return users, items
+
+    def noisy(self, vectors: Tensor) -> Tensor:
+        """`vectors` with noise of length ε in their own orthant; the sign's derivative is 0."""
+        with torch.no_grad():
+            device = self.generator.device
+            delta = torch.rand(vectors.shape, generator=self.generator, dtype=vectors.dtype, device=device).to(vectors.device)
+            tiny = torch.finfo(vectors.dtype).tiny  # for a row that is drawn 0, as it may happen where vectors are short
+            delta *= self.p.noise / torch.linalg.vector_norm(delta, dim=1, keepdim=True).clamp(min=tiny)
+            delta *= vectors.sign()
+        return vectors + delta
+
+    def own_loss(self, users: Tensor, items: Tensor) -> Tensor:
+        views, self.views = self.views, ()
+        contrasts = [self.contrast(*view, ids.unique()) for view, ids in zip(views, (users, items), strict=True)]
+        return self.p.aux_weight * sum(contrasts)
+
+    def contrast(self, final: Tensor, layer: Tensor, ids: Tensor) -> Tensor:
+        z, c = normalize(final[ids], dim=1), normalize(layer[ids], dim=1)
+        return cross_entropy(z @ c.T / self.p.aux_tau, torch.arange(len(ids), device=ids.device))
+
+
+@model("xsimgcl", XSimGCL, title="XSimGCL: LightGCN, noise and a contrast", source="Yu et al., TKDE 2023")
+def xsimgcl(X: sp.csr_array, p: XSimGCL, users: Tensor, items: Tensor, generator: torch.Generator) -> XSimGCLModel:
+    return XSimGCLModel(Graph(X), p, users, items, generator)

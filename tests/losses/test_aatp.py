@@ -1,0 +1,75 @@
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from toy import C, row_b, tensor, whole
+
+from rankbench.errors import ConfigError
+from rankbench.losses.aatp import AATP, aatp, thresholds
+from rankbench.losses.quantile import Thresholds
+from rankbench.losses.spec import Sizes
+
+cosines = st.lists(st.floats(-1, 1), min_size=2, max_size=6)
+
+
+def table(beta: float, p: AATP | None = None) -> Thresholds:
+    state = thresholds(p or AATP(), Sizes(3, 10, 2), torch.Generator()).double()
+    with torch.no_grad():
+        state.beta.fill_(beta)
+    return state
+
+
+def of(beta, pos, *neg) -> float:
+    return aatp(row_b(pos=tensor([pos]), neg=tensor([neg])), AATP(), table(beta)).item()
+
+
+@pytest.mark.worked("aatp")
+def test_worked_numbers():
+    assert aatp(row_b(), AATP(), table(0.3)).item() == pytest.approx(1.3, abs=1e-9)
+    assert aatp(whole(C, negatives="other"), AATP(), table(0.5)).mean().item() == pytest.approx(1.475, abs=1e-9)
+
+
+@given(cosines, st.floats(-1, 1), st.floats(-2, 2))
+def test_scores_and_threshold_shift_together(scores, beta, shift):
+    value = of(beta, *scores)
+    assert value >= 0
+    assert of(beta + shift, *(x + shift for x in scores)) == pytest.approx(value, abs=1e-9)
+
+
+@given(st.lists(st.floats(-0.5, 0.5), min_size=2, max_size=6))
+def test_is_linear_where_no_hinge_closes(scores):
+    pos, *neg = scores
+    assert of(0.1, *scores) == pytest.approx(2 - pos + sum(neg) / len(neg), abs=1e-12)
+
+
+def test_hinges_close():
+    assert of(-0.9, 0.2, -1.0) == pytest.approx(0.9)  # the positive lies more than 1 above
+    assert of(0.9, 1.0, -0.2) == pytest.approx(0.9)  # the negative more than 1 below
+
+
+def test_gradients_reach_the_scores_and_not_the_threshold():
+    state = table(0.3)
+    pos, neg = tensor([0.6, -0.2]).requires_grad_(), tensor([[0.5, 0.1], [-0.9, 0.4]]).requires_grad_()
+    assert torch.autograd.gradcheck(lambda pos, neg: aatp(row_b(pos=pos, neg=neg), AATP(), state), (pos, neg))
+    aatp(row_b(pos=pos, neg=neg), AATP(), state).sum().backward()
+    assert state.beta.grad is None
+
+
+def test_the_threshold_belongs_to_the_row_of_its_user():
+    state = table(0.0)
+    with torch.no_grad():
+        state.beta.copy_(tensor([0.0, 0.3, 0.0]))
+    s = row_b(pos=tensor([0.6, 0.6]), neg=tensor([[-0.9], [-0.9]]), users=torch.tensor([1, 0]))
+    assert aatp(s, AATP(), state).tolist() == pytest.approx([0.7, 0.5])
+
+
+def test_parameters_reach_the_table():
+    state = table(0.0, AATP(K=4, beta_lr=0.05))
+    assert state.share == 0.4
+    assert state.groups(1.0)[0]["lr"] == 0.05
+
+
+@pytest.mark.parametrize(("name", "value"), [("K", 0), ("beta_lr", 0)])
+def test_bad_parameters(name, value):
+    with pytest.raises(ConfigError, match=name):
+        AATP(**{name: value})

@@ -1,0 +1,133 @@
+import math
+from itertools import pairwise
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from toy import row_b, tensor
+
+from rankbench.errors import ConfigError
+from rankbench.losses.advinfonce import Adversary, AdvInfoNCE, advinfonce
+from rankbench.losses.spec import Sizes
+
+SIZES = Sizes(n_users=3, n_items=10, embedding_dim=4)
+LOGITS = [0.2, -0.1, 0.0, 0.3]
+cosines = st.lists(st.floats(-1, 1), min_size=5, max_size=5)
+weights = st.lists(st.floats(-3, 3), min_size=4, max_size=4)
+
+
+def adversary(p: AdvInfoNCE, logits=None) -> Adversary:
+    """As drawn, or one that gives negatives 1 to 4 the adversarial logits `logits`."""
+    state = Adversary(p, SIZES, torch.Generator().manual_seed(0)).double()
+    if logits is not None:
+        with torch.no_grad():
+            state.user.copy_(tensor([[1.0, 0, 0, 0]]).expand(3, -1))
+            state.item[1:5, 0] = tensor(logits)
+    return state
+
+
+def of(p: AdvInfoNCE, scores, logits) -> float:
+    pos, *neg = scores
+    return advinfonce(row_b(pos=tensor([pos]), neg=tensor([neg])), p, adversary(p, logits)).item()
+
+
+@pytest.mark.worked("advinfonce")
+def test_worked_numbers():
+    b = [0.6, 0.5, 0.1, -0.3, -0.8]
+    assert of(AdvInfoNCE(tau=0.2, kappa=1), b, LOGITS) == pytest.approx(0.5535529726, abs=1e-9)
+    assert of(AdvInfoNCE(tau=0.2, kappa=64), b, LOGITS) == pytest.approx(3.8779080302, abs=1e-9)
+    log_p = adversary(AdvInfoNCE(), LOGITS).log_p(row_b())[0]
+    assert log_p.exp().tolist() == pytest.approx([0.2728721511, 0.2021486614, 0.2234088217, 0.3015703657], abs=1e-9)
+    assert (log_p.exp() * (log_p + math.log(4))).sum().item() == pytest.approx(0.0123731304, abs=1e-9)
+
+
+@given(cosines, weights, st.floats(-1, 1), st.floats(0.05, 1))
+def test_only_differences_count_and_kappa_raises_the_loss(scores, logits, shift, tau):
+    p = AdvInfoNCE(tau=tau, kappa=2)
+    value = of(p, scores, logits)
+    assert of(p, [x + shift for x in scores], logits) == pytest.approx(value, rel=1e-9, abs=1e-12)
+    assert of(AdvInfoNCE(tau=tau, kappa=3), scores, logits) > value > 0
+
+
+@given(cosines, st.floats(0.05, 1))
+def test_a_uniform_adversary_leaves_infonce(scores, tau):
+    infonce = -torch.log_softmax(tensor(scores) / tau, dim=0)[0].item()
+    assert of(AdvInfoNCE(tau=tau, kappa=1), scores, [0.7] * 4) == pytest.approx(infonce, rel=1e-9, abs=1e-12)
+
+
+def test_negatives_of_all_rows_or_of_each_row():
+    p = AdvInfoNCE(tau=0.2)
+    state = adversary(p)
+    about = {"pos": tensor([0.6, 0.2]), "neg": tensor([[0.5, 0.1], [-0.3, 0.8]]), "users": torch.tensor([0, 2])}
+    shared = advinfonce(row_b(**about, neg_items=torch.tensor([[7, 3]])), p, state)
+    own = advinfonce(row_b(**about, neg_items=torch.tensor([[7, 3], [7, 3]])), p, state)
+    torch.testing.assert_close(shared, own, rtol=1e-12, atol=0)
+
+
+def test_every_t_adv_th_epoch_attacks_and_at_most_e_adv_of_them():
+    state = adversary(AdvInfoNCE(T_adv=3, E_adv=2))
+    attacks = []
+    for epoch in range(1, 13):
+        state.begin_epoch(epoch)
+        attacks += [epoch] if state.attacking else []
+    assert attacks == [3, 6]
+
+
+def test_an_epoch_trains_the_model_or_the_adversary():
+    p = AdvInfoNCE(tau=0.2, T_adv=2)
+    state = adversary(p)
+    pos, neg = tensor([0.6]).requires_grad_(), tensor([[0.5, 0.1, -0.3, -0.8]]).requires_grad_()
+    state.begin_epoch(1)
+    advinfonce(row_b(pos=pos, neg=neg), p, state).sum().backward()
+    assert state.user.grad is None
+    assert state.item.grad is None
+    assert (neg.grad > 0).all()
+    assert pos.grad < 0
+    pos.grad = neg.grad = None
+    state.begin_epoch(2)
+    advinfonce(row_b(pos=pos, neg=neg), p, state).sum().backward()
+    assert pos.grad is None
+    assert neg.grad is None
+    assert state.user.grad[0].abs().sum() > 0
+    assert state.user.grad[1:].abs().sum() == 0
+
+
+def test_steps_of_the_adversary_raise_the_loss_and_its_value_is_that_of_a_model_epoch():
+    p = AdvInfoNCE(tau=0.2, T_adv=2, adv_lr=1e-2)
+    state = adversary(p)
+    values = [advinfonce(row_b(), p, state).item()]
+    state.begin_epoch(2)
+    adam = torch.optim.Adam(state.groups(learning_rate=1.0))
+    for _ in range(20):
+        value = advinfonce(row_b(), p, state).mean()
+        values.append(value.item())
+        adam.zero_grad()
+        value.backward()
+        adam.step()
+    assert values[0] == values[1]
+    assert all(later > sooner for sooner, later in pairwise(values[1:]))
+
+
+def test_gradients_of_scores_and_of_the_adversary():
+    p = AdvInfoNCE(tau=0.3, T_adv=1)
+    state = adversary(p)
+    pos, neg = tensor([0.6]).requires_grad_(), tensor([[0.5, 0.1, -0.3, -0.8]]).requires_grad_()
+    assert torch.autograd.gradcheck(lambda pos, neg: advinfonce(row_b(pos=pos, neg=neg), p, state), (pos, neg))
+    state.begin_epoch(1)
+    (gradient,) = torch.autograd.grad(advinfonce(row_b(), p, state).sum(), state.item)
+    for item, axis in [(1, 0), (4, 2), (6, 1)]:
+        ends = []
+        for step in (1e-6, -1e-6):
+            with torch.no_grad():
+                state.item[item, axis] += step
+                ends.append(advinfonce(row_b(), p, state).item())
+                state.item[item, axis] -= step
+        slope = (ends[0] - ends[1]) / 2e-6
+        assert gradient[item, axis].item() == pytest.approx(-slope, abs=1e-8)  # turned round: Adam is to ascend
+
+
+@pytest.mark.parametrize(("name", "value"), [("tau", 0), ("kappa", 0), ("T_adv", 0), ("E_adv", -1), ("adv_lr", 0)])
+def test_bad_parameters(name, value):
+    with pytest.raises(ConfigError, match=name):
+        AdvInfoNCE(**{name: value})

@@ -1,0 +1,42 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from toy import C, row_b, tensor, whole
+
+from rankbench.losses.bpr import BPR, bpr
+
+logits = st.lists(st.floats(-50, 50), min_size=2, max_size=6)
+
+
+def of(pos, *neg) -> float:
+    return bpr(row_b(pos=tensor([pos]), neg=tensor([neg])), BPR()).item()
+
+
+@pytest.mark.worked("bpr")
+def test_worked_numbers():
+    value = bpr(row_b(), BPR())
+    assert value.shape == (1,)
+    assert value.item() == pytest.approx(0.4200112322, abs=1e-9)
+    assert 4 * value.item() == pytest.approx(1.6800449289, abs=1e-9)
+    assert bpr(whole(C, negatives="other"), BPR()).mean().item() == pytest.approx(0.4786622183, abs=1e-9)
+
+
+@given(logits, st.floats(-20, 20))
+def test_shifts_with_nothing_and_lies_above_the_hinge_and_the_share_of_wrong_pairs(scores, shift):
+    pos, *neg = scores
+    value = of(pos, *neg)
+    assert of(pos + shift, *(x + shift for x in neg)) == pytest.approx(value, rel=1e-9, abs=1e-9)
+    assert value >= sum(max(x - pos, 0) for x in neg) / len(neg)
+    assert value >= math.log(2) * sum(x >= pos for x in neg) / len(neg) - 1e-12
+
+
+def test_equal_scores_cost_log_2():
+    assert of(0.3, 0.3, 0.3) == pytest.approx(math.log(2))
+
+
+def test_gradients():
+    pos, neg = tensor([0.6, -1.0]).requires_grad_(), tensor([[0.5, 0.1], [2.0, -0.8]]).requires_grad_()
+    assert torch.autograd.gradcheck(lambda pos, neg: bpr(row_b(pos=pos, neg=neg), BPR()), (pos, neg))

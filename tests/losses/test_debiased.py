@@ -1,0 +1,172 @@
+"""Debiased losses: worked numbers, the prior, and what is left when it or its correction vanishes."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from rows import TAUS, batches, gradient, has_right_gradient, three_rows
+from toy import row_b, tensor
+
+from rankbench.errors import ConfigError
+from rankbench.losses.ccl import CCL, ccl
+from rankbench.losses.debiased import (
+    DebiasedCCL,
+    DebiasedInfoNCE,
+    DebiasedMSE,
+    class_prior,
+    debiased_ccl,
+    debiased_infonce,
+    debiased_mse,
+)
+
+# One interaction of 10 items: τ⁺ is 0.1.
+ROW = row_b(n_interactions=tensor([1.0]), n_items=10, extra_positives=tensor([[0.55, 0.45]]))
+LAMS = st.floats(0.01, 2)
+
+
+def without_prior(s):
+    return replace(s, n_interactions=torch.zeros_like(s.pos))
+
+
+def floor_free(s, prior, tau):
+    """f of debiased InfoNCE by its formula, floor included, in plain exponentials."""
+    inner = ((s.neg / tau).exp().mean(dim=1) - prior * (s.extra_positives / tau).exp().mean(dim=1)) / (1 - prior)
+    return inner.clamp(min=math.exp(-1 / tau))
+
+
+@pytest.mark.worked("debiased-mse")
+def test_mse_of_row_b():
+    assert debiased_mse(ROW, DebiasedMSE(lam=0.7)).item() == pytest.approx(0.1715750000, abs=1e-9)
+
+
+@pytest.mark.worked("debiased-ccl")
+def test_ccl_of_row_b():
+    assert debiased_ccl(ROW, DebiasedCCL(lam=0.7, margin=0.4)).item() == pytest.approx(0.0505000000, abs=1e-9)
+
+
+@pytest.mark.worked("debiased-infonce")
+def test_infonce_of_row_b():
+    value = debiased_infonce(ROW, DebiasedInfoNCE(lam=4, tau=0.5))
+    assert value.item() == pytest.approx(0.7902678504, abs=1e-9)
+    # f, read back from the loss.
+    assert (value.exp().item() - 1) * math.exp(0.6 / 0.5) / 4 == pytest.approx(0.9993441427, abs=1e-9)
+
+
+def test_the_floor_is_the_least_exponential():
+    # Known positives that outweigh all negatives: f ends at e^(−1/t), and no negative has a gradient.
+    full = replace(ROW, extra_positives=tensor([[1.0, 1.0]]), neg=tensor([[-1.0, -1.0, -0.9, -0.8]]))
+    p = DebiasedInfoNCE(lam=4, tau=0.5)
+    expected = math.log1p(4 * 0.1353352832 / math.exp(0.6 / 0.5))
+    assert debiased_infonce(full, p).item() == pytest.approx(expected, abs=1e-9)
+    neg, own = gradient(debiased_infonce, full, p, "neg", "extra_positives")
+    assert (neg == 0).all() and (own == 0).all()
+
+
+@given(a=st.floats(0, 5), extra=st.floats(0, 50), n=st.integers(1, 40))
+def test_the_prior_joins_both_formulas_and_ends_below_one(a, extra, n):
+    s = row_b(n_items=20, n_interactions=torch.tensor([n]))
+    share = ((1 + a) * n + extra) / 20
+    assert class_prior(s, DebiasedMSE(a=a, extra=extra)).item() == pytest.approx(min(share, 0.999))
+
+
+@given(s=batches(), lam=LAMS)
+def test_without_a_prior_only_the_biased_negatives_are_left(s, lam):
+    none = without_prior(s)
+    torch.testing.assert_close(debiased_mse(none, DebiasedMSE(lam=lam)), lam * s.neg.square().mean(dim=1))
+    hinge = (s.neg - 0.4).clamp(min=0).mean(dim=1)
+    torch.testing.assert_close(debiased_ccl(none, DebiasedCCL(lam=lam, margin=0.4)), lam * hinge)
+
+
+@given(s=batches(), lam=LAMS, a=st.floats(0, 2))
+def test_positives_that_score_as_the_negatives_scale_the_negative_part(s, lam, a):
+    same, p = replace(s, extra_positives=s.neg), DebiasedMSE(lam=lam, a=a)
+    prior = class_prior(s, p)
+    expected = prior * (1 - s.pos).square() + lam * (1 - prior) * s.neg.square().mean(dim=1)
+    torch.testing.assert_close(debiased_mse(same, p), expected)
+
+
+@given(s=batches(), lam=LAMS, margin=st.floats(0, 0.9))
+def test_ccl_is_a_scaled_ccl_where_no_known_positive_is_above_the_margin(s, lam, margin):
+    s = replace(s, extra_positives=s.extra_positives.clamp(max=margin))
+    p = DebiasedCCL(lam=lam, margin=margin)
+    for row, prior in enumerate(class_prior(s, p).tolist()):
+        expected = prior * ccl(s, CCL(w=lam / prior, margin=margin))
+        torch.testing.assert_close(debiased_ccl(s, p)[row], expected[row])
+
+
+@given(s=batches(), lam=st.floats(1, 1000), tau=TAUS, a=st.floats(0, 3))
+def test_infonce_is_its_formula(s, lam, tau, a):
+    p = DebiasedInfoNCE(lam=lam, tau=tau, a=a)
+    f = floor_free(s, class_prior(s, p), tau)
+    expected = -s.pos / tau + ((s.pos / tau).exp() + lam * f).log()
+    # Where f is a small difference of large exponentials, the digits that both lose are not the same.
+    torch.testing.assert_close(debiased_infonce(s, p), expected, rtol=1e-6, atol=1e-6)
+
+
+@given(s=batches(), tau=TAUS, more=st.floats(0, 3))
+def test_infonce_falls_with_the_prior_where_positives_outscore_negatives(s, tau, more):
+    s = replace(s, extra_positives=s.neg.amax(dim=1, keepdim=True).expand_as(s.neg))
+    less, greater = (debiased_infonce(s, DebiasedInfoNCE(lam=4, tau=tau, a=a)) for a in (0.0, more))
+    assert (greater <= less + 1e-9).all()
+
+
+@given(s=batches(), a=st.floats(0, 5), tau=TAUS)
+def test_f_stays_within_its_bounds(s, a, tau):
+    p = DebiasedInfoNCE(lam=1, tau=tau, a=a)
+    # l = log(1 + f e^(−pos/t)), increasing in f.
+    low, high = (
+        torch.nn.functional.softplus(log_f - s.pos / tau) for log_f in (-1 / tau, 1 / tau - (1 - class_prior(s, p)).log())
+    )
+    value = debiased_infonce(s, p)
+    assert (low - 1e-8 <= value).all() and (value <= high + 1e-8).all()
+
+
+@pytest.mark.parametrize("tau", [0.01, 0.5])
+@pytest.mark.parametrize(("neg", "own"), [(1.0, -1.0), (-1.0, 1.0), (1.0, 1.0), (-1.0, -1.0)])
+def test_infonce_is_finite_at_the_ends_in_float32(tau, neg, own):
+    row = {"neg": torch.full((2, 3), neg), "extra_positives": torch.full((2, 3), own), "pos": torch.tensor([-1.0, 1.0])}
+    s = row_b(**row, n_interactions=torch.tensor([1, 10]))
+    p = DebiasedInfoNCE(lam=1000.0, tau=tau)
+    assert debiased_infonce(s, p).isfinite().all()
+    assert all(g.isfinite().all() for g in gradient(debiased_infonce, s, p, *row))
+
+
+def test_infonce_is_at_its_floor_where_exactly_nothing_is_left_of_the_negatives():
+    # Half of all items are known positives, and so is half of the sample.
+    s = row_b(neg=tensor([[1.0, -1.0]]), extra_positives=tensor([[1.0]]), n_interactions=tensor([5.0]), n_items=10)
+    p = DebiasedInfoNCE(lam=4, tau=0.01)
+    assert debiased_infonce(s, p).item() == pytest.approx(4 * math.exp(-1.6 / 0.01), rel=1e-9, abs=0)
+    assert all((g == 0).all() for g in gradient(debiased_infonce, s, p, "neg", "extra_positives"))
+
+
+@pytest.mark.parametrize(
+    ("function", "p", "similarity"),
+    [
+        (debiased_mse, DebiasedMSE(lam=0.7, a=0.5), "dot"),
+        (debiased_ccl, DebiasedCCL(lam=0.7, margin=0.1), "cosine"),
+        (debiased_infonce, DebiasedInfoNCE(lam=4, tau=0.5), "cosine"),
+    ],
+)
+def test_gradient_against_finite_differences(function, p, similarity):
+    assert has_right_gradient(function, three_rows(similarity), p)
+
+
+@pytest.mark.parametrize(
+    ("params", "wrong"),
+    [
+        (DebiasedMSE, {"lam": -1.0}),
+        (DebiasedMSE, {"a": -1.0}),
+        (DebiasedMSE, {"extra": -1.0}),
+        (DebiasedMSE, {"n_positives": 0}),
+        (DebiasedCCL, {"margin": 1.0}),
+        (DebiasedCCL, {"lam": -1.0}),
+        (DebiasedInfoNCE, {"lam": 0.0}),
+        (DebiasedInfoNCE, {"tau": 0.0}),
+    ],
+)
+def test_bad_parameters_are_refused(params, wrong):
+    with pytest.raises(ConfigError, match=next(iter(wrong))):
+        params(**wrong)

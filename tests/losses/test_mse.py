@@ -1,0 +1,47 @@
+"""MSE: worked sums over all pairs, where it is zero, and its gradient."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from rows import batches, catalogues, has_right_gradient, three_rows
+from toy import A, whole
+
+from rankbench.errors import ConfigError
+from rankbench.losses.mse import MSE, mse
+
+
+@pytest.mark.worked("mse")
+@pytest.mark.parametrize(("alpha", "expected"), [(0, 3.5), (1, 4.75)])
+def test_the_weighted_sum_over_all_pairs(alpha, expected):
+    # 4 negatives for 2 positives; WRMF's weight 1 + α of positives multiplies the loss and divides λ.
+    rows = mse(whole(A, negatives="other"), MSE(4 / 2 / (1 + alpha)))
+    assert (1 + alpha) * rows.sum().item() == pytest.approx(expected, abs=1e-9)
+
+
+@given(drawn=catalogues(-3, 3, negatives="other"), alpha=st.floats(0, 8))
+def test_a_users_rows_are_the_weighted_squared_error(drawn, alpha):
+    o, s = drawn
+    r = torch.zeros_like(o)
+    r[s.items] = 1
+    expected = ((1 + alpha * r) * (o - r).square()).sum()
+    n_rows, n = s.neg.shape
+    torch.testing.assert_close((1 + alpha) * mse(s, MSE(n / n_rows / (1 + alpha))).sum(), expected)
+
+
+@given(s=batches(-3, 3), lam=st.floats(0.01, 10))
+def test_it_is_zero_at_the_targets_and_positive_elsewhere(s, lam):
+    target = replace(s, pos=torch.ones_like(s.pos), neg=torch.zeros_like(s.neg))
+    assert (mse(target, MSE(lam)) == 0).all()
+    assert (mse(s, MSE(lam)) >= (1 - s.pos).square()).all()
+
+
+def test_gradient_against_finite_differences():
+    assert has_right_gradient(mse, three_rows("dot"), MSE(0.7))
+
+
+def test_a_negative_weight_is_refused():
+    with pytest.raises(ConfigError, match="lam"):
+        MSE(-1.0)

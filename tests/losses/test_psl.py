@@ -1,0 +1,77 @@
+"""PSL: worked numbers of its three activations, the bounds that tie it to DCG and SL, and its gradient."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from rows import batches, catalogues, gradient, has_right_gradient, shifted, three_rows
+from toy import C, row_b, whole
+
+from rankbench.errors import ConfigError
+from rankbench.losses.psl import PSL, psl
+from rankbench.losses.sl import SL, sl
+
+SURROGATES = ["tanh", "atan", "relu"]
+ACTIVATIONS = {"tanh": lambda x: 1 + math.tanh(x), "atan": lambda x: 1 + math.atan(x), "relu": lambda x: max(1 + x, 0)}
+TAUS = st.floats(0.05, 1)
+
+
+def halved(s):
+    """Cosines, as PSL sees them."""
+    return replace(s, pos=s.pos / 2, neg=s.neg / 2)
+
+
+@pytest.mark.worked("psl")
+@pytest.mark.parametrize(("surrogate", "row", "catalogue"), [
+    ("tanh", -0.4102119470, 1.3559959105),
+    ("atan", -0.4104084916, 1.3559797018),
+    ("relu", -0.4191746907, 1.3591842780),
+])  # fmt: skip
+def test_row_b_and_the_whole_catalogue_c(surrogate, row, catalogue):
+    p = PSL(0.1, surrogate)
+    assert psl(halved(row_b()), p).item() == pytest.approx(row, abs=1e-9)
+    assert psl(halved(whole(C)), p).mean().item() == pytest.approx(catalogue, abs=1e-9)
+
+
+@given(s=batches(-0.45, 0.45), tau=TAUS, surrogate=st.sampled_from(SURROGATES))
+def test_it_is_its_formula(s, tau, surrogate):
+    value = psl(s, PSL(tau, surrogate)).tolist()
+    for b, pos in enumerate(s.pos.tolist()):
+        terms = [ACTIVATIONS[surrogate](x - pos) ** (1 / tau) for x in s.neg[b].tolist()]
+        assert value[b] == pytest.approx(math.log(math.fsum(terms)), abs=1e-9)
+
+
+@given(drawn=catalogues(), tau=TAUS, surrogate=st.sampled_from(SURROGATES))
+def test_over_all_items_it_lies_between_dcg_and_sl_of_twice_its_temperature(drawn, tau, surrogate):
+    o, s = drawn
+    rank = (o >= s.pos[:, None]).sum(dim=1).double()
+    minus_log_dcg = math.log(len(rank)) - (1 / (1 + rank).log2()).sum().log().item()
+    value = psl(halved(s), PSL(tau, surrogate)).mean().item()
+    assert minus_log_dcg <= value + 1e-9
+    assert value <= sl(s, SL(2 * tau)).mean().item() + 1e-9
+
+
+@given(s=batches(-0.3, 0.3), tau=TAUS, c=st.floats(-3, 3), surrogate=st.sampled_from(SURROGATES))
+def test_it_forgives_a_shift(s, tau, c, surrogate):
+    torch.testing.assert_close(psl(shifted(s, c), PSL(tau, surrogate)), psl(s, PSL(tau, surrogate)))
+
+
+@pytest.mark.parametrize("surrogate", SURROGATES)
+def test_gradient_against_finite_differences(surrogate):
+    assert has_right_gradient(psl, three_rows("half-cosine"), PSL(0.1, surrogate))
+
+
+@pytest.mark.parametrize("tau", [0.005, 0.3])
+def test_relu_is_its_formula_close_to_the_end_of_the_range_and_finite_at_it(tau):
+    close, end = (row_b(pos=torch.tensor([0.5]), neg=torch.full((1, 3), -x)) for x in (0.499, 0.5))
+    assert psl(close, PSL(tau, "relu")).item() == pytest.approx(math.log(0.001) / tau + math.log(3), rel=1e-3)
+    assert psl(end, PSL(tau, "relu")).isfinite().all()
+    assert all(g.isfinite().all() for g in gradient(psl, end, PSL(tau, "relu"), "pos", "neg"))
+
+
+def test_a_temperature_of_zero_is_refused():
+    with pytest.raises(ConfigError, match="tau"):
+        PSL(0.0)

@@ -1,0 +1,129 @@
+from itertools import product
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from toy import POSITIVES, C, row_b, tensor
+
+from rankbench.losses.quantile import Thresholds
+from rankbench.losses.spec import Ragged, Scores, Sizes
+
+OTHERS = [1, 3, 4, 5]
+
+
+def table(n_users=1, n_items=6, K=2, beta=0.25) -> Thresholds:
+    state = Thresholds(Sizes(n_users, n_items, embedding_dim=2), K, learning_rate=1e-3).double()
+    with torch.no_grad():
+        state.beta.fill_(beta)
+    return state
+
+
+def user_c(sampled, shift=0.0) -> Scores:
+    """One row of the user of C: all its positives, and the sampled items."""
+    c = C + shift
+    return row_b(
+        n_items=6,
+        n_interactions=tensor([2.0]),
+        pos=c[:1],
+        neg=c[None, sampled],
+        all_positives=Ragged(c[POSITIVES], torch.zeros(2, dtype=torch.int64)),
+    )
+
+
+def test_worked_numbers():
+    state = table()
+    value = state.own_loss(user_c([1, 3]))
+    assert value.item() == pytest.approx(0.1277777778, abs=1e-9)
+    value.backward()
+    assert state.beta.grad.item() == pytest.approx(-0.3333333333, abs=1e-9)
+
+
+def test_expects_the_loss_over_the_whole_catalogue():
+    whole = table().own_loss(user_c(OTHERS)).item()
+    draws = [table().own_loss(user_c(list(pair))).item() for pair in product(OTHERS, OTHERS)]
+    assert whole == pytest.approx(0.1638888889, abs=1e-9)
+    assert sum(draws) / len(draws) == pytest.approx(whole, abs=1e-12)
+
+
+@given(st.floats(-1, 1))
+def test_is_smallest_just_between_the_last_score_of_the_list_and_the_next(beta):
+    value = table(beta=beta).own_loss(user_c(OTHERS)).item()
+    inside = 0.3 <= beta <= 0.5
+    assert value >= 0.1555555556 - 1e-9
+    assert (value == pytest.approx(0.1555555556, abs=1e-9)) == (inside or min(abs(beta - 0.3), abs(beta - 0.5)) < 1e-8)
+
+
+@given(st.floats(-1, 1), st.floats(-2, 2))
+def test_scores_and_threshold_shift_together(beta, shift):
+    value = table(beta=beta).own_loss(user_c([1, 3])).item()
+    assert table(beta=beta + shift).own_loss(user_c([1, 3], shift)).item() == pytest.approx(value, abs=1e-9)
+
+
+def test_descent_finds_the_quantile():
+    state = table(beta=0.0)
+    adam = torch.optim.Adam(state.groups(learning_rate=99.0))
+    for _ in range(600):
+        adam.zero_grad()
+        state.own_loss(user_c(OTHERS)).backward()
+        adam.step()
+    assert 0.3 - 2e-3 <= state.beta.item() <= 0.5 + 2e-3
+
+
+def test_rows_are_averaged_and_each_moves_its_own_user():
+    """Rows of two users, the lists of positives in no order; a third user stays."""
+    state = table(n_users=3)
+    both = row_b(
+        n_items=6,
+        n_interactions=tensor([2.0, 1.0]),
+        users=torch.tensor([2, 0]),
+        pos=tensor([0.7, 0.4]),
+        neg=torch.stack([C[[1, 3]], tensor([0.0, 0.9])]),
+        all_positives=Ragged(tensor([0.7, 0.4, 0.3]), torch.tensor([0, 1, 0])),
+    )
+    # The second row: ρ(0.15) + 2.5 (ρ(−0.25) + ρ(0.65)) with shares 2/3 above and 1/3 below, over 6 items.
+    second = (0.1 + 2.5 * (0.25 / 3 + 0.65 * 2 / 3)) / 6
+    value = state.own_loss(both)
+    assert value.item() == pytest.approx((0.1277777778 + second) / 2, abs=1e-9)
+    value.backward()
+    assert state.beta.grad[2].item() == pytest.approx(-0.3333333333 / 2, abs=1e-9)
+    assert state.beta.grad[1].item() == 0
+
+
+def test_gradient_reaches_the_thresholds_alone():
+    state = table()
+    neg = C[None, [1, 3]].clone().requires_grad_()
+    values = C[POSITIVES].clone().requires_grad_()
+    s = row_b(n_items=6, n_interactions=tensor([2.0]), neg=neg, all_positives=Ragged(values, torch.zeros(2, dtype=torch.int64)))
+    state.own_loss(s).backward()
+    assert neg.grad is None
+    assert values.grad is None
+    assert not state.of(s.users).requires_grad
+
+    def value(beta):
+        return torch.func.functional_call(Call(state), {"state.beta": beta}, (s,))
+
+    assert torch.autograd.gradcheck(value, tensor([0.22]).requires_grad_())
+
+
+class Call(torch.nn.Module):
+    """The table's loss as a module, so that its thresholds can be put in from outside."""
+
+    def __init__(self, state):
+        super().__init__()
+        self.state = state
+
+    def forward(self, s):
+        return self.state.own_loss(s)
+
+
+def test_a_list_longer_than_the_catalogue_takes_it_whole():
+    # Every item belongs to the top K: the threshold is only ever pressed down to the lowest score.
+    state = table(K=20, beta=-0.7)
+    state.own_loss(user_c(OTHERS)).backward()
+    assert state.beta.grad.item() == 0
+
+
+def test_its_own_learning_rate():
+    (group,) = table().groups(learning_rate=0.1)
+    assert group["lr"] == 1e-3

@@ -1,0 +1,67 @@
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from toy import POSITIVES, C, row_b, tensor
+
+from rankbench.errors import ConfigError
+from rankbench.losses.recall_at_k import RecallAtK, recall_at_k
+
+cosines = st.lists(st.floats(-1, 1), min_size=2, max_size=6)
+
+
+def of(p: RecallAtK, pos, *neg) -> float:
+    return recall_at_k(row_b(pos=tensor([pos]), neg=tensor([neg])), p).item()
+
+
+def all_but(i: int) -> list[float]:
+    return [x for j, x in enumerate(C.tolist()) if j != i]
+
+
+@pytest.mark.worked("recall-at-k")
+def test_worked_numbers():
+    p = RecallAtK(K=2, tau1=0.1, tau2=1)
+    value = recall_at_k(row_b(), p)
+    assert value.item() == pytest.approx(0.3264596601, abs=1e-9)
+    assert (1 + torch.logit(value)).item() == pytest.approx(0.2757584984, abs=1e-9)  # the soft count
+    # C: each positive against all other items; both fit into K, so the mean over them is the loss of the list.
+    each = [of(p, C[i].item(), *all_but(i)) for i in POSITIVES]
+    assert [2 + torch.logit(tensor(x)).item() for x in each] == pytest.approx([1.1397874, 2.9888300], abs=1e-6)
+    assert sum(each) / 2 == pytest.approx(0.5130758510, abs=1e-9)
+
+
+@given(cosines, st.floats(-1, 1), st.floats(0.001, 0.5))
+def test_lies_between_0_and_1_and_falls_with_the_positive(scores, shift, step):
+    p = RecallAtK(K=2, tau1=0.2, tau2=1)
+    pos, *neg = scores
+    value = of(p, pos, *neg)
+    assert 0 < value < 1
+    assert of(p, pos + shift, *(x + shift for x in neg)) == pytest.approx(value, abs=1e-9)
+    assert of(p, pos + step, *neg) < value
+
+
+@given(st.permutations([-0.7, -0.3, 0.0, 0.2, 0.6]), st.integers(1, 5))
+def test_is_a_miss_at_low_temperatures(scores, K):
+    pos, *neg = scores
+    rank = 1 + sum(x > pos for x in neg)
+    value = of(RecallAtK(K=K, tau1=1e-3, tau2=1e-3), pos, *neg)
+    assert value == pytest.approx(0.5 if rank == K else float(rank > K), abs=1e-9)  # just at K, the step is cut in half
+
+
+def test_the_rank_can_be_that_among_all_items():
+    # Of 4 negatives about 0.2757584984 lie above, so of the 9 other items 9/4 times as many.
+    p = RecallAtK(K=2, tau1=0.1, tau2=1, scale_rank=True)
+    assert (1 + torch.logit(recall_at_k(row_b(), p))).item() == pytest.approx(9 / 4 * 0.2757584984, abs=1e-9)
+
+
+@pytest.mark.parametrize("scale", [False, True])
+def test_gradients(scale):
+    p = RecallAtK(K=2, tau1=0.3, tau2=2, scale_rank=scale)
+    pos, neg = tensor([0.6, -0.2]).requires_grad_(), tensor([[0.5, 0.1], [-0.9, 0.4]]).requires_grad_()
+    assert torch.autograd.gradcheck(lambda pos, neg: recall_at_k(row_b(pos=pos, neg=neg), p), (pos, neg))
+
+
+@pytest.mark.parametrize(("name", "value"), [("K", 0), ("tau1", 0), ("tau2", -1)])
+def test_bad_parameters(name, value):
+    with pytest.raises(ConfigError, match=name):
+        RecallAtK(**{name: value})

@@ -1,0 +1,103 @@
+"""Sparsemax: worked numbers, the projection against its definition, where the loss is zero, and its gradient."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from rows import catalogues, has_right_gradient, shifted, three_rows
+from toy import A, whole
+
+from rankbench.losses.sparsemax import Sparsemax, sparsemax, sparsemax_of
+
+LOGITS = catalogues(-3, 3)
+
+
+def loss_of(o, positives):
+    return sparsemax(whole(o, positives), Sparsemax())
+
+
+@pytest.mark.worked("sparsemax")
+@pytest.mark.parametrize(
+    ("scale", "expected", "size", "theta"),
+    [(1.0, [0.0, 1.5], 1, 1.0), (0.3, [0.1358333333, 0.5858333333], 3, 0.0166666667)],
+)
+def test_sparsemax_of_a(scale, expected, size, theta):
+    o = scale * A
+    assert loss_of(o, [0, 2]).tolist() == pytest.approx(expected, abs=1e-9)
+    best = sparsemax_of(o[None])[0]
+    assert int((best > 0).sum()) == size
+    assert (o[0] - best[0]).item() == pytest.approx(theta, abs=1e-9)
+
+
+@given(drawn=LOGITS)
+def test_the_loss_by_its_support(drawn):
+    o, s = drawn
+    # The support by its definition: the largest k for which the k-th score stays above the threshold of the first k.
+    ordered = sorted(o.tolist(), reverse=True)
+    k = max(k for k in range(1, len(ordered) + 1) if 1 + k * ordered[k - 1] > sum(ordered[:k]))
+    theta = (sum(ordered[:k]) - 1) / k
+    expected = -s.pos + 0.5 * sum(x * x - theta * theta for x in ordered[:k]) + 0.5
+    torch.testing.assert_close(sparsemax(s, Sparsemax()), expected, rtol=1e-9, atol=1e-9)
+
+
+@given(drawn=LOGITS)
+def test_the_projection_is_the_nearest_distribution(drawn):
+    o, _ = drawn
+    best = sparsemax_of(o[None])[0]
+    assert best.sum().item() == pytest.approx(1) and (best >= 0).all()
+    # Nearest: no corner of the simplex lies to the other side of the plane through it.
+    slope = o - best
+    assert (slope - slope @ best <= 1e-9).all()
+
+
+@given(drawn=LOGITS)
+def test_it_is_zero_where_the_positive_leads_by_one_and_only_there(drawn):
+    o, s = drawn
+    others = o.clone()
+    others[0] = -torch.inf
+    lead = (o[0] - others.max()).item()
+    value = sparsemax(s, Sparsemax())[0].item()
+    assert value >= -1e-12
+    # What the positive and its rival cost between them; other items can only add to it.
+    two = 0 if lead >= 1 else (1 - lead) ** 2 / 4 if lead > -1 else -lead
+    assert value >= two - 1e-12
+    if lead >= 1:
+        assert value <= 1e-12
+
+
+@given(drawn=LOGITS, c=st.floats(-50, 50))
+def test_it_forgives_a_shift(drawn, c):
+    _, s = drawn
+    torch.testing.assert_close(sparsemax(shifted(s, c), Sparsemax()), sparsemax(s, Sparsemax()), rtol=1e-9, atol=1e-9)
+
+
+@given(drawn=LOGITS, by=st.floats(0, 1))
+def test_it_is_convex(drawn, by):
+    o, s = drawn
+    at, other = s.items.tolist(), -2 * o.flip(0)
+    between = loss_of(by * o + (1 - by) * other, at)
+    assert (between <= by * loss_of(o, at) + (1 - by) * loss_of(other, at) + 1e-9).all()
+
+
+@given(drawn=LOGITS)
+def test_its_gradient_is_the_projection_less_the_positive(drawn):
+    o, _ = drawn
+    o = o.requires_grad_()
+    loss_of(o, [0]).sum().backward()
+    expected = sparsemax_of(o.detach()[None])[0]
+    expected[0] -= 1
+    torch.testing.assert_close(o.grad, expected)
+
+
+def test_gradient_against_finite_differences():
+    assert has_right_gradient(sparsemax, three_rows("dot"), Sparsemax())
+
+
+@pytest.mark.parametrize("low", [-50.0, 50.0, 0.0])
+def test_many_equal_items_in_float32(low):
+    o = torch.full((30_000,), low, requires_grad=True)
+    value = loss_of(o, [7])
+    value.sum().backward()
+    # The best p is 1/N for every item.
+    assert value.item() == pytest.approx(0.5 - 0.5 / 30_000, abs=1e-5)
+    assert o.grad.sum().item() == pytest.approx(0, abs=1e-3)

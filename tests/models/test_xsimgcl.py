@@ -1,0 +1,127 @@
+"""XSimGCL against a dense matrix, torch's own derivatives and the contrast written as a loop."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+from rankbench.errors import ConfigError
+from rankbench.models.lightgcn import LightGCN
+from rankbench.models.xsimgcl import XSimGCL, xsimgcl
+
+N_USERS, N_ITEMS, WIDTH = 6, 9, 5
+X = np.random.default_rng(0).integers(0, 2, (N_USERS, N_ITEMS))
+X[4], X[:, 7] = 0, 0  # they have met nobody
+USERS, ITEMS = torch.tensor([1, 3, 1, 0]), torch.tensor([2, 2, 5, 0])
+P = XSimGCL(n_layers=3, noise=0.3, aux_weight=0.7, aux_tau=0.4, contrast_layer=2)
+
+
+def vectors():
+    rng = np.random.default_rng(1)
+    return torch.tensor(rng.normal(size=(N_USERS, WIDTH))), torch.tensor(rng.normal(size=(N_ITEMS, WIDTH)))
+
+
+def build(p, seed=0):
+    return xsimgcl(sp.csr_array(X), p, *vectors(), torch.Generator().manual_seed(seed))
+
+
+def dense(p, U, V, seed=None):
+    """The final vectors, and those of the contrast layer; noise only with a `seed`."""
+    generator = None if seed is None else torch.Generator().manual_seed(seed)
+    R = np.zeros(X.shape)
+    for u, i in np.argwhere(X):
+        R[u, i] = 1 / np.sqrt(X[u].sum() * X[:, i].sum())
+    R = torch.tensor(R)
+    layers = []
+    for _ in range(p.n_layers):
+        U, V = R @ V, R.T @ U
+        if generator is not None:
+            draws = [torch.rand(side.shape, generator=generator, dtype=side.dtype) for side in (U, V)]
+            U, V = (side + p.noise * side.sign() * d / d.norm(dim=1)[:, None] for side, d in zip((U, V), draws, strict=True))
+        layers.append((U, V))
+    final = [torch.stack(side).mean(dim=0) for side in zip(*layers, strict=True)]
+    return final, layers[p.contrast_layer - 1]
+
+
+def contrast_by_loops(p, finals, layers):
+    total = 0
+    for final, layer, ids in zip(finals, layers, (USERS, ITEMS), strict=True):
+        nodes = sorted(set(ids.tolist()))
+        for a in nodes:
+            cosines = torch.stack([torch.cosine_similarity(final[a], layer[b], dim=0) for b in nodes])
+            own = torch.cosine_similarity(final[a], layer[a], dim=0)
+            total = total - torch.log(torch.exp(own / p.aux_tau) / torch.exp(cosines / p.aux_tau).sum()) / len(nodes)
+    return p.aux_weight * total
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+@pytest.mark.parametrize(("n_layers", "contrast_layer"), [(3, 2), (2, 1), (3, 3), (1, 1)])
+def test_vectors_contrast_and_gradients_are_the_dense_ones(noise, n_layers, contrast_layer):
+    p = dataclasses.replace(P, noise=noise, n_layers=n_layers, contrast_layer=contrast_layer)
+    weights = [torch.tensor(np.random.default_rng(2).normal(size=(n, WIDTH))) for n in X.shape]
+    encoder = build(p, seed=5)
+    found = encoder()
+    own = encoder.own_loss(USERS, ITEMS)
+    start = [side.requires_grad_() for side in vectors()]
+    expected, layers = dense(p, *start, seed=5)
+    wanted = contrast_by_loops(p, expected, layers)
+    torch.testing.assert_close(list(found), expected)
+    torch.testing.assert_close(own, wanted)
+    (own + sum((w * side).sum() for w, side in zip(weights, found, strict=True))).backward()
+    (wanted + sum((w * side).sum() for w, side in zip(weights, expected, strict=True))).backward()
+    torch.testing.assert_close([encoder.users.grad, encoder.items.grad], [side.grad for side in start])
+
+
+def test_scoring_has_no_noise_and_draws_none():
+    encoder = build(P).eval()
+    before = encoder.generator.get_state()
+    found = encoder()
+    torch.testing.assert_close([side.detach() for side in found], dense(P, *vectors())[0])
+    assert torch.equal(encoder.generator.get_state(), before)
+    assert not found[0][4].any() and not found[1][7].any()
+
+
+def test_noise_has_its_length_and_keeps_to_the_orthant():
+    p = XSimGCL(n_layers=1, noise=0.3)
+    noisy, clean = torch.cat(build(p)()).detach(), torch.cat(build(p).eval()()).detach()
+    met = clean.abs().sum(dim=1) > 0
+    lengths = (noisy - clean).norm(dim=1)
+    torch.testing.assert_close(lengths[met], torch.full_like(lengths[met], 0.3))
+    assert met.sum() == N_USERS + N_ITEMS - 2 and not noisy[~met].any()
+    assert torch.equal(noisy.sign(), clean.sign())
+    assert ((noisy - clean)[met].abs().std(dim=1) > 0).all()
+
+
+def test_noise_follows_the_generator():
+    first, second = build(P, seed=3), build(P, seed=3)
+    once = torch.cat(first())
+    assert torch.equal(once, torch.cat(second()))
+    state = first.generator.get_state()
+    again = torch.cat(first())
+    assert not torch.equal(once, again)
+    first.generator.set_state(state)
+    assert torch.equal(again, torch.cat(first()))
+    assert not torch.equal(once, torch.cat(build(P, seed=4)()))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"n_layers": 0}, "n_layers must be >= 1, got 0"),
+        ({"noise": -0.1}, "noise must be >= 0, got -0.1"),
+        ({"aux_weight": -1.0}, "aux_weight must be >= 0"),
+        ({"aux_tau": 0.0}, "aux_tau must be > 0"),
+        ({"contrast_layer": 4}, "contrast_layer must be from 1 to n_layers = 3, got 4"),
+        ({"contrast_layer": 0}, "contrast_layer must be from 1 to n_layers = 3, got 0"),
+    ],
+)
+def test_what_means_nothing_is_refused(values, message):
+    with pytest.raises(ConfigError, match=message):
+        XSimGCL(**values)
+
+
+def test_parameters_that_two_encoders_share_start_from_the_same_value():
+    mine, theirs = ({field.name: field.default for field in dataclasses.fields(p)} for p in (XSimGCL, LightGCN))
+    assert theirs.items() <= mine.items()
