@@ -21,7 +21,7 @@ EDGES = {
     "data": set(),
     "solvers": {"data"},
     "losses": set(),
-    "models": {"data"},
+    "models": set(),
     "training": {"losses", "models", "solvers", "data"},
     "methods": {"solvers", "training"},
     "evaluation": {"data"},

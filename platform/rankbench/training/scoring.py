@@ -112,7 +112,7 @@ def scores_of(
         item_vectors=items.vectors[at],
         extra_positives=None if batch.extra is None else gather_dot(p, V, items.places(batch.extra)),
         all_positives=_all_positives(loss.similarity, p, batch, X, every_item) if "all_positives" in loss.needs else None,
-        catalogue=ChunkedCatalogue(p, V) if "catalogue" in loss.needs else None,
+        catalogue=ChunkedCatalogue(p, V, precision) if "catalogue" in loss.needs else None,
         rival=rival,
     )
 

@@ -187,7 +187,7 @@ class Trainer:
             part, _, name = label.partition("/")
             parts.setdefault(part, {})[name] = array
         _load(self.encoder, parts["encoder"])
-        self.learner.restore(parts["learner"])
+        self.learner.restore(parts.get("learner", {}))
         if self.state:
             _load(self.state, parts.get("state", {}))
             self.state_adam.restore(parts.get("state_adam", {}))
