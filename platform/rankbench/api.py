@@ -10,7 +10,7 @@ rb.compare({"ease": model, "edlae": rb.fit("movielens-1m", "edlae", lam=400)}, m
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import pandas as pd
@@ -42,7 +42,8 @@ def fit(
     fitting: Fitting | None = None,
     **params: Any,
 ) -> Model:
-    """Fit `method` with `params` on a dataset's train + valid part, or on train alone: by default as the protocol says.
+    """Fit `method` with `params` on a dataset's train + valid part, or on train alone: by default as the protocol says, and
+    on train where valid says when training ends.
 
     `dataset`: a name or the path of a card. `progress(phase, done, total)` is called throughout. `fitting`: where a method that
     goes by iterations works on its blocks, and saves; by default in this process, and nowhere. Raises ConfigError for an
@@ -55,10 +56,13 @@ def fit(
     chosen = experiment.setting(method, params)
     card = load_card(dataset, settings)
     data: Dataset = prepare(card, settings, progress)
-    fit_on = fit_on or card.final_fit
+    early = experiment.stops_early(chosen)
+    fit_on = fit_on or ("train" if early else card.final_fit)
     X = data.split.fit_matrix(fit_on)
     with pinned(available_cpus()):
         fitting = fitting or Fitting(ThreadMap(available_cpus()), lambda step: progress("fit", step.number, step.of))
+        if early and fit_on == "train":
+            fitting = replace(fitting, validate=experiment.Look(data.split.holdout("valid", "train"), seed))
         (recommender,) = experiment.fit((chosen,), X, dtype, seed, progress, fitting)
     history = union(X, data.split.valid_history, data.split.test_history)
     about = {"card": dataset, "name": data.name, "fingerprint": data.fingerprint}

@@ -15,6 +15,8 @@ EXAMPLES = """Examples:
 
   rankbench fit ./my-shop.yaml deql-l2 p=0.4 lam_prime=100 --out shop-model
 
+  rankbench fit amazon-beauty talos tau=0.1 --out top-20
+
   rankbench fit gowalla ials embedding_dim=256 --out factors      then, after an interrupt, the same with --resume
 """
 
@@ -32,7 +34,9 @@ def fit(
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the last iteration that was saved.")] = False,
     json: Json = False,
 ) -> None:
-    """Fit METHOD on train + valid of DATASET and save it: safetensors and JSON, no pickle."""
+    """Fit METHOD on train + valid of DATASET, or on train where valid says when training ends, and save it: safetensors and
+    JSON, no pickle.
+    """
     from rankbench import api, experiment
     from rankbench.checkpoint import Checkpoints
     from rankbench.cluster.place import require_iterations, workplace
@@ -42,11 +46,11 @@ def fit(
 
     require(not to.exists(), f"{to}: exists already; choose another folder with --out")
     values = assignments(params or [])
-    iterates = experiment.setting(method, values).solver.iterate is not None
-    require_iterations(method, iterates, address, resume)
+    solver = experiment.setting(method, values).solver
+    require_iterations(method, solver.iterate is not None, solver.shares, address, resume)
     # Beside the model to be: it goes when the model is there.
     checkpoints = Checkpoints(to.with_name(f"{to.name}.checkpoints"), resume)
-    with workplace(address if iterates else "") as where, phase_progress() as progress:
+    with workplace(address if solver.shares else "") as where, phase_progress() as progress:
         fitting = Fitting(where, lambda step: progress("fit", step.number, step.of), checkpoints)
         model = api.fit(dataset, method, dtype=dtype, seed=seed, progress=progress, fitting=fitting, **values)
     model.save(to)

@@ -14,6 +14,8 @@ EXAMPLES = """Examples:
   rankbench methods
 
   rankbench methods deql-l2
+
+  rankbench methods talos
 """
 
 
@@ -32,14 +34,19 @@ def methods(
     if not name:
         print_table(
             ["method", "parameters", "what it is", "source"],
-            [[f["name"], " ".join(p["name"] for p in f["params"]), f["title"], f["source"]] for f in facts],
+            [[f["name"], _short(spec, f["params"]), f["title"], f["source"]] for f, spec in zip(facts, chosen, strict=True)],
         )
+        out.print("…: and the parameters of training and of the encoder; rankbench methods bpr lists them", markup=False)
         return
     out.print(f"{facts[0]['name']}: {facts[0]['title']} ({facts[0]['source']})", style="bold", markup=False)
     if chosen[0].reason:
         out.print(chosen[0].reason, markup=False)
     body = [[p["name"], "" if p["default"] is None else str(p["default"]), p["search"], p["help"]] for p in facts[0]["params"]]
     print_table(["parameter", "default", "searched", "meaning"], body) if body else out.print("no parameters")
+
+
+def _short(spec, params: list[dict]) -> str:
+    return " ".join([*spec.own, "…"] if spec.trained else [p["name"] for p in params])
 
 
 def _params(cls: type) -> list[dict]:

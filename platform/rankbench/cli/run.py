@@ -20,6 +20,10 @@ EXAMPLES = """Examples:
 
   rankbench run gowalla ials embedding_dim=128 iterations=20      then, after an interrupt, the same with --resume
 
+  rankbench run amazon-beauty talos tau=0.1 n_negatives=1024 epochs=100
+
+  rankbench run gowalla bpr model=lightgcn n_negatives=1 epochs=50
+
   rankbench run netflix ials --address 10.0.0.5:6379              its blocks on a Ray cluster
 """
 
@@ -77,9 +81,9 @@ def run(
     fit_on = "train" if experiment.stops_early(chosen) else card.final_fit
     job = experiment.Job(card, (chosen,), fit_on, metrics=wanted, dtype=dtype, seed=seed, curve=curve)
     iterates = chosen.solver.iterate is not None
-    require_iterations(method, iterates, address, resume)
+    require_iterations(method, iterates, chosen.solver.shares, address, resume)
     checkpoints = Checkpoints(settings.results / "checkpoints" / job.run_id(chosen), resume) if iterates else None
-    with workplace(address if iterates else "", threads) as where, phase_progress() as progress:
+    with workplace(address if chosen.solver.shares else "", threads) as where, phase_progress() as progress:
         (outcome,) = experiment.run(job, settings, threads, progress, where, checkpoints)
     record = outcome.record
     folder = write_record(settings.results / "runs", record, outcome.per_user)
@@ -115,7 +119,13 @@ def run(
             }
         )
         return
-    _show(record, folder)
+    # Of the many parameters of training, those that were given.
+    shown = {
+        name: value
+        for name, value in record.params.items()
+        if not chosen.solver.trained or name in (*chosen.solver.own, *values)
+    }
+    _show(record, folder, shown)
 
 
 def _cutoffs(text: str) -> tuple[int, ...]:
@@ -130,9 +140,9 @@ def _cutoffs(text: str) -> tuple[int, ...]:
     return cutoffs
 
 
-def _show(record, folder) -> None:
+def _show(record, folder, shown) -> None:
     counts = record.dataset["counts"]
-    params = " ".join(f"{name}={value}" for name, value in record.params.items() if value is not None)
+    params = " ".join(f"{name}={value}" for name, value in shown.items() if value is not None)
     out.print(f"{record.method} {params} on {record.dataset['name']}", style="bold", markup=False)
     out.print(
         f"fitted on {record.fit_on}, measured on {record.measured_on}: {record.users['measured']:,} users, "

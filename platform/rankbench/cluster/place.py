@@ -31,8 +31,10 @@ def workplace(address: str | None, n_threads: int | None = None) -> Iterator[Blo
         yield RayMap()
 
 
-def require_iterations(method: str, iterates: bool, address: str | None, resume: bool) -> None:
-    """Raise ConfigError when a method that is fitted in one piece is to be shared out, or to go on."""
-    whole = f"{method} is fitted in one piece, in this process"
-    require(iterates or not address, f"--address: {whole}; only methods that go by iterations share out their work")
-    require(iterates or not resume, f"--resume: {whole}; there is nothing between to go on from")
+def require_iterations(method: str, iterates: bool, shares: bool, address: str | None, resume: bool) -> None:
+    """Raise ConfigError when a method whose work has no blocks is to be shared out, or one fitted in one piece to go on."""
+    require(
+        shares or not address,
+        f"--address: {method} is fitted in this process; only alternating least squares shares out its work",
+    )
+    require(iterates or not resume, f"--resume: {method} is fitted in one piece; there is nothing between to go on from")

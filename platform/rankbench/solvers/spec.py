@@ -37,7 +37,8 @@ class Solver:
     `identity(p)`: settings with equal identities have the same ranking, whatever their names. `redundant` names
     parameters that cannot change a ranking, and `reason` says why. `seeded`: the seed changes the model, so that several
     seeds are worth a fit each. `dense`: it holds an (n_items, n_items) matrix. `folds`: it scores users who were not fitted,
-    from their history. `trained`: by gradient steps, which may end early, by a look at valid.
+    from their history. `trained`: by gradient steps, which may end early, by a look at valid; `own` are then the parameters
+    of the loss, which the others of training stand beside.
     """
 
     name: str
@@ -56,6 +57,12 @@ class Solver:
     dense: bool = False
     folds: bool = True
     trained: bool = False
+    own: tuple[str, ...] = ()
+
+    @property
+    def shares(self) -> bool:
+        """Whether its work is cut into blocks that a cluster can take."""
+        return self.problem is not None
 
     def share_key(self, p: Any) -> Hashable:
         """Settings with equal keys are fitted together, from one inverse; None stands alone."""

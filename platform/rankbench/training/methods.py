@@ -51,9 +51,9 @@ def _method(loss: Loss) -> Solver:
     def iterate(X: sp.csr_array, p: TrainingParams, seed: int, dtype: type, fitting: Fitting) -> Recommender:
         return train(X, p, loss, seed, np.dtype(dtype).type, fitting)
 
-    return Solver(
-        loss.name, params, title=loss.title, source=loss.source, iterate=iterate, seeded=True, folds=False, trained=True
-    )
+    own = tuple(field.name for field in dataclasses.fields(loss.params))
+    about = {"title": loss.title, "source": loss.source, "own": own}
+    return Solver(loss.name, params, iterate=iterate, seeded=True, folds=False, trained=True, **about)
 
 
 for _loss in losses():
