@@ -249,3 +249,40 @@ def _command(process: psutil.Process) -> list[str]:
         return process.cmdline()
     except psutil.Error:  # it ended while we looked
         return []
+
+
+TRAINED = """
+name: trained
+datasets:
+  - {name: synthetic, source: {generator: {users: 200, items: 80, interactions_per_user: 12}}}
+arms:
+  - {method: bpr, params: {embedding_dim: 8, epochs: 12, patience: 2, learning_rate: {grid: [0.01, 0.1]}}}
+search: {choose: {metric: ndcg@10, on: valid}}
+final: {fit_on: FIT_ON, seeds: [1, 2]}
+cutoffs: [10]
+resources: {cpus: 1}
+"""
+
+
+@pytest.mark.parametrize("fit_on", ["train", "train+valid"])
+def test_what_valid_said_of_the_epochs_holds_where_valid_is_fitted_on(fit_on, tmp_path):
+    (tmp_path / "trained.yaml").write_text(TRAINED.replace("FIT_ON", fit_on))
+    process = rankbench(tmp_path, "sweep", "trained.yaml")
+    _, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    (folder,) = (tmp_path / "results" / "sweeps").iterdir()
+    records = records_of(folder)
+    search = [record for record in records if record.stage == "search"]
+    best = max(search, key=lambda record: record.metrics["ndcg@10"]["mean"])
+    final = [record for record in records if record.stage == "final"]
+    assert [record.fit_on for record in final] == [fit_on] * 2
+    assert {record.params["learning_rate"] for record in final} == {best.params["learning_rate"]}
+    for record in search:
+        watched = {row["iteration"]: row["valid"] for row in record.curve}
+        assert record.iterations == max(watched, key=lambda number: (watched[number], -number))
+    if fit_on == "train":
+        assert all(record.params["patience"] == 2 and "valid" in record.curve[0] for record in final)
+    else:
+        expected = {"epochs": best.iterations, "patience": 0}
+        assert all({name: record.params[name] for name in expected} == expected for record in final)
+        assert all(len(record.curve) == best.iterations and "valid" not in record.curve[0] for record in final)

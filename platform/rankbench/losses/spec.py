@@ -140,6 +140,9 @@ class Loss:
 def loss(name: str, params: type, *, needs: tuple[Need, ...] = (), **about: Any) -> Callable[[Callable], Callable]:
     """Register the decorated function as a loss; `about` are the fields of Loss."""
 
+    if set(needs) - {"rivals"} and about["similarity"] in ("distance", "half-cosine"):
+        raise ValueError(f"{name}: {', '.join(needs)} are not given for the similarity {about['similarity']}")
+
     def add(function: Callable) -> Callable:
         LOSSES.add(name, Loss(name, params, function, needs=frozenset(needs), **about))
         return function

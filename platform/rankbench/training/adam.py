@@ -1,6 +1,7 @@
 """Adam, on whole tables, or on the rows of one that a batch has touched: the others keep their vectors and their moments.
 
-Kingma and Ba, ICLR 2015, with the bias correction of the step, as torch.optim.SparseAdam has it. On a catalogue of 40,000
+Kingma and Ba, ICLR 2015; moments and step are those of torch.optim.Adam, for the touched rows, and the bias correction is that
+of the table's number of steps, as in torch.optim.SparseAdam. On a catalogue of 40,000
 items and a batch that touches 2,000 of them, a dense step would read and write twenty times as much.
 """
 
@@ -82,7 +83,8 @@ class DenseAdam:
         self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": state})
 
 
-@numba.njit(nogil=True, cache=True, fastmath=True)
+# Without numpy's error model every division asks for a zero, and the loop over a vector stays scalar.
+@numba.njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
 def _step(table, first, second, rows, grad, c1, c2, rate, eps, decay):
     """c1, c2: one minus the two decay rates. All numbers come in the table's dtype, which would else be widened."""
     for r in range(len(rows)):

@@ -126,7 +126,7 @@ def _side_by_side(kernel: Callable, n: int, work: int, *arrays) -> None:
         task.result()
 
 
-@numba.njit(nogil=True, cache=True, fastmath=True)
+@numba.njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
 def _unit(table, tiny, out, length, start, stop):
     d = table.shape[1]
     for r in range(start, stop):
@@ -139,9 +139,9 @@ def _unit(table, tiny, out, length, start, stop):
             out[r, t] = row[t] * scale
 
 
-@numba.njit(nogil=True, cache=True, fastmath=True)
+@numba.njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
 def _unit_back(unit, length, grad, tiny, out, start, stop):
-    """(g − (g · u) u) / ‖v‖; where the length was raised to `tiny` it is a constant, and the second term is 0 anyway."""
+    """(g − (g · u) u) / ‖v‖. Vectors shorter than `tiny`, whose length is a constant, are not told apart: they are noise."""
     d = unit.shape[1]
     for r in range(start, stop):
         u, g, along = unit[r], grad[r], tiny * 0

@@ -5,8 +5,8 @@ uniform-other   the items that the user has not met in training
 popularity      every item, in proportion to its interactions to the power `popularity_power`
 in-batch        the positives of the other rows, whose proposal is popularity, too
 
-Shared negatives are drawn once for all rows of a batch. A mean over the negatives of one row has the same expectation either
-way; the rows' estimates are then no longer independent.
+Shared negatives are drawn once for all rows of a batch. A row meets the same distribution either way, so its loss and gradient
+have the same expectation; but the rows of a batch are no longer independent, and the batch's gradient varies more.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ class NegativeSampler:
         if kind in ("popularity", "in-batch"):
             # Drawing a row of the batch is drawing an item by its interactions, whatever the power.
             weight = np.bincount(X.indices, minlength=self.n_items) ** (1.0 if kind == "in-batch" else power)
-            self.cumulative = np.cumsum(weight / weight.sum())
+            self.cumulative = np.cumsum(weight)
+            self.cumulative /= self.cumulative[-1]  # exactly 1 at the end, or an item of weight 0 could be drawn there
             with np.errstate(divide="ignore"):
                 self.logp = np.log(weight / weight.sum())
 

@@ -16,14 +16,16 @@ class TrainingParams:
     epochs: int = param(100, "passes over the interactions, > 0", "20 to 1000")
     batch_size: int = param(2048, "interactions a step, > 0", "512 to 8192")
     n_negatives: int = param(100, "negatives a positive, > 0", "1 to 4096")
-    shared_negatives: bool = param(False, "one draw for all rows of a batch: faster; the papers draw for each", "false, true")
+    shared_negatives: bool = param(
+        False, "one draw, of all items, for all rows of a batch: faster; the papers draw for each", "false, true"
+    )
     sampler: Literal["auto", "uniform-all", "uniform-other", "popularity", "in-batch"] = param(
         "auto", "whence negatives are drawn; auto: as the loss's papers do", "auto"
     )
     popularity_power: float = param(1.0, "of the counts, for sampler = popularity, ≥ 0", "0 to 1")
     learning_rate: float = param(0.01, "Adam's rate, > 0", "0.0001 to 0.1")
     schedule: Literal["constant", "plateau", "cosine"] = param(
-        "constant", "the rate over epochs; plateau halves it after 3 evaluations without a gain, down to 1e-6", "constant"
+        "constant", "the rate over epochs; plateau halves it at the 4th evaluation without a gain, down to 1e-6", "constant"
     )
     weight_decay: float = param(0.0, "L2 penalty of vectors, ≥ 0", "0 to 0.001")
     decay: Literal["gradient", "batch"] = param(
@@ -38,7 +40,9 @@ class TrainingParams:
     eval_every: int = param(1, "epochs between evaluations, > 0", "1 to 20")
     stop_metric: str = param("ndcg@20", "what is watched on valid", "ndcg@20")
     reduction: Literal["interaction", "user"] = param("interaction", "what weighs the same", "interaction")
-    precision: Literal["float32", "bfloat16"] = param("float32", "of the products that score; the loss is float32", "float32")
+    precision: Literal["float32", "bfloat16"] = param(
+        "float32", "of products with shared negatives or the catalogue; the loss is float32", "float32"
+    )
 
     def __post_init__(self) -> None:
         for name in ("embedding_dim", "epochs", "batch_size", "n_negatives", "eval_every"):
@@ -48,6 +52,7 @@ class TrainingParams:
         for name in ("weight_decay", "patience", "popularity_power"):
             require(getattr(self, name) >= 0, f"{name} must be >= 0, got {getattr(self, name)}")
         require("@" in self.stop_metric, f"stop_metric: write it with a cutoff, as in ndcg@20, got {self.stop_metric}")
+        require(self.sampler != "in-batch" or self.batch_size > 1, "sampler=in-batch needs batch_size >= 2, got 1")
         require(
             not (self.shared_negatives and self.sampler == "uniform-other"),
             "shared_negatives cannot avoid the items of every user: use sampler=uniform-all",

@@ -1,7 +1,8 @@
 """The one loop that trains by gradient steps: epochs of shuffled interactions, a look at valid now and then, the best kept.
 
 Every random draw is named by its purpose and its epoch, so a fit that goes on from a checkpoint meets the same numbers. Users
-and items without interactions keep the vectors that they started with.
+without interactions keep the vectors that they started with, but for the momentum and decay of optimizer=adam; items without
+interactions are negatives like others.
 """
 
 from __future__ import annotations
@@ -84,7 +85,8 @@ class Trainer:
         for name, n in zip(("users", "items"), self.X.shape, strict=True):
             scale = math.sqrt(2 / (n + p.embedding_dim)) if p.init == "xavier" else p.init_scale
             noise = stream(self.seed, "init", name).standard_normal((n, p.embedding_dim), np.float32)
-            tables.append(torch.from_numpy((scale * noise).astype(dtype)))
+            table = torch.from_numpy((scale * noise).astype(dtype))
+            tables.append(_into_ball(table) if self.loss.unit_ball else table)
         self.noise = self._generator("noise")
         return encoders().get(p.model).build(self.X, p, *tables, self.noise)
 
@@ -159,7 +161,7 @@ class Trainer:
         everyone = self.p.optimizer == "adam" or not self.encoder.plain
         for table, rows in ((self.encoder.users, np.unique(batch.users)), (self.encoder.items, touched)):
             at = slice(None) if everyone or rows is None else torch.from_numpy(rows).to(self.device)
-            table[at] = table[at] / table[at].norm(dim=1, keepdim=True).clamp(min=1)
+            table[at] = _into_ball(table[at])
 
     @torch.no_grad()
     def model(self) -> FactorRecommender:
@@ -223,6 +225,8 @@ def train(X: sp.csr_array, p: TrainingParams, loss: Loss, seed: int, dtype: type
         if watching and (number % p.eval_every == 0 or number == p.epochs):
             model = trainer.model()
             value = fitting.validate(model, p.stop_metric)
+            if not math.isfinite(value):
+                raise NumericalError(f"{p.stop_metric} on valid is {value} after epoch {number} with {p}")
             if patience.look(value, number):
                 best = model
         if number % p.eval_every == 0:
@@ -235,6 +239,10 @@ def train(X: sp.csr_array, p: TrainingParams, loss: Loss, seed: int, dtype: type
             saved = time.monotonic()
     fitting.kept.append(patience.epoch if best else p.epochs)
     return best or trainer.model()
+
+
+def _into_ball(vectors: Tensor) -> Tensor:
+    return vectors / vectors.norm(dim=1, keepdim=True).clamp(min=1)
 
 
 def _numpy(module: torch.nn.Module) -> dict[str, np.ndarray]:

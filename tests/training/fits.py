@@ -1,0 +1,58 @@
+"""Small fits by gradient steps: data, a trainer, and the batch that it draws."""
+
+import numpy as np
+import torch
+
+from rankbench import experiment
+from rankbench.data.blocks import csr_from_pairs
+from rankbench.fitting import Fitting
+from rankbench.losses.spec import registered
+from rankbench.rng import stream
+from rankbench.training.trainer import Trainer, train
+
+N_USERS, N_ITEMS, DIM = 12, 20, 4
+SMALL = {"embedding_dim": DIM, "epochs": 3, "batch_size": 16, "n_negatives": 5, "patience": 0}
+
+
+def interactions(empty: bool = False):
+    """0/1 CSR of users with 1 to 6 items; with `empty`, user 0 and item 3 have none."""
+    rng = np.random.default_rng(5)
+    met = np.zeros((N_USERS, N_ITEMS), bool)
+    for user in range(N_USERS):
+        met[user, rng.permutation(N_ITEMS)[: 1 + user % 6]] = True
+    met[rng.integers(6, N_USERS, N_ITEMS), np.arange(N_ITEMS)] = True  # every item has a user
+    if empty:
+        met[0], met[:, 3] = False, False
+    return csr_from_pairs(*np.nonzero(met), met.shape)
+
+
+def params(name: str, **values):
+    return experiment.setting(name, SMALL | values).params
+
+
+def trainer_of(X, name: str, dtype=np.float64, seed: int = 0, **values) -> Trainer:
+    return Trainer(X, params(name, **values), registered().get(name), seed, dtype, "cpu")
+
+
+def fitted(X, name: str, fitting: Fitting | None = None, dtype=np.float32, **values):
+    return train(X, params(name, **values), registered().get(name), 0, dtype, fitting or Fitting())
+
+
+def vectors(trainer: Trainer) -> tuple[torch.Tensor, torch.Tensor]:
+    """Copies of what is learnt, as leaves."""
+    return tuple(table.detach().clone().requires_grad_() for table in (trainer.encoder.users, trainer.encoder.items))
+
+
+def only_batch(trainer: Trainer, seed: int = 0):
+    """(users, items, negatives) of epoch 1, where one batch holds every interaction."""
+    chosen = stream(seed, "order", 1).permutation(len(trainer.users))
+    users, items = trainer.users[chosen], trainer.items[chosen]
+    return users, items, trainer.sampler.draw(seed, 1, 0, users, items).items
+
+
+def gradients(trainer: Trainer) -> dict[str, np.ndarray]:
+    """Those of the one step that was made: Adam's first moment is then a tenth of the gradient."""
+    arrays = trainer.arrays()
+    if "learner/users.first" in arrays:
+        return {side: 10 * arrays[f"learner/{side}.first"] for side in ("users", "items")}
+    return {side: 10 * arrays[f"learner/{place}.exp_avg"] for place, side in enumerate(("users", "items"))}

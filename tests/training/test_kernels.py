@@ -1,0 +1,167 @@
+"""Gather-dot, ragged dot and unit rows against PyTorch's own operations, on both paths and with any number of threads."""
+
+import numpy as np
+import pytest
+import torch
+from elsewhere import Elsewhere, elsewhere, here
+from numpy.testing import assert_allclose, assert_array_equal
+from torch.autograd import gradcheck
+from torch.nn.functional import normalize
+
+from rankbench.training import kernels
+from rankbench.training.kernels import gather_dot, ragged_dot, unit_rows
+
+TOLERANCE = {torch.float64: {"rtol": 1e-12, "atol": 1e-12}, torch.float32: {"rtol": 2e-5, "atol": 2e-5}}
+BOTH = pytest.mark.parametrize("dtype", list(TOLERANCE), ids=str)
+# (B, n), items, d: one bucket of items; exactly one, and one more; several, and enough pairs for threads.
+SHAPES = [((1, 1), 1, 1), ((7, 5), 9, 3), ((40, 6), 512, 4), ((40, 6), 513, 4), ((700, 100), 1500, 5)]
+EVERY_SHAPE = pytest.mark.parametrize(("shape", "n_items", "d"), SHAPES)
+
+
+def drawn(shape, n_items, d, dtype=torch.float64):
+    """(rows, table, ids, grad); half of the ids are one of three items, so that many meet at the same one."""
+    rng = np.random.default_rng(3)
+    ids = rng.integers(0, n_items, shape)
+    popular = rng.integers(0, n_items, 3)
+    ids = np.where(rng.random(shape) < 0.5, rng.choice(popular, shape), ids)
+    ids.flat[-1] = n_items - 1
+    numbers = (torch.tensor(rng.normal(size=size), dtype=dtype) for size in ((shape[0], d), (n_items, d), shape))
+    rows, table, grad = numbers
+    return rows, table, torch.from_numpy(ids), grad
+
+
+def naive(rows, table, ids, grad):
+    """(dots, gradient of the rows, gradient of the table) in float64, by the tensor (B, n, d) that the kernels avoid."""
+    rows, table = (leaf.detach().double().clone().requires_grad_() for leaf in (rows, table))
+    dots = (rows[:, None] * table[ids]).sum(-1)
+    return dots.detach(), *torch.autograd.grad(dots, (rows, table), grad.double())
+
+
+def ours(rows, table, ids, grad):
+    rows, table = (leaf.detach().clone().requires_grad_() for leaf in (rows, table))
+    dots = gather_dot(rows, table, ids)
+    return dots.detach(), *torch.autograd.grad(dots, (rows, table), grad)
+
+
+@BOTH
+@EVERY_SHAPE
+def test_gather_dot_is_the_sum_over_gathered_vectors_forth_and_back(shape, n_items, d, dtype):
+    given = drawn(shape, n_items, d, dtype)
+    for found, expected in zip(ours(*given), naive(*given), strict=True):
+        assert found.dtype == dtype
+        # Hundreds of gradients meet at a popular item, and float32 rounds each addition.
+        assert_allclose(found.double(), expected, **TOLERANCE[dtype] | {"atol": TOLERANCE[dtype]["atol"] * shape[0] ** 0.5})
+
+
+def test_gather_dot_has_the_gradient_of_finite_differences():
+    rows, table, ids, _ = drawn((4, 6), 5, 3)
+    assert gradcheck(lambda p, q: gather_dot(p, q, ids), (rows.requires_grad_(), table.requires_grad_()))
+
+
+@pytest.mark.parametrize("wanted", ["rows", "table"])
+def test_only_the_gradient_that_is_asked_for_is_made(wanted):
+    rows, table, ids, grad = drawn((7, 5), 9, 3)
+    _, d_rows, d_table = naive(rows, table, ids, grad)
+    leaf, expected = (rows, d_rows) if wanted == "rows" else (table, d_table)
+    leaf.requires_grad_()
+    gather_dot(rows, table, ids).backward(grad)
+    assert_allclose(leaf.grad, expected, rtol=1e-12)
+    assert (table if wanted == "rows" else rows).grad is None
+
+
+def test_views_and_expanded_gradients_are_read_as_they_are():
+    rows, table, ids, _ = drawn((6, 4), 9, 6)
+    turned, every_other, weight = rows.T.contiguous().T, table[:, ::2], torch.tensor(0.5, dtype=torch.float64).expand(6, 4)
+    given = turned[:, :3], every_other, ids, weight
+    for found, expected in zip(ours(*given), naive(*given), strict=True):
+        assert_allclose(found, expected, rtol=1e-12)
+    leaf = every_other.clone().requires_grad_()
+    gather_dot(turned[:, :3], leaf, ids).sum().backward()  # a gradient without memory of its own
+    assert_allclose(leaf.grad, 2 * naive(*given)[2], rtol=1e-12)
+
+
+@pytest.fixture
+def threads():
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("shape", [(30, 20), (700, 100)], ids=["one thread", "threads"])
+def test_the_number_of_threads_changes_no_bit(shape, threads):
+    assert (np.prod(shape) >= kernels._SMALL) == (shape == (700, 100))
+    given = drawn(shape, 1500, 7, torch.float32)
+    vectors = torch.randn(11_000, 7, generator=torch.Generator().manual_seed(1))  # above the threshold, too
+    results = []
+    for n in (1, 2, 3):
+        threads(n)
+        leaf = vectors.clone().requires_grad_()
+        unit = unit_rows(leaf)
+        results.append([*ours(*given), unit.detach(), *torch.autograd.grad((unit**3).sum(), leaf)])
+    for other in results[1:]:
+        for found, expected in zip(other, results[0], strict=True):
+            assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("chunk", [1, 50, 1 << 24], ids=["a row a chunk", "some rows", "one chunk"])
+def test_the_plain_path_is_the_same_function(chunk, monkeypatch):
+    monkeypatch.setattr(kernels, "_CHUNK", chunk)
+    rows, table, ids, grad = drawn((7, 5), 9, 3)
+    p, q = elsewhere(rows, True), elsewhere(table, True)
+    dots = gather_dot(p, q, ids)
+    assert isinstance(dots, Elsewhere)
+    dots.backward(grad)
+    d_rows, d_table = kernels._plain_backward(rows, table, ids, grad)
+    expected, *gradients = naive(rows, table, ids, grad)
+    assert_allclose(here(dots), expected, rtol=1e-12)
+    for found, right in zip((p.grad, q.grad, d_rows, d_table), gradients * 2, strict=True):
+        assert_allclose(here(found), right, rtol=1e-12, atol=1e-14)
+
+
+@BOTH
+@pytest.mark.parametrize("n", [0, 1, 23])
+def test_ragged_dot_is_a_dot_product_a_pair(n, dtype, monkeypatch):
+    monkeypatch.setattr(kernels, "_CHUNK", 12)
+    rng = np.random.default_rng(1)
+    rows, table = (torch.tensor(rng.normal(size=(size, 3)), dtype=dtype) for size in (4, 9))
+    row, ids = (torch.from_numpy(rng.integers(0, size, n)) for size in (4, 9))
+    expected = (rows[row].double() * table[ids].double()).sum(1)
+    found = ragged_dot(rows.requires_grad_(), table, row, ids)
+    assert found.dtype == dtype and not found.requires_grad
+    assert_allclose(found.double(), expected.detach(), **TOLERANCE[dtype])
+    plain = ragged_dot(elsewhere(rows, True), elsewhere(table), row, ids)
+    assert not plain.requires_grad
+    assert_allclose(here(plain), expected.detach(), **TOLERANCE[dtype])
+
+
+@BOTH
+def test_unit_rows_are_normalised_rows_forth_and_back(dtype):
+    rng = np.random.default_rng(2)
+    table = torch.tensor(rng.normal(size=(30, 5)) * 10.0 ** rng.integers(-6, 7, (30, 1)), dtype=dtype)
+    grad = torch.tensor(rng.normal(size=(30, 5)), dtype=dtype)
+    leaves = [table.clone().requires_grad_(), table.double().requires_grad_(), elsewhere(table, True)]
+    found, expected, plain = unit_rows(leaves[0]), normalize(leaves[1], dim=1), unit_rows(leaves[2])
+    for value, weight in ((found, grad), (expected, grad.double()), (plain, grad)):
+        value.backward(weight)
+    for value, leaf in ((found.detach().numpy(), leaves[0].grad.numpy()), (here(plain), here(leaves[2].grad))):
+        assert_allclose(value, expected.detach(), **TOLERANCE[dtype])
+        # Relative to the length of the row: what is taken away is nearly what is there.
+        size = leaves[1].detach().norm(dim=1, keepdim=True).numpy()
+        assert_allclose(leaf * size, leaves[1].grad.numpy() * size, **TOLERANCE[dtype])
+
+
+def test_unit_rows_have_the_gradient_of_finite_differences():
+    table = torch.randn(4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(5), requires_grad=True)
+    assert gradcheck(unit_rows, table)
+
+
+@BOTH
+def test_a_row_of_zeros_stays_one_and_has_the_gradient_that_torch_gives_it(dtype):
+    table = torch.zeros(2, 3, dtype=dtype)
+    table[1] = torch.tensor([3.0, 0.0, 4.0])
+    mine, theirs = table.clone().requires_grad_(), table.clone().requires_grad_()
+    weight = torch.tensor([[1.0, -2.0, 0.5], [1.0, 1.0, 1.0]], dtype=dtype)
+    unit_rows(mine).backward(weight)
+    normalize(theirs, dim=1).backward(weight)
+    assert_array_equal(unit_rows(mine).detach()[0], np.zeros(3))
+    assert_allclose(mine.grad, theirs.grad, rtol=1e-5)

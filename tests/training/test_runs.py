@@ -1,0 +1,54 @@
+"""A whole run of a trained method: from a card to a record."""
+
+import numpy as np
+import pytest
+
+from rankbench import experiment
+from rankbench.data.cards import load_card
+from rankbench.errors import ConfigError
+
+TINY = {"source.generator.users": 300, "source.generator.items": 120}
+HELD_OUT = {"split.protocol": "held-out-users", "split.valid": 40, "split.test": 40}
+TRAINING = {"embedding_dim": 8, "epochs": 60, "batch_size": 256, "n_negatives": 20, "learning_rate": 0.05, "patience": 2}
+
+
+def run(settings, name="bpr", changes=None, job=None, **values):
+    card = load_card("synthetic", settings, TINY | (changes or {}))
+    chosen = experiment.setting(name, TRAINING | values)
+    (found,) = experiment.run(experiment.Job(card, (chosen,), **(job or {})), settings, 1)
+    return found
+
+
+def test_early_stopping_on_valid_gives_the_record_its_epochs(settings):
+    found = run(settings, job={"fit_on": "train"})
+    curve = found.record.curve
+    valid = [row["valid"] for row in curve]
+    assert 2 < len(curve) < 60, "patience ended it"
+    assert found.record.iterations == 1 + int(np.argmax(valid)) == len(curve) - 2
+    assert found.record.fit_on == "train" and found.record.measured_on == "test"
+    losses = [row["loss"] for row in curve]
+    assert losses[-1] < losses[0]
+    assert found.model.U.shape == (300, 8) and np.isfinite(found.record.metrics["ndcg@20"]["mean"])
+
+
+def test_what_is_watched_is_what_a_run_measures_on_valid(settings):
+    found = run(settings, job={"fit_on": "train", "measure_on": "valid"})
+    assert max(row["valid"] for row in found.record.curve) == pytest.approx(found.record.metrics["ndcg@20"]["mean"], abs=1e-6)
+
+
+def test_a_fit_on_train_and_valid_does_all_its_epochs(settings):
+    found = run(settings, epochs=3)
+    assert found.record.fit_on == "train+valid" and found.record.iterations == 3
+    assert all("valid" not in row for row in found.record.curve)
+
+
+def test_training_ranks_better_than_no_training(settings):
+    trained, start = (run(settings, "sl", epochs=15, learning_rate=rate).record.metrics["ndcg@20"] for rate in (0.05, 1e-30))
+    assert trained["mean"] > 1.5 * start["mean"]
+
+
+@pytest.mark.parametrize("fit_on", ["train", "train+valid"])
+def test_users_who_were_held_out_cannot_be_scored(fit_on, settings):
+    message = "bpr scores only users it was trained on, and synthetic measures users who were held out"
+    with pytest.raises(ConfigError, match=message):
+        run(settings, changes=HELD_OUT, job={"fit_on": fit_on})

@@ -1,0 +1,82 @@
+"""Learning rates over epochs; a plateau against PyTorch's own, told to count every rise as a gain."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rankbench.training.schedule import LOWEST, WAIT, Schedule
+
+
+def test_a_constant_rate_stays_whatever_is_seen():
+    schedule = Schedule("constant", 0.1, 50)
+    factors = []
+    for epoch in range(1, 51):
+        factors.append(schedule.factor(epoch))
+        schedule.look(-float(epoch))
+    assert factors == [1.0] * 50
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 9, 10])
+def test_a_cosine_falls_from_one_towards_zero(epochs):
+    factors = [Schedule("cosine", 0.1, epochs).factor(epoch) for epoch in range(1, epochs + 2)]
+    assert factors[0] == 1
+    assert factors[-1] == pytest.approx(0, abs=1e-15)  # of the epoch after the last
+    assert (np.diff(factors) < 0).all()
+    # As much above a half in the beginning as below it at the end.
+    np.testing.assert_allclose(np.add(factors, factors[::-1]), 1, atol=1e-12)
+
+
+def theirs(rate, values):
+    parameter = torch.nn.Parameter(torch.zeros(1))
+    optimizer = torch.optim.SGD([parameter], lr=rate)
+    schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(
+        optimizer, mode="max", factor=0.5, patience=WAIT, threshold=0, threshold_mode="abs", min_lr=LOWEST, eps=0
+    )
+    for value in values:
+        schedule.step(value)
+        yield optimizer.param_groups[0]["lr"]
+
+
+@given(
+    rate=st.sampled_from([0.1, 3e-6, 1.5e-6]),
+    values=st.lists(st.integers(0, 6).map(lambda value: value / 7), min_size=1, max_size=60),
+)
+def test_a_plateau_halves_as_torch_does_down_to_the_floor(rate, values):
+    schedule = Schedule("plateau", rate, len(values))
+    for epoch, (value, expected) in enumerate(zip(values, theirs(rate, values), strict=True), 1):
+        schedule.look(value)
+        assert rate * schedule.factor(epoch) == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_plateau_waits_halves_and_ends_at_the_floor():
+    schedule = Schedule("plateau", 0.1, 1000)
+    factors = []
+    for epoch in range(1, 101):
+        schedule.look(0.5)
+        factors.append(schedule.factor(epoch))
+    # The first look is a gain; then one look more than WAIT without one.
+    assert factors[: 2 * WAIT + 3] == [1.0] * (WAIT + 1) + [0.5] * (WAIT + 1) + [0.25]
+    assert factors[-1] * 0.1 == pytest.approx(LOWEST, rel=1e-12)
+
+
+def test_a_rate_below_the_floor_is_not_raised_to_it():
+    schedule = Schedule("plateau", 1e-8, 100)
+    for _ in range(50):
+        schedule.look(0.0)
+    assert schedule.factor(51) == 1
+
+
+@given(values=st.lists(st.floats(0, 1), max_size=12), more=st.lists(st.floats(0, 1), max_size=12))
+def test_what_it_remembers_goes_through_json(values, more):
+    first, second = Schedule("plateau", 0.1, 30), Schedule("plateau", 0.1, 30)
+    for value in values:
+        first.look(value)
+    second.restore(json.loads(json.dumps(first.values(), allow_nan=False)))
+    for epoch, value in enumerate(more, 1):
+        assert first.factor(epoch) == second.factor(epoch)
+        first.look(value), second.look(value)
+    assert first.factor(30) == second.factor(30)

@@ -1,0 +1,326 @@
+"""The loop of gradient steps: what a step's gradient is, what is kept, what is left alone, and what ends it."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from fits import DIM, N_ITEMS, N_USERS, fitted, gradients, interactions, only_batch, params, trainer_of, vectors
+from numpy.testing import assert_allclose, assert_array_equal
+from torch.nn.functional import cosine_similarity, softplus
+
+from rankbench.checkpoint import Checkpoints
+from rankbench.errors import ConfigError, NumericalError
+from rankbench.fitting import Fitting
+from rankbench.recommender import FactorRecommender, score
+from rankbench.training import trainer as trainer_file
+from rankbench.training.trainer import Patience
+
+OPTIMIZERS = pytest.mark.parametrize("optimizer", ["row-adam", "adam"])
+ONE_BATCH = {"batch_size": 1000, "optimizer": "row-adam"}
+
+
+@pytest.fixture(scope="module")
+def X():
+    return interactions()
+
+
+def bpr_rows(U, V, users, items, drawn):
+    """BPR of each row, from the tables; negatives (B, n), or (1, n) for all."""
+    pos = (U[users] * V[items]).sum(1)
+    neg = (U[users][:, None] * V[np.tile(drawn, (len(users) // len(drawn), 1))]).sum(2)
+    return softplus(neg - pos[:, None]).mean(dim=1)
+
+
+# One step
+
+
+@OPTIMIZERS
+@pytest.mark.parametrize("sampling", [{}, {"shared_negatives": True}], ids=["own", "shared"])
+@pytest.mark.parametrize("reduction", ["interaction", "user"])
+@pytest.mark.parametrize("decay", [{}, {"weight_decay": 0.3}, {"weight_decay": 0.3, "decay": "batch"}], ids=str)
+def test_a_step_has_the_loss_and_the_gradient_of_the_definition(optimizer, sampling, reduction, decay, X):
+    trainer = trainer_of(X, "bpr", **ONE_BATCH | sampling | decay | {"optimizer": optimizer, "reduction": reduction})
+    U, V = vectors(trainer)
+    users, items, drawn = only_batch(trainer)
+    rows = bpr_rows(U, V, users, items, drawn)
+    if reduction == "interaction":
+        expected = rows.sum() / X.nnz
+    else:  # a mean over users of the mean over a user's items
+        expected = sum(rows[users == user].mean() for user in range(N_USERS)) / N_USERS
+    if decay.get("decay") == "batch":
+        both = U[users].square().sum(dim=1) + V[items].square().sum(dim=1)
+        expected = expected + 0.15 * both.mean()
+    by_hand = dict(zip(("users", "items"), torch.autograd.grad(expected, (U, V)), strict=True))
+    if decay and "decay" not in decay:
+        touched = {"users": np.unique(users), "items": np.union1d(items, drawn)}
+        for side, table in (("users", U), ("items", V)):
+            at = touched[side] if optimizer == "row-adam" else slice(None)
+            by_hand[side][at] += 0.3 * table.detach()[at]
+    assert trainer.epoch(1, 1.0) == pytest.approx(expected.item(), rel=1e-12)
+    found = gradients(trainer)
+    for side in ("users", "items"):
+        assert_allclose(found[side], by_hand[side], rtol=1e-9, atol=1e-12)
+
+
+def test_the_two_optimizers_take_the_same_first_step_and_then_part(X):
+    rows, dense = (trainer_of(X, "bpr", optimizer=optimizer, batch_size=8) for optimizer in ("row-adam", "adam"))
+    before = vectors(rows)
+    whole = [trainer_of(X, "bpr", optimizer=optimizer, batch_size=1000) for optimizer in ("row-adam", "adam")]
+    for each in (rows, dense, *whole):
+        each.epoch(1, 1.0)
+    for first, second, start in zip(vectors(whole[0]), vectors(whole[1]), before, strict=True):
+        assert_allclose(first.detach(), second.detach(), rtol=1e-9, atol=1e-12)
+        assert (first != start).any()
+    assert any((first != second).any() for first, second in zip(vectors(rows), vectors(dense), strict=True))
+
+
+def test_the_loss_of_an_epoch_is_its_mean_over_interactions(X):
+    """At a rate of next to nothing, batches of any size have the mean of the whole; the last is smaller than the others."""
+    small = trainer_of(X, "softmax", batch_size=7, learning_rate=1e-30).epoch(1, 1.0)
+    assert len(trainer_of(X, "softmax").users) % 7
+    assert small == pytest.approx(trainer_of(X, "softmax", batch_size=1000, learning_rate=1e-30).epoch(1, 1.0), rel=1e-12)
+
+
+def test_the_factor_of_the_schedule_scales_the_step(X):
+    moved = []
+    for factor in (1.0, 0.25):
+        trainer = trainer_of(X, "bpr", **ONE_BATCH)
+        before = vectors(trainer)
+        trainer.epoch(1, factor)
+        moved.append([after.detach() - start.detach() for after, start in zip(vectors(trainer), before, strict=True)])
+    for whole, quarter in zip(*moved, strict=True):
+        assert_allclose(quarter, whole / 4, rtol=1e-9, atol=1e-15)
+
+
+# What is left alone
+
+
+@OPTIMIZERS
+@pytest.mark.parametrize("sampler", ["popularity", "in-batch", "uniform-all", "uniform-other"])
+def test_a_user_without_interactions_stays_and_an_item_moves_only_where_it_is_drawn(sampler, optimizer):
+    X = interactions(empty=True)
+    values = {"sampler": sampler, "n_negatives": 50, "optimizer": optimizer}
+    trainer = trainer_of(X, "bpr", **values)
+    before = vectors(trainer)
+    for epoch in (1, 2):
+        trainer.epoch(epoch, 1.0)
+    moved = [(after != start).any(dim=1).numpy() for after, start in zip(vectors(trainer), before, strict=True)]
+    assert_array_equal(np.flatnonzero(~moved[0]), [0])
+    assert_array_equal(np.flatnonzero(~moved[1]), [3] if sampler in ("popularity", "in-batch") else [])
+
+
+# The unit ball
+
+
+@OPTIMIZERS
+def test_cml_keeps_its_vectors_in_the_unit_ball(optimizer, X):
+    trainer = trainer_of(X, "cml", optimizer=optimizer, init_scale=1.0, learning_rate=0.5, n_negatives=20, dtype=np.float32)
+    assert all((table.norm(dim=1) > 0.999).any() for table in vectors(trainer))
+    for epoch in (1, 2):
+        trainer.epoch(epoch, 1.0)
+    for table in vectors(trainer):
+        length = table.detach().norm(dim=1)
+        assert length.max() <= 1 + 1e-6
+        assert (length < 1 - 1e-3).any()  # a ball, not a sphere
+
+
+def test_other_losses_do_not(X):
+    trainer = trainer_of(X, "bpr", init_scale=1.0)
+    trainer.epoch(1, 1.0)
+    assert any((table.norm(dim=1) > 1.5).any() for table in vectors(trainer))
+
+
+# The model
+
+
+@pytest.mark.parametrize(
+    ("name", "between"),
+    [
+        ("bpr", lambda u, v: (u * v).sum(-1)),
+        ("sl", lambda u, v: cosine_similarity(u, v, dim=-1)),
+        ("psl", lambda u, v: cosine_similarity(u, v, dim=-1)),  # half a cosine ranks as a whole one
+        ("cml", lambda u, v: -(u - v).square().sum(-1)),
+    ],
+)
+def test_the_models_score_is_the_similarity_of_the_loss(name, between, X):
+    trainer = trainer_of(X, name)
+    trainer.epoch(1, 1.0)
+    U, V = vectors(trainer)
+    model = trainer.model()
+    assert isinstance(model, FactorRecommender) and len(model.U) == N_USERS and len(model.V) == N_ITEMS
+    users = np.array([3, 0, 7])
+    expected = between(U[users][:, None], V[None, 5:15]).detach()
+    assert_allclose(score(model, users, X[users], slice(5, 15)), expected, rtol=1e-9, atol=1e-12)
+
+
+def test_a_model_is_a_copy(X):
+    trainer = trainer_of(X, "bpr")
+    model = trainer.model()
+    U, V = model.U.copy(), model.V.copy()
+    trainer.epoch(1, 1.0)
+    assert_array_equal(model.U, U)
+    assert_array_equal(model.V, V)
+    assert (trainer.model().U != U).any()
+
+
+def test_bfloat16_ends_near_float32(X):
+    values = {"shared_negatives": True, "n_negatives": 30, "epochs": 5, "learning_rate": 0.02}
+    start, exact, rounded = (
+        fitted(X, "sl", **values | more) for more in ({"learning_rate": 1e-30}, {}, {"precision": "bfloat16"})
+    )
+    assert exact.U.dtype == rounded.U.dtype == np.float32
+    for side in ("U", "V"):
+        way, apart = getattr(exact, side) - getattr(start, side), getattr(rounded, side) - getattr(exact, side)
+        assert 0 < np.linalg.norm(apart) < 0.05 * np.linalg.norm(way)
+
+
+# What ends it
+
+
+class Script:
+    """Says of each look what was written down for it, and remembers the models it was shown."""
+
+    def __init__(self, values):
+        self.values, self.models, self.metrics = list(values), [], set()
+
+    def __call__(self, model, metric):
+        self.models.append(model)
+        self.metrics.add(metric)
+        return self.values[len(self.models) - 1]
+
+
+def watched(X, values, **more):
+    """(model, kept, steps, looks) of a fit that is told `values`; a step is (epoch, valid, the model after it)."""
+    look, steps = Script(values), []
+    fitting = Fitting(validate=look, tell=lambda step: steps.append((step.number, step.valid, step.model())))
+    model = fitted(X, "bpr", fitting, **{"epochs": 10, "patience": 2} | more)
+    return model, fitting.kept, steps, look
+
+
+@pytest.mark.parametrize(
+    ("values", "patience", "ran", "best"),
+    [
+        ([0.1, 0.3, 0.2, 0.3, 0.9], 2, 4, 2),  # as good as the best is no gain
+        ([0.5, 0.4, 0.6, 0.1, 0.2, 0.9], 2, 5, 3),  # a gain starts the count anew
+        ([0.1, 0.0, 0.2], 1, 2, 1),
+        ([0.1 * n for n in range(10)], 2, 10, 10),
+        ([0.5, 0.6, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.7, 0.1], 7, 10, 9),
+        ([0.0, 0.0, 0.0], 2, 3, 1),  # the first look is a gain even over nothing
+    ],
+)
+def test_patience_ends_training_and_the_best_epochs_model_is_returned(values, patience, ran, best, X):
+    model, kept, steps, look = watched(X, values, patience=patience)
+    assert [number for number, _, _ in steps] == list(range(1, ran + 1))
+    assert [valid for _, valid, _ in steps] == values[:ran]
+    assert kept == [best] and len(look.models) == ran and look.metrics == {"ndcg@20"}
+    assert_array_equal(model.U, steps[best - 1][2].U)
+    assert_array_equal(model.V, steps[best - 1][2].V)
+    assert (model.U != steps[best - 2][2].U).any()
+
+
+def test_evaluations_come_every_so_many_epochs_and_after_the_last(X):
+    model, kept, steps, look = watched(X, [0.1, 0.3, 0.2, 0.4], eval_every=3, stop_metric="recall@5")
+    assert [number for number, valid, _ in steps if valid is not None] == [3, 6, 9, 10]
+    assert kept == [10] and look.metrics == {"recall@5"}
+    assert_array_equal(model.U, steps[-1][2].U)
+    _, kept, steps, _ = watched(X, [0.3, 0.1, 0.2, 0.9], eval_every=2)
+    assert kept == [2] and len(steps) == 6  # patience counts evaluations
+
+
+def test_without_patience_or_valid_the_last_epochs_model_is_returned(X):
+    look, kept = Script([]), []
+    unwatched = fitted(X, "bpr", Fitting(validate=look, kept=kept), epochs=4, patience=0)
+    blind = fitted(X, "bpr", Fitting(kept=kept), epochs=4, patience=2)
+    assert kept == [4, 4] and not look.models
+    assert_array_equal(unwatched.U, blind.U)
+
+
+def test_looking_changes_nothing_of_the_training(X):
+    model, _, _, _ = watched(X, [0.1 * n for n in range(4)], epochs=4)
+    assert_array_equal(model.U, fitted(X, "bpr", epochs=4).U)
+
+
+def test_a_plateau_of_valid_slows_the_fit(X):
+    """Told that nothing gains, the rate is halved after the fifth look: from there the fits differ."""
+    gains, stands = ([n / 10 if up else 0.0 for n in range(7)] for up in (True, False))
+    fits = [watched(X, values, epochs=7, patience=100, schedule="plateau")[2] for values in (gains, stands)]
+    same = [np.array_equal(first[2].U, second[2].U) for first, second in zip(*fits, strict=True)]
+    assert same == [True] * 5 + [False] * 2
+
+
+class Stop(Exception):
+    pass
+
+
+@pytest.mark.parametrize("stopped_at", [2, 3, 4, 5])
+def test_a_watched_fit_that_goes_on_keeps_its_best_epoch_and_its_patience(stopped_at, X, tmp_path, monkeypatch):
+    monkeypatch.setattr(trainer_file, "SAVE_EVERY", 0.0)
+    values = [0.1, 0.5, 0.2, 0.3, 0.4, 0.9, 0.9]
+    whole, kept, steps, _ = watched(X, values, patience=3)
+    assert kept == [2] and len(steps) == 5
+    checkpoints = Checkpoints(tmp_path / "c", resume=True)
+
+    def tell(step):
+        if step.number == stopped_at:
+            raise Stop
+
+    with pytest.raises(Stop):
+        fitted(X, "bpr", Fitting(validate=Script(values), tell=tell, checkpoints=checkpoints), epochs=10, patience=3)
+    done = stopped_at - 1
+    fitting = Fitting(validate=Script(values[done:]), checkpoints=checkpoints)
+    resumed = fitted(X, "bpr", fitting, epochs=10, patience=3)
+    assert fitting.kept == [2] and len(fitting.validate.models) == 5 - done
+    assert_array_equal(resumed.U, whole.U)
+    assert_array_equal(resumed.V, whole.V)
+
+
+def test_patience_goes_through_values_that_json_holds():
+    fresh = Patience()
+    assert fresh.values() == {"best": None, "epoch": 0, "waited": 0}
+    assert Patience.of(fresh.values()) == fresh and math.isinf(Patience.of(fresh.values()).best)
+    assert fresh.look(-5.0, 3) and not fresh.look(-5.0, 4)
+    assert Patience.of(fresh.values()) == Patience(-5.0, 3, 1)
+
+
+@OPTIMIZERS
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_loss_that_is_not_finite_stops_the_fit_with_its_epoch(optimizer, dtype, X):
+    rate = 1e30 if dtype == np.float32 else 1e200
+    with pytest.raises(NumericalError) as caught:
+        fitted(X, "bpr", dtype=dtype, learning_rate=rate, optimizer=optimizer, batch_size=1000)
+    message = str(caught.value)
+    assert "in epoch 2" in message and np.dtype(dtype).name in message and f"learning_rate={rate}" in message
+    assert "\n" not in message
+
+
+def test_what_training_was_told_is_checked():
+    for values, message in (
+        ({"batch_size": 0}, "batch_size must be > 0"),
+        ({"learning_rate": 0.0}, "learning_rate must be > 0"),
+        ({"patience": -1}, "patience must be >= 0"),
+        ({"stop_metric": "ndcg"}, "stop_metric: write it with a cutoff"),
+        ({"shared_negatives": True, "sampler": "uniform-other"}, "use sampler=uniform-all"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            params("bpr", **values)
+
+
+# Where it starts
+
+
+@pytest.mark.parametrize(("init", "scale"), [("normal", 0.3), ("xavier", None)])
+def test_vectors_start_with_the_deviation_that_is_asked_for(init, scale):
+    X = interactions()
+    trainer = trainer_of(X, "bpr", init=init, init_scale=0.3, embedding_dim=4000)
+    for table, n in zip(vectors(trainer), (N_USERS, N_ITEMS), strict=True):
+        deviation = scale or math.sqrt(2 / (n + 4000))
+        assert table.detach().numpy().std() == pytest.approx(deviation, rel=0.02)
+        assert abs(table.detach().numpy().mean()) < 5 * deviation / math.sqrt(table.numel())
+
+
+def test_users_and_items_start_from_numbers_of_their_own(X):
+    U, V = vectors(trainer_of(X, "bpr", embedding_dim=DIM))
+    assert (U[:N_USERS] != V[:N_USERS]).all()
+    other = vectors(trainer_of(X, "bpr", embedding_dim=DIM, seed=1))[0]
+    assert (other != U).all()
