@@ -49,7 +49,22 @@ def _root(
 
 
 def _register() -> None:
-    from rankbench.cli import compare, data, demo, doctor, fit, methods, recommend, report, run, similar, sweep, tracking, ui
+    from rankbench.cli import (
+        compare,
+        data,
+        demo,
+        doctor,
+        fit,
+        methods,
+        recommend,
+        report,
+        run,
+        similar,
+        study,
+        sweep,
+        tracking,
+        ui,
+    )
 
     app.command("run", epilog=run.EXAMPLES)(run.run)
     app.command("fit", epilog=fit.EXAMPLES)(fit.fit)
@@ -59,6 +74,7 @@ def _register() -> None:
     app.command("report", epilog=report.EXAMPLES)(report.report)
     app.command("compare", epilog=compare.EXAMPLES)(compare.compare)
     app.command("methods", epilog=methods.EXAMPLES)(methods.methods)
+    app.command("study", epilog=study.EXAMPLES)(study.study)
     app.command("ui", epilog=ui.EXAMPLES)(ui.ui)
     app.command("doctor", epilog=doctor.EXAMPLES)(doctor.doctor)
     app.command("demo")(demo.demo)

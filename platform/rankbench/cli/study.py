@@ -1,0 +1,83 @@
+"""rankbench study: a simulation or a figure of a paper that is no table of models."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rankbench.cli.console import Json, out, phase_progress, print_json, print_table
+
+EXAMPLES = """Examples:
+
+  rankbench study                                              the list
+
+  rankbench study metric-inconsistency trials=10000
+
+  rankbench study threshold-error dataset=amazon-beauty n_negatives=256 --out docs/results/studies/threshold-error
+
+  rankbench study epoch-time dataset=amazon-beauty losses=bpr,psl,talos
+"""
+
+
+def study(
+    name: Annotated[str | None, typer.Argument(help="A study's name; without one, the list.")] = None,
+    params: Annotated[list[str] | None, typer.Argument(metavar="[param=value]...", help="Parameters of the study.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all that is drawn.")] = 0,
+    to: Annotated[
+        Path | None, typer.Option("--out", help="Folder of result.json, table.md and plot.png; default: among the results.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Measure again what a paper simulates or draws, with the published numbers beside."""
+    from rankbench.config import assignments, parameters
+    from rankbench.files import require_place
+    from rankbench.settings import Settings
+    from rankbench.studies.spec import registered
+    from rankbench.studies.write import body, write
+    from rankbench.tracking.environment import environment
+
+    if name is None:
+        _list(registered(), json)
+        return
+    chosen = registered().get(name)
+    checked = parameters(chosen.params, assignments(params or []), name)
+    settings = Settings.from_env()
+    folder = to or settings.results / "studies" / name
+    require_place(folder)
+    with phase_progress() as progress:
+        findings = chosen.measure(checked, seed, settings, progress)
+    files = write(folder, chosen, checked, seed, findings, environment())
+    if json:
+        about = {"study": name, "params": dataclasses.asdict(checked), "seed": seed, "datasets": findings.datasets}
+        print_json(about | {"rows": findings.rows, "notes": findings.notes, "files": [str(path) for path in files]})
+        return
+    out.print(f"{chosen.title} ({chosen.source})", style="bold", markup=False)
+    print_table(list(findings.columns.values()), body(findings))
+    for note in findings.notes:
+        out.print(f"  {note}", style="dim", markup=False)
+    for path in files:
+        out.print(str(path), markup=False)
+
+
+def _list(studies, json: bool) -> None:
+    facts = [
+        {
+            "name": each.name,
+            "title": each.title,
+            "source": each.source,
+            "params": [
+                {"name": field.name, "default": field.default, "help": field.metadata["help"]}
+                for field in dataclasses.fields(each.params)
+            ],
+        }
+        for each in studies
+    ]
+    if json:
+        print_json(facts)
+        return
+    for each in facts:
+        out.print(f"{each['name']}: {each['title']} ({each['source']})", style="bold", markup=False)
+        print_table(["parameter", "default", "meaning"], [[p["name"], str(p["default"]), p["help"]] for p in each["params"]])

@@ -1,0 +1,68 @@
+"""A study's files: result.json with all that it rests on, table.md and plot.png for people."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from rankbench.files import atomic_file, write_json
+from rankbench.studies.spec import Findings, Study
+
+
+def write(folder: Path, study: Study, params: Any, seed: int, findings: Findings, environment: dict[str, Any]) -> list[Path]:
+    """The three files, each whole or not at all; result.json is the last, so that where it is, all are.
+
+    Raises StorageError where `folder` cannot be written.
+    """
+    table, plot, result = (folder / name for name in ("table.md", "plot.png", "result.json"))
+    with atomic_file(table) as scratch:
+        scratch.write_text(markdown(study, findings), encoding="utf-8")
+    with atomic_file(plot) as scratch:
+        _draw(findings, scratch)
+    content = {
+        "study": study.name,
+        "source": study.source,
+        "params": dataclasses.asdict(params),
+        "seed": seed,
+        "datasets": findings.datasets,
+        "columns": findings.columns,
+        "rows": findings.rows,
+        "notes": findings.notes,
+        "environment": environment,
+    }
+    write_json(result, content)
+    return [result, table, plot]
+
+
+def body(findings: Findings) -> list[list[str]]:
+    """The rows as text, in the order of the columns."""
+    return [[cell(row.get(key)) for key in findings.columns] for row in findings.rows]
+
+
+def cell(value: Any) -> str:
+    """Four significant digits; nothing for None."""
+    if value is None:
+        return ""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def markdown(study: Study, findings: Findings) -> str:
+    heading = list(findings.columns.values())
+    lines = [heading, ["---"] * len(heading), *body(findings)]
+    used = ", ".join(f"{each['name']} ({each['fingerprint']})" for each in findings.datasets)
+    notes = "\n".join(f"- {note}" for note in findings.notes)
+    rows = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return f"# {study.title}\n\n{study.source}. Data: {used}.\n\n{rows}\n\n{notes}\n"
+
+
+def _draw(findings: Findings, path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure = findings.draw(plt)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    plt.close(figure)

@@ -1,0 +1,106 @@
+"""The simulation against enumeration: every list, every pair, each metric by its definition over items one by one."""
+
+import math
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rankbench.config import parameters
+from rankbench.errors import ConfigError
+from rankbench.studies.metric_inconsistency import METRICS, MetricInconsistency, counted, measured, simulate
+
+K = 3
+
+
+def by_definition(positives, length, alpha, beta):
+    """Metrics of a list that has positive items at `positives`, by walking it."""
+    relevant = [rank in positives for rank in range(1, length + 1)]
+    places = [at for at, is_one in enumerate(relevant) if is_one]
+    negatives = [at for at, is_one in enumerate(relevant) if not is_one]
+    top, worst = places[: math.ceil(alpha * len(places))], negatives[: math.ceil(beta * len(negatives))]
+
+    def ordered(some, others):
+        return sum(one < other for one, other in product(some, others)) / (len(some) * len(others))
+
+    def dcg(labels):
+        return sum(1 / math.log2(at + 2) for at, is_one in enumerate(labels) if is_one)
+
+    ideal = sorted(relevant, reverse=True)
+    return {
+        "hits": sum(relevant[:K]),
+        "auc": ordered(places, negatives),
+        "llpauc": ordered(top, worst),
+        "ndcg": dcg(relevant) / dcg(ideal),
+        "ndcg@K": dcg(relevant[:K]) / dcg(ideal[:K]),
+    }
+
+
+@given(st.data())
+def test_metrics_of_a_list_are_those_of_their_definitions(data):
+    length = data.draw(st.integers(K + 1, 30))
+    positives = data.draw(st.sets(st.integers(1, length), min_size=1, max_size=length - 1))
+    alpha, beta = data.draw(st.floats(0.01, 1)), data.draw(st.floats(0.01, 1))
+    expected = by_definition(positives, length, alpha, beta)
+    found = measured(np.array([sorted(positives)]), length, K, alpha, beta)
+    assert found.hits[0] == expected["hits"]
+    for name in METRICS:
+        assert found.metrics[name][0] == pytest.approx(expected[name], abs=1e-11), name
+
+
+def exact(n, length, alpha, beta):
+    """Metric → the three ratios in %, over every pair of lists with n positives."""
+    lists = [by_definition(set(chosen), length, alpha, beta) for chosen in combinations(range(1, length + 1), n)]
+    pairs = list(product(lists, lists))
+    unequal = sum(one["hits"] != other["hits"] for one, other in pairs)
+    ratios = {}
+    for name in METRICS:
+        # Looked at from the list that the metric prefers.
+        preferred = [(a, b) if a[name] > b[name] else (b, a) for a, b in pairs if abs(a[name] - b[name]) > 1e-9]
+        opposed = sum(a["hits"] < b["hits"] for a, b in preferred)
+        idle = sum(a["hits"] <= b["hits"] for a, b in preferred)
+        ratios[name] = 100 * opposed / len(pairs), 100 * opposed / unequal, 100 * idle / len(pairs)
+    return ratios
+
+
+@pytest.mark.parametrize(("n", "length", "alpha", "beta"), [(1, 6, 1, 1), (2, 8, 0.5, 0.5), (4, 9, 0.5, 0.2)])
+def test_the_simulation_estimates_the_ratios_over_every_pair(n, length, alpha, beta):
+    p = MetricInconsistency(list_lengths=str(length), K=K, alpha=alpha, beta=beta, trials=40_000)
+    found = simulate(np.array([n, n]), length, p, seed=0)
+    for name, expected in exact(n, length, alpha, beta).items():
+        assert list(found[name].values()) == pytest.approx(expected, abs=1.5), name  # four standard errors of the second
+    assert found["ndcg"]["opposed"] <= found["ndcg"]["no gain"]
+
+
+def test_one_positive_never_opposes_a_metric_that_looks_at_its_rank():
+    p = MetricInconsistency(list_lengths="10", K=K, trials=2000)
+    found = simulate(np.array([1]), 10, p, seed=1)
+    assert {found[name]["opposed"] for name in METRICS} == {0}
+    assert found["auc"]["no gain"] > 0  # both in the list, or both below it
+
+
+def test_users_with_more_positives_are_drawn_as_often_as_there_are_such_users():
+    p = MetricInconsistency(list_lengths="8", K=K, alpha=0.5, beta=0.5, trials=40_000)
+    found = simulate(np.array([1, 1, 1, 4]), 8, p, seed=0)
+    few, many = exact(1, 8, 0.5, 0.5), exact(4, 8, 0.5, 0.5)
+    for name in METRICS:
+        assert found[name]["no gain"] == pytest.approx(0.75 * few[name][2] + 0.25 * many[name][2], abs=1), name
+
+
+@given(st.integers(2, 6), st.integers(0, 100))
+def test_a_pair_counts_alike_from_both_sides(n, seed):
+    rng = np.random.default_rng(seed)
+    lists = np.sort(rng.random((20, 12)).argpartition(n)[:, :n] + 1, axis=1)
+    one, other = (measured(half, 12, K, 0.5, 0.5) for half in (lists[:10], lists[10:]))
+    assert counted(one, other) == counted(other, one)
+
+
+def test_seeds_decide_and_bad_values_are_refused():
+    p = MetricInconsistency(list_lengths="30", K=K, trials=500)
+    sizes = np.array([2, 5, 9])
+    assert simulate(sizes, 30, p, 0) == simulate(sizes, 30, p, 0) != simulate(sizes, 30, p, 1)
+    for values, word in [({"K": 0}, "K"), ({"alpha": 0}, "alpha"), ({"beta": 1.5}, "beta"), ({"list_lengths": "9,x"}, "9,x")]:
+        with pytest.raises(ConfigError, match=word):
+            parameters(MetricInconsistency, values, "metric-inconsistency")
