@@ -12,4 +12,5 @@ from rankbench.solvers.spec import registered as solvers
 def registered() -> Registry[Solver]:
     """The registry, with every file of both rooms imported."""
     import_module("rankbench.training.methods")
+    import_module("rankbench.training.newton_cg")
     return solvers()

@@ -15,15 +15,17 @@ from rankbench.data.splits import Holdout
 from rankbench.errors import ConfigError
 from rankbench.evaluation.metrics import measure, metric_set
 from rankbench.evaluation.ranking import rank
+from rankbench.methods import registered
 from rankbench.recommender import FactorRecommender, Recommender, score
 from rankbench.solvers.als.fold_in import FoldInRecommender
-from rankbench.solvers.spec import registered
 
 METHODS = [spec.name for spec in registered() if not spec.trained]  # those have a contract of their own
 EVERY_METHOD = pytest.mark.parametrize("method", METHODS)
 N_USERS, N_ITEMS = 80, 30
-DRAWS_USERS = {"random"}  # a user's scores are drawn for the row, whatever the user has met
-KNOWS_USERS = {"popularity", "random"}  # a vector for each user fitted; all others need a history and nothing else
+# What a user gets is drawn for the row, whatever the user has met: the scores, or the vector that training starts from.
+DRAWS_USERS = {"random", "rg2-newton-mlp"}
+# A vector for each user fitted; all others need a history and nothing else.
+KNOWS_USERS = {"popularity", "random", "rg2-newton", "rg2-newton-mlp"}
 METRICS = metric_set(["recall", "ndcg", "map", "precision"], [5, 10])
 
 

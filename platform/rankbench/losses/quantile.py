@@ -52,4 +52,4 @@ class Thresholds(LossState):
         y = s.neg - beta[:, None]
         share = self.share * y.shape[1]
         others = y.clamp(min=0).sum(dim=1) - self.share * y.sum(dim=1)
-        return above + weight * others, slope + weight * (share - (y > 0).sum(dim=1))
+        return above + weight * others, slope + weight * (share - (y > 0).sum(dim=1, dtype=y.dtype))
