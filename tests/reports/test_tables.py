@@ -11,7 +11,7 @@ import pytest
 from rankbench.evaluation.compare import compare
 from rankbench.reports.plots import convergence_plot, line_styles
 from rankbench.reports.report import sweep_table, write_report
-from rankbench.reports.tables import render
+from rankbench.reports.tables import Cell, Row, Table, columns, render
 from rankbench.tracking.record import RunRecord
 
 COUNTS = {"users": 5, "items": 9, "train": 8, "valid": 1, "test": 2, "users_without_test_items": 0, "cold_test_items": 0}
@@ -213,3 +213,17 @@ def test_what_was_watched_on_validation_is_drawn_where_nothing_else_was(tmp_path
     assert convergence_plot([plain], "ndcg@20", tmp_path / "none.png") is None
     path = convergence_plot([plain, watched], "ndcg@20", tmp_path / "valid.png", ["B", "A"])
     assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_parameter_that_many_rows_share_is_told_once():
+    def row(arm, **params):
+        return Row("d", arm, "m", params, {"ndcg@20": Cell(0.1, 0.0, 0.2, None, None)}, {}, 1, 1.0, 1, stated=tuple(params))
+
+    rows = [row(f"a{i}", epochs=60, tau=0.1 * i, batch_size=8) for i in range(5)]
+    table = Table("t", ("ndcg@20",), (*rows[:4], row("ease", lam=3)))
+    assert table.common == {}  # of four rows
+    table = Table("t", ("ndcg@20",), (*rows, row("ease", lam=3)))
+    assert table.common == {"epochs": 60, "batch_size": 8}
+    header, body = columns(table)
+    assert [line[header.index("setting")] for line in body[1::4]] == ["tau=0.1", "lam=3"]
+    assert Table("t", ("ndcg@20",), (*rows, row("other", epochs=61))).common == {"batch_size": 8}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from tabulate import tabulate
 from rankbench.evaluation.compare import Comparison
 from rankbench.files import atomic_file
 from rankbench.reports.plots import convergence_plot, differences_plot, final_plot, search_plot
-from rankbench.reports.tables import Table, difference_columns, render, row_of, tie_note
+from rankbench.reports.tables import Table, difference_columns, render, row_of, setting_text, tie_note
 from rankbench.tracking.record import RunRecord
 
 DIFFERENCES = """\
@@ -80,7 +81,10 @@ def sweep_table(
     notes += [f"failed: {r.arm} {r.params}: {r.error}" for r in records.values() if not r.finished]
     order = {(arm["name"] or arm["method"]): i for i, arm in enumerate(experiment["arms"])}
     rows.sort(key=lambda row: (row.dataset, order.get(row.arm, 0)))
-    return Table(experiment["question"] or experiment["name"], wanted, tuple(rows), tuple(notes), differences)
+    table = Table(experiment["question"] or experiment["name"], wanted, tuple(rows), tuple(notes), differences)
+    if table.common:
+        table = replace(table, notes=(f"in every row that has it: {setting_text(table.common)}", *table.notes))
+    return table
 
 
 def write_report(

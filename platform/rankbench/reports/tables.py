@@ -15,6 +15,8 @@ from tabulate import tabulate
 from rankbench.evaluation.compare import LEVEL, Comparison
 from rankbench.tracking.record import RunRecord
 
+MANY = 5  # rows from which on a parameter that all of them share is told once
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -67,6 +69,17 @@ class Table:
     rows: tuple[Row, ...]
     notes: tuple[str, ...] = field(default=())
     differences: tuple[Comparison, ...] = ()
+
+    @property
+    def common(self) -> dict[str, Any]:
+        """Parameters that many rows state, all with one value: they are told once, and not in each row."""
+        stating: dict[str, list[Any]] = {}
+        for row in self.rows:
+            for name in row.stated:
+                stating.setdefault(name, []).append(row.params.get(name))
+        return {
+            name: values[0] for name, values in stating.items() if len(values) >= MANY and all(v == values[0] for v in values)
+        }
 
     def best(self, dataset: str, metric: str) -> float:
         return max(row.cells[metric].mean for row in self.rows if row.dataset == dataset and metric in row.cells)
@@ -121,7 +134,7 @@ def columns(table: Table, mark: str = " †", best: Callable[[str], str] = str) 
         header += [name, *["± std"] * (name in several), "95 % interval"]
         header += ["published", "difference"] if name in published else []
     header += ["setting", "fit s", "rank s", "peak GB"]
-    body = []
+    body, common = [], table.common
     for row in table.rows:
         line = ([row.dataset] if datasets else []) + [row.arm + mark * row.tied]
         for name in table.metrics:
@@ -136,7 +149,7 @@ def columns(table: Table, mark: str = " †", best: Callable[[str], str] = str) 
                 line += [f"{cell.published:.4f}", f"{cell.delta:+.4f}"] if said else ["", ""]
         shared = f" ÷{row.fit_shared_by}" if row.fit_shared_by > 1 else ""
         line += [
-            setting_text({name: value for name, value in row.params.items() if name in row.stated}),
+            setting_text({name: value for name, value in row.params.items() if name in row.stated and name not in common}),
             f"{row.seconds.get('fit', 0):.1f}{shared}",
             f"{row.seconds.get('rank', 0):.1f}",
             f"{row.peak_memory_gb:.1f}",
