@@ -99,9 +99,7 @@ def run_sweep(
         search = run_units(planned.search, settings, records, cluster, concurrent, listener.done)
         best = choose(search, spec)
         settled = planned.given or {
-            card.name: [
-                _again(record, final_fit(card, spec)) for (dataset, _), record in best.items() if dataset == card.name
-            ]
+            card.name: [_again(record, final_fit(card, spec)) for (dataset, _), record in best.items() if dataset == card.name]
             for card in planned.cards
         }
         final_units = [

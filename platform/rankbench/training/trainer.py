@@ -252,5 +252,3 @@ def _numpy(module: torch.nn.Module) -> dict[str, np.ndarray]:
 def _load(module: torch.nn.Module, arrays: dict[str, np.ndarray]) -> None:
     # In place: the optimiser holds the same memory.
     module.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in arrays.items()})
-
-
