@@ -128,7 +128,8 @@ def _markdown(about: dict[str, Any], table: Table, records: dict[str, RunRecord]
         published = experiment["published"]
         meant = published.get("recall", "open")
         recall = "it does not say which recall it means" if meant == "open" else f"its recall is `{meant}`"
-        lines += [f"Published: {published['paper']}, table {published['table']}; {recall}.", ""]
+        where = f"figure {published['figure']}" if published.get("figure") else f"table {published['table']}"
+        lines += [f"Published: {published['paper']}, {where}; {recall}.", ""]
     choose = experiment["search"]["choose"]
     lines += [render(table, "md"), ""]
     finals = [record for record in records.values() if record.stage == "final" and record.finished]

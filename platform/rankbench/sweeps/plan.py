@@ -15,6 +15,7 @@ from pydantic import Field, model_validator
 
 from rankbench.config import Strict, override, read_yaml, validate
 from rankbench.data.cards import Card, load_card
+from rankbench.data.cards import card_names as names_of_cards
 from rankbench.data.prepare import prepare
 from rankbench.errors import ConfigError, require
 from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, MetricSet, metric_set, require_within
@@ -90,11 +91,26 @@ class Resources(Strict):
 
 
 class Published(Strict):
-    """Which table the arms' `published` numbers are from, and which recall it means, as far as that is known."""
+    """Which table or figure the arms' `published` numbers are from, and which recall it means, as far as that is known."""
 
     paper: str
-    table: str | int
+    table: str | int | None = None
+    figure: str | int | None = None
     recall: Literal["recall", "recall_capped", "open"] = "open"
+
+    @model_validator(mode="after")
+    def _table_or_figure(self) -> Published:
+        if (self.table is None) == (self.figure is None):
+            raise ValueError("give table or figure")
+        return self
+
+
+class NotRun(Strict):
+    """A row of the paper's table whose system is not built here: it is shown with the published numbers alone."""
+
+    name: str
+    why: str = Field(min_length=1, description="a few words, as in: a graph network of its own, not built here")
+    published: dict[str, dict[str, float]] = Field(description="dataset → metric → number in the paper")
 
 
 class ExperimentSpec(Strict):
@@ -111,6 +127,7 @@ class ExperimentSpec(Strict):
     final: FinalSpec = FinalSpec()
     resources: Resources = Resources()
     published: Published | None = None
+    not_run: tuple[NotRun, ...] = ()
 
     @property
     def report_metrics(self) -> tuple[str, ...]:
@@ -156,7 +173,7 @@ class Plan:
     def key(self) -> str:
         """A hash of everything that decides the results: the same key continues the same sweep."""
         content = [
-            self.spec.model_dump(mode="json", exclude={"question", "resources"}),
+            self.spec.model_dump(mode="json", exclude={"question", "resources", "not_run"}),
             [c.content_key() for c in self.cards],
             self.given is not None,
         ]
@@ -192,14 +209,18 @@ def plan(spec: ExperimentSpec, settings: Settings, cpus: int | None, where: str,
     card_names = [card.name for card in cards]
     doubled = {name for name in card_names if card_names.count(name) > 1}
     require(not doubled, f"{where}: datasets: {', '.join(doubled)} is given twice; its rows could not be told apart")
+    # A file may be run on some of its datasets: what it says of the others is then not looked at.
+    known = {*names_of_cards(settings), *card_names}
     candidates: list[Setting] = []
     for position, arm in enumerate(spec.arms):
         place = f"{where}: arms[{position}]"
-        for dataset in arm.published:
-            require(dataset in card_names, f"{place}.published: unknown dataset {dataset!r}{nearest(dataset, card_names)}")
-        for dataset in arm.chosen:
-            require(dataset in card_names, f"{place}.chosen: unknown dataset {dataset!r}{nearest(dataset, card_names)}")
+        _require_known(arm.published, known, f"{place}.published")
+        _require_known(arm.chosen, known, f"{place}.chosen")
         candidates += _settings_of(arm, spec, place, notes)
+    for position, row in enumerate(spec.not_run):
+        place = f"{where}: not_run[{position}]"
+        require(row.name not in names, f"{place}: the name {row.name} is an arm's")
+        _require_known(row.published, known, f"{place}.published")
     unseeded = dict.fromkeys(each.arm for each in candidates if not each.solver.seeded)
     if len(spec.final.seeds) > 1 and unseeded:
         final_notes.append(f"{', '.join(unseeded)}: the method uses no seed; run with seed {spec.final.seeds[0]} alone")
@@ -297,6 +318,11 @@ def _card(entry: str | dict[str, Any], settings: Settings, where: str) -> Card:
     changes = _flatten({key: value for key, value in entry.items() if key != "name"})
     require(isinstance(entry.get("name"), str), f"{where}: give the card's `name`, then what to change in it")
     return load_card(entry["name"], settings, changes)
+
+
+def _require_known(datasets: Iterable[str], known: Iterable[str], where: str) -> None:
+    for dataset in datasets:
+        require(dataset in known, f"{where}: unknown dataset {dataset!r}{nearest(dataset, known)}")
 
 
 def _flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
