@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +32,20 @@ class State:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """States of one fit under `folder`. Without `resume` a fit starts anew, whatever lies there."""
+    """States of one fit under `folder`. Without `resume` a fit starts anew, whatever lies there. A state that comes less than
+    `every` seconds after the last one that was saved is let go.
+    """
 
     folder: Path
     resume: bool = False
+    every: float = 0.0
+    _last: list[float] = field(default_factory=lambda: [time.monotonic()], repr=False, compare=False)
 
     def save(self, state: State) -> None:
         """Raises StorageError when the disk is full; what was saved before stays as it is."""
+        if time.monotonic() - self._last[0] < self.every:
+            return
+        self._last[0] = time.monotonic()
         make_folder(self.folder)
         target = self._place(state.number)
         shutil.rmtree(target, ignore_errors=True)

@@ -131,11 +131,13 @@ def run(
     progress: Progress = lambda *_: None,
     where: BlockMap | None = None,
     checkpoints: Checkpoints | None = None,
+    on_look: Callable[[Step], None] = lambda step: None,
 ) -> list[Outcome]:
     """One Outcome a setting, in order. Raises as the rooms do: nothing is caught here.
 
     `progress(phase, done, total)` is called throughout. A method that goes by iterations works on its blocks `where` it is
-    told, by default in `n_threads` threads, and saves to `checkpoints`. MemoryError becomes StorageError.
+    told, by default in `n_threads` threads, and saves to `checkpoints`. `on_look` hears of each look at valid, and may take
+    its time: it is no part of the fit. MemoryError becomes StorageError.
     """
     n_threads = n_threads or threads.available_cpus()
     started = datetime.now(UTC).isoformat(timespec="seconds")
@@ -150,7 +152,7 @@ def run(
                 require_fold_in(job.settings, holdout, X, job.card.name)
                 looks = job.fit_on == "train" and stops_early(job.settings[0])
                 valid = dataset.split.holdout("valid", "train") if looks else None
-            watch = _Watch(job, holdout, X, progress)
+            watch = _Watch(job, holdout, X, progress, on_look)
             look = Look(valid, job.seed) if valid else None
             fitting = Fitting(where or ThreadMap(n_threads), watch, checkpoints, watch.curve, look)
             with _timed(seconds, "fit"):
@@ -263,8 +265,8 @@ class _Watch:
     `curve`: a row an iteration. `seconds`: what the measuring took, which is no part of the fit.
     """
 
-    def __init__(self, job: Job, holdout: Holdout, X: sp.csr_array, progress: Progress):
-        self.job, self.holdout, self.progress = job, holdout, progress
+    def __init__(self, job: Job, holdout: Holdout, X: sp.csr_array, progress: Progress, on_look: Callable[[Step], None]):
+        self.job, self.holdout, self.progress, self.on_look = job, holdout, progress, on_look
         self.curve: list[dict[str, float]] = []
         self.seconds = 0.0
         if not (job.curve and job.settings[0].solver.iterate):
@@ -288,6 +290,10 @@ class _Watch:
             row |= {name: float(np.mean(values)) for name, values in measured.values.items()}
             self.seconds += time.perf_counter() - start
         self.curve.append(row)
+        if step.valid is not None:
+            start = time.perf_counter()
+            self.on_look(step)
+            self.seconds += time.perf_counter() - start
 
 
 def failure(job: Job, setting: Setting, error: BaseException | str) -> RunRecord:
@@ -296,6 +302,15 @@ def failure(job: Job, setting: Setting, error: BaseException | str) -> RunRecord
         reason = str(error)
     else:
         reason = f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else error
+    return _unfinished(job, setting, "failed", reason, [])
+
+
+def stopped(job: Job, setting: Setting, reason: str, looks: list[dict[str, float]]) -> RunRecord:
+    """The record of a run that its search ended; `looks`: what valid said until then."""
+    return _unfinished(job, setting, "stopped", reason, looks)
+
+
+def _unfinished(job: Job, setting: Setting, status: str, reason: str, curve: list[dict[str, float]]) -> RunRecord:
     return RunRecord(
         id=job.run_id(setting),
         method=setting.method,
@@ -305,8 +320,9 @@ def failure(job: Job, setting: Setting, error: BaseException | str) -> RunRecord
         measured_on=job.measure_on,
         seed=job.seed,
         dtype=job.dtype,
-        status="failed",
+        status=status,
         error=" ".join(reason.split())[:500],
+        curve=curve,
         arm=setting.arm,
         stage=job.stage,
         environment=environment(),

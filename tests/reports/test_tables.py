@@ -90,7 +90,8 @@ def test_a_setting_shows_what_the_experiment_states_and_no_defaults(sweep):
 
 
 def test_measured_published_and_difference_stand_side_by_side(sweep):
-    (row,) = sweep_table(*sweep).rows
+    row, failed = sweep_table(*sweep).rows
+    assert (failed.arm, failed.missing, failed.cells) == ("B", "failed", {})
     cell = row.cells["ndcg@20"]
     assert (cell.mean, cell.published) == (0.25, 0.26)
     assert cell.delta == pytest.approx(-0.01)
@@ -105,15 +106,17 @@ def test_a_failed_row_and_a_count_difference_are_notes(sweep):
 
 
 def test_csv_reads_back_and_cannot_run_as_a_formula(sweep):
-    header, line = csv.reader(io.StringIO(render(sweep_table(*sweep), "csv")))
+    header, line, failed = csv.reader(io.StringIO(render(sweep_table(*sweep), "csv")))
     cells = dict(zip(header, line, strict=True))
+    assert failed[:2] == ["B", "failed"]
     assert (cells["ndcg@20"], cells["published"], cells["difference"]) == ("0.2500", "0.2600", "-0.0100")
     assert cells["model"] == "'=A"
 
 
 def test_json_holds_full_precision(sweep):
-    (row,) = json.loads(render(sweep_table(*sweep), "json"))["rows"]
+    row, failed = json.loads(render(sweep_table(*sweep), "json"))["rows"]
     assert row["metrics"]["ndcg@20"]["mean"] == 0.25
+    assert (row["state"], failed["state"]) == ("measured", "failed")
 
 
 def test_latex_escapes_and_has_booktabs(sweep):
@@ -142,9 +145,10 @@ def test_only_rows_that_cannot_be_told_from_the_best_are_marked(several):
     assert [line[0] for line in csv.reader(io.StringIO(render(table, "csv")))] == ["model", "A", "B", "C"]
 
 
-def test_latex_sets_the_best_in_bold_and_the_mark_as_a_dagger(several):
+def test_latex_sets_the_best_in_bold_the_second_underlined_and_the_mark_as_a_dagger(several):
     text = render(sweep_table(*several), "latex")
     assert text.count("\\textbf{") == 1 and "\\textbf{0.4000}" in text
+    assert text.count("\\underline{") == 1 and "\\underline{0.3995}" in text
     assert "C $^{\\dagger}$" in text and "$\\pm$ std" in text
 
 
@@ -176,7 +180,7 @@ def test_the_report_is_a_folder_of_text_tables_and_pictures(sweep, tmp_path):
     files = write_report(tmp_path / "report", *sweep)
     names = {path.name for path in files}
     # One model differs from no other: there is nothing to show.
-    assert names == {"report.md", "table.csv", "table.json", "table.tex", "final.png", "search.png"}
+    assert names == {"report.md", "report.html", "table.csv", "table.json", "table.tex", "final.png", "search.png"}
     text = (tmp_path / "report" / "report.md").read_text()
     assert "Which?" in text and "0.2500" in text and "`abc`" in text and "![final](final.png)" in text
     assert (tmp_path / "report" / "search.png").read_bytes().startswith(b"\x89PNG")

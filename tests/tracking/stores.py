@@ -2,7 +2,10 @@
 
 import dataclasses
 import sqlite3
+from collections import defaultdict
 from pathlib import Path
+
+import sqlalchemy
 
 from rankbench.tracking.mlflow_sink import MlflowSink
 from rankbench.tracking.record import RunRecord, write_record
@@ -55,3 +58,39 @@ def run_tags(database: Path, tag: str) -> list[str]:
     query = "SELECT value FROM tags JOIN runs USING (run_uuid) WHERE key = ? AND lifecycle_stage = 'active'"
     with sqlite3.connect(f"file:{database}?mode=ro", uri=True) as connection:
         return sorted(value for (value,) in connection.execute(query, (tag,)))
+
+
+def with_curves(of: list[RunRecord], points: int) -> list[RunRecord]:
+    """The same records as of a method that goes by iterations, each with numbers of its own."""
+    return [
+        dataclasses.replace(record, curve=[{"iteration": n, "seconds": n / 4, "loss": 1 / n + i, "ndcg@20": n / 100 - i}
+                                           for n in range(1, points + 1)])
+        for i, record in enumerate(of)
+    ]  # fmt: skip
+
+
+def told(record: RunRecord) -> list[tuple]:
+    """Every metric that a record must be shown with: key, step, value."""
+    at_end = {"test/ndcg_at_20": record.metrics["ndcg@20"]["mean"], "seconds/fit": record.seconds["fit"], "peak_memory_gb": 0.0}
+    curve = [(f"curve/{key}", row["iteration"], row[name])
+             for row in record.curve for name, key in (("loss", "loss"), ("ndcg@20", "ndcg_at_20"))]  # fmt: skip
+    return sorted([(name, 0, value) for name, value in at_end.items()] + curve)
+
+
+def stored(uri: str, experiment: str) -> dict[str, tuple[str, list[tuple]]]:
+    """Of any database: status and all metrics of each record's run, read without MLflow. Two runs of one record fail."""
+    names, found, engine = {}, defaultdict(list), sqlalchemy.create_engine(uri)
+    with engine.connect() as connection:
+        query = (
+            "SELECT runs.run_uuid, status, tags.value FROM runs JOIN tags ON runs.run_uuid = tags.run_uuid"
+            " JOIN experiments ON experiments.experiment_id = runs.experiment_id AND experiments.name = :experiment"
+            " WHERE tags.key = 'rankbench.run' AND runs.lifecycle_stage = 'active'"
+        )
+        runs = connection.execute(sqlalchemy.text(query), {"experiment": experiment}).all()
+        for run, key, step, value in connection.execute(sqlalchemy.text("SELECT run_uuid, key, step, value FROM metrics")):
+            found[run].append((key, step, value))
+    engine.dispose()
+    for run, status, record in runs:
+        assert record not in names, f"{record} is there twice"
+        names[record] = (status, sorted(found[run]))
+    return names

@@ -99,6 +99,41 @@ def test_a_sweep_is_a_parent_with_a_child_a_record(root):
     assert kind == "custom_model_development"
 
 
+def test_a_child_says_what_it_is_of(root):
+    data = {"name": "x", "fingerprint": "f00d", "protocol": "temporal", "split_seed": 0}
+    trained = dataclasses.replace(RECORD, id="a", method="psl", params={"tau": 0.1, "model": "lightgcn"}, dataset=data, seed=3)
+    again = dataclasses.replace(trained, id="b", seed=4, stage="final")
+    other = dataclasses.replace(trained, id="c", params={"tau": 0.2, "model": "lightgcn"})
+    # Of a failed one less is known, until it is run again.
+    failed = dataclasses.replace(RECORD, id="d", dataset={"name": "x"}, status="failed", error="no memory", metrics={})
+    later = dataclasses.replace(RECORD, id="d", dataset=data)
+    stopped = dataclasses.replace(failed, id="e", status="stopped", error="others of its arm did better")
+    published = {"paper": "PSL", "table": 1, "figure": None}
+    for batch in ([trained, again, other, failed, stopped], [later]):
+        sink = sink_on(root, "tags")
+        sink.open()
+        sink.start_sweep("sweep-1", {}, {"rankbench.question": "which?"}, published)
+        for record in batch:
+            sink.send(record, write_record(root / "records", record, None), named=["tau", "absent"])
+        sink.close()
+    _, runs = runs_of(root, "tags")
+    (parent,) = [run.data.tags for run in runs if "rankbench.sweep" in run.data.tags]
+    status = {run.data.tags.get("rankbench.run"): run.info.status for run in runs}
+    assert (status["d"], status["e"]) == ("FINISHED", "KILLED")
+    a, b, c, d = (next(run.data.tags for run in runs if run.data.tags.get("rankbench.run") == name) for name in "abcd")
+    own = {"dataset": "x", "method": "psl", "model": "lightgcn", "protocol": "temporal", "fingerprint": "f00d", "seed": "3",
+           "split_seed": "0", "paper": "PSL", "table": "1"}  # fmt: skip
+    assert {f"rankbench.{name}": value for name, value in own.items()}.items() <= a.items()
+    assert "rankbench.figure" not in a and "rankbench.question" not in a
+    assert (parent["rankbench.paper"], parent["rankbench.table"], parent["rankbench.question"]) == ("PSL", "1", "which?")
+    assert [tags["mlflow.runName"] for tags in (a, b, c, d)] == [
+        "run psl tau=0.1", "final psl tau=0.1", "run psl tau=0.2", "run ease lam=3"
+    ]  # fmt: skip
+    hashes = [tags["rankbench.config_hash"] for tags in (a, b, c, d)]
+    assert hashes[0] == hashes[1] and len(set(hashes)) == 3  # other seeds are the same setting, another tau is not
+    assert d["rankbench.protocol"] == "temporal" and "rankbench.error" not in d and "rankbench.model" not in d
+
+
 @pytest.mark.slow
 def test_a_second_sending_changes_nothing(root):
     found = []

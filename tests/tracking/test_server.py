@@ -1,5 +1,6 @@
 """A real MLflow server that is stopped, slowed and killed in the middle of a sweep: nothing is lost, nothing comes twice."""
 
+import dataclasses
 import http.client
 import http.server
 import os
@@ -19,7 +20,7 @@ from rankbench.tracking.delivery import Delivery, check
 from rankbench.tracking.record import write_record
 from rankbench.tracking.store import QUIET
 
-from .stores import content, records, run_tags, sink_on, spooled, sweep
+from .stores import content, records, run_tags, sink_on, spooled, stored, sweep, told, with_curves
 
 pytestmark = pytest.mark.slow
 
@@ -181,3 +182,29 @@ def test_a_server_killed_in_mid_sweep_and_started_again(server, tmp_path):
     assert deliver(tmp_path, server.uri) == (0, "")
     whole_sweep(server, "killed", 30)
     assert run_tags(server.database, "rankbench.sweep").count("killed-1") == 1
+
+
+def test_a_server_stopped_for_the_middle_third_of_a_sweep(server, tmp_path):
+    runs = [dataclasses.replace(record, id=f"thirds-{record.id}") for record in with_curves(records(18), 40)]
+    lines = []
+    sink = sink_on(tmp_path, "thirds", lines, server.uri)
+    sink.open()
+    sink.start_sweep("thirds-1", {"fits": len(runs)}, {})
+    for position, record in enumerate(runs):
+        if position == 6:
+            wait_until_sent(tmp_path)
+            server.signal(signal.SIGTERM)
+            server.process.wait(timeout=30)
+        if position == 12:
+            time.sleep(3)  # so that the uploader has met the closed door
+            server.start()
+        sink.send(record, write_record(tmp_path / "records", record, None))
+    sink.finish_sweep({"final/x/ease/ndcg_at_20": 0.25}, [], ok=True)
+    assert lines == [] or "messages wait" in lines[0]
+    environment = os.environ | {"RANKBENCH_RESULTS": str(tmp_path), "RANKBENCH_TRACKING_URI": server.uri}
+    sync = [sys.executable, "-m", "rankbench", "tracking", "sync"]
+    assert subprocess.run(sync, env=environment, check=False).returncode == 0
+    assert spooled(tmp_path) == []
+    found = stored(f"sqlite:///{server.database}", "thirds")
+    assert found == {record.id: ("FINISHED", told(record)) for record in runs}
+    assert run_tags(server.database, "rankbench.sweep").count("thirds-1") == 1

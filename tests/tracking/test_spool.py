@@ -13,7 +13,8 @@ from rankbench.tracking.spool import RunMessage, Spool, SweepEnd, SweepStart
 TEXT, MILLISECONDS = st.text(max_size=20), st.integers(0, 2**53)
 WORDS = st.dictionaries(TEXT, TEXT, max_size=3)
 MESSAGES = st.one_of(
-    st.builds(RunMessage, experiment=TEXT, time=MILLISECONDS, record=TEXT, sweep=st.none() | TEXT, kind=st.just("run")),
+    st.builds(RunMessage, experiment=TEXT, time=MILLISECONDS, record=TEXT, sweep=st.none() | TEXT, tags=WORDS,
+              named=st.lists(TEXT, max_size=3), kind=st.just("run")),
     st.builds(SweepStart, experiment=TEXT, time=MILLISECONDS, sweep=TEXT, params=WORDS, tags=WORDS,
               kind=st.just("sweep-start")),
     st.builds(SweepEnd, experiment=TEXT, time=MILLISECONDS, sweep=TEXT, note=TEXT, ok=st.booleans(),

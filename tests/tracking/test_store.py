@@ -116,7 +116,7 @@ def test_a_store_of_another_schema_is_refused_and_left_as_it_is(tmp_path):
         connection.execute("UPDATE alembic_version SET version_num = '0a8213491aaa'")
         connection.execute("DROP TABLE trace_info")
     before = path.read_bytes()
-    with pytest.raises(StorageError, match=r"0a8213491aaa.*back it up, then run `mlflow db upgrade"):
+    with pytest.raises(StorageError, match=r"0a8213491aaa.*back it up, then start `rankbench tracking serve`"):
         make_tables(uri, tmp_path / "artifacts")
     assert path.read_bytes() == before
 

@@ -70,7 +70,6 @@ def _register() -> None:
     app.command("fit", epilog=fit.EXAMPLES)(fit.fit)
     app.command("recommend", epilog=recommend.EXAMPLES)(recommend.recommend)
     app.command("similar", epilog=similar.EXAMPLES)(similar.similar)
-    app.command("sweep", epilog=sweep.EXAMPLES)(sweep.sweep)
     app.command("report", epilog=report.EXAMPLES)(report.report)
     app.command("compare", epilog=compare.EXAMPLES)(compare.compare)
     app.command("methods", epilog=methods.EXAMPLES)(methods.methods)
@@ -78,6 +77,7 @@ def _register() -> None:
     app.command("ui", epilog=ui.EXAMPLES)(ui.ui)
     app.command("doctor", epilog=doctor.EXAMPLES)(doctor.doctor)
     app.command("demo")(demo.demo)
+    app.add_typer(sweep.app, name="sweep", help="Search, refit, read test once, report; `sweep status`, `sweep stop`.")
     app.add_typer(data.app, name="data")
     app.add_typer(tracking.app, name="tracking")
 

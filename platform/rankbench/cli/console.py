@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else there.")]
 
@@ -33,14 +34,14 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2, allow_nan=False))
 
 
-def print_table(header: list[str], body: list[list[str]]) -> None:
-    """An aligned table; columns of numbers on the right."""
+def print_table(header: list[str], body: list[list[str | Text]]) -> None:
+    """An aligned table; columns of numbers on the right. Text is shown as it stands, whatever brackets it has."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for position, name in enumerate(header):
-        numeric = all(_is_number(line[position]) for line in body if line[position])
+        numeric = all(_is_number(str(line[position])) for line in body if line[position])
         table.add_column(name, justify="right" if numeric and body else "left", overflow="fold", no_wrap=numeric)
     for line in body:
-        table.add_row(*line)
+        table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in line))
     Console(highlight=False, width=None if out.is_terminal else 1000).print(table)
 
 
@@ -75,40 +76,3 @@ def _bar() -> Progress:
         TimeRemainingColumn(),
     ]
     return Progress(*columns, console=err, transient=True, disable=not err.is_terminal)
-
-
-class UnitProgress:
-    """Fits done of a sweep's stage: a live bar on a terminal, a line a fit elsewhere. Remaining time goes by cost."""
-
-    def __init__(self, quiet: bool = False):
-        self.quiet = quiet
-        self.bar = Progress(
-            TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[fits]}"), TimeElapsedColumn(),
-            TimeRemainingColumn(elapsed_when_finished=True), console=err, disable=quiet or not err.is_terminal,
-        )  # fmt: skip
-        self.task = None
-        self.total = self.fits = 0
-
-    def __enter__(self) -> UnitProgress:
-        self.bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.bar.stop()
-
-    def stage(self, name: str, units: list) -> None:
-        self.total, self.fits, self.name = len(units), 0, name
-        self.task = self.bar.add_task(name, total=sum(unit.cost for unit in units) or 1, fits=f"0/{self.total} fits")
-
-    def done(self, unit: Any, records: list) -> None:
-        self.fits += 1
-        self.bar.update(self.task, advance=unit.cost, fits=f"{self.fits}/{self.total} fits")
-        failed = [record for record in records if not record.finished]
-        if failed and not self.quiet:
-            err.print(f"{failed[0].arm or failed[0].method} failed: {failed[0].error}", markup=False)
-        if not err.is_terminal and not self.quiet:
-            seconds = sum(records[0].seconds.values()) if records else 0
-            err.print(
-                f"{self.name} {self.fits}/{self.total} {unit.title} settings={len(records)} seconds={seconds:.1f}",
-                markup=False,
-            )

@@ -1,4 +1,4 @@
-"""rankbench demo: a sweep over every method on the built-in data."""
+"""rankbench demo: a sweep over methods of every family on the built-in data."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from rankbench.cli.console import Json, out, program
 
 
 def demo(json: Json = False) -> None:
-    """Sweep all methods on built-in data with Ray Tune, record them in MLflow, and show the table (2 to 3 minutes)."""
+    """Sweep methods of every family on built-in data with Ray Tune, record them in MLflow, and show the table."""
     from pathlib import Path
 
     from rankbench.cli.sweep import sweep
 
-    sweep(Path("demo.yaml"), [], resume=False, chosen=False, dry_run=False, address=None, json=json)
+    sweep(Path("demo.yaml"), [], resume=False, chosen=False, dry_run=False, address=None, fresh=False, json=json)
     if not json:
         steps = {
             "ui": "every run, in MLflow",
             "methods deql-l2": "parameters of a method",
-            "run synthetic deql-l2 p=0.6 b=0.5 lam=20": "one setting",
+            "run synthetic talos tau=0.1 epochs=20": "one setting, with its curve",
             "data list": "the real datasets",
         }
         out.print("\nnext")

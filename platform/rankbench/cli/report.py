@@ -1,13 +1,14 @@
-"""rankbench report: the table of a sweep, printed or written as files."""
+"""rankbench report: the table of a sweep or an experiment file, printed or written as files; or the index of all."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from rankbench.cli.console import Json, out, print_json, print_table
+from rankbench.cli.console import Json, err, out, print_json, print_table
 
 EXAMPLES = """Examples:
 
@@ -15,43 +16,184 @@ EXAMPLES = """Examples:
 
   rankbench report linear-movielens-1m --format latex
 
+  rankbench report experiments/deql_table2_gowalla.yaml
+
   rankbench report --out docs/results/mine --metrics recall@20,ndcg@20,ndcg@50
+
+  rankbench report --all --out docs/reports
 """
+
+FORMATS = ("table", "md", "html", "latex", "csv", "json")
 
 
 def report(
-    sweep: Annotated[str | None, typer.Argument(help="A sweep's folder, id, or the start of it; default: the newest.")] = None,
-    format: Annotated[str, typer.Option(help="table, md, latex, csv or json.")] = "table",
+    what: Annotated[
+        str | None,
+        typer.Argument(metavar="[SWEEP|FILE]", help="A sweep (id, its start, folder) or an experiment; default: newest sweep."),
+    ] = None,
+    format: Annotated[str, typer.Option(help=f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}.")] = "table",
     metrics: Annotated[str | None, typer.Option(help="Columns, comma-separated, as in recall@20,ndcg@20.")] = None,
-    to: Annotated[Path | None, typer.Option("--out", help="Write report.md, tables and plots into this folder.")] = None,
+    to: Annotated[
+        Path | None, typer.Option("--out", help="Write the report's pages, tables and plots into this folder.")
+    ] = None,
+    all: Annotated[bool, typer.Option("--all", help="An index of all experiments, with a report of each.")] = False,
     json: Json = False,
 ) -> None:
-    """Show the final table of a sweep: measured, interval, published, difference, setting, seconds, memory."""
+    """Show a table of final results: measured, interval, published, difference, setting, seconds, memory."""
     from rankbench.errors import require
     from rankbench.evaluation.metrics import metric_set
     from rankbench.registry import nearest
+    from rankbench.reports.html import html
     from rankbench.reports.report import sweep_table, write_report
-    from rankbench.reports.tables import as_json, columns, render
+    from rankbench.reports.sweep_page import sweep_page
+    from rankbench.reports.tables import as_json, render
     from rankbench.settings import Settings
-    from rankbench.sweeps.sweep import find_sweep, read_sweep
 
-    formats = ("table", "md", "latex", "csv", "json")
-    require(format in formats, f"--format: unknown {format!r}{nearest(format, formats)}; one of {', '.join(formats)}")
-    stored = read_sweep(find_sweep(sweep, Settings.from_env().results))
-    wanted = metric_set(metrics.split(",")).names if metrics else ()
-    compared = stored.comparisons(wanted)
+    require(format in FORMATS, f"--format: unknown {format!r}{nearest(format, FORMATS)}; one of {', '.join(FORMATS)}")
+    settings = Settings.from_env()
+    if all:
+        require(what is None and metrics is None, "--all: shows every experiment; give no sweep, file or --metrics with it")
+        _index(to or settings.results / "reports", settings, json)
+        return
+    stored = _stored(what, settings)
+    compared = stored.comparisons(metric_set(metrics.split(",")).names if metrics else ())
     table = sweep_table(stored.about, stored.chosen, stored.records, compared)
     files = write_report(to, stored.about, stored.chosen, stored.records, compared) if to else []
     if json or format == "json":
         print_json(as_json(table) | {"folder": str(stored.folder), "files": [str(path) for path in files]})
     elif format == "table":
-        out.print(table.title, style="bold", markup=False)
-        print_table(*columns(table))
-        for note in table.notes:
-            out.print(f"  {note}", style="dim", markup=False)
-        if stored.chosen is None:
+        show_table(table)
+        if stored.chosen is None and stored.about["id"]:
             out.print("this sweep is not finished: continue it with rankbench sweep ... --resume", style="yellow")
         for path in files:
             out.print(str(path), markup=False)
+    elif format == "html":
+        pictures = [path for path in files if path.suffix == ".png"]
+        print(html(sweep_page(stored.about, stored.chosen, table, stored.records, pictures)), end="")
     else:
         print(render(table, format))
+
+
+def show_table(table) -> None:
+    """Print title, rows and notes. The best of a column is bold and the second underlined; without a terminal, ¹ and ²."""
+    from rich.text import Text
+
+    from rankbench.reports.page import Best, Second
+    from rankbench.reports.tables import columns
+
+    header, body = columns(table, best=Best, second=Second)
+    signs = {} if out.is_terminal else {Best: " ¹", Second: " ²"}
+    styles = {Best: "bold", Second: "underline"}
+    out.print(table.title, style="bold", markup=False)
+    marked = [[Text(cell + signs.get(type(cell), ""), styles.get(type(cell), "")) for cell in line] for line in body]
+    print_table(header, marked)
+    if not out.is_terminal and any(type(cell) is Best for line in body for cell in line):
+        out.print("  ¹ the best, ² the second best of a dataset", style="dim")
+    for note in table.notes:
+        out.print(f"  {note}", style="dim", markup=False)
+
+
+def _stored(what: str | None, settings):
+    """The sweep that is meant; of an experiment file its newest one, or where there is none, the published numbers alone.
+
+    A name that is both the start of a sweep's id and an experiment's is the sweep's: an id starts with its experiment's name.
+    """
+    from rankbench.errors import ConfigError
+    from rankbench.registry import nearest
+    from rankbench.sweeps.plan import load_experiment
+    from rankbench.sweeps.sweep import find_sweep, read_sweep
+
+    path = _experiment_file(what, settings) if what else None
+    if path is None or not what.endswith((".yaml", ".yml")):
+        try:
+            return read_sweep(find_sweep(what, settings.results))
+        except ConfigError as error:
+            if path is None:
+                near = nearest(what or "", [each.stem for each in _catalogue(settings)])
+                raise ConfigError(f"{error}, nor an experiment file of that name{near}" if what else str(error)) from None
+    spec = load_experiment(path, {})
+    sweeps = _sweeps(spec.name, settings.results)
+    return read_sweep(sweeps[-1]) if sweeps else _never_run(spec, path)
+
+
+def _experiment_file(what: str, settings) -> Path | None:
+    """A path as given, else the catalogues' file of that name; a bare name may be a file's or an experiment's own.
+
+    Raises ConfigError for a name ending in .yaml that is no file.
+    """
+    from rankbench.errors import ConfigError
+    from rankbench.registry import nearest
+
+    given = Path(what)
+    is_file_name = given.suffix in (".yaml", ".yml")
+    if is_file_name and given.is_file():
+        return given
+    known = {path.stem: path for path in _catalogue(settings)}
+    stem = given.stem if is_file_name else given.name
+    if given.parent.name in ("", "experiments") and stem in known:
+        return known[stem]
+    if is_file_name:
+        raise ConfigError(f"{what}: no such experiment file{nearest(stem, known)}")
+    # Files are named with underscores and experiments with hyphens.
+    return known.get(what.replace("-", "_"))
+
+
+def _catalogue(settings) -> list[Path]:
+    """Every experiment file, by name; of two with one name, the first folder's."""
+    found: dict[str, Path] = {}
+    for folder in settings.catalogues("experiments"):
+        for path in sorted(folder.glob("*.yaml")):
+            found.setdefault(path.name, path)
+    return [found[name] for name in sorted(found)]
+
+
+def _sweeps(name: str, results: Path, finished: bool = False) -> list[Path]:
+    """Folders of the sweeps of the experiment `name`, oldest first; with `finished`, those alone that came to their end."""
+    wanted = re.compile(re.escape(name) + r"-[0-9a-f]{8}-(\d{8}-\d{6}-\d{6})")
+    needed = "chosen.json" if finished else "sweep.json"
+    found = [(wanted.fullmatch(path.parent.name), path.parent) for path in (results / "sweeps").glob(f"*/{needed}")]
+    return [folder for _, folder in sorted((match[1], folder) for match, folder in found if match)]
+
+
+def _never_run(spec, path: Path):
+    """A stored sweep without a run, so that the table shows what is published."""
+    from rankbench.sweeps.sweep import StoredSweep
+
+    about = {"id": None, "experiment": spec.model_dump(mode="json"), "notes": [], "fits": 0, "started_at": ""}
+    return StoredSweep(path.parent, about, None, {}, None)
+
+
+def _index(folder: Path, settings, json: bool) -> None:
+    """Write the index and a report of every experiment into `folder`."""
+    from rankbench.errors import RankbenchError
+    from rankbench.reports.index import entry, index_page, unreadable, write_index
+    from rankbench.reports.report import sweep_table, write_report
+    from rankbench.sweeps.plan import load_experiment
+    from rankbench.sweeps.sweep import read_sweep
+
+    entries = {}
+    for path in _catalogue(settings):
+        try:
+            spec = load_experiment(path, {})
+            if spec.name in entries:
+                err.print(f"warning: {path}: the name {spec.name} is another file's too; left out", markup=False)
+                continue
+            sweeps = _sweeps(spec.name, settings.results, finished=True)
+            stored = read_sweep(sweeps[-1]) if sweeps else _never_run(spec, path)
+            compared = stored.comparisons()
+            table = sweep_table(stored.about, stored.chosen, stored.records, compared)
+            write_report(folder / spec.name, stored.about, stored.chosen, stored.records, compared)
+            entries[spec.name] = entry(spec.model_dump(mode="json"), path, table, stored.about, stored.chosen)
+        except RankbenchError as error:
+            entries[path.stem] = unreadable(path, str(error))
+        err.print(f"{path.name}: {list(entries.values())[-1].state}", markup=False)
+    files = write_index(folder, list(entries.values()))
+    if json:
+        from dataclasses import asdict
+
+        print_json({"experiments": [asdict(each) for each in entries.values()], "files": [str(path) for path in files]})
+        return
+    grid = index_page(list(entries.values())).sections[0].blocks[0]
+    print_table(grid.header, grid.body)
+    for path in files:
+        out.print(str(path), markup=False)

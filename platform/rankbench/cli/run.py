@@ -99,7 +99,7 @@ def run(
         with err.status("telling MLflow") as line:
             sink.waiting = lambda left: line.update(f"telling MLflow: {left} messages left")
             sink.open()
-            sink.send(record, folder)
+            sink.send(record, folder, list(values))
             sink.close()
     if json:
         print_json(

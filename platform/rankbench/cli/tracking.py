@@ -1,6 +1,9 @@
-"""rankbench tracking: what MLflow has not been told yet, and telling it."""
+"""rankbench tracking: what MLflow has not been told yet, telling it, and a server to tell it to."""
 
 from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -11,9 +14,16 @@ EXAMPLES = """Examples:
   rankbench tracking status
 
   rankbench tracking sync
+
+  rankbench tracking serve --store postgresql+psycopg2://me@127.0.0.1:5433/rankbench
 """
 
-app = typer.Typer(help="What waits for MLflow, and sending it.", no_args_is_help=True, rich_markup_mode=None, epilog=EXAMPLES)
+app = typer.Typer(
+    help="What waits for MLflow, sending it, and a server that takes it.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    epilog=EXAMPLES,
+)
 
 PATIENCE = 120.0  # s without a message taken, after which a sync gives up; of a hung server the uploader knows after 60
 
@@ -81,3 +91,78 @@ def sync(json: Json = False) -> None:
         print_json({"store": without_password(uri), "sent": len(messages) - damaged, "set_aside": damaged})
     else:
         out.print(f"{len(messages) - damaged} messages sent to {without_password(uri)}", markup=False)
+
+
+@app.command()
+def serve(
+    port: Annotated[int, typer.Option(min=1024, max=65535, help="Port to listen on.")] = 5000,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    store: Annotated[
+        str | None, typer.Option(help="SQLite or PostgreSQL address; default: RANKBENCH_TRACKING_URI, else under the results.")
+    ] = None,
+    open_to_network: Annotated[
+        bool, typer.Option("--open-to-network", help="Allow a --host that others can reach; the server asks for no password.")
+    ] = False,
+    allowed_hosts: Annotated[
+        str | None, typer.Option(help="Names by which clients call an open server, comma-separated; default: the machine's.")
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Run an MLflow server over the store until interrupted. Its files lie in the results folder and pass through it."""
+    import sys
+
+    from rankbench.errors import StorageError, require
+    from rankbench.settings import Settings
+    from rankbench.tracking import server
+    from rankbench.tracking.store import checked_uri, is_server, serve_command, tracking_uri, without_password
+
+    settings = Settings.from_env()
+    uri, artifacts = checked_uri(store, "--store") if store else tracking_uri(settings), settings.results / "mlartifacts"
+    shown, public = without_password(uri), not server.is_loopback(host)
+    given = "--store" if store else "RANKBENCH_TRACKING_URI"
+    require(not is_server(uri), f"{given}={shown} is an MLflow server; name a database, as in --store sqlite:///FILE")
+    require(
+        open_to_network or not public,
+        f"--host {host}: others could reach it, and the server asks nobody for a password; add --open-to-network where a "
+        "firewall, or a proxy with a login, stands before it",
+    )
+    require(public or not allowed_hosts, f"--allowed-hosts: of use only where the server is open to the network, not on {host}")
+    names = server.names(host, allowed_hosts) if public else ()
+    server.require_free(host, port)
+    _prepare(uri, artifacts)
+    command, environment = serve_command(uri, artifacts, port, host, names, proxied=True)
+    try:
+        with server.serving(command, environment, host, port) as process:
+            url = server.url(names[0] if names else host, port)
+            if json:
+                print_json({"url": url, "store": shown, "artifacts": str(artifacts), "allowed_hosts": list(names)})
+                sys.stdout.flush()
+            else:
+                err.print(f"MLflow on {url}, store {shown}, files in {artifacts} (Ctrl-C stops it)", markup=False)
+                out.print(f"export RANKBENCH_TRACKING_URI={url}", markup=False)
+            if public:
+                err.print(
+                    f"open to the network, without a password; answers to {', '.join(names)}, with and without :{port}; "
+                    "for other names: --allowed-hosts NAME,NAME",
+                    markup=False,
+                )
+            raise StorageError(f"the MLflow server ended by itself, with code {process.wait()}")
+    except KeyboardInterrupt:
+        # How a server is meant to end, by Ctrl-C or SIGTERM: no failure.
+        return 0
+
+
+def _prepare(uri: str, artifacts: Path) -> None:
+    """Make the store's tables, or bring them to this MLflow's schema. Raises StorageError."""
+    from rankbench.errors import StorageError
+    from rankbench.tracking.store import make_tables, reason, without_password
+    from rankbench.tracking.upgrade import upgrade
+
+    try:
+        if done := upgrade(uri):
+            err.print(done, markup=False)
+        make_tables(uri, artifacts)
+    except StorageError:
+        raise
+    except Exception as error:
+        raise StorageError(f"{without_password(uri)}: {reason(error, uri)}") from None

@@ -19,23 +19,18 @@ def ui(
     json: Json = False,
 ) -> int:
     """Browse results in MLflow at http://127.0.0.1:PORT until interrupted."""
-    import socket
-    import subprocess
+    import sys
 
-    from rankbench.errors import ConfigError, StorageError, require
+    from rankbench.errors import StorageError, require
     from rankbench.settings import Settings
+    from rankbench.tracking import server
     from rankbench.tracking.store import is_server, make_tables, reason, serve_command, tracking_uri, without_password
 
     settings = Settings.from_env()
     uri, artifacts = tracking_uri(settings), settings.results / "mlartifacts"
     shown = without_password(uri)
     require(not is_server(uri), f"RANKBENCH_TRACKING_URI={shown} is an MLflow server already: open it in a browser")
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            raise ConfigError(f"--port: 127.0.0.1:{port} is taken; choose another") from None
+    server.require_free("127.0.0.1", port)
     try:
         make_tables(uri, artifacts)
     except StorageError:
@@ -43,14 +38,14 @@ def ui(
     except Exception as error:
         raise StorageError(f"{shown}: {reason(error, uri)}") from None
     command, environment = serve_command(uri, artifacts, port)
-    url = f"http://127.0.0.1:{port}"
-    if json:
-        print_json({"url": url, "store": shown})
-    else:
-        err.print(f"MLflow on {url}, store {shown} (Ctrl-C stops it)", markup=False)
-    server = subprocess.Popen(command, env=environment)
     try:
-        return server.wait()
-    finally:
-        server.terminate()
-        server.wait(timeout=20)
+        with server.serving(command, environment, "127.0.0.1", port) as process:
+            if json:
+                print_json({"url": server.url("127.0.0.1", port), "store": shown})
+                sys.stdout.flush()
+            else:
+                err.print(f"MLflow on {server.url('127.0.0.1', port)}, store {shown} (Ctrl-C stops it)", markup=False)
+            raise StorageError(f"the MLflow server ended by itself, with code {process.wait()}")
+    except KeyboardInterrupt:
+        # How it is meant to end: no failure.
+        return 0

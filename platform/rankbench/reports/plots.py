@@ -1,4 +1,4 @@
-"""Pictures of a sweep: where the final models stand, and what the search saw."""
+"""Pictures of final models: where they stand, how they differ, and how they got there."""
 
 from __future__ import annotations
 
@@ -12,23 +12,25 @@ from typing import Any
 import numpy as np
 
 from rankbench.evaluation.compare import Comparison
-from rankbench.files import atomic_file
+from rankbench.reports.figures import INK, PUBLISHED, few_ticks, pyplot, save
 from rankbench.reports.tables import Table
 from rankbench.tracking.record import RunRecord
 
-INK, PUBLISHED = "#1f4e79", "#c44e00"
-
 
 def final_plot(table: Table, metric: str, path: Path) -> Path:
-    """One panel a dataset: each model's `metric` on test with its interval, and the published number where there is one."""
-    plt = _pyplot()
-    datasets = list(dict.fromkeys(row.dataset for row in table.rows))
-    tallest = max(sum(row.dataset == dataset for row in table.rows) for dataset in datasets)
-    figure, panels = plt.subplots(1, len(datasets), figsize=(1 + 5 * len(datasets), 1.4 + 0.42 * tallest), squeeze=False)
+    """One panel a dataset: each model's `metric` on test with its interval, and the published number where there is one, of
+    rows that were not run too.
+    """
+    plt = pyplot()
+    shown = [row for row in table.rows if metric in row.cells or metric in row.published]
+    datasets = list(dict.fromkeys(row.dataset for row in shown))
+    tallest = max(sum(row.dataset == dataset for row in shown) for dataset in datasets)
+    size = (1 + 5 * len(datasets), 1.4 + 0.3 * tallest)
+    figure, panels = plt.subplots(1, len(datasets), figsize=size, squeeze=False)
     for axis, dataset in zip(panels[0], datasets, strict=True):
-        rows = [row for row in table.rows if row.dataset == dataset and metric in row.cells][::-1]
-        cells = [row.cells[metric] for row in rows]
-        places = range(len(rows))
+        rows = [row for row in shown if row.dataset == dataset][::-1]
+        measured = [(place, row.cells[metric]) for place, row in enumerate(rows) if metric in row.cells]
+        places, cells = [place for place, _ in measured], [cell for _, cell in measured]
         reach = (
             [[c.mean - c.low for c in cells], [c.high - c.mean for c in cells]]
             if all(c.low is not None for c in cells)
@@ -37,27 +39,28 @@ def final_plot(table: Table, metric: str, path: Path) -> Path:
         axis.errorbar(
             [c.mean for c in cells], places, xerr=reach, fmt="o", color=INK, capsize=3, label="measured, 95 % interval"
         )
-        said = [(c.published, place) for c, place in zip(cells, places, strict=True) if c.published is not None]
+        said = [(row.published[metric], place) for place, row in enumerate(rows) if metric in row.published]
         if said:
             axis.plot(*zip(*said, strict=True), "D", mfc="none", color=PUBLISHED, ms=8, label="published")
-        axis.set_yticks(list(places), [row.arm for row in rows])
+        axis.set_yticks(range(len(rows)), [row.arm for row in rows])
+        axis.set_ylim(-0.7, len(rows) - 0.3)
         axis.set_xlabel(f"{metric} on test")
         axis.set_title(dataset)
         axis.grid(axis="x", alpha=0.3)
-        axis.margins(y=0.15)
     panels[0][0].legend(loc="best", fontsize=8, frameon=False)
-    return _save(figure, path)
+    figure.tight_layout()
+    return save(figure, path)
 
 
 def differences_plot(pairs: Sequence[Comparison], path: Path) -> Path:
     """A forest plot, one panel a dataset and metric: each model less the best one with its interval; a hollow point is not
     distinguishable from it, an arrow stands for a model far beyond the others.
     """
-    plt = _pyplot()
+    plt = pyplot()
     datasets = list(dict.fromkeys(pair.dataset for pair in pairs))
     metrics = list(dict.fromkeys(pair.metric for pair in pairs))
     tallest = max(sum(pair.dataset == dataset and pair.metric == metrics[0] for pair in pairs) for dataset in datasets)
-    size = (1 + 5 * len(metrics), (1.4 + 0.42 * tallest) * len(datasets))
+    size = (1 + 5 * len(metrics), (1.4 + 0.3 * tallest) * len(datasets))
     figure, panels = plt.subplots(len(datasets), len(metrics), figsize=size, squeeze=False)
     for (row, dataset), (column, metric) in product(enumerate(datasets), enumerate(metrics)):
         axis = panels[row][column]
@@ -79,49 +82,9 @@ def differences_plot(pairs: Sequence[Comparison], path: Path) -> Path:
         axis.set_xlabel(f"{metric} on test, less that of {mine[0].against}" if mine else metric)
         axis.set_title(dataset)
         axis.grid(axis="x", alpha=0.3)
-        axis.margins(y=0.15)
-    return _save(figure, path)
-
-
-def search_plot(records: list[RunRecord], metric: str, path: Path) -> Path | None:
-    """One panel an arm and parameter searched: `metric` on validation against the parameter's value.
-
-    None when no arm searched a number.
-    """
-    by_panel: dict[tuple[str, str], list[tuple[float, float, str]]] = {}
-    arms: dict[str, list[RunRecord]] = {}
-    for record in records:
-        if record.finished:
-            arms.setdefault(record.arm or record.method, []).append(record)
-    for arm, members in arms.items():
-        for name in members[0].params:
-            values = {record.params.get(name) for record in members}
-            if len(values) > 1 and all(isinstance(value, int | float) for value in values):
-                by_panel[arm, name] = [(r.params[name], r.metrics[metric]["mean"], r.dataset["name"]) for r in members]
-    if not by_panel:
-        return None
-    plt = _pyplot()
-    wide = min(4, len(by_panel))
-    high = -(-len(by_panel) // wide)
-    figure, panels = plt.subplots(high, wide, figsize=(3.2 * wide, 2.6 * high), squeeze=False, sharey=False)
-    for axis in panels.flat[len(by_panel) :]:
-        axis.set_axis_off()
-    for axis, ((arm, name), points) in zip(panels.flat, by_panel.items(), strict=False):
-        for dataset in dict.fromkeys(point[2] for point in points):
-            mine = sorted(point for point in points if point[2] == dataset)
-            axis.plot([p[0] for p in mine], [p[1] for p in mine], "o", ms=4, alpha=0.6, label=dataset)
-            tops = {x: max(p[1] for p in mine if p[0] == x) for x in {p[0] for p in mine}}
-            axis.plot(*zip(*sorted(tops.items()), strict=True), "-", lw=1, color=INK)
-        low, top = min(p[0] for p in points), max(p[0] for p in points)
-        if low > 0 and top / low >= 20:
-            axis.set_xscale("log")
-        axis.set_title(f"{arm}: {name}", fontsize=9)
-        axis.set_ylabel(f"{metric}, valid", fontsize=8)
-        axis.tick_params(labelsize=8)
-        axis.grid(alpha=0.3)
-    if len({point[2] for points in by_panel.values() for point in points}) > 1:
-        panels[0][0].legend(fontsize=7)
-    return _save(figure, path)
+        axis.set_ylim(-0.7, len(mine) - 0.3)
+    figure.tight_layout()
+    return save(figure, path)
 
 
 def convergence_plot(records: Sequence[RunRecord], metric: str, path: Path, arms: Sequence[str] = ()) -> Path | None:
@@ -135,7 +98,7 @@ def convergence_plot(records: Sequence[RunRecord], metric: str, path: Path, arms
     if column is None:
         return None
     followed = [record for record in records if any(column in row for row in record.curve)]
-    plt = _pyplot()
+    plt = pyplot()
     datasets = list(dict.fromkeys(record.dataset["name"] for record in followed))
     styles = line_styles([*arms, *sorted(record.arm or record.method for record in records)])
     watched = metric if column == metric else " or ".join(sorted({record.params["stop_metric"] for record in followed}))
@@ -155,7 +118,7 @@ def convergence_plot(records: Sequence[RunRecord], metric: str, path: Path, arms
         left.set_xlabel("iterations")
         left.xaxis.get_major_locator().set_params(integer=True)
         right.set_xlabel("training seconds, evaluation left out")
-        _few_ticks(right, times)
+        few_ticks(right, times)
         left.set_ylabel(label)
         left.set_title(dataset)
         for axis in (left, right):
@@ -165,12 +128,13 @@ def convergence_plot(records: Sequence[RunRecord], metric: str, path: Path, arms
         [lines[arm] for arm in shown], shown, ncols=-(-len(shown) // 15),  # what one panel is high enough for
         loc="upper left", bbox_to_anchor=(1.01, 1), fontsize=8, frameon=False,
     )  # fmt: skip
-    return _save(figure, path)
+    figure.tight_layout()
+    return save(figure, path)
 
 
 def line_styles(arms: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Colour and dashes of each arm by its place among `arms`: twenty colours, the strong ones first, then again dashed."""
-    tab20 = _pyplot().get_cmap("tab20")
+    tab20 = pyplot().get_cmap("tab20")
     strong_first = [*range(0, 20, 2), *range(1, 20, 2)]
     return {
         arm: {"color": tab20(strong_first[place % 20]), "linestyle": ("-", "--", ":")[place // 20 % 3]}
@@ -178,22 +142,9 @@ def line_styles(arms: Sequence[str]) -> dict[str, dict[str, Any]]:
     }
 
 
-def _few_ticks(axis, times: Sequence[float]) -> None:
-    """A logarithmic x axis with a few plain numbers; left linear where `times` lie within a factor of 4."""
-    above = [time for time in times if time > 0]
-    if not above or max(above) < 4 * min(above):
-        return
-    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
-
-    axis.set_xscale("log")
-    axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if max(above) < 1000 * min(above) else (1,)))
-    axis.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    axis.xaxis.set_minor_formatter(NullFormatter())
-
-
 def data_plot(name: str, curves: dict[str, np.ndarray], path: Path) -> Path:
     """How active users and how popular items are: interactions by rank, both axes in powers of ten."""
-    plt = _pyplot()
+    plt = pyplot()
     figure, panels = plt.subplots(1, len(curves), figsize=(4.4 * len(curves), 3.4), squeeze=False)
     for axis, (what, counts) in zip(panels[0], curves.items(), strict=True):
         counts = counts[counts > 0]
@@ -204,21 +155,5 @@ def data_plot(name: str, curves: dict[str, np.ndarray], path: Path) -> Path:
         axis.set_title(f"{name}: {len(counts):,} {what}s", fontsize=10)
         axis.grid(alpha=0.3, which="both")
         axis.legend(fontsize=8, frameon=False)
-    return _save(figure, path)
-
-
-def _pyplot():
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    return plt
-
-
-def _save(figure, path: Path) -> Path:
     figure.tight_layout()
-    with atomic_file(path) as scratch:
-        figure.savefig(scratch, dpi=130)
-    _pyplot().close(figure)
-    return path
+    return save(figure, path)

@@ -7,15 +7,21 @@ import io
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from statistics import fmean, stdev
 from typing import Any
 
 from tabulate import tabulate
 
 from rankbench.evaluation.compare import LEVEL, Comparison
+from rankbench.reports import markdown
+from rankbench.reports.budget import Spent
+from rankbench.reports.page import Best, Second
+from rankbench.reports.targets import Reached
 from rankbench.tracking.record import RunRecord
 
 MANY = 5  # rows from which on a parameter that all of them share is told once
+UNRANKED = ("popularity",)  # metrics of which more is not better
 
 
 @dataclass(frozen=True)
@@ -40,7 +46,8 @@ class Row:
     """One arm on one dataset; seconds are means over its runs, memory the most of any.
 
     `tied`: not distinguishable from the best in the first metric that was compared. `stated`: the parameters that the
-    experiment gives or searches; all others have their defaults.
+    experiment gives or searches; all others have their defaults. `published`: metric → the number beside it.
+    `missing`: "not run" or "failed", of a row that has no measured cell.
     """
 
     dataset: str
@@ -56,12 +63,15 @@ class Row:
     split_seeds: tuple[int, ...] = ()
     tied: bool = False
     stated: tuple[str, ...] = ()
+    published: dict[str, float] = field(default_factory=dict)
+    missing: str = ""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows in the experiment's order; `metrics` are the columns; `notes` stand under it; `differences`: every model
-    against the best of its dataset, in each metric.
+    """Rows in the experiment's order, a dataset's after another's; `metrics` are the columns; `notes` stand under it;
+    `differences`: every model against the best of its dataset, in each metric; `deviations`: sentences on what differs from
+    the papers' protocol; `stand_ins`: datasets that stand for another, so that a published number is not of the same data.
     """
 
     title: str
@@ -69,6 +79,10 @@ class Table:
     rows: tuple[Row, ...]
     notes: tuple[str, ...] = field(default=())
     differences: tuple[Comparison, ...] = ()
+    deviations: tuple[str, ...] = ()
+    stand_ins: tuple[str, ...] = ()
+    budget: tuple[Spent, ...] = ()
+    targets: tuple[Reached, ...] = ()
 
     @property
     def common(self) -> dict[str, Any]:
@@ -81,8 +95,22 @@ class Table:
             name: values[0] for name, values in stating.items() if len(values) >= MANY and all(v == values[0] for v in values)
         }
 
-    def best(self, dataset: str, metric: str) -> float:
-        return max(row.cells[metric].mean for row in self.rows if row.dataset == dataset and metric in row.cells)
+    @cached_property
+    def _leaders(self) -> dict[tuple[str, str], tuple[float, float | None]]:
+        """Dataset and metric → the two highest means of different size, where there are two models to compare."""
+        means: dict[tuple[str, str], list[float]] = {}
+        for row in self.rows:
+            for metric, cell in row.cells.items():
+                if metric.partition("@")[0] not in UNRANKED:
+                    means.setdefault((row.dataset, metric), []).append(cell.mean)
+        ranked = {key: sorted(set(values), reverse=True) for key, values in means.items() if len(values) > 1}
+        return {key: (values[0], values[1] if len(values) > 1 else None) for key, values in ranked.items()}
+
+    def place(self, row: Row, metric: str) -> int | None:
+        """1 for the best mean of the row's dataset in `metric`, 2 for the second best; equal means share a place."""
+        best, second = self._leaders.get((row.dataset, metric), (None, None))
+        mean = row.cells[metric].mean if metric in row.cells else None
+        return None if mean is None else 1 if mean == best else 2 if mean == second else None
 
 
 def row_of(
@@ -118,18 +146,32 @@ def row_of(
         tuple(dict.fromkeys(record.dataset["split_seed"] for record in records)),
         tied,
         tuple(name for name in first.params if name in stated),
+        published,
     )
 
 
-def columns(table: Table, mark: str = " †", best: Callable[[str], str] = str) -> tuple[list[str], list[list[str]]]:
+def missing_row(dataset: str, arm: str, method: str, published: dict[str, float], why: str) -> Row:
+    """A row without a measurement: what the paper says, and "not run" or "failed"."""
+    return Row(dataset, arm, method, {}, {}, {}, 1, 0.0, 0, published=published, missing=why)
+
+
+def columns(
+    table: Table, mark: str = " †", best: Callable[[str], str] = str, second: Callable[[str], str] = str
+) -> tuple[list[str], list[list[str]]]:
     """Header and cells as text: measured [low, high], and where a paper reports the metric, its number and the difference.
 
-    `mark` follows the name of a tied model; `best` is put around the highest mean of a column's dataset.
+    `mark` follows the name of a tied model; `best` and `second` are put around the two highest means of a metric and
+    dataset. A row that was not run says so in place of its numbers; where no row was run, the columns that would be empty
+    are left out.
     """
     published = _with(table, "published")
     several = _with(table, "std")
     datasets = len({row.dataset for row in table.rows}) > 1
     header = (["dataset"] if datasets else []) + ["model"]
+    if all(row.missing for row in table.rows):
+        for name in table.metrics:
+            header += [name, *["published"] * (name in published)]
+        return header, [_not_run(row, table.metrics, published, datasets) for row in table.rows]
     for name in table.metrics:
         header += [name, *["± std"] * (name in several), "95 % interval"]
         header += ["published", "difference"] if name in published else []
@@ -139,14 +181,17 @@ def columns(table: Table, mark: str = " †", best: Callable[[str], str] = str) 
         line = ([row.dataset] if datasets else []) + [row.arm + mark * row.tied]
         for name in table.metrics:
             cell = row.cells.get(name)
-            mean = f"{cell.mean:.4f}" if cell else ""
-            line.append(best(mean) if cell and cell.mean == table.best(row.dataset, name) else mean)
+            around = {1: best, 2: second}.get(table.place(row, name), str)
+            line.append(around(f"{cell.mean:.4f}") if cell else row.missing)
             if name in several:
                 line.append(f"{cell.std:.4f}" if cell and cell.std is not None else "")
             line.append(_interval(cell) if cell else "")
             if name in published:
-                said = cell is not None and cell.published is not None
-                line += [f"{cell.published:.4f}", f"{cell.delta:+.4f}"] if said else ["", ""]
+                said = cell.published if cell else row.published.get(name)
+                line += ["" if said is None else f"{said:.4f}", "" if cell is None or said is None else f"{cell.delta:+.4f}"]
+        if row.missing:
+            body.append([*line, "", "", "", ""])
+            continue
         shared = f" ÷{row.fit_shared_by}" if row.fit_shared_by > 1 else ""
         line += [
             setting_text({name: value for name, value in row.params.items() if name in row.stated and name not in common}),
@@ -156,6 +201,15 @@ def columns(table: Table, mark: str = " †", best: Callable[[str], str] = str) 
         ]
         body.append(line)
     return header, body
+
+
+def _not_run(row: Row, metrics: Sequence[str], published: Sequence[str], datasets: bool) -> list[str]:
+    """The cells of a row in a table without any measurement."""
+    line = [row.dataset] * datasets + [row.arm]
+    for name in metrics:
+        said = row.published.get(name)
+        line += [row.missing, *["" if said is None else f"{said:.4f}"] * (name in published)]
+    return line
 
 
 def difference_columns(pairs: Sequence[Comparison]) -> tuple[list[str], list[list[str]]]:
@@ -198,12 +252,13 @@ def render(table: Table, format: str) -> str:
         return out.getvalue()
     if format == "latex":
         # tabulate escapes what LaTeX would read, so that commands of ours are put in after it.
-        header, body = columns(table, best=lambda text: f"\x02{text}\x03")
+        header, body = columns(table, best="\x02{}\x04".format, second="\x03{}\x04".format)
         text = tabulate(body, header, tablefmt="latex_booktabs", disable_numparse=True)
-        for sign, command in {"\x02": r"\textbf{", "\x03": "}", "†": r"$^{\dagger}$", "±": r"$\pm$"}.items():
+        commands = {"\x02": r"\textbf{", "\x03": r"\underline{", "\x04": "}", "†": r"$^{\dagger}$", "±": r"$\pm$"}
+        for sign, command in commands.items():
             text = text.replace(sign, command)
         return text
-    return tabulate(body, header, tablefmt="github", disable_numparse=True)
+    return markdown.table(*columns(table, best=Best, second=Second))
 
 
 def as_json(table: Table) -> dict[str, Any]:
@@ -225,6 +280,8 @@ def as_json(table: Table) -> dict[str, Any]:
                 "seeds": list(row.seeds),
                 "split_seeds": list(row.split_seeds),
                 "tied": row.tied,
+                "published": row.published,
+                "state": row.missing or "measured",
             }
         )
     return {
@@ -233,13 +290,17 @@ def as_json(table: Table) -> dict[str, Any]:
         "rows": rows,
         "notes": list(table.notes),
         "differences": [asdict(pair) | {"verdict": pair.verdict} for pair in table.differences],
+        "deviations": list(table.deviations),
+        "budget": [asdict(each) for each in table.budget],
+        "time_to_target": [asdict(each) for each in table.targets],
     }
 
 
 def _with(table: Table, attribute: str) -> list[str]:
-    """The metrics of which some cell has the attribute."""
+    """The metrics of which some cell has the attribute, or some row that was not run a published number."""
     cells = [(name, cell) for row in table.rows for name, cell in row.cells.items()]
-    return [name for name, cell in cells if getattr(cell, attribute) is not None]
+    said = [name for row in table.rows if row.missing and attribute == "published" for name in row.published]
+    return [*(name for name, cell in cells if getattr(cell, attribute) is not None), *said]
 
 
 def _p(p: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections import defaultdict
 from collections.abc import Iterable
@@ -22,7 +23,7 @@ from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, Metri
 from rankbench.experiment import Job, Setting, setting
 from rankbench.registry import nearest
 from rankbench.settings import Settings
-from rankbench.sweeps.space import expand
+from rankbench.sweeps.space import DRAWS, expand, kinds
 
 
 class ArmSpec(Strict):
@@ -45,9 +46,28 @@ class Choose(Strict):
 
 
 class SearchSpec(Strict):
+    """How an arm with random parameters is searched; grids are run whole.
+
+    `by`: random draws; tpe, Optuna's tree-structured Parzen estimator; bohb, the same with scheduler hyperband, as Falkner et
+    al. (2018) combine them. `scheduler`: who ends trials that fall behind others of their arm, at looks on valid; a closed form
+    has none.
+    """
+
     trials: int = Field(10, ge=1, le=100_000, description="draws an arm that has a random parameter")
     choose: Choose = Choose()
     seed: int = Field(0, ge=0)
+    by: Literal["random", "tpe", "bohb"] = "random"
+    scheduler: Literal["none", "asha", "hyperband"] = "none"
+    grace: int = Field(5, ge=1, description="epochs that every trial gets")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _bohb_is_both(cls, given: Any) -> Any:
+        if isinstance(given, dict) and given.get("by") == "bohb":
+            if given.get("scheduler", "hyperband") != "hyperband":
+                raise ValueError("by: bohb comes with scheduler: hyperband")
+            return given | {"scheduler": "hyperband"}
+        return given
 
 
 Seeds = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1, max_length=1000)]
@@ -132,7 +152,7 @@ class ExperimentSpec(Strict):
     @property
     def report_metrics(self) -> tuple[str, ...]:
         """The columns of its table: what its papers report, else recall and the metric of the search, at its cutoff."""
-        reported = [name for arm in self.arms for by_metric in arm.published.values() for name in by_metric]
+        reported = [name for row in (*self.arms, *self.not_run) for by_metric in row.published.values() for name in by_metric]
         metric = self.search.choose.metric
         return tuple(dict.fromkeys(reported or [f"recall@{metric.partition('@')[2]}", metric]))
 
@@ -152,9 +172,33 @@ class Unit:
 
 
 @dataclass(frozen=True)
+class Ask:
+    """`trials` units of an arm on a dataset whose parameters are drawn one after another, by what earlier ones gave.
+
+    `draft`: the unit of one possible draw, which says what all of them need.
+    """
+
+    arm: ArmSpec
+    spec: ExperimentSpec
+    draft: Unit
+    n_items: int
+    trials: int
+
+    @property
+    def card(self) -> Card:
+        return self.draft.job.card
+
+    def unit(self, values: dict[str, Any]) -> Unit:
+        fixed = {name: value for name, value in self.arm.params.items() if not isinstance(value, dict)}
+        each = setting(self.arm.method, fixed | values, self.arm.label, self.arm.label)
+        return units(self.card, self.n_items, [each], self.spec, self.draft.job.metrics, "search", self.draft.cpus)[0]
+
+
+@dataclass(frozen=True)
 class Plan:
-    """A checked experiment: its search units, and sentences on what was left out or is shared. `final_cards`: the cards of
-    the runs that read test, one a dataset and split seed. `given`: dataset → the settings to measure without a search.
+    """A checked experiment: its search units, and sentences on what was left out or is shared. `asks`: searches whose
+    parameters are not known yet. `final_cards`: the cards of the runs that read test, one a dataset and split seed. `given`:
+    dataset → the settings to measure without a search.
     """
 
     spec: ExperimentSpec
@@ -164,16 +208,23 @@ class Plan:
     notes: tuple[str, ...]
     final_cards: tuple[Card, ...]
     given: dict[str, list[Setting]] | None = None
+    asks: tuple[Ask, ...] = ()
 
     @property
     def n_settings(self) -> int:
-        return sum(len(unit.job.settings) for unit in self.search)
+        return sum(len(unit.job.settings) for unit in self.search) + sum(ask.trials for ask in self.asks)
+
+    @property
+    def n_fits(self) -> int:
+        """Of the search."""
+        return len(self.search) + sum(ask.trials for ask in self.asks)
 
     @property
     def key(self) -> str:
         """A hash of everything that decides the results: the same key continues the same sweep."""
         content = [
-            self.spec.model_dump(mode="json", exclude={"question", "resources", "not_run"}),
+            # What stands at its default is left out, so that a key outlives fields that are added later.
+            self.spec.model_dump(mode="json", exclude={"question", "resources", "not_run"}, exclude_defaults=True),
             [c.content_key() for c in self.cards],
             self.given is not None,
         ]
@@ -212,16 +263,22 @@ def plan(spec: ExperimentSpec, settings: Settings, cpus: int | None, where: str,
     # A file may be run on some of its datasets: what it says of the others is then not looked at.
     known = {*names_of_cards(settings), *card_names}
     candidates: list[Setting] = []
+    asked: list[tuple[ArmSpec, Setting]] = []
     for position, arm in enumerate(spec.arms):
         place = f"{where}: arms[{position}]"
         _require_known(arm.published, known, f"{place}.published")
         _require_known(arm.chosen, known, f"{place}.chosen")
-        candidates += _settings_of(arm, spec, place, notes)
+        checked = _settings_of(arm, spec, place, notes)
+        if spec.search.by != "random" and any(kind in DRAWS for kind in kinds(arm.params)):
+            asked.append((arm, checked[0]))
+        else:
+            candidates += checked
     for position, row in enumerate(spec.not_run):
         place = f"{where}: not_run[{position}]"
         require(row.name not in names, f"{place}: the name {row.name} is an arm's")
         _require_known(row.published, known, f"{place}.published")
-    unseeded = dict.fromkeys(each.arm for each in candidates if not each.solver.seeded)
+    everyone = [*candidates, *(first for _, first in asked)]
+    unseeded = dict.fromkeys(each.arm for each in everyone if not each.solver.seeded)
     if len(spec.final.seeds) > 1 and unseeded:
         final_notes.append(f"{', '.join(unseeded)}: the method uses no seed; run with seed {spec.final.seeds[0]} alone")
     if use_chosen:
@@ -236,7 +293,12 @@ def plan(spec: ExperimentSpec, settings: Settings, cpus: int | None, where: str,
     saved = len(candidates) * len(cards) - len(search)
     if saved:
         notes.append(f"{len(candidates) * len(cards)} settings need {len(search)} fits: the others share an inverse")
-    return Plan(spec, tuple(cards), metrics, tuple(search), (*notes, *final_notes), tuple(final_cards))
+    asks = []
+    for card, (arm, first) in itertools.product(cards, asked):
+        n_items = sizes[card.name]
+        (draft,) = units(card, n_items, [first], spec, metrics, "search", cpus)
+        asks.append(Ask(arm, spec, draft, n_items, spec.search.trials))
+    return Plan(spec, tuple(cards), metrics, tuple(search), (*notes, *final_notes), tuple(final_cards), asks=tuple(asks))
 
 
 def units(

@@ -32,6 +32,11 @@ def expand(space: dict[str, Any], trials: int, seed: int, where: str) -> list[di
     return [{name: each[name] for name in space} for each in settings]
 
 
+def kinds(space: dict[str, Any]) -> set[str]:
+    """The kinds of search that a checked space names."""
+    return {kind for value in space.values() if isinstance(value, dict) for kind in value}
+
+
 def _kind(name: str, value: dict[str, Any], where: str) -> tuple[str, list]:
     place = f"{where}.{name}"
     if len(value) != 1:

@@ -16,6 +16,8 @@ from rankbench.files import write_json
 from rankbench.settings import Settings
 from rankbench.sweeps.comparisons import compare_finals
 from rankbench.sweeps.plan import ExperimentSpec, Plan, Unit, final_fit, plan, units, with_both_recalls
+from rankbench.sweeps.pulse import Progress, Pulse
+from rankbench.sweeps.reuse import Earlier
 from rankbench.threads import available_cpus
 from rankbench.tracking.record import RunRecord, read_record
 
@@ -25,7 +27,7 @@ class Listener:
     """Whom a sweep tells what happens; every call is optional."""
 
     planned: Callable[[Plan, Path], None] = lambda plan, folder: None
-    stage: Callable[[str, list[Unit]], None] = lambda name, units: None
+    stage: Callable[[Progress], None] = lambda progress: None
     done: Callable[[Unit, list[RunRecord]], None] = lambda unit, records: None
 
 
@@ -62,7 +64,7 @@ def open_folder(spec: ExperimentSpec, plan: Plan, results: Path, resume: bool) -
         "cards": [card.model_dump(mode="json", exclude={"folder"}) for card in plan.cards],
         "notes": list(plan.notes),
         "settings": plan.n_settings,
-        "fits": len(plan.search),
+        "fits": plan.n_fits,
         "started_at": datetime.now().astimezone().isoformat(timespec="seconds"),
     }
     write_json(folder / "sweep.json", content)
@@ -77,9 +79,11 @@ def run_sweep(
     resume: bool = False,
     use_chosen: bool = False,
     address: str | None = None,
+    fresh: bool = False,
     listener: Listener | None = None,
 ) -> SweepResult:
-    """Run the experiment; its records lie under the returned folder. Interrupted, it keeps every finished run.
+    """Run the experiment; its records lie under the returned folder. Interrupted, it keeps every finished run. What an earlier
+    sweep has finished is copied from there, unless `fresh`.
 
     Raises ConfigError, DataError and StorageError before any work starts, ClusterError when the cluster fails.
     """
@@ -90,13 +94,24 @@ def run_sweep(
     planned = plan(spec, settings, None if address else available_cpus(), where, use_chosen)
     folder = open_folder(spec, planned, settings.results, resume)
     listener.planned(planned, folder)
-    with session(address, available_cpus()) as cluster:
+    earlier = None if fresh else Earlier.than(folder, settings)
+    metric = spec.search.choose.metric
+    with Pulse(folder) as pulse, session(address, available_cpus()) as cluster:
+
+        def stage(name: str, members: list[Unit]) -> None:
+            pulse.progress = Progress(name, len(members), sum(unit.cost for unit in members))
+            listener.stage(pulse.progress)
+
+        def done(unit: Unit, finished: list[RunRecord], cached: bool) -> None:
+            pulse.progress.add(finished, unit.cost, metric, cached)
+            listener.done(unit, finished)
+
         # Imported here: Ray reads its settings, which the session made, when it is imported.
         from rankbench.sweeps.tuner import run_units
 
-        records, concurrent = folder / "records", spec.resources.concurrent
-        listener.stage("search", list(planned.search))
-        search = run_units(planned.search, settings, records, cluster, concurrent, listener.done)
+        records = folder / "records"
+        stage("search", [*planned.search, *(ask.draft for ask in planned.asks for _ in range(ask.trials))])
+        search = run_units(planned.search, settings, records, cluster, spec, done, planned.asks, earlier)
         best = choose(search, spec)
         settled = planned.given or {
             card.name: [_again(record, final_fit(card, spec)) for (dataset, _), record in best.items() if dataset == card.name]
@@ -115,12 +130,12 @@ def run_sweep(
                 None if address else cluster.cpus,
             )
         ]
-        listener.stage("final", final_units)
-        finals = run_units(final_units, settings, records, cluster, concurrent, listener.done)
+        stage("final", final_units)
+        finals = run_units(final_units, settings, records, cluster, spec, done, earlier=earlier)
     final: dict[tuple[str, str], list[RunRecord]] = {}
     for record in finals:
         final.setdefault((record.dataset["name"], record.arm), []).append(record)
-    failed = [record for record in [*search, *finals] if not record.finished]
+    failed = [record for record in [*search, *finals] if record.failed]
     result = SweepResult(folder, planned, search, best, final, failed)
     write_json(folder / "comparisons.json", _compared(finals, folder, spec))
     write_json(folder / "chosen.json", _chosen(result, spec))

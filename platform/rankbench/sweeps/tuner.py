@@ -1,4 +1,7 @@
-"""The plan on Ray Tune: every unit is a trial, every trial writes its own records, a failed one leaves its reason."""
+"""The plan on Ray Tune: every unit is a trial, every trial writes its own records, a failed one leaves its reason.
+
+A fit works in the threads of its trial and starts no tasks of its own, so trials that wait for one another cannot be.
+"""
 
 from __future__ import annotations
 
@@ -6,77 +9,281 @@ import logging
 import os
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ray import tune
+from ray.tune.schedulers import FIFOScheduler, TrialScheduler
+from ray.tune.search import Searcher
 
 from rankbench import experiment
+from rankbench.checkpoint import Checkpoints
 from rankbench.cluster.session import Session
 from rankbench.errors import StorageError
+from rankbench.fitting import Step
 from rankbench.settings import Settings
-from rankbench.sweeps.plan import Unit
+from rankbench.sweeps.held import Held
+from rankbench.sweeps.plan import Ask, ExperimentSpec, SearchSpec, Unit
+from rankbench.sweeps.reuse import Earlier
+from rankbench.sweeps.study import Study
 from rankbench.tracking.record import RunRecord, read_record, write_record
 
 ATTEMPTS = 2  # at a unit whose worker vanishes: killed, out of memory, a node gone
-OnDone = Callable[[Unit, list[RunRecord]], None]
+SAVE_EVERY = 15.0  # seconds between checkpoints of a fit by iterations
+OnDone = Callable[[Unit, list[RunRecord], bool], None]  # the last: it was there before
+LOOK = "rankbench/look/"  # names of ours carry a prefix: Tune gives plain ones a meaning
 
 
 def run_units(
-    units: Sequence[Unit], settings: Settings, records: Path, session: Session, concurrent: int | str, on_done: OnDone
+    units: Sequence[Unit],
+    settings: Settings,
+    records: Path,
+    session: Session,
+    spec: ExperimentSpec,
+    on_done: OnDone,
+    asks: Sequence[Ask] = (),
+    earlier: Earlier | None = None,
 ) -> list[RunRecord]:
-    """Run all units as trials of one Tuner; returns a record for each of their settings, finished or failed.
+    """Run all units, and the trials that `asks` draw, as trials of a Tuner; returns a record for each of their settings.
 
     Records appear in `records` as trials finish, and `on_done` hears of each unit. A setting that has a finished record
-    there is not run again. Raises StorageError when a unit needs more memory than the cluster has.
+    there or in an `earlier` sweep, or one that its search stopped, is not run again. Raises StorageError when a unit needs more
+    memory than the cluster has.
     """
+    search = _Search(records, spec.search)
     waiting = []
     for unit in units:
-        done = _finished(unit, records)
+        done = _settled(unit, records)
+        if len(done) < len(unit.job.settings) and earlier and earlier.adopt(unit, records):
+            done = _settled(unit, records)
         if len(done) == len(unit.job.settings):
-            on_done(unit, done)
+            search.known(unit, done)
+            on_done(unit, done, True)
         else:
             waiting.append(unit)
-            for record in _all_records(unit, records):
-                if not record.finished:
-                    shutil.rmtree(records / record.id)
-    for unit in waiting:
-        if unit.memory_bytes > session.memory_bytes:
+            _forget(unit, records)
+    asks = [search.resumed(ask, on_done) for ask in asks]
+    for each in (*waiting, *(ask.draft for ask in asks)):
+        if each.memory_bytes > session.memory_bytes:
             raise StorageError(
-                f"{unit.title}: a fit needs {unit.memory_bytes / 1e9:.1f} GB, "
+                f"{each.title}: a fit needs {each.memory_bytes / 1e9:.1f} GB, "
                 f"the cluster offers {session.memory_bytes / 1e9:.1f} GB"
             )
     # Units of equal needs form one Tuner, since Tune gives all trials of a Tuner the same resources.
-    for cpus, memory in sorted({(unit.cpus, unit.memory_bytes) for unit in waiting}):
-        alike = [unit for unit in waiting if (unit.cpus, unit.memory_bytes) == (cpus, memory)]
+    for needs in sorted({_needs(each) for each in (*waiting, *(ask.draft for ask in asks))}):
+        alike = [unit for unit in waiting if _needs(unit) == needs]
+        drawing = [ask for ask in asks if _needs(ask.draft) == needs]
+        cpus, memory = needs
         room = max(1, min(session.cpus // cpus, session.memory_bytes // memory))
+        concurrent = spec.resources.concurrent
         bound = room if concurrent == "auto" else min(int(concurrent), room)
-        lost: dict[int, str] = {}
+        lost: list[tuple[Unit, str]] = []
         for _ in range(ATTEMPTS):
-            lost = _tune(alike, settings, records, cpus, memory, bound, on_done)
-            alike = [alike[position] for position in lost]
+            lost = _tune(alike, drawing, search, settings, needs, bound, on_done)
+            alike, drawing = [unit for unit, _ in lost], []
             if not alike:
                 break
-        for unit, reason in zip(alike, lost.values(), strict=True):
+        for unit, reason in lost:
             for setting in unit.job.settings:
                 write_record(records, experiment.failure(unit.job, setting, f"the worker was lost: {reason}"), None)
-            on_done(unit, _all_records(unit, records))
-    return [record for unit in units for record in _all_records(unit, records)]
+            on_done(unit, all_records(unit, records), False)
+    shutil.rmtree(_checkpoints(records), ignore_errors=True)
+    ids = dict.fromkeys(unit.job.run_id(each) for unit in (*units, *search.drawn) for each in unit.job.settings)
+    return [read_record(records / name) for name in ids if (records / name / "record.json").is_file()]
+
+
+class _Search:
+    """What the driver knows of the trials of a stage: the study of each dataset and arm, and who fell behind."""
+
+    def __init__(self, records: Path, search: SearchSpec):
+        self.records, self.spec = records, search
+        self.studies: dict[tuple[str, str], Study] = {}
+        self.drawn: list[Unit] = []
+        self.looks: dict[str, list[dict[str, float]]] = {}
+        self.stopped: set[str] = set()
+
+    def resumed(self, ask: Ask, on_done: OnDone) -> Ask:
+        """`ask` less the trials that an earlier part of this sweep has run; their records tell the study what was found."""
+        mine = [
+            record
+            for record in map(read_record, (path.parent for path in self.records.glob("[!.]*/record.json")))
+            if (record.stage, record.dataset["name"], record.arm) == ("search", ask.card.name, ask.arm.label)
+        ]
+        for record in mine:
+            unit = ask.unit({name: record.params[name] for name in self.study(ask.draft, ask).space})
+            if record.failed:
+                _forget(unit, self.records)
+                continue
+            self.drawn.append(unit)
+            on_done(unit, [record], True)
+        kept = [record for record in mine if not record.failed]
+        self.study(ask.draft, ask).replay(kept, self.spec.choose.metric)
+        return Ask(ask.arm, ask.spec, ask.draft, ask.n_items, max(0, ask.trials - len(kept)))
+
+    def known(self, unit: Unit, found: list[RunRecord]) -> None:
+        if self.prunes(unit):
+            self.study(unit).replay(found, self.spec.choose.metric)
+
+    def study(self, unit: Unit, ask: Ask | None = None) -> Study:
+        """The study that a unit belongs to."""
+        first = unit.job.settings[0]
+        key = unit.job.card.name, first.arm or first.method
+        if key not in self.studies:
+            epochs = getattr(first.params, "epochs", 0)
+            self.studies[key] = Study("/".join(key), ask.arm.params if ask else {}, self.spec, epochs)
+        return self.studies[key]
+
+    def prunes(self, unit: Unit) -> bool:
+        """Whether a unit may be ended at a look."""
+        (*others, first) = unit.job.settings
+        stage = unit.job.stage == "search" and self.spec.scheduler != "none"
+        return stage and not others and experiment.stops_early(first)
+
+    def draw(self, ask: Ask, trial_id: str) -> tuple[Unit, dict[str, Any]]:
+        values = self.study(ask.draft, ask).draw(trial_id)
+        unit = ask.unit(values)
+        self.drawn.append(unit)
+        return unit, values
+
+    def look(self, unit: Unit, trial_id: str, row: dict[str, float]) -> bool:
+        """Whether the trial should end; `row` is the newest of its curve."""
+        self.looks.setdefault(trial_id, []).append(row)
+        if self.study(unit).look(trial_id, row["iteration"], row["valid"]):
+            self.stopped.add(trial_id)
+        return trial_id in self.stopped
+
+    def end(self, unit: Unit, trial_id: str) -> None:
+        """A trial is over. One that was stopped left no record, so it is written here."""
+        first = unit.job.settings[0]
+        if trial_id in self.stopped and not _settled(unit, self.records):
+            rows = self.looks[trial_id]
+            reason = (
+                f"stopped by {self.spec.scheduler} after epoch {rows[-1]['iteration']}, "
+                f"{first.params.stop_metric} on valid {rows[-1]['valid']:.4f}"
+            )
+            write_record(self.records, experiment.stopped(unit.job, first, reason, rows), None)
+        if (unit.job.card.name, first.arm or first.method) in self.studies:
+            (*_, record) = all_records(unit, self.records) or [None]
+            finished = record is not None and record.finished
+            value = record.metrics[self.spec.choose.metric]["mean"] if finished else None
+            self.study(unit).end(trial_id, value, trial_id in self.stopped)
+
+
+@dataclass
+class _Group:
+    """The trials of one Tuner: planned units by position, drawn ones by the name of their trial."""
+
+    units: list[Unit]
+    asks: list[Ask]
+    search: _Search
+    trials: dict[str, Unit] = field(default_factory=dict)
+
+    def unit_of(self, trial: Any) -> Unit:
+        config = trial.config
+        return self.units[config["unit"]] if "unit" in config else self.trials[trial.trial_id]
+
+
+class _Queue(Searcher):
+    """Planned units in their order, then draws, an arm in turn."""
+
+    def __init__(self, group: _Group):
+        super().__init__()
+        self.group, self.next = group, 0
+        self.left = [ask.trials for ask in group.asks]
+        self.turn = 0
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | str:
+        if self.next < len(self.group.units):
+            self.next += 1
+            return {"unit": self.next - 1}
+        if not any(self.left):
+            return Searcher.FINISHED
+        while not self.left[self.turn % len(self.left)]:
+            self.turn += 1
+        position = self.turn % len(self.left)
+        self.turn += 1
+        self.left[position] -= 1
+        unit, values = self.group.search.draw(self.group.asks[position], trial_id)
+        self.group.trials[trial_id] = unit
+        return {"ask": position, "values": values}
+
+    def on_trial_complete(self, trial_id: str, result: dict | None = None, error: bool = False) -> None:
+        """The study hears of it from the record, which says more than Tune's result."""
+
+    def save(self, checkpoint_path: str) -> None:
+        # Tune saves its searcher for a restore, which never happens here: records decide what is left to do.
+        Path(checkpoint_path).touch()
+
+    def restore(self, checkpoint_path: str) -> None:
+        raise NotImplementedError
+
+
+class _Scheduler(FIFOScheduler):
+    """Ends a trial whose study says so."""
+
+    def __init__(self, group: _Group):
+        super().__init__()
+        self.group = group
+
+    def on_trial_result(self, tune_controller: Any, trial: Any, result: dict) -> str:
+        row = {name.removeprefix(LOOK): value for name, value in result.items() if name.startswith(LOOK)}
+        if not row:
+            return TrialScheduler.CONTINUE
+        behind = self.group.search.look(self.group.unit_of(trial), trial.trial_id, row)
+        return TrialScheduler.STOP if behind else TrialScheduler.CONTINUE
+
+
+class _Watcher(tune.Callback):
+    """Hands finished units on, and remembers those whose worker was lost."""
+
+    def __init__(self, group: _Group, records: Path, on_done: OnDone):
+        self.group, self.records, self.on_done = group, records, on_done
+        self.lost: list[tuple[Unit, str]] = []
+
+    def __getstate__(self) -> dict:
+        # As the searcher: nothing is restored.
+        return {}
+
+    def on_trial_complete(self, iteration, trials, trial, **info) -> None:
+        unit = self.group.unit_of(trial)
+        self.group.search.end(unit, trial.trial_id)
+        self.on_done(unit, all_records(unit, self.records), False)
+
+    def on_trial_error(self, iteration, trials, trial, **info) -> None:
+        words = str(trial.get_error() or trial.get_pickled_error() or "").strip().splitlines()
+        unit = self.group.unit_of(trial)
+        self.group.search.end(unit, trial.trial_id)
+        self.lost.append((unit, words[-1] if words else "it left no message"))
 
 
 def _tune(
-    units: list[Unit], settings: Settings, records: Path, cpus: int, memory: int, concurrent: int, on_done: OnDone
-) -> dict[int, str]:
-    """Run `units`; returns the positions of those whose worker was lost, with what is known of it."""
+    units: list[Unit],
+    asks: list[Ask],
+    search: _Search,
+    settings: Settings,
+    needs: tuple[int, int],
+    concurrent: int,
+    on_done: OnDone,
+) -> list[tuple[Unit, str]]:
+    """Run `units` and the draws of `asks`; returns those whose worker was lost, with what is known of it."""
+    group = _Group(units, asks, search)
+    records = search.records
+    cpus, memory = needs
     trainable = tune.with_resources(
-        tune.with_parameters(_Trial, units=units, settings=settings, records=records),
+        tune.with_parameters(
+            _Trial, units=units, asks=asks, settings=settings, records=records, prunes=search.spec.scheduler != "none"
+        ),
         {"CPU": cpus, "memory": memory},
     )
     storage = records.parent / "tune"
-    watcher = _Watcher(units, records, on_done)
+    watcher = _Watcher(group, records, on_done)
     tuner = tune.Tuner(
         trainable,
-        param_space={"unit": tune.grid_search(list(range(len(units))))},
         tune_config=tune.TuneConfig(
+            num_samples=len(units) + sum(ask.trials for ask in asks),
+            search_alg=_Queue(group),
+            scheduler=_Scheduler(group),
             max_concurrent_trials=concurrent,
             trial_dirname_creator=lambda trial: trial.trial_id,
             # A worker starts once and takes trial after trial: its imports cost more than a small fit.
@@ -89,7 +296,7 @@ def _tune(
             callbacks=[watcher],
             # Tune's own retry waits for ever on the worker that it kept for reuse; run_units retries instead.
             failure_config=tune.FailureConfig(max_failures=0),
-            # A fit has no half-way: its record is all that it leaves.
+            # Fits save their own state, in a form that no pickle is needed to read.
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
         ),
     )
@@ -102,54 +309,79 @@ def _tune(
 
 
 class _Trial(tune.Trainable):
-    """One unit a trial, in a worker. What the rooms raise becomes a record; only a lost worker is Tune's to retry."""
+    """One unit a trial, in a worker. What the rooms raise becomes a record; only a lost worker is Tune's to report."""
 
-    def setup(self, config: dict, units: list[Unit], settings: Settings, records: Path) -> None:
-        self.units, self.settings, self.records = units, settings, records
-        self.unit = units[config["unit"]]
+    def setup(self, config: dict, units: list[Unit], asks: list[Ask], settings: Settings, records: Path, prunes: bool) -> None:
+        self.units, self.asks, self.settings, self.records, self.prunes = units, asks, settings, records, prunes
+        self.held: Held | None = None
+        self._take(config)
 
     def reset_config(self, new_config: dict) -> bool:
-        self.unit = self.units[new_config["unit"]]
+        self.cleanup()
+        self._take(new_config)
         return True
 
+    def cleanup(self) -> None:
+        if self.held:
+            self.held.give_up()
+            self.held = None
+            shutil.rmtree(self._checkpoints, ignore_errors=True)
+
+    def _take(self, config: dict) -> None:
+        self.unit = self.units[config["unit"]] if "unit" in config else self.asks[config["ask"]].unit(config["values"])
+        first = self.unit.job.settings[0]
+        self._checkpoints = _checkpoints(self.records) / self.unit.job.run_id(first)
+        # One that nobody stops goes through in one step.
+        if self.prunes and self.unit.job.stage == "search" and experiment.stops_early(first):
+            self.held = Held(self._run)
+
     def step(self) -> dict:
-        job = self.unit.job
+        job, failed = self.unit.job, 0
         try:
-            for outcome in experiment.run(job, self.settings, n_threads=self.unit.cpus):
-                write_record(self.records, outcome.record, outcome.per_user)
-            failed = 0
+            if self.held and (look := self.held.next()):
+                row = {"iteration": look.number, "seconds": round(look.seconds, 4), "loss": look.loss, "valid": look.valid}
+                return {LOOK + name: value for name, value in row.items()}
+            if not self.held:
+                self._run()
         except Exception as error:
             for setting in job.settings:
                 write_record(self.records, experiment.failure(job, setting, error), None)
             failed = len(job.settings)
-        # Names of ours carry a prefix: Tune gives plain ones a meaning, such as "done".
+        self.held = None
         return {"done": True, "rankbench/settings": len(job.settings), "rankbench/failed": failed}
 
-
-class _Watcher(tune.Callback):
-    """Hands finished units on, and remembers those whose worker was lost."""
-
-    def __init__(self, units: list[Unit], records: Path, on_done: OnDone):
-        self.units, self.records, self.on_done = units, records, on_done
-        self.lost: dict[int, str] = {}
-
-    def __getstate__(self) -> dict:
-        # Tune saves its callbacks for a restore, which never happens here: records decide what is left to do.
-        return {}
-
-    def on_trial_complete(self, iteration, trials, trial, **info) -> None:
-        unit = self.units[trial.config["unit"]]
-        self.on_done(unit, _all_records(unit, self.records))
-
-    def on_trial_error(self, iteration, trials, trial, **info) -> None:
-        words = str(trial.get_error() or trial.get_pickled_error() or "").strip().splitlines()
-        self.lost[trial.config["unit"]] = words[-1] if words else "it left no message"
+    def _run(self, on_look: Callable[[Step], None] = lambda step: None) -> None:
+        checkpoints = None
+        if self.unit.job.settings[0].solver.iterate:
+            checkpoints = Checkpoints(self._checkpoints, resume=True, every=SAVE_EVERY)
+        outcomes = experiment.run(
+            self.unit.job, self.settings, n_threads=self.unit.cpus, checkpoints=checkpoints, on_look=on_look
+        )
+        for outcome in outcomes:
+            write_record(self.records, outcome.record, outcome.per_user)
+        if checkpoints:
+            checkpoints.clear()
 
 
-def _finished(unit: Unit, records: Path) -> list[RunRecord]:
-    return [record for record in _all_records(unit, records) if record.finished]
+def _needs(unit: Unit) -> tuple[int, int]:
+    return unit.cpus, unit.memory_bytes
 
 
-def _all_records(unit: Unit, records: Path) -> list[RunRecord]:
+def _checkpoints(records: Path) -> Path:
+    return records.parent / "checkpoints"
+
+
+def _settled(unit: Unit, records: Path) -> list[RunRecord]:
+    return [record for record in all_records(unit, records) if not record.failed]
+
+
+def _forget(unit: Unit, records: Path) -> None:
+    """Remove failed records, which are tried again."""
+    for record in all_records(unit, records):
+        if record.failed:
+            shutil.rmtree(records / record.id)
+
+
+def all_records(unit: Unit, records: Path) -> list[RunRecord]:
     folders = [records / unit.job.run_id(setting) for setting in unit.job.settings]
     return [read_record(folder) for folder in folders if (folder / "record.json").is_file()]

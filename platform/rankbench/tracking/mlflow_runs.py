@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import re
 from datetime import datetime
@@ -12,6 +14,7 @@ from rankbench.tracking.record import RunRecord, read_record
 from rankbench.tracking.spool import Message, RunMessage, SweepEnd, SweepStart
 
 PARENT = "mlflow.parentRunId"
+STATUS = {"finished": "FINISHED", "stopped": "KILLED"}  # of a record → of a run; any other is FAILED
 
 
 def metric_key(prefix: str, name: str) -> str:
@@ -42,22 +45,27 @@ class MlflowRuns:
                 self._end(message)
 
     def _run(self, message: RunMessage, record: RunRecord, folder: Path) -> None:
+        from mlflow.entities import RunTag
+
         parent = self._sweep(message).info.run_id if message.sweep else None
         # The run's own time, not that of its sending: a repeated metric is then the same metric.
         begun = int(datetime.fromisoformat(record.started_at).timestamp() * 1000) if record.started_at else message.time
         ended = begun + int(1000 * sum(record.seconds.values()))
-        status = "FINISHED" if record.finished else "FAILED"
+        status = STATUS.get(record.status, "FAILED")
         experiment = self._experiment(message.experiment)
         run = self._find(experiment, "rankbench.run", record.id, parent)
         if run is not None and run.info.status == status:
             return
+        tags = _tags(record, folder) | message.tags
         if run is None:
-            name = f"{record.stage} {record.arm or record.method} {_short(record.params)}".strip()[:200]
-            tags = _tags(record, folder) | ({PARENT: parent} if parent else {})
-            run = self.client.create_run(experiment, start_time=begun, run_name=name, tags=tags)
+            shown = {name: record.params[name] for name in message.named if name in record.params} or record.params
+            name = f"{record.stage} {record.arm or record.method} {_short(shown)}".strip()[:200]
+            own = {PARENT: parent} if parent else {}
+            run = self.client.create_run(experiment, start_time=begun, run_name=name, tags=tags | own)
         elif record.finished and "rankbench.error" in run.data.tags:
-            # It failed before and was run again.
+            # It failed before, when less was known of it, and was run again.
             self.client.delete_tag(run.info.run_id, "rankbench.error")
+            self.client.log_batch(run.info.run_id, tags=[RunTag(key, value) for key, value in tags.items()])
         run_id = run.info.run_id
         params = {"method": record.method, "dataset": record.dataset["name"], "seed": record.seed, "dtype": record.dtype}
         self._log(run_id, _metrics(record), params | record.params, ended)
@@ -154,27 +162,38 @@ class MlflowRuns:
 
 def _tags(record: RunRecord, folder: Path) -> dict[str, str]:
     environment = record.environment
-    tags = {
+    always = {
         "rankbench.run": record.id,
         "rankbench.stage": record.stage,
         "rankbench.arm": record.arm or record.method,
+        "rankbench.method": record.method,
         "rankbench.dataset": record.dataset["name"],
-        "rankbench.fingerprint": record.dataset.get("fingerprint", ""),
+        "rankbench.seed": str(record.seed),
+        "rankbench.config_hash": config_hash(record),
         "rankbench.measured_on": record.measured_on,
         "rankbench.fit_on": record.fit_on,
-        "rankbench.split_seed": str(record.dataset.get("split_seed", "")),
-        "rankbench.stand_in": record.dataset.get("stand_in") or "",
         "rankbench.machine": str(environment.get("machine", "")),
         "rankbench.versions": str(environment.get("packages", "")),
         "rankbench.record": str(folder),
-        "mlflow.source.git.commit": environment.get("revision") or "",
     }
-    optional = {
+    known = {
+        "rankbench.model": record.params.get("model"),
+        "rankbench.protocol": record.dataset.get("protocol"),
+        "rankbench.split_seed": record.dataset.get("split_seed"),
+        "rankbench.fingerprint": record.dataset.get("fingerprint"),
+        "rankbench.stand_in": record.dataset.get("stand_in"),
+        "mlflow.source.git.commit": environment.get("revision"),
         "rankbench.same_as": record.same_as,
         "rankbench.error": record.error,
         "rankbench.count_differences": "; ".join(record.dataset.get("differences") or [])[:5000],
     }
-    return tags | {key: value for key, value in optional.items() if value}
+    return always | {key: str(value) for key, value in known.items() if value not in (None, "")}
+
+
+def config_hash(record: RunRecord) -> str:
+    """Of the setting and the dataset's name: its search, its final run and the repeats with other seeds share it."""
+    content = [record.method, record.params, record.dtype, record.dataset["name"]]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def _metrics(record: RunRecord) -> dict[str, float]:

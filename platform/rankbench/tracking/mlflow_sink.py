@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,7 @@ class MlflowSink:
     waiting: Callable[[int], None] = lambda left: None
     _delivery: Delivery | None = None
     _sweep: str | None = None
+    _published: dict[str, str] = field(default_factory=dict)
     _sent: set[str] = field(default_factory=set)
     _mine: list[Path] = field(default_factory=list)
     _unwritten: int = 0
@@ -62,18 +63,33 @@ class MlflowSink:
             return False
         return True
 
-    def start_sweep(self, sweep_id: str, params: dict[str, Any], tags: dict[str, str]) -> None:
-        """The parent run of all that follows; on resume, the one of before."""
-        self._sweep = sweep_id
-        words = {name: str(value) for name, value in params.items() if value is not None}
-        self._put(SweepStart(experiment=self.experiment, time=_now(), sweep=sweep_id, params=words, tags=tags))
+    def start_sweep(
+        self, sweep_id: str, params: dict[str, Any], tags: dict[str, str], published: dict[str, Any] | None = None
+    ) -> None:
+        """The parent run of all that follows; on resume, the one of before.
 
-    def send(self, record: RunRecord, folder: Path) -> None:
-        """One record as a run, under the parent where there is one."""
+        `published`: the paper and its table or figure that the runs are held against, tags of the parent and of each child.
+        """
+        self._sweep = sweep_id
+        self._published = {f"rankbench.{name}": str(value) for name, value in (published or {}).items() if value is not None}
+        words = {name: str(value) for name, value in params.items() if value is not None}
+        told = tags | self._published
+        self._put(SweepStart(experiment=self.experiment, time=_now(), sweep=sweep_id, params=words, tags=told))
+
+    def send(self, record: RunRecord, folder: Path, named: Iterable[str] = ()) -> None:
+        """One record as a run, under the parent where there is one.
+
+        `named`: the parameters that tell it from its siblings, for its name; without them it shows all it has room for.
+        """
         if record.id not in self._sent:
             self._sent.add(record.id)
             where = self._relative(folder)
-            self._put(RunMessage(experiment=self.experiment, time=_now(), record=where, sweep=self._sweep))
+            self._put(
+                RunMessage(
+                    experiment=self.experiment, time=_now(), record=where, sweep=self._sweep,
+                    tags=self._published, named=list(named),
+                )
+            )  # fmt: skip
 
     def finish_sweep(self, metrics: dict[str, float], files: list[Path], ok: bool, note: str = "") -> None:
         """Close the parent run, with its headline metrics, report files and a description in Markdown; then `close`."""

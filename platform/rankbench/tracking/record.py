@@ -20,7 +20,8 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One setting, fitted and measured once (or failed, with the reason), in JSON values only.
+    """One setting, fitted and measured once, in JSON values only. `status`: finished, failed, or stopped before its end since
+    others of its arm did better; `error` is the reason.
 
     `metrics`: name → {mean, low, high}. `curve`: of a method that goes by iterations a row each: iteration, training seconds,
     loss per interaction, and now and then metrics over a sample of users, or what was watched on valid. `iterations`: those of
@@ -57,6 +58,10 @@ class RunRecord:
     @property
     def finished(self) -> bool:
         return self.status == "finished"
+
+    @property
+    def failed(self) -> bool:
+        return self.status == "failed"
 
 
 def write_record(folder: Path, record: RunRecord, per_user: pa.Table | None) -> Path:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -27,6 +27,8 @@ class RunMessage:
     time: int  # when it was written, ms since 1970
     record: str
     sweep: str | None = None
+    tags: dict[str, str] = field(default_factory=dict)  # what the sweep says of all its runs
+    named: list[str] = field(default_factory=list)  # parameters that its name shows; none: all
     kind: Literal["run"] = "run"
 
 

@@ -1,0 +1,74 @@
+"""A running sweep as a person sees it: a table that renews itself on a terminal, a line a minute elsewhere."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+
+from rankbench.cli.console import err
+
+LINE_EVERY = 60.0  # seconds
+
+
+class SweepView:
+    """Shows a sweeps.pulse.Progress. `metric` is what chooses."""
+
+    def __init__(self, metric: str, quiet: bool = False):
+        self.metric, self.quiet = metric, quiet
+        self.progress: Any = None
+        self._said = 0.0
+        self._live = Live(console=err, get_renderable=self._table, refresh_per_second=2, transient=True)
+
+    def __enter__(self) -> SweepView:
+        if err.is_terminal and not self.quiet:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def stage(self, progress: Any) -> None:
+        self.progress, self._said = progress, 0.0
+
+    def done(self, unit: Any, records: list) -> None:
+        if self.quiet:
+            return
+        for record in records:
+            if record.failed:
+                err.print(f"{unit.title}: {record.arm or record.method} failed: {record.error}", markup=False)
+        last = self.progress.done == self.progress.of
+        if not err.is_terminal and (last or time.monotonic() - self._said > LINE_EVERY):
+            self._said = time.monotonic()
+            err.print(summary(self.progress), markup=False)
+
+    def _table(self) -> Table:
+        table = Table.grid(padding=(0, 2))
+        if self.progress is None:
+            return table
+        table.add_row(ProgressBar(self.progress.cost_of or 1, self.progress.cost, width=40), summary(self.progress))
+        for label, value in self.progress.best.items():
+            table.add_row(f"  {label}", f"best {self.metric} {value:.4f}")
+        return table
+
+
+def summary(progress: Any) -> str:
+    """One line: trials by state, their rate, the time that remains."""
+    words = [f"{progress.stage} {progress.done}/{progress.of} fits"]
+    words += [f"{n} {state}" for state, n in (("stopped", progress.stopped), ("failed", progress.failed)) if n]
+    elapsed = time.time() - progress.started
+    if progress.done and elapsed > 1:
+        words.append(f"{60 * progress.done / elapsed:.1f} a minute")
+    left = progress.remaining(time.time())
+    if left is not None and progress.done < progress.of:
+        words.append(f"{clock(left)} left")
+    return ", ".join(words)
+
+
+def clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

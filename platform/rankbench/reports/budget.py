@@ -1,0 +1,102 @@
+"""What a sweep spent: settings, fits and seconds of each model, in the search and in the final runs.
+
+Settings that share a fit each record the whole of its seconds. One of n therefore counts 1/n of the fit and of its seconds,
+so that the sums are those of the fits that were really made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from rankbench.tracking.record import RunRecord
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Of one arm on one dataset. A setting that the search stopped counts as one, with the seconds until its last look at
+    valid; a failed run counts as one, with the seconds that its record states, if any.
+    """
+
+    dataset: str
+    arm: str
+    settings: int = 0
+    search_fits: float = 0.0
+    search_seconds: float = 0.0
+    final_runs: int = 0
+    final_fits: float = 0.0
+    final_seconds: float = 0.0
+    stopped: int = 0
+    failed: int = 0
+
+    @property
+    def seconds(self) -> float:
+        return self.search_seconds + self.final_seconds
+
+    def plus(self, other: Spent) -> Spent:
+        """The sum, under this one's names."""
+        amounts = [name for name in vars(self) if name not in ("dataset", "arm")]
+        return replace(self, **{name: getattr(self, name) + getattr(other, name) for name in amounts})
+
+
+def spent(records: Iterable[RunRecord]) -> tuple[Spent, ...]:
+    """One entry a dataset and arm, in the order in which they are met."""
+    result: dict[tuple[str, str], Spent] = {}
+    for record in records:
+        key = record.dataset["name"], record.arm or record.method
+        until_stopped = record.curve[-1].get("seconds", 0.0) if record.status == "stopped" and record.curve else 0.0
+        fit, seconds = 1 / record.fit_shared_by, record.seconds.get("fit", until_stopped) / record.fit_shared_by
+        ends = {"stopped": int(record.status == "stopped"), "failed": int(record.failed)}
+        if record.stage == "search":
+            one = Spent(*key, settings=1, search_fits=fit, search_seconds=seconds, **ends)
+        else:
+            one = Spent(*key, final_runs=1, final_fits=fit, final_seconds=seconds, **ends)
+        result[key] = result[key].plus(one) if key in result else one
+    return tuple(result.values())
+
+
+def budget_columns(entries: tuple[Spent, ...]) -> tuple[list[str], list[list[str]]]:
+    """Header and cells, the last line with the sums; without a column that would say 0 for all."""
+    datasets = len({each.dataset for each in entries}) > 1
+    searching = any(each.settings for each in entries)
+    early = any(each.stopped for each in entries)
+    failures = any(each.failed for each in entries)
+    header = ["dataset"] * datasets + ["model"] + ["searched settings"] * searching + ["stopped early"] * early
+    header += ["search fits", "search fit s"] * searching
+    header += ["final runs", "final fits", "final fit s", *["all fit s"] * searching, *["failed runs"] * failures]
+    total = Spent("all", "" if datasets else "all")
+    for each in entries:
+        total = total.plus(each)
+    body = []
+    for each in [*entries, *[total] * (len(entries) > 1)]:
+        line = [each.dataset] * datasets + [each.arm]
+        line += [f"{each.settings:,}"] * searching + [f"{each.stopped:,}"] * early
+        line += [_fits(each.search_fits), _s(each.search_seconds)] * searching
+        line += [f"{each.final_runs:,}", _fits(each.final_fits), _s(each.final_seconds)]
+        body.append(line + [_s(each.seconds)] * searching + [str(each.failed)] * failures)
+    return header, body
+
+
+def duration(seconds: float) -> str:
+    """Seconds in the unit that suits them, as in 40 s, 12 min, 3 h 20 min."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def from_start_to_end(started_at: str, finished_at: str) -> float | None:
+    """Seconds between two times in ISO form; None where one is missing."""
+    try:
+        return (datetime.fromisoformat(finished_at) - datetime.fromisoformat(started_at)).total_seconds()
+    except (TypeError, ValueError):
+        return None
+
+
+def _fits(number: float) -> str:
+    return f"{number:,.1f}".removesuffix(".0")
+
+
+def _s(seconds: float) -> str:
+    return f"{seconds:,.1f}"

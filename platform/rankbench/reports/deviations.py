@@ -1,0 +1,64 @@
+"""What differs from the papers' protocol in a sweep, in sentences: data, settings, seeds, and what was not run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rankbench.reports.tables import Row
+from rankbench.tracking.record import RunRecord
+
+
+def data_deviations(finals: Iterable[RunRecord]) -> tuple[str, ...]:
+    """Of the datasets that were measured: counts, stand-ins, and a recall that its papers leave open."""
+    lines = []
+    for name, data in _datasets(finals).items():
+        lines += [f"{name}: {line}" for line in data["differences"]]
+        if data.get("stand_in"):
+            lines.append(f"{name} is a stand-in: {data['stand_in']}")
+        if data["recall"] == "open":
+            lines.append(f"{name}: its papers do not say which recall they mean, so the published one stands beside both")
+    return tuple(lines)
+
+
+def stand_ins(finals: Iterable[RunRecord]) -> tuple[str, ...]:
+    return tuple(name for name, data in _datasets(finals).items() if data.get("stand_in"))
+
+
+def run_deviations(experiment: dict[str, Any], rows: Sequence[Row], finals: Sequence[RunRecord]) -> tuple[str, ...]:
+    """Of the runs: cold items, what was fitted, settings that nobody searched, seeds, and arms without a result."""
+    lines = []
+    for name, data in _datasets(finals).items():
+        if cold := data["counts"].get("cold_test_items"):
+            lines.append(f"{name}: {cold:,} items of test were never seen before; they are ranked with the others")
+    if (fit_on := experiment.get("final", {}).get("fit_on", "auto")) != "auto":
+        lines.append(f"the final models are fitted on {fit_on}, which the experiment says and not the protocol of the split")
+    measured = [row for row in rows if not row.missing]
+    given = dict.fromkeys(row.arm for row in measured if row.stated and row.chosen_of < 2)
+    if measured and len(given) == len({row.arm for row in measured}):
+        lines.append("no setting was searched: the experiment file gives each")
+    elif given:
+        lines.append(f"given by the experiment file and not searched: {', '.join(given)}")
+    if measured:
+        lines.append(_seeds(measured))
+    for what in ("not run", "failed"):
+        if names := dict.fromkeys(f"{row.arm} on {row.dataset}" for row in rows if row.missing == what and row.method):
+            lines.append(f"{what}: {', '.join(names)}")
+    return tuple(lines)
+
+
+def _seeds(measured: Sequence[Row]) -> str:
+    seeds = dict.fromkeys(seed for row in measured for seed in row.seeds)
+    splits = dict.fromkeys(seed for row in measured for seed in row.split_seeds)
+    of = f"{'seeds' if len(seeds) > 1 else 'seed'} {', '.join(map(str, seeds))}"
+    of += f", {'splits' if len(splits) > 1 else 'split'} of seed {', '.join(map(str, splits))}"
+    several = any(len(row.seeds) * len(row.split_seeds) > 1 for row in measured)
+    return of if several else f"{of}; one run a row, so no spread over seeds"
+
+
+def _datasets(finals: Iterable[RunRecord]) -> dict[str, dict[str, Any]]:
+    """The first record's account of each dataset, by name."""
+    found: dict[str, dict[str, Any]] = {}
+    for record in finals:
+        found.setdefault(record.dataset["name"], record.dataset)
+    return found

@@ -1,0 +1,97 @@
+"""What the search saw: each searched parameter against the metric on validation, as small multiples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rankbench.reports.figures import PUBLISHED, pyplot, save
+from rankbench.tracking.record import RunRecord
+
+FEW = 8  # values up to which a parameter is drawn as a strip: one place a value, whatever lies between them
+WIDE = 6  # panels in a line
+DECADES = 20  # largest value over smallest from which on an axis is logarithmic
+LONG = 9  # characters up to which a value is written on its axis whole
+
+
+def effects_plot(records: Sequence[RunRecord], metric: str, path: Path, arms: Sequence[str] = ()) -> Path | None:
+    """One panel an arm and searched parameter, a point a setting, a colour a dataset; a circle around what was best.
+
+    Names and few numbers get one place each and a line through the best of each value; numbers that were drawn keep their
+    distances, on a logarithmic axis where they span decades. `arms` states the order of the panels. None when no arm
+    searched anything.
+    """
+    place = {arm: position for position, arm in enumerate(arms)}
+    records = sorted(records, key=lambda record: place.get(record.arm, len(place)))
+    panels = searched(records, metric)
+    if not panels:
+        return None
+    plt = pyplot()
+    wide = min(WIDE, len(panels))
+    high = -(-len(panels) // wide)
+    size = 2.1 * wide + 0.3, 1.5 * high
+    figure, axes = plt.subplots(high, wide, figsize=size, squeeze=False)
+    # By hand, in inches: matplotlib would draw eighty panels twice to find it.
+    figure.subplots_adjust(0.6 / size[0], 0.45 / size[1], 1 - 0.1 / size[0], 1 - 0.2 / size[1], wspace=0.32, hspace=0.75)
+    for axis in axes.flat[len(panels) :]:
+        axis.set_axis_off()
+    datasets = list(dict.fromkeys(record.dataset["name"] for record in records))
+    for axis, ((arm, name), members) in zip(axes.flat, panels.items(), strict=False):
+        _panel(axis, [(r.params.get(name), r.metrics[metric]["mean"], datasets.index(r.dataset["name"])) for r in members])
+        axis.set_title(arm if len(arm) < 30 else f"{arm[:28]}…", fontsize=8, pad=3)
+        axis.set_xlabel(name, fontsize=7.5, labelpad=1)
+        axis.tick_params(labelsize=6.5, length=2, pad=1.5)
+        axis.locator_params(axis="y", nbins=4)
+        axis.grid(alpha=0.25, lw=0.5)
+    for line in axes:
+        line[0].set_ylabel(f"{metric}, valid", fontsize=7)
+    if len(datasets) > 1:
+        handles = [plt.Line2D([], [], marker="o", ls="", color=f"C{position}") for position in range(len(datasets))]
+        axes.flat[-1 if len(panels) < axes.size else 0].legend(handles, datasets, fontsize=7, frameon=False, loc="center right")
+    return save(figure, path, dpi=110)
+
+
+def searched(records: Sequence[RunRecord], metric: str) -> dict[tuple[str, str], list[RunRecord]]:
+    """Arm and parameter → the finished settings of the arm, where the parameter has more than one value among them."""
+    arms: dict[str, list[RunRecord]] = {}
+    for record in records:
+        if record.finished and metric in record.metrics:
+            arms.setdefault(record.arm or record.method, []).append(record)
+    return {
+        (arm, name): members
+        for arm, members in arms.items()
+        for name in members[0].params
+        if len({str(record.params.get(name)) for record in members}) > 1
+    }
+
+
+def _panel(axis, points: list[tuple[Any, float, int]]) -> None:
+    """Points (value, metric, dataset) on one axis."""
+    values = list(dict.fromkeys(value for value, _, _ in points))
+    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    values.sort(key=None if numbers else str)
+    strip = not numbers or (len(values) <= FEW and (len(values) < len(points) or 0 in values))
+    place = {value: position for position, value in enumerate(values)} if strip else {value: value for value in values}
+    for dataset in dict.fromkeys(dataset for _, _, dataset in points):
+        mine = [(place[value], found) for value, found, which in points if which == dataset]
+        axis.plot(*zip(*mine, strict=True), "o", ms=3, alpha=0.55, mew=0, color=f"C{dataset}")
+        if strip:
+            tops = {x: max(found for place, found in mine if place == x) for x, _ in mine}
+            axis.plot(*zip(*sorted(tops.items()), strict=True), "-", lw=0.8, color=f"C{dataset}")
+        axis.plot(*max(mine, key=lambda point: point[1]), "o", ms=6.5, mfc="none", mec=PUBLISHED, mew=1.1)
+    if strip:
+        axis.set_xticks(range(len(values)), [_short(value) for value in values])
+        axis.set_xlim(-0.5, len(values) - 0.5)
+        if sum(len(_short(value)) for value in values) > 22:
+            axis.tick_params(axis="x", rotation=45)
+    elif values[0] > 0 and values[-1] / values[0] >= DECADES:
+        axis.set_xscale("log")
+        axis.minorticks_off()
+    else:
+        axis.locator_params(axis="x", nbins=4)
+
+
+def _short(value: Any) -> str:
+    text = f"{value:g}".replace("e-0", "e-").replace("e+0", "e") if isinstance(value, float) else str(value)
+    return text if len(text) <= LONG else f"{text[: LONG - 1]}…"

@@ -1,0 +1,179 @@
+"""The index of all experiments: which published tables were run, and how far what was measured lies from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rankbench.files import atomic_file, write_json
+from rankbench.reports.html import html
+from rankbench.reports.markdown import markdown
+from rankbench.reports.page import Grid, Link, Page, Section, State, Text
+from rankbench.reports.sweep_page import table_or_figure
+from rankbench.reports.tables import Cell, Row, Table
+
+NEAR = 0.03  # of the published number
+STATES = ("reproduced", "partly", "differs", "measured", "not run", "unreadable")
+
+RULE = f"""\
+`rows`: measured, of all that the file names; `met`: published numbers that count as met, of those that were judged. A published
+number counts as met where it lies in the 95 % interval of the measured mean, or where the difference is at most
+{100 * NEAR:g} % of it. `reproduced`: every published number of the table is met. `partly`: every one that was measured is, but
+some rows or datasets were not run. `differs`: some that was measured is not met. `measured`: there is no published number of
+the same data. `not run`: no finished sweep. Where a paper leaves open which recall it means, the nearer of the two counts; a
+number beside a stand-in is of other data and is not judged."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One experiment. `largest`: the difference that is largest relative to its published number, `largest_percent` of it,
+    `largest_of`: whose it is. `met` of `judged` published numbers.
+    """
+
+    name: str
+    file: str
+    question: str
+    paper: str
+    state: str
+    finished_at: str = ""
+    rows_measured: int = 0
+    rows: int = 0
+    met: int = 0
+    judged: int = 0
+    largest: float | None = None
+    largest_percent: float | None = None
+    largest_of: str = ""
+    sweep: str | None = None
+    why: str = ""
+
+
+def entry(experiment: dict[str, Any], file: Path, table: Table, about: dict[str, Any], chosen: dict[str, Any] | None) -> Entry:
+    """What the index says of an experiment file and the `table` of its newest finished sweep, or of none at all.
+
+    `experiment` is the file's, which may name more arms and datasets than the sweep in `about` was run with.
+    """
+    judged = [(row, metric, cell) for row in table.rows for metric, cell in _judged(row, table.stand_ins)]
+    met = sum(is_met(cell) for _, _, cell in judged)
+    by_size = sorted(judged, key=lambda found: abs(_percent(found[2])))
+    worst = by_size[-1] if by_size else None
+    published = experiment["published"]
+    measured = sum(not row.missing for row in table.rows)
+    return Entry(
+        experiment["name"],
+        file.name,
+        experiment["question"],
+        f"{published['paper']}, {table_or_figure(published)}" if published else "",
+        _state(experiment, table, len(judged), met, measured),
+        (chosen or {}).get("finished_at", ""),
+        measured,
+        measured + len(_not_measured(experiment, table)),
+        met,
+        len(judged),
+        worst[2].delta if worst else None,
+        _percent(worst[2]) if worst else None,
+        f"{worst[0].arm} on {worst[0].dataset}, {worst[1]}" if worst else "",
+        about["id"] if chosen else None,
+    )
+
+
+def unreadable(file: Path, why: str) -> Entry:
+    """An experiment whose file or sweep cannot be read: one broken file does not hide the others."""
+    return Entry(file.stem, file.name, "", "", "unreadable", why=why)
+
+
+def is_met(cell: Cell) -> bool:
+    """Whether the measured mean agrees with the published number, by the rule of this page."""
+    inside = cell.low is not None and cell.low <= cell.published <= cell.high
+    return inside or abs(cell.delta) <= NEAR * abs(cell.published)
+
+
+def write_index(folder: Path, entries: Sequence[Entry]) -> list[Path]:
+    """Write index.html, index.md and index.json into `folder`, beside a folder of each report; returns them."""
+    page = index_page(entries)
+    files = []
+    for name, text in (("index.html", html(page)), ("index.md", markdown(page))):
+        with atomic_file(folder / name) as scratch:
+            scratch.write_text(text, encoding="utf-8")
+        files.append(folder / name)
+    counts = {state: sum(each.state == state for each in entries) for state in STATES}
+    content = {"rule": " ".join(RULE.split()), "states": counts, "experiments": [asdict(each) for each in entries]}
+    write_json(folder / "index.json", content)
+    return [*files, folder / "index.json"]
+
+
+def index_page(entries: Sequence[Entry]) -> Page:
+    """All experiments as one table, those with a published table first."""
+    header = ["experiment", "state", "paper", "rows", "met", "largest difference", "of", "finished", "question"]
+    ordered = sorted(entries, key=lambda each: (not each.paper, each.paper, each.name))
+    body = [list(_line(each)) for each in ordered]
+    quiet = frozenset(position for position, each in enumerate(ordered) if each.state in ("not run", "unreadable"))
+    counts = [(state, str(sum(each.state == state for each in entries))) for state in STATES]
+    facts = (("experiments", str(len(entries))), *((name, number) for name, number in counts if number != "0"))
+    lead = ("Every experiment file, and what its newest finished sweep says of the published numbers.",)
+    return Page("Published tables and their state", lead, (Section("", (Grid(header, body, quiet=quiet), Text(RULE))),), facts)
+
+
+def _line(each: Entry) -> Iterator[str]:
+    readable = each.state != "unreadable"
+    yield Link(each.name, f"{each.name}/report") if readable else each.name
+    yield State(each.state)
+    yield each.paper
+    yield f"{each.rows_measured} of {each.rows}" if readable else ""
+    yield f"{each.met} of {each.judged}" if each.judged else ""
+    yield "" if each.largest is None else f"{each.largest:+.4f} ({each.largest_percent:+.1f} %)"
+    yield each.largest_of
+    yield each.finished_at[:10]
+    yield each.question or each.why
+
+
+def _state(experiment: dict[str, Any], table: Table, judged: int, met: int, measured: int) -> str:
+    if not measured:
+        return "not run"
+    if met < judged:
+        return "differs"
+    expected = _published_numbers(experiment, table.stand_ins)
+    if not expected:
+        return "measured"
+    return "partly" if judged < expected or _not_measured(experiment, table) else "reproduced"
+
+
+def _published_numbers(experiment: dict[str, Any], stand_ins: Sequence[str]) -> int:
+    """How many numbers the file has for its datasets, without those that a stand-in is measured for."""
+    rows = [*experiment["arms"], *experiment["not_run"]]
+    return sum(len(row["published"].get(name, ())) for row in rows for name in _datasets(experiment) if name not in stand_ins)
+
+
+def _datasets(experiment: dict[str, Any]) -> list[str]:
+    return [each if isinstance(each, str) else each["name"] for each in experiment["datasets"]]
+
+
+def _not_measured(experiment: dict[str, Any], table: Table) -> set[tuple[str, str]]:
+    """Dataset and name of each row that the file has and the table has no measurement of."""
+    measured = {(row.dataset, row.arm) for row in table.rows if not row.missing}
+    datasets = _datasets(experiment)
+    arms = {(dataset, arm["name"] or arm["method"]) for dataset in datasets for arm in experiment["arms"]}
+    others = {(dataset, row["name"]) for row in experiment["not_run"] for dataset in datasets if dataset in row["published"]}
+    return (arms | others) - measured
+
+
+def _judged(row: Row, stand_ins: Sequence[str]) -> Iterator[tuple[str, Cell]]:
+    """The measured cells that have a published number of the same data, one for each number in the paper."""
+    if row.dataset in stand_ins:
+        return
+    cells = {metric: cell for metric, cell in row.cells.items() if cell.published is not None}
+    for metric, cell in cells.items():
+        twin = metric.replace("recall@", "recall_capped@") if metric.startswith("recall@") else metric.replace("_capped@", "@")
+        other = cells.get(twin) if metric.startswith("recall") else None
+        # One published number beside two measured ones: the paper leaves open which it means.
+        same = other is not None and other is not cell and other.published == cell.published
+        if not same or (abs(cell.delta), metric.startswith("recall_capped@")) < (
+            abs(other.delta),
+            twin.startswith("recall_capped@"),
+        ):
+            yield metric, cell
+
+
+def _percent(cell: Cell) -> float:
+    return 100 * cell.delta / cell.published if cell.published else 0.0

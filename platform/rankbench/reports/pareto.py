@@ -1,0 +1,119 @@
+"""What quality costs: each model's metric against the seconds of its fit and the memory it took, and which are dominated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import sqrt
+from pathlib import Path
+
+from rankbench.reports.figures import GREY, INK, PUBLISHED, few_ticks, pyplot, save
+from rankbench.reports.tables import Row, Table
+
+SHORTEST = 0.01  # seconds; a fit below it is drawn there, since a logarithmic axis has no 0
+AROUND = [(1, 0), (0, 1), (0, -1), (-1, 0), (1, 1), (1, -1), (-1, 1), (-1, -1)]  # where a label may stand, best first
+FRONT = "front: nothing is better and faster"
+GAPS = (1.5, 9, 18, 30, 44)  # points between a point and its label, the nearest tried first
+
+
+def pareto_plot(table: Table, metric: str, path: Path) -> Path | None:
+    """One panel a dataset: `metric` on test against fit seconds, the area of a point its peak memory, and the front.
+
+    None where fewer than two models were measured on every dataset.
+    """
+    measured = [row for row in table.rows if metric in row.cells]
+    datasets = [name for name in dict.fromkeys(row.dataset for row in measured) if sum(r.dataset == name for r in measured) > 1]
+    if not datasets:
+        return None
+    plt = pyplot()
+    figure, panels = plt.subplots(1, len(datasets), figsize=(0.6 + 6.6 * len(datasets), 5.2), squeeze=False)
+    largest = max(row.peak_memory_gb for row in measured) or 1.0
+    for axis, dataset in zip(panels[0], datasets, strict=True):
+        rows = [row for row in measured if row.dataset == dataset]
+        points = [(fit_seconds(row), row.cells[metric].mean) for row in rows]
+        sizes = [_area(row.peak_memory_gb, largest) for row in rows]
+        steps = [(fit_seconds(row), row.cells[metric].mean) for row in front(rows, metric)]
+        colors = [INK if point in steps else GREY for point in points]
+        axis.scatter(*zip(*points, strict=True), s=sizes, c=colors, alpha=0.75, lw=0, zorder=3)
+        axis.step(*zip(*steps, strict=True), where="post", color=PUBLISHED, lw=1, zorder=2, label=FRONT)
+        few_ticks(axis, [seconds for seconds, _ in points])
+        axis.margins(0.12)
+        axis.set_xlabel("seconds of the fit")
+        axis.set_ylabel(f"{metric} on test")
+        axis.set_title(dataset)
+        axis.grid(alpha=0.3)
+    for gb in sorted({_round(largest / 4), _round(largest)}):
+        panels[0][-1].scatter([], [], s=_area(gb, largest), c=GREY, lw=0, label=f"{gb:g} GB")
+    panels[0][-1].legend(loc="lower right", fontsize=8, frameon=False)
+    figure.tight_layout()
+    for axis, dataset in zip(panels[0], datasets, strict=True):
+        _label(axis, [row for row in measured if row.dataset == dataset], metric, largest)
+    return save(figure, path)
+
+
+def front(rows: Sequence[Row], metric: str) -> list[Row]:
+    """The rows that no other one beats in `metric` and fit seconds at once, fastest first."""
+    result: list[Row] = []
+    for row in sorted(rows, key=lambda row: (fit_seconds(row), -row.cells[metric].mean)):
+        if not result or row.cells[metric].mean > result[-1].cells[metric].mean:
+            result.append(row)
+    return result
+
+
+def fit_seconds(row: Row) -> float:
+    """Of its own fit, the whole of it where others share it."""
+    return max(row.seconds.get("fit", 0.0), SHORTEST)
+
+
+def _label(axis, rows: Sequence[Row], metric: str, largest: float) -> None:
+    """Each name at the first place near its point where it covers no name and no point; with a thin line where that is far."""
+    from matplotlib.patheffects import withStroke
+
+    # What is measured in pixels here is drawn in points: at 72 dots an inch both are one.
+    axis.figure.set_dpi(72)
+    renderer = axis.figure.canvas.get_renderer()
+    centres = axis.transData.transform([(fit_seconds(row), row.cells[metric].mean) for row in rows])
+    radii = [sqrt(_area(row.peak_memory_gb, largest)) / 2 for row in rows]
+    taken = [(x - r, y - r, x + r, y + r) for (x, y), r in zip(centres, radii, strict=True)]
+    taken += [axis.get_legend().get_window_extent(renderer).extents] if axis.get_legend() else []
+    room = axis.get_window_extent(renderer).extents
+    for row, (x, y), radius in zip(rows, centres, radii, strict=True):
+        text = axis.annotate(row.arm, (x, y), xycoords="figure pixels", fontsize=7.5, ha="center", va="center", zorder=4)
+        size = text.get_window_extent(renderer)
+        width, height = size.width / 2 + 1, size.height / 2
+        places = [
+            (x + across * (radius + gap + width), y + up * (radius + gap + height)) for gap in GAPS for across, up in AROUND
+        ]
+        boxes = [(a - width, b - height, a + width, b + height) for a, b in places]
+        free = (i for i, box in enumerate(boxes) if _inside(box, room) and not any(_meet(box, other) for other in taken))
+        chosen = next(free, 0)
+        taken.append(boxes[chosen])
+        text.remove()
+        offset = (places[chosen][0] - x, places[chosen][1] - y)
+        arrow = (
+            {"arrowstyle": "-", "lw": 0.4, "color": "#666666", "shrinkA": 0, "shrinkB": radius}
+            if chosen >= len(AROUND)
+            else None
+        )
+        label = axis.annotate(
+            row.arm, (fit_seconds(row), row.cells[metric].mean), xytext=offset, textcoords="offset points", fontsize=7.5,
+            ha="center", va="center", zorder=4, arrowprops=arrow,
+        )  # fmt: skip
+        label.set_path_effects([withStroke(linewidth=2, foreground="white")])  # readable where the front runs through it
+        label.set_in_layout(False)
+
+
+def _area(gb: float, largest: float) -> float:
+    """Points squared: the largest is 10 points wide, the smallest still seen."""
+    return max(10.0, 80.0 * gb / largest)
+
+
+def _round(gb: float) -> float:
+    return float(f"{gb:.1g}")
+
+
+def _meet(one: Sequence[float], other: Sequence[float]) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+def _inside(box: Sequence[float], room: Sequence[float]) -> bool:
+    return box[0] >= room[0] and box[1] >= room[1] and box[2] <= room[2] and box[3] <= room[3]

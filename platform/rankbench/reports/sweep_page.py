@@ -1,0 +1,184 @@
+"""The page of a sweep: table, figures, differences, targets, deviations, notes, budget, and how it was measured."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from rankbench.reports.budget import budget_columns, duration, from_start_to_end
+from rankbench.reports.page import Best, Block, Code, Grid, Items, Page, Picture, Second, Section, Text
+from rankbench.reports.tables import Table, columns, difference_columns
+from rankbench.reports.targets import target_columns
+from rankbench.tracking.record import RunRecord
+
+DIFFERENCES = """\
+Each model less the best one of its dataset. The unit is the user: {users} users, the same for every model{left_out}. The
+interval is the percentile interval of the paired bootstrap ({resamples} resamples of users, the same for every model). The
+bootstrap p is twice the smaller share of resamples on one side of 0, counting one more on each, so that it is never 0.
+Wilcoxon's signed-rank p ranks users without a difference and then leaves them out. Which model is best is read from the same
+data, so both p are corrected by Holm for every pair of models; the interval is that of the pair alone. A difference counts
+where both corrected p are below 0.05. Rank-biserial: of the ranked differences, the share in favour less the share against.
+d_z: mean difference / its standard deviation over users."""
+
+SEVERAL = """\
+Several runs a model: a user's value on one split is the mean over the seeds of the method, and over splits the mean over
+those on which the user is measured, so that a user counts once. ± is the standard deviation of the runs' means. Settings
+were chosen once, on the card's own split; interactions that were validation there may be test on another split."""
+
+TARGETS = """\
+Training until a model's {metric} is that share of the best final value of any model on the same dataset, both on the users
+that the curves follow; measuring is left out of the seconds. Of several runs the median counts. Models without a curve, as
+those solved in one step, have no row."""
+
+BUDGET = """\
+A fit that n settings share counts 1/n for each of them, and so do its seconds. Seconds are those of the fits, of which
+several may have run at once."""
+
+NOTHING = "Nothing was measured on test: the table holds what is published."
+UNFINISHED = "The sweep is not finished: continue it with `rankbench sweep ... --resume`."
+
+CAPTIONS = {
+    "final": "Each model on test with its 95 % interval, and the published number where there is one.",
+    "differences": "Each model less the best one. Hollow: not distinguishable from it. An arrow: far beyond the others.",
+    "convergence": "After each iteration, and against training seconds; a line a run.",
+    "pareto": "Quality against the seconds of the fit; the area of a point is its peak memory.",
+    "search": "What the search saw on validation: a point a setting, a circle around the best.",
+}
+
+
+def sweep_page(
+    about: dict[str, Any],
+    chosen: dict[str, Any] | None,
+    table: Table,
+    records: dict[str, RunRecord],
+    pictures: Iterable[Path],
+) -> Page:
+    """The report as text, tables and pictures, for whatever shows it."""
+    experiment = about["experiment"]
+    finals = [record for record in records.values() if record.stage == "final" and record.finished]
+    lead = [experiment["question"]] if experiment["question"] else []
+    if experiment["published"]:
+        published = experiment["published"]
+        meant = published.get("recall", "open")
+        recall = "it does not say which recall it means" if meant == "open" else f"its recall is `{meant}`"
+        lead.append(f"Published: {published['paper']}, {table_or_figure(published)}; {recall}.")
+    several = any(len(row.seeds) * len(row.split_seeds) > 1 for row in table.rows)
+    quiet = frozenset(position for position, row in enumerate(table.rows) if row.missing)
+    top: list[Block] = [Grid(*columns(table, best=Best, second=Second), quiet=quiet)]
+    top += [Text(UNFINISHED)] if records and chosen is None else []
+    top.append(Text(_how_chosen(about, finals, several) if finals else NOTHING))
+    top += [Text(SEVERAL)] if several else []
+    sections = [Section("", tuple(top))]
+    if figures := tuple(Picture(path, CAPTIONS[path.stem]) for path in pictures):
+        sections.append(Section("Figures", figures))
+    sections += [*_differences(table), *_targets(table)]
+    if table.deviations:
+        sections.append(Section("Deviations from the papers' protocol", (Items(table.deviations),)))
+    if notes := tuple(note for note in table.notes if note not in table.deviations):
+        sections.append(Section("Notes", (Items(notes),)))
+    if table.budget:
+        grid = Grid(*budget_columns(table.budget), total=len(table.budget) > 1)
+        sections.append(Section("Budget", (Text(BUDGET), grid)))
+    if records:
+        stamp = json.dumps({"sweep": about["id"], "started_at": about["started_at"]})
+        sections.append(Section("How it was measured", (Items(tuple(_measured(about, table, records, finals))), Code(stamp))))
+    return Page(experiment["name"], tuple(lead), tuple(sections), _facts(about, chosen, table))
+
+
+def table_or_figure(published: dict[str, Any]) -> str:
+    """Where in the paper, as in table 2."""
+    return f"figure {published['figure']}" if published.get("figure") is not None else f"table {published['table']}"
+
+
+def _facts(about: dict[str, Any], chosen: dict[str, Any] | None, table: Table) -> tuple[tuple[str, str], ...]:
+    """What is worth seeing first."""
+    measured = sum(not row.missing for row in table.rows)
+    facts = [("datasets", ", ".join(dict.fromkeys(row.dataset for row in table.rows)))]
+    facts.append(("rows measured", f"{measured} of {len(table.rows)}"))
+    if table.budget:
+        fits = sum(each.search_fits + each.final_fits for each in table.budget)
+        facts.append(("settings searched", f"{sum(each.settings for each in table.budget):,}"))
+        facts.append(("fits", f"{fits:,.0f}"))
+        facts.append(("time of fits", duration(sum(each.seconds for each in table.budget))))
+    finished = (chosen or {}).get("finished_at", "")
+    if (whole := from_start_to_end(about.get("started_at", ""), finished)) is not None:
+        facts.append(("from start to end", duration(whole)))
+    if finished:
+        facts.append(("finished", finished[:10]))
+    return tuple(facts)
+
+
+def _how_chosen(about: dict[str, Any], finals: list[RunRecord], several: bool) -> str:
+    choose = about["experiment"]["search"]["choose"]
+    chosen = f"Settings were chosen by {choose['metric']} on validation; each chosen one was then"
+    if not about["fits"]:
+        chosen = "No search: each setting is one that the experiment file gives,"
+    fitted = " or ".join(dict.fromkeys(record.fit_on.replace("+", " + ") for record in finals))
+    once = "for each seed and split" if several else "for it"
+    return (
+        f"{chosen} fitted on {fitted}, and test was read once, {once}. Intervals: percentile bootstrap over users. "
+        "`fit s ÷n`: one fit that n settings share. Bold: the best of a dataset; underlined: the second best."
+    )
+
+
+def _differences(table: Table) -> list[Section]:
+    """The section that says which models differ, a table a dataset and metric."""
+    if not table.differences:
+        return []
+    counts = {pair.dataset: f"{pair.users:,}" for pair in table.differences}
+    left_out = max(pair.left_out for pair in table.differences)
+    rule = DIFFERENCES.format(
+        users=" and ".join(dict.fromkeys(counts.values())),
+        left_out=f"; {left_out:,} that only some models have are left out" if left_out else "",
+        resamples=" and ".join(dict.fromkeys(f"{pair.resamples:,}" for pair in table.differences)),
+    )
+    grids = []
+    for dataset, metric in dict.fromkeys((pair.dataset, pair.metric) for pair in table.differences):
+        pairs = [pair for pair in table.differences if (pair.dataset, pair.metric) == (dataset, metric)]
+        grids.append(Grid(*difference_columns(pairs), caption=f"{dataset}, {metric}"))
+    return [Section("Differences", (Text(rule), *grids))]
+
+
+def _targets(table: Table) -> list[Section]:
+    """How long each model trains until it is nearly as good as the best becomes, a table a dataset."""
+    if not table.targets:
+        return []
+    grids = [
+        Grid(*target_columns([each for each in table.targets if each.dataset == dataset]), caption=dataset)
+        for dataset in dict.fromkeys(each.dataset for each in table.targets)
+    ]
+    return [Section("Time to target", (Text(TARGETS.format(metric=table.targets[0].metric)), *grids))]
+
+
+def _measured(about: dict[str, Any], table: Table, records: dict[str, RunRecord], finals: list[RunRecord]) -> Iterable[str]:
+    """Data, machine and versions, a line each."""
+    for name in dict.fromkeys(row.dataset for row in table.rows):
+        splits = {r.dataset["split_seed"]: r.dataset for r in finals if r.dataset["name"] == name}
+        for seed, data in sorted(splits.items()):
+            counts = data["counts"]
+            yield (
+                f"data: {name}, fingerprint `{data['fingerprint']}`, protocol {data['protocol']} (seed {seed}): "
+                f"{counts['users']:,} users, {counts['items']:,} items, {counts['train']:,} train, {counts['valid']:,} valid, "
+                f"{counts['test']:,} test; {counts['users_without_test_items']:,} users without test items, left out; "
+                f"{counts['cold_test_items']:,} test items never seen before"
+            )
+        if splits:
+            yield f"recall means `{data['recall']}` in the published tables of {name}"
+    if finals:
+        yield from _machine(finals[0])
+    runs = sum(r.stage == "search" for r in records.values())
+    yield f"{runs} searched settings in {about['fits']} fits, {sum(r.stage == 'final' for r in records.values())} final runs"
+
+
+def _machine(record: RunRecord) -> Iterable[str]:
+    """What it ran on and which revision; records of earlier versions state less."""
+    stated = record.environment
+    parts = [f"{record.threads} threads a fit", record.dtype, ", ".join(stated.get("blas", []))]
+    if machine := stated.get("machine"):
+        parts.insert(0, f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_bytes'] / 1e9:.0f} GB")
+    yield f"machine: {'; '.join(part for part in parts if part)}"
+    versions = ", ".join(f"{name} {number}" for name, number in stated.get("packages", {}).items() if number)
+    if stated.get("revision"):
+        yield f"revision: `{stated['revision']}`; Python {stated.get('python', '')}, {versions}"

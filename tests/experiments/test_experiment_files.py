@@ -1,0 +1,204 @@
+"""What every experiment file of the product keeps, and which tables and figures of the papers have one.
+
+Nothing here prepares data or trains: a file that passes can be planned once its data are there.
+"""
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from rankbench.config import override, read_yaml, validate
+from rankbench.data.cards import load_card
+from rankbench.errors import ConfigError
+from rankbench.evaluation.metrics import metric_set, require_within
+from rankbench.experiment import setting
+from rankbench.methods import registered
+from rankbench.sweeps.plan import ExperimentSpec, load_experiment
+from rankbench.sweeps.space import expand
+
+FOLDER = Path(__file__).parents[2] / "experiments"
+FILES = sorted(FOLDER.glob("*.yaml"))
+EVERY_FILE = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+
+# Every table that compares models. Tables of data sets are `rankbench data describe`; 1.1, A.4 and F.1 of Talos are studies.
+TABLES = {
+    "rg2_table2": ("RG²", "2"),
+    "rg2_table4": ("RG²", "4"),
+    "rg2_table5": ("RG²", "5"),
+    "rgx_table3": ("RG×", "3"),
+    "rgx_table4": ("RG×", "4"),
+    "deql_table1": ("DEQL", "1"),
+    "deql_table2": ("DEQL", "2"),
+    "deql_table3": ("DEQL", "3"),
+    "talos_table3_1": ("Talos", "3.1"),
+    "talos_table3_2": ("Talos", "3.2"),
+    "talos_table3_3": ("Talos", "3.3"),
+    "talos_table3_4": ("Talos", "3.4"),
+    "talos_table4_1": ("Talos", "4.1"),
+    "talos_table_a_1": ("Talos", "A.1"),
+    "talos_table_a_2": ("Talos", "A.2"),
+    "talos_table_a_3": ("Talos", "A.3"),
+    "talos_table_d_2": ("Talos", "D.2"),
+    "dcl_table2": ("DCL", "2"),
+    "dcl_table3": ("DCL", "3"),
+}
+# Figures have no numbers; tables 4 and 5 of DCL are published settings. Their files stand beside another table, or none, and
+# say in words what they draw or measure again.
+OTHERS = {
+    "rg2_figure1": "figures 1 and 2",
+    "rg2_figure2": "figures 1 and 2",
+    "rgx_figure1": "figure 1",
+    "talos_figure2d": "figure 2(d)",
+    "dcl_figure1": "figure 1",
+    "dcl_figure2": "figure 2",
+    "dcl_figure3": "figure 3",
+    "dcl_table4": "table 4",
+    "dcl_table5": "table 5",
+}
+# Numbers of each file's table, counted in the papers; Talos's second set of the temporal split stands beside two.
+PUBLISHED_NUMBERS = {
+    "rg2_table2": 52,
+    "rg2_table4": 54,
+    "rg2_table5": 24,
+    "rgx_table3": 60,
+    "rgx_table4": 12,
+    "deql_table1": 72,
+    "deql_table2": 76 + 10,  # those of the reproduction rows again
+    "talos_table3_1": 240,
+    "talos_table3_2": 33,
+    "talos_table3_3": 33,
+    "talos_table3_4": 36 + 18,
+    "talos_table4_1": 32,
+    "talos_table_a_1": 8 + 4,
+    "talos_table_a_2": 12,
+    "talos_table_a_3": 12,
+    "talos_table_d_2": 240,
+    "dcl_table2": 48,
+    "dcl_table3": 82,
+}
+
+
+@cache
+def load(path):
+    return load_experiment(path, {})
+
+
+def read(name):
+    return load(FOLDER / f"{name}.yaml")
+
+
+def card_names(spec):
+    return [entry if isinstance(entry, str) else entry["name"] for entry in spec.datasets]
+
+
+def numbers(spec):
+    """(row, dataset, metric, published number), of arms and of rows that are not run."""
+    rows = [(arm.label, arm.published) for arm in spec.arms] + [(row.name, row.published) for row in spec.not_run]
+    return [(label, dataset, *number) for label, by in rows for dataset, found in by.items() for number in found.items()]
+
+
+def check_parameters(spec, where):
+    """Every setting of the search, and every one that an earlier search chose, is one that its method takes."""
+    for arm in spec.arms:
+        for values in expand(arm.params, spec.search.trials, spec.search.seed, where):
+            setting(arm.method, values, where, arm.label)
+        fixed = {name: value for name, value in arm.params.items() if not isinstance(value, dict)}
+        for chosen in arm.chosen.values():
+            setting(arm.method, fixed | chosen, where, arm.label)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_table_of_the_papers_that_compares_models_has_its_file(name):
+    about = read(name).published
+    assert (about.paper, str(about.table)) == TABLES[name]
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_every_figure_and_every_table_of_settings_has_its_file(name):
+    read(name)
+    assert OTHERS[name] in (FOLDER / f"{name}.yaml").read_text(encoding="utf-8").lower()
+
+
+@pytest.mark.parametrize("name", PUBLISHED_NUMBERS)
+def test_no_number_of_a_table_is_missing(name):
+    assert len(numbers(read(name))) == PUBLISHED_NUMBERS[name]
+
+
+@EVERY_FILE
+def test_the_file_is_an_experiment_called_as_the_file(path):
+    assert load(path).name == path.stem.replace("_", "-")
+
+
+@EVERY_FILE
+def test_datasets_are_cards_and_long_enough_for_its_lists(path, settings):
+    spec = load(path)
+    wanted = metric_set([*spec.metrics, spec.search.choose.metric], spec.cutoffs)
+    for name in card_names(spec):
+        items = load_card(name, settings).expect.prepared.items
+        if items is not None:
+            require_within(wanted, items, name, path.name)
+
+
+@EVERY_FILE
+def test_every_setting_that_is_drawn_or_chosen_is_one_that_its_method_takes(path):
+    check_parameters(load(path), path.name)
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"arms.0.method": "bqr"}, "bqr"),
+        ({"arms.0.params.learning_rat": 0.1}, "learning_rat"),
+        ({"arms.0.params.n_negatives": {"choice": [10, -1]}}, "n_negatives"),
+        ({"arms.0.chosen": {"steam": {"init": "zero"}}}, "init"),
+    ],
+)
+def test_a_parameter_that_no_method_takes_would_be_noticed(change, complaint):
+    spec = validate(ExperimentSpec, override(read_yaml(FOLDER / "rg2_table2.yaml"), change), "changed")
+    with pytest.raises(ConfigError, match=complaint):
+        check_parameters(spec, "changed")
+
+
+@EVERY_FILE
+def test_rows_and_datasets_have_names_of_their_own(path):
+    spec = load(path)
+    for names in ([arm.label for arm in spec.arms] + [row.name for row in spec.not_run], card_names(spec)):
+        assert len(set(names)) == len(names)
+
+
+@EVERY_FILE
+def test_published_numbers_are_shares_of_metrics_on_datasets_of_the_file(path):
+    spec = load(path)
+    for label, dataset, metric, value in numbers(spec):
+        assert dataset in card_names(spec), f"{label}: {dataset}"
+        assert metric_set([metric]).names == (metric,), f"{label}: {metric} has no cutoff"
+        assert 0 < value < 1, f"{label}, {dataset}: {metric} = {value}"
+    assert spec.published or not numbers(spec), "numbers without a source"
+
+
+@EVERY_FILE
+def test_the_settings_of_an_earlier_search_are_there_for_every_row_of_a_dataset_or_for_none(path):
+    """Else --chosen would refuse the dataset."""
+    spec = load(path)
+    searched = [arm for arm in spec.arms if any(isinstance(value, dict) for value in arm.params.values())]
+    for dataset in {dataset for arm in spec.arms for dataset in arm.chosen}:
+        assert dataset in card_names(spec)
+        assert [arm.label for arm in searched if dataset not in arm.chosen] == []
+
+
+@EVERY_FILE
+def test_what_is_chosen_is_what_is_searched(path):
+    """A parameter that the file fixes cannot be another one for a dataset."""
+    for arm in load(path).arms:
+        searched = {name for name, value in arm.params.items() if isinstance(value, dict)}
+        for dataset, chosen in arm.chosen.items():
+            assert set(chosen) == searched, f"{arm.label}, {dataset}"
+
+
+@EVERY_FILE
+def test_training_that_looks_at_validation_is_measured_on_a_model_of_train_alone(path):
+    """Fitted on train and valid, it would have nothing to look at, and would run through all of its epochs."""
+    spec = load(path)
+    stopping = [a for a in spec.arms if registered().get(a.method).trained and a.params.get("patience", 1) != 0]
+    assert spec.final.fit_on == "train" or not stopping, ", ".join(arm.label for arm in stopping)

@@ -1,0 +1,64 @@
+"""Sweeps built by hand: records, an experiment and the comparisons, as a finished sweep's folder holds them."""
+
+import dataclasses
+
+import pytest
+
+from rankbench.tracking.record import RunRecord
+
+COUNTS = {"users": 5, "items": 9, "train": 8, "valid": 1, "test": 2, "users_without_test_items": 0, "cold_test_items": 0}
+ENVIRONMENT = {
+    "machine": {"cpu": "c", "cores": 2, "memory_bytes": 1e9}, "packages": {"numpy": "2"}, "revision": "abc", "python": "3",
+    "blas": ["openblas"],
+}  # fmt: skip
+
+
+@pytest.fixture
+def make_run():
+    """make_run(stage, arm, mean, dataset="x", half=0.01, **fields of RunRecord) → a record whose ndcg@20 is `mean` ± half."""
+
+    def make(stage, arm, mean, dataset="x", half=0.01, data=None, **fields):
+        about_data = {
+            "name": dataset, "fingerprint": "f", "protocol": "published", "split_seed": 0, "recall": "recall",
+            "counts": COUNTS, "differences": [],
+        } | (data or {})  # fmt: skip
+        plain = RunRecord(
+            id=f"{stage}-{dataset}-{arm}-{fields.get('params', {})}-{fields.get('seed', 0)}", method="ease", params={},
+            dataset=about_data, fit_on="train", measured_on="test", seed=0, dtype="float32", arm=arm, stage=stage,
+            environment=ENVIRONMENT, seconds={"fit": 1.0},
+            metrics={"ndcg@20": {"mean": mean, "low": mean - half, "high": mean + half}},
+        )  # fmt: skip
+        return dataclasses.replace(plain, **fields)
+
+    return make
+
+
+@pytest.fixture
+def make_sweep():
+    """make_sweep(records, published, datasets=["x"], not_run=[], recall="recall") → the four arguments of write_report.
+
+    `published`: arm → dataset → metric → number; it names the arms and their order.
+    """
+
+    def make(records, published, datasets=("x",), not_run=(), recall="recall", metrics=("ndcg@20",), params=None):
+        arms = [
+            {"name": arm, "method": "ease", "params": params or {}, "chosen": {}, "published": said}
+            for arm, said in published.items()
+        ]
+        experiment = {
+            "name": "e", "question": "Which?", "datasets": list(datasets), "arms": arms, "not_run": list(not_run),
+            "published": {"paper": "P", "table": 2, "figure": None, "recall": recall},
+            "search": {"choose": {"metric": "ndcg@20", "on": "valid"}}, "final": {"fit_on": "auto"},
+        }  # fmt: skip
+        finals = [record for record in records if record.stage == "final"]
+        keys = dict.fromkeys((record.dataset["name"], record.arm) for record in finals)
+        rows = [
+            {"dataset": dataset, "arm": arm, "final": [r.id for r in finals if (r.dataset["name"], r.arm) == (dataset, arm)]}
+            for dataset, arm in keys
+        ]
+        about = {"id": "s", "experiment": experiment, "notes": [], "fits": 2, "started_at": "2026-11-21T10:00:00+00:00"}
+        chosen = {"rows": rows, "finished_at": "2026-11-21T11:30:00+00:00"}
+        compared = {"metrics": list(metrics), "models": [], "comparisons": []}
+        return about, chosen, {record.id: record for record in records}, compared
+
+    return make

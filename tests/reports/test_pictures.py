@@ -1,0 +1,81 @@
+"""Pictures: which models no other one beats, which parameters were searched, and labels that do not cover each other."""
+
+import itertools
+
+import numpy as np
+import pytest
+from matplotlib.text import Text
+from PIL import Image
+
+from rankbench.reports.effects import effects_plot, searched
+from rankbench.reports.figures import pyplot
+from rankbench.reports.pareto import _label, front, pareto_plot
+from rankbench.reports.tables import Cell, Row, Table
+
+
+def row(arm, mean, seconds, memory=1.0, dataset="x"):
+    return Row(dataset, arm, "m", {}, {"ndcg@20": Cell(mean, None, None)}, {"fit": seconds}, 1, memory, 1)
+
+
+def test_the_front_is_what_no_other_model_beats_in_both():
+    rng = np.random.default_rng(0)
+    rows = [row(str(i), mean, seconds) for i, (mean, seconds) in enumerate(rng.integers(1, 9, (40, 2)) / 10)]
+
+    def beaten(one):
+        return any(
+            other.cells["ndcg@20"].mean >= one.cells["ndcg@20"].mean
+            and other.seconds["fit"] <= one.seconds["fit"]
+            and (other.cells["ndcg@20"].mean, other.seconds["fit"]) != (one.cells["ndcg@20"].mean, one.seconds["fit"])
+            for other in rows
+        )
+
+    found = {(r.cells["ndcg@20"].mean, r.seconds["fit"]) for r in front(rows, "ndcg@20")}
+    assert found == {(r.cells["ndcg@20"].mean, r.seconds["fit"]) for r in rows if not beaten(r)}
+
+
+def test_no_label_covers_another_where_there_is_room():
+    plt = pyplot()
+    figure, axis = plt.subplots(figsize=(7, 5))
+    rows = [row(f"model {i}", 0.3 + 0.001 * (i % 4), 10 + i % 3) for i in range(12)]
+    axis.set_xlim(1, 30)
+    axis.set_ylim(0.1, 0.5)
+    _label(axis, rows, "ndcg@20", 1.0)
+    figure.canvas.draw()
+    boxes = [Text.get_window_extent(text) for text in axis.texts]  # an annotation's own would take in its line
+    plt.close(figure)
+    assert len(boxes) == 12
+    # Twelve points within a few pixels: at their own places the names would all lie on each other.
+    assert not any(one.padded(-1).overlaps(other.padded(-1)) for one, other in itertools.combinations(boxes, 2))
+
+
+def test_one_model_alone_has_no_front_and_a_fit_of_no_time_is_drawn(tmp_path):
+    assert pareto_plot(Table("t", ("ndcg@20",), (row("A", 0.1, 1.0),)), "ndcg@20", tmp_path / "none.png") is None
+    table = Table("t", ("ndcg@20",), (row("A", 0.1, 0.0), row("B", 0.2, 50.0, 3.0), row("B", 0.2, 50.0, dataset="y")))
+    assert pareto_plot(table, "ndcg@20", tmp_path / "two.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_only_parameters_with_several_values_are_drawn(make_run):
+    runs = [make_run("search", "A", 0.1, params={"lam": lam, "form": form, "dim": 8}) for lam, form in ((1, "a"), (2, "b"))]
+    runs.append(make_run("search", "A", 0.1, params={"lam": 3, "form": "b", "dim": 9}, status="failed"))
+    runs.append(make_run("search", "B", 0.1, params={"lam": 1}))
+    assert list(searched(runs, "ndcg@20")) == [("A", "lam"), ("A", "form")]
+    assert effects_plot(runs[-1:], "ndcg@20", None) is None
+
+
+@pytest.mark.parametrize("arms", [2, 31])
+def test_effects_of_many_arms_are_one_light_picture(make_run, tmp_path, arms):
+    rng = np.random.default_rng(1)
+    runs = [
+        make_run(
+            "search", f"arm {a}", float(rng.uniform(0.1, 0.3)), dataset="xy"[a % 2],
+            params={"lr": float(10 ** rng.uniform(-4, -1)), "decay": [0.0, 1e-6, 1e-3][i % 3], "form": ["tanh", None][i % 2]},
+        )
+        for a in range(arms)
+        for i in range(8)
+    ]  # fmt: skip
+    path = effects_plot(runs, "ndcg@20", tmp_path / "search.png", [f"arm {a}" for a in range(arms)])
+    assert path.stat().st_size < 400_000
+    with Image.open(path) as picture:
+        wide, high = picture.size
+    # Three panels an arm, six in a line.
+    assert high / wide == pytest.approx(-(-3 * arms // 6) * 1.5 / (2.1 * min(6, 3 * arms) + 0.3), rel=0.02)

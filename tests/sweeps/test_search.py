@@ -1,0 +1,122 @@
+"""A sweep whose parameters are drawn one after another and whose trials are ended when they fall behind, interrupted and not;
+and a second sweep that meets the first one's runs.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rankbench.tracking.record import read_record
+
+EXPERIMENT = """
+name: drawn
+datasets:
+  - {name: synthetic, source: {generator: {users: 300, items: 100, interactions_per_user: 15}}}
+arms:
+  - method: bpr
+    params: {embedding_dim: 8, epochs: 9, patience: 9, n_negatives: 5, learning_rate: {loguniform: [0.00001, 0.1]}}
+  - {method: ease, params: {lam: {grid: [10, 100]}}}
+search: {trials: 8, by: tpe, scheduler: asha, grace: 1, choose: {metric: ndcg@10, on: valid}}
+final: {fit_on: train}
+cutoffs: [10]
+resources: {cpus: 1}
+"""
+
+
+def rankbench(home: Path, *words: str) -> str:
+    environment = os.environ | {
+        "RANKBENCH_DATA": str(home / "data"),
+        "RANKBENCH_RESULTS": str(home / "results"),
+        "RANKBENCH_OFFLINE": "1",
+    }
+    environment.pop("RANKBENCH_TRACKING_URI", None)
+    done = subprocess.run(
+        [sys.executable, "-m", "rankbench", *words], env=environment, cwd=home, text=True, capture_output=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def records_of(folder: Path):
+    return {path.parent.name: read_record(path.parent) for path in folder.glob("records/[!.]*/record.json")}
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    home = tmp_path_factory.mktemp("drawn")
+    (home / "drawn.yaml").write_text(EXPERIMENT)
+    rankbench(home, "sweep", "drawn.yaml")
+    (folder,) = (home / "results" / "sweeps").iterdir()
+    return home, folder
+
+
+def test_as_many_settings_are_drawn_as_the_file_says_and_those_behind_are_ended(drawn):
+    _, folder = drawn
+    searched = [record for record in records_of(folder).values() if record.stage == "search"]
+    bpr = [record for record in searched if record.method == "bpr"]
+    assert len(bpr) == 8 and len({record.params["learning_rate"] for record in bpr}) == 8
+    assert len([record for record in searched if record.method == "ease"]) == 2
+    states = {record.status for record in bpr}
+    assert states == {"finished", "stopped"}
+    for record in bpr:
+        looks = [row["iteration"] for row in record.curve]
+        assert looks == list(range(1, len(looks) + 1))
+        if record.status == "stopped":
+            assert len(looks) < 9 and f"stopped by asha after epoch {looks[-1]}" in record.error and not record.metrics
+
+
+def test_none_that_was_ended_is_chosen_or_called_a_failure(drawn):
+    home, folder = drawn
+    records = records_of(folder)
+    chosen = json.loads((folder / "chosen.json").read_text())
+    assert chosen["failed"] == []
+    for row in chosen["rows"]:
+        rivals = [r for r in records.values() if r.stage == "search" and r.method == row["arm"] and r.finished]
+        best = max(record.metrics["ndcg@10"]["mean"] for record in rivals)
+        assert records[row["search"]].metrics["ndcg@10"]["mean"] == best
+    assert "failed:" not in rankbench(home, "report")
+    said = json.loads(rankbench(home, "sweep", "status", "--json"))
+    assert said["state"] == "finished" and said["running"] is None
+    (arm,) = [arm for arm in said["arms"] if arm["model"] == "bpr"]
+    assert (arm["finished"] + arm["stopped"], arm["failed"], arm["final"]) == (8, 0, 1)
+
+
+def test_resumed_it_draws_only_what_is_missing(drawn, tmp_path):
+    home, _ = drawn
+    shutil.copytree(home, tmp_path / "home")
+    copy = next((tmp_path / "home" / "results" / "sweeps").iterdir())
+    before = records_of(copy)
+    lost = sorted(name for name, record in before.items() if record.method == "bpr" and record.stage == "search")[:3]
+    for name in lost:
+        shutil.rmtree(copy / "records" / name)
+    kept = {name: (copy / "records" / name / "record.json").stat().st_mtime_ns for name in before if name not in lost}
+    rankbench(tmp_path / "home", "sweep", "drawn.yaml", "--resume")
+    after = records_of(copy)
+    assert sum(record.method == "bpr" and record.stage == "search" for record in after.values()) == 8
+    for name, written in kept.items():
+        assert (copy / "records" / name / "record.json").stat().st_mtime_ns == written
+
+
+def test_a_second_sweep_takes_over_what_the_first_has_finished(tmp_path, monkeypatch):
+    (tmp_path / "one.yaml").write_text(EXPERIMENT.replace("by: tpe, scheduler: asha, grace: 1, ", ""))
+    (tmp_path / "two.yaml").write_text((tmp_path / "one.yaml").read_text().replace("name: drawn", "name: other"))
+    # A checkout with changes has no revision that tells what ran; a copy outside of git has.
+    code = tmp_path / "code"
+    shutil.copytree(Path(__file__).parents[2] / "platform" / "rankbench", code / "rankbench")
+    monkeypatch.setenv("PYTHONPATH", str(code))
+    shutil.copytree(Path(__file__).parents[2] / "datasets", tmp_path / "datasets")
+    for name in ("one.yaml", "two.yaml"):
+        rankbench(tmp_path, "sweep", name)
+    first, second = (records_of(folder) for folder in sorted((tmp_path / "results" / "sweeps").iterdir()))
+    assert first.keys() == second.keys() and len(first) == 12
+    assert {name: record.started_at for name, record in first.items()} == {n: r.started_at for n, r in second.items()}
+    rankbench(tmp_path, "sweep", "two.yaml", "--fresh")
+    newest = records_of(max((tmp_path / "results" / "sweeps").iterdir(), key=lambda path: path.stat().st_mtime))
+    assert newest.keys() == first.keys()
+    assert all(newest[name].started_at > first[name].started_at for name in newest)
+    assert all(newest[name].metrics == first[name].metrics for name in newest)

@@ -1,0 +1,109 @@
+"""Eight sweeps at once on one store, each a process with a spool of its own: nothing is lost and nothing comes twice."""
+
+import dataclasses
+import secrets
+import subprocess
+import sys
+
+import pytest
+import sqlalchemy
+
+from rankbench.errors import StorageError
+from rankbench.tracking import store
+from rankbench.tracking.delivery import Delivery, check
+from rankbench.tracking.record import write_record
+from rankbench.tracking.store import alone, make_tables, schema
+
+from .postgres import postgres, why_not
+from .stores import records, spooled, stored, told, with_curves
+
+pytestmark = pytest.mark.slow
+
+WRITERS, RUNS, POINTS = 8, 12, 30
+
+WRITER = """
+import sys
+from pathlib import Path
+from rankbench.tracking.mlflow_sink import MlflowSink
+from rankbench.tracking.record import read_records
+uri, home = sys.argv[1], Path(sys.argv[2])
+sink = MlflowSink(uri, "crowd", home / "artifacts", lambda line: print(line, flush=True))
+sink.open()
+sink.start_sweep(home.name, {"fits": 3}, {})
+for record in read_records(home / "records"):
+    sink.send(record, home / "records" / record.id)
+sink.finish_sweep({"final/x/ease/ndcg_at_20": 0.25}, [], ok=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def database():
+    if why := why_not():
+        pytest.skip(why)
+    with postgres() as make:
+        yield make
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def uri(request, tmp_path):
+    """A store that nobody has used yet."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/store/mlflow.db"
+    return request.getfixturevalue("database")(f"db_{secrets.token_hex(4)}")
+
+
+def test_eight_writers_lose_nothing_and_write_nothing_twice(uri, tmp_path):
+    expected, processes = {}, []
+    for writer in range(WRITERS):
+        home = tmp_path / f"sweep-{writer}"
+        for record in with_curves(records(RUNS), POINTS):
+            record = dataclasses.replace(record, id=f"{record.id}-{writer}")
+            write_record(home / "records", record, None)
+            expected[record.id] = ("FINISHED", told(record))
+        command = [sys.executable, "-c", WRITER, uri, home]
+        processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+    said = [process.communicate(timeout=300) for process in processes]
+    assert [(errors, process.returncode) for (_, errors), process in zip(said, processes, strict=True)] == [("", 0)] * WRITERS
+    for writer, (lines, _) in enumerate(said):
+        home = tmp_path / f"sweep-{writer}"
+        # A machine that is busy enough does not take all in the 30 s that a sweep waits; then it says so, and keeps it.
+        assert bool(spooled(home)) == ("messages wait" in lines)
+        delivery = Delivery(uri, home / "artifacts")
+        delivery.start()
+        assert delivery.finish(lambda home=home: len(spooled(home)), 60.0, 120.0) == 0
+    assert stored(uri, "crowd") == expected
+    engine = sqlalchemy.create_engine(uri)
+    with engine.connect() as connection:
+        parents = connection.execute(sqlalchemy.text(
+            "SELECT tags.value, status FROM tags JOIN runs ON runs.run_uuid = tags.run_uuid"
+            " WHERE tags.key = 'rankbench.sweep' AND lifecycle_stage = 'active' ORDER BY 1"
+        )).all()  # fmt: skip
+    engine.dispose()
+    assert [tuple(row) for row in parents] == [(f"sweep-{writer}", "FINISHED") for writer in range(WRITERS)]
+
+
+MAKE = """
+import sys
+from pathlib import Path
+from rankbench.tracking.store import make_tables
+make_tables(sys.argv[1], Path(sys.argv[2]))
+"""
+
+
+def test_one_at_a_time_changes_tables(uri, tmp_path, monkeypatch):
+    (tmp_path / "store").mkdir(exist_ok=True)
+    monkeypatch.setattr(store, "LOCK_SECONDS", 1.0)
+    with alone(uri), pytest.raises(StorageError, match="another process"), alone(uri):
+        pytest.fail("two hold the lock")
+    with alone(uri):
+        pass
+
+
+def test_eight_processes_make_the_tables_of_one_empty_database(database, tmp_path):
+    uri = database("fresh")
+    assert schema(uri) is None
+    makers = [subprocess.Popen([sys.executable, "-c", MAKE, uri, tmp_path], stderr=subprocess.PIPE) for _ in range(8)]
+    assert [(maker.communicate(timeout=300)[1], maker.returncode) for maker in makers] == [(b"", 0)] * 8
+    before = schema(uri)
+    make_tables(uri, tmp_path)
+    assert schema(uri) == before and check(uri, tmp_path, seconds=60) == ""
