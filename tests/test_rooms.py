@@ -29,7 +29,7 @@ EDGES = {
     "tracking": set(),
     "experiment": {"data", "methods", "solvers", "evaluation", "tracking"},
     "studies": {"data", "losses", "training", "experiment"},
-    "sweeps": {"experiment", "data", "evaluation", "tracking", "cluster"},
+    "sweeps": {"experiment", "data", "losses", "evaluation", "tracking", "cluster"},
     "reports": {"evaluation", "tracking"},
     "doctor": {"data", "tracking", "cluster"},
     "model": {"data", "methods", "solvers", "evaluation"},

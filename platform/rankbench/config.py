@@ -6,6 +6,7 @@ import dataclasses
 import math
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, get_args
 
@@ -182,7 +183,7 @@ def parameters(cls: type[T], values: Mapping[str, Any], where: str) -> T:
             known = f"; known: {', '.join(fields)}" if fields else " (it has no parameters)"
             raise ConfigError(f"{where}: unknown parameter {key!r}{nearest(key, fields) or known}")
     try:
-        result = TypeAdapter(cls).validate_python(dict(values))
+        result = _adapter(cls).validate_python(dict(values))
         for name in fields:
             value = getattr(result, name)
             require(not isinstance(value, float) or math.isfinite(value), f"{name} must be finite, got {value}")
@@ -193,3 +194,9 @@ def parameters(cls: type[T], values: Mapping[str, Any], where: str) -> T:
         first = error.errors(include_url=False)[0]
         name = ".".join(str(part) for part in first["loc"])
         raise ConfigError(f"{where}: {name}: {first['msg'].lower()}, got {first['input']!r}") from None
+
+
+@cache
+def _adapter(cls: type[T]) -> TypeAdapter[T]:
+    """Building one takes milliseconds, and a sweep may check thousands of settings."""
+    return TypeAdapter(cls)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 
 from rankbench.registry import Registry
@@ -9,6 +10,7 @@ from rankbench.solvers.spec import Solver
 from rankbench.solvers.spec import registered as solvers
 
 
+@cache
 def registered() -> Registry[Solver]:
     """The registry, with every file of both rooms imported."""
     import_module("rankbench.training.methods")

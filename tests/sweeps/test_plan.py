@@ -6,6 +6,7 @@ from rankbench.config import validate
 from rankbench.data.prepare import prepare
 from rankbench.errors import ConfigError
 from rankbench.experiment import setting
+from rankbench.sweeps.estimate import Size
 from rankbench.sweeps.plan import ExperimentSpec, plan, units
 
 SMALL = {"name": "synthetic", "source": {"generator": {"users": 60, "items": 30, "interactions_per_user": 8}}}
@@ -52,17 +53,44 @@ def test_equal_rankings_of_two_arms_are_named(settings):
     assert any(note.startswith("edlae and deql-l2-zero-diag: 1 settings have the same ranking") for note in found.notes)
 
 
+def test_equal_rankings_that_share_no_fit_are_all_run_and_said_to_be(settings):
+    found = planned(settings, {"method": "rg2"}, {"method": "rgx"}, {"method": "ials"})
+    assert len(found.search) == 3
+    assert [note for note in found.notes if "same ranking" in note] == [
+        "rg2 and rgx: 1 settings have the same ranking; each is run all the same: leave out all but one"
+    ]
+
+
+def test_draws_one_after_another_have_one_need_and_idle_ones_are_named(settings):
+    arm = {"method": "deql-l2-zero-diag", "params": {"p": 0.4, "lam": 5, "b": {"uniform": [0.5, 2]}}}
+    found = planned(settings, arm, search={"by": "tpe", "trials": 7})
+    (ask,) = found.asks
+    assert (found.n_fits, found.n_settings, ask.trials) == (7, 7, 7)
+    unit = ask.unit({"b": 1.25})
+    assert [each.params.b for each in unit.job.settings] == [1.25]
+    assert (unit.cpus, unit.memory_bytes) == (ask.draft.cpus, ask.draft.memory_bytes)
+    (note,) = [note for note in found.notes if "for nothing" in note]
+    assert note.startswith("deql-l2-zero-diag: every draw of b is run, for nothing: under a zero diagonal")
+
+
+def test_a_draft_has_room_for_the_largest_draw(settings):
+    arm = {"method": "ials", "params": {"embedding_dim": {"choice": [8, 2_000_000]}, "iterations": 1}}
+    (ask,) = planned(settings, arm, search={"by": "tpe", "trials": 12}).asks
+    assert ask.draft.job.settings[0].params.embedding_dim == 2_000_000 and ask.draft.memory_bytes > 4e9
+
+
+def test_a_card_may_be_written_out_in_the_file(settings):
+    card = {"name": "own", "source": {"generator": {"users": 50, "items": 25, "interactions_per_user": 6}}}
+    found = planned(settings, {"method": "popularity"}, datasets=[{"name": "own", "card": card, "split": {"seed": 3}}])
+    assert [(card.name, card.split.seed) for card in found.cards] == [("own", 3)]
+    with pytest.raises(ConfigError, match=r"x\.yaml: datasets\[0\]\.card: sorce: unknown key; did you mean source\?"):
+        planned(settings, {"method": "popularity"}, datasets=[{"name": "own", "card": {"name": "own", "sorce": {}}}])
+
+
 def test_search_measures_valid_and_the_final_stage_has_not_begun(settings):
     found = planned(settings, {"method": "ease"})
     job = found.search[0].job
     assert (job.fit_on, job.measure_on, job.stage) == ("train", "valid", "search")
-
-
-def test_memory_of_a_dense_fit_grows_with_the_matrix_and_its_type(settings):
-    unit32 = planned(settings, {"method": "ease"}).search[0]
-    unit64 = planned(settings, {"method": "ease"}, dtype="float64").search[0]
-    light = planned(settings, {"method": "popularity"}).search[0]
-    assert light.memory_bytes < unit32.memory_bytes < unit64.memory_bytes
 
 
 def test_the_key_ignores_resources_but_not_the_grid(settings):
@@ -79,7 +107,7 @@ def final_jobs(settings, arms, **more):
     return found, [
         unit.job
         for card in found.final_cards
-        for unit in units(card, prepare(card, settings).split.n_items, chosen, found.spec, found.metrics, "final", 2)
+        for unit in units(card, Size.of(prepare(card, settings)), chosen, found.spec, found.metrics, "final", 2)
     ]
 
 

@@ -17,6 +17,8 @@ EXAMPLES = """Examples:
 
   rankbench sweep experiments/demo.yaml --dry-run
 
+  rankbench sweep experiments/talos_table3_1.yaml --stand-in 0.01 --dry-run
+
   rankbench sweep experiments/demo.yaml final.seeds=[0,1,2] final.split_seeds=[0,1,2]
 
   rankbench sweep experiments/demo.yaml --resume
@@ -45,7 +47,17 @@ def sweep(
     changes: Annotated[list[str] | None, typer.Argument(metavar="[path=value]...", help="Changes to the file.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the newest sweep of this experiment.")] = False,
     chosen: Annotated[bool, typer.Option("--chosen", help="No search: measure the file's `chosen` parameters.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the plan, with its needs and what it will write, and stop.")
+    ] = False,
+    stand_in: Annotated[
+        float | None,
+        typer.Option(
+            "--stand-in",
+            metavar="FACTOR",
+            help="Synthetic data of the datasets' sizes times FACTOR in their place: 1 for the full size, 0.01 for a trial.",
+        ),
+    ] = None,
     address: Annotated[str | None, typer.Option(envvar="RAY_ADDRESS", help="A running Ray cluster; default: local.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Run again what an earlier sweep has finished.")] = False,
     json: Json = False,
@@ -63,8 +75,13 @@ def sweep(
         host_and_port(address)
     path = _find(experiment, settings)
     spec = load_experiment(path, assignments(changes or []))
+    if stand_in is not None:
+        from rankbench.sweeps.stand_in import stand_in as on_stand_ins
+
+        spec = on_stand_ins(spec, settings, stand_in, str(path))
     if dry_run:
-        _show_plan(plan(spec, settings, None if address else available_cpus(), str(path), chosen), json)
+        cpus = None if address else available_cpus()
+        _show_plan(plan(spec, settings, cpus, str(path), chosen), settings, cpus, json)
         return
     folder, failed = execute(
         spec, str(path), settings, resume=resume, use_chosen=chosen, address=address, fresh=fresh, quiet=json
@@ -238,48 +255,65 @@ def _find(experiment: Path, settings) -> Path:
     raise ConfigError(f"{experiment}: no such experiment file{nearest(name, known)}")
 
 
-def _show_plan(plan, json: bool) -> None:
-    if plan.given is not None:
-        _show_given(plan, json)
-        return
-    rows = [
-        {
-            "fit": position,
-            "dataset": unit.job.card.name,
-            "settings": [{"model": s.arm, "params": s.resolved} for s in unit.job.settings],
-            "cpus": unit.cpus,
-            "memory_gb": round(unit.memory_bytes / 1e9, 2),
-        }
-        for position, unit in enumerate(plan.search, start=1)
-    ]
+def _show_plan(plan, settings, cpus: int | None, json: bool) -> None:
+    from rankbench.cli.live import clock
+    from rankbench.memory import available_memory
+    from rankbench.sweeps.outline import fits_of, outline
+
+    found = outline(plan, settings, cpus, available_memory() if cpus else None)
     if json:
-        print_json({"experiment": plan.spec.name, "settings": plan.n_settings, "fits": rows, "notes": list(plan.notes)})
+        print_json(_plan_as_json(plan, found, fits_of(plan)))
         return
-    header = ["fit", "dataset", "models", "settings", "cpus", "memory GB"]
+    header = ["dataset", "model", "settings", "fits", "shared with", "cpus", "memory GB", "time a fit", "in all"]
+    given = {(dataset, each.arm): each for dataset, members in (plan.given or {}).items() for each in members}
+    stated = {arm.label: {*arm.params}.union(*arm.chosen.values()) for arm in plan.spec.arms}
     body = [
-        [str(r["fit"]), r["dataset"], ", ".join(dict.fromkeys(s["model"] for s in r["settings"])), str(len(r["settings"])),
-         str(r["cpus"]), f"{r['memory_gb']:.1f}"]
-        for r in rows
+        [r.dataset, r.model, _settings_of(r, given, stated), str(r.fits), ", ".join(r.shared_with), str(r.cpus),
+         f"{r.memory_bytes / 1e9:.1f}", clock(r.seconds_a_fit), clock(r.seconds_in_all)]
+        for r in found.rows
     ]  # fmt: skip
     print_table(header, body)
-    for note in plan.notes:
-        out.print(f"  {note}", markup=False)
-    out.print(
-        f"{plan.n_settings} settings in {plan.n_fits} fits, then one final fit for each chosen inverse, split and seed",
-        markup=False,
-    )
+    for line in (*found.stand_ins, *found.shared, *plan.notes):
+        out.print(f"  {line}", markup=False)
+    for stage in found.stages:
+        if stage.seconds is None:
+            time = f"{clock(stage.seconds_of_trials)} of trials one after another (rough; the cluster is not asked)"
+        else:
+            time = f"about {clock(stage.seconds)} (rough), up to {stage.concurrent} at a time on this machine"
+        out.print(f"{stage.name}: {stage.fits} fits, {time}", markup=False)
+    if plan.given is None:
+        out.print("the final fits are one for each chosen inverse, split and seed", markup=False)
+    if found.short:
+        out.print(f"not enough memory: the largest trial needs {found.short / 1e9:.1f} GB more than is free", style="yellow")
+    size = f"{found.bytes_written / 1e6:.1f} MB"
+    out.print(f"writes {found.folder}: {found.records} records, about {size}, a report; an MLflow run each", markup=False)
 
 
-def _show_given(plan, json: bool) -> None:
-    """The plan of --chosen: what is fitted and measured on test, without a search."""
-    rows = [(dataset, each.arm, each.method, each.resolved) for dataset, members in plan.given.items() for each in members]
-    if json:
+def _settings_of(row, given: dict, stated: dict[str, set[str]]) -> str:
+    """How many; with --chosen, which, by the parameters that the file states."""
+    if (row.dataset, row.model) in given:
+        params = given[row.dataset, row.model].resolved
+        return " ".join(f"{name}={value}" for name, value in params.items() if name in stated[row.model])
+    return "drawn" if row.settings is None else str(row.settings)
+
+
+def _plan_as_json(plan, found, fits: list[dict]) -> dict:
+    import dataclasses
+
+    content = {
+        "experiment": plan.spec.name,
+        "settings": plan.n_settings,
+        "rows": [row.as_dict() for row in found.rows],
+        "stages": [dataclasses.asdict(stage) for stage in found.stages],
+        "writes": {"folder": found.folder, "records": found.records, "bytes": found.bytes_written},
+        "shared": list(found.shared),
+        "stand_ins": list(found.stand_ins),
+        "missing_memory_bytes": found.short,
+        "fits": fits,
+        "notes": list(plan.notes),
+    }
+    if plan.given is not None:
         keys = ("dataset", "model", "method", "params")
-        given = [dict(zip(keys, row, strict=True)) for row in rows]
-        print_json({"experiment": plan.spec.name, "given": given, "notes": list(plan.notes)})
-        return
-    body = [[d, arm, " ".join(f"{k}={v}" for k, v in params.items() if v is not None)] for d, arm, _, params in rows]
-    print_table(["dataset", "model", "setting"], body)
-    for note in plan.notes:
-        out.print(f"  {note}", markup=False)
-    out.print(f"no search: {len(rows)} given settings are fitted and measured on test", markup=False)
+        given = [(dataset, s.arm, s.method, s.resolved) for dataset, members in plan.given.items() for s in members]
+        content["given"] = [dict(zip(keys, row, strict=True)) for row in given]
+    return content

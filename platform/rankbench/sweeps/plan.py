@@ -7,7 +7,7 @@ import itertools
 import json
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -23,6 +23,8 @@ from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, Metri
 from rankbench.experiment import Job, Setting, setting
 from rankbench.registry import nearest
 from rankbench.settings import Settings
+from rankbench.sweeps import estimate
+from rankbench.sweeps.estimate import Size
 from rankbench.sweeps.space import DRAWS, expand, kinds
 
 
@@ -159,7 +161,7 @@ class ExperimentSpec(Strict):
 
 @dataclass(frozen=True)
 class Unit:
-    """Settings that one trial fits together, with the trial's needs."""
+    """Settings that one trial fits together, with the trial's needs. `cost`: seconds, roughly."""
 
     job: Job
     cpus: int
@@ -175,13 +177,12 @@ class Unit:
 class Ask:
     """`trials` units of an arm on a dataset whose parameters are drawn one after another, by what earlier ones gave.
 
-    `draft`: the unit of one possible draw, which says what all of them need.
+    `draft`: a unit of one possible draw, which says what all of them need.
     """
 
     arm: ArmSpec
     spec: ExperimentSpec
     draft: Unit
-    n_items: int
     trials: int
 
     @property
@@ -191,7 +192,7 @@ class Ask:
     def unit(self, values: dict[str, Any]) -> Unit:
         fixed = {name: value for name, value in self.arm.params.items() if not isinstance(value, dict)}
         each = setting(self.arm.method, fixed | values, self.arm.label, self.arm.label)
-        return units(self.card, self.n_items, [each], self.spec, self.draft.job.metrics, "search", self.draft.cpus)[0]
+        return replace(self.draft, job=replace(self.draft.job, settings=(each,)))
 
 
 @dataclass(frozen=True)
@@ -255,7 +256,7 @@ def plan(spec: ExperimentSpec, settings: Settings, cpus: int | None, where: str,
     cards, final_cards = [], []
     for position, entry in enumerate(spec.datasets):
         place = f"{where}: datasets[{position}]"
-        cards.append(_card(entry, settings, place))
+        cards.append(card_of(entry, settings, place))
         final_cards += _final_cards(entry, cards[-1], spec, settings, place, final_notes)
     card_names = [card.name for card in cards]
     doubled = {name for name in card_names if card_names.count(name) > 1}
@@ -263,21 +264,23 @@ def plan(spec: ExperimentSpec, settings: Settings, cpus: int | None, where: str,
     # A file may be run on some of its datasets: what it says of the others is then not looked at.
     known = {*names_of_cards(settings), *card_names}
     candidates: list[Setting] = []
-    asked: list[tuple[ArmSpec, Setting]] = []
+    asked: list[tuple[ArmSpec, list[Setting]]] = []
     for position, arm in enumerate(spec.arms):
         place = f"{where}: arms[{position}]"
         _require_known(arm.published, known, f"{place}.published")
         _require_known(arm.chosen, known, f"{place}.chosen")
-        checked = _settings_of(arm, spec, place, notes)
+        checked, said = _settings_of(arm, spec, place)
         if spec.search.by != "random" and any(kind in DRAWS for kind in kinds(arm.params)):
-            asked.append((arm, checked[0]))
+            asked.append((arm, checked))
+            notes += _drawn_for_nothing(arm, checked[0])
         else:
             candidates += checked
+            notes += said
     for position, row in enumerate(spec.not_run):
         place = f"{where}: not_run[{position}]"
         require(row.name not in names, f"{place}: the name {row.name} is an arm's")
         _require_known(row.published, known, f"{place}.published")
-    everyone = [*candidates, *(first for _, first in asked)]
+    everyone = [*candidates, *(drawn[0] for _, drawn in asked)]
     unseeded = dict.fromkeys(each.arm for each in everyone if not each.solver.seeded)
     if len(spec.final.seeds) > 1 and unseeded:
         final_notes.append(f"{', '.join(unseeded)}: the method uses no seed; run with seed {spec.final.seeds[0]} alone")
@@ -285,25 +288,25 @@ def plan(spec: ExperimentSpec, settings: Settings, cpus: int | None, where: str,
         given = {card.name: _chosen_settings(spec, card.name, where) for card in cards}
         return Plan(spec, tuple(cards), metrics, (), tuple(final_notes), tuple(final_cards), given)
     notes += _shared_rankings(candidates)
-    sizes = {card.name: prepare(card, settings).split.n_items for card in cards}
+    sizes = {card.name: Size.of(prepare(card, settings)) for card in cards}
     if {"cutoffs", "metrics"} & spec.model_fields_set:
-        for name, n_items in sizes.items():
-            require_within(metrics, n_items, name, f"{where}: cutoffs")
+        for name, size in sizes.items():
+            require_within(metrics, size.items, name, f"{where}: cutoffs")
     search = [unit for card in cards for unit in units(card, sizes[card.name], candidates, spec, metrics, "search", cpus)]
     saved = len(candidates) * len(cards) - len(search)
     if saved:
         notes.append(f"{len(candidates) * len(cards)} settings need {len(search)} fits: the others share an inverse")
     asks = []
-    for card, (arm, first) in itertools.product(cards, asked):
-        n_items = sizes[card.name]
-        (draft,) = units(card, n_items, [first], spec, metrics, "search", cpus)
-        asks.append(Ask(arm, spec, draft, n_items, spec.search.trials))
+    for card, (arm, drawn) in itertools.product(cards, asked):
+        drafts = units(card, sizes[card.name], drawn, spec, metrics, "search", cpus)
+        draft = max((replace(unit, job=replace(unit.job, settings=unit.job.settings[:1])) for unit in drafts), key=_needs)
+        asks.append(Ask(arm, spec, draft, spec.search.trials))
     return Plan(spec, tuple(cards), metrics, tuple(search), (*notes, *final_notes), tuple(final_cards), asks=tuple(asks))
 
 
 def units(
     card: Card,
-    n_items: int,
+    size: Size,
     candidates: Iterable[Setting],
     spec: ExperimentSpec,
     metrics: MetricSet,
@@ -328,16 +331,16 @@ def units(
         curve = 0 if searching else getattr(members[0].params, "eval_every", 1)
         job = Job(card, tuple(members), fit_on, measure_on, metrics, spec.dtype, seed, stage, curve=curve)
         dense = members[0].solver.dense
-        itemsize = 8 if spec.dtype == "float64" else 4
-        # One matrix, the inverse's panels, score blocks, and the interpreter with its libraries.
-        memory = (itemsize * (n_items**2 + 3 * 1024 * n_items) if dense else 0) + (900 << 20)
         wanted = spec.resources.cpus
         # Below some thousands of items a second core adds less to one inverse than a second trial does.
-        share = ((cpus or 4) if dense and n_items > 6000 else 1) if wanted == "auto" else wanted
+        share = ((cpus or 4) if dense and size.items > 6000 else 1) if wanted == "auto" else wanted
         require(cpus is None or share <= cpus, f"resources.cpus: {share} asked for a trial, this machine has {cpus}")
-        cost = float(n_items) ** 3 * dense + 2e9 * (1 + len(members)) + n_items * 3e5 * len(members)
-        result.append(Unit(job, share, memory, cost))
+        result.append(Unit(job, share, estimate.memory(job, size), estimate.seconds(job, size, share)))
     return result
+
+
+def _needs(unit: Unit) -> tuple[int, float]:
+    return unit.memory_bytes, unit.cost
 
 
 def with_both_recalls(metrics: Iterable[str]) -> tuple[str, ...]:
@@ -360,7 +363,7 @@ def _final_cards(
     given = {"name": entry} if isinstance(entry, str) else entry
     kept: dict[int, tuple[Card, list[np.ndarray]]] = {}
     for seed in spec.final.split_seeds:
-        other = _card(given | {"split": given.get("split", {}) | {"seed": seed}}, settings, where)
+        other = card_of(given | {"split": given.get("split", {}) | {"seed": seed}}, settings, where)
         split = prepare(other, settings).split
         parts = (split.fit_matrix(final_fit(card, spec)), split.test_target, split.test_history, split.excluded)
         arrays = [array for part in parts if part is not None for array in (part.indptr, part.indices)]
@@ -374,9 +377,13 @@ def _final_cards(
     return [other for other, _ in kept.values()]
 
 
-def _card(entry: str | dict[str, Any], settings: Settings, where: str) -> Card:
+def card_of(entry: str | dict[str, Any], settings: Settings, where: str) -> Card:
+    """The card of an entry of `datasets`. Raises ConfigError as `load_card` does."""
     if isinstance(entry, str):
         return load_card(entry, settings)
+    if "card" in entry:  # written out, where no file has it
+        changes = _flatten({key: value for key, value in entry.items() if key not in ("name", "card")})
+        return validate(Card, override(entry["card"], changes), f"{where}.card")
     changes = _flatten({key: value for key, value in entry.items() if key != "name"})
     require(isinstance(entry.get("name"), str), f"{where}: give the card's `name`, then what to change in it")
     return load_card(entry["name"], settings, changes)
@@ -407,8 +414,10 @@ def _chosen_settings(spec: ExperimentSpec, dataset: str, where: str) -> list[Set
     return result
 
 
-def _settings_of(arm: ArmSpec, spec: ExperimentSpec, where: str, notes: list[str]) -> list[Setting]:
-    """The arm's settings, without those that differ in parameters that give no ranking which others do not give too."""
+def _settings_of(arm: ArmSpec, spec: ExperimentSpec, where: str) -> tuple[list[Setting], list[str]]:
+    """The arm's settings, without those that differ in parameters that give no ranking which others do not give too, and a
+    sentence on what was left out.
+    """
     expanded = expand(arm.params, spec.search.trials, spec.search.seed, f"{where}.params")
     result: dict[tuple, Setting] = {}
     for values in expanded:
@@ -416,21 +425,27 @@ def _settings_of(arm: ArmSpec, spec: ExperimentSpec, where: str, notes: list[str
         idle = each.solver.redundant
         visible = tuple((name, value) for name, value in each.resolved.items() if name not in idle)
         result.setdefault(visible, each)
-    first = next(iter(result.values()))
-    if len(result) < len(expanded):
-        why = first.solver.reason or "equal settings"
-        notes.append(f"{arm.label}: {len(result)} of {len(expanded)} settings are planned: {why}")
-    return list(result.values())
+    if len(result) == len(expanded):
+        return list(result.values()), []
+    why = next(iter(result.values())).solver.reason or "equal settings"
+    return list(result.values()), [f"{arm.label}: {len(result)} of {len(expanded)} settings are planned: {why}"]
+
+
+def _drawn_for_nothing(arm: ArmSpec, first: Setting) -> list[str]:
+    """A sentence on parameters of an arm that are drawn one after another and cannot change a ranking."""
+    idle = [name for name in first.solver.redundant if isinstance(arm.params.get(name), dict)]
+    return [f"{arm.label}: every draw of {', '.join(idle)} is run, for nothing: {first.solver.reason}"] if idle else []
 
 
 def _shared_rankings(candidates: list[Setting]) -> list[str]:
-    """Sentences on settings of different arms that have the same ranking: they are run once and shown in both rows."""
+    """Sentences on settings of different arms that have the same ranking. Those that share a fit are ranked once."""
     by_identity: dict[Any, list[Setting]] = defaultdict(list)
     for each in candidates:
         by_identity[each.identity].append(each)
-    pairs: dict[tuple[str, ...], int] = defaultdict(int)
+    pairs: dict[tuple[tuple[str, ...], bool], int] = defaultdict(int)
     for members in by_identity.values():
         arms = tuple(dict.fromkeys(each.arm or each.method for each in members))
         if len(arms) > 1:
-            pairs[arms] += 1
-    return [f"{' and '.join(arms)}: {n} settings have the same ranking; run once, shown for each" for arms, n in pairs.items()]
+            pairs[arms, members[0].share_key is not None] += 1
+    how = {True: "run once, shown for each", False: "each is run all the same: leave out all but one"}
+    return [f"{' and '.join(arms)}: {n} settings have the same ranking; {how[once]}" for (arms, once), n in pairs.items()]

@@ -15,6 +15,7 @@ from rankbench.experiment import Setting, setting
 from rankbench.files import write_json
 from rankbench.settings import Settings
 from rankbench.sweeps.comparisons import compare_finals
+from rankbench.sweeps.estimate import Size
 from rankbench.sweeps.plan import ExperimentSpec, Plan, Unit, final_fit, plan, units, with_both_recalls
 from rankbench.sweeps.pulse import Progress, Pulse
 from rankbench.sweeps.reuse import Earlier
@@ -122,7 +123,7 @@ def run_sweep(
             for card in planned.final_cards
             for unit in units(
                 card,
-                prepare(card, settings).split.n_items,
+                Size.of(prepare(card, settings)),
                 settled[card.name],
                 spec,
                 planned.metrics,

@@ -9,7 +9,7 @@ import logging
 import os
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +119,7 @@ class _Search:
             on_done(unit, [record], True)
         kept = [record for record in mine if not record.failed]
         self.study(ask.draft, ask).replay(kept, self.spec.choose.metric)
-        return Ask(ask.arm, ask.spec, ask.draft, ask.n_items, max(0, ask.trials - len(kept)))
+        return replace(ask, trials=max(0, ask.trials - len(kept)))
 
     def known(self, unit: Unit, found: list[RunRecord]) -> None:
         if self.prunes(unit):

@@ -1,0 +1,213 @@
+"""What a fit will take, before it runs: seconds, which are rough, and memory, which is reserved and so never too little.
+
+The constants are from some 2,600 records of this program on two cores of an AMD EPYC: closed forms on 1,000 to 41,000 items,
+alternating least squares with 16 to 128 dimensions on 0.5 and 1 million interactions (two runs on 57 million), and training on
+40,000 to 0.8 million. Most of those fits took half to twice the estimate, and many shared a core with other work; the peak
+memory of each lies below its estimate. Newton-CG, deep encoders and bfloat16 have no records yet: they go by their counts of
+multiply-adds. Only the speed of matrix products is measured where the program runs.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from rankbench.data.prepare import Dataset
+from rankbench.experiment import VALID_USERS, Job, Setting, stops_early
+from rankbench.losses.spec import LOSSES
+
+START = 1.0  # seconds of a trial that are none of its fit: a worker, the data, the record
+PRODUCTS = 0.9  # of the speed of matrix products, which an inverse reaches
+PAIRS = 5e8  # pairs of a user's items that a Gram counts, a second
+# Seconds a multiply-add: in the systems of rows, and of vectors that are gathered and summed; and an element of a row.
+ROW_SYSTEM, GATHERED, ROW = 8e-12, 4e-10, 3e-8
+# Of training, seconds an element of the vectors behind a score: of a negative, of an item of the whole catalogue, of one more
+# positive of the user; and an element of a row that is stepped.
+NEGATIVE, CATALOGUE, POSITIVE, TOUCHED = 7e-10, 1.6e-10, 1.5e-9, 8e-9
+SCANNED, SCORED, SUMMED = 1.2e-9, 2.5e-11, 3e-10  # of a ranking: seconds a score, a multiply-add of vectors, and of a matrix
+MEASURED = 1e-5  # seconds a user
+STOPS_AT = 0.6  # of its epochs, a fit that looks at valid ends
+# Methods that take another time than their like: one system serves all rows, two moments stand for the catalogue, or it is
+# sorted.
+PACE = {
+    "rg2": 0.6, "rgx": 0.6, "rgx-paper": 0.6, "rg2-sgd": 0.25, "rgx-sgd": 0.2,
+    "sparsemax": 2.0, "smoothi-at-k": 5.0, "recall-at-k": 3.0, "advinfonce": 3.0, "opauc": 2.5, "llpauc": 2.0, "cml": 2.0,
+}  # fmt: skip
+
+BASE = 870 << 20  # bytes: the interpreter, its libraries, what numba compiled
+GRID = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 12.0, 16.0, 20.0, 24.0, 32.0)  # GB, then by eights
+
+
+@dataclass(frozen=True)
+class Size:
+    """Of a prepared dataset. `interactions`: of all parts. `pairs`: Σ_u |I_u|². `ranked`: users that have targets."""
+
+    users: int
+    items: int
+    interactions: int
+    pairs: float
+    ranked: int
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> Size:
+        split = dataset.split
+        parts = (split.train, split.valid_target, split.test_target, split.valid_history, split.test_history)
+        each = sum(np.diff(part.indptr).astype(np.float64) for part in parts)
+        targets = (split.valid_target, split.test_target)
+        ranked = max(int(np.count_nonzero(np.diff(target.indptr))) for target in targets)
+        return cls(split.n_users, split.n_items, sum(part.nnz for part in parts), float(each @ each), ranked)
+
+
+def seconds(job: Job, size: Size, cpus: int) -> float:
+    """Of one trial with `cpus` processors: start, fit, ranking and measuring. Rough: within a factor of two or three."""
+    first = job.settings[0]
+    fit = _FIT[family(first)](first, size, cpus, job.dtype) * PACE.get(first.method, 1.0)
+    leaders = _rankings(job)
+    total = START + fit + _ranking(first, size, size.ranked, leaders, cpus) + leaders * size.ranked * MEASURED
+    if stops_early(first) and job.fit_on == "train":
+        looks = _epochs(first) / first.params.eval_every
+        total += looks * _ranking(first, size, min(size.ranked, VALID_USERS), 1, cpus)
+    return total
+
+
+def memory(job: Job, size: Size) -> int:
+    """Bytes that one trial may hold at once, up to the next step of GRID: trials of unequal needs cannot share a Tuner."""
+    first, itemsize = job.settings[0], 8 if job.dtype == "float64" else 4
+    kind, n = family(first), size.items
+    held = BASE + 32 * size.interactions + 16 * (size.users + n)
+    dim = getattr(first.params, "embedding_dim", 1)
+    table = (size.users + n) * dim * itemsize
+    if kind == "inverse":
+        held += itemsize * n * (n + 1024)
+    elif kind == "low-rank":
+        # Up to 4,096 items in float64, where the whole decomposition has copies; beyond, one float32 matrix and thin ones.
+        held += 5 * 8 * n * n if n <= 4096 else 4 * n * n + 8 * n * 20 * dim + (24 * n * n if 4 * dim >= n else 0)
+    elif kind == "trained":
+        # The tables, gradients, two moments, the best so far, the present model and a checkpoint; int64 pairs and their order.
+        held += 8 * table + 24 * size.interactions + _batch(first, size, itemsize)
+    else:
+        held += 5 * table
+    leaders = _rankings(job)
+    held += leaders * size.ranked * (job.metrics.k * (4 + itemsize) + 10 * len(job.metrics.names))
+    return _up(held)
+
+
+def family(setting: Setting) -> str:
+    """How it is fitted, which decides what that takes."""
+    solver = setting.solver
+    if solver.shift:
+        return "inverse"
+    if solver.dense:
+        return "low-rank"
+    if solver.trained:
+        return "trained"
+    return "als" if solver.problem else "newton" if solver.iterate else "plain"
+
+
+@cache
+def products_a_second(dtype: str) -> float:
+    """Floating-point operations a second of one core in large matrix products, of which 0.2 s are run."""
+    from threadpoolctl import threadpool_limits
+
+    n = 768
+    A = np.ones((n, n), dtype)
+    best, end = math.inf, time.perf_counter() + 0.2
+    with threadpool_limits(1, "blas"):
+        A @ A  # the first one wakes the library
+        while time.perf_counter() < end:
+            began = time.perf_counter()
+            A @ A
+            best = min(best, time.perf_counter() - began)
+    return 2 * n**3 / best
+
+
+def _inverse(setting: Setting, size: Size, cpus: int, dtype: str) -> float:
+    n = float(size.items)
+    return (n**3 / (PRODUCTS * products_a_second(dtype)) + size.pairs / 2 / PAIRS) / cpus
+
+
+def _low_rank(setting: Setting, size: Size, cpus: int, dtype: str) -> float:
+    n, dim = float(size.items), setting.params.embedding_dim
+    rounds = getattr(setting.params, "iterations", 10)
+    # Products with a matrix that is met once go at the speed of memory.
+    return _inverse(setting, size, cpus, "float64" if n <= 4096 else dtype) + rounds * n * n * dim * 4e-11 / cpus
+
+
+def _als(setting: Setting, size: Size, cpus: int, dtype: str) -> float:
+    p, rows, dim = setting.params, size.users + size.items, setting.params.embedding_dim
+    own = 2 * size.interactions * dim**2 + rows * dim**3 / 3
+    return p.iterations * (own * ROW_SYSTEM + (2 * size.interactions * GATHERED + rows * ROW) * dim) * _width(dtype) / cpus
+
+
+def _newton(setting: Setting, size: Size, cpus: int, dtype: str) -> float:
+    p = setting.params
+    product = 4 * size.interactions * p.embedding_dim * GATHERED + (size.users + size.items) * p.embedding_dim**2 * ROW_SYSTEM
+    return p.iterations * (p.cg_steps + 3) * product * _width(dtype) / cpus
+
+
+def _trained(setting: Setting, size: Size, cpus: int, dtype: str) -> float:
+    p, needs = setting.params, LOSSES.get(setting.method).needs
+    rows = min(p.batch_size, size.interactions)
+    batches = math.ceil(size.interactions / rows)
+    whole = "catalogue" in needs
+    score = size.items * CATALOGUE if whole else p.n_negatives * (CATALOGUE if p.shared_negatives else NEGATIVE)
+    if "all_positives" in needs:
+        score += size.pairs / size.interactions * POSITIVE
+    drawn = rows if p.shared_negatives else rows * p.n_negatives
+    # How many different ones so many draws meet.
+    users, items = (n * -math.expm1(-draws / n) for n, draws in ((size.users, rows), (size.items, rows + drawn)))
+    touched = size.users + size.items if p.optimizer == "adam" else users + (size.items if whole else items)
+    batch = rows * score + touched * TOUCHED
+    if p.model != "mf":
+        # Every layer, forward and back, for every batch, and then all rows are stepped.
+        batch += 4 * p.n_layers * size.interactions * GATHERED + (size.users + size.items) * TOUCHED
+    return _epochs(setting) * batches * batch * p.embedding_dim * _width(dtype) / math.sqrt(cpus)
+
+
+def _plain(setting: Setting, size: Size, cpus: int, dtype: str) -> float:
+    return 1e-8 * size.interactions
+
+
+_FIT = {"inverse": _inverse, "low-rank": _low_rank, "als": _als, "newton": _newton, "trained": _trained, "plain": _plain}
+
+
+def _rankings(job: Job) -> int:
+    """Of settings with one ranking, one is ranked."""
+    return len({each.identity for each in job.settings}) if len(job.settings) > 1 else 1
+
+
+def _epochs(setting: Setting) -> float:
+    return setting.params.epochs * (STOPS_AT if stops_early(setting) else 1.0)
+
+
+def _ranking(setting: Setting, size: Size, users: int, models: int, cpus: int) -> float:
+    scores = float(users) * size.items
+    if setting.solver.shift:
+        history = size.interactions * users / size.users
+        return (history * size.items * SUMMED + models * scores * SCANNED) / cpus
+    return models * scores * (SCANNED + getattr(setting.params, "embedding_dim", 1) * SCORED) / cpus
+
+
+def _batch(setting: Setting, size: Size, itemsize: int) -> int:
+    """Bytes of a batch's scores with what autograd keeps of them."""
+    p, needs = setting.params, LOSSES.get(setting.method).needs
+    if "catalogue" in needs:
+        whole = p.batch_size * size.items * itemsize
+        return 6 * whole if PACE.get(setting.method, 1.0) > 1 else min(2 * whole, 2 << 28)
+    positives = size.pairs / max(1, size.interactions) if "all_positives" in needs else 0
+    propagated = 0 if p.model == "mf" else 2 * (p.n_layers + 2) * (size.users + size.items) * p.embedding_dim * itemsize
+    return int(p.batch_size * (p.n_negatives * (8 + 10 * itemsize) + positives * 48)) + propagated + 24 * size.interactions
+
+
+def _width(dtype: str) -> float:
+    return 2.0 if dtype == "float64" else 1.0
+
+
+def _up(n_bytes: float) -> int:
+    gb = n_bytes / 1e9
+    step = next((step for step in GRID if gb <= step), math.ceil(gb / 8) * 8)
+    return int(step * 1e9)

@@ -1,0 +1,132 @@
+"""Estimates: they grow with what they are of, and the memory of fits that were measured lies below theirs, not far below."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rankbench.data.cards import load_card
+from rankbench.data.prepare import prepare
+from rankbench.evaluation.metrics import metric_set
+from rankbench.experiment import Job, setting
+from rankbench.settings import Settings
+from rankbench.sweeps import estimate
+from rankbench.sweeps.estimate import Size, family, memory, products_a_second, seconds
+
+CARD = load_card("synthetic", Settings.from_env())
+FAMILIES = {
+    "inverse": ("ease", {}),
+    "low-rank": ("edlae-low-rank", {}),
+    "als": ("ials", {}),
+    "newton": ("rg2-newton", {}),
+    "trained": ("bpr", {}),
+    "plain": ("popularity", {}),
+}
+
+
+def job_of(method, params, times=1, **about):
+    """`times`: settings with rankings of their own that share the fit."""
+    bs = [{"b": 0.1 + i / 10} for i in range(times)] if times > 1 else [{}]
+    return Job(CARD, tuple(setting(method, params | b) for b in bs), metrics=metric_set(), **about)
+
+
+def size_of(users, items, interactions, ranked):
+    """Users whose activity varies as it does in real data."""
+    return Size(users, items, interactions, 2.5 * interactions**2 / users, ranked)
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_every_family_has_a_method(kind):
+    method, params = FAMILIES[kind]
+    assert family(setting(method, params)) == kind
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+@given(
+    users=st.integers(20, 500_000), items=st.integers(20, 60_000), each=st.integers(1, 200),
+    grown=st.sampled_from(["users", "items", "interactions", "ranked"]), by=st.floats(1.1, 20),
+)  # fmt: skip
+def test_no_estimate_falls_when_the_data_grow(kind, users, items, each, grown, by):
+    job = job_of(*FAMILIES[kind])
+    counts = {"users": users, "items": items, "interactions": users * each, "ranked": users}
+    small = Size(**counts, pairs=2.5 * users * each**2)
+    # More users with as many interactions in all have fewer each: their pairs stay, which is more than there can be.
+    large = Size(**counts | {grown: int(counts[grown] * by)}, pairs=2.5 * users * each**2)
+    assert memory(job, large) >= memory(job, small)
+    assert grown == "users" or seconds(job, large, 1) >= seconds(job, small, 1)
+
+
+# Peaks of runs on real data: method, parameters, settings in one fit, data, bytes.
+MEASURED = [
+    ("talos", {"batch_size": 1024, "n_negatives": 64}, 1, size_of(942, 1447, 55_375, 934), 815e6),
+    ("bpr", {"batch_size": 2048}, 1, size_of(6038, 3533, 575_281, 6028), 689e6),
+    ("softmax", {"batch_size": 1024}, 1, size_of(15_603, 8692, 139_554, 15_603), 856e6),
+    ("edlae-low-rank", {}, 1, size_of(2000, 1000, 51_819, 2000), 513e6),
+    ("ials", {"embedding_dim": 128}, 1, size_of(29_858, 40_981, 1_027_370, 29_858), 887e6),
+    ("deql-l2", {"p": 0.5, "lam_prime": 50}, 10, size_of(29_283, 13_701, 669_193, 2861), 1473e6),
+    ("deql-l2", {"p": 0.5, "lam_prime": 50}, 2, size_of(29_858, 40_981, 1_027_370, 29_858), 7613e6),
+    ("ials", {"embedding_dim": 64}, 1, size_of(463_435, 17_769, 56_890_107, 20_000), 2199e6),
+]
+
+
+@pytest.mark.parametrize(("method", "params", "times", "size", "peak"), MEASURED)
+def test_a_measured_peak_lies_below_its_estimate_and_not_far_below(method, params, times, size, peak):
+    assert peak <= memory(job_of(method, params, times), size) <= 2 * peak + 0.5e9
+
+
+def test_trials_of_one_dataset_have_few_different_needs():
+    size = size_of(6038, 3533, 575_281, 6028)
+    methods = ["ease", "bpr", "softmax", "ials", "popularity", "talos", "rg2", "edlae-low-rank"]
+    needs = {memory(job_of(method, {}), size) for method in methods}
+    assert len(needs) <= 3 and needs <= {int(step * 1e9) for step in estimate.GRID}
+    assert memory(job_of("ease", {}), size_of(100_000, 100_000, 10**6, 10)) % 8_000_000_000 == 0
+
+
+def test_twice_the_width_is_twice_the_matrix():
+    size = size_of(29_858, 40_981, 1_027_370, 29_858)
+    single, double = (memory(job_of("ease", {}, dtype=dtype), size) for dtype in ("float32", "float64"))
+    assert double - single == pytest.approx(4 * 40_981**2, abs=2e9)
+
+
+# Seconds an epoch or iteration of fits that had a core to themselves.
+PACED = [
+    ("bpr", {"epochs": 1, "batch_size": 2048, "patience": 0}, size_of(6038, 3533, 414_033, 0), 1.75),
+    ("ccl", {"epochs": 1, "batch_size": 1024, "patience": 0}, size_of(15_603, 8692, 87_688, 0), 0.62),
+    ("softmax", {"epochs": 1, "batch_size": 1024, "patience": 0}, size_of(15_603, 8692, 87_688, 0), 7.5),
+    ("ials", {"iterations": 1, "embedding_dim": 64}, size_of(29_858, 40_981, 810_128, 0), 0.3),
+    ("ials", {"iterations": 1, "embedding_dim": 128}, size_of(6038, 3533, 460_255, 0), 0.14),
+]
+
+
+@pytest.mark.parametrize(("method", "params", "size", "measured"), PACED)
+def test_a_measured_fit_took_about_its_estimate(method, params, size, measured):
+    assert measured / 3 < seconds(job_of(method, params), size, 1) - estimate.START < 3 * measured
+
+
+def test_an_inverse_takes_eight_times_as_long_on_twice_the_items_and_half_on_two_cores():
+    once, twice = (seconds(job_of("ease", {}), size_of(10, n, 10, 0), 1) - estimate.START for n in (20_000, 40_000))
+    assert twice == pytest.approx(8 * once, rel=1e-3)
+    both = seconds(job_of("ease", {}), size_of(10, 40_000, 10, 0), 2) - estimate.START
+    assert both == pytest.approx(twice / 2, rel=1e-3)
+
+
+def test_products_are_timed_once():
+    rate = products_a_second("float32")
+    assert 1e8 < rate < 1e14 and products_a_second("float32") == rate
+
+
+def test_a_fit_that_looks_at_valid_is_taken_to_end_early_and_to_spend_time_looking():
+    size = size_of(6038, 3533, 575_281, 6028)
+    whole = seconds(job_of("bpr", {"patience": 0}, fit_on="train"), size, 1)
+    early = seconds(job_of("bpr", {"patience": 5, "eval_every": 1000}, fit_on="train"), size, 1)
+    often = seconds(job_of("bpr", {"patience": 5}, fit_on="train"), size, 1)
+    assert early < often < whole
+
+
+def test_a_size_counts_all_parts_of_the_split(settings):
+    dataset = prepare(load_card("synthetic", settings, {"source.generator.users": 90, "source.generator.items": 40}), settings)
+    size, split = Size.of(dataset), dataset.split
+    whole = split.train + split.valid_target + split.test_target
+    assert (size.users, size.items, size.interactions) == (*whole.shape, whole.nnz) == (90, 40, dataset.counts["interactions"])
+    assert size.pairs == np.sum(np.diff(whole.indptr).astype(float) ** 2)
+    assert size.ranked == dataset.counts["users_with_test_items"]

@@ -1,0 +1,205 @@
+"""Stand-ins: named and labelled as such, of the right size, split as the card says, beside no published number."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from rankbench.cli import _main
+from rankbench.config import validate
+from rankbench.data.cards import card_names, load_card
+from rankbench.data.prepare import prepare
+from rankbench.errors import ConfigError
+from rankbench.settings import Settings
+from rankbench.sweeps.plan import ExperimentSpec, card_of, plan
+from rankbench.sweeps.stand_in import stand_in, stand_in_card
+
+BEAUTY = {
+    "name": "paper-table",
+    "datasets": ["amazon-beauty", "movielens-1m"],
+    "arms": [
+        {
+            "name": "EASE",
+            "method": "ease",
+            "params": {"lam": {"grid": [10, 100]}},
+            "published": {"amazon-beauty": {"recall@5": 0.5}, "gowalla": {"recall@5": 0.1}},
+            "chosen": {"amazon-beauty": {"lam": 33}, "movielens-1m": {"lam": 44}, "gowalla": {"lam": 55}},
+        },
+        {"method": "popularity"},
+    ],
+    "not_run": [{"name": "BigNet", "why": "not built here", "published": {"amazon-beauty": {"recall@5": 0.9}}}],
+    "published": {"paper": "Paper", "table": 1},
+    "search": {"choose": {"metric": "ndcg@5"}},
+    "cutoffs": [5],
+}
+
+
+def spec_of(content):
+    return validate(ExperimentSpec, content, "x.yaml")
+
+
+def test_an_experiment_on_stand_ins_has_their_names_and_no_published_number(settings):
+    spec = stand_in(spec_of(BEAUTY), settings, 0.02, "x.yaml")
+    assert spec.name == "paper-table-stand-in"
+    assert [entry["name"] for entry in spec.datasets] == ["amazon-beauty-stand-in-0.02", "movielens-1m-stand-in-0.02"]
+    assert spec.published is None and spec.not_run == () and not any(arm.published for arm in spec.arms)
+    assert "0.5" not in spec.model_dump_json() and "0.9" not in spec.model_dump_json()
+    assert spec.arms[0].chosen == {"amazon-beauty-stand-in-0.02": {"lam": 33}, "movielens-1m-stand-in-0.02": {"lam": 44}}
+    whole = stand_in(spec_of(BEAUTY), settings, 1, "x.yaml")
+    assert [entry["name"] for entry in whole.datasets] == ["amazon-beauty-stand-in", "movielens-1m-stand-in"]
+
+
+def test_its_plan_has_a_key_of_its_own_measures_the_papers_columns_and_takes_chosen_parameters(settings):
+    small, smaller = (stand_in(spec_of(BEAUTY), settings, factor, "x.yaml") for factor in (0.02, 0.015))
+    found = plan(small, settings, 2, "x.yaml")
+    assert found.key != plan(smaller, settings, 2, "x.yaml").key
+    assert "recall@5" in found.metrics.names
+    assert len(found.search) == 2 * 3
+    # What a sweep keeps in its folder is read back as the same experiment.
+    again = ExperimentSpec.model_validate(json.loads(small.model_dump_json()))
+    assert plan(again, settings, 2, "x.yaml").key == found.key
+    given = plan(small, settings, 2, "x.yaml", use_chosen=True).given
+    assert [members[0].params.lam for members in given.values()] == [33, 44]
+
+
+@pytest.mark.parametrize(
+    ("name", "factor", "protocol", "said"),
+    [
+        ("amazon-beauty", 0.02, "random-per-user", "nobody has published parts of it"),
+        ("movielens-1m-temporal", 0.05, "random-per-user", "since it has no times"),
+        ("seq-amazon2014-beauty-last", 0.02, "leave-one-out", "not the last: it has no times"),
+        ("movielens-20m", 0.01, "held-out-users", ""),
+        ("wiki-vote", 0.05, "link-prediction", ""),
+        ("movielens-1m", 0.05, "random-per-user", ""),
+    ],
+)
+def test_a_stand_in_is_prepared_split_and_labelled(name, factor, protocol, said, settings):
+    card = load_card(name, settings)
+    made = stand_in_card(card, factor, "x.yaml")
+    assert made.split.protocol == protocol and made.split.seed == card.split.seed
+    assert f"{factor:g} of the size of {name}" in made.stand_in and said in made.stand_in
+    dataset = prepare(made, settings)
+    wanted = card.expect.prepared.users or card.expect.raw.users
+    # Users whom a protocol leaves without an item of train are dropped, so a few are missing.
+    assert 0.9 * wanted * factor < dataset.counts["users"] <= wanted * factor + 1
+    assert min(dataset.counts[part] for part in ("train", "valid", "test")) > 0
+    assert not dataset.differences
+
+
+def test_numbers_of_held_out_users_are_scaled_and_shares_are_not(settings):
+    users = load_card("movielens-20m", settings)
+    assert users.split.valid == 10_000
+    assert stand_in_card(users, 0.01, "x.yaml").split.valid == 100
+    share = load_card("amazon-beauty-2018", settings)
+    assert stand_in_card(share, 0.01, "x.yaml").split == share.split
+
+
+def test_full_size_is_the_published_size(settings):
+    generator = stand_in_card(load_card("movielens-20m", settings), 1, "x.yaml").source.generator
+    assert (generator.users, generator.items) == (136_677, 20_108)
+    assert generator.interactions_per_user == pytest.approx(9_990_682 / 136_677)
+
+
+def test_built_in_data_stay_or_are_scaled(settings):
+    card = load_card("synthetic", settings)
+    assert stand_in_card(card, 1, "x.yaml") == card
+    scaled = stand_in_card(card, 0.1, "x.yaml")
+    assert (scaled.name, scaled.source.generator.users, scaled.source.generator.items) == ("synthetic-0.1", 200, 100)
+    assert scaled.source.generator.tastes == card.source.generator.tastes
+    assert "built-in data at 0.1 of the size of synthetic" in scaled.stand_in
+
+
+def test_a_card_without_counts_is_refused_by_name(settings, tmp_path):
+    (tmp_path / "shop.yaml").write_text("name: shop\nsource: {file: shop.csv}\nexpect: {raw: {users: 40}}")
+    content = BEAUTY | {"datasets": [str(tmp_path / "shop.yaml")], "arms": [{"method": "ease"}], "not_run": []}
+    with pytest.raises(ConfigError, match=r"x\.yaml: shop: no stand-in, .* how many items, interactions there are"):
+        stand_in(spec_of(content), settings, 1, "x.yaml")
+
+
+@pytest.mark.parametrize("factor", [0, -0.5, 1.01, float("nan")])
+def test_a_factor_that_is_none_is_refused(factor, settings):
+    with pytest.raises(ConfigError, match="--stand-in: a factor above 0 and at most 1"):
+        stand_in(spec_of(BEAUTY), settings, factor, "x.yaml")
+
+
+def test_every_card_of_the_catalogue_has_a_stand_in(settings):
+    names = list(card_names(Settings.from_env()))
+    assert len(names) > 50
+    for name in names:
+        made = stand_in_card(load_card(name, settings), 0.01, name)
+        entry = {"name": made.name, "card": made.model_dump(mode="json", exclude={"folder"}, exclude_none=True)}
+        assert made.stand_in and card_of(entry, settings, name) == made
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    for name, value in {"DATA": tmp_path / "data", "RESULTS": tmp_path / "results", "OFFLINE": 1}.items():
+        monkeypatch.setenv(f"RANKBENCH_{name}", str(value))
+    monkeypatch.delenv("RANKBENCH_MIRROR", raising=False)
+    (tmp_path / "table.yaml").write_text(json.dumps(BEAUTY))
+    return tmp_path
+
+
+def test_a_dry_run_shows_rows_totals_and_what_the_data_are(home, capsys):
+    assert _main(["sweep", str(home / "table.yaml"), "--stand-in", "0.02", "--dry-run"]) == 0
+    text = capsys.readouterr().out
+    header, *lines = text.splitlines()
+    assert " ".join(header.split()) == "dataset model settings fits shared with cpus memory GB time a fit in all"
+    assert lines[0].split()[:4] == ["amazon-beauty-stand-in-0.02", "EASE", "2", "2"]
+    assert len([line for line in lines if line.startswith(("amazon-beauty-stand-in", "movielens-1m-stand-in"))]) == 4
+    assert "  amazon-beauty-stand-in-0.02 is a stand-in: synthetic data at 0.02 of the size of amazon-beauty" in text
+    assert "search: 6 fits, about" in text and "final: 4 fits, about" in text and "(rough)" in text
+    assert f"writes {home}/results/sweeps/paper-table-stand-in-" in text and "10 records" in text
+    assert not (home / "results").exists()
+
+
+@pytest.mark.parametrize(
+    "words", [(), ("--chosen",), ("search.by=tpe", "search.trials=5", "arms.0.params.lam={uniform: [1, 9]}")]
+)
+def test_a_dry_run_as_json_has_the_same_columns_for_every_search(home, capsys, words):
+    assert _main(["sweep", str(home / "table.yaml"), "--stand-in", "0.02", "--dry-run", "--json", *words]) == 0
+    found = json.loads(capsys.readouterr().out)
+    columns = "dataset model stage settings fits shared_with cpus memory_gb seconds_a_fit seconds_in_all"
+    assert [" ".join(row) for row in found["rows"]] == [columns] * 4
+    assert len(found["stand_ins"]) == 2 and found["writes"]["records"] > 0
+    stages = {stage["name"]: stage["fits"] for stage in found["stages"]}
+    if words == ("--chosen",):
+        assert stages == {"final": 4} and len(found["given"]) == 4 and found["fits"] == []
+    elif words:
+        assert stages == {"search": 12, "final": 4} and len(found["fits"]) == 2
+        assert {row["settings"] for row in found["rows"] if row["model"] == "EASE"} == {None}
+    else:
+        assert stages == {"search": 6, "final": 4} and [fit["fit"] for fit in found["fits"]] == [1, 2, 3, 4, 5, 6]
+        assert [row["settings"] for row in found["rows"]] == [2, 1, 2, 1]
+    for row in found["rows"]:
+        assert row["seconds_in_all"] == pytest.approx(row["fits"] * row["seconds_a_fit"], rel=0.2, abs=0.2)
+
+
+def test_a_cutoff_beyond_a_small_stand_in_is_one_line(home, capsys):
+    assert _main(["sweep", str(home / "table.yaml"), "--stand-in", "0.01", "--dry-run", "cutoffs=[5,100]"]) == 2
+    assert "cutoffs: 100 is more than the" in capsys.readouterr().err
+
+
+def in_a_process(home, *words):
+    """Ray wants a fresh one; what a command prints."""
+    done = subprocess.run(
+        [sys.executable, "-m", "rankbench", *words], cwd=home, env=os.environ, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_sweep_runs_on_a_stand_in_and_says_so_in_its_report(home):
+    out = in_a_process(home, "sweep", "table.yaml", "datasets=[amazon-beauty]", "--stand-in", "0.02", "--chosen", "--json")
+    table = json.loads(out)
+    (folder,) = (home / "results" / "sweeps").iterdir()
+    assert folder.name.startswith("paper-table-stand-in-")
+    assert {row["dataset"] for row in table["rows"]} == {"amazon-beauty-stand-in-0.02"}
+    report = (folder / "report" / "report.md").read_text()
+    assert "amazon-beauty-stand-in-0.02 is a stand-in: synthetic data at 0.02 of the size of amazon-beauty" in report
+    for record in folder.glob("records/[!.]*/record.json"):
+        assert json.loads(record.read_text())["dataset"]["stand_in"].startswith("synthetic data at 0.02")
+    for kept in folder.rglob("*.json"):
+        assert '"recall@5": 0.5' not in kept.read_text()
