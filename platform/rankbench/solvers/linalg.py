@@ -23,8 +23,8 @@ Progress = Callable[[int, int], None]
 def spd_inverse_(A: np.ndarray, progress: Progress = lambda done, total: None) -> np.ndarray:
     """Overwrite symmetric positive definite A (n, n), float32 or float64, C-contiguous, with its inverse.
 
-    LAPACK's potrf and potri up to LAPACK_ORDER, the same three steps by panels beyond: n³ multiply-adds, nearly all in
-    large matrix products, and two (n, PANEL) panels of extra memory. `progress(done, total)` counts multiply-adds.
+    LAPACK's potrf and potri up to LAPACK_ORDER, the same three steps by panels beyond: n³ flops, nearly all in
+    large matrix products, and two (n, PANEL) panels of extra memory. `progress(done, total)` counts flops.
     Raises NumericalError when A is not positive definite to working precision.
     """
     n = A.shape[0]
@@ -34,7 +34,7 @@ def spd_inverse_(A: np.ndarray, progress: Progress = lambda done, total: None) -
     # Aᵀ of a C array is a Fortran array, which LAPACK works on in place; its lower triangle is the upper one of A.
     factor, info = potrf(A.T, lower=True, overwrite_a=True, clean=False)
     if info:
-        raise _not_positive_definite(info - 1, n, A.dtype)
+        raise not_positive_definite(info - 1, n, A.dtype)
     potri(factor, lower=True, overwrite_c=True)
     mirror_upper(A)
     progress(n**3, n**3)
@@ -67,7 +67,7 @@ def _cholesky_panel(A: np.ndarray, start: int, stop: int) -> None:
     potrf, trtri = lapack.get_lapack_funcs(("potrf", "trtri"), (A,))
     L, info = potrf(_symmetric(A[start:stop, start:stop]), lower=True)
     if info:
-        raise _not_positive_definite(start + info - 1, n, A.dtype)
+        raise not_positive_definite(start + info - 1, n, A.dtype)
     A[start:stop, start:stop] = L
     below = A[stop:, start:stop] @ trtri(L, lower=True)[0].T
     A[stop:, start:stop] = below
@@ -97,7 +97,8 @@ def _product_panel(A: np.ndarray, start: int, stop: int) -> None:
         A[start:stop, left:right] = column.T @ A[start:, left:right]
 
 
-def _not_positive_definite(row: int, n: int, dtype: np.dtype) -> NumericalError:
+def not_positive_definite(row: int, n: int, dtype: np.dtype) -> NumericalError:
+    """What to raise when the factorisation breaks down at `row`."""
     return NumericalError(f"the matrix is not positive definite (row {row} of {n}, {dtype}); raise lam, or use float64")
 
 

@@ -25,16 +25,19 @@ def fit_shared(gram: Gram, members: Sequence[tuple[Solver, Any]], progress=lambd
     require(len(shifts) == 1, f"settings with {len(shifts)} different systems cannot share an inverse")
     C = inverse(gram, shifts.pop(), progress)
     diag_C = np.diagonal(C).astype(np.float64)
-    empty = gram.counts == 0
-    models = []
-    for solver, p in members:
-        beta, alpha = solver.columns(diag_C, gram.counts, p)
-        beta, alpha = np.where(empty, 0.0, beta), np.where(empty, 0.0, alpha)
-        if not (np.isfinite(beta).all() and np.isfinite(alpha).all()):
-            item = int(np.flatnonzero(~np.isfinite(beta + alpha))[0])
-            raise NumericalError(f"{solver.name}: column {item} is not finite with {p}; raise lam, or use dtype float64")
-        models.append(LinearRecommender(C, beta, alpha))
-    return models
+    return [LinearRecommender(C, *scales(solver, p, diag_C, gram.counts)) for solver, p in members]
+
+
+def scales(solver: Solver, p: Any, diag_C: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """beta, alpha (n_items,) float64 of W = C diag(beta) + diag(alpha); zeros for items without interactions.
+
+    Raises NumericalError when one is not finite.
+    """
+    beta, alpha = (np.where(counts == 0, 0.0, vector) for vector in solver.columns(diag_C, counts, p))
+    if not (np.isfinite(beta).all() and np.isfinite(alpha).all()):
+        item = int(np.flatnonzero(~np.isfinite(beta + alpha))[0])
+        raise NumericalError(f"{solver.name}: column {item} is not finite with {p}; raise lam, or use dtype float64")
+    return beta, alpha
 
 
 def inverse(gram: Gram, shift: Shift, progress=lambda done, total: None) -> np.ndarray:

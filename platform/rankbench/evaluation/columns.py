@@ -1,0 +1,135 @@
+"""Every item ranked for every user, with items as the outer loop: for weights of which a block of columns fits into memory.
+
+`ranking.rank` turned inside out, with the same kernels: each block is read once for all users, whose top k wait meanwhile.
+Blocks come in increasing item id, so that ties go to the lower one here too.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import Protocol
+
+import numba
+import numpy as np
+import scipy.sparse as sp
+from threadpoolctl import threadpool_limits
+
+from rankbench.data.splits import Holdout
+from rankbench.errors import NumericalError, require
+from rankbench.evaluation.ranking import (
+    BLOCK_ITEMS,
+    BLOCK_USERS,
+    Ranking,
+    _buffer,
+    _count_wins,
+    _gather,
+    _mask,
+    _scan,
+    _TopK,
+)
+from rankbench.recommender import Recommender
+
+
+class ColumnRecommender(Recommender, Protocol):
+    """A model that can hold a part of itself."""
+
+    def hold(self, items: slice) -> Recommender:
+        """The same model with all that scores of `items` need in memory."""
+
+
+def rank_by_columns(
+    models: Sequence[ColumnRecommender],
+    holdout: Holdout,
+    k: int,
+    column_block: int,
+    auc: bool = False,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> list[Ranking]:
+    """What `rank` returns for the rows of `holdout` that have targets, to the bit.
+
+    A family's columns are held `column_block` at a time, once, or twice with `auc`. Memory: one such block, the top k of all
+    users and models, some score blocks. `progress(done, total)` counts user rows, once for each family, block and pass.
+    Raises NumericalError when a score is NaN.
+    """
+    require(column_block >= 1, f"column_block must be >= 1, got {column_block}")
+    rows = np.flatnonzero(np.diff(holdout.target.indptr))
+    n_items, seen = holdout.target.shape[1], holdout.seen
+    states = [_State(model, holdout.target, len(rows), k, auc) for model in models]
+    families: dict[int, list[_State]] = {}
+    for state in states:
+        families.setdefault(state.model.family, []).append(state)
+    blocks = [slice(start, min(start + column_block, n_items)) for start in range(0, n_items, column_block)]
+    parts = [slice(start, min(start + BLOCK_USERS, len(rows))) for start in range(0, len(rows), BLOCK_USERS)]
+    # A target's score must be known before others are counted against it, so there is a second pass.
+    passes = [_merge, _count] if auc else [_merge]
+    done, total = 0, len(rows) * len(families) * len(passes) * len(blocks)
+    workspace = threading.local()
+    with threadpool_limits(1, "blas"), ThreadPoolExecutor(numba.get_num_threads()) as pool:
+        for family, use, block in itertools.product(families.values(), passes, blocks):
+            holder = family[0].model.hold(block)
+            scan = functools.partial(_scan_part, holder, family, use, block, holdout, seen, rows, workspace)
+            tasks = [pool.submit(scan, part) for part in parts]
+            # Or the columns of this block would still be there while the next ones come.
+            del holder, scan
+            try:
+                for task in as_completed(tasks):
+                    done += task.result()
+                    progress(done, total)
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+    return [state.ranking(holdout, seen, rows) for state in states]
+
+
+class _State:
+    """What is known so far of one model's rankings of all users."""
+
+    def __init__(self, model: ColumnRecommender, target: sp.csr_array, n_rows: int, k: int, auc: bool):
+        self.model = model
+        self.top = _TopK(n_rows, min(k, target.shape[1]), model.dtype)
+        self.target_scores = np.empty(target.nnz) if auc else None
+        self.wins = np.zeros(n_rows) if auc else None
+
+    def ranking(self, holdout: Holdout, seen: sp.csr_array, rows: np.ndarray) -> Ranking:
+        area = None
+        if self.wins is not None:
+            n_targets, n_seen = np.diff(holdout.target.indptr)[rows], np.diff(seen.indptr)[rows]
+            pairs = n_targets * (holdout.target.shape[1] - n_seen - n_targets)
+            area = np.divide(self.wins, pairs, out=np.full(len(rows), 0.5), where=pairs > 0)
+        return Ranking(rows, holdout.users[rows], self.top.items, self.top.scores, area)
+
+
+def _scan_part(holder, family, use, block, holdout, seen_rows, rows, workspace, part) -> int:
+    """Score the users of `part` for the items of `block`, and let `use` take what it needs; how many they are."""
+    users, history, target = (of[rows[part]] for of in (holdout.users, holdout.history, holdout.target))
+    seen = history if seen_rows is holdout.history else seen_rows[rows[part]]
+    # Rows without targets have no entries, so a part's targets lie together.
+    first = holdout.target.indptr[rows[part.start]]
+    entries = slice(first, first + target.nnz)
+    for start in range(block.start, block.stop, BLOCK_ITEMS):
+        items = slice(start, min(start + BLOCK_ITEMS, block.stop))
+        shape = (len(users), items.stop - items.start)
+        base = holder.base(users, history, items, _buffer(workspace, "base", shape, holder.dtype))
+        for state in family:
+            # The last of a family may overwrite what they share.
+            out = base if state is family[-1] else _buffer(workspace, "scores", shape, holder.dtype)
+            scores = state.model.finish(base, history, items, out)
+            use(state, scores, start, seen, target, part, entries)
+    return len(users)
+
+
+def _merge(state, scores, start, seen, target, part, entries) -> None:
+    top = state.top
+    if _scan(scores, start, seen.indptr, seen.indices, top.items[part], top.scores[part]):
+        raise NumericalError(f"{type(state.model).__name__}: a score is not a number; raise lam, or use float64")
+    if state.target_scores is not None:
+        _gather(scores, start, target.indptr, target.indices, state.target_scores[entries])
+
+
+def _count(state, scores, start, seen, target, part, entries) -> None:
+    _mask(scores, start, seen.indptr, seen.indices)
+    _count_wins(scores, start, target.indptr, target.indices, state.target_scores[entries], state.wins[part])

@@ -1,0 +1,37 @@
+"""`linear.fit_shared` for matrices that do not fit into memory: one inverse by tiles, then two vectors a setting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from rankbench.errors import require
+from rankbench.solvers.linear import scales
+from rankbench.solvers.spec import Solver
+from rankbench.solvers.tiled.gram import count_items
+from rankbench.solvers.tiled.inverse import tiled_inverse
+from rankbench.solvers.tiled.recommender import TiledLinearRecommender
+
+
+def fit_tiled(
+    X: sp.csr_array,
+    members: Sequence[tuple[Solver, Any]],
+    folder: Path,
+    memory: int,
+    dtype: type = np.float32,
+    resume: bool = False,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> list[TiledLinearRecommender]:
+    """One model a member (solver, parameters); all members must have the same shift, and share the matrix in `folder`.
+
+    X, `memory`, `resume` and what is raised: see `tiled_inverse`. Items without train interactions score 0, as in `fit_shared`.
+    """
+    shifts = {solver.shift(p) for solver, p in members}
+    require(len(shifts) == 1, f"settings with {len(shifts)} different systems cannot share an inverse")
+    C = tiled_inverse(X, shifts.pop(), folder, memory, dtype, resume=resume, progress=progress)
+    diag_C, counts = C.diagonal().astype(np.float64), count_items(X.indices, X.shape[1])
+    return [TiledLinearRecommender(C, *scales(solver, p, diag_C, counts)) for solver, p in members]

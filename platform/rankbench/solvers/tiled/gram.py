@@ -1,0 +1,94 @@
+"""A = XᵀX with its shift, made where it is needed: a block column of tiles at a time, from CSR."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+import scipy.sparse as sp
+
+from rankbench.errors import require
+from rankbench.solvers.spec import Shift
+from rankbench.solvers.tiled.grid import Grid
+
+ENTRY = 12  # bytes of an interaction in item order: a user, int32, and a place, int64
+
+
+class ShiftedGram:
+    """G + odds · diag(G) + ridge · I of a 0/1 CSR matrix X (n_users, n_items) with sorted columns, which may be mapped.
+
+    The same matrix to the bit as `linear.inverse` inverts: whole numbers are counted, an item without interactions has a one
+    on its diagonal. Raises ConfigError where float32 cannot count.
+    """
+
+    def __init__(self, X: sp.csr_array, shift: Shift, dtype: np.dtype):
+        self.X = X
+        self.counts = count_items(X.indices, X.shape[1])
+        require(
+            dtype == np.float64 or self.counts.max(initial=0) < 2**24,
+            "an item has 2^24 interactions or more, which float32 cannot count: use dtype=float64",
+        )
+        self.diagonal = self.counts * (1.0 + shift.odds) + shift.ridge + (self.counts == 0)
+
+    @property
+    def least_workspace(self) -> int:
+        """Bytes: one item must fit."""
+        return ENTRY * int(self.counts.max(initial=1))
+
+    def column(self, k: int, grid: Grid, panel: np.ndarray, workspace: np.ndarray) -> None:
+        """Fill `panel` (n_blocks − k, tile²) with the tiles (i, k), i >= k: of (k, k) the lower triangle.
+
+        workspace: bytes, for the interactions of as many items at once as fit.
+        """
+        first, last = k * grid.tile, k * grid.tile + grid.side(k)
+        capacity = workspace.nbytes // ENTRY
+        places = workspace[: 8 * capacity].view(np.int64)
+        users = workspace[8 * capacity : ENTRY * capacity].view(np.int32)
+        ends = np.cumsum(self.counts[first:last], dtype=np.int64)
+        start = first
+        while start < last:
+            before = 0 if start == first else ends[start - first - 1]
+            stop = max(start + 1, first + int(np.searchsorted(ends, before + capacity, "right")))
+            ptr = np.append(0, ends[start - first : stop - first] - before)
+            _by_item(self.X.indptr, self.X.indices, start, stop, ptr[:-1].copy(), users, places)
+            _count_pairs(ptr, users, places, self.X.indptr, self.X.indices, start, first, grid.n, grid.tile, panel)
+            start = stop
+        np.fill_diagonal(grid.view(panel[0], (k, k)), self.diagonal[first:last])
+
+
+@numba.njit(cache=True)
+def count_items(items, n_items):
+    """Interactions an item, (n_items,) float64."""
+    counts = np.zeros(n_items)
+    for s in range(len(items)):
+        counts[items[s]] += 1
+    return counts
+
+
+@numba.njit(cache=True)
+def _by_item(user_ptr, user_items, start, stop, fill, users, places):
+    """The transpose of items start to stop: their users, and their places in `user_items`; `fill` says where each begins."""
+    for u in range(len(user_ptr) - 1):
+        mine = user_items[user_ptr[u] : user_ptr[u + 1]]
+        for s in range(np.searchsorted(mine, start), len(mine)):
+            if mine[s] >= stop:
+                break
+            i = mine[s] - start
+            users[fill[i]], places[fill[i]] = u, user_ptr[u] + s
+            fill[i] += 1
+
+
+@numba.njit(parallel=True, cache=True)
+def _count_pairs(ptr, users, places, user_ptr, user_items, start, first, n, tile, panel):
+    """Columns of the lower triangle from item `start` on: how often it and each item after it meet in one user."""
+    for task in numba.prange(len(ptr) - 1):
+        item = start + task
+        column = np.zeros(n - first, np.int32)
+        for s in range(ptr[task], ptr[task + 1]):
+            for place in range(places[s], user_ptr[users[s] + 1]):
+                column[user_items[place] - first] += np.int32(1)
+        for i in range(panel.shape[0]):
+            top = i * tile
+            height = min(tile, n - first - top)
+            at = (item - first) * height
+            for row in range(height):
+                panel[i, at + row] = column[top + row]

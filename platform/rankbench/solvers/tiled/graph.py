@@ -1,0 +1,113 @@
+"""The inverse of a symmetric positive definite matrix as a stream of tile operations: A = LLᵀ, M = L^-1, A^-1 = MᵀM.
+
+The lower triangle is cut into n_blocks · (n_blocks + 1)/2 tiles, (i, j) with i >= j, and each of the three steps overwrites
+it in place: n³ flops in all. A panel, a block column of L and then block rows of M and of A^-1, looks only at panels that are
+finished (left-looking): it stays in memory while every other tile that it needs passes by once, n_blocks³/2 tiles in all.
+Nothing here knows where tiles lie or who works on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+Tile = tuple[int, int]
+
+CHOLESKY, INVERSE, PRODUCT = "cholesky", "inverse", "product"
+HELD = 2  # tiles from outside the panel that a task can meet
+
+# Of height x width x inner dimension; what has a triangle in it takes half of a full product, or a sixth.
+_SHARE = {"subtract_product_t": 2.0, "add_product": 2.0, "add_product_t": 2.0} | dict.fromkeys(
+    ("cholesky", "invert", "square_t"), 1 / 3
+)
+
+
+class Task(NamedTuple):
+    """`op`, a name in `kernels.KERNELS`, overwrites tile `out` of its panel from itself and `reads`."""
+
+    op: str
+    out: Tile
+    reads: tuple[Tile, ...] = ()
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Tiles that are worked on together: only when all tasks are done may they replace what lay there before, so that a panel
+    that was broken off can be done again. Those of a Cholesky panel begin as the block column `k` of A, others as they lie.
+    """
+
+    phase: str
+    k: int
+    n_blocks: int
+
+    @property
+    def tiles(self) -> list[Tile]:
+        if self.phase == CHOLESKY:
+            return [(i, self.k) for i in range(self.k, self.n_blocks)]
+        return [(self.k, j) for j in range(self.k + 1)]
+
+    def tasks(self) -> Iterator[Task]:
+        """In an order that is right one after the other."""
+        return {CHOLESKY: _cholesky, INVERSE: _inverse, PRODUCT: _product}[self.phase](self.k, self.n_blocks)
+
+
+def panels(n_blocks: int) -> list[Panel]:
+    return [Panel(phase, k, n_blocks) for phase in (CHOLESKY, INVERSE, PRODUCT) for k in range(n_blocks)]
+
+
+def _cholesky(k: int, n_blocks: int) -> Iterator[Task]:
+    """L_ik = (A_ik − Σ_{j<k} L_ij L_kjᵀ) L_kk^-T for i > k, and L_kk from what remains of A_kk."""
+    for j in range(k):
+        yield Task("subtract_square", (k, k), ((k, j),))
+        for i in range(k + 1, n_blocks):
+            yield Task("subtract_product_t", (i, k), ((i, j), (k, j)))
+    yield Task("cholesky", (k, k))
+    for i in range(k + 1, n_blocks):
+        yield Task("divide_t", (i, k), ((k, k),))
+
+
+def _inverse(k: int, n_blocks: int) -> Iterator[Task]:
+    """M_kj = Σ_{j<=l<k} P_kl M_lj with P_k = −M_kk L_k. P_kj is used up by column j, whose sum takes its place."""
+    yield Task("invert", (k, k))
+    for j in range(k):
+        yield Task("multiply_left_minus", (k, j), ((k, k),))
+    for j in range(k):
+        yield Task("multiply_right", (k, j), ((j, j),))
+        for row in range(j + 1, k):
+            yield Task("add_product", (k, j), ((k, row), (row, j)))
+
+
+def _product(k: int, n_blocks: int) -> Iterator[Task]:
+    """C_kj = Σ_{l>=k} M_lkᵀ M_lj for j <= k. Later rows of C do not look at this row of M."""
+    for j in range(k):
+        yield Task("multiply_left_t", (k, j), ((k, k),))
+    yield Task("square_t", (k, k))
+    for row in range(k + 1, n_blocks):
+        yield Task("add_square_t", (k, k), ((row, k),))
+        for j in range(k):
+            yield Task("add_product_t", (k, j), ((row, k), (row, j)))
+
+
+def steps(panel: Panel) -> Iterator[tuple[Task, list[Tile]]]:
+    """Every task with the tiles that must be fetched for it by one who keeps the HELD that were used last."""
+    own, held = set(panel.tiles), []
+    for task in panel.tasks():
+        fetched = []
+        for tile in task.reads:
+            if tile in own:
+                continue
+            if tile in held:
+                held.remove(tile)
+            else:
+                fetched.append(tile)
+            held.append(tile)
+        del held[:-HELD]
+        yield task, fetched
+
+
+def flops(task: Task, side: Callable[[int], int]) -> float:
+    """Additions and multiplications of a task to leading order; `side(i)` is the number of rows of block i."""
+    first = task.reads[0] if task.reads else task.out
+    inner = side(first[0] if task.op in ("add_square_t", "add_product_t") else first[1])
+    return _SHARE.get(task.op, 1.0) * side(task.out[0]) * side(task.out[1]) * inner

@@ -1,0 +1,59 @@
+"""Scores from an item-item matrix that lies in a file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.sparse as sp
+
+from rankbench.recommender import _scale, _sum_rows
+from rankbench.solvers.tiled.matrix import TiledMatrix
+
+
+@dataclass(frozen=True)
+class TiledLinearRecommender:
+    """`LinearRecommender` over a TiledMatrix: W = C diag(beta) + diag(alpha), beta, alpha (n_items,) float64.
+
+    `hold` brings columns of C into memory, for scores of the items in them. Without it every call reads the file, which suits
+    a few users; `evaluation.columns` ranks many.
+    """
+
+    C: TiledMatrix
+    beta: np.ndarray
+    alpha: np.ndarray
+    first: int = 0
+    held: np.ndarray | None = None  # columns of C from `first` on, (n_items, width)
+
+    @property
+    def n_items(self) -> int:
+        return len(self.beta)
+
+    @property
+    def family(self) -> int:
+        return id(self.C)
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.C.dtype
+
+    def hold(self, items: slice) -> TiledLinearRecommender:
+        """The same model with the columns of `items` in memory."""
+        start, stop, _ = items.indices(self.n_items)
+        return replace(self, first=start, held=self.C.columns(start, stop))
+
+    def fold(self, users: np.ndarray, history: sp.csr_array) -> TiledLinearRecommender:
+        return self
+
+    def base(self, users: np.ndarray, history: sp.csr_array, items: slice, out: np.ndarray) -> np.ndarray:
+        start, stop, _ = items.indices(self.n_items)
+        inside = self.held is not None and self.first <= start and stop <= self.first + self.held.shape[1]
+        model = self if inside else self.hold(items)
+        _sum_rows(history.indptr, history.indices, model.held, start - model.first, out)
+        return out
+
+    def finish(self, base: np.ndarray, history: sp.csr_array, items: slice, out: np.ndarray) -> np.ndarray:
+        start, _, _ = items.indices(self.n_items)
+        beta, alpha = self.beta[items].astype(base.dtype), self.alpha[items].astype(base.dtype)
+        _scale(base, beta, alpha, history.indptr, history.indices, start, out)
+        return out

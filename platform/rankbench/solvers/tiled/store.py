@@ -1,0 +1,145 @@
+"""Tiles in one file: read and written by explicit calls, replaced a panel at a time, so that a killed run can go on.
+
+Mapped pages would count as memory of the process; what the system caches of the file does not. New tiles go to free slots and
+`panel.json` then says, in one step, which slots hold the matrix: until then the tiles from before are all there.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from rankbench.errors import StorageError, require
+from rankbench.files import disk_errors_are_clear, make_folder, write_json
+from rankbench.solvers.tiled.graph import Tile
+from rankbench.solvers.tiled.grid import Grid
+
+TILES, STATE, LOCK = "tiles.bin", "panel.json", "lock"
+EMPTY = -1
+
+
+class TileFile:
+    """The tiles of one matrix in a folder, and how many panels are `finished`. One process may write, others may read."""
+
+    def __init__(self, folder: Path, grid: Grid, problem: dict[str, Any], finished: int, slots: list[int], lock: IO | None):
+        self.folder, self.grid, self.problem, self.finished = folder, grid, problem, finished
+        self._slots, self._lock = slots, lock
+        self._free = sorted(set(range(_n_slots(grid))) - set(slots), reverse=True)
+        path = folder / TILES
+        try:
+            self._file = path.open("r+b" if lock else "rb", buffering=0)
+        except FileNotFoundError:
+            raise StorageError(f"{path}: the tiles are gone; invert anew") from None
+
+    @classmethod
+    def create(cls, folder: Path, grid: Grid, problem: dict[str, Any]) -> TileFile:
+        """An empty one in place of what lay in `folder`, its disk space taken. Raises StorageError when that is not free."""
+        lock = _lock(folder)
+        path, n_bytes = folder / TILES, _n_slots(grid) * grid.tile_bytes
+        with disk_errors_are_clear(path):
+            (folder / STATE).unlink(missing_ok=True)
+            # Whoever reads the matrix from before keeps the file that he has open.
+            path.unlink(missing_ok=True)
+            free = shutil.disk_usage(folder).free
+            too_little = StorageError(f"{path}: the tiles need {n_bytes / 1e9:.1f} GB of disk, {free / 1e9:.1f} GB are free")
+            if n_bytes > free:
+                raise too_little
+            try:
+                with path.open("xb") as file:
+                    os.posix_fallocate(file.fileno(), 0, n_bytes)
+            except OSError as error:
+                path.unlink(missing_ok=True)
+                if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                    raise too_little from None
+                raise
+        return cls(folder, grid, problem, 0, [EMPTY] * grid.n_tiles, lock)
+
+    @classmethod
+    def open(cls, folder: Path, writes: bool = False) -> TileFile | None:
+        """What lies in `folder`; None when no panel was finished there."""
+        lock = _lock(folder) if writes else None
+        try:
+            state = json.loads((folder / STATE).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            if lock:
+                lock.close()
+            return None
+        problem = state["problem"]
+        grid = Grid(problem["n"], state["tile"], np.dtype(problem["dtype"]))
+        return cls(folder, grid, problem, state["finished"], state["slots"], lock)
+
+    def read(self, tile: Tile, buffer: np.ndarray) -> np.ndarray:
+        """The tile in `buffer` (tile²,), as an array; threads may read side by side."""
+        array = self.grid.view(buffer, tile)
+        self._transfer(os.preadv, array, self._slots[_index(tile)] * self.grid.tile_bytes)
+        return array
+
+    def replace(self, tiles: Iterable[tuple[Tile, np.ndarray]]) -> None:
+        """Write the tiles of a panel and count it as finished, all or nothing. Raises StorageError when the disk fails."""
+        slots, freed = list(self._slots), []
+        free = list(self._free)
+        with disk_errors_are_clear(self.folder / TILES):
+            for tile, array in tiles:
+                slot = free.pop()
+                self._transfer(os.pwritev, array, slot * self.grid.tile_bytes)
+                if slots[_index(tile)] != EMPTY:
+                    freed.append(slots[_index(tile)])
+                slots[_index(tile)] = slot
+            os.fdatasync(self._file.fileno())
+        state = {"problem": self.problem, "tile": self.grid.tile, "finished": self.finished + 1, "slots": slots}
+        write_json(self.folder / STATE, state)
+        self._slots, self._free = slots, free + freed
+        self.finished += 1
+
+    def close(self) -> None:
+        self._file.close()
+        if self._lock:
+            self._lock.close()
+
+    def _transfer(self, call: Callable, array: np.ndarray, where: int) -> None:
+        """Read or write all of it: the system may move less at once than it was asked to."""
+        data, done = memoryview(array.ravel(order="K")).cast("B"), 0
+        while done < len(data):
+            moved = call(self._file.fileno(), [data[done:]], where + done)
+            if not moved:
+                raise StorageError(f"{self.folder / TILES}: shorter than it should be; invert anew")
+            done += moved
+
+
+def require_same(store: TileFile, problem: dict[str, Any]) -> None:
+    require(
+        store.problem == problem,
+        f"{store.folder}: holds tiles of other data or settings; choose another folder, or start anew without resume",
+    )
+
+
+def _n_slots(grid: Grid) -> int:
+    """A panel beside the triangle."""
+    return grid.n_tiles + grid.n_blocks
+
+
+def _index(tile: Tile) -> int:
+    return tile[0] * (tile[0] + 1) // 2 + tile[1]
+
+
+def _lock(folder: Path) -> IO:
+    """Held until it is closed, or the process ends, however it does. What a killed one left half written is removed."""
+    make_folder(folder)
+    with disk_errors_are_clear(folder / LOCK):
+        lock = (folder / LOCK).open("w", encoding="ascii")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        raise StorageError(f"{folder}: another process writes tiles there; choose another folder") from None
+    for left_behind in folder.glob(f".tmp-*-{STATE}"):
+        left_behind.unlink()
+    return lock

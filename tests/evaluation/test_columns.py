@@ -1,0 +1,146 @@
+"""The ranking with items as the outer loop, to the bit that with users as the outer loop."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+
+from rankbench.data.splits import Holdout
+from rankbench.errors import ConfigError, NumericalError
+from rankbench.evaluation import ranking
+from rankbench.evaluation.columns import rank_by_columns
+from rankbench.evaluation.ranking import rank
+from rankbench.recommender import LinearRecommender
+from rankbench.solvers.spec import registered
+from rankbench.solvers.tiled.fit import fit_tiled
+from rankbench.solvers.tiled.recommender import TiledLinearRecommender
+from rankbench.threads import pinned
+
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+class Columns:
+    """A matrix in memory that hands out columns as a TiledMatrix does, and counts them."""
+
+    def __init__(self, C):
+        self.C, self.dtype, self.handed = C, C.dtype, []
+
+    def columns(self, start, stop):
+        self.handed.append((start, stop))
+        return self.C[:, start:stop].copy()
+
+
+def csr(dense):
+    return sp.csr_array(dense.astype(np.float32))
+
+
+def some_holdout(rng, n_users, n_items):
+    """Rows without history, without targets, with all seen; at times items that are excluded, or a history that is shown."""
+    part = rng.integers(0, 5, (n_users, n_items))  # 0 history, 1 target, 2 excluded, else a candidate
+    part[rng.random(n_users) < 0.2] = 3
+    part[0] = 0
+    part[0, rng.integers(n_items)] = 1
+    excluded = csr(part == 2) if rng.random() < 0.5 else None
+    users = rng.permutation(n_users).astype(np.int32)
+    return Holdout(users, csr(part == 0), csr(part == 1), excluded, filter_seen=bool(rng.random() < 0.8))
+
+
+def some_pair(rng, n_items, dtype, C=None, ties=False):
+    """The same model twice: C in memory as an array, and by columns."""
+    if C is None:
+        # Whole numbers tie everywhere; others round differently in any other order of summation.
+        half = rng.integers(-1, 2, (n_items, n_items)) if ties else rng.standard_normal((n_items, n_items))
+        C = Columns((half + half.T).astype(dtype))
+    beta, alpha = rng.integers(-2, 3, (2, n_items)) if ties else rng.standard_normal((2, n_items))
+    return LinearRecommender(C.C, beta, alpha), TiledLinearRecommender(C, beta, alpha)
+
+
+def check(found, expected):
+    for one, other in zip(found, expected, strict=True):
+        for name in ("rows", "users", "items", "scores"):
+            assert_array_equal(getattr(one, name), getattr(other, name), strict=True)
+        assert (one.auc is None) == (other.auc is None)
+        if one.auc is not None:
+            assert_array_equal(one.auc, other.auc)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@given(
+    n_users=st.integers(1, 12),
+    n_items=st.integers(1, 20),
+    k=st.integers(1, 24),
+    column_block=st.integers(1, 24),
+    ties=st.booleans(),
+    auc=st.booleans(),
+    seed=SEEDS,
+)
+def test_it_is_the_ranking_by_users(dtype, n_users, n_items, k, column_block, ties, auc, seed):
+    rng = np.random.default_rng(seed)
+    holdout = some_holdout(rng, n_users, n_items)
+    pairs = [some_pair(rng, n_items, dtype, ties=ties)]
+    # A sibling of the first, and another family.
+    pairs += [some_pair(rng, n_items, dtype, pairs[0][1].C, ties), some_pair(rng, n_items, dtype, ties=ties)]
+    dense, tiled = zip(*pairs, strict=True)
+    check(rank_by_columns(tiled, holdout, k, column_block, auc), rank(dense, holdout, k, auc))
+
+
+@pytest.mark.parametrize("column_block", [ranking.BLOCK_ITEMS + 3, 10_000])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_more_users_and_items_than_a_block_of_scores_holds(threads, column_block):
+    rng = np.random.default_rng(0)
+    n_users, n_items = ranking.BLOCK_USERS * 2 + 5, ranking.BLOCK_ITEMS + 300
+    holdout = Holdout(
+        np.arange(n_users, dtype=np.int32),
+        sp.csr_array(sp.random(n_users, n_items, 0.01, "csr", np.float32, rng, lambda n: np.ones(n))),
+        sp.csr_array(sp.random(n_users, n_items, 0.002, "csr", np.float32, rng, lambda n: np.ones(n))),
+    )
+    beta, alpha = rng.standard_normal((2, n_items))
+    C = Columns(rng.standard_normal((n_items, n_items)).astype(np.float32))
+    dense, tiled = LinearRecommender(C.C, beta, alpha), TiledLinearRecommender(C, beta, alpha)
+    with pinned(threads):
+        check(rank_by_columns([tiled], holdout, 20, column_block, auc=True), rank([dense], holdout, 20, auc=True))
+
+
+def test_closed_forms_whose_matrix_lies_in_a_file(tmp_path):
+    rng = np.random.default_rng(4)
+    X, methods = csr(rng.random((50, 31)) < 0.2), registered()
+    settings = [("edlae", {"p": 0.5, "lam": 3.0}), ("deql-l2", {"p": 0.5, "b": 2.0, "lam_prime": 3.0})]
+    members = [(methods.get(name), methods.get(name).params(**values)) for name, values in settings]
+    tiled = fit_tiled(X, members, tmp_path, 10**9)
+    C = tiled[0].C.columns(0, 31)
+    dense = [LinearRecommender(C, model.beta, model.alpha) for model in tiled]
+    holdout = Holdout(np.arange(50, dtype=np.int32), X, csr((rng.random((50, 31)) < 0.1) & (X.toarray() == 0)))
+    check(rank_by_columns(tiled, holdout, 10, 7, auc=True), rank(dense, holdout, 10, auc=True))
+
+
+@pytest.mark.parametrize("auc, times", [(False, 1), (True, 2)])
+def test_a_family_reads_each_column_once_a_pass_and_progress_rises_to_the_whole(auc, times):
+    rng, seen = np.random.default_rng(1), []
+    holdout = some_holdout(rng, 9, 13)
+    first = some_pair(rng, 13, np.float32)[1]
+    models = [first, *(some_pair(rng, 13, np.float32, first.C)[1] for _ in range(2))]
+    rank_by_columns(models, holdout, 5, 4, auc, lambda *step: seen.append(step))
+    assert first.C.handed == [(0, 4), (4, 8), (8, 12), (12, 13)] * times
+    done, totals = zip(*seen, strict=True)
+    n_rows = int((np.diff(holdout.target.indptr) > 0).sum())
+    assert list(done) == sorted(done)
+    assert (done[-1], set(totals)) == (n_rows * 4 * times, {n_rows * 4 * times})
+
+
+@pytest.mark.parametrize("item", [0, 7, 12])
+def test_a_score_that_is_not_a_number_is_refused(item):
+    rng = np.random.default_rng(2)
+    holdout, model = some_holdout(rng, 9, 13), some_pair(rng, 13, np.float32)[1]
+    model.C.C[:, item] = np.nan
+    model = TiledLinearRecommender(model.C, np.ones(13), np.zeros(13))
+    holdout = Holdout(holdout.users, csr(np.eye(9, 13, k=1)), csr(np.eye(9, 13, k=2)), filter_seen=False)
+    with pytest.raises(NumericalError, match="TiledLinearRecommender: a score is not a number"):
+        rank_by_columns([model], holdout, 3, 4)
+
+
+def test_blocks_without_columns_are_refused():
+    rng = np.random.default_rng(3)
+    with pytest.raises(ConfigError, match="column_block must be >= 1, got 0"):
+        rank_by_columns([some_pair(rng, 5, np.float32)[1]], some_holdout(rng, 3, 5), 3, 0)

@@ -1,0 +1,27 @@
+"""Lets the tests of this room import what stands beside them, small data and the oracle, and spares the disk."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from rankbench.threads import pinned
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """Small tiles are not worth two, which wait for each other on a busy machine."""
+    with pinned(1):
+        yield
+
+
+@pytest.fixture(scope="module")
+def unflushed():
+    """Files are not forced to the disk: that is most of the time on a busy one, and a loss of power alone could tell."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda file: None)
+        patch.setattr(os, "fdatasync", lambda file: None)
+        yield

@@ -1,0 +1,24 @@
+"""Small 0/1 data, and the matrix that is inverted, from its definition."""
+
+import numpy as np
+import scipy.sparse as sp
+
+from rankbench.solvers.spec import Shift
+
+SHIFT = Shift(odds=0.5, ridge=2.0)
+
+
+def some_data(n_users, n_items, density=0.3, seed=0):
+    """0/1 CSR; items differ much in popularity, and where there are several one has no interaction."""
+    rng = np.random.default_rng(seed)
+    dense = rng.random((n_users, n_items)) < density * np.geomspace(1, 0.2, n_items)
+    if n_items > 2:
+        dense[:, rng.integers(n_items)] = False
+    return sp.csr_array(dense.astype(np.float32))
+
+
+def system(X, shift=SHIFT):
+    """G + odds · diag(G) + ridge · I in float64, with a one more on the diagonal of an item without interactions."""
+    X = X.toarray().astype(float)
+    d = X.sum(axis=0)
+    return X.T @ X + np.diag(shift.odds * d + shift.ridge + (d == 0))

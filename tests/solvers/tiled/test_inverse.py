@@ -1,0 +1,238 @@
+"""The inverse by tiles against NumPy's in float64 and the dense one; what is refused; killed and resumed, the same bits."""
+
+import itertools
+import multiprocessing
+import os
+import random
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from small_systems import SHIFT, some_data, system
+
+from rankbench.data.blocks import gram
+from rankbench.errors import ConfigError, NumericalError, StorageError
+from rankbench.solvers.linear import inverse
+from rankbench.solvers.spec import Shift
+from rankbench.solvers.tiled.grid import RESERVE, SMALLEST, choose_grid
+from rankbench.solvers.tiled.inverse import tiled_inverse
+from rankbench.solvers.tiled.matrix import TiledMatrix
+from rankbench.solvers.tiled.store import LOCK, STATE, TILES
+
+pytestmark = pytest.mark.usefixtures("unflushed")
+
+PLENTY = 10**9
+FLOAT = np.dtype(np.float64)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """One for all examples of a property: each starts anew there."""
+    return tmp_path_factory.mktemp("tiles")
+
+
+@given(
+    n=st.integers(1, 24),
+    tile=st.integers(1, 25),
+    density=st.floats(0, 1),
+    odds=st.floats(0, 9),
+    ridge=st.floats(0.1, 100),
+    seed=st.integers(0, 2**32 - 1),
+)
+@example(n=1, tile=1, density=0.5, odds=0.0, ridge=1.0, seed=0)
+@example(n=6, tile=1, density=0.5, odds=0.0, ridge=1.0, seed=0)
+@example(n=12, tile=6, density=0.5, odds=0.0, ridge=1.0, seed=0)
+@example(n=13, tile=6, density=0.5, odds=0.0, ridge=1.0, seed=0)
+def test_it_is_the_inverse(folder, n, tile, density, odds, ridge, seed):
+    X = some_data(30, n, density, seed)
+    C = tiled_inverse(X, Shift(odds, ridge), folder, PLENTY, np.float64, tile=tile)
+    found = C.columns(0, n)
+    expected = np.linalg.inv(system(X, Shift(odds, ridge)))
+    assert_allclose(found, expected, rtol=1e-9, atol=1e-10 * np.abs(expected).max())
+    assert_array_equal(found, found.T)
+    assert_array_equal(C.diagonal(), np.diagonal(found))
+
+
+@pytest.mark.parametrize("ridge", [10.0, 0.01])
+def test_float32_is_as_accurate_as_the_dense_inverse(tmp_path, ridge):
+    X = some_data(1500, 700, seed=1)
+    shift = Shift(0.0, ridge)
+    expected = np.linalg.inv(system(X, shift))
+
+    def error(found):
+        return np.linalg.norm(found - expected) / np.linalg.norm(expected)
+
+    tiled = tiled_inverse(X, shift, tmp_path, PLENTY, tile=96).columns(0, 700)
+    assert tiled.dtype == np.float32
+    assert error(tiled) < 1.5 * error(inverse(gram(X), shift)) + 1e-7
+
+
+@given(n=st.integers(1, 18), tile=st.integers(1, 19), ends=st.tuples(st.integers(0, 18), st.integers(0, 18)))
+def test_any_block_of_columns_is_that_of_the_matrix(folder, n, tile, ends):
+    start, stop = (min(end, n) for end in sorted(ends))
+    C = tiled_inverse(some_data(20, n), SHIFT, folder, PLENTY, tile=tile)
+    found = C.columns(start, stop)
+    assert_array_equal(found, C.columns(0, n)[:, start:stop])
+    assert found.flags.c_contiguous
+
+
+@pytest.mark.parametrize("tile", [1, 4, 6, 17, 30])
+def test_a_system_that_is_not_positive_definite_is_refused_by_its_row(tmp_path, tile):
+    X = some_data(60, 30, density=0.5, seed=2)
+    shift = Shift(0.0, -4.0)
+    minors = [np.linalg.eigvalsh(system(X, shift)[: row + 1, : row + 1])[0] for row in range(30)]
+    row = next(row for row, least in enumerate(minors) if least < 0)
+    assert 0 < row < 29
+    with pytest.raises(NumericalError, match=re.escape(f"not positive definite (row {row} of 30, float64)")):
+        tiled_inverse(X, shift, tmp_path, PLENTY, np.float64, tile=tile)
+
+
+def test_progress_rises_to_the_whole_work(tmp_path):
+    seen = []
+    tiled_inverse(some_data(9, 23), SHIFT, tmp_path, PLENTY, tile=5, progress=lambda *step: seen.append(step))
+    done, totals = zip(*seen, strict=True)
+    assert list(done) == sorted(done)
+    assert (done[-1], set(totals)) == (23**3, {23**3})
+
+
+@given(n=st.integers(1, 200_000), memory=st.integers(0, 64 * 10**9))
+def test_the_largest_tiles_that_fit_are_chosen(n, memory):
+    try:
+        grid = choose_grid(n, FLOAT, memory, 0)
+    except StorageError:
+        assert n**2 * 8 > memory - RESERVE - 4 * 8 * SMALLEST**2 - 16 * n * SMALLEST
+        return
+    assert grid.memory(0) <= memory
+    assert grid.tile >= min(n, SMALLEST) / 2
+    fewer = grid.n_blocks - 1
+    assert fewer == 0 or -(-n // fewer) > 16_384 or choose_grid(n, FLOAT, 10**15, 0, -(-n // fewer)).memory(0) > memory
+
+
+def test_too_little_memory_is_told_with_the_least_that_would_do(tmp_path):
+    X = some_data(20, 3000)
+    with pytest.raises(StorageError, match=r"needs [0-9]+ MB of memory, 10 MB are given") as error:
+        tiled_inverse(X, SHIFT, tmp_path, 10 * 10**6)
+    assert list(tmp_path.iterdir()) == []
+    least = int(re.search(r"needs (\d+) MB", str(error.value))[1])
+    choose_grid(3000, np.dtype(np.float32), least * 10**6, 0)
+    with pytest.raises(StorageError):
+        choose_grid(3000, np.dtype(np.float32), (least - 1) * 10**6, 0)
+
+
+def test_an_unfinished_matrix_cannot_be_read_and_another_system_is_not_gone_on_with(tmp_path):
+    X, broken = some_data(20, 12), itertools.count()
+
+    def stop(done, total):
+        if next(broken) == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        tiled_inverse(X, SHIFT, tmp_path, PLENTY, tile=5, progress=stop)
+    with pytest.raises(StorageError, match="holds no finished inverse"):
+        TiledMatrix(tmp_path)
+    for other in (some_data(20, 12, seed=1), X):
+        with pytest.raises(ConfigError, match="other data or settings"):
+            tiled_inverse(other, Shift(SHIFT.odds, 3.0), tmp_path, PLENTY, resume=True)
+    with pytest.raises(StorageError, match="MB of memory"):
+        tiled_inverse(X, SHIFT, tmp_path, 1, resume=True)
+    resumed = tiled_inverse(X, SHIFT, tmp_path, PLENTY, resume=True)
+    assert resumed.tile == 5
+    assert_allclose(resumed.columns(0, 12), np.linalg.inv(system(X)), rtol=1e-4, atol=1e-5)
+
+
+def test_a_file_that_was_cut_is_told(tmp_path):
+    X = some_data(20, 12)
+    tiled_inverse(X, SHIFT, tmp_path, PLENTY, tile=5)
+    os.truncate(tmp_path / TILES, 100)
+    with pytest.raises(StorageError, match=r"tiles\.bin: shorter than it should be"):
+        TiledMatrix(tmp_path).columns(0, 12)
+
+
+def test_resume_with_nothing_to_go_on_from_begins(tmp_path):
+    X = some_data(20, 12)
+    C = tiled_inverse(X, SHIFT, tmp_path / "new", PLENTY, np.float64, resume=True)
+    assert_allclose(C.columns(0, 12), np.linalg.inv(system(X)), rtol=1e-10, atol=1e-12)
+    before = (tmp_path / "new" / TILES).stat().st_mtime_ns
+    tiled_inverse(X, SHIFT, tmp_path / "new", PLENTY, np.float64, resume=True)
+    assert (tmp_path / "new" / TILES).stat().st_mtime_ns == before
+
+
+def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bits(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
+    # Each run is a process that is killed in earnest. The server that forks them has the imports done and no threads yet.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["rankbench.solvers.tiled.inverse"])
+    X, tile, moments = some_data(200, 300), 25, random.Random(0)
+
+    def start(folder, resume):
+        process = context.Process(target=tiled_inverse, args=(X, SHIFT, folder, PLENTY, np.float32, tile, resume))
+        process.start()
+        return process
+
+    whole = start(tmp_path / "whole", resume=False)
+    whole.join(120)
+    assert whole.exitcode == 0
+    expected = TiledMatrix(tmp_path / "whole").columns(0, 300)
+
+    folder, killed = tmp_path / "killed", 0
+    for attempt in range(6):
+        before = state_of(folder)
+        process = start(folder, resume=True)
+        if attempt < 5:
+            # It has gone on from where the last one ended; then at any moment of the next panels.
+            while process.is_alive() and state_of(folder) == before:
+                time.sleep(0.001)
+            time.sleep(moments.uniform(0, 0.05))
+            process.kill()
+        process.join(120)
+        if process.exitcode == 0:
+            break
+        assert process.exitcode == -9
+        killed += 1
+    assert killed >= 3
+    assert_array_equal(TiledMatrix(folder).columns(0, 300), expected)
+    assert {path.name for path in folder.iterdir()} == {TILES, STATE, LOCK}
+
+
+def state_of(folder):
+    path = folder / STATE
+    return path.read_bytes() if path.exists() else None
+
+
+MEASURE = """
+import sys
+from pathlib import Path
+import numpy as np, os, psutil
+os.fsync = os.fdatasync = lambda file: None
+sys.path.insert(0, {here!r})
+from small_systems import SHIFT, some_data
+from rankbench.solvers.tiled.inverse import tiled_inverse
+from rankbench.tracking.environment import peak_memory, reset_peak_memory
+# Code is compiled, and the buffers of BLAS are touched, by a problem of the same tile.
+tiled_inverse(some_data(300, 1100, 0.02), SHIFT, Path({folder!r}), 10**9, np.float64, tile=512)
+X = some_data(300, 3000, 0.02)
+reset_peak_memory()
+before = psutil.Process().memory_info().rss
+C = tiled_inverse(X, SHIFT, Path({folder!r}), {memory}, np.float64)
+print(peak_memory() - before, C.tile)
+"""
+
+
+def test_it_stays_in_the_memory_that_it_was_given(tmp_path):
+    memory, n = 32 * 10**6, 3000
+    assert memory < n**2 * 8 / 2  # the triangle would not fit
+    code = MEASURE.format(here=str(Path(__file__).parent), folder=str(tmp_path), memory=memory)
+    one_thread = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120, env=one_thread)
+    taken, tile = map(int, done.stdout.split())
+    assert SMALLEST / 2 <= tile < n
+    # Little of the reserve is needed at this size: with the rest of it, one tile more would go unseen.
+    assert taken <= memory - 3 * RESERVE // 4

@@ -1,0 +1,140 @@
+"""The file of tiles: what is read is what was written, a panel is replaced whole or not at all, a full disk is told before."""
+
+import itertools
+import json
+import os
+from unittest import mock
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from rankbench.errors import StorageError
+from rankbench.solvers.tiled.grid import Grid
+from rankbench.solvers.tiled.store import STATE, TILES, TileFile
+
+FLOAT = np.dtype(np.float64)
+GRID = Grid(7, 3, FLOAT)  # blocks of 3, 3 and 1
+PROBLEM = {"n": 7, "dtype": "float64"}
+PANELS = ([(0, 0), (1, 0), (2, 0)], [(1, 1), (2, 1)], [(2, 2)], [(1, 0), (1, 1)], [(2, 0), (2, 1), (2, 2)])
+
+
+def contents(number):
+    """What panel `number` writes: tiles that tell apart by panel, place and entry."""
+    tiles = {}
+    for i, j in PANELS[number]:
+        shape = GRID.side(i), GRID.side(j)
+        tiles[i, j] = np.asfortranarray(np.arange(np.prod(shape)).reshape(shape) + 10.0 * j + 100 * i + 1000 * number)
+    return tiles
+
+
+def check(store, finished):
+    """The store holds what `finished` panels wrote, the later over the earlier."""
+    assert store.finished == finished
+    expected = {}
+    for number in range(finished):
+        expected |= contents(number)
+    for tile, array in expected.items():
+        assert_array_equal(store.read(tile, np.empty(GRID.tile**2)), array)
+
+
+def test_panels_replace_tiles_and_a_reader_sees_the_finished_ones(tmp_path):
+    store = TileFile.create(tmp_path, GRID, PROBLEM)
+    assert TileFile.open(tmp_path) is None
+    size = (tmp_path / TILES).stat().st_size
+    for number in range(len(PANELS)):
+        store.replace(contents(number).items())
+        check(store, number + 1)
+        check(TileFile.open(tmp_path), number + 1)
+    assert (tmp_path / TILES).stat().st_size == size
+
+
+def failing_after(n, call):
+    """`call`, n times; then the process is as good as dead."""
+    calls = itertools.count()
+
+    def fail(*arguments):
+        if next(calls) >= n:
+            raise KeyboardInterrupt
+        return call(*arguments)
+
+    return fail
+
+
+@pytest.mark.parametrize("number", range(len(PANELS)))
+def test_a_panel_that_breaks_off_at_any_write_leaves_the_one_before(tmp_path, number):
+    for written in range(len(PANELS[number]) + 1):
+        store = TileFile.create(tmp_path, GRID, PROBLEM)
+        for before in range(number):
+            store.replace(contents(before).items())
+        # After the last write the word that the panel counts is what is missing.
+        fault = mock.patch.multiple(os, pwritev=failing_after(written, os.pwritev), fdatasync=failing_after(0, os.fdatasync))
+        with fault, pytest.raises(KeyboardInterrupt):
+            store.replace(contents(number).items())
+        check(store, number)
+        store.close()
+        if number:
+            store = TileFile.open(tmp_path, writes=True)
+            check(store, number)
+            store.replace(contents(number).items())
+            check(store, number + 1)
+            store.close()
+
+
+def test_short_reads_and_writes_are_gone_on_with(tmp_path):
+    def short(call):
+        return lambda file, buffers, where: call(file, [buffers[0][:5]], where)
+
+    with mock.patch("os.pwritev", short(os.pwritev)), mock.patch("os.preadv", short(os.preadv)):
+        store = TileFile.create(tmp_path, GRID, PROBLEM)
+        store.replace(contents(0).items())
+        check(store, 1)
+
+
+def test_a_file_that_was_cut_is_named(tmp_path):
+    store = TileFile.create(tmp_path, GRID, PROBLEM)
+    store.replace(contents(0).items())
+    os.truncate(tmp_path / TILES, 0)
+    with pytest.raises(StorageError, match=r"tiles\.bin: shorter than it should be"):
+        store.read((0, 0), np.empty(9))
+
+
+def test_a_disk_that_is_too_small_is_told_in_gigabytes_and_nothing_is_left(tmp_path):
+    huge = Grid(10_000_000, 100_000, FLOAT)
+    with pytest.raises(StorageError, match=r"tiles\.bin: the tiles need 412000\.0 GB of disk, [0-9.]+ GB are free"):
+        TileFile.create(tmp_path, huge, PROBLEM)
+    assert not (tmp_path / TILES).exists()
+
+
+def test_only_one_may_write(tmp_path):
+    store = TileFile.create(tmp_path, GRID, PROBLEM)
+    for attempt in (lambda: TileFile.create(tmp_path, GRID, PROBLEM), lambda: TileFile.open(tmp_path, writes=True)):
+        with pytest.raises(StorageError, match="another process writes tiles there"):
+            attempt()
+    store.replace(contents(0).items())
+    check(TileFile.open(tmp_path), 1)
+    store.close()
+    check(TileFile.open(tmp_path, writes=True), 1)
+
+
+def test_who_reads_a_matrix_keeps_it_when_another_takes_its_place(tmp_path):
+    store = TileFile.create(tmp_path, GRID, PROBLEM)
+    store.replace(contents(0).items())
+    store.close()
+    reader = TileFile.open(tmp_path)
+    other = TileFile.create(tmp_path, GRID, PROBLEM)
+    other.replace((tile, -array) for tile, array in contents(0).items())
+    check(reader, 1)
+
+
+def test_tiles_that_are_gone_are_named(tmp_path):
+    TileFile.create(tmp_path, GRID, PROBLEM).replace(contents(0).items())
+    (tmp_path / TILES).unlink()
+    with pytest.raises(StorageError, match=r"tiles\.bin: the tiles are gone"):
+        TileFile.open(tmp_path)
+
+
+def test_the_state_is_plain_json(tmp_path):
+    TileFile.create(tmp_path, GRID, PROBLEM).replace(contents(0).items())
+    state = json.loads((tmp_path / STATE).read_text(encoding="utf-8"))
+    assert (state["problem"], state["tile"], state["finished"]) == (PROBLEM, 3, 1)
