@@ -9,11 +9,13 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import shutil
 import time
 from collections.abc import Callable, Hashable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,17 +30,20 @@ from rankbench.data.cards import Card
 from rankbench.data.prepare import Dataset, prepare
 from rankbench.data.splits import Holdout
 from rankbench.errors import ConfigError, NumericalError, RankbenchError, StorageError, require
+from rankbench.evaluation.columns import rank_by_columns
 from rankbench.evaluation.metrics import MetricSet, measure, metric_set
 from rankbench.evaluation.ranking import rank
 from rankbench.evaluation.summary import summarise
 from rankbench.fitting import Fitting, Step
 from rankbench.mapping import BlockMap, ThreadMap
+from rankbench.memory import Spill
 from rankbench.methods import registered
 from rankbench.recommender import Recommender
 from rankbench.rng import stream
 from rankbench.settings import Settings
 from rankbench.solvers.linear import fit_shared
 from rankbench.solvers.spec import Solver
+from rankbench.solvers.tiled.fit import fit_tiled
 from rankbench.tracking.environment import environment, peak_memory, reset_peak_memory
 from rankbench.tracking.record import RunRecord, per_user_table
 
@@ -132,12 +137,14 @@ def run(
     where: BlockMap | None = None,
     checkpoints: Checkpoints | None = None,
     on_look: Callable[[Step], None] = lambda step: None,
+    spill: Spill | None = None,
 ) -> list[Outcome]:
     """One Outcome a setting, in order. Raises as the rooms do: nothing is caught here.
 
     `progress(phase, done, total)` is called throughout. A method that goes by iterations works on its blocks `where` it is
     told, by default in `n_threads` threads, and saves to `checkpoints`. `on_look` hears of each look at valid, and may take
-    its time: it is no part of the fit. MemoryError becomes StorageError.
+    its time: it is no part of the fit. A closed form that does not fit goes where
+    `spill` says, and leaves no model. MemoryError becomes StorageError.
     """
     n_threads = n_threads or threads.available_cpus()
     started = datetime.now(UTC).isoformat(timespec="seconds")
@@ -155,19 +162,25 @@ def run(
             watch = _Watch(job, holdout, X, progress, on_look)
             look = Look(valid, job.seed) if valid else None
             fitting = Fitting(where or ThreadMap(n_threads), watch, checkpoints, watch.curve, look)
-            with _timed(seconds, "fit"):
-                models = fit(job.settings, X, job.dtype, job.seed, progress, fitting)
-            seconds["fit"] -= watch.seconds + (look.seconds if look else 0)
             leaders = _first_of_each_identity(job.settings)
             unique = sorted(set(leaders))
+            outside = _outside(job, X.shape[1], spill)
+            with _timed(seconds, "fit"):
+                if outside:
+                    models = _fit_by_tiles(job, X, outside, progress)
+                else:
+                    models = fit(job.settings, X, job.dtype, job.seed, progress, fitting)
+            seconds["fit"] -= watch.seconds + (look.seconds if look else 0)
+            tiles = models[0].C.tile if outside else None
             with _timed(seconds, "rank"):
-                found = rank(
-                    [models[position] for position in unique],
-                    holdout,
-                    job.metrics.k,
-                    job.metrics.auc,
-                    lambda done, total: progress("rank", done, total),
-                )
+                ranked = [models[position] for position in unique]
+                told = partial(progress, "rank")
+                if outside:
+                    found = rank_by_columns(ranked, holdout, job.metrics.k, tiles, job.metrics.auc, told)
+                    shutil.rmtree(outside.folder, ignore_errors=True)
+                    models = [None] * len(models)
+                else:
+                    found = rank(ranked, holdout, job.metrics.k, job.metrics.auc, told)
             rankings = dict(zip(unique, found, strict=True))
             with _timed(seconds, "measure"):
                 counts = np.bincount(X.indices, minlength=X.shape[1])
@@ -198,6 +211,7 @@ def run(
             curve=watch.curve,
             iterations=fitting.kept[0] if fitting.kept else None,
             fit_shared_by=len(job.settings),
+            tiles=tiles,
             same_as=job.run_id(job.settings[leader]) if leader != position else None,
             peak_memory_bytes=peak_memory(),
             threads=n_threads,
@@ -227,6 +241,19 @@ def fit(
         return [each.solver.fit(X, each.params, seed) for each in settings]
     members = [(each.solver, each.params) for each in settings]
     return list(fit_shared(gram(X, np.dtype(dtype).type), members, lambda done, total: progress("fit", done, total)))
+
+
+def _outside(job: Job, n_items: int, spill: Spill | None) -> Spill | None:
+    """Where the job's matrix goes, when it does not fit; None when it does, or when its method has none."""
+    if spill is None or job.settings[0].share_key is None or spill.fits(n_items, np.dtype(job.dtype).itemsize):
+        return None
+    return dataclasses.replace(spill, folder=spill.folder / job.run_id(job.settings[0]))
+
+
+def _fit_by_tiles(job: Job, X: sp.csr_array, outside: Spill, progress: Progress) -> list[Recommender]:
+    members = [(each.solver, each.params) for each in job.settings]
+    told = partial(progress, "fit by tiles")
+    return list(fit_tiled(X, members, outside.folder, outside.left(), np.dtype(job.dtype).type, outside.resume, told))
 
 
 def require_fold_in(settings: tuple[Setting, ...], holdout: Holdout, X: sp.csr_array, name: str) -> None:

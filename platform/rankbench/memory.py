@@ -1,13 +1,16 @@
-"""How much memory this process may still take, and a refusal before the work that would need more."""
+"""How much memory this process may take, a refusal before work that would need more, and where what is too large may go."""
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
-from rankbench.errors import StorageError
+from rankbench.errors import ConfigError, StorageError
 
+LEAST = 32 << 20  # bytes without which no tile is worth its name
 _CGROUP = Path("/sys/fs/cgroup")
 
 
@@ -23,6 +26,44 @@ def available_memory() -> int:
     except (OSError, ValueError):
         return free
     return free if limit == "max" else min(free, int(limit) - used + reclaimable)
+
+
+@dataclass(frozen=True)
+class Spill:
+    """Closed forms whose matrix does not fit into `memory`, bytes that this process may hold in all, are solved by tiles in a
+    file under `folder`. With `resume` a solve that was killed goes on.
+    """
+
+    folder: Path
+    memory: int
+    resume: bool = False
+
+    def fits(self, n_items: int, itemsize: int) -> bool:
+        """Whether the matrix and what inverts it in place do."""
+        return dense_bytes(n_items, itemsize) <= self.left()
+
+    def left(self) -> int:
+        """Bytes beside what this process holds already. Raises StorageError when there is next to nothing."""
+        held = psutil.Process().memory_info().rss
+        if self.memory - held < LEAST:
+            least = (held + LEAST) / 1e6
+            raise StorageError(
+                f"memory: {self.memory / 1e6:.0f} MB are given, Python and the data hold {held / 1e6:.0f}; give {least:.0f}"
+            )
+        return self.memory - held
+
+
+def dense_bytes(n_items: int, itemsize: int) -> int:
+    """An item-item matrix, and the columns beside it that its inverse works in."""
+    return itemsize * n_items * (n_items + 2048)
+
+
+def bytes_of(text: str) -> int:
+    """'4GB', '500 MB', '1.5 TB' as bytes; powers of ten. Raises ConfigError for anything else."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT])B?\s*", text)
+    if not found or float(found[1]) <= 0:
+        raise ConfigError(f"expected a size such as 4GB or 500MB, got {text!r}")
+    return int(float(found[1]) * 1000 ** ("KMGT".index(found[2].upper()) + 1))
 
 
 def require_memory(n_bytes: int, what: str) -> None:

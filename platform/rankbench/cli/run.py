@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -44,7 +45,12 @@ def run(
     address: Annotated[
         str | None, typer.Option(help="HOST:PORT of a Ray cluster; else RAY_ADDRESS, else this process.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last iteration that was saved.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last iteration, or tiles, that were saved.")] = False,
+    memory: Annotated[
+        str | None,
+        typer.Option(help="As in 4GB: a closed form that needs more is solved by tiles in a file."),
+    ] = None,
+    spill: Annotated[Path | None, typer.Option(help="Folder for that file.  [default: under the results]")] = None,
     track: Annotated[bool, typer.Option("--track/--no-track", help="Send the record to MLflow.")] = True,
     json: Json = False,
 ) -> None:
@@ -59,6 +65,7 @@ def run(
     from rankbench.errors import require
     from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, metric_set, require_within
     from rankbench.files import require_place
+    from rankbench.memory import Spill, available_memory, bytes_of
     from rankbench.settings import Settings
     from rankbench.tracking.mlflow_sink import MlflowSink, tracking_uri
     from rankbench.tracking.record import read_record, write_record
@@ -80,11 +87,13 @@ def run(
     # A fit that ends early is told to by valid, which is then no part of what it is fitted on.
     fit_on = "train" if experiment.stops_early(chosen) else card.final_fit
     job = experiment.Job(card, (chosen,), fit_on, metrics=wanted, dtype=dtype, seed=seed, curve=curve)
+    limit = bytes_of(memory) if memory else int(0.9 * available_memory())
+    outside = Spill(spill or settings.results / "spill", limit, resume)
     iterates = chosen.solver.iterate is not None
-    require_iterations(method, iterates, chosen.solver.shares, address, resume)
+    require_iterations(method, iterates or bool(memory and chosen.share_key), chosen.solver.shares, address, resume)
     checkpoints = Checkpoints(settings.results / "checkpoints" / job.run_id(chosen), resume) if iterates else None
     with workplace(address if chosen.solver.shares else "", threads) as where, phase_progress() as progress:
-        (outcome,) = experiment.run(job, settings, threads, progress, where, checkpoints)
+        (outcome,) = experiment.run(job, settings, threads, progress, where, checkpoints, spill=outside)
     record = outcome.record
     folder = write_record(settings.results / "runs", record, outcome.per_user)
     # Not by the start: its second may be the same.
@@ -162,6 +171,8 @@ def _show(record, folder, shown) -> None:
     print_table(["metric", *[f"@{k} [95 %]" for k in cutoffs or [""]]], body)
     phases = "  ".join(f"{name} {value:.2f} s" for name, value in record.seconds.items())
     out.print(f"{phases}  peak {record.peak_memory_bytes / 1e9:.2f} GB", markup=False)
+    if record.tiles:
+        out.print(f"the item-item matrix did not fit: solved by tiles of {record.tiles:,} rows in a file", markup=False)
     for line in record.dataset["differences"]:
         out.print(f"differs from what was published: {line}", style="yellow", markup=False)
     out.print(f"record {folder}", markup=False)

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from rankbench.errors import require
-from rankbench.memory import require_memory
+from rankbench.memory import dense_bytes, require_memory
 
 
 def csr_from_pairs(user: np.ndarray, item: np.ndarray, shape: tuple[int, int]) -> sp.csr_array:
@@ -65,11 +65,8 @@ def gram(X: sp.csr_array, dtype: type = np.float32) -> Gram:
     X: (n_users, n_items) 0/1 CSR with sorted columns. Cost: Σ_u |I_u|² additions, halved by symmetry. Raises StorageError,
     before any work, when the matrix and what inverts it in place do not fit into memory.
     """
-    itemsize = np.dtype(dtype).itemsize
-    n_panel = 2048  # columns beside the matrix that the inverse works in
-    require_memory(
-        itemsize * X.shape[1] * (X.shape[1] + n_panel), f"the item-item matrix of {X.shape[1]:,} items, {dtype.__name__},"
-    )
+    needed = dense_bytes(X.shape[1], np.dtype(dtype).itemsize)
+    require_memory(needed, f"the item-item matrix of {X.shape[1]:,} items, {dtype.__name__},")
     n_items = X.shape[1]
     item_ptr, item_users, places = _by_item(X.indptr, X.indices, n_items)
     counts = np.diff(item_ptr).astype(np.float64)

@@ -27,7 +27,8 @@ class RunRecord:
     loss per interaction, and now and then metrics over a sample of users, or what was watched on valid. `iterations`: those of
     the model that was kept, where it chose itself when to end. `same_as`: the id of the run whose ranking is
     provably this one's. `seconds` by phase; of a fit that `fit_shared_by` settings shared, each states the whole.
-    `peak_memory_bytes`: resident.
+    `tiles`: rows of a
+    tile, where the item-item matrix did not fit into memory and lay in a file. `peak_memory_bytes`: resident.
     """
 
     id: str
@@ -48,6 +49,7 @@ class RunRecord:
     curve: list[dict[str, float]] = field(default_factory=list)
     iterations: int | None = None
     fit_shared_by: int = 1
+    tiles: int | None = None
     same_as: str | None = None
     peak_memory_bytes: int = 0
     threads: int = 0
