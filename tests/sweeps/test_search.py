@@ -21,6 +21,7 @@ arms:
   - method: bpr
     params: {embedding_dim: 8, epochs: 9, patience: 9, n_negatives: 5, learning_rate: {loguniform: [0.00001, 0.1]}}
   - {method: ease, params: {lam: {grid: [10, 100]}}}
+  - {name: two, method: sl, params: {embedding_dim: 8, epochs: 2, patience: 2, n_negatives: 5, tau: {choice: [0.1, 0.2]}}}
 search: {trials: 8, by: tpe, scheduler: asha, grace: 1, choose: {metric: ndcg@10, on: valid}}
 final: {fit_on: train}
 cutoffs: [10]
@@ -61,6 +62,8 @@ def test_as_many_settings_are_drawn_as_the_file_says_and_those_behind_are_ended(
     bpr = [record for record in searched if record.method == "bpr"]
     assert len(bpr) == 8 and len({record.params["learning_rate"] for record in bpr}) == 8
     assert len([record for record in searched if record.method == "ease"]) == 2
+    # Eight draws of two settings are two runs.
+    assert len([record for record in searched if record.arm == "two"]) == 2
     states = {record.status for record in bpr}
     assert states == {"finished", "stopped"}
     for record in bpr:
@@ -76,7 +79,7 @@ def test_none_that_was_ended_is_chosen_or_called_a_failure(drawn):
     chosen = json.loads((folder / "chosen.json").read_text())
     assert chosen["failed"] == []
     for row in chosen["rows"]:
-        rivals = [r for r in records.values() if r.stage == "search" and r.method == row["arm"] and r.finished]
+        rivals = [r for r in records.values() if r.stage == "search" and r.arm == row["arm"] and r.finished]
         best = max(record.metrics["ndcg@10"]["mean"] for record in rivals)
         assert records[row["search"]].metrics["ndcg@10"]["mean"] == best
     assert "failed:" not in rankbench(home, "report")
@@ -113,7 +116,7 @@ def test_a_second_sweep_takes_over_what_the_first_has_finished(tmp_path, monkeyp
     for name in ("one.yaml", "two.yaml"):
         rankbench(tmp_path, "sweep", name)
     first, second = (records_of(folder) for folder in sorted((tmp_path / "results" / "sweeps").iterdir()))
-    assert first.keys() == second.keys() and len(first) == 12
+    assert first.keys() == second.keys() and len(first) == 15
     assert {name: record.started_at for name, record in first.items()} == {n: r.started_at for n, r in second.items()}
     rankbench(tmp_path, "sweep", "two.yaml", "--fresh")
     newest = records_of(max((tmp_path / "results" / "sweeps").iterdir(), key=lambda path: path.stat().st_mtime))

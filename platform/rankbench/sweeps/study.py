@@ -43,14 +43,10 @@ class Study:
 
     def __init__(self, name: str, params: dict[str, Any], search: SearchSpec, epochs: int):
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        seed = int(stream(search.seed, "study", name).integers(2**31))
         self.space = distributions(params) if search.by != "random" else {}
-        with warnings.catch_warnings():
-            # constant_liar keeps workers that draw at once apart; Optuna calls it experimental.
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            sampler = optuna.samplers.TPESampler(seed=seed, constant_liar=True, n_startup_trials=min(10, search.trials // 2))
+        self._name, self._search = name, search
         self._study = optuna.create_study(
-            study_name=name, direction="maximize", sampler=sampler, pruner=_pruner(search, epochs)
+            study_name=name, direction="maximize", sampler=self._sampler(0), pruner=_pruner(search, epochs)
         )
         self._open: dict[str, optuna.Trial] = {}
 
@@ -65,6 +61,16 @@ class Study:
                 if "valid" in row:
                     self.look(record.id, row["iteration"], row["valid"])
             self.end(record.id, record.metrics[metric]["mean"] if record.finished else None, stopped=not record.finished)
+        # Or it would draw again what it drew at the start.
+        self._study.sampler = self._sampler(len(self._study.trials))
+
+    def _sampler(self, known: int) -> optuna.samplers.BaseSampler:
+        seed = int(stream(self._search.seed, "study", self._name, known).integers(2**31))
+        startup = min(10, self._search.trials // 2)
+        with warnings.catch_warnings():
+            # constant_liar keeps workers that draw at once apart; Optuna calls it experimental.
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            return optuna.samplers.TPESampler(seed=seed, constant_liar=True, n_startup_trials=startup)
 
     def draw(self, trial_id: str) -> dict[str, Any]:
         """Values of the searched parameters, for the trial of that name."""

@@ -146,6 +146,16 @@ class _Search:
         self.drawn.append(unit)
         return unit, values
 
+    def again(self, unit: Unit, trial_id: str, on_done: OnDone) -> bool:
+        """Whether a drawn unit was drawn before, and is over; then its study hears what came out."""
+        found = _settled(unit, self.records)
+        if found:
+            if not found[0].finished:
+                self.stopped.add(trial_id)
+            self.end(unit, trial_id)
+            on_done(unit, found, True)
+        return bool(found)
+
     def look(self, unit: Unit, trial_id: str, row: dict[str, float]) -> bool:
         """Whether the trial should end; `row` is the newest of its curve."""
         self.looks.setdefault(trial_id, []).append(row)
@@ -187,32 +197,37 @@ class _Group:
 class _Queue(Searcher):
     """Planned units in their order, then draws, an arm in turn."""
 
-    def __init__(self, group: _Group):
+    def __init__(self, group: _Group, on_done: OnDone):
         super().__init__()
-        self.group, self.next = group, 0
+        self.group, self.on_done, self.next = group, on_done, 0
         self.left = [ask.trials for ask in group.asks]
         self.turn = 0
+
+    def __getstate__(self) -> dict:
+        # Tune saves its searcher for a restore, which never happens here: records decide what is left to do.
+        return {}
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str:
         if self.next < len(self.group.units):
             self.next += 1
             return {"unit": self.next - 1}
-        if not any(self.left):
-            return Searcher.FINISHED
-        while not self.left[self.turn % len(self.left)]:
+        while any(self.left):
+            position = self.turn % len(self.left)
             self.turn += 1
-        position = self.turn % len(self.left)
-        self.turn += 1
-        self.left[position] -= 1
-        unit, values = self.group.search.draw(self.group.asks[position], trial_id)
-        self.group.trials[trial_id] = unit
-        return {"ask": position, "values": values}
+            if not self.left[position]:
+                continue
+            self.left[position] -= 1
+            unit, values = self.group.search.draw(self.group.asks[position], trial_id)
+            # In a small space a draw may come again: it counts, and is not run again.
+            if not self.group.search.again(unit, trial_id, self.on_done):
+                self.group.trials[trial_id] = unit
+                return {"ask": position, "values": values}
+        return Searcher.FINISHED
 
     def on_trial_complete(self, trial_id: str, result: dict | None = None, error: bool = False) -> None:
         """The study hears of it from the record, which says more than Tune's result."""
 
     def save(self, checkpoint_path: str) -> None:
-        # Tune saves its searcher for a restore, which never happens here: records decide what is left to do.
         Path(checkpoint_path).touch()
 
     def restore(self, checkpoint_path: str) -> None:
@@ -282,7 +297,7 @@ def _tune(
         trainable,
         tune_config=tune.TuneConfig(
             num_samples=len(units) + sum(ask.trials for ask in asks),
-            search_alg=_Queue(group),
+            search_alg=_Queue(group, on_done),
             scheduler=_Scheduler(group),
             max_concurrent_trials=concurrent,
             trial_dirname_creator=lambda trial: trial.trial_id,
