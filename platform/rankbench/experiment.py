@@ -36,7 +36,7 @@ from rankbench.evaluation.ranking import rank
 from rankbench.evaluation.summary import summarise
 from rankbench.fitting import Fitting, Step
 from rankbench.mapping import BlockMap, ThreadMap
-from rankbench.memory import Spill
+from rankbench.memory import Spill, dense_bytes
 from rankbench.methods import registered
 from rankbench.recommender import Recommender
 from rankbench.rng import stream
@@ -44,6 +44,7 @@ from rankbench.settings import Settings
 from rankbench.solvers.linear import fit_shared
 from rankbench.solvers.spec import Solver
 from rankbench.solvers.tiled.fit import fit_tiled
+from rankbench.solvers.tiled.store import STATE
 from rankbench.tracking.environment import environment, peak_memory, reset_peak_memory
 from rankbench.tracking.record import RunRecord, per_user_table
 
@@ -252,8 +253,15 @@ def _outside(job: Job, n_items: int, spill: Spill | None) -> Spill | None:
 
 def _fit_by_tiles(job: Job, X: sp.csr_array, outside: Spill, progress: Progress) -> list[Recommender]:
     members = [(each.solver, each.params) for each in job.settings]
-    told = partial(progress, "fit by tiles")
-    return list(fit_tiled(X, members, outside.folder, outside.left(), np.dtype(job.dtype).type, outside.resume, told))
+    told, dtype, memory = partial(progress, "fit by tiles"), np.dtype(job.dtype), outside.left()
+    try:
+        return list(fit_tiled(X, members, outside.folder, memory, dtype.type, outside.resume, told))
+    except StorageError as error:
+        if not (outside.folder / STATE).exists():  # refused before the work
+            shutil.rmtree(outside.folder, ignore_errors=True)
+        needed = dense_bytes(X.shape[1], dtype.itemsize) / 1e9
+        what = f"the item-item matrix of {X.shape[1]:,} items needs {needed:.1f} GB of memory, {memory / 1e9:.1f} GB are free"
+        raise StorageError(f"{what}; by tiles in a file: {error}") from None
 
 
 def require_fold_in(settings: tuple[Setting, ...], holdout: Holdout, X: sp.csr_array, name: str) -> None:

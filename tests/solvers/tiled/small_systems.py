@@ -1,5 +1,7 @@
 """Small 0/1 data, and the matrix that is inverted, from its definition."""
 
+import time
+
 import numpy as np
 import scipy.sparse as sp
 
@@ -22,3 +24,8 @@ def system(X, shift=SHIFT):
     X = X.toarray().astype(float)
     d = X.sum(axis=0)
     return X.T @ X + np.diag(shift.odds * d + shift.ridge + (d == 0))
+
+
+def slowly(done: int, total: int) -> None:
+    """A progress that leaves time, after each panel, for a test to kill the process."""
+    time.sleep(0.02)

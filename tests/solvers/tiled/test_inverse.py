@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from small_systems import SHIFT, some_data, system
+from small_systems import SHIFT, slowly, some_data, system
 
 from rankbench.data.blocks import gram
 from rankbench.errors import ConfigError, NumericalError, StorageError
@@ -172,7 +172,7 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bits(tmp_path, 
     X, tile, moments = some_data(200, 300), 25, random.Random(0)
 
     def start(folder, resume):
-        process = context.Process(target=tiled_inverse, args=(X, SHIFT, folder, PLENTY, np.float32, tile, resume))
+        process = context.Process(target=tiled_inverse, args=(X, SHIFT, folder, PLENTY, np.float32, tile, resume, slowly))
         process.start()
         return process
 
