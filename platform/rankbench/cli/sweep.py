@@ -90,7 +90,7 @@ def sweep(
     if failed:
         raise ClusterError(f"{failed} runs failed; their reasons are in {folder}/report/report.md (--resume tries them again)")
     if not json:
-        out.print(f"\nreport   {folder}/report/report.md\nrecords  {folder}/records\nbrowse   {program()} ui", markup=False)
+        out.print(f"\nreport   {folder}/report/report.html\nrecords  {folder}/records\nbrowse   {program()} ui", markup=False)
 
 
 def execute(
