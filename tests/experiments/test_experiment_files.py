@@ -14,8 +14,8 @@ from rankbench.errors import ConfigError
 from rankbench.evaluation.metrics import metric_set, require_within
 from rankbench.experiment import setting
 from rankbench.methods import registered
-from rankbench.sweeps.plan import ExperimentSpec, load_experiment
 from rankbench.sweeps.space import expand
+from rankbench.sweeps.spec import ExperimentSpec, load_experiment
 
 FOLDER = Path(__file__).parents[2] / "experiments"
 FILES = sorted(FOLDER.glob("*.yaml"))

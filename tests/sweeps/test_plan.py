@@ -7,7 +7,8 @@ from rankbench.data.prepare import prepare
 from rankbench.errors import ConfigError
 from rankbench.experiment import setting
 from rankbench.sweeps.estimate import Size
-from rankbench.sweeps.plan import ExperimentSpec, plan, units
+from rankbench.sweeps.plan import plan, units
+from rankbench.sweeps.spec import ExperimentSpec
 
 SMALL = {"name": "synthetic", "source": {"generator": {"users": 60, "items": 30, "interactions_per_user": 8}}}
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankbench.sweeps.plan import SearchSpec
+from rankbench.sweeps.spec import SearchSpec
 from rankbench.sweeps.study import Study
 from rankbench.tracking.record import RunRecord
 

@@ -100,7 +100,7 @@ def _stored(what: str | None, settings):
     """
     from rankbench.errors import ConfigError
     from rankbench.registry import nearest
-    from rankbench.sweeps.plan import load_experiment
+    from rankbench.sweeps.spec import load_experiment
     from rankbench.sweeps.sweep import find_sweep, read_sweep
 
     path = _experiment_file(what, settings) if what else None
@@ -168,7 +168,7 @@ def _index(folder: Path, settings, json: bool) -> None:
     from rankbench.errors import RankbenchError
     from rankbench.reports.index import entry, index_page, unreadable, write_index
     from rankbench.reports.report import sweep_table, write_report
-    from rankbench.sweeps.plan import load_experiment
+    from rankbench.sweeps.spec import load_experiment
     from rankbench.sweeps.sweep import read_sweep
 
     entries = {}

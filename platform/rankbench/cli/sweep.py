@@ -67,7 +67,8 @@ def sweep(
     from rankbench.config import assignments
     from rankbench.errors import ClusterError
     from rankbench.settings import Settings
-    from rankbench.sweeps.plan import load_experiment, plan
+    from rankbench.sweeps.plan import plan
+    from rankbench.sweeps.spec import load_experiment
     from rankbench.threads import available_cpus
 
     settings = Settings.from_env()

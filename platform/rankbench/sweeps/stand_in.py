@@ -12,7 +12,8 @@ from rankbench.config import validate
 from rankbench.data.cards import Card
 from rankbench.errors import require
 from rankbench.settings import Settings
-from rankbench.sweeps.plan import ArmSpec, ExperimentSpec, card_of
+from rankbench.sweeps.plan import card_of
+from rankbench.sweeps.spec import ArmSpec, ExperimentSpec
 
 COUNTS = ("users", "items", "interactions")
 FEWEST = 10  # users and items of the smallest

@@ -16,7 +16,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from optuna.trial import TrialState
 
 from rankbench.rng import stream
-from rankbench.sweeps.plan import SearchSpec
+from rankbench.sweeps.spec import SearchSpec
 from rankbench.tracking.record import RunRecord
 
 REDUCTION = 3  # of trials, from one rung to the next

@@ -16,9 +16,10 @@ from rankbench.files import write_json
 from rankbench.settings import Settings
 from rankbench.sweeps.comparisons import compare_finals
 from rankbench.sweeps.estimate import Size
-from rankbench.sweeps.plan import ExperimentSpec, Plan, Unit, final_fit, plan, units, with_both_recalls
+from rankbench.sweeps.plan import Plan, Unit, final_fit, plan, units, with_both_recalls
 from rankbench.sweeps.pulse import Progress, Pulse
 from rankbench.sweeps.reuse import Earlier
+from rankbench.sweeps.spec import ExperimentSpec
 from rankbench.threads import available_cpus
 from rankbench.tracking.record import RunRecord, read_record
 

@@ -24,8 +24,9 @@ from rankbench.errors import StorageError
 from rankbench.fitting import Step
 from rankbench.settings import Settings
 from rankbench.sweeps.held import Held
-from rankbench.sweeps.plan import Ask, ExperimentSpec, SearchSpec, Unit
+from rankbench.sweeps.plan import Ask, Unit
 from rankbench.sweeps.reuse import Earlier
+from rankbench.sweeps.spec import ExperimentSpec, SearchSpec
 from rankbench.sweeps.study import Study
 from rankbench.tracking.record import RunRecord, read_record, write_record
 
@@ -229,9 +230,6 @@ class _Queue(Searcher):
 
     def save(self, checkpoint_path: str) -> None:
         Path(checkpoint_path).touch()
-
-    def restore(self, checkpoint_path: str) -> None:
-        raise NotImplementedError
 
 
 class _Scheduler(FIFOScheduler):
