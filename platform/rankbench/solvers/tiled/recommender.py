@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.sparse as sp
 
-from rankbench.recommender import _scale, _sum_rows
+from rankbench.recommender import LinearRecommender, _sum_rows
 from rankbench.solvers.tiled.matrix import TiledMatrix
 
 
@@ -52,8 +52,5 @@ class TiledLinearRecommender:
         _sum_rows(history.indptr, history.indices, model.held, start - model.first, out)
         return out
 
-    def finish(self, base: np.ndarray, history: sp.csr_array, items: slice, out: np.ndarray) -> np.ndarray:
-        start, _, _ = items.indices(self.n_items)
-        beta, alpha = self.beta[items].astype(base.dtype), self.alpha[items].astype(base.dtype)
-        _scale(base, beta, alpha, history.indptr, history.indices, start, out)
-        return out
+    # From the base on, where the matrix lies makes no difference.
+    finish = LinearRecommender.finish
