@@ -132,6 +132,14 @@ def test_override_replaces_by_path_and_leaves_the_original_alone():
     assert content == {"arms": [{"lam": 1}, {"lam": 2}], "search": {"trials": 4}}
 
 
+def test_a_star_changes_every_entry_that_has_the_path():
+    content = {"arms": [{"params": {"epochs": 1}}, {"params": {"lam": 2}}, {"params": {"epochs": 3}}]}
+    changed = override(content, {"arms.*.params.epochs": 9})
+    assert changed == {"arms": [{"params": {"epochs": 9}}, {"params": {"lam": 2}}, {"params": {"epochs": 9}}]}
+    with pytest.raises(ConfigError, match=r"arms\.\*\.params\.epoch: params\.epoch is in no entry"):
+        override(content, {"arms.*.params.epoch": 9})
+
+
 @pytest.mark.parametrize("path", ["arms.2.lam", "arms.-1.lam", "arms.x", "arms.²", "search.trials.max", "arms.0.lam.x.y"])
 def test_override_names_a_path_that_leads_nowhere(path):
     with pytest.raises(ConfigError, match=f"^{path}: "):

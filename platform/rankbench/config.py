@@ -91,25 +91,44 @@ def assignments(words: Sequence[str]) -> dict[str, Any]:
 
 
 def override(content: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of nested `content` with dotted paths replaced: "arms.0.lam", "search.trials", "resources.cpus"."""
+    """A copy of nested `content` with dotted paths replaced: "arms.0.params.lam", "search.trials", "resources.cpus".
+
+    `*` in place of a position means every entry of the list in which the rest of the path is there already.
+    """
     result: Any = _copy(content)
     for path, value in values.items():
-        node: Any = result
-        *parents, last = path.split(".")
-        for key in parents:
-            if isinstance(node, list):
-                node = node[_index(key, node, path)]
-            elif isinstance(node, dict):
-                node = node.setdefault(key, {})
-            else:
-                raise ConfigError(f"{path}: {key!r} lies inside a plain value")
-        if isinstance(node, list):
-            node[_index(last, node, path)] = value
-        elif isinstance(node, dict):
-            node[last] = value
-        else:
-            raise ConfigError(f"{path}: {last!r} lies inside a plain value")
+        _put(result, path.split("."), value, path)
     return result
+
+
+def _put(node: Any, keys: list[str], value: Any, path: str) -> None:
+    key, *rest = keys
+    if isinstance(node, list) and key == "*":
+        matching = [each for each in node if _has(each, rest)] if rest else []
+        if not matching:
+            raise ConfigError(f"{path}: {'.'.join(rest) or 'what follows the *'} is in no entry of the list")
+        for each in matching:
+            _put(each, rest, value, path)
+    elif isinstance(node, list):
+        place = _index(key, node, path)
+        if rest:
+            _put(node[place], rest, value, path)
+        else:
+            node[place] = value
+    elif not isinstance(node, dict):
+        raise ConfigError(f"{path}: {key!r} lies inside a plain value")
+    elif rest:
+        _put(node.setdefault(key, {}), rest, value, path)
+    else:
+        node[key] = value
+
+
+def _has(node: Any, keys: list[str]) -> bool:
+    for key in keys:
+        if not isinstance(node, dict) or key not in node:
+            return False
+        node = node[key]
+    return True
 
 
 def _index(key: str, node: list, path: str) -> int:

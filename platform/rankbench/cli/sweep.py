@@ -19,6 +19,8 @@ EXAMPLES = """Examples:
 
   rankbench sweep experiments/talos_table3_1.yaml --stand-in 0.01 --dry-run
 
+  rankbench sweep experiments/talos_table3_1.yaml datasets=[amazon-beauty] --arms "*, MF" arms.*.params.epochs=60
+
   rankbench sweep experiments/demo.yaml final.seeds=[0,1,2] final.split_seeds=[0,1,2]
 
   rankbench sweep experiments/demo.yaml --resume
@@ -47,6 +49,10 @@ def sweep(
     changes: Annotated[list[str] | None, typer.Argument(metavar="[path=value]...", help="Changes to the file.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the newest sweep of this experiment.")] = False,
     chosen: Annotated[bool, typer.Option("--chosen", help="No search: measure the file's `chosen` parameters.")] = False,
+    arms: Annotated[
+        list[str] | None,
+        typer.Option("--arms", metavar="PATTERN", help="Only the arms whose name fits, as in '*, MF'; may be repeated."),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan, with its needs and what it will write, and stop.")
     ] = False,
@@ -68,7 +74,7 @@ def sweep(
     from rankbench.errors import ClusterError
     from rankbench.settings import Settings
     from rankbench.sweeps.plan import plan
-    from rankbench.sweeps.spec import load_experiment
+    from rankbench.sweeps.spec import load_experiment, of_arms
     from rankbench.threads import available_cpus
 
     settings = Settings.from_env()
@@ -76,6 +82,8 @@ def sweep(
         host_and_port(address)
     path = _find(experiment, settings)
     spec = load_experiment(path, assignments(changes or []))
+    if arms:
+        spec = of_arms(spec, arms, str(path))
     if stand_in is not None:
         from rankbench.sweeps.stand_in import stand_in as on_stand_ins
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import fnmatch
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from rankbench.config import Strict, override, read_yaml, validate
-from rankbench.errors import ConfigError
+from rankbench.errors import ConfigError, require
 from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS
 
 
@@ -148,3 +150,20 @@ def load_experiment(path: Path, changes: dict[str, Any]) -> ExperimentSpec:
     if not path.is_file():
         raise ConfigError(f"{path}: no such experiment file")
     return validate(ExperimentSpec, override(read_yaml(path), changes), str(path))
+
+
+def of_arms(spec: ExperimentSpec, patterns: Sequence[str], where: str) -> ExperimentSpec:
+    """`spec` with the arms whose label fits a shell pattern ("*, MF"). The others' published numbers stay in the table.
+
+    Raises ConfigError for a pattern that fits none.
+    """
+    labels = [arm.label for arm in spec.arms]
+    for pattern in patterns:
+        require(fnmatch.filter(labels, pattern), f"{where}: --arms {pattern!r} fits none of: {'; '.join(labels)}")
+    taken = [arm for arm in spec.arms if any(fnmatch.fnmatchcase(arm.label, pattern) for pattern in patterns)]
+    left_out = tuple(
+        NotRun(name=arm.label, why="left out by --arms", published=arm.published)
+        for arm in spec.arms
+        if arm not in taken and arm.published
+    )
+    return spec.model_copy(update={"arms": tuple(taken), "not_run": (*left_out, *spec.not_run)})
