@@ -30,12 +30,12 @@ from rankbench.data.cards import Card
 from rankbench.data.prepare import Dataset, prepare
 from rankbench.data.splits import Holdout
 from rankbench.errors import ConfigError, NumericalError, RankbenchError, StorageError, require
-from rankbench.evaluation.columns import rank_by_columns
+from rankbench.evaluation.columns import rank_by_columns, rank_by_columns_on
 from rankbench.evaluation.metrics import MetricSet, measure, metric_set
 from rankbench.evaluation.ranking import rank
 from rankbench.evaluation.summary import summarise
 from rankbench.fitting import Fitting, Step
-from rankbench.mapping import BlockMap, ThreadMap
+from rankbench.mapping import BlockMap, Flow, ThreadMap
 from rankbench.memory import Spill, dense_bytes
 from rankbench.methods import registered
 from rankbench.recommender import Recommender
@@ -52,6 +52,7 @@ Progress = Callable[[str, int, int | None], None]
 
 CURVE = ("recall", "ndcg")  # what a convergence curve shows beside the loss
 CURVE_USERS = 2000
+COLUMNS = 512 << 20  # bytes of a matrix's columns that a worker of a cluster holds
 VALID_USERS = 10_000  # whom a fit that stops early is watched on, at most
 
 
@@ -144,8 +145,8 @@ def run(
 
     `progress(phase, done, total)` is called throughout. A method that goes by iterations works on its blocks `where` it is
     told, by default in `n_threads` threads, and saves to `checkpoints`. `on_look` hears of each look at valid, and may take
-    its time: it is no part of the fit. A closed form that does not fit goes where
-    `spill` says, and leaves no model. MemoryError becomes StorageError.
+    its time: it is no part of the fit. A closed form that does not fit, or is to be solved on a cluster, goes where `spill`
+    says by tiles, and leaves no model. MemoryError becomes StorageError.
     """
     n_threads = n_threads or threads.available_cpus()
     started = datetime.now(UTC).isoformat(timespec="seconds")
@@ -165,10 +166,11 @@ def run(
             fitting = Fitting(where or ThreadMap(n_threads), watch, checkpoints, watch.curve, look)
             leaders = _first_of_each_identity(job.settings)
             unique = sorted(set(leaders))
-            outside = _outside(job, X.shape[1], spill)
+            flow = fitting.where.flow()
+            outside = _outside(job, X.shape[1], spill, flow)
             with _timed(seconds, "fit"):
                 if outside:
-                    models = _fit_by_tiles(job, X, outside, progress)
+                    models = _fit_by_tiles(job, X, outside, progress, flow)
                 else:
                     models = fit(job.settings, X, job.dtype, job.seed, progress, fitting)
             seconds["fit"] -= watch.seconds + (look.seconds if look else 0)
@@ -177,7 +179,11 @@ def run(
                 ranked = [models[position] for position in unique]
                 told = partial(progress, "rank")
                 if outside:
-                    found = rank_by_columns(ranked, holdout, job.metrics.k, tiles, job.metrics.auc, told)
+                    if flow:
+                        width = max(1, min(tiles, COLUMNS // (X.shape[1] * ranked[0].dtype.itemsize)))
+                        found = rank_by_columns_on(fitting.where, ranked, holdout, job.metrics.k, width, job.metrics.auc, told)
+                    else:
+                        found = rank_by_columns(ranked, holdout, job.metrics.k, tiles, job.metrics.auc, told)
                     shutil.rmtree(outside.folder, ignore_errors=True)
                     models = [None] * len(models)
                 else:
@@ -244,18 +250,20 @@ def fit(
     return list(fit_shared(gram(X, np.dtype(dtype).type), members, lambda done, total: progress("fit", done, total)))
 
 
-def _outside(job: Job, n_items: int, spill: Spill | None) -> Spill | None:
-    """Where the job's matrix goes, when it does not fit; None when it does, or when its method has none."""
-    if spill is None or job.settings[0].share_key is None or spill.fits(n_items, np.dtype(job.dtype).itemsize):
+def _outside(job: Job, n_items: int, spill: Spill | None, flow: Flow | None) -> Spill | None:
+    """Where the job's matrix goes, when it does not fit or others work on it; None when it does, or its method has none."""
+    if spill is None or job.settings[0].share_key is None:
+        return None
+    if flow is None and spill.fits(n_items, np.dtype(job.dtype).itemsize):
         return None
     return dataclasses.replace(spill, folder=spill.folder / job.run_id(job.settings[0]))
 
 
-def _fit_by_tiles(job: Job, X: sp.csr_array, outside: Spill, progress: Progress) -> list[Recommender]:
+def _fit_by_tiles(job: Job, X: sp.csr_array, outside: Spill, progress: Progress, flow: Flow | None) -> list[Recommender]:
     members = [(each.solver, each.params) for each in job.settings]
     told, dtype, memory = partial(progress, "fit by tiles"), np.dtype(job.dtype), outside.left()
     try:
-        return list(fit_tiled(X, members, outside.folder, memory, dtype.type, outside.resume, told))
+        return list(fit_tiled(X, members, outside.folder, memory, dtype.type, outside.resume, told, flow))
     except StorageError as error:
         if not (outside.folder / STATE).exists():  # refused before the work
             shutil.rmtree(outside.folder, ignore_errors=True)

@@ -1,12 +1,13 @@
 """A function over blocks of work, here or on a cluster: one signature, so that who solves need not know where.
 
 `ThreadMap` is this process; `cluster.ray_map.RayMap` is a Ray cluster. Both hand a block's answer back with its index, in the
-order of arrival: place answers by index, and the order changes nothing.
+order of arrival: place answers by index, and the order changes nothing. A `Flow` is for work on a cluster whose pieces need
+each other's results: arrays that stay where they were made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import cache
@@ -30,6 +31,49 @@ class BlockMap(Protocol):
         the function raises is raised here.
         """
 
+    def flow(self) -> Flow | None:
+        """None where all work is done in this process."""
+
+
+class Lost(Exception):
+    """Arrays of a flow are gone with the process or the host that held them."""
+
+
+class Flow(Protocol):
+    """Arrays by name that lie where the work is done, and functions that make and change them.
+
+    A call says what to do and returns at once, or when enough is under way; it sees the arrays as the calls before it leave
+    them. What a function raises is raised by a later call. Each may raise Lost: then nothing is known of any array, and the
+    caller begins again with `clear` from what it has saved. `room`: bytes for arrays, in all.
+    """
+
+    @property
+    def workers(self) -> int: ...
+
+    @property
+    def room(self) -> int: ...
+
+    def put(self, value: Any) -> Any:
+        """A handle of `value`, for the arguments of functions; good beyond `clear`."""
+
+    def make(self, names: Sequence[Hashable], function: Callable, *arguments: Any) -> None:
+        """function(*arguments) returns a list with an array for each name."""
+
+    def change(self, name: Hashable, function: Callable, reads: Sequence[Hashable]) -> None:
+        """function(array, *others) works on the array of `name` in place; the others are the arrays of `reads`."""
+
+    def use(self, name: Hashable, function: Callable, *arguments: Any) -> Any:
+        """function(array, *arguments) is done for its effect; a ticket for `wait`."""
+
+    def wait(self, tickets: Iterable[Any]) -> None:
+        """Until all of them are done."""
+
+    def forget(self, names: Iterable[Hashable]) -> None:
+        """Their memory is free once what was called before is done."""
+
+    def clear(self) -> None:
+        """Give up what is under way, and forget all arrays."""
+
 
 @dataclass(frozen=True)
 class ThreadMap:
@@ -39,6 +83,9 @@ class ThreadMap:
 
     def put(self, value: Any) -> Any:
         return value
+
+    def flow(self) -> None:
+        return None
 
     def map(self, function: Callable, blocks: Sequence[Any], *shared: Any) -> Iterator[tuple[int, Any]]:
         if self.workers == 1 or len(blocks) == 1:

@@ -10,7 +10,7 @@ from numpy.testing import assert_array_equal
 from rankbench.data.splits import Holdout
 from rankbench.errors import ConfigError, NumericalError
 from rankbench.evaluation import ranking
-from rankbench.evaluation.columns import rank_by_columns
+from rankbench.evaluation.columns import rank_by_columns, rank_by_columns_on
 from rankbench.evaluation.ranking import rank
 from rankbench.recommender import LinearRecommender
 from rankbench.solvers.spec import registered
@@ -30,6 +30,17 @@ class Columns:
     def columns(self, start, stop):
         self.handed.append((start, stop))
         return self.C[:, start:stop].copy()
+
+
+class Backwards:
+    """Workers whose answers come last first."""
+
+    def put(self, value):
+        return value
+
+    def map(self, function, blocks, *shared):
+        for index in reversed(range(len(blocks))):
+            yield index, function(blocks[index], *shared)
 
 
 def csr(dense):
@@ -83,7 +94,9 @@ def test_it_is_the_ranking_by_users(dtype, n_users, n_items, k, column_block, ti
     # A sibling of the first, and another family.
     pairs += [some_pair(rng, n_items, dtype, pairs[0][1].C, ties), some_pair(rng, n_items, dtype, ties=ties)]
     dense, tiled = zip(*pairs, strict=True)
-    check(rank_by_columns(tiled, holdout, k, column_block, auc), rank(dense, holdout, k, auc))
+    expected = rank(dense, holdout, k, auc)
+    check(rank_by_columns(tiled, holdout, k, column_block, auc), expected)
+    check(rank_by_columns_on(Backwards(), tiled, holdout, k, column_block, auc), expected)
 
 
 @pytest.mark.parametrize("column_block", [ranking.BLOCK_ITEMS + 3, 10_000])

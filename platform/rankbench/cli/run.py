@@ -26,6 +26,10 @@ EXAMPLES = """Examples:
   rankbench run gowalla bpr model=lightgcn n_negatives=1 epochs=50
 
   rankbench run netflix ials --address 10.0.0.5:6379              its blocks on a Ray cluster
+
+  rankbench run amazon-book deql-l2 --memory 4GB --spill /scratch      what does not fit, by tiles in a file; --resume goes on
+
+  rankbench run amazon-book deql-l2 --address 10.0.0.5:6379 --spill /shared      the tiles on a cluster whose hosts see /shared
 """
 
 
@@ -48,9 +52,11 @@ def run(
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the last iteration, or tiles, that were saved.")] = False,
     memory: Annotated[
         str | None,
-        typer.Option(help="As in 4GB: a closed form that needs more is solved by tiles in a file."),
+        typer.Option(help="As in 4GB: a closed form that needs more is solved by tiles in a file. On a cluster: of a worker."),
     ] = None,
-    spill: Annotated[Path | None, typer.Option(help="Folder for that file.  [default: under the results]")] = None,
+    spill: Annotated[
+        Path | None, typer.Option(help="Folder for that file, seen by all hosts.  [default: under the results]")
+    ] = None,
     track: Annotated[bool, typer.Option("--track/--no-track", help="Send the record to MLflow.")] = True,
     json: Json = False,
 ) -> None:
@@ -58,7 +64,7 @@ def run(
     validation users are held out."""
     from rankbench import experiment
     from rankbench.checkpoint import Checkpoints
-    from rankbench.cluster.place import require_iterations, workplace
+    from rankbench.cluster.place import require_iterations, require_shared, workplace
     from rankbench.config import assignments
     from rankbench.data.cards import load_card
     from rankbench.data.prepare import prepare
@@ -90,9 +96,14 @@ def run(
     limit = bytes_of(memory) if memory else int(0.9 * available_memory())
     outside = Spill(spill or settings.results / "spill", limit, resume)
     iterates = chosen.solver.iterate is not None
-    require_iterations(method, iterates or bool(memory and chosen.share_key), chosen.solver.shares, address, resume)
+    closed = chosen.share_key is not None
+    by_tiles = closed and bool(memory or address)
+    shares = chosen.solver.shares or closed
+    require_iterations(method, iterates or by_tiles, shares, address, resume)
     checkpoints = Checkpoints(settings.results / "checkpoints" / job.run_id(chosen), resume) if iterates else None
-    with workplace(address if chosen.solver.shares else "", threads) as where, phase_progress() as progress:
+    with workplace(address if shares else "", threads) as where, phase_progress() as progress:
+        if closed and address:
+            require_shared(outside.folder)
         (outcome,) = experiment.run(job, settings, threads, progress, where, checkpoints, spill=outside)
     record = outcome.record
     folder = write_record(settings.results / "runs", record, outcome.per_user)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from rankbench.errors import require
 from rankbench.mapping import BlockMap, ThreadMap
@@ -35,6 +36,19 @@ def require_iterations(method: str, iterates: bool, shares: bool, address: str |
     """Raise ConfigError when a method whose work has no blocks is to be shared out, or one fitted in one piece to go on."""
     require(
         shares or not address,
-        f"--address: {method} is fitted in this process; only alternating least squares shares out its work",
+        f"--address: {method} is fitted in this process; only alternating least squares and closed forms share out their work",
     )
     require(iterates or not resume, f"--resume: {method} is fitted in one piece; there is nothing between to go on from")
+
+
+def require_shared(*folders: Path) -> None:
+    """Raise ConfigError when a node of the joined cluster does not see what this process writes into a folder."""
+    # Not at the top: it imports Ray, which reads the settings that the session made.
+    from rankbench.cluster.probe import probe_nodes
+
+    for node in probe_nodes(list(folders)):
+        require(
+            not node.unseen,
+            f"node {node.name} does not see {', '.join(node.unseen)}: choose a folder on storage that all hosts share "
+            "(rankbench doctor --address)",
+        )

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import islice
 from statistics import median
 from threading import Thread
@@ -30,6 +30,7 @@ from ray.exceptions import (
 )
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from rankbench.cluster.ray_flow import RayFlow, one_thread
 from rankbench.errors import ClusterError, StorageError
 
 _TRIES = 3  # times a late block is submitted again
@@ -113,6 +114,9 @@ class RayMap:
     def handle(self, value: Any) -> ray.ObjectRef:
         """`value` itself if it is one."""
         return value if isinstance(value, ray.ObjectRef) else self.put(value)
+
+    def flow(self) -> RayFlow:
+        return RayFlow(self)
 
     def _late(self, typical: float | None, now: float) -> float:
         if typical is None:
@@ -218,24 +222,9 @@ def _cancel(task: ray.ObjectRef) -> None:
 def _solve(function: Callable, block: Any, *shared: Any) -> tuple[float, Any]:
     """What a worker does: (seconds, answer)."""
     started = time.perf_counter()
-    with _single_threaded():
+    with one_thread():
         answer = function(block, *shared)
     return time.perf_counter() - started, answer
-
-
-@contextmanager
-def _single_threaded() -> Iterator[None]:
-    """A block has one processor. As `threads.pinned(1)`, without the seconds that importing torch costs a new worker."""
-    import numba
-    from threadpoolctl import threadpool_limits
-
-    before = numba.get_num_threads()
-    with threadpool_limits(1):
-        numba.set_num_threads(1)
-        try:
-            yield
-        finally:
-            numba.set_num_threads(before)
 
 
 def _total(resource: str) -> float:

@@ -31,6 +31,7 @@ from rankbench.evaluation.ranking import (
     _scan,
     _TopK,
 )
+from rankbench.mapping import BlockMap
 from rankbench.recommender import Recommender
 
 
@@ -83,6 +84,98 @@ def rank_by_columns(
                 pool.shutdown(cancel_futures=True)
                 raise
     return [state.ranking(holdout, seen, rows) for state in states]
+
+
+def rank_by_columns_on(
+    where: BlockMap,
+    models: Sequence[ColumnRecommender],
+    holdout: Holdout,
+    k: int,
+    column_block: int,
+    auc: bool = False,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> list[Ranking]:
+    """What `rank_by_columns` returns, each block of columns by a worker of `where`, who must be able to hold it.
+
+    A worker hands back the top k of its block; together they are merged here, by score and then by item, so that the order in
+    which they come makes no difference. Models and `holdout` are sent once. `progress(done, total)` counts blocks.
+    """
+    require(column_block >= 1, f"column_block must be >= 1, got {column_block}")
+    rows = np.flatnonzero(np.diff(holdout.target.indptr))
+    n_items = holdout.target.shape[1]
+    states = [_State(model, holdout.target, len(rows), k, auc) for model in models]
+    blocks = [slice(start, min(start + column_block, n_items)) for start in range(0, n_items, column_block)]
+    data = where.put((list(models), holdout, rows, k, auc))
+    passes = 2 if auc else 1
+    for done, (index, found) in enumerate(where.map(_top_of_block, blocks, data), start=1):
+        for state, (items, scores, of_targets) in zip(states, found, strict=True):
+            _merge_top(state.top.items, state.top.scores, items, scores)
+            if auc:
+                state.target_scores[_inside(holdout.target, blocks[index])] = of_targets
+        progress(done, passes * len(blocks))
+    if auc:
+        known = where.put([state.target_scores for state in states])
+        for done, (_, found) in enumerate(where.map(_wins_of_block, blocks, data, known), start=1):
+            for state, wins in zip(states, found, strict=True):
+                state.wins += wins
+            progress(len(blocks) + done, passes * len(blocks))
+    return [state.ranking(holdout, holdout.seen, rows) for state in states]
+
+
+def _top_of_block(block: slice, data: tuple) -> list[tuple[np.ndarray, np.ndarray, np.ndarray | None]]:
+    """For each model the top k of the block's items for all users, and the scores of the targets among them."""
+    models, holdout, rows, k, auc = data
+    states = [_State(model, holdout.target, len(rows), min(k, block.stop - block.start), auc) for model in models]
+    _scan_block(states, _merge, block, holdout, rows)
+    inside = _inside(holdout.target, block) if auc else None
+    return [(s.top.items, s.top.scores, s.target_scores[inside] if auc else None) for s in states]
+
+
+def _wins_of_block(block: slice, data: tuple, target_scores: list[np.ndarray]) -> list[np.ndarray]:
+    models, holdout, rows, k, auc = data
+    states = [_State(model, holdout.target, len(rows), k, auc) for model in models]
+    for state, scores in zip(states, target_scores, strict=True):
+        state.target_scores = scores
+    _scan_block(states, _count, block, holdout, rows)
+    return [state.wins for state in states]
+
+
+def _scan_block(states: list[_State], use: Callable, block: slice, holdout: Holdout, rows: np.ndarray) -> None:
+    workspace = threading.local()
+    families: dict[int, list[_State]] = {}
+    for state in states:
+        families.setdefault(state.model.family, []).append(state)
+    for family in families.values():
+        holder = family[0].model.hold(block)
+        for start in range(0, len(rows), BLOCK_USERS):
+            part = slice(start, min(start + BLOCK_USERS, len(rows)))
+            _scan_part(holder, family, use, block, holdout, holdout.seen, rows, workspace, part)
+
+
+def _inside(target: sp.csr_array, block: slice) -> np.ndarray:
+    """Which entries of `target` lie in the block's columns."""
+    return (target.indices >= block.start) & (target.indices < block.stop)
+
+
+@numba.njit(cache=True)
+def _merge_top(items, scores, other_items, other_scores):
+    """Take the better ones of another list into the first, row by row; both are best first, a tie goes to the lower item."""
+    k = items.shape[1]
+    for u in range(items.shape[0]):
+        mine, mine_scores = items[u].copy(), scores[u].copy()
+        a = b = 0
+        for place in range(k):
+            if b < other_items.shape[1] and other_items[u, b] >= 0:
+                theirs, score = other_items[u, b], other_scores[u, b]
+                first = mine[a] < 0 or score > mine_scores[a] or (score == mine_scores[a] and theirs < mine[a])
+            else:
+                first = False
+            if first:
+                items[u, place], scores[u, place] = other_items[u, b], other_scores[u, b]
+                b += 1
+            else:
+                items[u, place], scores[u, place] = mine[a], mine_scores[a]
+                a += 1
 
 
 class _State:

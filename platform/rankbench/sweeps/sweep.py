@@ -89,6 +89,7 @@ def run_sweep(
 
     Raises ConfigError, DataError and StorageError before any work starts, ClusterError when the cluster fails.
     """
+    from rankbench.cluster.place import require_shared
     from rankbench.cluster.session import session
 
     listener = listener or Listener()
@@ -99,6 +100,8 @@ def run_sweep(
     earlier = None if fresh else Earlier.than(folder, settings)
     metric = spec.search.choose.metric
     with Pulse(folder) as pulse, session(address, available_cpus()) as cluster:
+        if address:
+            require_shared(settings.data, settings.results)
 
         def stage(name: str, members: list[Unit]) -> None:
             pulse.progress = Progress(name, len(members), sum(unit.cost for unit in members))

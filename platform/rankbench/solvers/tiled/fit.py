@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from rankbench.errors import require
+from rankbench.mapping import Flow
 from rankbench.solvers.linear import scales
 from rankbench.solvers.spec import Solver
 from rankbench.solvers.tiled.gram import count_items
@@ -25,13 +26,15 @@ def fit_tiled(
     dtype: type = np.float32,
     resume: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    flow: Flow | None = None,
 ) -> list[TiledLinearRecommender]:
     """One model a member (solver, parameters); all members must have the same shift, and share the matrix in `folder`.
 
-    X, `memory`, `resume` and what is raised: see `tiled_inverse`. Items without train interactions score 0, as in `fit_shared`.
+    X, `memory`, `resume`, `flow` and what is raised: see `tiled_inverse`. Items without train interactions score 0, as in
+    `fit_shared`.
     """
     shifts = {solver.shift(p) for solver, p in members}
     require(len(shifts) == 1, f"settings with {len(shifts)} different systems cannot share an inverse")
-    C = tiled_inverse(X, shifts.pop(), folder, memory, dtype, resume=resume, progress=progress)
+    C = tiled_inverse(X, shifts.pop(), folder, memory, dtype, resume=resume, progress=progress, flow=flow)
     diag_C, counts = C.diagonal().astype(np.float64), count_items(X.indices, X.shape[1])
     return [TiledLinearRecommender(C, *scales(solver, p, diag_C, counts)) for solver, p in members]

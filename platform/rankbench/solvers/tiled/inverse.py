@@ -10,8 +10,10 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
+from rankbench.mapping import Flow
 from rankbench.solvers.linalg import not_positive_definite
 from rankbench.solvers.spec import Shift
+from rankbench.solvers.tiled.flow import cluster_tile, invert_on
 from rankbench.solvers.tiled.gram import ShiftedGram
 from rankbench.solvers.tiled.graph import CHOLESKY, Panel, flops, panels
 from rankbench.solvers.tiled.grid import STREAM, choose_grid
@@ -30,12 +32,14 @@ def tiled_inverse(
     tile: int | None = None,
     resume: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    flow: Flow | None = None,
 ) -> TiledMatrix:
     """The inverse of the shifted Gram of X (n_users, n_items), 0/1 CSR with sorted columns, as a matrix in `folder`.
 
     It takes at most `memory` bytes beside X and about n_items² · itemsize / 2 bytes of disk, reads n_items³/(2 tile) numbers
     and does n_items³ flops, which `progress(done, total)` counts. `tile`: rows of a tile, by default as many as fit. With
     `resume` a run that was killed goes on after its last finished panel, to the same bits where BLAS has as many threads.
+    With a `flow` its workers do the work, who must all see `folder`; `memory` then bounds what each of them takes.
     Raises StorageError before any work when memory or disk do not suffice, NumericalError when the matrix is not positive
     definite to working precision, ConfigError when `resume` meets another problem.
     """
@@ -47,10 +51,15 @@ def tiled_inverse(
         if store is not None:
             require_same(store, problem)
             tile = store.grid.tile
+        elif flow and tile is None:
+            tile = cluster_tile(X.shape[1], flow.workers)
         grid = choose_grid(X.shape[1], dtype, memory, gram.least_workspace, tile)
         if store is None:
             store = TileFile.create(folder, grid, problem)
-        _run(store, gram, progress)
+        if flow:
+            invert_on(flow, store, gram, progress)
+        else:
+            _run(store, gram, progress)
     finally:
         if store is not None:
             store.close()

@@ -79,24 +79,39 @@ class TileFile:
     def read(self, tile: Tile, buffer: np.ndarray) -> np.ndarray:
         """The tile in `buffer` (tile²,), as an array; threads may read side by side."""
         array = self.grid.view(buffer, tile)
-        self._transfer(os.preadv, array, self._slots[_index(tile)] * self.grid.tile_bytes)
+        _transfer(os.preadv, self._file.fileno(), array, self._slots[_index(tile)] * self.grid.tile_bytes, self.folder / TILES)
         return array
 
     def replace(self, tiles: Iterable[tuple[Tile, np.ndarray]]) -> None:
         """Write the tiles of a panel and count it as finished, all or nothing. Raises StorageError when the disk fails."""
-        slots, freed = list(self._slots), []
-        free = list(self._free)
-        with disk_errors_are_clear(self.folder / TILES):
-            for tile, array in tiles:
-                slot = free.pop()
-                self._transfer(os.pwritev, array, slot * self.grid.tile_bytes)
-                if slots[_index(tile)] != EMPTY:
-                    freed.append(slots[_index(tile)])
-                slots[_index(tile)] = slot
+        arrays = dict(tiles)
+        slots = self.reserve(arrays)
+        path = self.folder / TILES
+        with disk_errors_are_clear(path):
+            for tile, array in arrays.items():
+                _transfer(os.pwritev, self._file.fileno(), array, slots[tile] * self.grid.tile_bytes, path)
             os.fdatasync(self._file.fileno())
-        state = {"problem": self.problem, "tile": self.grid.tile, "finished": self.finished + 1, "slots": slots}
+        self.commit(slots)
+
+    def slot(self, tile: Tile) -> int:
+        """Where the tile lies, for `read_tile`."""
+        return self._slots[_index(tile)]
+
+    def reserve(self, tiles: Iterable[Tile]) -> dict[Tile, int]:
+        """A slot for each tile of a panel, for `write_tile` or `commit`. They are free until then: one panel at a time."""
+        return dict(zip(tiles, reversed(self._free), strict=False))
+
+    def commit(self, slots: dict[Tile, int]) -> None:
+        """Count a panel as finished whose tiles were written to `slots`."""
+        replaced = {tile: self._slots[_index(tile)] for tile in slots}
+        after = list(self._slots)
+        for tile, slot in slots.items():
+            after[_index(tile)] = slot
+        state = {"problem": self.problem, "tile": self.grid.tile, "finished": self.finished + 1, "slots": after}
         write_json(self.folder / STATE, state)
-        self._slots, self._free = slots, free + freed
+        taken = set(slots.values())
+        self._slots = after
+        self._free = [slot for slot in self._free if slot not in taken] + [slot for slot in replaced.values() if slot != EMPTY]
         self.finished += 1
 
     def close(self) -> None:
@@ -104,14 +119,30 @@ class TileFile:
         if self._lock:
             self._lock.close()
 
-    def _transfer(self, call: Callable, array: np.ndarray, where: int) -> None:
-        """Read or write all of it: the system may move less at once than it was asked to."""
-        data, done = memoryview(array.ravel(order="K")).cast("B"), 0
-        while done < len(data):
-            moved = call(self._file.fileno(), [data[done:]], where + done)
-            if not moved:
-                raise StorageError(f"{self.folder / TILES}: shorter than it should be; invert anew")
-            done += moved
+
+def read_tile(folder: Path, slot: int, grid: Grid, tile: Tile) -> np.ndarray:
+    """As `TileFile.read`, by a process that has no TileFile: it sees the folder, and was told the slot."""
+    array = grid.view(np.empty(grid.tile**2, grid.dtype), tile)
+    with disk_errors_are_clear(folder / TILES), (folder / TILES).open("rb", buffering=0) as file:
+        _transfer(os.preadv, file.fileno(), array, slot * grid.tile_bytes, folder / TILES)
+    return array
+
+
+def write_tile(array: np.ndarray, folder: Path, slot: int, grid: Grid) -> None:
+    """To the disk, before it returns. Raises StorageError when the disk fails."""
+    with disk_errors_are_clear(folder / TILES), (folder / TILES).open("r+b", buffering=0) as file:
+        _transfer(os.pwritev, file.fileno(), array, slot * grid.tile_bytes, folder / TILES)
+        os.fdatasync(file.fileno())
+
+
+def _transfer(call: Callable, file: int, array: np.ndarray, where: int, path: Path) -> None:
+    """Read or write all of it: the system may move less at once than it was asked to."""
+    data, done = memoryview(array.ravel(order="K")).cast("B"), 0
+    while done < len(data):
+        moved = call(file, [data[done:]], where + done)
+        if not moved:
+            raise StorageError(f"{path}: shorter than it should be; invert anew")
+        done += moved
 
 
 def require_same(store: TileFile, problem: dict[str, Any]) -> None:

@@ -1,0 +1,136 @@
+"""The inverse by tiles on a cluster: the tasks of `graph`, tied by the tiles that they read, and a file of finished panels.
+
+Tiles stay in the memory of the hosts that made them, as far as that reaches; every finished panel is written to the file too,
+which all hosts must see, so that what dies with a host costs the panels that were under way. Panels overlap: the tasks of the
+next one are handed out while the last tiles of this one are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from rankbench.errors import ClusterError
+from rankbench.mapping import Flow, Lost
+from rankbench.solvers.linalg import not_positive_definite
+from rankbench.solvers.tiled.gram import ShiftedGram
+from rankbench.solvers.tiled.graph import CHOLESKY, Panel, Tile, flops, panels
+from rankbench.solvers.tiled.grid import SMALLEST, Grid
+from rankbench.solvers.tiled.kernels import KERNELS, NotPositiveDefinite
+from rankbench.solvers.tiled.store import TileFile, read_tile, write_tile
+
+LOSSES = 5  # in a row, without a panel in between, before the cluster is given up
+SHARE = 0.5  # of the flow's room for tiles that are kept; the rest is for what is under way
+
+
+def cluster_tile(n: int, workers: int) -> int:
+    """Rows of a tile, for enough tasks side by side: a panel has up to as many tiles as there are blocks."""
+    blocks = min(-(-n // SMALLEST), max(-(-n // 4096), 2 * workers, 8))
+    return -(-n // max(1, blocks))
+
+
+def invert_on(flow: Flow, store: TileFile, gram: ShiftedGram, progress: Callable[[int, int], None]) -> None:
+    """Finish the panels of `store`, whose folder every worker sees.
+
+    Raises ClusterError when arrays are lost again and again, NumericalError when the matrix is not positive definite,
+    StorageError when the disk fails.
+    """
+    data, losses = flow.put(gram), 0
+    while store.finished < len(panels(store.grid.n_blocks)):
+        before = store.finished
+        try:
+            _Run(flow, store, data, progress).go_on()
+        except Lost as lost:
+            flow.clear()
+            losses = 1 if store.finished > before else losses + 1
+            if losses >= LOSSES:
+                raise ClusterError(f"tiles were lost {losses} times in one panel ({lost}); --resume continues") from None
+        except NotPositiveDefinite as error:
+            flow.clear()
+            raise not_positive_definite(error.row, store.grid.n, store.grid.dtype) from None
+    flow.clear()
+
+
+class _Run:
+    """From the first panel that is not finished to the last, if nothing is lost. `kept`: finished tiles in the flow."""
+
+    def __init__(self, flow: Flow, store: TileFile, data: Any, progress: Callable[[int, int], None]):
+        self.flow, self.store, self.data, self.progress = flow, store, data, progress
+        self.kept: set[Tile] = set()
+        self.most = int(SHARE * flow.room / store.grid.tile_bytes)
+        self.here: set[Tile] = set()
+        self.writing: tuple[Panel, dict[Tile, int], list[Any]] | None = None
+
+    def go_on(self) -> None:
+        grid, store, flow = self.store.grid, self.store, self.flow
+        every = panels(grid.n_blocks)
+        self.done = sum(flops(task, grid.side) for panel in every[: store.finished] for task in panel.tasks())
+        for panel in every[store.finished :]:
+            own = set(panel.tiles)
+            if panel.phase == CHOLESKY:
+                flow.make(panel.tiles, gram_tiles, self.data, panel.k, grid)
+                self.here |= own
+            else:
+                self._bring(panel.tiles)
+            for task in panel.tasks():
+                self._bring(tile for tile in task.reads if tile not in own)
+                function = _Cholesky(panel.k * grid.tile) if task.op == "cholesky" else KERNELS[task.op]
+                flow.change(task.out, function, task.reads)
+            self._finish()
+            slots = store.reserve(panel.tiles)
+            tickets = [flow.use(tile, write_tile, store.folder, slot, grid) for tile, slot in slots.items()]
+            self.writing = (panel, slots, tickets)
+            # What was read for this panel alone; its own tiles stay until they are written.
+            self._drop(self.here - self.kept - own)
+        self._finish()
+
+    def _bring(self, tiles: Iterable[Tile]) -> None:
+        for tile in tiles:
+            if tile not in self.here:
+                store = self.store
+                self.flow.make([tile], _read, store.folder, store.slot(tile), store.grid, tile)
+                self.here.add(tile)
+
+    def _finish(self) -> None:
+        """Wait for the panel that is being written, and count it."""
+        if self.writing is None:
+            return
+        panel, slots, tickets = self.writing
+        self.flow.wait(tickets)
+        self.store.commit(slots)
+        self.writing = None
+        new = [tile for tile in slots if tile not in self.kept]
+        self.kept |= set(new[: max(0, self.most - len(self.kept))])
+        self.done += sum(flops(task, self.store.grid.side) for task in panel.tasks())
+        self.progress(round(self.done), self.store.grid.n**3)
+
+    def _drop(self, tiles: set[Tile]) -> None:
+        self.flow.forget(tiles)
+        self.here -= tiles
+
+
+class _Cholesky:
+    """The kernel, with its row counted in the whole matrix when it fails: the driver does not know which panel did."""
+
+    def __init__(self, first: int):
+        self.first = first
+
+    def __call__(self, A: np.ndarray) -> None:
+        try:
+            KERNELS["cholesky"](A)
+        except NotPositiveDefinite as error:
+            raise NotPositiveDefinite(self.first + error.row) from None
+
+
+def gram_tiles(gram: ShiftedGram, k: int, grid: Grid) -> list[np.ndarray]:
+    """Block column k of the shifted Gram, from its diagonal on."""
+    below = range(k, grid.n_blocks)
+    panel = np.empty((len(below), grid.tile**2), grid.dtype)
+    gram.column(k, grid, panel, np.empty(max(4 * grid.tile_bytes, gram.least_workspace), np.uint8))
+    return [grid.view(buffer, (i, k)) for i, buffer in zip(below, panel, strict=True)]
+
+
+def _read(*arguments: Any) -> list[np.ndarray]:
+    return [read_tile(*arguments)]
