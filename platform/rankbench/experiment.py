@@ -97,7 +97,7 @@ def stops_early(setting: Setting) -> bool:
 
 @dataclass(frozen=True)
 class Job:
-    """What to fit, on which part of which data, and what to measure. All settings must have one share key.
+    """What to fit, on which part of which data, and what to measure. All settings must have one share key, or one identity.
 
     `curve`: measure every so many iterations, too, of a method that goes by iterations, on CURVE_USERS users; 0: never.
     """
@@ -240,12 +240,14 @@ def fit(
     progress: Progress = lambda *_: None,
     fitting: Fitting = Fitting(),
 ) -> list[Recommender]:
-    """One model a setting, fitted on X (n_users, n_items). Settings with a share key are fitted from one Gram."""
-    if settings[0].solver.iterate:
-        (only,) = settings
-        return [only.solver.iterate(X, only.params, seed, np.dtype(dtype).type, fitting)]
-    if settings[0].share_key is None:
-        return [each.solver.fit(X, each.params, seed) for each in settings]
+    """One model a setting, fitted on X (n_users, n_items). Settings with a share key are fitted from one Gram, others only
+    come together where they are one model.
+    """
+    first = settings[0]
+    if first.solver.iterate:
+        return [first.solver.iterate(X, first.params, seed, np.dtype(dtype).type, fitting)] * len(settings)
+    if first.share_key is None:
+        return [first.solver.fit(X, first.params, seed)] * len(settings)
     members = [(each.solver, each.params) for each in settings]
     return list(fit_shared(gram(X, np.dtype(dtype).type), members, lambda done, total: progress("fit", done, total)))
 

@@ -30,7 +30,7 @@ def test_every_b_and_edlae_share_one_fit(settings):
     )
     assert found.n_settings == 10
     assert [len(unit.job.settings) for unit in found.search] == [5, 5]
-    assert "10 settings need 2 fits: the others share an inverse" in found.notes
+    assert "10 settings need 2 fits: the others share a fit" in found.notes
 
 
 def test_lam_on_the_papers_scale_does_not_share(settings):
@@ -54,11 +54,39 @@ def test_equal_rankings_of_two_arms_are_named(settings):
     assert any(note.startswith("edlae and deql-l2-zero-diag: 1 settings have the same ranking") for note in found.notes)
 
 
-def test_equal_rankings_that_share_no_fit_are_all_run_and_said_to_be(settings):
+def test_a_model_that_two_arms_ask_for_is_fitted_once_and_shown_for_both(settings):
     found = planned(settings, {"method": "rg2"}, {"method": "rgx"}, {"method": "ials"})
-    assert len(found.search) == 3
+    assert [[each.method for each in unit.job.settings] for unit in found.search] == [["rg2", "rgx"], ["ials"]]
     assert [note for note in found.notes if "same ranking" in note] == [
-        "rg2 and rgx: 1 settings have the same ranking; each is run all the same: leave out all but one"
+        "rg2 and rgx: 1 settings have the same ranking; run once, shown for each"
+    ]
+
+
+def test_losses_that_are_one_in_other_words_are_trained_once(settings):
+    def arm(method, name=None, **params):
+        return {"method": method, "name": name or method, "params": {"sampler": "uniform-all", **params}}
+
+    found = planned(
+        settings,
+        arm("sl", tau=0.3),
+        arm("mine", tau=0.3),
+        arm("mine-plus", tau=0.3, lam=1),
+        arm("bsl", tau1=0.7, tau2=0.3),
+        arm("infonce", tau=0.3),
+        arm("sl", "sl with the positive", tau=0.3, include_positive=True),
+        # Each of these is another model.
+        arm("mine-plus", "weighted", tau=0.3, lam=1.1),
+        arm("bsl", "with a penalty", tau1=0.7, tau2=0.3, weight_decay=1e-6),
+        arm("bsl", "several positives", tau1=0.7, tau2=0.3, form="multi"),
+        arm("sl", "other negatives", tau=0.3, sampler="uniform-other"),
+    )
+    assert [[each.arm for each in unit.job.settings] for unit in found.search] == [
+        ["sl", "mine", "mine-plus", "bsl"],
+        ["infonce", "sl with the positive"],
+        ["weighted"],
+        ["with a penalty"],
+        ["several positives"],
+        ["other negatives"],
     ]
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from rankbench.config import param
 from rankbench.errors import require
-from rankbench.losses.spec import Scores, loss
+from rankbench.losses.spec import Scores, Twin, loss
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,14 @@ def log_mean_exp(x: Tensor, users: Tensor) -> Tensor:
     return (top + (sums / n_rows).log())[group]
 
 
-@loss("bsl", BSL, similarity="cosine", title="BSL: softmax with two temperatures", source="Wu et al., ICDE 2024")
+@loss(
+    "bsl",
+    BSL,
+    similarity="cosine",
+    twin=lambda p: Twin("sl", (p.tau2, False), p.tau2 / p.tau1) if p.form == "single" else None,
+    title="BSL: softmax with two temperatures",
+    source="Wu et al., ICDE 2024",
+)
 def bsl(s: Scores, p: BSL) -> Tensor:
     pos = s.pos / p.tau1
     if p.form == "multi":

@@ -19,7 +19,7 @@ from torch.nn.functional import logsigmoid
 
 from rankbench.config import param
 from rankbench.errors import require
-from rankbench.losses.spec import Scores, loss
+from rankbench.losses.spec import Scores, Twin, loss
 
 PAPER = "Jin and Li, (Debiased) contrastive learning loss"
 
@@ -47,6 +47,7 @@ class MINEPlus(Temperature):
     Temperature,
     similarity="cosine",
     sampler="uniform-all",
+    twin=lambda p: Twin("sl", (p.tau, True)),
     title="InfoNCE: the positive against itself and sampled negatives",
     source=f"{PAPER}, Eq. 4",
 )
@@ -59,6 +60,7 @@ def infonce(s: Scores, p: Temperature) -> Tensor:
     Temperature,
     similarity="cosine",
     sampler="uniform-all",
+    twin=lambda p: Twin("sl", (p.tau, False)),
     title="MINE: a bound on mutual information, positive not in the sum",
     source=f"{PAPER}, Eq. 10",
 )
@@ -71,6 +73,7 @@ def mine(s: Scores, p: Temperature) -> Tensor:
     MINEPlus,
     similarity="cosine",
     sampler="uniform-all",
+    twin=lambda p: Twin("sl", (p.tau, False)) if p.lam == 1 else None,
     title="MINE+: MINE with a weight on negatives",
     source=f"{PAPER}, Eq. 16",
 )

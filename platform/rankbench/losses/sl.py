@@ -17,7 +17,7 @@ from torch.nn.functional import logsigmoid
 
 from rankbench.config import param
 from rankbench.errors import require
-from rankbench.losses.spec import Scores, loss
+from rankbench.losses.spec import Scores, Twin, loss
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,14 @@ class SL:
         require(self.tau > 0, f"tau must be > 0, got {self.tau}")
 
 
-@loss("sl", SL, similarity="cosine", title="SL: softmax with a temperature", source="Wu et al., TOIS 2024")
+@loss(
+    "sl",
+    SL,
+    similarity="cosine",
+    twin=lambda p: Twin("sl", (p.tau, p.include_positive)),
+    title="SL: softmax with a temperature",
+    source="Wu et al., TOIS 2024",
+)
 def sl(s: Scores, p: SL) -> Tensor:
     log_sum = torch.logsumexp((s.neg - s.pos[:, None]) / p.tau, dim=1)
     return -logsigmoid(-log_sum) if p.include_positive else log_sum

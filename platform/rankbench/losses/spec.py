@@ -117,12 +117,21 @@ class LossState(nn.Module):
         """Called after every step: put parameters back into their range."""
 
 
+class Twin(NamedTuple):
+    """A loss as `scale` times the one that `name` and `params` say."""
+
+    name: str
+    params: tuple
+    scale: float = 1.0
+
+
 @dataclass(frozen=True)
 class Loss:
     """`function(s, p)`, or `function(s, p, state)` for a loss with `state`: (B,), a number a row; the trainer takes the mean.
 
     `sampler`: the negatives its papers draw, uniform over all items or over those the user has not met; None: it samples
-    none. `unit_ball`: vectors are kept in the ball of radius 1. `state(p, sizes, generator)` makes the state.
+    none. `unit_ball`: vectors are kept in the ball of radius 1. `state(p, sizes, generator)` makes the state. `twin(p)`: which
+    loss it is in other words, if any, at such parameters: losses with equal twins train to the same model.
     """
 
     name: str
@@ -135,6 +144,7 @@ class Loss:
     sampler: Literal["uniform-all", "uniform-other"] | None = "uniform-other"
     unit_ball: bool = False
     state: Callable[[Any, Sizes, torch.Generator], LossState] | None = field(default=None, repr=False)
+    twin: Callable[[Any], Twin | None] = lambda p: None
 
 
 def loss(name: str, params: type, *, needs: tuple[Need, ...] = (), **about: Any) -> Callable[[Callable], Callable]:

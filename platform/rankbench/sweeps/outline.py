@@ -177,7 +177,7 @@ def _shared(plan: Plan, final: list[tuple[Unit, int]]) -> tuple[str, ...]:
     lines = [f"{', '.join(card.name for card in plan.cards)}: prepared once, read by all trials from one mapped copy"]
     settings = sum(len(unit.job.settings) for unit, _ in final)
     if plan.given is not None and settings > len(final):
-        lines.append(f"{settings} settings need {len(final)} fits: the others share an inverse")
+        lines.append(f"{settings} settings need {len(final)} fits: the others share a fit")
     return tuple(lines)
 
 

@@ -156,7 +156,7 @@ def plan(spec: ExperimentSpec, settings: Settings, cpus: int | None, where: str,
     search = [unit for card in cards for unit in units(card, sizes[card.name], candidates, spec, metrics, "search", cpus)]
     saved = len(candidates) * len(cards) - len(search)
     if saved:
-        notes.append(f"{len(candidates) * len(cards)} settings need {len(search)} fits: the others share an inverse")
+        notes.append(f"{len(candidates) * len(cards)} settings need {len(search)} fits: the others share a fit")
     asks = []
     for card, (arm, drawn) in itertools.product(cards, asked):
         drafts = units(card, sizes[card.name], drawn, spec, metrics, "search", cpus)
@@ -182,10 +182,10 @@ def units(
     seeds = (spec.search.seed,) if searching else spec.final.seeds
     groups: dict[Any, list[Setting]] = defaultdict(list)
     for seed in seeds:
-        for position, each in enumerate(candidates):
+        for each in candidates:
             if seed == seeds[0] or each.solver.seeded:
                 key = each.share_key
-                groups[seed, position if key is None else key].append(each)
+                groups[seed, each.identity if key is None else key].append(each)
     result = []
     for (seed, _), members in groups.items():
         # The models of the table are followed through their iterations; the search has too many for that.
@@ -299,14 +299,13 @@ def _drawn_for_nothing(arm: ArmSpec, first: Setting) -> list[str]:
 
 
 def _shared_rankings(candidates: list[Setting]) -> list[str]:
-    """Sentences on settings of different arms that have the same ranking. Those that share a fit are ranked once."""
+    """Sentences on settings of different arms that have the same ranking."""
     by_identity: dict[Any, list[Setting]] = defaultdict(list)
     for each in candidates:
         by_identity[each.identity].append(each)
-    pairs: dict[tuple[tuple[str, ...], bool], int] = defaultdict(int)
+    pairs: dict[tuple[str, ...], int] = defaultdict(int)
     for members in by_identity.values():
         arms = tuple(dict.fromkeys(each.arm or each.method for each in members))
         if len(arms) > 1:
-            pairs[arms, members[0].share_key is not None] += 1
-    how = {True: "run once, shown for each", False: "each is run all the same: leave out all but one"}
-    return [f"{' and '.join(arms)}: {n} settings have the same ranking; {how[once]}" for (arms, once), n in pairs.items()]
+            pairs[arms] += 1
+    return [f"{' and '.join(arms)}: {n} settings have the same ranking; run once, shown for each" for arms, n in pairs.items()]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from collections.abc import Hashable
 
 import numpy as np
 import scipy.sparse as sp
@@ -52,8 +53,19 @@ def _method(loss: Loss) -> Solver:
         return train(X, p, loss, seed, np.dtype(dtype).type, fitting)
 
     own = tuple(field.name for field in dataclasses.fields(loss.params))
+
+    def identity(p: TrainingParams) -> Hashable:
+        twin = loss.twin(p)
+        # Adam's step has no scale, but beside a penalty, or an encoder's own loss, the scale is a weight.
+        if twin is None or (twin.scale != 1 and not (p.weight_decay == 0 and p.model in ("mf", "lightgcn"))):
+            return (loss.name, dataclasses.astuple(p))
+        others = {name: value for name, value in dataclasses.asdict(p).items() if name not in own}
+        if p.sampler == "auto":
+            others["sampler"] = loss.sampler
+        return (twin.name, twin.params, *sorted(others.items()))
+
     about = {"title": loss.title, "source": loss.source, "own": own}
-    return Solver(loss.name, params, iterate=iterate, seeded=True, folds=False, trained=True, **about)
+    return Solver(loss.name, params, iterate=iterate, seeded=True, folds=False, trained=True, identity=identity, **about)
 
 
 for _loss in losses():
