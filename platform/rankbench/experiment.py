@@ -27,6 +27,7 @@ from rankbench.checkpoint import Checkpoints
 from rankbench.config import parameters
 from rankbench.data.blocks import gram
 from rankbench.data.cards import Card
+from rankbench.data.kept_gram import gram_of
 from rankbench.data.prepare import Dataset, prepare
 from rankbench.data.splits import Holdout
 from rankbench.errors import ConfigError, NumericalError, RankbenchError, StorageError, require
@@ -172,7 +173,8 @@ def run(
                 if outside:
                     models = _fit_by_tiles(job, X, outside, progress, flow)
                 else:
-                    models = fit(job.settings, X, job.dtype, job.seed, progress, fitting)
+                    data = (dataset.fingerprint, job.fit_on)
+                    models = fit(job.settings, X, job.dtype, job.seed, progress, fitting, data)
             seconds["fit"] -= watch.seconds + (look.seconds if look else 0)
             tiles = models[0].C.tile if outside else None
             with _timed(seconds, "rank"):
@@ -239,9 +241,10 @@ def fit(
     seed: int,
     progress: Progress = lambda *_: None,
     fitting: Fitting = Fitting(),
+    data: Hashable = None,
 ) -> list[Recommender]:
     """One model a setting, fitted on X (n_users, n_items). Settings with a share key are fitted from one Gram, others only
-    come together where they are one model.
+    come together where they are one model. `data` names what X holds, for fits that follow one another on the same.
     """
     first = settings[0]
     if first.solver.iterate:
@@ -249,7 +252,9 @@ def fit(
     if first.share_key is None:
         return [first.solver.fit(X, first.params, seed)] * len(settings)
     members = [(each.solver, each.params) for each in settings]
-    return list(fit_shared(gram(X, np.dtype(dtype).type), members, lambda done, total: progress("fit", done, total)))
+    number = np.dtype(dtype).type
+    made = gram(X, number) if data is None else gram_of(data, X, number)
+    return list(fit_shared(made, members, lambda done, total: progress("fit", done, total)))
 
 
 def _outside(job: Job, n_items: int, spill: Spill | None, flow: Flow | None) -> Spill | None:

@@ -53,6 +53,10 @@ class Gram:
     def n_items(self) -> int:
         return len(self.counts)
 
+    def copy(self) -> Gram:
+        require(self.matrix is not None, "this Gram was taken before: its memory holds an inverse now")
+        return Gram(self.matrix.copy(order="K"), self.counts)
+
     def take(self) -> np.ndarray:
         matrix, self.matrix = self.matrix, None
         require(matrix is not None, "this Gram was taken before: its memory holds an inverse now")

@@ -16,6 +16,7 @@ from functools import cache
 
 import numpy as np
 
+from rankbench.data.kept_gram import kept_bytes
 from rankbench.data.prepare import Dataset
 from rankbench.experiment import VALID_USERS, Job, Setting, stops_early
 from rankbench.losses.spec import LOSSES
@@ -82,7 +83,7 @@ def memory(job: Job, size: Size) -> int:
     dim = getattr(first.params, "embedding_dim", 1)
     table = (size.users + n) * dim * itemsize
     if kind == "inverse":
-        held += itemsize * n * (n + 1024)
+        held += itemsize * n * (n + 1024) + kept_bytes(n, itemsize)
     elif kind == "low-rank":
         # Up to 4,096 items in float64, where the whole decomposition has copies; beyond, one float32 matrix and thin ones.
         held += 5 * 8 * n * n if n <= 4096 else 4 * n * n + 8 * n * 20 * dim + (24 * n * n if 4 * dim >= n else 0)
