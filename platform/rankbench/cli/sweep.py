@@ -282,7 +282,7 @@ def _show_plan(plan, settings, cpus: int | None, json: bool) -> None:
         for r in found.rows
     ]  # fmt: skip
     print_table(header, body)
-    for line in (*found.stand_ins, *found.shared, *plan.notes):
+    for line in (*found.stand_ins, *found.shared, *found.by_tiles, *plan.notes):
         out.print(f"  {line}", markup=False)
     for stage in found.stages:
         if stage.seconds is None:
@@ -317,6 +317,7 @@ def _plan_as_json(plan, found, fits: list[dict]) -> dict:
         "writes": {"folder": found.folder, "records": found.records, "bytes": found.bytes_written},
         "shared": list(found.shared),
         "stand_ins": list(found.stand_ins),
+        "by_tiles": list(found.by_tiles),
         "missing_memory_bytes": found.short,
         "fits": fits,
         "notes": list(plan.notes),

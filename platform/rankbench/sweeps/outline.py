@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rankbench.data.prepare import prepare
 from rankbench.experiment import Setting
 from rankbench.settings import Settings
 from rankbench.sweeps.estimate import Size
-from rankbench.sweeps.plan import Ask, Plan, Unit, units
+from rankbench.sweeps.plan import Ask, Plan, Unit, units, within
 
 RECORD, USER = 10_000, 40  # bytes of a record, and of a user's metrics beside it
 
@@ -84,6 +84,7 @@ class Outline:
     shared: tuple[str, ...]
     stand_ins: tuple[str, ...]
     short: int = 0
+    by_tiles: tuple[str, ...] = ()
 
 
 def outline(plan: Plan, settings: Settings, cpus: int | None, memory_bytes: int | None) -> Outline:
@@ -94,8 +95,11 @@ def outline(plan: Plan, settings: Settings, cpus: int | None, memory_bytes: int 
         for card in plan.final_cards
         for unit in units(card, sizes[card.name], _chosen(plan, card.name), plan.spec, plan.metrics, "final", cpus)
     ]
-    search, final = [*_alike(plan.search), *_drawn(plan.asks)], _alike(last)
-    rows = [*_rows(search, plan.asks), *(() if search else _rows(final, ()))]
+    asks = [replace(ask, draft=within(ask.draft, memory_bytes)) for ask in plan.asks]
+    search = [*_alike(within(unit, memory_bytes) for unit in plan.search), *_drawn(asks)]
+    final = _alike(within(unit, memory_bytes) for unit in last)
+    too_large = dict.fromkeys(unit.title for unit, _ in (*search, *final) if unit.tiled)
+    rows = [*_rows(search, asks), *(() if search else _rows(final, ()))]
     concurrent = plan.spec.resources.concurrent
     stages = [
         _stage(name, members, cpus, memory_bytes, concurrent)
@@ -114,6 +118,7 @@ def outline(plan: Plan, settings: Settings, cpus: int | None, memory_bytes: int 
         _shared(plan, final),
         tuple(f"{card.name} is a stand-in: {card.stand_in}" for card in plan.cards if card.stand_in),
         max(0, largest - memory_bytes) if memory_bytes is not None else 0,
+        tuple(f"{title}: its matrix does not fit; solved by tiles in a file" for title in too_large),
     )
 
 

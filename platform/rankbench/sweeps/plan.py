@@ -26,15 +26,20 @@ from rankbench.sweeps.estimate import Size
 from rankbench.sweeps.space import DRAWS, expand, kinds
 from rankbench.sweeps.spec import ArmSpec, ExperimentSpec
 
+FOR_TILES = 0.9  # of a machine's memory; the system's cache of the file lives in the rest
+
 
 @dataclass(frozen=True)
 class Unit:
-    """Settings that one trial fits together, with the trial's needs. `cost`: seconds, roughly."""
+    """Settings that one trial fits together, with the trial's needs. `cost`: seconds, roughly. `tiled`: its matrix does not
+    fit, and lies in a file.
+    """
 
     job: Job
     cpus: int
     memory_bytes: int
     cost: float
+    tiled: bool = False
 
     @property
     def title(self) -> str:
@@ -198,6 +203,15 @@ def units(
         require(cpus is None or share <= cpus, f"resources.cpus: {share} asked for a trial, this machine has {cpus}")
         result.append(Unit(job, share, estimate.memory(job, size), estimate.seconds(job, size, share)))
     return result
+
+
+def within(unit: Unit, memory_bytes: int | None) -> Unit:
+    """The unit on a machine of so much memory, if that is known: a closed form that is too large for it goes by tiles, with
+    most of what there is. Others stay as they are.
+    """
+    if memory_bytes is None or unit.memory_bytes <= memory_bytes or unit.job.settings[0].share_key is None:
+        return unit
+    return replace(unit, memory_bytes=int(FOR_TILES * memory_bytes), tiled=True)
 
 
 def _needs(unit: Unit) -> tuple[int, float]:

@@ -22,9 +22,10 @@ from rankbench.checkpoint import Checkpoints
 from rankbench.cluster.session import Session
 from rankbench.errors import StorageError
 from rankbench.fitting import Step
+from rankbench.memory import Spill
 from rankbench.settings import Settings
 from rankbench.sweeps.held import Held
-from rankbench.sweeps.plan import Ask, Unit
+from rankbench.sweeps.plan import Ask, Unit, within
 from rankbench.sweeps.reuse import Earlier
 from rankbench.sweeps.spec import ExperimentSpec, SearchSpec
 from rankbench.sweeps.study import Study
@@ -54,6 +55,8 @@ def run_units(
     """
     search = _Search(records, spec.search)
     waiting = []
+    units = [within(unit, session.memory_bytes) for unit in units]
+    asks = [replace(ask, draft=within(ask.draft, session.memory_bytes)) for ask in asks]
     for unit in units:
         done = _settled(unit, records)
         if len(done) < len(unit.job.settings) and earlier and earlier.adopt(unit, records):
@@ -89,7 +92,8 @@ def run_units(
             for setting in unit.job.settings:
                 write_record(records, experiment.failure(unit.job, setting, f"the worker was lost: {reason}"), None)
             on_done(unit, all_records(unit, records), False)
-    shutil.rmtree(_checkpoints(records), ignore_errors=True)
+    for left in (_checkpoints(records), records.parent / "spill"):
+        shutil.rmtree(left, ignore_errors=True)
     ids = dict.fromkeys(unit.job.run_id(each) for unit in (*units, *search.drawn) for each in unit.job.settings)
     return [read_record(records / name) for name in ids if (records / name / "record.json").is_file()]
 
@@ -367,8 +371,9 @@ class _Trial(tune.Trainable):
         checkpoints = None
         if self.unit.job.settings[0].solver.iterate:
             checkpoints = Checkpoints(self._checkpoints, resume=True, every=SAVE_EVERY)
+        spill = Spill(self.records.parent / "spill", self.unit.memory_bytes, resume=True) if self.unit.tiled else None
         outcomes = experiment.run(
-            self.unit.job, self.settings, n_threads=self.unit.cpus, checkpoints=checkpoints, on_look=on_look
+            self.unit.job, self.settings, n_threads=self.unit.cpus, checkpoints=checkpoints, on_look=on_look, spill=spill
         )
         for outcome in outcomes:
             write_record(self.records, outcome.record, outcome.per_user)

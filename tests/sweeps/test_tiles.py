@@ -1,0 +1,51 @@
+"""A trial whose matrix does not fit into the machine's memory is solved by tiles, of which nothing is left."""
+
+import json
+import os
+import subprocess
+import sys
+
+SCENARIO = """
+import json, sys
+from dataclasses import replace
+from pathlib import Path
+from rankbench.cluster.session import session
+from rankbench.config import validate
+from rankbench.settings import Settings
+from rankbench.sweeps.plan import plan
+from rankbench.sweeps.spec import ExperimentSpec
+
+sizes = {"users": 400, "items": 8000, "interactions_per_user": 30}
+spec = validate(ExperimentSpec, {
+    "name": "large",
+    "datasets": [{"name": "synthetic", "source": {"generator": sizes}}],
+    "arms": [{"method": "ease"}],
+}, "here")
+settings = Settings.from_env()
+planned = plan(spec, settings, 1, "here")
+records = Path(sys.argv[1]) / "sweep" / "records"
+with session(None, 1) as cluster:
+    from rankbench.sweeps.tuner import run_units
+    dense = run_units(planned.search, settings, records.parent / "dense", cluster, spec, lambda *_: None)
+    small = replace(cluster, memory_bytes=660_000_000)  # the matrix alone takes 320
+    tiled = run_units(planned.search, settings, records, small, spec, lambda *_: None)
+left = [path.name for path in records.parent.iterdir()]
+told = [[each.tiles, each.error, {name: value["mean"] for name, value in each.metrics.items()}] for each in (*dense, *tiled)]
+print(json.dumps({"told": told, "left": left}))
+"""
+
+
+def test_it_has_the_metrics_of_the_dense_one(tmp_path):
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "RANKBENCH_"))}
+    environment |= {"RANKBENCH_DATA": str(tmp_path / "data"), "RANKBENCH_RESULTS": str(tmp_path / "results")}
+    done = subprocess.run(
+        [sys.executable, "-c", SCENARIO, str(tmp_path)], capture_output=True, text=True, timeout=300, env=environment
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    said = json.loads(done.stdout.splitlines()[-1])
+    dense, tiled = said["told"]
+    assert [dense[1], tiled[1]] == [None, None]
+    assert dense[0] is None and 0 < tiled[0] < 8000
+    for name in ("recall@20", "ndcg@20"):  # two scores that tie but for rounding make another item the last of a list
+        assert abs(tiled[2][name] - dense[2][name]) <= 1e-4, name
+    assert sorted(said["left"]) == ["dense", "records"]
