@@ -141,13 +141,14 @@ def run(
     checkpoints: Checkpoints | None = None,
     on_look: Callable[[Step], None] = lambda step: None,
     spill: Spill | None = None,
+    device: str = "cpu",
 ) -> list[Outcome]:
     """One Outcome a setting, in order. Raises as the rooms do: nothing is caught here.
 
     `progress(phase, done, total)` is called throughout. A method that goes by iterations works on its blocks `where` it is
     told, by default in `n_threads` threads, and saves to `checkpoints`. `on_look` hears of each look at valid, and may take
     its time: it is no part of the fit. A closed form that does not fit, or is to be solved on a cluster, goes where `spill`
-    says by tiles, and leaves no model. MemoryError becomes StorageError.
+    says by tiles, and leaves no model. `device`: as in Fitting. MemoryError becomes StorageError.
     """
     n_threads = n_threads or threads.available_cpus()
     started = datetime.now(UTC).isoformat(timespec="seconds")
@@ -164,7 +165,7 @@ def run(
                 valid = dataset.split.holdout("valid", "train") if looks else None
             watch = _Watch(job, holdout, X, progress, on_look)
             look = Look(valid, job.seed) if valid else None
-            fitting = Fitting(where or ThreadMap(n_threads), watch, checkpoints, watch.curve, look)
+            fitting = Fitting(where or ThreadMap(n_threads), watch, checkpoints, watch.curve, look, device=device)
             leaders = _first_of_each_identity(job.settings)
             unique = sorted(set(leaders))
             flow = fitting.where.flow()
@@ -224,6 +225,7 @@ def run(
             same_as=job.run_id(job.settings[leader]) if leader != position else None,
             peak_memory_bytes=peak_memory(),
             threads=n_threads,
+            device=device,
             environment=environment(),
             started_at=started,
         )
@@ -254,7 +256,7 @@ def fit(
     members = [(each.solver, each.params) for each in settings]
     number = np.dtype(dtype).type
     made = gram(X, number) if data is None else gram_of(data, X, number)
-    return list(fit_shared(made, members, lambda done, total: progress("fit", done, total)))
+    return list(fit_shared(made, members, lambda done, total: progress("fit", done, total), fitting.device))
 
 
 def _outside(job: Job, n_items: int, spill: Spill | None, flow: Flow | None) -> Spill | None:

@@ -31,6 +31,9 @@ def fit(
     address: Annotated[
         str | None, typer.Option(help="HOST:PORT of a Ray cluster; else RAY_ADDRESS, else this process.")
     ] = None,
+    device: Annotated[
+        str, typer.Option(help="Where gradient steps and inverses are computed: cpu, or cuda where there is one.")
+    ] = "cpu",
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the last iteration that was saved.")] = False,
     json: Json = False,
 ) -> None:
@@ -43,7 +46,10 @@ def fit(
     from rankbench.config import assignments
     from rankbench.errors import require
     from rankbench.fitting import Fitting
+    from rankbench.solvers.on_device import require_device
 
+    if device != "cpu":
+        require_device(device)
     require(not to.exists(), f"{to}: exists already; choose another folder with --out")
     values = assignments(params or [])
     solver = experiment.setting(method, values).solver
@@ -51,7 +57,7 @@ def fit(
     # Beside the model to be: it goes when the model is there.
     checkpoints = Checkpoints(to.with_name(f"{to.name}.checkpoints"), resume)
     with workplace(address if solver.shares else "") as where, phase_progress() as progress:
-        fitting = Fitting(where, lambda step: progress("fit", step.number, step.of), checkpoints)
+        fitting = Fitting(where, lambda step: progress("fit", step.number, step.of), checkpoints, device=device)
         model = api.fit(dataset, method, dtype=dtype, seed=seed, progress=progress, fitting=fitting, **values)
     model.save(to)
     checkpoints.clear()

@@ -45,6 +45,9 @@ def run(
     metrics: Annotated[str | None, typer.Option(help="Comma-separated, as in recall,ndcg@100,auc.")] = None,
     cutoffs: Annotated[str | None, typer.Option(help="Comma-separated k.  [default: 10,20,50]")] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Default: every processor.")] = None,
+    device: Annotated[
+        str, typer.Option(help="Where gradient steps and inverses are computed: cpu, or cuda where there is one.")
+    ] = "cpu",
     curve: Annotated[int, typer.Option(min=0, help="Measure every so many iterations, on 2,000 users; 0: never.")] = 1,
     address: Annotated[
         str | None, typer.Option(help="HOST:PORT of a Ray cluster; else RAY_ADDRESS, else this process.")
@@ -73,6 +76,7 @@ def run(
     from rankbench.files import require_place
     from rankbench.memory import Spill, available_memory, bytes_of
     from rankbench.settings import Settings
+    from rankbench.solvers.on_device import require_device
     from rankbench.tracking.mlflow_sink import MlflowSink, tracking_uri
     from rankbench.tracking.record import read_record, write_record
 
@@ -96,6 +100,8 @@ def run(
     limit = bytes_of(memory) if memory else int(0.9 * available_memory())
     outside = Spill(spill or settings.results / "spill", limit, resume)
     iterates = chosen.solver.iterate is not None
+    if device != "cpu":
+        require_device(device)
     closed = chosen.share_key is not None
     by_tiles = closed and bool(memory or address)
     shares = chosen.solver.shares or closed
@@ -104,7 +110,7 @@ def run(
     with workplace(address if shares else "", threads) as where, phase_progress() as progress:
         if closed and address:
             require_shared(outside.folder)
-        (outcome,) = experiment.run(job, settings, threads, progress, where, checkpoints, spill=outside)
+        (outcome,) = experiment.run(job, settings, threads, progress, where, checkpoints, spill=outside, device=device)
     record = outcome.record
     folder = write_record(settings.results / "runs", record, outcome.per_user)
     # Not by the start: its second may be the same.

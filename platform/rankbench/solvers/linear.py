@@ -11,10 +11,13 @@ from rankbench.data.blocks import Gram
 from rankbench.errors import NumericalError, require
 from rankbench.recommender import LinearRecommender
 from rankbench.solvers.linalg import spd_inverse_
+from rankbench.solvers.on_device import spd_inverse_on_
 from rankbench.solvers.spec import Shift, Solver
 
 
-def fit_shared(gram: Gram, members: Sequence[tuple[Solver, Any]], progress=lambda done, total: None) -> list[LinearRecommender]:
+def fit_shared(
+    gram: Gram, members: Sequence[tuple[Solver, Any]], progress=lambda done, total: None, device: str = "cpu"
+) -> list[LinearRecommender]:
     """One LinearRecommender a member (solver, parameters); all members must have the same shift.
 
     O(n_items³) time once, one (n_items, n_items) matrix in all: the Gram's memory becomes C's. An item without train
@@ -23,7 +26,7 @@ def fit_shared(gram: Gram, members: Sequence[tuple[Solver, Any]], progress=lambd
     """
     shifts = {solver.shift(p) for solver, p in members}
     require(len(shifts) == 1, f"settings with {len(shifts)} different systems cannot share an inverse")
-    C = inverse(gram, shifts.pop(), progress)
+    C = inverse(gram, shifts.pop(), progress, device)
     diag_C = np.diagonal(C).astype(np.float64)
     return [LinearRecommender(C, *scales(solver, p, diag_C, gram.counts)) for solver, p in members]
 
@@ -40,10 +43,10 @@ def scales(solver: Solver, p: Any, diag_C: np.ndarray, counts: np.ndarray) -> tu
     return beta, alpha
 
 
-def inverse(gram: Gram, shift: Shift, progress=lambda done, total: None) -> np.ndarray:
-    """C = (G + odds · diag(G) + ridge · I)^-1 in the Gram's memory."""
+def inverse(gram: Gram, shift: Shift, progress=lambda done, total: None, device: str = "cpu") -> np.ndarray:
+    """C = (G + odds · diag(G) + ridge · I)^-1 in the Gram's memory, computed on `device`."""
     C = gram.take()
     # An empty row and column would be singular without a ridge; a one on its diagonal decouples it and touches no other.
     diagonal = gram.counts * (1.0 + shift.odds) + shift.ridge + (gram.counts == 0)
     np.fill_diagonal(C, diagonal)
-    return spd_inverse_(C, progress)
+    return spd_inverse_(C, progress) if device == "cpu" else spd_inverse_on_(C, device)

@@ -53,6 +53,7 @@ class RunRecord:
     same_as: str | None = None
     peak_memory_bytes: int = 0
     threads: int = 0
+    device: str = "cpu"
     environment: dict[str, Any] = field(default_factory=dict)
     started_at: str = ""
     format: int = FORMAT

@@ -1,0 +1,35 @@
+"""The inverse of `linalg` on a GPU, or on whatever else PyTorch calls a device."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rankbench.errors import ConfigError, StorageError
+from rankbench.solvers.linalg import not_positive_definite
+
+
+def require_device(device: str) -> None:
+    """Raise ConfigError unless PyTorch can compute on `device`, such as cpu, cuda or cuda:1."""
+    import torch
+
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ConfigError(f"--device {device}: {str(error).splitlines()[0]}") from None
+
+
+def spd_inverse_on_(A: np.ndarray, device: str) -> np.ndarray:
+    """As `linalg.spd_inverse_`, by two matrices of memory on `device`, in full float32 or float64 there.
+
+    Raises StorageError where that is too much.
+    """
+    import torch
+
+    try:
+        L, info = torch.linalg.cholesky_ex(torch.from_numpy(A).to(device))
+        if row := int(info):
+            raise not_positive_definite(row - 1, len(A), A.dtype)
+        torch.from_numpy(A).copy_(torch.cholesky_inverse(L))
+    except torch.OutOfMemoryError:
+        raise StorageError(f"device {device}: two matrices of {A.nbytes / 1e9:.1f} GB do not fit") from None
+    return A
