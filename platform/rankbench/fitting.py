@@ -29,7 +29,7 @@ class Fitting:
     """`where`: who works on blocks. `tell`: called after every iteration. `checkpoints`: None saves nothing. `curve`: what the
     teller notes of each iteration; it is saved with the rest, and is there again when a fit goes on. `validate(model, metric)`:
     a look at the validation part, for fits that end when it stops to rise; None where there is none to look at. `kept`: gets
-    the number of the iteration whose model was returned. `device`: where gradient steps, and the inverse of a closed form, are computed.
+    the number of the iteration whose model was returned. `device`: where gradient steps and inverses are computed.
     """
 
     where: BlockMap = field(default_factory=ThreadMap)
