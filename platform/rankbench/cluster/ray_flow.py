@@ -35,7 +35,9 @@ class Owner(Protocol):
 
 
 class RayFlow:
-    """The arrays of one computation. Two tasks a processor are under way at most."""
+    """The arrays of one computation. Two tasks a processor are under way at most. `n_tasks` so far, and `n_read`, how many
+    arrays they read besides those that they change.
+    """
 
     def __init__(self, owner: Owner):
         self.owner = owner
@@ -46,6 +48,12 @@ class RayFlow:
         self._running: dict[ray.ObjectRef, None] = {}
         self._seconds: list[float] = []
         self.n_tasks = 0
+        self.n_read = 0
+
+    @property
+    def busy(self) -> float:
+        """Seconds that finished tasks took on their workers."""
+        return sum(self._seconds)
 
     @property
     def room(self) -> int:
@@ -91,6 +99,7 @@ class RayFlow:
         if steps := self._waiting.pop(name, None):
             plan = [(function, len(reads)) for function, reads in steps]
             reads = [each for _, mine in steps for each in mine]
+            self.n_read += len(reads)
             (self._arrays[name],) = self._submit(1, _change, plan, self._arrays[name], *reads)
 
     def _submit(self, n_arrays: int, function: Callable, *arguments: Any) -> list[ray.ObjectRef]:

@@ -26,8 +26,10 @@ SHARE = 0.5  # of the flow's room for tiles that are kept; the rest is for what 
 
 
 def cluster_tile(n: int, workers: int) -> int:
-    """Rows of a tile, for enough tasks side by side: a panel has up to as many tiles as there are blocks."""
-    blocks = min(-(-n // SMALLEST), max(-(-n // 4096), 2 * workers, 8))
+    """Rows of a tile: small enough that a panel has a tile for everyone, large enough that what moves between hosts does not
+    outweigh the work. Beyond 32 blocks more is lost by the second than gained by the first.
+    """
+    blocks = min(-(-n // SMALLEST), max(-(-n // 4096), min(2 * workers, 32), 8))
     return -(-n // max(1, blocks))
 
 

@@ -1,0 +1,180 @@
+"""A closed form by tiles on a local cluster of several nodes, calm and with a node killed in each phase; and on more, on paper.
+
+    python benchmarks/tiles_on_a_cluster.py run 15000 --nodes 3
+    python benchmarks/tiles_on_a_cluster.py predict 91599 --rate 60 --overhead 0.01 --bandwidth 1.25 --nodes 1 4 16 --cores 16
+
+`run` prints a line for a calm run, one whose node is killed in the factorisation, and one that loses a node while columns are
+ranked: seconds of both phases, tasks, seconds a task beyond its own work, bytes that tasks read (the most that can have moved
+between nodes), and whether the result is that of the calm run. `predict` plays the same tasks on paper: each begins when its
+tiles and a core are there, on the node where that is first, after `overhead` seconds; what lies on other nodes comes at
+`bandwidth` GB/s a node; the driver hands out a task every `dispatch` seconds; `rate` is GFLOP/s a core. It knows nothing of
+disks and of what a shared network does to a node.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import sys
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "tests" / "cluster"))
+sys.path.insert(0, str(HERE))
+
+USERS = 20_000  # whom the columns are ranked for
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    modes = parser.add_subparsers(dest="mode", required=True)
+    real = modes.add_parser("run")
+    real.add_argument("n_items", type=int)
+    real.add_argument("--nodes", type=int, default=3)
+    real.add_argument("--store", type=float, default=1.0, help="GB of a node's object store")
+    real.add_argument("--calm", action="store_true", help="without the kills")
+    real.add_argument("--folder", type=Path, help="where the tiles lie for the time being")
+    paper = modes.add_parser("predict")
+    paper.add_argument("n_items", type=int)
+    paper.add_argument("--rate", type=float, required=True)
+    paper.add_argument("--overhead", type=float, required=True)
+    paper.add_argument("--bandwidth", type=float, required=True)
+    paper.add_argument("--dispatch", type=float, default=0.001)
+    paper.add_argument("--tile", type=int, help="default: as the product chooses")
+    paper.add_argument("--nodes", type=int, nargs="+", default=[1, 4, 16])
+    paper.add_argument("--cores", type=int, default=16)
+    given = parser.parse_args()
+    if given.mode == "run":
+        run(given)
+    else:
+        for nodes in given.nodes:
+            predict(given, nodes)
+
+
+def run(given: argparse.Namespace) -> None:
+    from nodes import cluster  # before ray: it makes its settings
+
+    from rankbench.cluster.session import session
+
+    store = int(given.store * 1e9)
+    with tempfile.TemporaryDirectory(dir=given.folder) as scratch:
+        with cluster(given.nodes, object_store_memory=store) as nodes, session(nodes.address):
+            calm = measure("calm", given.n_items, nodes, Path(scratch))
+        if given.calm:
+            return
+        for name in ("factorisation", "columns"):
+            with cluster(given.nodes, object_store_memory=store) as nodes, session(nodes.address):
+                found = measure(f"node killed in the {name}", given.n_items, nodes, Path(scratch), name)
+            same = all((a.items == b.items).all() for a, b in zip(found, calm, strict=True))
+            print(f"  its rankings are {'' if same else 'NOT '}those of the calm run", flush=True)
+
+
+def measure(title: str, n: int, nodes, folder: Path, kill_in: str = "") -> list:
+    import numpy as np
+    from tiled import some_data
+
+    from rankbench.cluster.ray_map import RayMap
+    from rankbench.data.splits import Holdout
+    from rankbench.evaluation.columns import rank_by_columns_on
+    from rankbench.methods import registered
+    from rankbench.solvers.tiled.fit import fit_tiled
+
+    X = some_data(n)
+    rng = np.random.default_rng(1)
+    target = X[rng.permutation(X.shape[0])]
+    users = np.arange(USERS if X.shape[0] > USERS else X.shape[0], dtype=np.int32)
+    holdout = Holdout(users, X[users], target[users])
+    solver = registered().get("deql-l2")
+    where, fired = RayMap(), threading.Event()
+    flow = where.flow()
+
+    def kill(done: int, total: int) -> None:
+        if 2 * done >= total and not fired.is_set():
+            fired.set()
+            threading.Timer(0.2, lambda: nodes.kill_node(nodes.busy_node())).start()
+
+    start = time.perf_counter()
+    quiet = lambda done, total: None  # noqa: E731
+    member = (solver, solver.params(p=0.5, lam_prime=20.0, b=0.5))
+    models = fit_tiled(X, [member], folder / "tiles", 10**11, progress=kill if kill_in == "factorisation" else quiet, flow=flow)
+    fitted = time.perf_counter()
+    width = max(1, (512 << 20) // (4 * n))
+    found = rank_by_columns_on(where, models, holdout, 20, width, progress=kill if kill_in == "columns" else quiet)
+    ranked = time.perf_counter()
+    tile = models[0].C.tile
+    idle = ((fitted - start) * flow.workers - flow.busy) / flow.n_tasks
+    print(
+        f"{title}: n={n:,} nodes={len(nodes.raylets)} tile={tile:,} fit_s={fitted - start:.1f} rank_s={ranked - fitted:.1f} "
+        f"tasks={flow.n_tasks:,} beyond_work_ms={1000 * idle:.1f} read_gb={flow.n_read * 4 * tile**2 / 1e9:.1f}",
+        flush=True,
+    )
+    return found
+
+
+def predict(given: argparse.Namespace, nodes: int) -> None:
+    """List scheduling of the tasks as `ray_flow` fuses them."""
+    from rankbench.cluster.ray_flow import FUSED
+    from rankbench.solvers.tiled.flow import cluster_tile
+    from rankbench.solvers.tiled.graph import CHOLESKY, flops, panels
+
+    n, workers = given.n_items, nodes * given.cores
+    tile = given.tile or cluster_tile(n, workers)
+    n_blocks = -(-n // tile)
+
+    def side(block: int) -> int:
+        return min(tile, n - block * tile)
+
+    cores = [[0.0] * given.cores for _ in range(nodes)]
+    for each in cores:
+        heapq.heapify(each)
+    ready: dict[tuple[int, int], float] = {}
+    home: dict[tuple[int, int], int] = {}
+    waiting: dict[tuple[int, int], list] = defaultdict(list)
+    moved, tasks, work = 0.0, 0, 0.0
+
+    def settle(out: tuple[int, int]) -> None:
+        nonlocal moved, tasks, work
+        steps = waiting.pop(out, [])
+        if not steps:
+            return
+        reads = [out, *(read for _, versions in steps for read in versions)]
+        at, places = max(when for _, when, _ in (read if read != out else (out, ready[out], home[out]) for read in reads)), []
+        for read in reads:
+            places.append(home[out] if read == out else read[2])
+        # Where it can begin first, with its tiles there.
+        costs = [(len(places) - places.count(each)) * 4 * tile**2 for each in range(nodes)]
+        begins = [max(at, cores[each][0]) + costs[each] / (given.bandwidth * 1e9) for each in range(nodes)]
+        node = begins.index(min(begins))
+        elsewhere = costs[node]
+        begin = max(begins[node], tasks * given.dispatch) + given.overhead
+        took = sum(flops(task, side) for task, _ in steps)
+        end = begin + took / (given.rate * 1e9)
+        heapq.heapreplace(cores[node], end)
+        ready[out], home[out] = end, node
+        moved, tasks, work = moved + elsewhere, tasks + 1, work + took
+
+    for panel in panels(n_blocks):
+        if panel.phase == CHOLESKY:
+            for number, each in enumerate(panel.tiles):
+                ready[each], home[each] = 0.0, (panel.k + number) % nodes
+        for task in panel.tasks():
+            for read in task.reads:
+                settle(read)
+            waiting[task.out].append((task, [(read, ready[read], home[read]) for read in task.reads]))
+            if len(waiting[task.out]) == FUSED:
+                settle(task.out)
+        for each in panel.tiles:
+            settle(each)
+    seconds = max(ready.values())
+    print(
+        f"predicted: n={n:,} nodes={nodes} cores={workers} tile={tile:,} seconds={seconds:,.0f} of them arithmetic="
+        f"{work / workers / given.rate / 1e9:,.0f} tasks={tasks:,} moved_gb_a_node={moved / nodes / 1e9:.1f}"
+    )
+
+
+if __name__ == "__main__":
+    main()
