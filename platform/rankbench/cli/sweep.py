@@ -93,7 +93,15 @@ def sweep(
         _show_plan(plan(spec, settings, cpus, str(path), chosen), settings, cpus, json)
         return
     folder, failed = execute(
-        spec, str(path), settings, resume=resume, use_chosen=chosen, address=address, fresh=fresh, quiet=json
+        spec,
+        str(path),
+        settings,
+        resume=resume,
+        use_chosen=chosen,
+        address=address,
+        fresh=fresh,
+        changes=[*(changes or []), *(f"--arms {pattern!r}" for pattern in arms or [])],
+        quiet=json,
     )
     show(folder, settings, json)
     if failed:
@@ -103,7 +111,7 @@ def sweep(
 
 
 def execute(
-    spec, where: str, settings, *, resume=False, use_chosen=False, address=None, fresh=False, quiet=False
+    spec, where: str, settings, *, resume=False, use_chosen=False, address=None, fresh=False, changes=(), quiet=False
 ) -> tuple[Path, int]:
     """Run the sweep with progress and tracking, and write its report; returns its folder and how many runs failed."""
     from rankbench.cli.live import SweepView
@@ -146,6 +154,7 @@ def execute(
             use_chosen=use_chosen,
             address=address,
             fresh=fresh,
+            changes=changes,
             listener=Listener(planned, view.stage, done),
         )
     stored = read_sweep(result.folder)

@@ -47,6 +47,20 @@ def run_deviations(experiment: dict[str, Any], rows: Sequence[Row], finals: Sequ
     return tuple(lines)
 
 
+def left_out(rows: Iterable[dict[str, Any]]) -> list[str]:
+    """A sentence for each reason that rows of an experiment file were not run."""
+    by_reason: dict[str, list[str]] = {}
+    for row in rows:
+        by_reason.setdefault(row["why"], []).append(row["name"])
+    return [f"not run: {'; '.join(names)}: {why}" for why, names in by_reason.items()]
+
+
+def changes(about: dict[str, Any]) -> list[str]:
+    """What a command changed of the experiment file."""
+    words = about.get("changes", ())
+    return [f"changed from the experiment file: {' '.join(words)}"] if words else []
+
+
 def _seeds(measured: Sequence[Row]) -> str:
     seeds = dict.fromkeys(seed for row in measured for seed in row.seeds)
     splits = dict.fromkeys(seed for row in measured for seed in row.split_seeds)

@@ -10,7 +10,7 @@ from typing import Any
 from rankbench.evaluation.compare import Comparison
 from rankbench.files import atomic_file
 from rankbench.reports.budget import spent
-from rankbench.reports.deviations import data_deviations, run_deviations, stand_ins
+from rankbench.reports.deviations import changes, data_deviations, left_out, run_deviations, stand_ins
 from rankbench.reports.effects import effects_plot
 from rankbench.reports.html import html
 from rankbench.reports.markdown import markdown
@@ -76,7 +76,7 @@ def sweep_table(
     if any(row.tied for row in rows):
         notes.append(tie_note(first))
     # They stand in a section of their own, and among the notes where there are no sections.
-    deviations = [*data_deviations(finals), *(f"not run: {row['name']}: {row['why']}" for row in experiment.get("not_run", ()))]
+    deviations = [*data_deviations(finals), *left_out(experiment.get("not_run", ())), *changes(about)]
     notes += deviations
     notes += [f"failed: {r.arm} {r.params}: {r.error}" for r in records.values() if r.failed]
     notes += _stopped(records)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -45,8 +45,9 @@ class SweepResult:
     failed: list[RunRecord] = field(default_factory=list)
 
 
-def open_folder(spec: ExperimentSpec, plan: Plan, results: Path, resume: bool) -> Path:
-    """A new folder results/sweeps/<name>-<key>-<time>, or with `resume` the newest one of the same name and key.
+def open_folder(spec: ExperimentSpec, plan: Plan, results: Path, resume: bool, changes: Sequence[str] = ()) -> Path:
+    """A new folder results/sweeps/<name>-<key>-<time>, or with `resume` the newest one of the same name and key. `changes`: in
+    words, what `spec` differs in from its file.
 
     Raises ConfigError when there is nothing to resume.
     """
@@ -64,6 +65,7 @@ def open_folder(spec: ExperimentSpec, plan: Plan, results: Path, resume: bool) -
         "id": folder.name,
         "experiment": spec.model_dump(mode="json"),
         "cards": [card.model_dump(mode="json", exclude={"folder"}) for card in plan.cards],
+        "changes": list(changes),
         "notes": list(plan.notes),
         "settings": plan.n_settings,
         "fits": plan.n_fits,
@@ -82,6 +84,7 @@ def run_sweep(
     use_chosen: bool = False,
     address: str | None = None,
     fresh: bool = False,
+    changes: Sequence[str] = (),
     listener: Listener | None = None,
 ) -> SweepResult:
     """Run the experiment; its records lie under the returned folder. Interrupted, it keeps every finished run. What an earlier
@@ -95,7 +98,7 @@ def run_sweep(
     listener = listener or Listener()
     # A wrong key should not cost the seconds that a cluster takes to start, so the plan is made before it is joined.
     planned = plan(spec, settings, None if address else available_cpus(), where, use_chosen)
-    folder = open_folder(spec, planned, settings.results, resume)
+    folder = open_folder(spec, planned, settings.results, resume, changes)
     listener.planned(planned, folder)
     earlier = None if fresh else Earlier.than(folder, settings)
     metric = spec.search.choose.metric
