@@ -1,4 +1,4 @@
-"""What a report says of rows that were left out and of a command that changed the file: a sentence for each, and none for none."""
+"""What a report says of rows left out and of a command that changed the file: a sentence for each, and none for none."""
 
 from rankbench.reports.deviations import changes, left_out
 
