@@ -116,7 +116,8 @@ def test_a_child_says_what_it_is_of(root):
         for record in batch:
             sink.send(record, write_record(root / "records", record, None), named=["tau", "absent"])
         sink.close()
-    _, runs = runs_of(root, "tags")
+    client, runs = runs_of(root, "tags")
+    assert client.get_experiment_by_name("tags").tags["mlflow.note.content"] == "which?"
     (parent,) = [run.data.tags for run in runs if "rankbench.sweep" in run.data.tags]
     status = {run.data.tags.get("rankbench.run"): run.info.status for run in runs}
     assert (status["d"], status["e"]) == ("FINISHED", "KILLED")

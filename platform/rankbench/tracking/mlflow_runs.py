@@ -95,6 +95,9 @@ class MlflowRuns:
     def _start(self, message: SweepStart) -> None:
         run = self._sweep(message, message.tags)
         self.client.update_run(run.info.run_id, status="RUNNING")
+        if question := message.tags.get("rankbench.question"):
+            # What the list of experiments shows beside the name.
+            self.client.set_experiment_tag(run.info.experiment_id, "mlflow.note.content", question)
         if not run.data.params:
             self._log(run.info.run_id, {}, message.params, message.time)
 
