@@ -123,3 +123,13 @@ def test_a_failed_record_is_no_news_to_a_study():
     told, fresh = (Study("data/SL", {"tau": {"uniform": [0.05, 0.3]}}, SearchSpec(by="tpe"), 18) for _ in range(2))
     told.replay([_record("run", "2026", {"tau": 0.1}, [], "failed")], "ndcg@20")
     assert told.draw("0") == fresh.draw("0")
+
+
+def test_nothing_is_drawn_twice_while_there_is_something_new():
+    space = {"lam": {"choice": [1, 2, 3]}, "nu": {"grid": [0.5, 1.0]}}
+    study = Study("a", space, SearchSpec(by="tpe", trials=8), epochs=0)
+    drawn = []
+    for number in range(8):
+        drawn.append(tuple(study.draw(str(number)).items()))
+        study.end(str(number), 1.0 if number == 2 else 0.0)
+    assert len(set(drawn[:6])) == 6 and set(drawn[6:]) <= set(drawn[:6])

@@ -50,9 +50,9 @@ def sweep_table(
                 reasons.append("no record")
             notes += [f"{arm} on {dataset}: the final run failed: {error}" for error in dict.fromkeys(reasons)]
             tried = [r for r in records.values() if r.stage == "search" and (r.dataset["name"], r.arm) == (dataset, arm)]
-            searched = sum(record.finished for record in tried)
+            searched = sum(not record.failed for record in tried)
             if not finished:
-                nothing_to_choose = chosen is not None and tried and not searched
+                nothing_to_choose = chosen is not None and tried and not any(record.finished for record in tried)
                 rows.append(
                     missing_row(dataset, arm, spec["method"], said, "failed" if reasons or nothing_to_choose else "not run")
                 )

@@ -6,6 +6,7 @@ rise more slowly and end higher.
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
 from collections.abc import Iterable
@@ -19,6 +20,8 @@ from rankbench.rng import stream
 from rankbench.sweeps.spec import SearchSpec
 from rankbench.tracking.record import RunRecord
 
+REDRAWS = 10  # of a setting that was drawn before
+COUNTED = 10_000  # settings of a space, at most, among which one that was not drawn is looked for
 REDUCTION = 3  # of trials, from one rung to the next
 
 
@@ -49,6 +52,7 @@ class Study:
             study_name=name, direction="maximize", sampler=self._sampler(0), pruner=_pruner(search, epochs)
         )
         self._open: dict[str, optuna.Trial] = {}
+        self._drawn: set[tuple] = set()
 
     def replay(self, records: Iterable[RunRecord], metric: str) -> None:
         """Tell of an earlier part of the same sweep, in the order in which its trials started."""
@@ -73,9 +77,41 @@ class Study:
             return optuna.samplers.TPESampler(seed=seed, constant_liar=True, n_startup_trials=startup)
 
     def draw(self, trial_id: str) -> dict[str, Any]:
-        """Values of the searched parameters, for the trial of that name."""
-        self._open[trial_id] = self._study.ask(self.space)
-        return dict(self._open[trial_id].params)
+        """Values of the searched parameters, for the trial of that name; ones that were not drawn before, if any come up."""
+        trial, values = self._ask()
+        for _ in range(REDRAWS):
+            if values not in self._drawn:
+                break
+            # Of a trial that failed the sampler makes nothing.
+            self._study.tell(trial, state=TrialState.FAIL)
+            trial, values = self._ask()
+        else:
+            if new := self._undrawn():
+                self._study.tell(trial, state=TrialState.FAIL)
+                self._study.enqueue_trial(new)
+                trial, values = self._ask()
+        self._drawn.add(values)
+        self._open[trial_id] = trial
+        return dict(trial.params)
+
+    def _ask(self) -> tuple[optuna.Trial, tuple]:
+        trial = self._study.ask(self.space)
+        return trial, tuple(sorted(trial.params.items()))
+
+    def _undrawn(self) -> dict[str, Any] | None:
+        """One of the settings that were not drawn yet, at random, where they can be counted and there is one."""
+        if any(isinstance(each, FloatDistribution) for each in self.space.values()):
+            return None
+        values = [
+            each.choices if isinstance(each, CategoricalDistribution) else range(each.low, each.high + 1)
+            for each in self.space.values()
+        ]
+        if math.prod(map(len, values)) > COUNTED:
+            return None
+        cells = [dict(zip(self.space, cell, strict=True)) for cell in itertools.product(*values)]
+        new = [cell for cell in cells if tuple(sorted(cell.items())) not in self._drawn]
+        rng = stream(self._search.seed, "study", self._name, "undrawn", len(self._drawn))
+        return new[rng.integers(len(new))] if new else None
 
     def look(self, trial_id: str, epoch: int, value: float) -> bool:
         """What valid says of a trial; returns whether the trial should end here."""
