@@ -29,6 +29,23 @@ def test_sparsemax_of_a(scale, expected, size, theta):
     assert (o[0] - best[0]).item() == pytest.approx(theta, abs=1e-9)
 
 
+@pytest.mark.timeout(60)
+def test_an_item_at_the_threshold_itself_ends_the_search():
+    """Rounding puts it on this side or that: the first of these went on for ever."""
+    rng = torch.Generator().manual_seed(0)
+    for row in ([0.0, -1 / 3, 0.0, -2 / 15, -0.2, -0.5], [-1 / 3, 0.0, -1 / 3, -5 / 9], [-0.2, 0.0, -11 / 30, -0.47 / 0.9]):
+        z = torch.tensor([row], dtype=torch.float64)
+        assert sparsemax_of(z).sum().item() == pytest.approx(1, abs=1e-12)
+    for _ in range(3000):
+        inside = torch.randint(-9, 1, (1, 5), generator=rng).double() / 30
+        theta = (inside.sum() - 1) / 5
+        z = torch.cat([inside, inside.new_full((1, 2), theta.item())], dim=1)
+        best = sparsemax_of(z)
+        if theta < inside.min():
+            assert best.sum().item() == pytest.approx(1, abs=1e-12)
+            assert best[0, 5:].max() < 1e-12
+
+
 @given(drawn=LOGITS)
 def test_the_loss_by_its_support(drawn):
     o, s = drawn

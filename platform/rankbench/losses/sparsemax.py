@@ -50,10 +50,12 @@ def _thresholds(z):
                 above = over > 0.0
                 excess += over if above else 0.0
                 count += above
-            if count == members or count == 0:
+            # With an item at the threshold itself rounding would take it in and out for ever: but the threshold only rises.
+            rise = (excess - 1.0) / count if count else 0.0
+            if count == members or not rise > 0.0:
                 break
             members = count
-            here += (excess - 1.0) / count
+            here += rise
         theta[i] = here
     return theta
 
