@@ -61,6 +61,8 @@ def _literal(line: bytes) -> Any:
     """The value that `line` writes down in Python, and nothing else: no name or call is looked at. Raises ValueError."""
     if len(line) > LONGEST_LITERAL:
         raise ValueError(f"longer than {LONGEST_LITERAL >> 20} MB")
+    if b"\0" in line:  # Pythons differ in what they say of it
+        raise ValueError("a null byte")
     try:
         return ast.literal_eval(line.strip().decode())
     except UnicodeDecodeError:
