@@ -116,13 +116,14 @@ def measure(title: str, n: int, nodes, folder: Path, kill_in: str) -> np.ndarray
     member = (solver, solver.params(p=0.5, lam_prime=20.0, b=0.5))
     models = fit_tiled(X, [member], folder / "tiles", 10**11, progress=kill if kill_in == "factorisation" else quiet, flow=flow)
     fitted = time.perf_counter()
-    width = max(1, min(models[0].C.tile, (512 << 20) // (4 * n)) // 4)  # enough blocks that one is under way when a node dies
+    width = max(1, min(models[0].C.tile, (512 << 20) // (4 * n)) // 4)  # so many that some are under way when a node dies
     found = rank_by_columns_on(where, models, holdout, 20, width, progress=kill if kill_in == "columns" else quiet)
     ranked = time.perf_counter()
     tile = models[0].C.tile
     idle = ((fitted - start) * flow.workers - flow.busy) / flow.n_tasks
+    alive = sum(psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE for pid in nodes.raylets)
     print(
-        f"{title}: n={n:,} nodes={len(nodes.raylets)} alive={sum(map(psutil.pid_exists, nodes.raylets))} tile={tile:,} fit_s={fitted - start:.1f} rank_s={ranked - fitted:.1f} "
+        f"{title}: n={n:,} nodes={len(nodes.raylets)} alive={alive} tile={tile:,} fit_s={fitted - start:.1f} rank_s={ranked - fitted:.1f} "
         f"tasks={flow.n_tasks:,} beyond_work_ms={1000 * idle:.1f} read_gb={flow.n_read * 4 * tile**2 / 1e9:.1f}",
         flush=True,
     )
