@@ -116,7 +116,8 @@ def measure(title: str, n: int, nodes, folder: Path, kill_in: str) -> np.ndarray
     member = (solver, solver.params(p=0.5, lam_prime=20.0, b=0.5))
     models = fit_tiled(X, [member], folder / "tiles", 10**11, progress=kill if kill_in == "factorisation" else quiet, flow=flow)
     fitted = time.perf_counter()
-    width = max(1, min(models[0].C.tile, (512 << 20) // (4 * n)) // 4)  # so many that some are under way when a node dies
+    # So narrow that some blocks are under way when a node dies.
+    width = max(1, min(models[0].C.tile, (512 << 20) // (4 * n)) // 4)
     found = rank_by_columns_on(where, models, holdout, 20, width, progress=kill if kill_in == "columns" else quiet)
     ranked = time.perf_counter()
     tile = models[0].C.tile
