@@ -124,7 +124,8 @@ def measure(title: str, n: int, nodes, folder: Path, kill_in: str) -> np.ndarray
     idle = ((fitted - start) * flow.workers - flow.busy) / flow.n_tasks
     alive = sum(psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE for pid in nodes.raylets)
     print(
-        f"{title}: n={n:,} nodes={len(nodes.raylets)} alive={alive} tile={tile:,} fit_s={fitted - start:.1f} rank_s={ranked - fitted:.1f} "
+        f"{title}: n={n:,} nodes={len(nodes.raylets)} alive={alive} tile={tile:,} "
+        f"fit_s={fitted - start:.1f} rank_s={ranked - fitted:.1f} "
         f"tasks={flow.n_tasks:,} beyond_work_ms={1000 * idle:.1f} read_gb={flow.n_read * 4 * tile**2 / 1e9:.1f}",
         flush=True,
     )
