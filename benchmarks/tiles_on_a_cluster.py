@@ -4,11 +4,11 @@
     python benchmarks/tiles_on_a_cluster.py predict 91599 --rate 60 --overhead 0.01 --bandwidth 1.25 --nodes 1 4 16 --cores 16
 
 `run` prints a line for a calm run, one whose node is killed in the factorisation, and one that loses a node while columns are
-ranked: seconds of both phases, tasks, seconds a task beyond its own work, bytes that tasks read (the most that can have moved
-between nodes), and whether the result is that of the calm run. `predict` plays the same tasks on paper: each begins when its
-tiles and a core are there, on the node where that is first, after `overhead` seconds; what lies on other nodes comes at
-`bandwidth` GB/s a node; the driver hands out a task every `dispatch` seconds; `rate` is GFLOP/s a core. It knows nothing of
-disks and of what a shared network does to a node.
+ranked: seconds of both phases, tasks, time a task beyond its own work, bytes that tasks read (the most that can have moved between
+nodes), and whether the result is that of the calm run. `predict` plays the same tasks on paper: each begins when its tiles and a
+core are there, on the node where that is first, after `overhead` seconds; what lies on other nodes comes over a line of
+`bandwidth` GB/s into each node; the driver hands out a task every `dispatch` seconds; `rate` is GFLOP/s a core. It knows
+nothing of disks.
 """
 
 from __future__ import annotations
@@ -148,6 +148,7 @@ def predict(given: argparse.Namespace, nodes: int) -> None:
     cores = [[0.0] * given.cores for _ in range(nodes)]
     for each in cores:
         heapq.heapify(each)
+    line = [0.0] * nodes  # when a node's network is free again
     ready: dict[tuple[int, int], float] = {}
     home: dict[tuple[int, int], int] = {}
     waiting: dict[tuple[int, int], list] = defaultdict(list)
@@ -164,9 +165,12 @@ def predict(given: argparse.Namespace, nodes: int) -> None:
             places.append(home[out] if read == out else read[2])
         # Where it can begin first, with its tiles there.
         costs = [(len(places) - places.count(each)) * 4 * tile**2 for each in range(nodes)]
-        begins = [max(at, cores[each][0]) + costs[each] / (given.bandwidth * 1e9) for each in range(nodes)]
+        there = [max(at, line[each]) + costs[each] / (given.bandwidth * 1e9) if costs[each] else at for each in range(nodes)]
+        begins = [max(there[each], cores[each][0]) for each in range(nodes)]
         node = begins.index(min(begins))
         elsewhere = costs[node]
+        if elsewhere:
+            line[node] = there[node]
         begin = max(begins[node], tasks * given.dispatch) + given.overhead
         took = sum(flops(task, side) for task, _ in steps)
         end = begin + took / (given.rate * 1e9)
