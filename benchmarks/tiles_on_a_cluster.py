@@ -4,11 +4,11 @@
     python benchmarks/tiles_on_a_cluster.py predict 91599 --rate 60 --overhead 0.01 --bandwidth 1.25 --nodes 1 4 16 --cores 16
 
 `run` prints a line for a calm run, one whose node is killed in the factorisation, and one that loses a node while columns are
-ranked: seconds of both phases, tasks, time a task beyond its own work, bytes that tasks read (the most that can have moved between
-nodes), and whether the result is that of the calm run. `predict` plays the same tasks on paper: each begins when its tiles and a
-core are there, on the node where that is first, after `overhead` seconds; what lies on other nodes comes over a line of
-`bandwidth` GB/s into each node; the driver hands out a task every `dispatch` seconds; `rate` is GFLOP/s a core. It knows
-nothing of disks.
+ranked: seconds of both phases, tasks, time a task beyond its own work, bytes that tasks read (the most that can have moved
+between nodes), and whether the result is that of the calm run. `predict` plays the same tasks on paper: each begins when its
+tiles and a core are there, on the node where that is first, after `overhead` seconds; what lies on other nodes comes over a
+line of `bandwidth` GB/s into each node; the driver hands out a task every `dispatch` seconds; `rate` is GFLOP/s a core. It
+knows nothing of disks.
 """
 
 from __future__ import annotations
