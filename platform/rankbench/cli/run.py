@@ -108,7 +108,7 @@ def run(
     require_iterations(method, iterates or by_tiles, shares, address, resume)
     checkpoints = Checkpoints(settings.results / "checkpoints" / job.run_id(chosen), resume) if iterates else None
     with workplace(address if shares else "", threads) as where, phase_progress() as progress:
-        if closed and address:
+        if closed and where.flow() is not None:  # RAY_ADDRESS may have named the cluster, too
             require_shared(outside.folder)
         (outcome,) = experiment.run(job, settings, threads, progress, where, checkpoints, spill=outside, device=device)
     record = outcome.record

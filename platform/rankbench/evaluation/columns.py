@@ -56,14 +56,11 @@ def rank_by_columns(
     users and models, some score blocks. `progress(done, total)` counts user rows, once for each family, block and pass.
     Raises NumericalError when a score is NaN.
     """
-    require(column_block >= 1, f"column_block must be >= 1, got {column_block}")
     rows = np.flatnonzero(np.diff(holdout.target.indptr))
     n_items, seen = holdout.target.shape[1], holdout.seen
     states = [_State(model, holdout.target, len(rows), k, auc) for model in models]
-    families: dict[int, list[_State]] = {}
-    for state in states:
-        families.setdefault(state.model.family, []).append(state)
-    blocks = [slice(start, min(start + column_block, n_items)) for start in range(0, n_items, column_block)]
+    families = _families(states)
+    blocks = _blocks(n_items, column_block)
     parts = [slice(start, min(start + BLOCK_USERS, len(rows))) for start in range(0, len(rows), BLOCK_USERS)]
     # A target's score must be known before others are counted against it, so there is a second pass.
     passes = [_merge, _count] if auc else [_merge]
@@ -100,11 +97,9 @@ def rank_by_columns_on(
     A worker hands back the top k of its block; together they are merged here, by score and then by item, so that the order in
     which they come makes no difference. Models and `holdout` are sent once. `progress(done, total)` counts blocks.
     """
-    require(column_block >= 1, f"column_block must be >= 1, got {column_block}")
     rows = np.flatnonzero(np.diff(holdout.target.indptr))
-    n_items = holdout.target.shape[1]
     states = [_State(model, holdout.target, len(rows), k, auc) for model in models]
-    blocks = [slice(start, min(start + column_block, n_items)) for start in range(0, n_items, column_block)]
+    blocks = _blocks(holdout.target.shape[1], column_block)
     data = where.put((list(models), holdout, rows, k, auc))
     passes = 2 if auc else 1
     for done, (index, found) in enumerate(where.map(_top_of_block, blocks, data), start=1):
@@ -120,6 +115,19 @@ def rank_by_columns_on(
                 state.wins += wins
             progress(len(blocks) + done, passes * len(blocks))
     return [state.ranking(holdout, holdout.seen, rows) for state in states]
+
+
+def _blocks(n_items: int, width: int) -> list[slice]:
+    require(width >= 1, f"column_block must be >= 1, got {width}")
+    return [slice(start, min(start + width, n_items)) for start in range(0, n_items, width)]
+
+
+def _families(states: list[_State]) -> dict[int, list[_State]]:
+    """Those that share their columns."""
+    families: dict[int, list[_State]] = {}
+    for state in states:
+        families.setdefault(state.model.family, []).append(state)
+    return families
 
 
 def _top_of_block(block: slice, data: tuple) -> list[tuple[np.ndarray, np.ndarray, np.ndarray | None]]:
@@ -142,9 +150,7 @@ def _wins_of_block(block: slice, data: tuple, target_scores: list[np.ndarray]) -
 
 def _scan_block(states: list[_State], use: Callable, block: slice, holdout: Holdout, rows: np.ndarray) -> None:
     workspace = threading.local()
-    families: dict[int, list[_State]] = {}
-    for state in states:
-        families.setdefault(state.model.family, []).append(state)
+    families = _families(states)
     for family in families.values():
         holder = family[0].model.hold(block)
         for start in range(0, len(rows), BLOCK_USERS):
