@@ -126,7 +126,7 @@ def _main(words: list[str]) -> int:
         raise
 
 
-_ITERATIONS = "the same command with --resume goes on from the last iteration or tiles saved, where there are any"
+_ITERATIONS = "the same command with --resume goes on from the last iteration saved, or the last tiles, where there are any"
 _GOES_ON = {  # what is left of a stopped command, and how to use it
     "run": _ITERATIONS,
     "fit": _ITERATIONS,
