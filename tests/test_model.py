@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,25 @@ from numpy.testing import assert_allclose
 
 import rankbench.api as rb
 from rankbench.errors import ConfigError, DataError
+from rankbench.memory import Spill
 from rankbench.model import load
 
-METHODS = {"ease": {"lam": 20}, "deql-l2": {"p": 0.4, "lam_prime": 30}, "edlae-low-rank": {"embedding_dim": 4, "iterations": 3}}
+METHODS = {
+    "ease": ("ease", {"lam": 20}),
+    "deql-l2": ("deql-l2", {"p": 0.4, "lam_prime": 30}),
+    "deql-l2 by tiles": ("deql-l2", {"p": 0.4, "lam_prime": 30}),
+    "edlae-low-rank": ("edlae-low-rank", {"embedding_dim": 4, "iterations": 3}),
+}
+
+
+class NothingFits(Spill):
+    """As if the machine had 30 MB."""
+
+    def fits(self, n_items, itemsize):
+        return False
+
+    def left(self):
+        return 30_000_000
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +46,38 @@ def card(tmp_path_factory):
 
 
 @pytest.fixture(params=METHODS)
-def model(request, card, settings):
-    return rb.fit(card, request.param, settings=settings, dtype="float64", **METHODS[request.param])
+def model(request, card, settings, tmp_path):
+    method, params = METHODS[request.param]
+    spill = NothingFits(tmp_path / "spill", 0) if request.param.endswith("tiles") else None
+    return rb.fit(card, method, settings=settings, dtype="float64", spill=spill, **params)
+
+
+def test_a_matrix_of_several_tiles_recommends_as_one_in_memory(settings, tmp_path):
+    card = {"name": "large", "source": {"generator": {"users": 300, "items": 3000, "interactions_per_user": 30}}}
+    (tmp_path / "large.yaml").write_text(yaml.safe_dump(card), encoding="utf-8")
+    fit = partial(rb.fit, str(tmp_path / "large.yaml"), "ease", settings=settings, dtype="float64")
+    tiled, dense = fit(spill=NothingFits(tmp_path / "spill", 0)), fit()
+    assert tiled.recommender.C.tile < 1500
+    some = tiled.users.to_pylist()[5::40]
+    one, other = tiled.recommend(some, 20), dense.recommend(some, 20)
+    assert_allclose(one["score"], other["score"], rtol=1e-9)
+    assert (one["item"] == other["item"]).mean() > 0.95  # but for ties
+    assert_allclose(
+        tiled.evaluate(settings=settings).metrics["ndcg@20"].mean, dense.evaluate(settings=settings).metrics["ndcg@20"].mean
+    )
+
+
+def test_a_saved_matrix_outlives_the_file_it_came_from(card, settings, tmp_path):
+    model = rb.fit(card, "ease", settings=settings, spill=NothingFits(tmp_path / "spill", 0))
+    expected, evaluated = model.recommend(["u1"], 7), model.evaluate(settings=settings, metrics=["ndcg@5", "auc"])
+    model.save(tmp_path / "kept")
+    shutil.rmtree(tmp_path / "spill")
+    again = load(tmp_path / "kept")
+    pd.testing.assert_frame_equal(again.recommend(["u1"], 7), expected)
+    assert again.evaluate(settings=settings, metrics=["ndcg@5", "auc"]).metrics == evaluated.metrics
+    (tmp_path / "kept" / "tiles" / "panel.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(DataError, match="not a saved model"):
+        load(tmp_path / "kept")
 
 
 def by_hand(model, history, k, filter_seen=True):

@@ -169,13 +169,12 @@ def run(
             leaders = _first_of_each_identity(job.settings)
             unique = sorted(set(leaders))
             flow = fitting.where.flow()
-            outside = _outside(job, X.shape[1], spill, flow)
+            if spill:
+                spill = dataclasses.replace(spill, folder=spill.folder / job.run_id(job.settings[0]))
+            outside = spill if goes_outside(job.settings[0], X.shape[1], job.dtype, spill, flow) else None
             with _timed(seconds, "fit"):
-                if outside:
-                    models = _fit_by_tiles(job, X, outside, progress, flow)
-                else:
-                    data = (dataset.fingerprint, job.fit_on)
-                    models = fit(job.settings, X, job.dtype, job.seed, progress, fitting, data)
+                data = (dataset.fingerprint, job.fit_on)
+                models = fit(job.settings, X, job.dtype, job.seed, progress, fitting, data, outside)
             seconds["fit"] -= watch.seconds + (look.seconds if look else 0)
             tiles = models[0].C.tile if outside else None
             with _timed(seconds, "rank"):
@@ -244,9 +243,11 @@ def fit(
     progress: Progress = lambda *_: None,
     fitting: Fitting = Fitting(),
     data: Hashable = None,
+    outside: Spill | None = None,
 ) -> list[Recommender]:
     """One model a setting, fitted on X (n_users, n_items). Settings with a share key are fitted from one Gram, others only
-    come together where they are one model. `data` names what X holds, for fits that follow one another on the same.
+    come together where they are one model. `data` names what X holds, for fits that follow one another on the same. What
+    `goes_outside` is fitted by tiles in the folder of `outside`.
     """
     first = settings[0]
     if first.solver.iterate:
@@ -255,28 +256,34 @@ def fit(
         return [first.solver.fit(X, first.params, seed)] * len(settings)
     members = [(each.solver, each.params) for each in settings]
     number = np.dtype(dtype).type
+    if outside:
+        return _fit_by_tiles(members, X, number, outside, partial(progress, "fit by tiles"), fitting.where.flow())
     made = gram(X, number) if data is None else gram_of(data, X, number)
     return list(fit_shared(made, members, lambda done, total: progress("fit", done, total), fitting.device))
 
 
-def _outside(job: Job, n_items: int, spill: Spill | None, flow: Flow | None) -> Spill | None:
-    """Where the job's matrix goes, when it does not fit or others work on it; None when it does, or its method has none."""
-    if spill is None or job.settings[0].share_key is None:
-        return None
-    if flow is None and spill.fits(n_items, np.dtype(job.dtype).itemsize):
-        return None
-    return dataclasses.replace(spill, folder=spill.folder / job.run_id(job.settings[0]))
+def goes_outside(setting: Setting, n_items: int, dtype: str, spill: Spill | None, flow: Flow | None) -> bool:
+    """Whether its matrix is solved by tiles in a file: it does not fit, or others work on it. Never where it has none."""
+    if spill is None or setting.share_key is None:
+        return False
+    return flow is not None or not spill.fits(n_items, np.dtype(dtype).itemsize)
 
 
-def _fit_by_tiles(job: Job, X: sp.csr_array, outside: Spill, progress: Progress, flow: Flow | None) -> list[Recommender]:
-    members = [(each.solver, each.params) for each in job.settings]
-    told, dtype, memory = partial(progress, "fit by tiles"), np.dtype(job.dtype), outside.left()
+def _fit_by_tiles(
+    members: list[tuple[Solver, Any]],
+    X: sp.csr_array,
+    dtype: type,
+    outside: Spill,
+    told: Callable[[int, int], None],
+    flow: Flow | None,
+) -> list[Recommender]:
+    memory = outside.left()
     try:
-        return list(fit_tiled(X, members, outside.folder, memory, dtype.type, outside.resume, told, flow))
+        return list(fit_tiled(X, members, outside.folder, memory, dtype, outside.resume, told, flow))
     except StorageError as error:
         if not (outside.folder / STATE).exists():  # refused before the work
             shutil.rmtree(outside.folder, ignore_errors=True)
-        needed = dense_bytes(X.shape[1], dtype.itemsize) / 1e9
+        needed = dense_bytes(X.shape[1], np.dtype(dtype).itemsize) / 1e9
         what = f"the item-item matrix of {X.shape[1]:,} items needs {needed:.1f} GB of memory, {memory / 1e9:.1f} GB are free"
         raise StorageError(f"{what}; by tiles in a file: {error}") from None
 

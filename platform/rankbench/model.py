@@ -23,15 +23,19 @@ from rankbench.data.cards import load_card
 from rankbench.data.prepare import prepare
 from rankbench.data.splits import Holdout
 from rankbench.errors import ConfigError, DataError, require
+from rankbench.evaluation.columns import rank_by_columns
 from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, measure, metric_set
-from rankbench.evaluation.ranking import rank
+from rankbench.evaluation.ranking import Ranking, rank
 from rankbench.evaluation.summary import Interval, summarise
 from rankbench.files import atomic_folder, write_json
+from rankbench.memory import available_memory
 from rankbench.methods import registered
 from rankbench.recommender import FactorRecommender, LinearRecommender, LowRankRecommender, Recommender
 from rankbench.registry import nearest
 from rankbench.settings import Settings
 from rankbench.solvers.als.fold_in import FoldInRecommender
+from rankbench.solvers.tiled.matrix import TiledMatrix
+from rankbench.solvers.tiled.recommender import TiledLinearRecommender
 from rankbench.threads import available_cpus, pinned
 
 _FORMS = {
@@ -39,8 +43,10 @@ _FORMS = {
     "low-rank": LowRankRecommender,
     "factors": FactorRecommender,
     "factors with fold-in": FoldInRecommender,
+    "linear by tiles": TiledLinearRecommender,
 }
 _FORMAT = 1
+_TILES = "tiles"  # the folder of a matrix that is too large for one file of arrays
 
 
 @dataclass(frozen=True)
@@ -140,7 +146,7 @@ class Model:
         nothing = sp.csr_array(history.shape, dtype=np.float32)
         holdout = Holdout(rows.astype(np.int32), history, nothing, filter_seen=filter_seen)
         with pinned(available_cpus()):
-            (found,) = rank([model or self.recommender], holdout, k, rows=np.arange(len(rows)))
+            found = _ranked(model or self.recommender, holdout, k, rows=np.arange(len(rows)))
         listed = found.items >= 0
         result = {
             name: ids.take(pa.array(np.repeat(np.arange(len(rows)), listed.sum(axis=1)))).to_pandas(),
@@ -174,21 +180,21 @@ class Model:
         holdout: Holdout = data.split.holdout(on, self.fit_on)
         wanted = metric_set(metrics, cutoffs)
         with pinned(available_cpus()):
-            (ranking,) = rank([self.recommender], holdout, wanted.k, wanted.auc)
+            ranking = _ranked(self.recommender, holdout, wanted.k, wanted.auc)
         counts = np.bincount(data.split.fit_matrix(self.fit_on).indices, minlength=len(self.items))
         per_user = measure(ranking, holdout.target, counts, wanted)
         frame = pd.DataFrame({"user": data.users.take(pa.array(per_user.users)).to_pandas()} | per_user.values)
         return Evaluation(summarise(per_user, self.seed), frame, self.method, data.fingerprint, on)
 
     def save(self, folder: str | Path) -> Path:
-        """Write model.json and arrays.safetensors into a new folder, whole or not at all.
+        """Write model.json, arrays.safetensors and, of a matrix by tiles, its folder into a new one, whole or not at all.
 
         Raises ConfigError when the folder exists.
         """
         folder = Path(folder)
         require(not folder.exists(), f"{folder}: exists already; choose another folder")
         form = next(name for name, cls in _FORMS.items() if type(self.recommender) is cls)
-        arrays = {f"model.{f.name}": getattr(self.recommender, f.name) for f in dataclasses.fields(self.recommender)}
+        arrays = {f"model.{name}": getattr(self.recommender, name) for name in _arrays_of(type(self.recommender))}
         arrays |= {"history.indptr": self.history.indptr, "history.indices": self.history.indices}
         about = {
             "format": _FORMAT,
@@ -204,7 +210,15 @@ class Model:
         with atomic_folder(folder) as scratch:
             save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, scratch / "arrays.safetensors")
             write_json(scratch / "model.json", about)
+            if isinstance(self.recommender, TiledLinearRecommender):
+                self.recommender.C.keep_in(scratch / _TILES)
         return folder
+
+
+def _arrays_of(form: type) -> list[str]:
+    """The fields that lie among the arrays of a saved model."""
+    elsewhere = ("C", "first", "held") if form is TiledLinearRecommender else ()
+    return [each.name for each in dataclasses.fields(form) if each.name not in elsewhere]
 
 
 def load(folder: str | Path) -> Model:
@@ -215,7 +229,8 @@ def load(folder: str | Path) -> Model:
         require(about["format"] == _FORMAT, f"{folder}: format {about['format']}, this version reads {_FORMAT}")
         arrays = load_file(folder / "arrays.safetensors")
         cls = _FORMS[about["form"]]
-        recommender = cls(**{f.name: arrays[f"model.{f.name}"] for f in dataclasses.fields(cls)})
+        matrix = {"C": TiledMatrix(folder / _TILES)} if cls is TiledLinearRecommender else {}
+        recommender = cls(**matrix, **{name: arrays[f"model.{name}"] for name in _arrays_of(cls)})
         history = csr_from_parts(arrays["history.indptr"], arrays["history.indices"], len(about["items"]))
         # What came from a file is checked like any input before a solver's class is built from it.
         parameters(registered().get(about["method"]).params, about["params"], f"{folder}/model.json")
@@ -243,6 +258,14 @@ def _find(ids: pa.Array, vocabulary: pa.Array) -> np.ndarray:
     if ids.type != vocabulary.type:
         ids, vocabulary = ids.cast(pa.string()), vocabulary.cast(pa.string())
     return pc.fill_null(pc.index_in(ids, value_set=vocabulary), -1).to_numpy(zero_copy_only=False)
+
+
+def _ranked(model: Recommender, holdout: Holdout, k: int, auc: bool = False, rows: np.ndarray | None = None) -> Ranking:
+    """Of a matrix in a file as many columns at a time as half of the free memory holds."""
+    if isinstance(model, TiledLinearRecommender):
+        width = model.C.columns_within(available_memory() // 2)
+        return rank_by_columns([model], holdout, k, width, auc, rows=rows)[0]
+    return rank([model], holdout, k, auc, rows=rows)[0]
 
 
 def _positions(ids: pa.Array, vocabulary: pa.Array, what: str) -> np.ndarray:

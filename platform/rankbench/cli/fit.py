@@ -18,6 +18,8 @@ EXAMPLES = """Examples:
   rankbench fit amazon-beauty talos tau=0.1 --out top-20
 
   rankbench fit gowalla ials embedding_dim=256 --out factors      then, after an interrupt, the same with --resume
+
+  rankbench fit amazon-book ease lam=200 --memory 4GB --out books      a matrix too large for memory stays in files of the model
 """
 
 
@@ -34,33 +36,47 @@ def fit(
     device: Annotated[
         str, typer.Option(help="Where gradient steps and inverses are computed: cpu, or cuda where there is one.")
     ] = "cpu",
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last iteration that was saved.")] = False,
+    memory: Annotated[
+        str | None,
+        typer.Option(help="As in 4GB: a closed form that needs more is solved by tiles in a file. On a cluster: of a worker."),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last iteration, or tiles, that were saved.")] = False,
     json: Json = False,
 ) -> None:
-    """Fit METHOD on train + valid of DATASET, or on train where valid says when training ends, and save it: safetensors and
-    JSON, no pickle.
+    """Fit METHOD on train + valid of DATASET, or on train where valid says when training ends, and save it: safetensors, JSON
+    and, of a matrix that does not fit into memory, its tiles; no pickle.
     """
+    import shutil
+
     from rankbench import api, experiment
     from rankbench.checkpoint import Checkpoints
-    from rankbench.cluster.place import require_iterations, workplace
+    from rankbench.cluster.place import require_iterations, require_shared, workplace
     from rankbench.config import assignments
     from rankbench.errors import require
     from rankbench.fitting import Fitting
+    from rankbench.memory import Spill, available_memory, bytes_of
     from rankbench.solvers.on_device import require_device
 
     if device != "cpu":
         require_device(device)
     require(not to.exists(), f"{to}: exists already; choose another folder with --out")
     values = assignments(params or [])
-    solver = experiment.setting(method, values).solver
-    require_iterations(method, solver.iterate is not None, solver.shares, address, resume)
-    # Beside the model to be: it goes when the model is there.
+    chosen = experiment.setting(method, values)
+    solver, closed = chosen.solver, chosen.share_key is not None
+    shares, by_tiles = solver.shares or closed, closed and bool(memory or address)
+    require_iterations(method, solver.iterate is not None or by_tiles, shares, address, resume)
+    # Both beside the model to be: they go when the model is there.
     checkpoints = Checkpoints(to.with_name(f"{to.name}.checkpoints"), resume)
-    with workplace(address if solver.shares else "") as where, phase_progress() as progress:
+    limit = bytes_of(memory) if memory else int(0.9 * available_memory())
+    spill = Spill(to.with_name(f"{to.name}.tiles").resolve(), limit, resume)
+    with workplace(address if shares else "") as where, phase_progress() as progress:
+        if closed and where.flow() is not None:
+            require_shared(spill.folder.parent)
         fitting = Fitting(where, lambda step: progress("fit", step.number, step.of), checkpoints, device=device)
-        model = api.fit(dataset, method, dtype=dtype, seed=seed, progress=progress, fitting=fitting, **values)
+        model = api.fit(dataset, method, dtype=dtype, seed=seed, progress=progress, fitting=fitting, spill=spill, **values)
     model.save(to)
     checkpoints.clear()
+    shutil.rmtree(spill.folder, ignore_errors=True)
     if json:
         print_json({"folder": str(to), "method": method, "params": model.params, "dataset": model.dataset})
         return

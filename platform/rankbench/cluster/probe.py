@@ -38,7 +38,8 @@ def probe_nodes(folders: list[Path]) -> list[Node]:
         asked = {}
         for node in nodes:
             pinned = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            asked[task.options(scheduling_strategy=pinned).remote(probes)] = node["NodeManagerHostname"]
+            name = f"{node['NodeManagerHostname']} at {node['NodeManagerAddress']}"
+            asked[task.options(scheduling_strategy=pinned).remote(probes)] = name
         answered, silent = ray.wait(list(asked), num_returns=len(asked), timeout=PATIENCE)
         if silent:
             raise ClusterError(f"node {asked[silent[0]]} gave no answer in {PATIENCE} s")

@@ -49,14 +49,16 @@ def rank_by_columns(
     column_block: int,
     auc: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    rows: np.ndarray | None = None,
 ) -> list[Ranking]:
-    """What `rank` returns for the rows of `holdout` that have targets, to the bit.
+    """What `rank` returns for the same `rows` of `holdout`, to the bit; with `auc` only for all that have targets.
 
     A family's columns are held `column_block` at a time, once, or twice with `auc`. Memory: one such block, the top k of all
     users and models, some score blocks. `progress(done, total)` counts user rows, once for each family, block and pass.
     Raises NumericalError when a score is NaN.
     """
-    rows = np.flatnonzero(np.diff(holdout.target.indptr))
+    require(rows is None or not auc, "the area under the curve is that of all users with targets")
+    rows = np.flatnonzero(np.diff(holdout.target.indptr)) if rows is None else rows
     n_items, seen = holdout.target.shape[1], holdout.seen
     states = [_State(model, holdout.target, len(rows), k, auc) for model in models]
     families = _families(states)

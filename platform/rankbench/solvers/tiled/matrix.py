@@ -49,6 +49,15 @@ class TiledMatrix:
                     block[:] = lower[:, inside]
         return out
 
+    def columns_within(self, memory: int) -> int:
+        """How many columns fit into `memory` bytes beside a tile: at most as many as a tile has, at least one."""
+        left = memory - self._store.grid.tile_bytes
+        return max(1, min(self.tile, left // (self.n * self.dtype.itemsize)))
+
+    def keep_in(self, folder: Path) -> None:
+        """Make `folder` hold the matrix, too: without a copy where the disk is the same. Raises StorageError when it fails."""
+        self._store.keep_in(folder)
+
     def diagonal(self) -> np.ndarray:
         """(n,), of `dtype`."""
         buffer = np.empty(self.tile**2, self.dtype)

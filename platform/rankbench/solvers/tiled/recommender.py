@@ -52,5 +52,9 @@ class TiledLinearRecommender:
         _sum_rows(history.indptr, history.indices, model.held, start - model.first, out)
         return out
 
+    def dense_weights(self) -> np.ndarray:
+        """W, (n_items, n_items): for small problems and tests."""
+        return self.C.columns(0, self.n_items) * self.beta + np.diag(self.alpha)
+
     # From the base on, where the matrix lies makes no difference.
     finish = LinearRecommender.finish

@@ -114,6 +114,18 @@ class TileFile:
         self._free = [slot for slot in self._free if slot not in taken] + [slot for slot in replaced.values() if slot != EMPTY]
         self.finished += 1
 
+    def keep_in(self, folder: Path) -> None:
+        """Make `folder` hold the same tiles, which nobody may change from now on: neither here nor there."""
+        make_folder(folder)
+        with disk_errors_are_clear(folder / TILES):
+            try:
+                os.link(self.folder / TILES, folder / TILES)
+            except OSError as error:
+                if error.errno not in (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK):
+                    raise
+                shutil.copyfile(self.folder / TILES, folder / TILES)
+            shutil.copyfile(self.folder / STATE, folder / STATE)
+
     def close(self) -> None:
         self._file.close()
         if self._lock:

@@ -1,0 +1,139 @@
+"""Hosts of their own on one machine: network namespaces that a switch joins, and in each a Ray node with its own address.
+
+Nothing of the machine's own network is touched. It takes Linux, `ip`, and the right to make namespaces, which is root's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from rankbench.cluster.session import _ENVIRONMENT
+
+NETWORK = "10.77.0"
+PORT = 6379
+
+
+def unavailable() -> str | None:
+    """Why hosts cannot be made here, or None."""
+    name = f"rb-probe-{os.getpid()}"
+    try:
+        _ip("netns", "add", name)
+        _ip("netns", "delete", name)
+    except OSError as error:
+        return f"network namespaces cannot be made here: {error}"
+    return None
+
+
+@dataclass
+class Hosts:
+    """`names` of the namespaces; the first is the head's, and the driver's own."""
+
+    names: list[str]
+    switch: str
+    environment: dict[str, str]
+
+    @property
+    def address(self) -> str:
+        return f"{_address(0)}:{PORT}"
+
+    def start(self, words: list[str], host: int = 0, **options) -> subprocess.Popen:
+        """A process on a host."""
+        inside = ["ip", "netns", "exec", self.names[host], *words]
+        return subprocess.Popen(inside, env=self.environment | options.pop("env", {}), text=True, **options)
+
+    def received(self, host: int) -> int:
+        """Bytes that came to the host over the network since it was made."""
+        (link,) = json.loads(_ip("-n", self.names[host], "-json", "-statistics", "link", "show", "eth0"))
+        return link["stats64"]["rx"]["bytes"]
+
+    def unplug(self, host: int) -> None:
+        """Its cable is out: connections stay open and silent."""
+        _ip("-n", self.switch, "link", "set", f"port{host}", "down")
+
+
+@contextmanager
+def hosts(number: int = 3, cpus: int = 1, object_store_memory: int = 80 << 20) -> Iterator[Hosts]:
+    """`number` hosts of one Ray cluster for the length of the block; nothing of them is left after it."""
+    prefix = f"rb-{os.getpid()}"
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rb-", dir="/tmp", ignore_cleanup_errors=True)))
+        token = folder / "token"
+        token.touch(mode=0o600)
+        token.write_text(secrets.token_hex(32), encoding="ascii")
+        plain = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "RANKBENCH_"))}
+        made = Hosts([], f"{prefix}-switch", plain | _ENVIRONMENT | {"RAY_AUTH_TOKEN_PATH": str(token)})
+        _namespace(stack, made.switch)
+        _ip("-n", made.switch, "link", "add", "bridge", "type", "bridge")
+        _ip("-n", made.switch, "link", "set", "bridge", "up")
+        for host in range(number):
+            _plug_in(stack, made, f"{prefix}-{host}")
+        stack.callback(_end_children)
+        for host in range(number):
+            head = ["--head", f"--port={PORT}", f"--temp-dir={folder}", "--include-dashboard=false"]
+            role = [f"--address={made.address}"] if host else head
+            words = [sys.executable, "-m", "ray.scripts.scripts", "start", *role, "--block", "--disable-usage-stats"]
+            words += [f"--node-ip-address={_address(host)}", f"--num-cpus={cpus}"]
+            words += [f"--object-store-memory={object_store_memory}"]
+            with (folder / f"host{host}.log").open("w") as printed:
+                made.start(words, host, stdout=printed, stderr=subprocess.STDOUT, start_new_session=True)
+            _wait_for(made, host, folder / f"host{host}.log")
+        yield made
+
+
+def _plug_in(stack: ExitStack, made: Hosts, name: str) -> None:
+    host, port = len(made.names), f"port{len(made.names)}"
+    _namespace(stack, name)
+    made.names.append(name)
+    _ip("-n", made.switch, "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", name)
+    _ip("-n", made.switch, "link", "set", port, "master", "bridge", "up")
+    _ip("-n", name, "address", "add", f"{_address(host)}/24", "dev", "eth0")
+    for link in ("lo", "eth0"):
+        _ip("-n", name, "link", "set", link, "up")
+    # Ray takes for its own address the one from which it would speak to the world.
+    _ip("-n", name, "route", "add", "default", "via", f"{NETWORK}.254")
+
+
+def _wait_for(made: Hosts, host: int, log: Path) -> None:
+    """Until the node has joined: then its `ray start` says so, and blocks."""
+    until = time.monotonic() + 60
+    while "--block" not in log.read_text():
+        if time.monotonic() > until:
+            raise AssertionError(f"host {host} did not start:\n{log.read_text()}")
+        time.sleep(0.2)
+
+
+def _namespace(stack: ExitStack, name: str) -> None:
+    _ip("netns", "add", name)
+    stack.callback(lambda: _ip("netns", "delete", name))
+
+
+def _address(host: int) -> str:
+    return f"{NETWORK}.{host + 1}"
+
+
+def _ip(*words: str) -> str:
+    done = subprocess.run(["ip", *words], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise OSError(f"ip {' '.join(words)}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def _end_children() -> None:
+    started = psutil.Process().children(recursive=True)
+    for process in started:
+        with suppress(psutil.NoSuchProcess):
+            process.send_signal(signal.SIGKILL)
+    psutil.wait_procs(started, timeout=10)

@@ -1,0 +1,77 @@
+"""Commands on a cluster whose hosts have networks of their own: nothing may rest on loopback, and a cable may be pulled."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hosts import hosts, unavailable
+
+RANKBENCH = [sys.executable, "-m", "rankbench"]
+SIZE = ["data.source.generator.users=3000", "data.source.generator.items=4000"]
+
+
+@pytest.fixture
+def cluster():
+    if reason := unavailable():
+        pytest.skip(reason)
+    with hosts(3) as made:
+        yield made
+
+
+def ended(process):
+    printed, complaint = process.communicate(timeout=300)
+    assert process.returncode == 0, complaint[-3000:]
+    return printed
+
+
+def places(folder):
+    return {"RANKBENCH_DATA": str(folder.parent / "data"), "RANKBENCH_RESULTS": str(folder)}
+
+
+def run(made, folder, *words):
+    command = [*RANKBENCH, "run", "synthetic", *words, "--no-track", "--json", "--curve", "0"]
+    return made.start(command, env=places(folder), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def assert_same_metrics(joined, alone):
+    for name, value in alone["metrics"].items():
+        assert joined["metrics"][name]["mean"] == pytest.approx(value["mean"], abs=1e-4, rel=1e-4), name
+
+
+@pytest.mark.timeout(400)
+def test_every_host_answers_and_takes_its_share_of_the_blocks(cluster, tmp_path):
+    doctor = [*RANKBENCH, "doctor", "--address", cluster.address, "--json"]
+    said = json.loads(
+        ended(cluster.start(doctor, env=places(tmp_path / "doctor"), stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+    )
+    nodes = [each["what"] for each in said["checks"] if each["what"].startswith("node")]
+    assert len(nodes) == 3 and all(any(f"10.77.0.{host}" in node for node in nodes) for host in (1, 2, 3)), said
+    words = ("ials", "iterations=3", "embedding_dim=32", *SIZE)
+    alone = json.loads(ended(run(cluster, tmp_path / "alone", *words)))
+    before = [cluster.received(host) for host in range(3)]
+    joined = json.loads(ended(run(cluster, tmp_path / "joined", *words, "--address", cluster.address)))
+    assert_same_metrics(joined, alone)
+    # More than words: the factors themselves came to every host.
+    assert all(cluster.received(host) - before[host] > 3000 * 32 * 4 for host in (1, 2))
+
+
+@pytest.mark.timeout(400)
+def test_a_pulled_cable_changes_nothing_in_tiles(cluster, tmp_path):
+    words = ("deql-l2", "p=0.5", "b=2.0", "lam_prime=3.0", *SIZE)
+    alone = json.loads(ended(run(cluster, tmp_path / "alone", *words)))
+    joined = run(cluster, tmp_path / "joined", *words, "--address", cluster.address)
+    while not finished(tmp_path / "joined") and joined.poll() is None:
+        time.sleep(0.05)
+    assert joined.poll() is None, "the run was over before the cable was pulled"
+    cluster.unplug(2)
+    joined = json.loads(ended(joined))
+    assert_same_metrics(joined, alone)
+    assert json.loads((Path(joined["folder"]) / "record.json").read_text())["tiles"]
+
+
+def finished(folder):
+    """Panels of the factorisation."""
+    return max((json.loads(path.read_text())["finished"] for path in folder.glob("spill/*/panel.json")), default=0) >= 2
