@@ -62,9 +62,8 @@ def test_a_matrix_of_several_tiles_recommends_as_one_in_memory(settings, tmp_pat
     one, other = tiled.recommend(some, 20), dense.recommend(some, 20)
     assert_allclose(one["score"], other["score"], rtol=1e-9)
     assert (one["item"] == other["item"]).mean() > 0.95  # but for ties
-    assert_allclose(
-        tiled.evaluate(settings=settings).metrics["ndcg@20"].mean, dense.evaluate(settings=settings).metrics["ndcg@20"].mean
-    )
+    one, other = (each.evaluate(settings=settings).metrics["ndcg@20"].mean for each in (tiled, dense))
+    assert one == pytest.approx(other, abs=1e-4)
 
 
 def test_a_saved_matrix_outlives_the_file_it_came_from(card, settings, tmp_path):
