@@ -5,7 +5,8 @@
 
 `run` prints a line for a calm run, one whose node is killed in the factorisation, and one that loses a node while columns are
 ranked: seconds of both phases, tasks, time a task beyond its own work, bytes that tasks read (the most that can have moved
-between nodes), and whether the result is that of the calm run. `predict` plays the same tasks on paper: each begins when its
+between nodes), the most memory that all processes of the cluster held together, pages they share counted once, and whether the
+result is that of the calm run. `predict` plays the same tasks on paper: each begins when its
 tiles and a core are there, on the node where that is first, after `overhead` seconds; what lies on other nodes comes over a
 line of `bandwidth` GB/s into each node; the driver hands out a task every `dispatch` seconds; `rate` is GFLOP/s a core. It
 knows nothing of disks.
@@ -21,6 +22,7 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -111,6 +113,8 @@ def measure(title: str, n: int, nodes, folder: Path, kill_in: str) -> np.ndarray
             fired.set()
             threading.Timer(0.2, lambda: nodes.kill_node(nodes.busy_node())).start()
 
+    memory = _Memory(nodes)
+    memory.start()
     start = time.perf_counter()
     quiet = lambda done, total: None  # noqa: E731
     member = (solver, solver.params(p=0.5, lam_prime=20.0, b=0.5))
@@ -120,16 +124,41 @@ def measure(title: str, n: int, nodes, folder: Path, kill_in: str) -> np.ndarray
     width = max(1, min(models[0].C.tile, (512 << 20) // (4 * n)) // 4)
     found = rank_by_columns_on(where, models, holdout, 20, width, progress=kill if kill_in == "columns" else quiet)
     ranked = time.perf_counter()
+    memory.over.set()
     tile = models[0].C.tile
     idle = ((fitted - start) * flow.workers - flow.busy) / flow.n_tasks
     alive = sum(psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE for pid in nodes.raylets)
     print(
         f"{title}: n={n:,} nodes={len(nodes.raylets)} alive={alive} tile={tile:,} "
         f"fit_s={fitted - start:.1f} rank_s={ranked - fitted:.1f} "
-        f"tasks={flow.n_tasks:,} beyond_work_ms={1000 * idle:.1f} read_gb={flow.n_read * 4 * tile**2 / 1e9:.1f}",
+        f"tasks={flow.n_tasks:,} beyond_work_ms={1000 * idle:.1f} read_gb={flow.n_read * 4 * tile**2 / 1e9:.1f} "
+        f"idle_gb={memory.first / 1e9:.2f} peak_gb={memory.most / 1e9:.2f}",
         flush=True,
     )
     return found[0].items
+
+
+class _Memory(threading.Thread):
+    """Watches the proportional set size of the driver and of all nodes' processes: `first`, before the work, and `most`."""
+
+    def __init__(self, nodes):
+        super().__init__(daemon=True)
+        self.nodes, self.over = nodes, threading.Event()
+        self.first = self.most = self.now()
+
+    def now(self) -> int:
+        found = 0
+        for each in [
+            psutil.Process(),
+            *(each for node in range(len(self.nodes.raylets)) for each in self.nodes.processes(node)),
+        ]:
+            with suppress(psutil.Error):
+                found += each.memory_full_info().pss
+        return found
+
+    def run(self) -> None:
+        while not self.over.wait(0.5):
+            self.most = max(self.most, self.now())
 
 
 def predict(given: argparse.Namespace, nodes: int) -> None:

@@ -10,9 +10,10 @@ import pandas as pd
 import pytest
 import yaml
 from numpy.testing import assert_allclose
+from safetensors.numpy import load_file, save_file
 
 import rankbench.api as rb
-from rankbench.errors import ConfigError, DataError
+from rankbench.errors import ConfigError, DataError, StorageError
 from rankbench.memory import Spill
 from rankbench.model import load
 
@@ -74,9 +75,28 @@ def test_a_saved_matrix_outlives_the_file_it_came_from(card, settings, tmp_path)
     again = load(tmp_path / "kept")
     pd.testing.assert_frame_equal(again.recommend(["u1"], 7), expected)
     assert again.evaluate(settings=settings, metrics=["ndcg@5", "auc"]).metrics == evaluated.metrics
-    (tmp_path / "kept" / "tiles" / "panel.json").write_text("{}", encoding="utf-8")
+    state = tmp_path / "kept" / "tiles" / "panel.json"
+    kept = json.loads(state.read_text(encoding="utf-8"))
+    damaged = [kept | {"slots": [99] * len(kept["slots"])}, kept | {"problem": kept["problem"] | {"dtype": "object"}}, {}]
+    for each in damaged:
+        state.write_text(json.dumps(each), encoding="utf-8")
+        with pytest.raises(DataError, match="not a saved model"):
+            load(tmp_path / "kept")
+    shutil.rmtree(state.parent)
     with pytest.raises(DataError, match="not a saved model"):
         load(tmp_path / "kept")
+
+
+def test_a_model_is_not_saved_with_the_matrix_of_another(card, settings, tmp_path):
+    spill = NothingFits(tmp_path / "spill", 0)
+    one = rb.fit(card, "ease", settings=settings, spill=spill, lam=10)
+    expected = one.recommend(["u1"], 5)
+    other = rb.fit(card, "ease", settings=settings, spill=spill, lam=1000)
+    pd.testing.assert_frame_equal(one.recommend(["u1"], 5), expected)
+    with pytest.raises(StorageError, match="another matrix by now"):
+        one.save(tmp_path / "kept")
+    other.save(tmp_path / "other")
+    assert not (tmp_path / "kept").exists()
 
 
 def by_hand(model, history, k, filter_seen=True):
@@ -158,6 +178,13 @@ def test_saved_and_loaded_it_is_the_same(model, tmp_path):
         lambda folder: _edit(folder, users=["u1"]),
         lambda folder: _edit(folder, format=99),
         lambda folder: _edit(folder, form="pickle"),
+        lambda folder: _edit(folder, form="low-rank"),
+        lambda folder: _change(folder, "model.C", lambda C: C[:, :-1]),
+        lambda folder: _change(folder, "model.C", lambda C: C.astype(np.float16)),
+        lambda folder: _change(folder, "model.alpha", lambda alpha: alpha[:-1]),
+        lambda folder: _change(folder, "history.indices", lambda indices: indices + 1),
+        lambda folder: _change(folder, "history.indices", lambda indices: indices[:-1]),
+        lambda folder: _change(folder, "history.indptr", lambda indptr: indptr[::-1]),
     ],
 )
 def test_a_damaged_folder_is_refused_by_name(card, settings, tmp_path, damage):
@@ -165,6 +192,11 @@ def test_a_damaged_folder_is_refused_by_name(card, settings, tmp_path, damage):
     damage(folder)
     with pytest.raises((DataError, ConfigError), match=r"kept|unknown method"):
         load(folder)
+
+
+def _change(folder, name, change):
+    arrays = load_file(folder / "arrays.safetensors")
+    save_file(arrays | {name: np.ascontiguousarray(change(arrays[name]))}, folder / "arrays.safetensors")
 
 
 def _edit(folder, **changes):

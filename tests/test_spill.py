@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from rankbench import experiment
 from rankbench.data.cards import load_card
-from rankbench.errors import ConfigError, StorageError
+from rankbench.errors import ConfigError, NumericalError, StorageError
 from rankbench.memory import LEAST, Spill, bytes_of
 
 MEGABYTE = 1_000_000
@@ -34,6 +34,15 @@ def test_the_metrics_are_those_of_the_dense_path_and_the_file_is_gone(jobs, tmp_
     assert not list((tmp_path / "spill").iterdir())
 
 
+def test_a_matrix_that_is_not_positive_definite_leaves_no_tiles(settings, tmp_path):
+    sizes = {"users": 400, "items": 3000, "interactions_per_user": 30}
+    card = load_card("synthetic", settings, {f"source.generator.{name}": value for name, value in sizes.items()})
+    job = experiment.Job(card, (experiment.setting("ease", {"lam": 1e-12}),))
+    with pytest.raises(NumericalError, match="not positive definite"):
+        experiment.run(job, settings, spill=Spill(tmp_path / "spill", psutil.Process().memory_info().rss + 50 * MEGABYTE))
+    assert not list((tmp_path / "spill").iterdir())
+
+
 def test_what_fits_is_solved_in_memory(jobs, tmp_path):
     outcomes = jobs(Spill(tmp_path / "spill", psutil.virtual_memory().total))
     assert outcomes[0].record.tiles is None and not (tmp_path / "spill").exists()
@@ -45,7 +54,12 @@ def test_less_than_the_process_holds_is_refused_with_what_would_do(jobs, tmp_pat
     assert LEAST > 0 and not (tmp_path / "spill").exists()
 
 
-@given(st.integers(1, 999), st.sampled_from(["k", "K", "M", "G", "T"]), st.sampled_from(["", "B"]), st.sampled_from(["", " "]))
+@given(
+    st.integers(1, 999),
+    st.sampled_from(["k", "K", "M", "G", "T", "g"]),
+    st.sampled_from(["", "B", "b"]),
+    st.sampled_from(["", " "]),
+)
 def test_sizes_are_read_as_people_write_them(number, prefix, unit, space):
     assert bytes_of(f"{number}{space}{prefix}{unit}") == number * 1000 ** ("KMGT".index(prefix.upper()) + 1)
 

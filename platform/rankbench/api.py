@@ -24,7 +24,7 @@ from rankbench.evaluation.compare import compare as compare_values
 from rankbench.experiment import Progress
 from rankbench.fitting import Fitting
 from rankbench.mapping import ThreadMap
-from rankbench.memory import Spill
+from rankbench.memory import Spill, memory_errors_are_clear
 from rankbench.model import Evaluation, Model, load
 from rankbench.registry import nearest
 from rankbench.settings import Settings
@@ -42,34 +42,35 @@ def fit(
     progress: Progress = lambda *_: None,
     fitting: Fitting | None = None,
     spill: Spill | None = None,
+    changes: dict[str, Any] | None = None,
     **params: Any,
 ) -> Model:
     """Fit `method` with `params` on a dataset's train + valid part, or on train alone: by default as the protocol says, and
     on train where valid says when training ends.
 
-    `dataset`: a name or the path of a card. `progress(phase, done, total)` is called throughout. `fitting`: where a method that
-    goes by iterations works on its blocks, and saves; by default in this process, and nowhere. `spill`: where a closed form
-    goes whose matrix does not fit into memory; the model then reads that folder. Raises ConfigError for an unknown name,
-    parameter or value, DataError for data that cannot be had or read, NumericalError where the method breaks down,
-    StorageError when memory or disk do not suffice.
+    `dataset`: a name or the path of a card, in which `changes`, by dotted keys, replace what it says. `progress(phase, done,
+    total)` is called throughout. `fitting`: where a method that goes by iterations works on its blocks, and saves; by default
+    in this process, and nowhere. `spill`: where a closed form goes whose matrix does not fit into memory; the model then reads
+    that folder. Raises ConfigError for an unknown name, parameter or value, DataError for data that cannot be had or read,
+    NumericalError where the method breaks down, StorageError when memory or disk do not suffice.
     """
     require(fit_on in (None, "train", "train+valid"), f"fit_on: expected train or train+valid, got {fit_on!r}")
     require(dtype in ("float32", "float64"), f"dtype: expected float32 or float64, got {dtype!r}")
     settings = settings or Settings.from_env()
     chosen = experiment.setting(method, params)
-    card = load_card(dataset, settings)
+    card = load_card(dataset, settings, changes)
     data: Dataset = prepare(card, settings, progress)
     early = experiment.stops_early(chosen)
     fit_on = fit_on or ("train" if early else card.final_fit)
     X = data.split.fit_matrix(fit_on)
-    with pinned(available_cpus()):
+    with pinned(available_cpus()), memory_errors_are_clear(f"{card.name}: {method}"):
         fitting = fitting or Fitting(ThreadMap(available_cpus()), lambda step: progress("fit", step.number, step.of))
         if early and fit_on == "train":
             fitting = replace(fitting, validate=experiment.Look(data.split.holdout("valid", "train"), seed))
         outside = experiment.goes_outside(chosen, X.shape[1], dtype, spill, fitting.where.flow())
         (recommender,) = experiment.fit((chosen,), X, dtype, seed, progress, fitting, outside=spill if outside else None)
     history = union(X, data.split.valid_history, data.split.test_history)
-    about = {"card": dataset, "name": data.name, "fingerprint": data.fingerprint}
+    about = {"card": dataset, "changes": changes or {}, "name": data.name, "fingerprint": data.fingerprint}
     return Model(recommender, method, chosen.resolved, about, fit_on, seed, data.users, data.items, history)
 
 

@@ -19,6 +19,10 @@ class DataError(RankbenchError):
     exit_code = 2
 
 
+class DownloadError(DataError):
+    """A raw file cannot be had from where its card says it lies."""
+
+
 class NumericalError(RankbenchError):
     """The mathematics failed on valid input: a matrix that is not positive definite, a value that is not finite."""
 

@@ -33,11 +33,11 @@ from rankbench.data.splits import Holdout
 from rankbench.errors import ConfigError, NumericalError, RankbenchError, StorageError, require
 from rankbench.evaluation.columns import rank_by_columns, rank_by_columns_on
 from rankbench.evaluation.metrics import MetricSet, measure, metric_set
-from rankbench.evaluation.ranking import rank
+from rankbench.evaluation.ranking import Ranking, rank
 from rankbench.evaluation.summary import summarise
 from rankbench.fitting import Fitting, Step
 from rankbench.mapping import BlockMap, Flow, ThreadMap
-from rankbench.memory import Spill, dense_bytes
+from rankbench.memory import Spill, dense_bytes, memory_errors_are_clear
 from rankbench.methods import registered
 from rankbench.recommender import Recommender
 from rankbench.rng import stream
@@ -45,7 +45,6 @@ from rankbench.settings import Settings
 from rankbench.solvers.linear import fit_shared
 from rankbench.solvers.spec import Solver
 from rankbench.solvers.tiled.fit import fit_tiled
-from rankbench.solvers.tiled.store import STATE
 from rankbench.tracking.environment import environment, peak_memory, reset_peak_memory
 from rankbench.tracking.record import RunRecord, per_user_table
 
@@ -154,49 +153,41 @@ def run(
     started = datetime.now(UTC).isoformat(timespec="seconds")
     seconds: dict[str, float] = {}
     reset_peak_memory()
-    try:
-        with threads.pinned(n_threads):
-            with _timed(seconds, "load"):
-                dataset = prepare(job.card, settings, progress)
-                X = dataset.split.fit_matrix(job.fit_on)
-                holdout = dataset.split.holdout(job.measure_on, job.fit_on)
-                require_fold_in(job.settings, holdout, X, job.card.name)
-                looks = job.fit_on == "train" and stops_early(job.settings[0])
-                valid = dataset.split.holdout("valid", "train") if looks else None
-            watch = _Watch(job, holdout, X, progress, on_look)
-            look = Look(valid, job.seed) if valid else None
-            fitting = Fitting(where or ThreadMap(n_threads), watch, checkpoints, watch.curve, look, device=device)
-            leaders = _first_of_each_identity(job.settings)
-            unique = sorted(set(leaders))
-            flow = fitting.where.flow()
-            if spill:
-                spill = dataclasses.replace(spill, folder=spill.folder / job.run_id(job.settings[0]))
-            outside = spill if goes_outside(job.settings[0], X.shape[1], job.dtype, spill, flow) else None
-            with _timed(seconds, "fit"):
-                data = (dataset.fingerprint, job.fit_on)
-                models = fit(job.settings, X, job.dtype, job.seed, progress, fitting, data, outside)
-            seconds["fit"] -= watch.seconds + (look.seconds if look else 0)
-            tiles = models[0].C.tile if outside else None
-            with _timed(seconds, "rank"):
-                ranked = [models[position] for position in unique]
-                told = partial(progress, "rank")
-                if outside:
-                    if flow:
-                        width = max(1, min(tiles, COLUMNS // (X.shape[1] * ranked[0].dtype.itemsize)))
-                        found = rank_by_columns_on(fitting.where, ranked, holdout, job.metrics.k, width, job.metrics.auc, told)
-                    else:
-                        found = rank_by_columns(ranked, holdout, job.metrics.k, tiles, job.metrics.auc, told)
-                    shutil.rmtree(outside.folder, ignore_errors=True)
-                    models = [None] * len(models)
-                else:
-                    found = rank(ranked, holdout, job.metrics.k, job.metrics.auc, told)
-            rankings = dict(zip(unique, found, strict=True))
-            with _timed(seconds, "measure"):
-                counts = np.bincount(X.indices, minlength=X.shape[1])
-                measured = {i: measure(ranking, holdout.target, counts, job.metrics) for i, ranking in rankings.items()}
-                summaries = {i: summarise(per_user, job.seed) for i, per_user in measured.items()}
-    except MemoryError as error:
-        raise StorageError(f"{job.card.name}: not enough memory for {job.settings[0].method} ({error})") from None
+    with memory_errors_are_clear(f"{job.card.name}: {job.settings[0].method}"), threads.pinned(n_threads):
+        with _timed(seconds, "load"):
+            dataset = prepare(job.card, settings, progress)
+            X = dataset.split.fit_matrix(job.fit_on)
+            holdout = dataset.split.holdout(job.measure_on, job.fit_on)
+            require_fold_in(job.settings, holdout, X, job.card.name)
+            looks = job.fit_on == "train" and stops_early(job.settings[0])
+            valid = dataset.split.holdout("valid", "train") if looks else None
+        watch = _Watch(job, holdout, X, progress, on_look)
+        look = Look(valid, job.seed) if valid else None
+        fitting = Fitting(where or ThreadMap(n_threads), watch, checkpoints, watch.curve, look, device=device)
+        leaders = _first_of_each_identity(job.settings)
+        unique = sorted(set(leaders))
+        flow = fitting.where.flow()
+        if spill:
+            spill = dataclasses.replace(spill, folder=spill.folder / job.run_id(job.settings[0]))
+        outside = spill if goes_outside(job.settings[0], X.shape[1], job.dtype, spill, flow) else None
+        with _timed(seconds, "fit"):
+            data = (dataset.fingerprint, job.fit_on)
+            models = fit(job.settings, X, job.dtype, job.seed, progress, fitting, data, outside)
+        seconds["fit"] -= watch.seconds + (look.seconds if look else 0)
+        tiles = models[0].C.tile if outside else None
+        with _timed(seconds, "rank"):
+            ranked = [models[position] for position in unique]
+            told = partial(progress, "rank")
+            if outside:
+                found = _rank_by_tiles(job, ranked, holdout, outside, told, fitting.where)
+                models = [None] * len(models)
+            else:
+                found = rank(ranked, holdout, job.metrics.k, job.metrics.auc, told)
+        rankings = dict(zip(unique, found, strict=True))
+        with _timed(seconds, "measure"):
+            counts = np.bincount(X.indices, minlength=X.shape[1])
+            measured = {i: measure(ranking, holdout.target, counts, job.metrics) for i, ranking in rankings.items()}
+            summaries = {i: summarise(per_user, job.seed) for i, per_user in measured.items()}
 
     about = describe(dataset)
     n_ranked = len(rankings[unique[0]].rows)
@@ -224,7 +215,7 @@ def run(
             same_as=job.run_id(job.settings[leader]) if leader != position else None,
             peak_memory_bytes=peak_memory(),
             threads=n_threads,
-            device=device,
+            device="cpu" if outside else device,
             environment=environment(),
             started_at=started,
         )
@@ -280,12 +271,36 @@ def _fit_by_tiles(
     memory = outside.left()
     try:
         return list(fit_tiled(X, members, outside.folder, memory, dtype, outside.resume, told, flow))
+    except NumericalError:
+        shutil.rmtree(outside.folder, ignore_errors=True)
+        raise
     except StorageError as error:
-        if not (outside.folder / STATE).exists():  # refused before the work
-            shutil.rmtree(outside.folder, ignore_errors=True)
         needed = dense_bytes(X.shape[1], np.dtype(dtype).itemsize) / 1e9
         what = f"the item-item matrix of {X.shape[1]:,} items needs {needed:.1f} GB of memory, {memory / 1e9:.1f} GB are free"
         raise StorageError(f"{what}; by tiles in a file: {error}") from None
+
+
+def _rank_by_tiles(
+    job: Job,
+    models: list[Recommender],
+    holdout: Holdout,
+    outside: Spill,
+    told: Callable[[int, int], None],
+    where: BlockMap,
+) -> list[Ranking]:
+    """And remove the tiles: there is no more use for them, and none for those of a model whose scores are no numbers."""
+    tile, n_items = models[0].C.tile, models[0].n_items
+    try:
+        if where.flow() is None:
+            found = rank_by_columns(models, holdout, job.metrics.k, tile, job.metrics.auc, told)
+        else:
+            width = max(1, min(tile, COLUMNS // (n_items * models[0].dtype.itemsize)))
+            found = rank_by_columns_on(where, models, holdout, job.metrics.k, width, job.metrics.auc, told)
+    except NumericalError:
+        shutil.rmtree(outside.folder, ignore_errors=True)
+        raise
+    shutil.rmtree(outside.folder, ignore_errors=True)
+    return found
 
 
 def require_fold_in(settings: tuple[Setting, ...], holdout: Holdout, X: sp.csr_array, name: str) -> None:

@@ -40,6 +40,7 @@ def atomic_folder(target: Path) -> Iterator[Path]:
             except OSError as error:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
+            _sync(target.parent)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -77,8 +78,18 @@ def atomic_file(target: Path) -> Iterator[Path]:
             with scratch.open("rb") as file:
                 os.fsync(file.fileno())
             scratch.replace(target)
+            _sync(target.parent)
     finally:
         scratch.unlink(missing_ok=True)
+
+
+def _sync(folder: Path) -> None:
+    """Until this a new name may be forgotten when the power goes, and an old one come back."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def write_json(target: Path, value: Any) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,12 +60,26 @@ def dense_bytes(n_items: int, itemsize: int) -> int:
     return itemsize * n_items * (n_items + 2048)
 
 
-def bytes_of(text: str) -> int:
-    """'4GB', '500 MB', '1.5 TB' as bytes; powers of ten. Raises ConfigError for anything else."""
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT])B?\s*", text)
+def bytes_of(text: str, where: str = "memory") -> int:
+    """'4GB', '500 mb', '1.5 TB' as bytes; powers of ten. Raises ConfigError, which begins with `where`, for anything else."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt])b?\s*", text, re.IGNORECASE)
     if not found or float(found[1]) <= 0:
-        raise ConfigError(f"expected a size such as 4GB or 500MB, got {text!r}")
+        raise ConfigError(f"{where}: expected a size such as 4GB or 500MB, got {text!r}")
     return int(float(found[1]) * 1000 ** ("KMGT".index(found[2].upper()) + 1))
+
+
+@contextmanager
+def memory_errors_are_clear(what: str) -> Iterator[None]:
+    """Turn a MemoryError into a StorageError that names `what` was worked on."""
+    try:
+        yield
+    except MemoryError as error:
+        raise StorageError(f"{what}: not enough memory ({error})") from None
+    except RuntimeError as error:
+        # PyTorch's own, by its name: a fit that needs no PyTorch does not import it.
+        if type(error).__name__ != "OutOfMemoryError":
+            raise
+        raise StorageError(f"{what}: not enough memory on the device ({str(error).splitlines()[0]})") from None
 
 
 def require_memory(n_bytes: int, what: str) -> None:

@@ -22,7 +22,7 @@ from rankbench.data.blocks import csr_from_pairs, csr_from_parts
 from rankbench.data.cards import load_card
 from rankbench.data.prepare import prepare
 from rankbench.data.splits import Holdout
-from rankbench.errors import ConfigError, DataError, require
+from rankbench.errors import ConfigError, DataError, StorageError, require
 from rankbench.evaluation.columns import rank_by_columns
 from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, measure, metric_set
 from rankbench.evaluation.ranking import Ranking, rank
@@ -44,6 +44,13 @@ _FORMS = {
     "factors": FactorRecommender,
     "factors with fold-in": FoldInRecommender,
     "linear by tiles": TiledLinearRecommender,
+}
+_SHAPES = {  # i: items, u: users, n: items and one, k: what they share
+    LinearRecommender: {"C": "ii", "beta": "i", "alpha": "i"},
+    LowRankRecommender: {"A": "ik", "B": "ik", "alpha": "i"},
+    FactorRecommender: {"U": "uk", "V": "ik"},
+    FoldInRecommender: {"U": "uk", "V": "ik", "loss": "n5"},
+    TiledLinearRecommender: {"C": "ii", "beta": "i", "alpha": "i"},
 }
 _FORMAT = 1
 _TILES = "tiles"  # the folder of a matrix that is too large for one file of arrays
@@ -99,11 +106,10 @@ class Model:
         self._require_fold_in()
         for column in ("user", "item"):
             require(column in interactions, f"interactions: no column {column!r}; columns: {', '.join(interactions)}")
-        column = _find(pa.array(interactions["item"]), self.items)
-        known = column >= 0
-        users = pa.array(interactions["user"][known]).dictionary_encode()
+        column = _find(_array(interactions["item"]), self.items)
+        users = _array(interactions["user"]).filter(pa.array(column >= 0)).dictionary_encode()
         shape = (len(users.dictionary), len(self.items))
-        history = csr_from_pairs(users.indices.to_numpy(), column[known], shape)
+        history = csr_from_pairs(users.indices.to_numpy(), column[column >= 0], shape)
         # Numbers beyond those of the fit's users: nobody's vector is theirs.
         strangers = len(self.users) + np.arange(shape[0], dtype=np.int32)
         return self._best("user", users.dictionary, strangers, history, k, filter_seen)
@@ -172,7 +178,8 @@ class Model:
         require(on in ("valid", "test"), f"on: expected valid or test, got {on!r}")
         require(on == "test" or self.fit_on == "train", f"a model fitted on {self.fit_on} cannot be measured on valid")
         settings = settings or Settings.from_env()
-        data = prepare(load_card(dataset or self.dataset["card"], settings), settings)
+        changes = None if dataset else self.dataset.get("changes")
+        data = prepare(load_card(dataset or self.dataset["card"], settings, changes), settings)
         require(
             data.fingerprint == self.dataset["fingerprint"],
             f"{data.name} has fingerprint {data.fingerprint}, the model was fitted on {self.dataset['fingerprint']}",
@@ -215,6 +222,20 @@ class Model:
         return folder
 
 
+def _require_fit(model: Recommender, indptr: np.ndarray, indices: np.ndarray, n_users: int, n_items: int, folder: Path) -> None:
+    """Raise DataError unless all arrays have the shapes that the ids ask for: compiled loops do not look."""
+    sizes = {"i": n_items, "u": n_users, "n": n_items + 1, "5": 5}
+    for name, letters in _SHAPES[type(model)].items():
+        array = getattr(model, name)
+        expected = tuple(sizes.setdefault(letter, size) for letter, size in zip(letters, array.shape, strict=False))
+        if array.shape != expected or len(letters) != array.ndim or array.dtype not in (np.float32, np.float64):
+            raise DataError(f"{folder}: {name} is {array.dtype} {array.shape} and does not fit the ids")
+    steps, ends = np.diff(indptr), (indptr[0], indptr[-1]) if len(indptr) == n_users + 1 else (0, -1)
+    inside = not len(indices) or (indices.min() >= 0 and indices.max() < n_items)
+    if ends != (0, len(indices)) or (steps < 0).any() or not inside:
+        raise DataError(f"{folder}: the histories do not fit the ids")
+
+
 def _arrays_of(form: type) -> list[str]:
     """The fields that lie among the arrays of a saved model."""
     elsewhere = ("C", "first", "held") if form is TiledLinearRecommender else ()
@@ -231,13 +252,11 @@ def load(folder: str | Path) -> Model:
         cls = _FORMS[about["form"]]
         matrix = {"C": TiledMatrix(folder / _TILES)} if cls is TiledLinearRecommender else {}
         recommender = cls(**matrix, **{name: arrays[f"model.{name}"] for name in _arrays_of(cls)})
-        history = csr_from_parts(arrays["history.indptr"], arrays["history.indices"], len(about["items"]))
+        users, items = pa.array(about["users"]), pa.array(about["items"])
+        _require_fit(recommender, arrays["history.indptr"], arrays["history.indices"], len(users), len(items), folder)
+        history = csr_from_parts(arrays["history.indptr"], arrays["history.indices"], len(items))
         # What came from a file is checked like any input before a solver's class is built from it.
         parameters(registered().get(about["method"]).params, about["params"], f"{folder}/model.json")
-        users, items = pa.array(about["users"]), pa.array(about["items"])
-        consistent = recommender.n_items == len(items) and history.shape[0] == len(users)
-        if not consistent:
-            raise DataError(f"{folder}: the arrays do not fit the ids")
         return Model(
             recommender,
             about["method"],
@@ -249,8 +268,14 @@ def load(folder: str | Path) -> Model:
             items,
             history,
         )
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError, StorageError) as error:
         raise DataError(f"{folder}: not a saved model ({type(error).__name__}: {str(error).splitlines()[0]})") from None
+
+
+def _array(column: pd.Series) -> pa.Array:
+    """In one piece: of words pandas may hold several."""
+    made = pa.array(column)
+    return made.combine_chunks() if isinstance(made, pa.ChunkedArray) else made
 
 
 def _find(ids: pa.Array, vocabulary: pa.Array) -> np.ndarray:

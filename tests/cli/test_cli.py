@@ -58,13 +58,39 @@ def test_run_is_repeatable_and_a_person_can_read_it(home, capsys):
 
 def test_a_run_of_a_kept_record_says_so(home, capsys):
     folders, errors = [], []
-    for seed in ("0", "0", "1"):
-        assert _main(["run", "synthetic", "ease", "lam=50", *TINY, "--seed", seed, "--no-track", "--json"]) == 0
+    for words in (["0"], ["0"], ["1"], ["0", "--fresh"]):
+        assert _main(["run", "synthetic", "ease", "lam=50", *TINY, "--seed", *words, "--no-track", "--json"]) == 0
         printed = capsys.readouterr()
         folders.append(json.loads(printed.out)["folder"])
         errors.append(printed.err)
-    assert folders[0] == folders[1] != folders[2]
-    assert errors == ["", "kept: a finished record of this run exists; its seconds are those of then\n", ""]
+        recorded = json.loads((Path(folders[-1]) / "record.json").read_text(encoding="utf-8"))["seconds"]
+        assert (recorded == json.loads(printed.out)["seconds"]) is not json.loads(printed.out)["kept_an_earlier_record"]
+    assert folders[0] == folders[1] == folders[3] != folders[2]
+    kept = "kept: a finished record of this run exists, with the seconds and memory of then; --fresh replaces it\n"
+    assert errors == ["", kept, "", ""]
+
+
+@pytest.mark.parametrize(
+    ("method", "option", "message"),
+    [
+        ("ials", ["--memory", "1GB"], "--memory: ials has no item-item matrix"),
+        ("ials", ["--spill", "somewhere"], "--spill: ials has no item-item matrix"),
+        ("ials", ["--device", "cuda"], "--device: ials is computed on processors only"),
+        ("ease", ["--device", "meta"], "--device meta: expected cpu, cuda or cuda:N"),
+        ("ease", ["--memory", "4GiB"], "--memory: expected a size such as 4GB or 500MB, got '4GiB'"),
+        ("random", ["--resume"], "--resume: random is fitted in one piece"),
+        ("random", ["--address", "127.0.0.1:1"], "--address: random is fitted in this process"),
+        ("ease", ["--address", "http://127.0.0.1:8265"], "expected HOST:PORT or auto, got 'http://127.0.0.1:8265'"),
+    ],
+)
+def test_an_option_that_would_change_nothing_is_refused(home, capsys, method, option, message):
+    assert _main(["run", "synthetic", method, *TINY, *option, "--no-track"]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+
+
+def test_a_closed_form_goes_on_without_being_told_the_memory_again(home):
+    assert _main(["run", "synthetic", "ease", *TINY, "--resume", "--no-track"]) == 0
 
 
 @pytest.mark.parametrize("command", ["run", "fit"])

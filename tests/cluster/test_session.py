@@ -73,8 +73,9 @@ def test_an_address_where_no_cluster_is_says_so_at_once():
 @pytest.mark.parametrize(
     ("address", "message"),
     [
-        ("head", "expected HOST:PORT, got 'head'"),
-        ("head:²", "expected HOST:PORT, got 'head:²'"),
+        ("head", "expected HOST:PORT or auto, got 'head'"),
+        ("head:²", "expected HOST:PORT or auto, got 'head:²'"),
+        ("http://127.0.0.1:8265", "expected HOST:PORT or auto"),
         ("127.0.0.1:65536", "a port lies between 1 and 65535, got '127.0.0.1:65536'"),
         ("127.0.0.1:0", "a port lies between 1 and 65535"),
     ],
@@ -82,6 +83,15 @@ def test_an_address_where_no_cluster_is_says_so_at_once():
 def test_an_address_without_a_port_that_can_be_is_bad_input(address, message):
     with pytest.raises(ConfigError, match=message), session(address):
         pass
+
+
+def test_auto_is_the_cluster_that_was_started_on_this_host(tmp_path, monkeypatch):
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    with pytest.raises(ConfigError, match="--address auto: no Ray cluster was started on this host"):
+        host_and_port("auto")
+    (tmp_path / "ray").mkdir()
+    (tmp_path / "ray" / "ray_current_cluster").write_text("10.0.0.5:6379\n", encoding="utf-8")
+    assert host_and_port("auto") == ("10.0.0.5", 6379)
 
 
 def test_the_last_port_is_one():

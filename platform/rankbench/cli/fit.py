@@ -26,7 +26,10 @@ EXAMPLES = """Examples:
 def fit(
     dataset: Annotated[str, typer.Argument(help="A dataset's name (rankbench data list) or a card file.")],
     method: Annotated[str, typer.Argument(help="A method's name (rankbench methods).")],
-    params: Annotated[list[str] | None, typer.Argument(metavar="[param=value]...", help="Parameters.")] = None,
+    params: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[param=value]...", help="Parameters; data.PATH=VALUE changes the card."),
+    ] = None,
     to: Annotated[Path, typer.Option("--out", help="A new folder for the model.")] = Path("model"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of random methods.")] = 0,
     dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
@@ -50,33 +53,38 @@ def fit(
 
     from rankbench import api, experiment
     from rankbench.checkpoint import Checkpoints
-    from rankbench.cluster.place import require_iterations, require_shared, workplace
+    from rankbench.cli.options import Options, require_meaning
+    from rankbench.cluster.place import require_shared, workplace
     from rankbench.config import assignments
     from rankbench.errors import require
+    from rankbench.files import require_place
     from rankbench.fitting import Fitting
     from rankbench.memory import Spill, available_memory, bytes_of
-    from rankbench.solvers.on_device import require_device
+    from rankbench.solvers.tiled.recommender import TiledLinearRecommender
 
-    if device != "cpu":
-        require_device(device)
     require(not to.exists(), f"{to}: exists already; choose another folder with --out")
-    values = assignments(params or [])
+    require_place(to.parent)
+    given = assignments(params or [])
+    changes = {key.removeprefix("data."): value for key, value in given.items() if key.startswith("data.")}
+    values = {key: value for key, value in given.items() if not key.startswith("data.")}
     chosen = experiment.setting(method, values)
     solver, closed = chosen.solver, chosen.share_key is not None
-    shares, by_tiles = solver.shares or closed, closed and bool(memory or address)
-    require_iterations(method, solver.iterate is not None or by_tiles, shares, address, resume)
+    shares = solver.shares or closed
+    require_meaning(method, solver, Options(address, resume, memory, device=device))
     # Both beside the model to be: they go when the model is there.
     checkpoints = Checkpoints(to.with_name(f"{to.name}.checkpoints"), resume)
-    limit = bytes_of(memory) if memory else int(0.9 * available_memory())
+    limit = bytes_of(memory, "--memory") if memory else int(0.9 * available_memory())
     spill = Spill(to.with_name(f"{to.name}.tiles").resolve(), limit, resume)
     with workplace(address if shares else "") as where, phase_progress() as progress:
         if closed and where.flow() is not None:
             require_shared(spill.folder.parent)
         fitting = Fitting(where, lambda step: progress("fit", step.number, step.of), checkpoints, device=device)
-        model = api.fit(dataset, method, dtype=dtype, seed=seed, progress=progress, fitting=fitting, spill=spill, **values)
+        more = {"dtype": dtype, "seed": seed, "progress": progress, "fitting": fitting, "spill": spill}
+        model = api.fit(dataset, method, changes=changes, **more, **values)
     model.save(to)
     checkpoints.clear()
-    shutil.rmtree(spill.folder, ignore_errors=True)
+    if isinstance(model.recommender, TiledLinearRecommender):
+        shutil.rmtree(spill.folder, ignore_errors=True)
     if json:
         print_json({"folder": str(to), "method": method, "params": model.params, "dataset": model.dataset})
         return

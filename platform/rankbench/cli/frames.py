@@ -29,9 +29,10 @@ def read_columns(path: Path, columns: tuple[str, ...]) -> dict[str, list[Any]]:
     # A list of ids is read as interactions of an id with itself: one reader, one set of checks.
     first, last = columns[0], columns[-1]
     spec = Read(format="parquet" if path.suffix == ".parquet" else "delimited", user=first, item=last)
-    table = pa.concat_tables(reader(spec.format)(RawFile("all", path, "", spec, "file")))
-    if not len(table):
+    tables = [table for table in reader(spec.format)(RawFile("all", path, "", spec, "file")) if len(table)]
+    if not tables:
         raise DataError(f"{path}: no rows")
+    table = pa.concat_tables(tables)
     return {first: table["user"].to_pylist()} | ({last: table["item"].to_pylist()} if last != first else {})
 
 

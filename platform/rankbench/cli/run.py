@@ -60,6 +60,7 @@ def run(
     spill: Annotated[
         Path | None, typer.Option(help="Folder for that file, seen by all hosts.  [default: under the results]")
     ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Replace what was recorded of this run before.")] = False,
     track: Annotated[bool, typer.Option("--track/--no-track", help="Send the record to MLflow.")] = True,
     json: Json = False,
 ) -> None:
@@ -67,7 +68,8 @@ def run(
     validation users are held out."""
     from rankbench import experiment
     from rankbench.checkpoint import Checkpoints
-    from rankbench.cluster.place import require_iterations, require_shared, workplace
+    from rankbench.cli.options import Options, require_meaning
+    from rankbench.cluster.place import require_shared, workplace
     from rankbench.config import assignments
     from rankbench.data.cards import load_card
     from rankbench.data.prepare import prepare
@@ -76,7 +78,6 @@ def run(
     from rankbench.files import require_place
     from rankbench.memory import Spill, available_memory, bytes_of
     from rankbench.settings import Settings
-    from rankbench.solvers.on_device import require_device
     from rankbench.tracking.mlflow_sink import MlflowSink, tracking_uri
     from rankbench.tracking.record import read_record, write_record
 
@@ -97,25 +98,28 @@ def run(
     # A fit that ends early is told to by valid, which is then no part of what it is fitted on.
     fit_on = "train" if experiment.stops_early(chosen) else card.final_fit
     job = experiment.Job(card, (chosen,), fit_on, metrics=wanted, dtype=dtype, seed=seed, curve=curve)
-    limit = bytes_of(memory) if memory else int(0.9 * available_memory())
-    outside = Spill(spill or settings.results / "spill", limit, resume)
+    limit = bytes_of(memory, "--memory") if memory else int(0.9 * available_memory())
+    outside = Spill((spill or settings.results / "spill").resolve(), limit, resume)
     iterates = chosen.solver.iterate is not None
-    if device != "cpu":
-        require_device(device)
     closed = chosen.share_key is not None
-    by_tiles = closed and bool(memory or address)
     shares = chosen.solver.shares or closed
-    require_iterations(method, iterates or by_tiles, shares, address, resume)
+    require_meaning(method, chosen.solver, Options(address, resume, memory, spill, device))
     checkpoints = Checkpoints(settings.results / "checkpoints" / job.run_id(chosen), resume) if iterates else None
     with workplace(address if shares else "", threads) as where, phase_progress() as progress:
         if closed and where.flow() is not None:  # RAY_ADDRESS may have named the cluster, too
             require_shared(outside.folder)
         (outcome,) = experiment.run(job, settings, threads, progress, where, checkpoints, spill=outside, device=device)
     record = outcome.record
-    folder = write_record(settings.results / "runs", record, outcome.per_user)
+    folder = write_record(settings.results / "runs", record, outcome.per_user, replace=fresh)
     # Not by the start: its second may be the same.
-    if read_record(folder).seconds != record.seconds:
-        err.print("kept: a finished record of this run exists; its seconds are those of then", markup=False)
+    kept = read_record(folder).seconds != record.seconds
+    if kept:
+        err.print(
+            "kept: a finished record of this run exists, with the seconds and memory of then; --fresh replaces it", markup=False
+        )
+    if memory and record.peak_memory_bytes > limit:
+        peak = record.peak_memory_bytes / 1e9
+        err.print(f"warning: --memory {memory} did not suffice: {peak:.2f} GB were held at the peak", markup=False)
     if checkpoints:
         checkpoints.clear()
     if track:
@@ -141,6 +145,7 @@ def run(
                 "dtype": dtype,
                 "environment": record.environment,
                 "id": record.id,
+                "kept_an_earlier_record": kept,
                 "folder": str(folder),
             }
         )

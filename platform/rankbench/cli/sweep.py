@@ -64,14 +64,16 @@ def sweep(
             help="Synthetic data of the datasets' sizes times FACTOR in their place: 1 for the full size, 0.01 for a trial.",
         ),
     ] = None,
-    address: Annotated[str | None, typer.Option(envvar="RAY_ADDRESS", help="A running Ray cluster; default: local.")] = None,
+    address: Annotated[
+        str | None, typer.Option(envvar="RAY_ADDRESS", help="HOST:PORT of a running Ray cluster, or auto; default: local.")
+    ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Run again what an earlier sweep has finished.")] = False,
     json: Json = False,
 ) -> None:
     """Search hyperparameters on validation, refit the chosen ones, read test once a seed, and show the table."""
     from rankbench.cluster.session import host_and_port
     from rankbench.config import assignments
-    from rankbench.errors import ClusterError
+    from rankbench.errors import ClusterError, DownloadError
     from rankbench.settings import Settings
     from rankbench.sweeps.plan import plan
     from rankbench.sweeps.spec import load_experiment, of_arms
@@ -88,21 +90,24 @@ def sweep(
         from rankbench.sweeps.stand_in import stand_in as on_stand_ins
 
         spec = on_stand_ins(spec, settings, stand_in, str(path))
-    if dry_run:
-        cpus = None if address else available_cpus()
-        _show_plan(plan(spec, settings, cpus, str(path), chosen), settings, cpus, json)
-        return
-    folder, failed = execute(
-        spec,
-        str(path),
-        settings,
-        resume=resume,
-        use_chosen=chosen,
-        address=address,
-        fresh=fresh,
-        changes=[*(changes or []), *(f"--arms {pattern!r}" for pattern in arms or [])],
-        quiet=json,
-    )
+    try:
+        if dry_run:
+            cpus = None if address else available_cpus()
+            _show_plan(plan(spec, settings, cpus, str(path), chosen), settings, cpus, json)
+            return
+        folder, failed = execute(
+            spec,
+            str(path),
+            settings,
+            resume=resume,
+            use_chosen=chosen,
+            address=address,
+            fresh=fresh,
+            changes=[*(changes or []), *(f"--arms {pattern!r}" for pattern in arms or [])],
+            quiet=json,
+        )
+    except DownloadError as error:
+        raise DownloadError(f"{error}; --stand-in 0.01 takes built-in data instead, datasets=[NAME] another dataset") from None
     show(folder, settings, json)
     if failed:
         raise ClusterError(f"{failed} runs failed; their reasons are in {folder}/report/report.md (--resume tries them again)")

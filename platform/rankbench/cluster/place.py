@@ -32,15 +32,6 @@ def workplace(address: str | None, n_threads: int | None = None) -> Iterator[Blo
         yield RayMap()
 
 
-def require_iterations(method: str, iterates: bool, shares: bool, address: str | None, resume: bool) -> None:
-    """Raise ConfigError when a method whose work has no blocks is to be shared out, or one fitted in one piece to go on."""
-    require(
-        shares or not address,
-        f"--address: {method} is fitted in this process; only alternating least squares and closed forms share out their work",
-    )
-    require(iterates or not resume, f"--resume: {method} is fitted in one piece; there is nothing between to go on from")
-
-
 def require_shared(*folders: Path) -> None:
     """Raise ConfigError when a node of the joined cluster does not see what this process writes into a folder."""
     # Not at the top: it imports Ray, which reads the settings that the session made.

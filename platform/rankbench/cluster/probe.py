@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -11,7 +12,7 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from rankbench.errors import ClusterError
-from rankbench.files import make_folder
+from rankbench.files import disk_errors_are_clear, make_folder
 
 PATIENCE = 60  # seconds for all nodes
 
@@ -28,11 +29,12 @@ class Node:
 def probe_nodes(folders: list[Path]) -> list[Node]:
     """Write a file into each folder and ask every living node for it. Raises ClusterError when a node does not answer."""
     probes = []
-    for folder in folders:
-        make_folder(folder)
-        probes.append(folder / f".rankbench-probe-{secrets.token_hex(4)}")
-        probes[-1].write_bytes(b"probe")
     try:
+        for folder in folders:
+            make_folder(folder)
+            probes.append(folder / f".rankbench-probe-{secrets.token_hex(4)}")
+            with disk_errors_are_clear(probes[-1]):
+                probes[-1].write_bytes(b"probe")
         nodes = [node for node in ray.nodes() if node["Alive"]]
         task = ray.remote(num_cpus=0, max_retries=0)(_look)
         asked = {}
@@ -46,7 +48,8 @@ def probe_nodes(folders: list[Path]) -> list[Node]:
         return [_answer(asked[each], each) for each in answered]
     finally:
         for probe in probes:
-            probe.unlink(missing_ok=True)
+            with suppress(OSError):
+                probe.unlink()
 
 
 def _answer(name: str, task: ray.ObjectRef) -> Node:

@@ -11,18 +11,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from statistics import median
 from typing import Any, Protocol
 
 import ray
 from ray.exceptions import ObjectStoreFullError, OutOfDiskError, RayError, RayTaskError
 
+from rankbench.cluster.living import living_nodes
 from rankbench.errors import StorageError
 from rankbench.mapping import Lost
 
 FUSED = 4  # changes of an array in one task, which copies it once
 _TICK = 1.0  # seconds between looks at the clock
-_SILENCE = 60.0  # seconds, or ten times the median task, without an answer: more than Ray takes to find a host dead
+_SILENCE = 60.0  # seconds, or three times the longest task, without an answer: more than Ray takes to find a host dead
 
 
 class Owner(Protocol):
@@ -113,13 +113,17 @@ class RayFlow:
 
     def _land(self) -> None:
         """Until a task is done. Raises what it raised, and Lost for what Ray says or does not say."""
-        silent = time.monotonic() + max(_SILENCE, 10 * median(self._seconds or [0]))
+        began, patience = time.monotonic(), max(_SILENCE, 3 * max(self._seconds, default=0))
         done: list[ray.ObjectRef] = []
         while not done:
             # Without fetch_local Ray does not touch the object store: see `session`, which would not survive its death.
             done, _ = ray.wait(list(self._running), num_returns=1, timeout=_TICK, fetch_local=False)
-            if not done and time.monotonic() > silent:
-                raise Lost(f"nothing came back for {_SILENCE:.0f} s")
+            if not done and time.monotonic() > began + patience:
+                living = len(living_nodes())
+                # Until the first answer others may have the processors, as long as they like, while the cluster answers.
+                if self._seconds:
+                    raise Lost(f"nothing came back for {patience:.0f} s, {living} nodes are up")
+                began = time.monotonic()
         done, _ = ray.wait(list(self._running), num_returns=len(self._running), timeout=0, fetch_local=False)
         for task in done:
             del self._running[task]

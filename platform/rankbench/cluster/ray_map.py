@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from statistics import median
-from threading import Thread
 from typing import Any
 
 import ray
@@ -30,13 +29,13 @@ from ray.exceptions import (
 )
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from rankbench.cluster.living import living_nodes
 from rankbench.cluster.ray_flow import RayFlow, one_thread
 from rankbench.errors import ClusterError, StorageError
 
 _TRIES = 3  # times a late block is submitted again
 _WARY = 60.0  # seconds after a late block in which the next is suspected sooner
 _TICK = 1.0  # seconds between looks at the clock
-_ANSWER = 20.0  # seconds for the cluster's head to say which nodes live
 _ALWAYS_FITS = 75 << 20  # bytes: Ray makes no object store smaller than this
 
 
@@ -99,7 +98,7 @@ class RayMap:
                     flight.submit_again()
                     asked_again, self._wary_until = now, now + _WARY
                 if now - progress > max(self.give_up, 10 * median(seconds or [0])):
-                    living = len(_living())
+                    living = len(living_nodes())
                     # The first block of a call may be as long as it likes, while the cluster answers.
                     if seconds:
                         raise ClusterError(
@@ -208,7 +207,7 @@ class _Flight:
 def _nodes_by_trust() -> list[str]:
     """The living nodes with processors; first the driver's own, which surely runs."""
     own = ray.get_runtime_context().get_node_id()
-    nodes = [node["NodeID"] for node in _living() if node["Resources"].get("CPU")]
+    nodes = [node["NodeID"] for node in living_nodes() if node["Resources"].get("CPU")]
     return sorted(nodes, key=lambda node: node != own) or [own]
 
 
@@ -228,23 +227,7 @@ def _solve(function: Callable, block: Any, *shared: Any) -> tuple[float, Any]:
 
 
 def _total(resource: str) -> float:
-    return sum(node["Resources"].get(resource, 0) for node in _living())
-
-
-def _living() -> list[dict]:
-    """The nodes that the cluster's head knows to be up. Raises ClusterError when it does not answer: Ray would wait on."""
-    answer: list[list[dict]] = []
-
-    def ask() -> None:
-        with suppress(RayError):
-            answer.append(ray.nodes())
-
-    asking = Thread(target=ask, daemon=True)
-    asking.start()
-    asking.join(_ANSWER)
-    if not answer:
-        raise ClusterError(f"the head of the Ray cluster gave no answer in {_ANSWER:.0f} s; --resume continues")
-    return [node for node in answer[0] if node["Alive"]]
+    return sum(node["Resources"].get(resource, 0) for node in living_nodes())
 
 
 def _size(value: Any) -> int:

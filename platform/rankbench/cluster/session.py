@@ -107,7 +107,7 @@ def _process_token() -> str:
 
 
 def _joined(address: str) -> Iterator[Session]:
-    _probe(address)
+    address = ":".join(map(str, knock(address)))
     hint = "is it up, and is RAY_AUTH_TOKEN_PATH its token?"
     yield from _running(f"cannot join the Ray cluster at {address}: {{}}; {hint}", address=address)
 
@@ -190,22 +190,35 @@ def _end_process(message: str) -> None:
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """The parts of HOST:PORT. Raises ConfigError for anything else, and for a port that cannot be."""
+    """The parts of HOST:PORT; of auto, those of the cluster that `ray start` made on this host or joined it to.
+
+    Raises ConfigError for anything else, for a port that cannot be, and for auto where there is none.
+    """
+    if address == "auto":
+        # Where Ray itself looks, which is not imported yet.
+        noted = Path(os.environ.get("RAY_TMPDIR", tempfile.gettempdir())) / "ray" / "ray_current_cluster"
+        try:
+            address = noted.read_text(encoding="utf-8").strip()
+        except OSError:
+            raise ConfigError("--address auto: no Ray cluster was started on this host; give its HOST:PORT") from None
     host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not host or not port.isdecimal():
-        raise ConfigError(f"--address: expected HOST:PORT, got {address!r}")
+    if not host or "/" in host or not port.isdecimal():
+        raise ConfigError(f"--address (or RAY_ADDRESS): expected HOST:PORT or auto, got {address!r}")
     if not 1 <= int(port) <= 65535:
         raise ConfigError(f"--address: a port lies between 1 and 65535, got {address!r}")
     return host, int(port)
 
 
-def _probe(address: str) -> None:
-    """Knock before Ray does: it would wait for minutes at a door that nobody opens."""
+def knock(address: str) -> tuple[str, int]:
+    """Before Ray does, which would wait for minutes at a door that nobody opens; returns where. Raises ClusterError when nobody
+    does.
+    """
     host, port = host_and_port(address)
     try:
         socket.create_connection((host, port), timeout=5).close()
     except OSError as error:
         raise ClusterError(f"cannot join the Ray cluster at {address}: {error.strerror or error}; is it up?") from None
+    return host, port
 
 
 def _restore(handler) -> None:

@@ -23,7 +23,7 @@ import requests
 from filelock import FileLock
 from urllib3.exceptions import HTTPError
 
-from rankbench.errors import DataError, StorageError, printable
+from rankbench.errors import DataError, DownloadError, StorageError, printable
 from rankbench.files import disk_errors_are_clear, make_folder, write_json
 
 TRIES = 5
@@ -52,7 +52,7 @@ class _Session(requests.Session):
         return None
 
 
-class _NotFound(DataError):
+class _NotFound(DownloadError):
     """The host has no address: a wrong name, or no network."""
 
 
@@ -119,7 +119,7 @@ def download(
                 if isinstance(error, _Stale):
                     part.unlink(missing_ok=True)
                 if attempt == TRIES:
-                    raise DataError(f"cannot download {url}: {error} ({TRIES} tries)") from None
+                    raise DownloadError(f"cannot download {url}: {error} ({TRIES} tries)") from None
                 wait = error.wait
             pause(min(LONGEST_WAIT, 2.0**attempt if wait is None else wait))
         _verify(url, part, sha256, md5)
@@ -192,15 +192,15 @@ def _answer(session: requests.Session, url: str, headers: dict[str, str], allowe
             try:
                 where = urljoin(where, answer.headers["Location"])
             except ValueError:
-                raise DataError(f"cannot download {url}: redirected to {printable(answer.headers['Location'])}") from None
+                raise DownloadError(f"cannot download {url}: redirected to {printable(answer.headers['Location'])}") from None
             continue
         if answer.status_code in (200, 206, 416):
             return answer
         answer.close()
         if answer.status_code in _AGAIN:
             raise _TryAgain(f"the server answers {answer.status_code}", _seconds(answer.headers.get("Retry-After")))
-        raise DataError(f"cannot download {url}: the server answers {answer.status_code} {printable(answer.reason or '')}")
-    raise DataError(f"cannot download {url}: more than {REDIRECTS} redirects")
+        raise DownloadError(f"cannot download {url}: the server answers {answer.status_code} {printable(answer.reason or '')}")
+    raise DownloadError(f"cannot download {url}: more than {REDIRECTS} redirects")
 
 
 def _seconds(retry_after: str | None) -> float | None:

@@ -151,13 +151,13 @@ def _wins_of_block(block: slice, data: tuple, target_scores: list[np.ndarray]) -
 
 
 def _scan_block(states: list[_State], use: Callable, block: slice, holdout: Holdout, rows: np.ndarray) -> None:
-    workspace = threading.local()
+    workspace, seen = threading.local(), holdout.seen
     families = _families(states)
     for family in families.values():
         holder = family[0].model.hold(block)
         for start in range(0, len(rows), BLOCK_USERS):
             part = slice(start, min(start + BLOCK_USERS, len(rows)))
-            _scan_part(holder, family, use, block, holdout, holdout.seen, rows, workspace, part)
+            _scan_part(holder, family, use, block, holdout, seen, rows, workspace, part)
 
 
 def _inside(target: sp.csr_array, block: slice) -> np.ndarray:

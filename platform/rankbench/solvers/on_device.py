@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
-from rankbench.errors import ConfigError, StorageError
+from rankbench.errors import ConfigError, StorageError, require
 from rankbench.solvers.linalg import not_positive_definite
 
 
 def require_device(device: str) -> None:
-    """Raise ConfigError unless PyTorch can compute on `device`, such as cpu, cuda or cuda:1."""
+    """Raise ConfigError unless PyTorch can compute on `device`: cpu, cuda, or one of several, as cuda:1."""
     import torch
 
+    require(re.fullmatch(r"(cpu|cuda)(:\d+)?", device) is not None, f"--device {device}: expected cpu, cuda or cuda:N")
     try:
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:

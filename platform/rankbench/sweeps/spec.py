@@ -94,8 +94,8 @@ class FinalSpec(Strict):
 class Resources(Strict):
     """A trial's share of the cluster; `auto` looks at the size of its matrix."""
 
-    cpus: int | Literal["auto"] = "auto"
-    concurrent: int | Literal["auto"] = "auto"
+    cpus: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
+    concurrent: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
 
 
 class Published(Strict):
@@ -128,8 +128,8 @@ class ExperimentSpec(Strict):
     question: str = ""
     datasets: tuple[str | dict[str, Any], ...] = Field(min_length=1)
     arms: tuple[ArmSpec, ...] = Field(min_length=1)
-    metrics: tuple[str, ...] = DEFAULT_METRICS
-    cutoffs: tuple[int, ...] = DEFAULT_CUTOFFS
+    metrics: tuple[str, ...] = Field(DEFAULT_METRICS, min_length=1)
+    cutoffs: tuple[Annotated[int, Field(ge=1)], ...] = Field(DEFAULT_CUTOFFS, min_length=1)
     dtype: Literal["float32", "float64"] = "float32"
     search: SearchSpec = SearchSpec()
     final: FinalSpec = FinalSpec()

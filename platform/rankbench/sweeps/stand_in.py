@@ -11,12 +11,13 @@ from typing import Any
 from rankbench.config import validate
 from rankbench.data.cards import Card
 from rankbench.errors import require
+from rankbench.evaluation.metrics import metric_set
 from rankbench.settings import Settings
 from rankbench.sweeps.plan import card_of
 from rankbench.sweeps.spec import ArmSpec, ExperimentSpec
 
 COUNTS = ("users", "items", "interactions")
-FEWEST = 10  # users and items of the smallest
+FEWEST = 10  # users and items of the smallest, and items a place of the longest list that is measured
 SUFFIX = "-stand-in"
 
 
@@ -28,7 +29,8 @@ def stand_in(spec: ExperimentSpec, settings: Settings, factor: float, where: str
     """
     require(0 < factor <= 1, f"--stand-in: a factor above 0 and at most 1, got {factor:g}")
     cards = [card_of(entry, settings, f"{where}: datasets[{position}]") for position, entry in enumerate(spec.datasets)]
-    stand_ins = {card.name: stand_in_card(card, factor, where) for card in cards}
+    longest = metric_set([*spec.metrics, *spec.report_metrics], spec.cutoffs).k
+    stand_ins = {card.name: stand_in_card(card, factor, where, FEWEST * longest) for card in cards}
     changes = {
         "name": spec.name[: 64 - len(SUFFIX)] + SUFFIX,
         "question": f"{spec.question} (On synthetic stand-ins.)".strip(),
@@ -43,8 +45,8 @@ def stand_in(spec: ExperimentSpec, settings: Settings, factor: float, where: str
     return spec.model_copy(update=changes)
 
 
-def stand_in_card(card: Card, factor: float, where: str) -> Card:
-    """Raises ConfigError where the card does not say how large its data are."""
+def stand_in_card(card: Card, factor: float, where: str, fewest_items: int = FEWEST) -> Card:
+    """With `fewest_items`, or as many as the card has. Raises ConfigError where it does not say how large its data are."""
     scaled, of = ("", "") if factor == 1 else (f"-{factor:g}", f"{factor:g} of ")
     if made := card.source.generator:
         if factor == 1:
@@ -54,7 +56,8 @@ def stand_in_card(card: Card, factor: float, where: str) -> Card:
     else:
         counts = _counts(card, where)
         name, told = f"{card.name}{SUFFIX}{scaled}", f"synthetic data at {of}the size of {card.name}, none of its own"
-    users, items = (max(FEWEST, round(counts[name] * factor)) for name in ("users", "items"))
+    users, items = max(FEWEST, round(counts["users"] * factor)), round(counts["items"] * factor)
+    items = max(FEWEST, min(fewest_items, counts["items"]), items)
     generator = (made.model_dump() if made else {}) | {
         "users": users,
         "items": items,

@@ -93,11 +93,13 @@ def run_sweep(
     Raises ConfigError, DataError and StorageError before any work starts, ClusterError when the cluster fails.
     """
     from rankbench.cluster.place import require_shared
-    from rankbench.cluster.session import session
+    from rankbench.cluster.session import knock, session
 
     listener = listener or Listener()
     # A wrong key should not cost the seconds that a cluster takes to start, so the plan is made before it is joined.
     planned = plan(spec, settings, None if address else available_cpus(), where, use_chosen)
+    if address:
+        knock(address)  # nor should a sweep be left behind that never began
     folder = open_folder(spec, planned, settings.results, resume, changes)
     listener.planned(planned, folder)
     earlier = None if fresh else Earlier.than(folder, settings)

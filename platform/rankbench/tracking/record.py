@@ -67,10 +67,12 @@ class RunRecord:
         return self.status == "failed"
 
 
-def write_record(folder: Path, record: RunRecord, per_user: pa.Table | None) -> Path:
-    """Write folder/<id>/ whole; returns it. An earlier finished record of the same id is kept, a failed one replaced."""
+def write_record(folder: Path, record: RunRecord, per_user: pa.Table | None, replace: bool = False) -> Path:
+    """Write folder/<id>/ whole; returns it. An earlier finished record of the same id is kept unless `replace`, a failed one
+    is not.
+    """
     target = folder / record.id
-    if target.is_dir() and not read_record(target).finished:
+    if target.is_dir() and (replace or not read_record(target).finished):
         shutil.rmtree(target)
     with atomic_folder(target) as scratch:
         text = json.dumps(asdict(record), indent=2, allow_nan=False)

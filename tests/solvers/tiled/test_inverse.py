@@ -24,7 +24,7 @@ from rankbench.solvers.spec import Shift
 from rankbench.solvers.tiled.grid import RESERVE, SMALLEST, choose_grid
 from rankbench.solvers.tiled.inverse import tiled_inverse
 from rankbench.solvers.tiled.matrix import TiledMatrix
-from rankbench.solvers.tiled.store import LOCK, STATE, TILES
+from rankbench.solvers.tiled.store import LOCK, STATE, TILES, TileFile
 
 pytestmark = pytest.mark.usefixtures("unflushed")
 
@@ -91,7 +91,49 @@ def test_a_system_that_is_not_positive_definite_is_refused_by_its_row(tmp_path, 
     row = next(row for row, least in enumerate(minors) if least < 0)
     assert 0 < row < 29
     with pytest.raises(NumericalError, match=re.escape(f"not positive definite (row {row} of 30, float64)")):
-        tiled_inverse(X, shift, tmp_path, PLENTY, np.float64, tile=tile)
+        tiled_inverse(X, shift, tmp_path / "tiles", PLENTY, np.float64, tile=tile)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_who_comes_second_leaves_the_tiles_of_the_first_alone(tmp_path, resume):
+    X, refused = some_data(20, 12), []
+
+    def come_second(done, total):
+        for memory in (PLENTY, 1):
+            with pytest.raises(StorageError, match=r"another process writes tiles there|MB of memory") as error:
+                tiled_inverse(X, SHIFT, tmp_path, memory, np.float64, tile=5, resume=resume)
+            refused.append(str(error.value))
+
+    C = tiled_inverse(X, SHIFT, tmp_path, PLENTY, np.float64, tile=5, progress=come_second)
+    assert_allclose(C.columns(0, 12), np.linalg.inv(system(X)), rtol=1e-10, atol=1e-12)
+    assert any("another process" in each for each in refused)
+
+
+def test_who_comes_before_the_first_panel_is_finished_does_no_harm_either(tmp_path, monkeypatch):
+    X, replace, refused = some_data(20, 12), TileFile.replace, []
+
+    def come_second(store, tiles):
+        with pytest.raises(StorageError, match="another process writes tiles there") as error:
+            tiled_inverse(X, SHIFT, tmp_path, PLENTY, np.float64, tile=5)
+        refused.append(error)
+        assert (tmp_path / TILES).exists() and (tmp_path / LOCK).exists()
+        replace(store, tiles)
+
+    monkeypatch.setattr(TileFile, "replace", come_second)
+    C = tiled_inverse(X, SHIFT, tmp_path, PLENTY, np.float64, tile=5)
+    assert_allclose(C.columns(0, 12), np.linalg.inv(system(X)), rtol=1e-10, atol=1e-12)
+    assert len(refused) == 9
+
+
+def test_what_has_no_finished_panel_leaves_nothing(tmp_path):
+    def full(*_):
+        raise StorageError("the disk is full")
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(StorageError, match="the disk is full"):
+        patch.setattr(TileFile, "replace", full)
+        tiled_inverse(some_data(20, 12), SHIFT, tmp_path / "tiles", PLENTY, tile=5)
+    assert not list(tmp_path.iterdir())
 
 
 def test_progress_rises_to_the_whole_work(tmp_path):

@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+from functools import partial
 from unittest import mock
 
 import numpy as np
@@ -108,10 +109,14 @@ def test_a_disk_that_is_too_small_is_told_in_gigabytes_and_nothing_is_left(tmp_p
 
 def test_only_one_may_write(tmp_path):
     store = TileFile.create(tmp_path, GRID, PROBLEM)
-    for attempt in (lambda: TileFile.create(tmp_path, GRID, PROBLEM), lambda: TileFile.open(tmp_path, writes=True)):
-        with pytest.raises(StorageError, match="another process writes tiles there"):
-            attempt()
+    refused = partial(pytest.raises, StorageError, match="another process writes tiles there")
+    with refused():
+        TileFile.create(tmp_path, GRID, PROBLEM)
     store.replace(contents(0).items())
+    with refused():
+        TileFile.create(tmp_path, GRID, PROBLEM)
+    with refused():
+        TileFile.open(tmp_path, writes=True)
     check(TileFile.open(tmp_path), 1)
     store.close()
     check(TileFile.open(tmp_path, writes=True), 1)

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
+from rankbench.errors import NumericalError
 from rankbench.mapping import Flow
 from rankbench.solvers.linalg import not_positive_definite
 from rankbench.solvers.spec import Shift
@@ -60,6 +61,11 @@ def tiled_inverse(
             invert_on(flow, store, gram, progress)
         else:
             _run(store, gram, progress)
+    except BaseException as error:
+        # What would spare a later run no work is not left on the disk.
+        if store is not None and (store.finished == 0 or isinstance(error, NumericalError)):
+            store.discard()
+        raise
     finally:
         if store is not None:
             store.close()

@@ -23,7 +23,16 @@ class TiledMatrix:
         self._store, self.folder = store, folder
         self.n, self.tile, self.dtype = store.grid.n, store.grid.tile, store.grid.dtype
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.n, self.n
+
+    @property
+    def ndim(self) -> int:
+        return 2
+
     def __reduce__(self) -> tuple:
+        self._store.require_own()
         return TiledMatrix, (self.folder,)
 
     def columns(self, start: int, stop: int) -> np.ndarray:

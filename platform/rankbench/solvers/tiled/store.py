@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -50,21 +51,24 @@ class TileFile:
             path.unlink(missing_ok=True)
             free = shutil.disk_usage(folder).free
             too_little = StorageError(f"{path}: the tiles need {n_bytes / 1e9:.1f} GB of disk, {free / 1e9:.1f} GB are free")
-            if n_bytes > free:
-                raise too_little
             try:
+                if n_bytes > free:
+                    raise too_little
                 with path.open("xb") as file:
                     os.posix_fallocate(file.fileno(), 0, n_bytes)
-            except OSError as error:
-                path.unlink(missing_ok=True)
-                if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            except (OSError, StorageError) as error:
+                _discard(folder)
+                lock.close()
+                if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
                     raise too_little from None
                 raise
         return cls(folder, grid, problem, 0, [EMPTY] * grid.n_tiles, lock)
 
     @classmethod
     def open(cls, folder: Path, writes: bool = False) -> TileFile | None:
-        """What lies in `folder`; None when no panel was finished there."""
+        """What lies in `folder`; None when no panel was finished there. Raises StorageError for a state that cannot be."""
+        if not (folder / STATE).exists():
+            return None
         lock = _lock(folder) if writes else None
         try:
             state = json.loads((folder / STATE).read_text(encoding="utf-8"))
@@ -72,9 +76,14 @@ class TileFile:
             if lock:
                 lock.close()
             return None
-        problem = state["problem"]
+        problem, slots = state["problem"], state["slots"]
         grid = Grid(problem["n"], state["tile"], np.dtype(problem["dtype"]))
-        return cls(folder, grid, problem, state["finished"], state["slots"], lock)
+        known = grid.dtype in (np.float32, np.float64) and len(slots) == grid.n_tiles
+        if not known or any(not EMPTY <= slot < _n_slots(grid) for slot in slots):
+            if lock:
+                lock.close()
+            raise StorageError(f"{folder / STATE}: names tiles that cannot be; invert anew")
+        return cls(folder, grid, problem, state["finished"], slots, lock)
 
     def read(self, tile: Tile, buffer: np.ndarray) -> np.ndarray:
         """The tile in `buffer` (tile²,), as an array; threads may read side by side."""
@@ -107,8 +116,7 @@ class TileFile:
         after = list(self._slots)
         for tile, slot in slots.items():
             after[_index(tile)] = slot
-        state = {"problem": self.problem, "tile": self.grid.tile, "finished": self.finished + 1, "slots": after}
-        write_json(self.folder / STATE, state)
+        write_json(self.folder / STATE, self._state(self.finished + 1, after))
         taken = set(slots.values())
         self._slots = after
         self._free = [slot for slot in self._free if slot not in taken] + [slot for slot in replaced.values() if slot != EMPTY]
@@ -116,6 +124,7 @@ class TileFile:
 
     def keep_in(self, folder: Path) -> None:
         """Make `folder` hold the same tiles, which nobody may change from now on: neither here nor there."""
+        self.require_own()
         make_folder(folder)
         with disk_errors_are_clear(folder / TILES):
             try:
@@ -124,7 +133,24 @@ class TileFile:
                 if error.errno not in (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK):
                     raise
                 shutil.copyfile(self.folder / TILES, folder / TILES)
-            shutil.copyfile(self.folder / STATE, folder / STATE)
+            write_json(folder / STATE, self._state(self.finished, self._slots))
+
+    def require_own(self) -> None:
+        """Raise StorageError when the folder holds another matrix by now: what is open here is still read as it was."""
+        path = self.folder / TILES
+        try:
+            same = os.path.samestat(os.fstat(self._file.fileno()), path.stat())
+        except FileNotFoundError:
+            same = False
+        if not same:
+            raise StorageError(f"{path}: is gone, or another matrix by now; give each model a folder of its own")
+
+    def discard(self) -> None:
+        """Remove it all, for a run that nobody can go on with."""
+        _discard(self.folder)
+
+    def _state(self, finished: int, slots: list[int]) -> dict[str, Any]:
+        return {"problem": self.problem, "tile": self.grid.tile, "finished": finished, "slots": slots}
 
     def close(self) -> None:
         self._file.close()
@@ -162,6 +188,14 @@ def require_same(store: TileFile, problem: dict[str, Any]) -> None:
         store.problem == problem,
         f"{store.folder}: holds tiles of other data or settings; choose another folder, or start anew without resume",
     )
+
+
+def _discard(folder: Path) -> None:
+    """Only for one who holds the lock: others may be about to make theirs."""
+    for name in (STATE, TILES, LOCK):
+        (folder / name).unlink(missing_ok=True)
+    with suppress(OSError):
+        folder.rmdir()
 
 
 def _n_slots(grid: Grid) -> int:
