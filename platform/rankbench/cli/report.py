@@ -56,7 +56,13 @@ def report(
         _index(to or settings.results / "reports", settings, json)
         return
     stored = _stored(what, settings)
-    compared = stored.comparisons(metric_set(metrics.split(",")).names if metrics else ())
+    columns = metric_set(metrics.split(",")).names if metrics else ()
+    measured = {name for record in stored.records.values() for name in record.metrics}
+    for name in columns if measured else ():
+        require(
+            name in measured, f"--metrics: {name} was not measured{nearest(name, measured)}; {', '.join(sorted(measured))} were"
+        )
+    compared = stored.comparisons(columns)
     table = sweep_table(stored.about, stored.chosen, stored.records, compared)
     files = write_report(to, stored.about, stored.chosen, stored.records, compared) if to else []
     if json or format == "json":
