@@ -59,7 +59,7 @@ def listeners(scale: float, seed: int) -> Iterator[tuple[int, np.ndarray, np.nda
     """Some listeners at a time: the number of their first, and of each triplet the listener from there, song, plays."""
     rng = np.random.default_rng(seed)
     n_users, n_songs = round(scale * USERS), round(scale * SONGS)
-    popularity = 1 / (n_songs / 200 + rng.permutation(n_songs))
+    popularity = 1 / (n_songs / 2000 + rng.permutation(n_songs))
     taste = rng.integers(TASTES, size=n_songs)
     by_taste = [np.cumsum(np.where(taste == each, LIKING, 1.0) * popularity) for each in range(TASTES)]
     spread = rng.lognormal(0, 1.1, n_users)

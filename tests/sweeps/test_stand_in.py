@@ -179,8 +179,8 @@ def test_a_dry_run_as_json_has_the_same_columns_for_every_search(home, capsys, w
 
 
 def test_a_cutoff_beyond_a_small_stand_in_is_one_line(home, capsys):
-    assert _main(["sweep", str(home / "table.yaml"), "--stand-in", "0.01", "--dry-run", "cutoffs=[5,100]"]) == 2
-    assert "cutoffs: 100 is more than the" in capsys.readouterr().err
+    assert _main(["sweep", str(home / "table.yaml"), "--stand-in", "0.01", "--dry-run", "cutoffs=[5,100000]"]) == 2
+    assert "cutoffs: 100000 is more than the" in capsys.readouterr().err
 
 
 def in_a_process(home, *words):
