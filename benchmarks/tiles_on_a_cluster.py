@@ -1,12 +1,14 @@
 """A closed form by tiles on a local cluster of several nodes, calm and with a node killed in each phase; and on more, on paper.
 
     python benchmarks/tiles_on_a_cluster.py run 15000 --nodes 3
+    python benchmarks/tiles_on_a_cluster.py bytes 15000 --nodes 3
     python benchmarks/tiles_on_a_cluster.py predict 91599 --rate 60 --overhead 0.01 --bandwidth 1.25 --nodes 1 4 16 --cores 16
 
 `run` prints a line for a calm run, one whose node is killed in the factorisation, and one that loses a node while columns are
 ranked: seconds of both phases, tasks, time a task beyond its own work, bytes that tasks read (the most that can have moved
 between nodes), the most memory that all processes of the cluster held together, pages they share counted once, and whether the
-result is that of the calm run. `predict` plays the same tasks on paper: each begins when its
+result is that of the calm run. `bytes` makes the nodes hosts with networks of their own, which takes root, and says what came
+into each during the factorisation, and what `predict` expects. `predict` plays the same tasks on paper: each begins when its
 tiles and a core are there, on the node where that is first, after `overhead` seconds; what lies on other nodes comes over a
 line of `bandwidth` GB/s into each node; the driver hands out a task every `dispatch` seconds; `rate` is GFLOP/s a core. It
 knows nothing of disks.
@@ -44,6 +46,14 @@ def main() -> None:
     real.add_argument("--store", type=float, default=1.0, help="GB of a node's object store")
     real.add_argument("--calm", action="store_true", help="without the kills")
     real.add_argument("--folder", type=Path, help="where the tiles lie for the time being")
+    counted = modes.add_parser("bytes")
+    counted.add_argument("n_items", type=int)
+    counted.add_argument("--nodes", type=int, default=3)
+    counted.add_argument("--store", type=float, default=1.0, help="GB of a host's object store")
+    joined = modes.add_parser("join")  # what `bytes` starts on its first host
+    joined.add_argument("n_items", type=int)
+    joined.add_argument("address")
+    joined.add_argument("folder", type=Path)
     paper = modes.add_parser("predict")
     paper.add_argument("n_items", type=int)
     paper.add_argument("--rate", type=float, required=True)
@@ -56,9 +66,45 @@ def main() -> None:
     given = parser.parse_args()
     if given.mode == "run":
         run(given)
+    elif given.mode == "bytes":
+        count_bytes(given)
+    elif given.mode == "join":
+        join(given)
     else:
         for nodes in given.nodes:
             predict(given, nodes)
+
+
+def count_bytes(given: argparse.Namespace) -> None:
+    from hosts import hosts
+
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        hosts(given.nodes, object_store_memory=int(given.store * 1e9)) as made,
+    ):
+        before = [made.received(host) for host in range(given.nodes)]
+        words = [sys.executable, __file__, "join", str(given.n_items), made.address, folder]
+        if made.start(words).wait():
+            sys.exit("the factorisation failed")
+        came = [(made.received(host) - before[host]) / 1e9 for host in range(given.nodes)]
+        print(f"came into each host: {', '.join(f'{each:.2f}' for each in came)} GB", flush=True)
+    expected = argparse.Namespace(n_items=given.n_items, rate=170.0, overhead=0.008, bandwidth=1.25, dispatch=0.001, cores=1)
+    predict(argparse.Namespace(**vars(expected), tile=None), given.nodes)
+
+
+def join(given: argparse.Namespace) -> None:
+    from rankbench.cluster.session import session
+
+    with session(given.address):
+        from tiled import some_data
+
+        from rankbench.cluster.ray_map import RayMap
+        from rankbench.methods import registered
+        from rankbench.solvers.tiled.fit import fit_tiled
+
+        solver, flow, start = registered().get("ease"), RayMap().flow(), time.perf_counter()
+        fit_tiled(some_data(given.n_items), [(solver, solver.params(lam=20.0))], given.folder, 10**11, flow=flow)
+        print(f"n={given.n_items:,} tasks={flow.n_tasks:,} fit_s={time.perf_counter() - start:.1f}", flush=True)
 
 
 def run(given: argparse.Namespace) -> None:
