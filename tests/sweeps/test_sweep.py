@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import psutil
 import pytest
+import torch
 from mlflow.tracking import MlflowClient
 from scipy import stats
 
@@ -287,3 +288,24 @@ def test_what_valid_said_of_the_epochs_holds_where_valid_is_fitted_on(fit_on, tm
         expected = {"epochs": best.iterations, "patience": 0}
         assert all({name: record.params[name] for name in expected} == expected for record in final)
         assert all(len(record.curve) == best.iterations and "valid" not in record.curve[0] for record in final)
+
+
+def test_what_a_device_can_do_is_done_there_and_the_rest_on_processors(tmp_path):
+    some = "{method: popularity}, {method: ease}, {method: ials, params: {iterations: 2}}, {method: bpr, params: {epochs: 2}}"
+    head, _, tail = EXPERIMENT.partition("arms:")
+    (tmp_path / "small.yaml").write_text(f"{head}arms: [{some}]\n{tail[tail.index('search:') :]}")
+    process = rankbench(tmp_path, "sweep", "small.yaml", "resources.device=cpu:0")
+    _, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    (folder,) = (tmp_path / "results" / "sweeps").iterdir()
+    devices = {record.method: record.device for record in records_of(folder)}
+    assert devices == {"popularity": "cpu", "ease": "cpu:0", "ials": "cpu", "bpr": "cpu:0"}
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there_is_said_before_the_work(tmp_path):
+    (tmp_path / "small.yaml").write_text(EXPERIMENT)
+    process = rankbench(tmp_path, "sweep", "small.yaml", "resources.device=cuda")
+    _, err = process.communicate(timeout=300)
+    assert process.returncode == 2 and err.count("\n") == 1 and "--device cuda" in err, err
+    assert not (tmp_path / "results" / "sweeps").exists()

@@ -38,7 +38,7 @@ def require_meaning(method: str, solver: Solver, options: Options) -> None:
             f"--{name}: {method} has no item-item matrix to solve by tiles; leave it out",
         )
     require(
-        options.device == "cpu" or ((closed or solver.trained) and not options.address),
+        options.device == "cpu" or (solver.on_device and not options.address),
         f"--device: {method} is computed on processors{' of the cluster' if options.address else ''} only",
     )
     if options.device != "cpu":

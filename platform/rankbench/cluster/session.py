@@ -51,17 +51,20 @@ class Session:
     local: bool
     cpus: int
     memory_bytes: int
+    gpus: int = 0
 
 
 @contextmanager
-def session(address: str | None = None, cpus: int | None = None, object_store_memory: int = 256 << 20) -> Iterator[Session]:
+def session(
+    address: str | None = None, cpus: int | None = None, object_store_memory: int = 256 << 20, gpus: bool = False
+) -> Iterator[Session]:
     """Ray for the length of the block; a local cluster is shut down after it.
 
-    `address` (or RAY_ADDRESS) names a running cluster; without one a local cluster with `cpus` processors and
-    `object_store_memory` bytes for shared objects is started, whose sockets are all on loopback. A cluster that happens to
-    run on this host is never joined unasked. When this host's own Ray node dies, the process ends with exit code 4.
-    Ray reads its settings when it is imported, so nothing may import it before. Raises ClusterError when something did or
-    the cluster cannot be joined, ConfigError when authentication is switched off.
+    `address` (or RAY_ADDRESS) names a running cluster; without one a local cluster with `cpus` processors, with `gpus` all GPUs
+    of the host, and `object_store_memory` bytes for shared objects is started, whose sockets are all on loopback. A cluster
+    that happens to run on this host is never joined unasked. When this host's own Ray node dies, the process ends with exit
+    code 4. Ray reads its settings when it is imported, so nothing may import it before. Raises ClusterError when something
+    did or the cluster cannot be joined, ConfigError when authentication is switched off.
     """
     if os.environ.get("RAY_AUTH_MODE", "token") == "disabled":
         raise ConfigError("RAY_AUTH_MODE=disabled lets anyone run code on the cluster; unset it")
@@ -77,10 +80,10 @@ def session(address: str | None = None, cpus: int | None = None, object_store_me
     else:
         # Socket names hold at most 107 bytes: the folder must be short, and private to this user.
         with tempfile.TemporaryDirectory(prefix="rb-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-            yield from _local(Path(folder), cpus, object_store_memory)
+            yield from _local(Path(folder), cpus, object_store_memory, gpus)
 
 
-def _local(folder: Path, cpus: int | None, object_store_memory: int) -> Iterator[Session]:
+def _local(folder: Path, cpus: int | None, object_store_memory: int, gpus: bool) -> Iterator[Session]:
     token = folder / "token"
     token.touch(mode=0o600)
     token.write_text(_process_token(), encoding="ascii")
@@ -91,7 +94,7 @@ def _local(folder: Path, cpus: int | None, object_store_memory: int) -> Iterator
             "cannot start a local Ray cluster: {}",
             address="local",
             num_cpus=cpus,
-            num_gpus=0,
+            num_gpus=None if gpus else 0,
             include_dashboard=False,
             object_store_memory=object_store_memory,
             _temp_dir=str(folder),
@@ -229,7 +232,7 @@ def _restore(handler) -> None:
 
 def _offer(ray, local: bool) -> Session:
     total = ray.cluster_resources()
-    return Session(local, int(total.get("CPU", 0)), int(total.get("memory", 0)))
+    return Session(local, int(total.get("CPU", 0)), int(total.get("memory", 0)), int(total.get("GPU", 0)))
 
 
 def _one_line(error: Exception) -> str:

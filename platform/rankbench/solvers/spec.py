@@ -64,6 +64,11 @@ class Solver:
         """Whether its work is cut into blocks that a cluster can take."""
         return self.problem is not None
 
+    @property
+    def on_device(self) -> bool:
+        """Whether a GPU can do its work: an inverse, or gradient steps."""
+        return self.shift is not None or self.trained
+
     def share_key(self, p: Any) -> Hashable:
         """Settings with equal keys are fitted together, from one inverse; None stands alone."""
         return self.shift(p) if self.shift else None

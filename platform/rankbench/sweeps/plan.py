@@ -40,6 +40,11 @@ class Unit:
     memory_bytes: int
     cost: float
     tiled: bool = False
+    device: str = "cpu"
+
+    @property
+    def gpus(self) -> int:
+        return int(self.device.startswith("cuda"))
 
     @property
     def title(self) -> str:
@@ -201,7 +206,8 @@ def units(
         # Below some thousands of items a second core adds less to one inverse than a second trial does.
         share = ((cpus or 4) if dense and size.items > 6000 else 1) if wanted == "auto" else wanted
         require(cpus is None or share <= cpus, f"resources.cpus: {share} asked for a trial, this machine has {cpus}")
-        result.append(Unit(job, share, estimate.memory(job, size), estimate.seconds(job, size, share)))
+        device = spec.resources.device if members[0].solver.on_device else "cpu"
+        result.append(Unit(job, share, estimate.memory(job, size), estimate.seconds(job, size, share), device=device))
     return result
 
 
@@ -211,7 +217,7 @@ def within(unit: Unit, memory_bytes: int | None) -> Unit:
     """
     if memory_bytes is None or unit.memory_bytes <= memory_bytes or unit.job.settings[0].share_key is None:
         return unit
-    return replace(unit, memory_bytes=int(FOR_TILES * memory_bytes), tiled=True)
+    return replace(unit, memory_bytes=int(FOR_TILES * memory_bytes), tiled=True, device="cpu")
 
 
 def _needs(unit: Unit) -> tuple[int, float]:

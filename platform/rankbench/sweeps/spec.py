@@ -92,10 +92,13 @@ class FinalSpec(Strict):
 
 
 class Resources(Strict):
-    """A trial's share of the cluster; `auto` looks at the size of its matrix."""
+    """A trial's share of the cluster; `auto` looks at the size of its matrix. With `device: cuda` a trial whose method can use
+    one has a GPU to itself.
+    """
 
     cpus: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
     concurrent: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
+    device: str = Field("cpu", pattern=r"^(cpu(:\d+)?|cuda)$")
 
 
 class Published(Strict):

@@ -20,7 +20,7 @@ from ray.tune.search import Searcher
 from rankbench import experiment
 from rankbench.checkpoint import Checkpoints
 from rankbench.cluster.session import Session
-from rankbench.errors import StorageError
+from rankbench.errors import StorageError, require
 from rankbench.fitting import Step
 from rankbench.memory import Spill
 from rankbench.settings import Settings
@@ -74,12 +74,14 @@ def run_units(
                 f"{each.title}: a fit needs {each.memory_bytes / 1e9:.1f} GB, "
                 f"the cluster offers {session.memory_bytes / 1e9:.1f} GB"
             )
+        require(each.gpus <= session.gpus, f"resources.device: {spec.resources.device}, and there is no GPU to be had")
     # Units of equal needs form one Tuner, since Tune gives all trials of a Tuner the same resources.
     for needs in sorted({_needs(each) for each in (*waiting, *(ask.draft for ask in asks))}):
         alike = [unit for unit in waiting if _needs(unit) == needs]
         drawing = [ask for ask in asks if _needs(ask.draft) == needs]
-        cpus, memory = needs
+        cpus, memory, gpus = needs
         room = max(1, min(session.cpus // cpus, session.memory_bytes // memory))
+        room = min(room, session.gpus // gpus) if gpus else room
         concurrent = spec.resources.concurrent
         bound = room if concurrent == "auto" else min(int(concurrent), room)
         lost: list[tuple[Unit, str]] = []
@@ -279,19 +281,19 @@ def _tune(
     asks: list[Ask],
     search: _Search,
     settings: Settings,
-    needs: tuple[int, int],
+    needs: tuple[int, int, int],
     concurrent: int,
     on_done: OnDone,
 ) -> list[tuple[Unit, str]]:
     """Run `units` and the draws of `asks`; returns those whose worker was lost, with what is known of it."""
     group = _Group(units, asks, search)
     records = search.records
-    cpus, memory = needs
+    cpus, memory, gpus = needs
     trainable = tune.with_resources(
         tune.with_parameters(
             _Trial, units=units, asks=asks, settings=settings, records=records, prunes=search.spec.scheduler != "none"
         ),
-        {"CPU": cpus, "memory": memory},
+        {"CPU": cpus, "memory": memory} | ({"GPU": gpus} if gpus else {}),
     )
     storage = records.parent / "tune"
     watcher = _Watcher(group, records, on_done)
@@ -372,17 +374,16 @@ class _Trial(tune.Trainable):
         if self.unit.job.settings[0].solver.iterate:
             checkpoints = Checkpoints(self._checkpoints, resume=True, every=SAVE_EVERY)
         spill = Spill(self.records.parent / "spill", self.unit.memory_bytes, resume=True) if self.unit.tiled else None
-        outcomes = experiment.run(
-            self.unit.job, self.settings, n_threads=self.unit.cpus, checkpoints=checkpoints, on_look=on_look, spill=spill
-        )
+        more = {"checkpoints": checkpoints, "on_look": on_look, "spill": spill, "device": self.unit.device}
+        outcomes = experiment.run(self.unit.job, self.settings, n_threads=self.unit.cpus, **more)
         for outcome in outcomes:
             write_record(self.records, outcome.record, outcome.per_user)
         if checkpoints:
             checkpoints.clear()
 
 
-def _needs(unit: Unit) -> tuple[int, int]:
-    return unit.cpus, unit.memory_bytes
+def _needs(unit: Unit) -> tuple[int, int, int]:
+    return unit.cpus, unit.memory_bytes, unit.gpus
 
 
 def _checkpoints(records: Path) -> Path:
