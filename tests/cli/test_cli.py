@@ -96,6 +96,8 @@ def test_a_closed_form_goes_on_without_being_told_the_memory_again(home):
 @pytest.mark.parametrize("command", ["run", "fit"])
 def test_an_interrupted_fit_says_how_to_go_on(home, capsys, monkeypatch, command):
     monkeypatch.chdir(home)
+    # A shell starts what it puts into the background with interrupts ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def saved() -> list[Path]:
         # Not one that is just being written.
@@ -111,6 +113,7 @@ def test_an_interrupted_fit_says_how_to_go_on(home, capsys, monkeypatch, command
     thread.start()
     code = _main([command, "synthetic", "wrmf", "iterations=1000000", "embedding_dim=8", "--seed", "1"])
     thread.join()
+    signal.signal(signal.SIGINT, before)
     assert code == 130
     said = "error: interrupted; the same command with --resume goes on from the last iteration saved"
     assert capsys.readouterr().err.splitlines()[-1].startswith(said)
