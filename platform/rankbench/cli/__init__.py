@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from rankbench.cli.console import SIGNALS
 from rankbench.errors import RankbenchError
 
 try:  # recent typer carries a click of its own
@@ -85,9 +86,6 @@ def _register() -> None:
 _register()
 
 
-_SIGNALS: list[int] = []  # SIGINT and SIGTERM received
-
-
 def main() -> None:
     """Entry point: every failure is one line on stderr and an exit code (2 input, 3 numeric, 4 cluster, 5 storage)."""
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -97,7 +95,7 @@ def main() -> None:
 
 def _on_signal(number: int, frame) -> None:
     # Raised, not exited: the blocks on the stack clean up, and the cluster of a sweep is shut down.
-    _SIGNALS.append(number)
+    SIGNALS.append(number)
     raise KeyboardInterrupt
 
 
@@ -119,7 +117,7 @@ def _main(words: list[str]) -> int:
         return 0
     except Exception as error:
         # What breaks while a stopped command cleans up is no news.
-        if _SIGNALS:
+        if SIGNALS:
             return _stopped(words)
         if isinstance(error, RankbenchError):
             return _fail(str(error), error.exit_code, words)
@@ -135,7 +133,7 @@ _GOES_ON = {  # what is left of a stopped command, and how to use it
 
 
 def _stopped(words: list[str]) -> int:
-    terminated = bool(_SIGNALS) and _SIGNALS[0] == signal.SIGTERM
+    terminated = bool(SIGNALS) and SIGNALS[0] == signal.SIGTERM
     what = "terminated" if terminated else "interrupted"
     command = next((word for word in words if not word.startswith("-")), "")
     message = f"{what}; {_GOES_ON[command]}" if command in _GOES_ON else what

@@ -19,6 +19,8 @@ from rich.text import Text
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else there.")]
 
+SIGNALS: list[int] = []  # SIGINT and SIGTERM received
+
 out = Console(soft_wrap=True, highlight=False)
 err = Console(stderr=True, soft_wrap=True, highlight=False)
 
@@ -60,6 +62,9 @@ def phase_progress() -> Iterator[Any]:
         tasks: dict[str, Any] = {}
 
         def progress(phase: str, done: int, total: int | None) -> None:
+            # An exception that is raised while C calls back into Python is lost, an interrupt as well.
+            if SIGNALS:
+                raise KeyboardInterrupt
             if phase not in tasks:
                 tasks[phase] = bar.add_task(phase, total=total)
             bar.update(tasks[phase], completed=done, total=total)
