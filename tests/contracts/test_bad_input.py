@@ -277,7 +277,7 @@ def test_a_folder_that_cannot_be_made(name, monkeypatch, capsys):
 
 
 def test_the_address_of_a_cluster(capsys):
-    is_refused(["sweep", "demo", "--address", "no address"], ["expected HOST:PORT, got 'no address'"], capsys)
+    is_refused(["sweep", "demo", "--address", "no address"], ["expected HOST:PORT or auto, got 'no address'"], capsys)
 
 
 @pytest.mark.parametrize(

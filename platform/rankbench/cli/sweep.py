@@ -75,6 +75,7 @@ def sweep(
     from rankbench.config import assignments
     from rankbench.errors import ClusterError, DownloadError
     from rankbench.settings import Settings
+    from rankbench.solvers.on_device import require_device
     from rankbench.sweeps.plan import plan
     from rankbench.sweeps.spec import load_experiment, of_arms
     from rankbench.threads import available_cpus
@@ -86,6 +87,8 @@ def sweep(
     spec = load_experiment(path, assignments(changes or []))
     if arms:
         spec = of_arms(spec, arms, str(path))
+    if spec.resources.device != "cpu" and not address:
+        require_device(spec.resources.device)
     if stand_in is not None:
         from rankbench.sweeps.stand_in import stand_in as on_stand_ins
 

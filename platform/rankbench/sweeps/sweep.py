@@ -14,7 +14,6 @@ from rankbench.errors import ConfigError, DataError
 from rankbench.experiment import Setting, setting
 from rankbench.files import write_json
 from rankbench.settings import Settings
-from rankbench.solvers.on_device import require_device
 from rankbench.sweeps.comparisons import compare_finals
 from rankbench.sweeps.estimate import Size
 from rankbench.sweeps.plan import Plan, Unit, final_fit, plan, units, with_both_recalls
@@ -99,16 +98,13 @@ def run_sweep(
     listener = listener or Listener()
     # A wrong key should not cost the seconds that a cluster takes to start, so the plan is made before it is joined.
     planned = plan(spec, settings, None if address else available_cpus(), where, use_chosen)
-    gpus = spec.resources.device == "cuda"
-    if gpus and not address:
-        require_device("cuda")
     if address:
         knock(address)  # nor should a sweep be left behind that never began
     folder = open_folder(spec, planned, settings.results, resume, changes)
     listener.planned(planned, folder)
     earlier = None if fresh else Earlier.than(folder, settings)
     metric = spec.search.choose.metric
-    with Pulse(folder) as pulse, session(address, available_cpus(), gpus=gpus) as cluster:
+    with Pulse(folder) as pulse, session(address, available_cpus(), gpus=spec.resources.device == "cuda") as cluster:
         if address:
             require_shared(settings.data, settings.results)
 
