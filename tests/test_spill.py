@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rankbench import experiment
 from rankbench.data.cards import load_card
 from rankbench.errors import ConfigError, NumericalError, StorageError
-from rankbench.memory import LEAST, Spill, bytes_of
+from rankbench.memory import LATER, LEAST, Spill, bytes_of
 
 MEGABYTE = 1_000_000
 
@@ -24,7 +24,7 @@ def jobs(settings):
 
 def test_the_metrics_are_those_of_the_dense_path_and_the_file_is_gone(jobs, tmp_path):
     dense = jobs(None)
-    limit = psutil.Process().memory_info().rss + 50 * MEGABYTE  # 61 MB are needed
+    limit = psutil.Process().memory_info().rss + LATER + 50 * MEGABYTE  # 61 MB are needed
     tiled = jobs(Spill(tmp_path / "spill", limit))
     assert [outcome.record.tiles for outcome in dense] == [None, None]
     assert all(outcome.record.tiles < 3000 and outcome.model is None for outcome in tiled)
@@ -39,7 +39,9 @@ def test_a_matrix_that_is_not_positive_definite_leaves_no_tiles(settings, tmp_pa
     card = load_card("synthetic", settings, {f"source.generator.{name}": value for name, value in sizes.items()})
     job = experiment.Job(card, (experiment.setting("ease", {"lam": 1e-12}),))
     with pytest.raises(NumericalError, match="not positive definite"):
-        experiment.run(job, settings, spill=Spill(tmp_path / "spill", psutil.Process().memory_info().rss + 50 * MEGABYTE))
+        experiment.run(
+            job, settings, spill=Spill(tmp_path / "spill", psutil.Process().memory_info().rss + LATER + 50 * MEGABYTE)
+        )
     assert not list((tmp_path / "spill").iterdir())
 
 

@@ -13,6 +13,7 @@ import psutil
 from rankbench.errors import ConfigError, StorageError
 
 LEAST = 32 << 20  # bytes without which no tile is worth its name
+LATER = 48 << 20  # bytes that compiled loops and the buffers of BLAS take once they run
 _CGROUP = Path("/sys/fs/cgroup")
 
 
@@ -46,7 +47,7 @@ class Spill:
 
     def left(self) -> int:
         """Bytes beside what this process holds already. Raises StorageError when there is next to nothing."""
-        held = psutil.Process().memory_info().rss
+        held = psutil.Process().memory_info().rss + LATER
         if self.memory - held < LEAST:
             least = (held + LEAST) / 1e6
             raise StorageError(
