@@ -9,8 +9,8 @@ ranked: seconds of both phases, tasks, time a task beyond its own work, bytes th
 between nodes), the most memory that all processes of the cluster held together, pages they share counted once, and whether the
 result is that of the calm run. `bytes` makes the nodes hosts with networks of their own, which takes root, and says what came
 into each during the factorisation, and what `predict` expects. `predict` plays the same tasks on paper: each begins when its
-tiles and a core are there, on the node where that is first, after `overhead` seconds; what lies on other nodes comes over a
-line of `bandwidth` GB/s into each node; the driver hands out a task every `dispatch` seconds; `rate` is GFLOP/s a core. It
+tiles and a core are there, on the node where that is first, after `overhead` seconds; what a node has not yet comes over a line
+of `bandwidth` GB/s into it, and stays; the driver hands out a task every `dispatch` seconds; `rate` is GFLOP/s a core. It
 knows nothing of disks.
 """
 
@@ -225,7 +225,7 @@ def predict(given: argparse.Namespace, nodes: int) -> None:
         heapq.heapify(each)
     line = [0.0] * nodes  # when a node's network is free again
     ready: dict[tuple[int, int], float] = {}
-    home: dict[tuple[int, int], int] = {}
+    held: dict[tuple[int, int], set[int]] = {}  # the nodes that have a tile as it is now
     waiting: dict[tuple[int, int], list] = defaultdict(list)
     moved, tasks, work = 0.0, 0, 0.0
 
@@ -234,12 +234,10 @@ def predict(given: argparse.Namespace, nodes: int) -> None:
         steps = waiting.pop(out, [])
         if not steps:
             return
-        reads = [out, *(read for _, versions in steps for read in versions)]
-        at, places = max(when for _, when, _ in (read if read != out else (out, ready[out], home[out]) for read in reads)), []
-        for read in reads:
-            places.append(home[out] if read == out else read[2])
+        reads = {out, *(read for _, each in steps for read in each)}
+        at = max(ready[read] for read in reads)
         # Where it can begin first, with its tiles there.
-        costs = [(len(places) - places.count(each)) * 4 * tile**2 for each in range(nodes)]
+        costs = [sum(each not in held[read] for read in reads) * 4 * tile**2 for each in range(nodes)]
         there = [max(at, line[each]) + costs[each] / (given.bandwidth * 1e9) if costs[each] else at for each in range(nodes)]
         begins = [max(there[each], cores[each][0]) for each in range(nodes)]
         node = begins.index(min(begins))
@@ -250,17 +248,19 @@ def predict(given: argparse.Namespace, nodes: int) -> None:
         took = sum(flops(task, side) for task, _ in steps)
         end = begin + took / (given.rate * 1e9)
         heapq.heapreplace(cores[node], end)
-        ready[out], home[out] = end, node
+        for read in reads:
+            held[read].add(node)
+        ready[out], held[out] = end, {node}
         moved, tasks, work = moved + elsewhere, tasks + 1, work + took
 
     for panel in panels(n_blocks):
         if panel.phase == CHOLESKY:
             for number, each in enumerate(panel.tiles):
-                ready[each], home[each] = 0.0, (panel.k + number) % nodes
+                ready[each], held[each] = 0.0, {(panel.k + number) % nodes}
         for task in panel.tasks():
             for read in task.reads:
                 settle(read)
-            waiting[task.out].append((task, [(read, ready[read], home[read]) for read in task.reads]))
+            waiting[task.out].append((task, task.reads))
             if len(waiting[task.out]) == FUSED:
                 settle(task.out)
         for each in panel.tiles:
