@@ -213,6 +213,13 @@ def test_what_cannot_be_answered_is_said(model):
         model.recommend_new(pd.DataFrame({"user": ["x"]}))
 
 
+def test_changes_of_the_card_are_kept_with_the_model(card, settings, tmp_path):
+    changed = rb.fit(card, "ease", settings=settings, changes={"split.seed": 7}).save(tmp_path / "kept")
+    model = load(changed)
+    assert model.dataset["fingerprint"] != rb.fit(card, "ease", settings=settings).dataset["fingerprint"]
+    assert model.evaluate(settings=settings).dataset == model.dataset["fingerprint"]
+
+
 def test_held_out_users_are_scored_from_their_fold_in(card, settings, tmp_path):
     folder = tmp_path / "strong"
     folder.mkdir()
@@ -231,11 +238,17 @@ def test_the_command_line_takes_ids_and_gives_files(card, settings, tmp_path, ca
     monkeypatch.setenv("RANKBENCH_DATA", str(settings.data))
     kept, users, out = tmp_path / "kept", tmp_path / "users.csv", tmp_path / "out.parquet"
     users.write_text("user\nu1\nu5\n", encoding="utf-8")
+    only_names, strange = tmp_path / "only_names.csv", tmp_path / "strange.csv"
+    only_names.write_text("user,item\n", encoding="utf-8")
+    strange.write_text("user,item\nnew,99999\n", encoding="utf-8")
     assert _main(["fit", card, "ease", "lam=20", "--out", str(kept)]) == 0
     assert _main(["recommend", str(kept), "--users", str(users), "-k", "3", "--out", str(out)]) == 0
     pd.testing.assert_frame_equal(pd.read_parquet(out), load(kept).recommend(["u1", "u5"], 3))
     assert _main(["similar", str(kept), "--item", "103", "-k", "2", "--json"]) == 0
     capsys.readouterr()
+    assert _main(["recommend", str(kept), "--history", str(strange), "--json"]) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out) == [] and "1 users have met no item" in said.err
     for words, message in {
         ("recommend", str(kept), "--user", "nobody"): "unknown user id 'nobody'",
         ("recommend", str(kept)): "name at least one user",
@@ -244,6 +257,8 @@ def test_the_command_line_takes_ids_and_gives_files(card, settings, tmp_path, ca
         ("recommend", str(kept), "--history", str(users)): "no column 'item'",
         ("similar", str(kept), "--item", "103", "-k", "99"): "more than the 25 items",
         ("fit", card, "ease", "--out", str(kept)): "exists already",
+        ("recommend", str(kept), "--history", str(only_names)): "only_names.csv: no rows",
+        ("recommend", str(kept), "--users", str(only_names)): "only_names.csv: no rows",
     }.items():
         assert _main(list(words)) == 2
         captured = capsys.readouterr()

@@ -228,6 +228,12 @@ def test_the_columns_are_what_the_paper_reports_or_what_was_searched():
         ({"method": "ease"}, {"final": {"split_seeds": [-1]}}, r"final\.split_seeds\.0: .* greater than or equal to 0"),
         ({"method": "ease"}, {"final": {"fit_on": "valid"}}, r"final\.fit_on: input should be 'auto', 'train' or"),
         ({"method": "ease"}, {"datasets": [SMALL, "synthetic"]}, r"datasets: synthetic is given twice"),
+        ({"method": "ease"}, {"resources": {"cpus": 0}}, r"resources\.cpus"),
+        ({"method": "ease"}, {"resources": {"concurrent": -1}}, r"resources\.concurrent"),
+        ({"method": "ease"}, {"resources": {"device": "tpu"}}, r"resources\.device"),
+        ({"method": "ease"}, {"cutoffs": [0]}, "cutoffs"),
+        ({"method": "ease"}, {"cutoffs": []}, "cutoffs"),
+        ({"method": "ease"}, {"metrics": []}, "metrics"),
         ({"method": "ease"}, {"resources": {"cpus": 3}}, r"resources\.cpus: 3 asked for a trial, this machine has 2"),
     ],
 )

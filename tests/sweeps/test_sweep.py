@@ -309,3 +309,18 @@ def test_a_gpu_that_is_not_there_is_said_before_the_work(tmp_path):
     _, err = process.communicate(timeout=300)
     assert process.returncode == 2 and err.count("\n") == 1 and "--device cuda" in err, err
     assert not (tmp_path / "results" / "sweeps").exists()
+
+
+def test_a_report_of_what_was_not_measured_names_what_was(swept):
+    home, *_ = swept
+    process = rankbench(home, "report", "small", "--metrics", "ndcg@99")
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 2 and "ndcg@99 was not measured" in err and "ndcg@10" in err, err
+
+
+def test_a_sweep_that_finds_no_cluster_leaves_nothing_behind(tmp_path):
+    (tmp_path / "small.yaml").write_text(EXPERIMENT)
+    process = rankbench(tmp_path, "sweep", "small.yaml", "--address", "127.0.0.1:1")
+    _, err = process.communicate(timeout=300)
+    assert process.returncode == 4 and "cannot join the Ray cluster at 127.0.0.1:1" in err, err
+    assert not (tmp_path / "results" / "sweeps").exists()
