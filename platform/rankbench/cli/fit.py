@@ -53,9 +53,8 @@ def fit(
 
     from rankbench import api, experiment
     from rankbench.checkpoint import Checkpoints
-    from rankbench.cli.options import Options, require_meaning
+    from rankbench.cli.options import Options, card_and_method, require_meaning
     from rankbench.cluster.place import require_shared, workplace
-    from rankbench.config import assignments
     from rankbench.errors import require
     from rankbench.files import require_place
     from rankbench.fitting import Fitting
@@ -64,9 +63,7 @@ def fit(
 
     require(not to.exists(), f"{to}: exists already; choose another folder with --out")
     require_place(to.parent)
-    given = assignments(params or [])
-    changes = {key.removeprefix("data."): value for key, value in given.items() if key.startswith("data.")}
-    values = {key: value for key, value in given.items() if not key.startswith("data.")}
+    changes, values = card_and_method(params or [])
     chosen = experiment.setting(method, values)
     solver, closed = chosen.solver, chosen.share_key is not None
     shares = solver.shares or closed

@@ -1,10 +1,12 @@
-"""Options that say where and how a method is fitted, held against what the method is."""
+"""What a command that fits one method is told: changes of the card, parameters, and options held against what the method is."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from rankbench.config import assignments
 from rankbench.errors import require
 from rankbench.solvers.on_device import require_device
 from rankbench.solvers.spec import Solver
@@ -19,6 +21,13 @@ class Options:
     memory: str | None = None
     spill: Path | None = None
     device: str = "cpu"
+
+
+def card_and_method(words: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """PATH=VALUE words taken apart: those that begin with data. change the card, the others are the method's parameters."""
+    given = assignments(words)
+    changes = {key.removeprefix("data."): value for key, value in given.items() if key.startswith("data.")}
+    return changes, {key: value for key, value in given.items() if not key.startswith("data.")}
 
 
 def require_meaning(method: str, solver: Solver, options: Options) -> None:

@@ -68,9 +68,8 @@ def run(
     validation users are held out."""
     from rankbench import experiment
     from rankbench.checkpoint import Checkpoints
-    from rankbench.cli.options import Options, require_meaning
+    from rankbench.cli.options import Options, card_and_method, require_meaning
     from rankbench.cluster.place import require_shared, workplace
-    from rankbench.config import assignments
     from rankbench.data.cards import load_card
     from rankbench.data.prepare import prepare
     from rankbench.errors import require
@@ -83,9 +82,7 @@ def run(
 
     settings = Settings.from_env()
     uri = tracking_uri(settings) if track else ""  # an address that cannot work is refused before the work
-    given = assignments(params or [])
-    changes = {key.removeprefix("data."): value for key, value in given.items() if key.startswith("data.")}
-    values = {key: value for key, value in given.items() if not key.startswith("data.")}
+    changes, values = card_and_method(params or [])
     chosen = experiment.setting(method, values)
     require(dtype in ("float32", "float64"), f"--dtype: expected float32 or float64, got {dtype}")
     names = metrics.split(",") if metrics else DEFAULT_METRICS
