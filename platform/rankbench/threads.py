@@ -6,10 +6,23 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from rankbench.errors import require
+
+PER_CPU = 4  # threads: more only wait for one another, and some tens of thousands take every place in the process table
+
 
 def available_cpus() -> int:
     """Processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def require_threads(threads: int, where: str) -> None:
+    """Raise ConfigError, which begins with `where`, for more threads than `PER_CPU` per processor of this process."""
+    cpus = available_cpus()
+    require(
+        threads <= PER_CPU * cpus,
+        f"{where}: {threads} threads are too many for {cpus} processors; give at most {PER_CPU * cpus}",
+    )
 
 
 @contextmanager

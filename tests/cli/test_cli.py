@@ -180,6 +180,8 @@ def test_ones_own_csv_needs_a_card_of_five_lines(home, capsys):
         (["sweep", "demo", "--address", "127.0.0.1:99999"], "--address: a port lies between 1 and 65535"),
         (["report"], "no sweep"),
         (["report", "--format", "markdown"], "--format: unknown 'markdown'"),
+        (["run", "synthetic", "ease", "--threads", "100000"], "--threads: 100000 threads are too many for"),
+        (["sweep", "demo", "--chosen", "resources.cpus=100000"], "resources.cpus: 100000 asked for a trial, this machine has"),
         (["rnu"], "No such command 'rnu'. Did you mean 'run'?"),
         (["run", "synthetic"], "Missing argument"),
         (["run", "synthetic", "ease", "--sede", "1"], "No such option: --sede"),

@@ -44,7 +44,7 @@ def run(
     dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
     metrics: Annotated[str | None, typer.Option(help="Comma-separated, as in recall,ndcg@100,auc.")] = None,
     cutoffs: Annotated[str | None, typer.Option(help="Comma-separated k.  [default: 10,20,50]")] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="Default: every processor.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="At most 4 per processor.  [default: one per processor]")] = None,
     device: Annotated[
         str, typer.Option(help="Where gradient steps and inverses are computed: cpu, or cuda where there is one.")
     ] = "cpu",
@@ -77,10 +77,13 @@ def run(
     from rankbench.files import require_place
     from rankbench.memory import Spill, available_memory, bytes_of
     from rankbench.settings import Settings
+    from rankbench.threads import require_threads
     from rankbench.tracking.mlflow_sink import MlflowSink, tracking_uri
     from rankbench.tracking.record import read_record, write_record
 
     settings = Settings.from_env()
+    if threads is not None:
+        require_threads(threads, "--threads")
     uri = tracking_uri(settings) if track else ""  # an address that cannot work is refused before the work
     changes, values = card_and_method(params or [])
     chosen = experiment.setting(method, values)

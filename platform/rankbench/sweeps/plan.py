@@ -120,6 +120,11 @@ def plan(spec: ExperimentSpec, settings: Settings, cpus: int | None, where: str,
     names = [arm.label for arm in spec.arms]
     doubled = {name for name in names if names.count(name) > 1}
     require(not doubled, f"{where}: arms: the name {', '.join(doubled)} is given twice; set a `name` for each")
+    wanted = spec.resources.cpus
+    require(
+        cpus is None or wanted == "auto" or wanted <= cpus,
+        f"{where}: resources.cpus: {wanted} asked for a trial, this machine has {cpus}",
+    )
     require("@" in spec.search.choose.metric, f"{where}: search.choose.metric: write it with a cutoff, as in ndcg@20")
     metrics = metric_set([*spec.metrics, spec.search.choose.metric, *with_both_recalls(spec.report_metrics)], spec.cutoffs)
     notes: list[str] = []
@@ -205,7 +210,6 @@ def units(
         wanted = spec.resources.cpus
         # Below some thousands of items a second core adds less to one inverse than a second trial does.
         share = ((cpus or 4) if dense and size.items > 6000 else 1) if wanted == "auto" else wanted
-        require(cpus is None or share <= cpus, f"resources.cpus: {share} asked for a trial, this machine has {cpus}")
         device = spec.resources.device if members[0].solver.on_device else "cpu"
         result.append(Unit(job, share, estimate.memory(job, size), estimate.seconds(job, size, share), device=device))
     return result
