@@ -1,0 +1,50 @@
+"""The site: Markdown by MyST, docstrings by autodoc, and three parts made from the code while it is built.
+
+`make docs` builds it with -W: a warning is an error. Read more under "Documentation" in CONTRIBUTING.md.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version as installed_version
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import method_tables
+import rooms
+
+project = "rankbench"
+author = copyright = "The rankbench developers"
+version = release = installed_version("rankbench")
+html_title = f"rankbench {release}"
+
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
+source_suffix = {".md": "markdown"}
+exclude_patterns = ["_site"]
+myst_heading_anchors = 4
+default_role = "code"  # a docstring writes `name`
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+python_maximum_signature_line_length = 100
+
+html_theme = "furo"
+html_theme_options = {"source_directory": "docs/"}
+html_copy_source = False
+html_show_sphinx = False
+
+MARKER = "<!-- made from the registry of methods when the site is built -->"
+
+
+def fill_in(app, docname: str, source: list[str]) -> None:
+    """Put the generated part of a page where its marker stands."""
+    if docname == "methods":
+        assert MARKER in source[0], f"{docname}.md has no marker for the generated part"
+        source[0] = source[0].replace(MARKER, method_tables.markdown())
+    if docname.startswith("results/") and docname.endswith("/report"):
+        source[0] = "---\norphan: true\n---\n\n" + source[0]  # reached from the page of results, not from the menu
+
+
+def setup(app) -> None:
+    rooms.write()
+    app.connect("source-read", fill_in)

@@ -1,0 +1,75 @@
+"""Write the tables of the page on methods from the registry: name, title, source, and parameters with their help."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from rankbench.methods import registered
+from rankbench.models.spec import registered as encoders
+from rankbench.solvers.spec import Solver
+from rankbench.training.params import TrainingParams
+
+COLUMNS = "| parameter | default | range searched | meaning |\n|---|---|---|---|"
+FAMILIES = {
+    "Closed forms": "One inverse of an item-item matrix. Settings that differ only in what they do with the inverse share it.",
+    "Alternating least squares": "User and item factors in turn, in blocks that threads or a Ray cluster can share.",
+    "Other solvers": "",
+    "Losses trained by gradient steps": "Each also takes the [parameters of training](#parameters-of-training) and of its "
+    "[encoder](#parameters-of-encoders).",
+}
+
+
+def family(method: Solver) -> str:
+    if method.trained:
+        return "Losses trained by gradient steps"
+    if method.shift is not None:
+        return "Closed forms"
+    return "Alternating least squares" if method.problem is not None else "Other solvers"
+
+
+def markdown() -> str:
+    """All methods, family by family; then the parameters that trained methods share."""
+    parts = []
+    for name, about in FAMILIES.items():
+        methods = [method for method in registered() if family(method) == name]
+        parts += [f"## {name}", about]
+        parts += [_section(method) for method in methods]
+    parts += ["## Parameters of training", _table(TrainingParams)]
+    parts += ["## Parameters of encoders", "`model` chooses the encoder; each loss can be trained on each of them."]
+    parts += [f"### {encoder.name}\n\n{_about(encoder)}\n\n{_table(encoder.params)}" for encoder in encoders()]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _section(method: Solver) -> str:
+    own = method.own if method.trained else None
+    reason = f"{method.reason[0].upper()}{method.reason[1:]}." if method.reason else ""
+    return "\n\n".join(part for part in (f"### {method.name}", _about(method), reason, _table(method.params, own)) if part)
+
+
+def _about(spec) -> str:
+    return f"{_cell(spec.title)} ({_cell(spec.source)})."
+
+
+def _table(params: type, only: tuple[str, ...] | None = None) -> str:
+    fields = [field for field in dataclasses.fields(params) if only is None or field.name in only]
+    if not fields:
+        return "No parameters of its own."
+    rows = [
+        f"| `{field.name}` | {_default(field)} | {_cell(field.metadata.get('search', ''))} | "
+        f"{_cell(field.metadata.get('help', ''))} |"
+        for field in fields
+    ]
+    return "\n".join([COLUMNS, *rows])
+
+
+def _default(field: dataclasses.Field) -> str:
+    if field.default is dataclasses.MISSING:
+        return "required"
+    return "none" if field.default is None else f"`{field.default}`"
+
+
+def _cell(text: str) -> str:
+    """Text that Markdown shows as it is."""
+    for sign in "\\|*_<>[]`":
+        text = text.replace(sign, f"\\{sign}")
+    return text
