@@ -120,6 +120,17 @@ def test_a_card_of_ones_own_wins_over_the_products(tmp_path, settings):
     assert set(card_names(mine)) == set(card_names(settings))
 
 
+def test_a_card_that_is_called_otherwise_than_its_file_is_refused_by_name(tmp_path, settings):
+    # Its results would stand under a name that no command knows.
+    folder = tmp_path / "home" / "datasets"
+    folder.mkdir(parents=True)
+    (folder / "my-shop.yaml").write_text("name: shop\nsource: {file: x.csv}\n")
+    mine = replace(settings, home=tmp_path / "home")
+    with pytest.raises(ConfigError, match=r"my-shop\.yaml: name: shop: .* called as its file, my-shop"):
+        load_card("my-shop", mine)
+    assert load_card(str(folder / "my-shop.yaml"), mine).name == "shop"
+
+
 def test_changes_reach_into_the_card_and_are_checked_like_it(write, settings):
     path = write({"source": SOURCE, "split": {"seed": 1, "test": 0.3}})
     card = load_card(path, settings, {"split.seed": 7})

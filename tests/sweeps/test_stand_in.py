@@ -13,7 +13,8 @@ from rankbench.data.cards import card_names, load_card
 from rankbench.data.prepare import prepare
 from rankbench.errors import ConfigError
 from rankbench.settings import Settings
-from rankbench.sweeps.plan import card_of, plan
+from rankbench.sweeps.datasets import card_of
+from rankbench.sweeps.plan import plan
 from rankbench.sweeps.spec import ExperimentSpec
 from rankbench.sweeps.stand_in import stand_in, stand_in_card
 

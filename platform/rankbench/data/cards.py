@@ -224,15 +224,27 @@ def load_card(dataset: str, settings: Settings, changes: dict[str, Any] | None =
 
     Raises ConfigError with the nearest name when there is none, and for every key or value the schema refuses.
     """
-    if dataset.endswith((".yaml", ".yml")) or "/" in dataset:
+    if is_card_path(dataset):
         path = Path(dataset)
         if not path.is_file():
             raise ConfigError(f"{dataset}: no such dataset card")
-    else:
-        cards = card_names(settings)
-        if dataset not in cards:
-            raise ConfigError(f"unknown dataset {dataset!r}{nearest(dataset, cards)} (rankbench data list)")
-        path = cards[dataset]
+        return read_card(path, changes)
+    cards = card_names(settings)
+    if dataset not in cards:
+        raise ConfigError(f"unknown dataset {dataset!r}{nearest(dataset, cards)} (rankbench data list)")
+    card = read_card(cards[dataset], changes)
+    if card.name != dataset:
+        raise ConfigError(f"{cards[dataset]}: name: {card.name}: a card in such a folder is called as its file, {dataset}")
+    return card
+
+
+def is_card_path(dataset: str) -> bool:
+    """Whether `dataset` is the path of a card file and not the name of a card."""
+    return dataset.endswith((".yaml", ".yml")) or "/" in dataset
+
+
+def read_card(path: Path, changes: dict[str, Any] | None = None) -> Card:
+    """The card in the file at `path`, with dotted `changes` applied. Raises ConfigError for what the schema refuses."""
     content = override(read_yaml(path), changes or {})
     if "folder" in content:
         raise ConfigError(f"{path}: folder: unknown key")

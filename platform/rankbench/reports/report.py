@@ -34,7 +34,9 @@ def sweep_table(
     differences = tuple(Comparison(**pair) for pair in compared["comparisons"])
     first = next((name for name in wanted if any(pair.metric == name for pair in differences)), None)
     entries = {(entry["dataset"], entry["arm"]): entry["final"] for entry in (chosen or {"rows": []})["rows"]}
-    datasets = [entry if isinstance(entry, str) else entry["name"] for entry in experiment.get("datasets", ())]
+    # An entry may be the path of a card; records know a dataset by the name of its card.
+    cards = about.get("cards") or experiment.get("datasets", ())
+    datasets = [each if isinstance(each, str) else each["name"] for each in cards]
     datasets = sorted({*datasets, *(dataset for dataset, _ in entries)})
     finals = [record for record in records.values() if record.stage == "final" and record.finished]
     rows, notes, runs = [], list(about["notes"]), {}

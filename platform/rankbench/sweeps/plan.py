@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from rankbench.config import override, validate
-from rankbench.data.cards import Card, load_card
+from rankbench.data.cards import Card
 from rankbench.data.cards import card_names as names_of_cards
 from rankbench.data.prepare import prepare
 from rankbench.errors import require
@@ -22,6 +21,7 @@ from rankbench.experiment import Job, Setting, setting
 from rankbench.registry import nearest
 from rankbench.settings import Settings
 from rankbench.sweeps import estimate
+from rankbench.sweeps.datasets import Entry, card_of
 from rankbench.sweeps.estimate import Size
 from rankbench.sweeps.space import DRAWS, expand, kinds
 from rankbench.sweeps.spec import ArmSpec, ExperimentSpec
@@ -101,9 +101,13 @@ class Plan:
     @property
     def key(self) -> str:
         """A hash of everything that decides the results: the same key continues the same sweep."""
+        # What stands at its default is left out, so that a key outlives fields that are added later.
+        experiment = self.spec.model_dump(mode="json", exclude={"question", "resources", "not_run"}, exclude_defaults=True)
+        for entry in experiment["datasets"]:
+            if isinstance(entry, dict):
+                entry.pop("file", None)  # where a card lies on this machine decides nothing
         content = [
-            # What stands at its default is left out, so that a key outlives fields that are added later.
-            self.spec.model_dump(mode="json", exclude={"question", "resources", "not_run"}, exclude_defaults=True),
+            experiment,
             [c.content_key() for c in self.cards],
             self.given is not None,
         ]
@@ -240,7 +244,7 @@ def final_fit(card: Card, spec: ExperimentSpec) -> str:
 
 
 def _final_cards(
-    entry: str | dict[str, Any], card: Card, spec: ExperimentSpec, settings: Settings, where: str, notes: list[str]
+    entry: Entry, card: Card, spec: ExperimentSpec, settings: Settings, where: str, notes: list[str]
 ) -> list[Card]:
     """The card for each split seed, without splits that are another one again, as those that their authors published."""
     if spec.final.split_seeds is None:
@@ -262,29 +266,9 @@ def _final_cards(
     return [other for other, _ in kept.values()]
 
 
-def card_of(entry: str | dict[str, Any], settings: Settings, where: str) -> Card:
-    """The card of an entry of `datasets`. Raises ConfigError as `load_card` does."""
-    if isinstance(entry, str):
-        return load_card(entry, settings)
-    if "card" in entry:  # written out, where no file has it
-        changes = _flatten({key: value for key, value in entry.items() if key not in ("name", "card")})
-        return validate(Card, override(entry["card"], changes), f"{where}.card")
-    changes = _flatten({key: value for key, value in entry.items() if key != "name"})
-    require(isinstance(entry.get("name"), str), f"{where}: give the card's `name`, then what to change in it")
-    return load_card(entry["name"], settings, changes)
-
-
 def _require_known(datasets: Iterable[str], known: Iterable[str], where: str) -> None:
     for dataset in datasets:
         require(dataset in known, f"{where}: unknown dataset {dataset!r}{nearest(dataset, known)}")
-
-
-def _flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in tree.items():
-        path = f"{prefix}{key}"
-        flat |= _flatten(value, f"{path}.") if isinstance(value, dict) else {path: value}
-    return flat
 
 
 def _chosen_settings(spec: ExperimentSpec, dataset: str, where: str) -> list[Setting]:

@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from rankbench.config import Strict, override, read_yaml, validate
 from rankbench.errors import ConfigError, require
 from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS
+from rankbench.sweeps.datasets import Entry, with_card_names
 
 
 class ArmSpec(Strict):
@@ -129,7 +130,7 @@ class ExperimentSpec(Strict):
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")
     question: str = ""
-    datasets: tuple[str | dict[str, Any], ...] = Field(min_length=1)
+    datasets: tuple[Entry, ...] = Field(min_length=1)
     arms: tuple[ArmSpec, ...] = Field(min_length=1)
     metrics: tuple[str, ...] = Field(DEFAULT_METRICS, min_length=1)
     cutoffs: tuple[Annotated[int, Field(ge=1)], ...] = Field(DEFAULT_CUTOFFS, min_length=1)
@@ -149,10 +150,16 @@ class ExperimentSpec(Strict):
 
 
 def load_experiment(path: Path, changes: dict[str, Any]) -> ExperimentSpec:
-    """The experiment in a file, with dotted `changes` applied. Raises ConfigError naming file and key."""
+    """The experiment in a file, with dotted `changes` applied. The path of a dataset card is relative to the file, or to the
+    working folder where that has no such card; one among `changes` is relative to the working folder.
+
+    Raises ConfigError naming file and key.
+    """
     if not path.is_file():
         raise ConfigError(f"{path}: no such experiment file")
-    return validate(ExperimentSpec, override(read_yaml(path), changes), str(path))
+    spec = validate(ExperimentSpec, override(read_yaml(path), changes), str(path))
+    folders = [Path.cwd()] if "datasets" in changes else [path.parent, Path.cwd()]
+    return spec.model_copy(update={"datasets": with_card_names(spec.datasets, folders, str(path))})
 
 
 def of_arms(spec: ExperimentSpec, patterns: Sequence[str], where: str) -> ExperimentSpec:

@@ -13,7 +13,7 @@ from rankbench.data.cards import Card
 from rankbench.errors import require
 from rankbench.evaluation.metrics import metric_set
 from rankbench.settings import Settings
-from rankbench.sweeps.plan import card_of
+from rankbench.sweeps.datasets import card_of
 from rankbench.sweeps.spec import ArmSpec, ExperimentSpec
 
 COUNTS = ("users", "items", "interactions")
