@@ -114,6 +114,16 @@ def test_values_and_gradients_are_finite_at_the_ends_of_scores_and_parameters(na
 
 
 @EVERY_LOSS
+def test_a_loss_declares_whether_it_asks_for_the_scores_of_the_whole_catalogue(name, monkeypatch):
+    asked = []
+    monkeypatch.setattr(WholeCatalogue, "scores", lambda self: asked.append(name) or self.whole)
+    loss = registered().get(name)
+    p = loss.params()
+    evaluate(loss, batch(loss, p), p, new_state(loss, p))
+    assert bool(asked) == loss.whole_catalogue
+
+
+@EVERY_LOSS
 def test_the_order_of_rows_and_of_negatives_changes_nothing(name):
     loss = registered().get(name)
     p = loss.params()

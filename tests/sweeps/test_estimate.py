@@ -1,5 +1,9 @@
 """Estimates: they grow with what they are of, and the memory of fits that were measured lies below theirs, not far below."""
 
+import itertools
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,6 +13,7 @@ from rankbench.data.cards import load_card
 from rankbench.data.prepare import prepare
 from rankbench.evaluation.metrics import metric_set
 from rankbench.experiment import Job, setting
+from rankbench.methods import registered
 from rankbench.settings import Settings
 from rankbench.sweeps import estimate
 from rankbench.sweeps.estimate import Size, family, memory, products_a_second, seconds
@@ -113,6 +118,30 @@ def test_an_inverse_takes_eight_times_as_long_on_twice_the_items_and_half_on_two
 def test_products_are_timed_once():
     rate = products_a_second("float32")
     assert 1e8 < rate < 1e14 and products_a_second("float32") == rate
+
+
+def test_products_are_timed_on_a_machine_that_takes_a_second_for_each_reading_of_the_clock(monkeypatch):
+    clock = itertools.count()
+    monkeypatch.setattr(estimate, "time", SimpleNamespace(perf_counter=lambda: float(next(clock))))
+    assert products_a_second.__wrapped__("float32") == 2 * 768**3  # one second for each product
+    assert next(clock) >= 6  # three products at least, timed at both ends
+
+
+def test_a_loss_that_keeps_the_whole_catalogue_says_so_itself(monkeypatch):
+    size = size_of(15_603, 40_000, 139_554, 15_603)
+    params, methods = {"batch_size": 4096}, registered()
+    chunked = memory(job_of("softmax", params), size)
+    # The softmax loss as another file might declare it.
+    declare = lambda **about: monkeypatch.setitem(methods._specs, "softmax", replace(methods.get("softmax"), **about))  # noqa: E731
+    declare(pace=3.0)  # slow is not large
+    assert memory(job_of("softmax", params), size) == chunked
+    declare(whole_catalogue=True)
+    assert memory(job_of("softmax", params), size) >= chunked + 5 * 4096 * 40_000 * 4 - 2**29
+
+
+def test_an_encoder_with_layers_needs_memory_for_them_beside_the_whole_catalogue():
+    size = size_of(2_000_000, 1000, 4_000_000, 10)
+    assert memory(job_of("softmax", {"model": "lightgcn"}), size) > memory(job_of("softmax", {}), size) + 10**9
 
 
 def test_a_fit_that_looks_at_valid_is_taken_to_end_early_and_to_spend_time_looking():

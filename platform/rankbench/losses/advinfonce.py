@@ -72,6 +72,7 @@ class Adversary(LossState):
     state=Adversary,
     title="AdvInfoNCE: InfoNCE against an adversary that weighs the negatives",
     source="Zhang et al., NeurIPS 2023",
+    pace=3.0,
 )
 def advinfonce(s: Scores, p: AdvInfoNCE, state: Adversary) -> Tensor:
     if state.attacking:

@@ -35,6 +35,7 @@ class CML:
     unit_ball=True,
     title="CML: hinge between squared distances",
     source="Hsieh et al., WWW 2017",
+    pace=2.0,
 )
 def cml(s: Scores, p: CML) -> Tensor:
     hinges = torch.relu(p.margin - s.pos[:, None] + s.neg)

@@ -81,6 +81,7 @@ def smooth_hinge(x: Tensor) -> Tensor:
     state=Saddle,
     title="LLPAUC: partial AUC of the lower left corner",
     source="Shi et al., WWW 2024",
+    pace=2.0,
 )
 def llpauc(s: Scores, p: LLPAUC, state: Saddle) -> Tensor:
     a, b, s_neg = state.a, state.b, state.s_neg

@@ -35,7 +35,14 @@ class OPAUC:
         require(self.tau > 0, f"tau must be > 0, got {self.tau}")
 
 
-@loss("opauc", OPAUC, similarity="dot", title="OPAUC: BPR on the hardest negatives", source="Shi et al., WWW 2023")
+@loss(
+    "opauc",
+    OPAUC,
+    similarity="dot",
+    title="OPAUC: BPR on the hardest negatives",
+    source="Shi et al., WWW 2023",
+    pace=2.5,
+)
 def opauc(s: Scores, p: OPAUC) -> Tensor:
     n = s.neg.shape[1]
     if p.form == "dns":

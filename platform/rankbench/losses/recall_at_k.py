@@ -38,6 +38,7 @@ class RecallAtK:
     similarity="cosine",
     title="RS@K: smooth Recall@K",
     source="Patel et al., CVPR 2022; Zhang et al., WWW 2026",
+    pace=3.0,
 )
 def recall_at_k(s: Scores, p: RecallAtK) -> Tensor:
     above = torch.sigmoid((s.neg - s.pos[:, None]) / p.tau1).sum(dim=1)

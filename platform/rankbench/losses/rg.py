@@ -40,6 +40,7 @@ JOURNAL = "Pu et al., NDCG-consistent softmax approximation"
     needs=("catalogue",),
     title="RG² by SGD: softmax's squared surrogate over all items",
     source="Pu et al., ICML 2024",
+    pace=0.25,  # two moments stand for the catalogue
 )
 def rg2(s: Scores, p: RG) -> Tensor:
     mean, mean_square = s.catalogue.moments()
@@ -54,6 +55,7 @@ def rg2(s: Scores, p: RG) -> Tensor:
     needs=("catalogue",),
     title="RG× by SGD: softmax to second order over all items",
     source=f"{JOURNAL}, Eq. 15",
+    pace=0.2,  # two moments stand for the catalogue
 )
 def rgx(s: Scores, p: RG) -> Tensor:
     mean, mean_square = s.catalogue.moments()

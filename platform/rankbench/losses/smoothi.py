@@ -32,7 +32,14 @@ class SmoothI:
         require(0 <= self.delta < 1, f"delta must lie in [0, 1), got {self.delta}")
 
 
-@loss("smoothi-at-k", SmoothI, similarity="cosine", title="SmoothI@K: smooth Precision@K", source="Thonet et al., AAAI 2022")
+@loss(
+    "smoothi-at-k",
+    SmoothI,
+    similarity="cosine",
+    title="SmoothI@K: smooth Precision@K",
+    source="Thonet et al., AAAI 2022",
+    pace=5.0,
+)
 def smoothi_at_k(s: Scores, p: SmoothI) -> Tensor:
     scores = torch.cat([s.pos[:, None], s.neg], dim=1)
     scores = (scores - scores.amin(dim=1, keepdim=True)) / p.tau  # from 0 up: a factor c < 1 lowers them

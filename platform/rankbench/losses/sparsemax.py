@@ -68,6 +68,8 @@ def _thresholds(z):
     needs=("catalogue",),
     title="Sparsemax loss over all items",
     source="Martins and Astudillo, ICML 2016",
+    pace=2.0,
+    whole_catalogue=True,
 )
 def sparsemax(s: Scores, p: Sparsemax) -> Tensor:
     o = s.catalogue.scores()

@@ -132,6 +132,9 @@ class Loss:
     `sampler`: the negatives its papers draw, uniform over all items or over those the user has not met; None: it samples
     none. `unit_ball`: vectors are kept in the ball of radius 1. `state(p, sizes, generator)` makes the state. `twin(p)`: which
     loss it is in other words, if any, at such parameters: losses with equal twins train to the same model.
+
+    For the estimates of time and memory before a run: `pace`, the time that a fit takes relative to most losses with the same
+    `needs`; `whole_catalogue`, whether it calls `catalogue.scores()`, whose (B, n_items) array autograd then keeps.
     """
 
     name: str
@@ -145,6 +148,8 @@ class Loss:
     unit_ball: bool = False
     state: Callable[[Any, Sizes, torch.Generator], LossState] | None = field(default=None, repr=False)
     twin: Callable[[Any], Twin | None] = lambda p: None
+    pace: float = 1.0
+    whole_catalogue: bool = False
 
 
 def loss(name: str, params: type, *, needs: tuple[Need, ...] = (), **about: Any) -> Callable[[Callable], Callable]:

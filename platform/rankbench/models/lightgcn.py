@@ -37,6 +37,12 @@ class LightGCNModel(EmbeddingModel):
         return propagate(self.graph, self.users, self.items, self.weights)
 
 
-@model("lightgcn", LightGCN, title="LightGCN: vectors spread over the graph", source="He et al., SIGIR 2020")
+@model(
+    "lightgcn",
+    LightGCN,
+    title="LightGCN: vectors spread over the graph",
+    source="He et al., SIGIR 2020",
+    layers=lambda p: p.n_layers,
+)
 def lightgcn(X: sp.csr_array, p: LightGCN, users: Tensor, items: Tensor, generator: torch.Generator) -> LightGCNModel:
     return LightGCNModel(Graph(X), p, users, items)

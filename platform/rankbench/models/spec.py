@@ -44,7 +44,8 @@ class EmbeddingModel(nn.Module):
 @dataclass(frozen=True)
 class Encoder:
     """`build(X, p, users, items, generator)` makes the module: X (n_users, n_items) 0/1 CSR of the training interactions;
-    `users`, `items`: the vectors to start from; `generator`: for noise in training.
+    `users`, `items`: the vectors to start from; `generator`: for noise in training. `layers(p)`: how many times a pass sends
+    vectors along the interactions, for the estimates of time and memory before a run.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Encoder:
     build: Callable[[sp.csr_array, Any, Tensor, Tensor, torch.Generator], EmbeddingModel]
     title: str
     source: str
+    layers: Callable[[Any], int] = lambda p: 0
 
 
 def model(name: str, params: type, **about: Any) -> Callable[[Callable], Callable]:

@@ -80,6 +80,12 @@ class XSimGCLModel(EmbeddingModel):
         return cross_entropy(z @ c.T / self.p.aux_tau, torch.arange(len(ids), device=ids.device))
 
 
-@model("xsimgcl", XSimGCL, title="XSimGCL: LightGCN, noise and a contrast", source="Yu et al., TKDE 2023")
+@model(
+    "xsimgcl",
+    XSimGCL,
+    title="XSimGCL: LightGCN, noise and a contrast",
+    source="Yu et al., TKDE 2023",
+    layers=lambda p: p.n_layers,
+)
 def xsimgcl(X: sp.csr_array, p: XSimGCL, users: Tensor, items: Tensor, generator: torch.Generator) -> XSimGCLModel:
     return XSimGCLModel(Graph(X), p, users, items, generator)

@@ -32,7 +32,7 @@ class RG2(ALSParams):
         require(self.lam >= 0, f"lam must be >= 0, got {self.lam}")
 
 
-@als("rg2", RG2, title="RG²: softmax's squared surrogate, one system a side", source="Pu et al., ICML 2024")
+@als("rg2", RG2, title="RG²: softmax's squared surrogate, one system a side", source="Pu et al., ICML 2024", pace=0.6)
 def rg2(n: Counts, p: RG2) -> Problem:
     weight = n.users / (2 * n.n_items)
     product = p.regulariser == "product"

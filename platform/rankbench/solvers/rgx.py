@@ -46,12 +46,13 @@ class RGxPaper(RGx):
     identity=lambda p: ("rg2", dataclasses.astuple(RG2(**dataclasses.asdict(p)))),
     title="RG×, exactly: RG²",
     source="Pu et al., NDCG-consistent softmax approximation, Eq. 17",
+    pace=0.6,
 )
 def rgx(n: Counts, p: RGx) -> Problem:
     return rg2(n, RG2(lam=p.lam))
 
 
-@als("rgx-paper", RGxPaper, title="RG× as published: RG² with less curvature", source="ibid., Eq. 38, 39")
+@als("rgx-paper", RGxPaper, title="RG× as published: RG² with less curvature", source="ibid., Eq. 38, 39", pace=0.6)
 def rgx_paper(n: Counts, p: RGxPaper) -> Problem:
     problem = rgx(n, p)
     return replace(problem, all_weight=(1 - p.beta) * problem.all_weight)

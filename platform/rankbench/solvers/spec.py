@@ -39,6 +39,9 @@ class Solver:
     seeds are worth a fit each. `dense`: it holds an (n_items, n_items) matrix. `folds`: it scores users who were not fitted,
     from their history. `trained`: by gradient steps, which may end early, by a look at valid; `own` are then the parameters
     of the loss, which the others of training stand beside.
+
+    For the estimates of time and memory before a run: `pace`, the time that a fit takes relative to most methods fitted in
+    the same way; `whole_catalogue` and `layers`, as a loss and an encoder declare them.
     """
 
     name: str
@@ -58,6 +61,9 @@ class Solver:
     folds: bool = True
     trained: bool = False
     own: tuple[str, ...] = ()
+    pace: float = 1.0
+    whole_catalogue: bool = False
+    layers: Callable[[Any], int] = lambda p: 0
 
     @property
     def shares(self) -> bool:

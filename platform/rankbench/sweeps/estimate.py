@@ -32,12 +32,6 @@ NEGATIVE, CATALOGUE, POSITIVE, TOUCHED = 7e-10, 1.6e-10, 1.5e-9, 8e-9
 SCANNED, SCORED, SUMMED = 1.2e-9, 2.5e-11, 3e-10  # of a ranking: seconds a score, a multiply-add of vectors, and of a matrix
 MEASURED = 1e-5  # seconds a user
 STOPS_AT = 0.6  # of its epochs, a fit that looks at valid ends
-# Methods that take another time than their like: one system serves all rows, two moments stand for the catalogue, or it is
-# sorted.
-PACE = {
-    "rg2": 0.6, "rgx": 0.6, "rgx-paper": 0.6, "rg2-sgd": 0.25, "rgx-sgd": 0.2,
-    "sparsemax": 2.0, "smoothi-at-k": 5.0, "recall-at-k": 3.0, "advinfonce": 3.0, "opauc": 2.5, "llpauc": 2.0, "cml": 2.0,
-}  # fmt: skip
 
 BASE = 870 << 20  # bytes: the interpreter, its libraries, what numba compiled
 GRID = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 12.0, 16.0, 20.0, 24.0, 32.0)  # GB, then by eights
@@ -66,7 +60,7 @@ class Size:
 def seconds(job: Job, size: Size, cpus: int) -> float:
     """Of one trial with `cpus` processors: start, fit, ranking and measuring. Rough: within a factor of two or three."""
     first = job.settings[0]
-    fit = _FIT[family(first)](first, size, cpus, job.dtype) * PACE.get(first.method, 1.0)
+    fit = _FIT[family(first)](first, size, cpus, job.dtype) * first.solver.pace
     leaders = _rankings(job)
     total = START + fit + _ranking(first, size, size.ranked, leaders, cpus) + leaders * size.ranked * MEASURED
     if stops_early(first) and job.fit_on == "train":
@@ -111,19 +105,21 @@ def family(setting: Setting) -> str:
 
 @cache
 def products_a_second(dtype: str) -> float:
-    """Floating-point operations a second of one core in large matrix products, of which 0.2 s are run."""
+    """Floating-point operations per second of one core in large matrix products: the fastest of those timed in 0.2 seconds, and
+    of three at least, however busy the machine is.
+    """
     from threadpoolctl import threadpool_limits
 
     n = 768
     A = np.ones((n, n), dtype)
-    best, end = math.inf, time.perf_counter() + 0.2
+    times: list[float] = []
     with threadpool_limits(1, "blas"):
-        A @ A  # the first one wakes the library
-        while time.perf_counter() < end:
+        A @ A  # the first product initialises the library
+        while len(times) < 3 or sum(times) < 0.2:
             began = time.perf_counter()
             A @ A
-            best = min(best, time.perf_counter() - began)
-    return 2 * n**3 / best
+            times.append(time.perf_counter() - began)
+    return 2 * n**3 / min(times)
 
 
 def _inverse(setting: Setting, size: Size, cpus: int, dtype: str) -> float:
@@ -163,9 +159,9 @@ def _trained(setting: Setting, size: Size, cpus: int, dtype: str) -> float:
     users, items = (n * -math.expm1(-draws / n) for n, draws in ((size.users, rows), (size.items, rows + drawn)))
     touched = size.users + size.items if p.optimizer == "adam" else users + (size.items if whole else items)
     batch = rows * score + touched * TOUCHED
-    if p.model != "mf":
+    if layers := setting.solver.layers(p):
         # Every layer, forward and back, for every batch, and then all rows are stepped.
-        batch += 4 * p.n_layers * size.interactions * GATHERED + (size.users + size.items) * TOUCHED
+        batch += 4 * layers * size.interactions * GATHERED + (size.users + size.items) * TOUCHED
     return _epochs(setting) * batches * batch * p.embedding_dim * _width(dtype) / math.sqrt(cpus)
 
 
@@ -194,13 +190,14 @@ def _ranking(setting: Setting, size: Size, users: int, models: int, cpus: int) -
 
 
 def _batch(setting: Setting, size: Size, itemsize: int) -> int:
-    """Bytes of a batch's scores with what autograd keeps of them."""
+    """Bytes of a batch's scores, and of an encoder's layers, with what autograd keeps of them."""
     p, needs = setting.params, LOSSES.get(setting.method).needs
+    layers = setting.solver.layers(p)
+    propagated = 2 * (layers + 2) * (size.users + size.items) * p.embedding_dim * itemsize if layers else 0
     if "catalogue" in needs:
         whole = p.batch_size * size.items * itemsize
-        return 6 * whole if PACE.get(setting.method, 1.0) > 1 else min(2 * whole, 2 << 28)
+        return propagated + (6 * whole if setting.solver.whole_catalogue else min(2 * whole, 2 << 28))
     positives = size.pairs / max(1, size.interactions) if "all_positives" in needs else 0
-    propagated = 0 if p.model == "mf" else 2 * (p.n_layers + 2) * (size.users + size.items) * p.embedding_dim * itemsize
     return int(p.batch_size * (p.n_negatives * (8 + 10 * itemsize) + positives * 48)) + propagated + 24 * size.interactions
 
 

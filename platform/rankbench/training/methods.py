@@ -64,8 +64,24 @@ def _method(loss: Loss) -> Solver:
             others["sampler"] = loss.sampler
         return (twin.name, twin.params, *sorted(others.items()))
 
-    about = {"title": loss.title, "source": loss.source, "own": own}
-    return Solver(loss.name, params, iterate=iterate, seeded=True, folds=False, trained=True, identity=identity, **about)
+    def layers(p: TrainingParams) -> int:
+        return encoders().get(p.model).layers(p)
+
+    return Solver(
+        loss.name,
+        params,
+        title=loss.title,
+        source=loss.source,
+        iterate=iterate,
+        identity=identity,
+        seeded=True,
+        folds=False,
+        trained=True,
+        own=own,
+        pace=loss.pace,
+        whole_catalogue=loss.whole_catalogue,
+        layers=layers,
+    )
 
 
 for _loss in losses():
