@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import pytest
 import yaml
 from hypothesis import given
@@ -49,7 +50,8 @@ def file(tmp_path):
         ("[1, 2", "[1, 2"),
         ("a: b: c", "a: b: c"),
         ("2024-13-45", "2024-13-45"),
-        ("[" * 5000, "[" * 5000),
+        ("!!int x", "!!int x"),
+        ("9" * 30, "9" * 30),
     ],
 )
 def test_a_scalar(text, value):
@@ -60,7 +62,7 @@ def test_a_scalar(text, value):
 plain = st.recursive(
     st.none()
     | st.booleans()
-    | st.integers()
+    | st.integers(-(2**63), 2**63 - 1)
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text("abcdeno -1.", max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("abcxyz", min_size=1, max_size=5), inner, max_size=3),
@@ -86,7 +88,10 @@ def test_what_yaml_writes_is_read_back(content, tmp_path_factory):
         ("a: 1\n? [1, 2]\n: 3\n", ":2: not valid YAML: a key must be a plain word"),
         ("a: 1\n---\nb: 2\n", ":2: not valid YAML"),
         ("a: 2024-13-45\n", ": not readable as YAML: month"),
-        ("a: " + "[" * 5000 + "\n", ": not readable as YAML: maximum recursion"),
+        ("a: " + "[" * 5000 + "\n", ":1: not valid YAML: nested deeper than 32 levels"),
+        ("a: !!int ''\n", ":1: not valid YAML: the tag 'tag:yaml.org,2002:int' is not used here"),
+        ("a: 1\nb: 0x" + "f" * 17 + "\n", ":2: not valid YAML: a whole number of more than 64 bits"),
+        ("b: &b [1, *b]\n", ":1: not valid YAML: an alias that contains itself"),
         ("a: \x00\n", ": not readable as YAML"),
         (b"a: \xff\xfe\n", ": not readable as YAML"),
         ("", ": expected `key: value` lines, found NoneType"),
@@ -100,6 +105,52 @@ def test_a_broken_file_is_named_with_its_line(text, message, file):
         read_yaml(path)
     assert str(error.value).startswith(f"{path}{message}")
     assert "\n" not in str(error.value)
+
+
+def bomb(levels: int) -> str:
+    """A document of some hundred bytes whose value is a list of 10^levels words."""
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, levels)]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (bomb(9), ":5: not valid YAML: more than 50,000 values, with what aliases repeat"),
+        ("\n".join(["a0: &a0 [x]", *(f"a{n}: &a{n} [*a{n - 1}]" for n in range(1, 40))]), "nested deeper than 32 levels"),
+        ("a: [" + "1, " * 60_000 + "1]\n", ":1: not valid YAML: more than 50,000 values"),
+        ("title: " + "x" * 20_000_000, ": larger than 256 kB"),
+        ("title: " + "x" * 250_000 + "\ntitle: 2\n", ":2: not valid YAML: key 'title' is given twice"),
+        ("x" * 100_000 + ": 1\n" + "x" * 100_000 + ": 1\n", "not valid YAML"),
+    ],
+    ids=["bomb", "chain", "list", "20 MB", "long value", "long key"],
+)
+def test_a_document_that_is_too_much_is_refused(text, message, file):
+    with pytest.raises(ConfigError) as error:
+        read_yaml(file(text))
+    assert message in str(error.value)
+    assert len(str(error.value)) < 500
+
+
+def test_aliases_and_merges_of_a_usual_size_are_read(file):
+    assert read_yaml(file("a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}\nc: [*a, *a]\n")) == {
+        "a": {"x": 1, "y": 2},
+        "b": {"x": 1, "y": 3},
+        "c": [{"x": 1, "y": 2}] * 2,
+    }
+
+
+@pytest.mark.parametrize("text", ["[" * 5000, "[&a [x, x], " + "*a, " * 20_000 + "x]", "x" * 300_000], ids=["deep", "many", "long"])
+def test_a_word_that_is_too_much_is_refused(text):
+    with pytest.raises(ConfigError, match=r"^lam: ") as error:
+        assignments([f"lam={text}"])
+    assert len(str(error.value)) < 500
+
+
+def test_a_path_without_end_is_refused():
+    with pytest.raises(ConfigError, match="a path of more than 32 keys"):
+        override({}, {"a." * 10_000 + "b": 1})
 
 
 def test_a_missing_file_is_named(tmp_path):
@@ -171,6 +222,11 @@ class Outer(Strict):
         ({"name": "x", "search": {"trials": "many"}}, "c.yaml: search.trials: "),
         ({"name": "x", "search": {"trials": 1.5}}, "c.yaml: search.trials: "),
         ({"name": "x", "search": {"rate": float("nan")}}, "c.yaml: search.rate: input should be a finite number, got nan"),
+        ({"name": "x", "search": {"trials": True}}, "c.yaml: search.trials: expected a whole number, got True"),
+        ({"name": "x", "search": {"trials": "3"}}, "c.yaml: search.trials: expected a whole number, got '3'"),
+        ({"name": "x", "steps": [{}, {"rate": "0.5"}]}, "c.yaml: steps.1.rate: expected a number, got '0.5'"),
+        ({"name": "x", "by_part": {"a": {"rate": False}}}, "c.yaml: by_part.a.rate: expected a number, got False"),
+        ({"name": ["x" * 50_000]}, "c.yaml: name: input should be a valid string, got ['xxx"),
         ({"name": "x", "search": {"rate": float("inf")}}, "c.yaml: search.rate: input should be a finite number, got inf"),
     ],
 )
@@ -178,6 +234,12 @@ def test_a_schema_names_the_place(content, message):
     with pytest.raises(ConfigError) as error:
         validate(Outer, content, "c.yaml")
     assert str(error.value).startswith(message)
+    assert len(str(error.value)) < 300
+
+
+def test_a_whole_number_may_be_written_as_a_float_and_stand_for_one():
+    value = validate(Inner, {"trials": 1e3, "rate": 2}, "c.yaml")
+    assert (value, type(value.trials), type(value.rate)) == (Inner(trials=1000, rate=2.0), int, float)
 
 
 def test_a_schema_fills_its_defaults_and_is_frozen():
@@ -199,6 +261,7 @@ class PSL:
 def test_parameters_are_typed_and_default():
     assert parameters(PSL, {"tau": 1}, "arms[0]") == PSL(tau=1.0)
     assert isinstance(parameters(PSL, {"tau": 1}, "arms[0]").tau, float)
+    assert parameters(PSL, {"tau": np.float32(0.5)}, "arms[0]") == parameters(PSL, {"tau": np.float64(0.5)}, "arms[0]")
 
 
 @pytest.mark.parametrize(
@@ -208,6 +271,9 @@ def test_parameters_are_typed_and_default():
         ({"zzzz": 1}, "unknown parameter 'zzzz'; known: tau, surrogate"),
         ({"tau": "warm"}, "tau: "),
         ({"tau": None}, "tau: "),
+        ({"tau": True}, "arms[0]: tau: expected a number, got True"),
+        ({"tau": "1"}, "arms[0]: tau: expected a number, got '1'"),
+        ({"tau": b"1"}, "arms[0]: tau: expected a number, got b'1'"),
         ({"tau": float("nan")}, "tau must be "),
         ({"tau": float("inf")}, "tau must be finite, got inf"),
         ({"tau": 0}, "psl.tau must be > 0, got 0"),

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeVar, get_args
 import yaml
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from rankbench.errors import ConfigError, require
+from rankbench.errors import ConfigError, require, shown
 from rankbench.registry import nearest
 
 T = TypeVar("T")
@@ -26,29 +26,91 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False)
 
 
+MOST_BYTES = 1 << 18  # of a file: the largest experiment here has 15 kB, and PyYAML reads some 100 kB in a second
+MOST_VALUES = 50_000  # of a file, each one counted as often as aliases repeat it
+MOST_LEVELS = 32
+
+
 def read_yaml(path: Path) -> dict[str, Any]:
-    """The mapping in a YAML file. Raises ConfigError naming file and line for anything else."""
+    """Read the mapping in a YAML file. Raises ConfigError naming file and line for anything else, and for a file that is
+    too large, too deep, or repeats itself too often.
+    """
     try:
-        content = _UniqueKeys(path.read_text(encoding="utf-8")).get_single_data()
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        require(len(content) <= MOST_BYTES, f"{path}: larger than {MOST_BYTES >> 10} kB, which no card or experiment file is")
+        value = _UniqueKeys(content.decode("utf-8")).get_single_data()
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else "?"
         raise ConfigError(f"{path}:{line}: not valid YAML: {error.problem}") from None
-    except (ValueError, RecursionError, yaml.YAMLError) as error:  # bytes that are no text, 2024-13-45, [[[[...
+    except (ValueError, yaml.YAMLError) as error:  # bytes that are no text, 2024-13-45, a null character
         raise ConfigError(f"{path}: not readable as YAML: {str(error).splitlines()[0]}") from None
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
-    if not isinstance(content, dict):
-        raise ConfigError(f"{path}: expected `key: value` lines, found {type(content).__name__}")
-    return content
+    if not isinstance(value, dict):
+        raise ConfigError(f"{path}: expected `key: value` lines, found {type(value).__name__}")
+    return value
+
+
+class _TooMuch(yaml.MarkedYAMLError):
+    """The document passes one of the limits above."""
 
 
 class _UniqueKeys(yaml.SafeLoader):
-    """The safe loader with three rules of YAML 1.2: a key given twice is an error, 1e-3 is a number, `on` is a word."""
+    """The safe loader with rules of YAML 1.2 (a key given twice is an error, 1e-3 is a number, `on` is a word) and limits."""
 
     yaml_implicit_resolvers: ClassVar = {
         first: [(tag, pattern) for tag, pattern in rules if tag != "tag:yaml.org,2002:bool"]
         for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
+
+    def __init__(self, text: str):
+        super().__init__(text)
+        self.level = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event = self.peek_event()
+        if getattr(event, "tag", None):
+            raise yaml.MarkedYAMLError(problem=f"the tag {shown(event.tag)} is not used here", problem_mark=event.start_mark)
+        self.level += 1
+        if self.level > MOST_LEVELS:
+            raise _TooMuch(problem=f"nested deeper than {MOST_LEVELS} levels", problem_mark=event.start_mark)
+        node = super().compose_node(parent, index)
+        self.level -= 1
+        return node
+
+    def get_single_node(self) -> yaml.Node | None:
+        node = super().get_single_node()
+        if node is not None:
+            _measure(node, {})
+        return node
+
+
+def _measure(node: yaml.Node, measured: dict[int, tuple[int, int] | None]) -> tuple[int, int]:
+    """Values and levels below `node`, those behind an alias again at every place. Raises where they are too many, or endless.
+
+    `measured`: the same of nodes that were met; None of those that are being measured.
+    """
+    if id(node) in measured:
+        found = measured[id(node)]
+        if found is None:
+            raise _TooMuch(problem="an alias that contains itself", problem_mark=node.start_mark)
+        return found
+    measured[id(node)] = None
+    children: list[yaml.Node] = []
+    if isinstance(node, yaml.MappingNode):
+        children = [each for pair in node.value for each in pair]
+    elif isinstance(node, yaml.SequenceNode):
+        children = node.value
+    below = [_measure(each, measured) for each in children]
+    values = 1 + sum(number for number, _ in below)
+    levels = 1 + max((depth for _, depth in below), default=0)
+    if values > MOST_VALUES:
+        raise _TooMuch(problem=f"more than {MOST_VALUES:,} values, with what aliases repeat", problem_mark=node.start_mark)
+    if levels > MOST_LEVELS:
+        raise _TooMuch(problem=f"nested deeper than {MOST_LEVELS} levels", problem_mark=node.start_mark)
+    measured[id(node)] = values, levels
+    return values, levels
 
 
 def _mapping_without_duplicates(loader: _UniqueKeys, node: yaml.MappingNode) -> dict:
@@ -57,9 +119,16 @@ def _mapping_without_duplicates(loader: _UniqueKeys, node: yaml.MappingNode) -> 
         if not isinstance(key, yaml.ScalarNode):
             raise yaml.MarkedYAMLError(problem="a key must be a plain word", problem_mark=key.start_mark)
         if key.value in seen:
-            raise yaml.MarkedYAMLError(problem=f"key {key.value!r} is given twice", problem_mark=key.start_mark)
+            raise yaml.MarkedYAMLError(problem=f"key {shown(key.value)} is given twice", problem_mark=key.start_mark)
         seen.add(key.value)
     return yaml.SafeLoader.construct_mapping(loader, node, deep=True)
+
+
+def _whole_number(loader: _UniqueKeys, node: yaml.ScalarNode) -> int:
+    number = yaml.SafeLoader.construct_yaml_int(loader, node)
+    if not -(1 << 63) <= number < 1 << 63:
+        raise yaml.MarkedYAMLError(problem="a whole number of more than 64 bits", problem_mark=node.start_mark)
+    return number
 
 
 _UniqueKeys.add_implicit_resolver(
@@ -67,13 +136,20 @@ _UniqueKeys.add_implicit_resolver(
 )
 _UniqueKeys.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(true|false)$", re.IGNORECASE), list("tTfF"))
 _UniqueKeys.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping_without_duplicates)
+_UniqueKeys.add_constructor("tag:yaml.org,2002:int", _whole_number)
 
 
 def scalar(text: str) -> Any:
-    """One value as YAML reads it: 1 → int, 1e-3 → float, [1, 2] → list, abc → str."""
+    """One value as YAML reads it: 1 → int, 1e-3 → float, [1, 2] → list, abc → str; what YAML cannot read is a word.
+
+    Raises ConfigError for a value that is too large, too deep, or repeats itself too often.
+    """
+    require(len(text) <= MOST_BYTES, f"expected a value of at most {MOST_BYTES >> 10} kB, got {shown(text)}")
     try:
         return _UniqueKeys(text).get_single_data()
-    except (ValueError, RecursionError, yaml.YAMLError):
+    except _TooMuch as error:
+        raise ConfigError(f"{error.problem}, in {shown(text)}") from None
+    except (ValueError, yaml.YAMLError):
         return text
 
 
@@ -83,10 +159,13 @@ def assignments(words: Sequence[str]) -> dict[str, Any]:
     for word in words:
         key, sign, text = word.partition("=")
         if not sign or not key:
-            raise ConfigError(f"{word!r}: expected name=value")
+            raise ConfigError(f"{shown(word)}: expected name=value")
         if key in values:
             raise ConfigError(f"{key}: given twice")
-        values[key] = scalar(text)
+        try:
+            values[key] = scalar(text)
+        except ConfigError as error:
+            raise ConfigError(f"{key}: {error}") from None
     return values
 
 
@@ -97,7 +176,9 @@ def override(content: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str,
     """
     result: Any = _copy(content)
     for path, value in values.items():
-        _put(result, path.split("."), value, path)
+        keys = path.split(".")
+        require(len(keys) <= MOST_LEVELS, f"{shown(path)}: a path of more than {MOST_LEVELS} keys")
+        _put(result, keys, value, path)
     return result
 
 
@@ -146,7 +227,9 @@ def _copy(value: Any) -> Any:
 def validate(model: type[M], content: Mapping[str, Any], where: str) -> M:
     """`content` as a `model`. Raises ConfigError for the first wrong field, named by its path from `where`."""
     try:
-        return model.model_validate(content)
+        value = model.model_validate(content)
+        _require_numbers(content, value, "")
+        return value
     except ConfigError as error:  # of a part that has a schema of its own
         raise ConfigError(f"{where}: {error}") from None
     except ValidationError as error:
@@ -168,7 +251,27 @@ def _first_problem(model: type[BaseModel], error: ValidationError, where: str) -
         return f"{where}: {place}: missing"
     if isinstance(cause := first.get("ctx", {}).get("error"), Exception):
         return f"{where}: {place}: {cause}" if place else f"{where}: {cause}"
-    return f"{where}: {place}: {first['msg'].lower()}, got {first['input']!r}"
+    return f"{where}: {place}: {first['msg'].lower()}, got {shown(first['input'])}"
+
+
+def _require_numbers(given: Any, value: Any, place: str) -> None:
+    """Raise ConfigError where a boolean or a text in `given` became a number in `value`, which is what pydantic made of it.
+
+    A whole number may be written as 1e3 or 64.0, and stands for a float too. Pydantic's own strict mode would refuse both, and
+    lists where the schema has tuples.
+    """
+    if isinstance(value, BaseModel):
+        value = {name: getattr(value, name) for name in type(value).model_fields}
+    if isinstance(given, Mapping) and isinstance(value, Mapping):
+        for name in given:
+            if name in value:
+                _require_numbers(given[name], value[name], f"{place}.{name}" if place else str(name))
+    elif isinstance(given, list | tuple) and isinstance(value, list | tuple):
+        for position, (one, other) in enumerate(zip(given, value, strict=False)):
+            _require_numbers(one, other, f"{place}.{position}" if place else str(position))
+    elif isinstance(given, bool | str | bytes) and isinstance(value, int | float) and not isinstance(value, bool):
+        kind = "a whole number" if isinstance(value, int) else "a number"
+        raise ConfigError(f"{place}: expected {kind}, got {shown(given)}")
 
 
 def _fields_at(model: type[BaseModel], loc: Sequence[str | int]) -> list[str]:
@@ -200,11 +303,12 @@ def parameters(cls: type[T], values: Mapping[str, Any], where: str) -> T:
     for key in values:
         if key not in fields:
             known = f"; known: {', '.join(fields)}" if fields else " (it has no parameters)"
-            raise ConfigError(f"{where}: unknown parameter {key!r}{nearest(key, fields) or known}")
+            raise ConfigError(f"{where}: unknown parameter {shown(key)}{nearest(key, fields) or known}")
     try:
         result = _adapter(cls).validate_python(dict(values))
         for name in fields:
             value = getattr(result, name)
+            _require_numbers(values.get(name), value, name)
             require(not isinstance(value, float) or math.isfinite(value), f"{name} must be finite, got {value}")
         return result
     except ConfigError as error:
@@ -212,7 +316,7 @@ def parameters(cls: type[T], values: Mapping[str, Any], where: str) -> T:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         name = ".".join(str(part) for part in first["loc"])
-        raise ConfigError(f"{where}: {name}: {first['msg'].lower()}, got {first['input']!r}") from None
+        raise ConfigError(f"{where}: {name}: {first['msg'].lower()}, got {shown(first['input'])}") from None
 
 
 @cache

@@ -1,10 +1,20 @@
 """What can go wrong, by who must act; each kind carries the exit code of the command line."""
 
+from __future__ import annotations
+
+from typing import Any
+
+LONGEST_MESSAGE = 2000  # characters
+LONGEST_VALUE = 120
+
 
 class RankbenchError(Exception):
-    """One clear line for the user. Subclasses set `exit_code`."""
+    """One clear line for the user; the middle of a very long one is left out. Subclasses set `exit_code`."""
 
     exit_code = 1
+
+    def __init__(self, message: str = ""):
+        super().__init__(shortened(message, LONGEST_MESSAGE))
 
 
 class ConfigError(RankbenchError):
@@ -45,6 +55,18 @@ def require(condition: bool, message: str) -> None:
     """Raise ConfigError(message) unless `condition` holds."""
     if not condition:
         raise ConfigError(message)
+
+
+def shortened(text: str, longest: int) -> str:
+    """`text` with its middle left out if it has more than `longest` characters."""
+    if len(text) <= longest:
+        return text
+    return f"{text[: longest * 2 // 3]} …({len(text):,} characters)… {text[-(longest // 4) :]}"
+
+
+def shown(value: Any) -> str:
+    """What a user gave, as an error message shows it: written as in Python, and not at full length."""
+    return shortened(repr(value), LONGEST_VALUE)
 
 
 def printable(text: str) -> str:

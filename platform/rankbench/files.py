@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rankbench.errors import StorageError
+from rankbench.errors import StorageError, require
 
 NOTHING_FREE = 1 << 20  # bytes; a disk with less has just run full
 
@@ -55,9 +55,28 @@ def make_folder(folder: Path) -> None:
 
 def require_place(folder: Path) -> None:
     """Raise StorageError, and leave nothing behind, when `folder` is not there and cannot be made, or cannot be written."""
-    above = next(each for each in (folder, *folder.parents) if each.exists())
+    above = next((each for each in (folder, *folder.parents) if os.path.lexists(each)), Path())
     if not (above.is_dir() and os.access(above, os.W_OK | os.X_OK)):
         raise StorageError(f"{folder}: cannot be made or written; choose another folder")
+    if is_too_long(folder):
+        raise StorageError(f"{folder}: the name is too long; choose another folder")
+
+
+def require_file_place(target: Path) -> None:
+    """Raise, and leave nothing behind, when the file `target` cannot be written: ConfigError where it is a folder, StorageError
+    where its folder cannot be made or written.
+    """
+    if is_too_long(target):
+        raise StorageError(f"{target}: the name is too long; choose another")
+    require(not target.is_dir(), f"{target}: is a folder; name a file")
+    require_place(target.parent)
+
+
+def is_too_long(path: Path) -> bool:
+    """Whether the file system takes no such name, or has no room in it for what is put before, behind and below it."""
+    names = [len(os.fsencode(part)) for part in path.parts]
+    whole = len(os.fsencode(path.absolute()))
+    return max(names, default=0) > os.pathconf("/", "PC_NAME_MAX") - 32 or whole > os.pathconf("/", "PC_PATH_MAX") - 512
 
 
 def sweep_scratch(target: Path) -> None:

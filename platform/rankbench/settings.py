@@ -9,6 +9,7 @@ from pathlib import Path
 from platformdirs import user_cache_dir
 
 from rankbench.errors import ConfigError
+from rankbench.files import is_too_long
 from rankbench.registry import nearest
 
 VARIABLES = {
@@ -62,7 +63,15 @@ class Settings:
 
 def _folder(name: str) -> Path | None:
     value = os.environ.get(name)
-    return Path(value).expanduser().resolve() if value else None
+    if not value:
+        return None
+    try:
+        folder = Path(value).expanduser().resolve()
+    except (OSError, RuntimeError) as error:  # links in a circle; ~someone who is not there
+        raise ConfigError(f"{name}={value}: {error}") from None
+    if is_too_long(folder):
+        raise ConfigError(f"{name}={value}: the name is too long; choose another folder")
+    return folder
 
 
 def _switch(name: str) -> bool:

@@ -198,6 +198,16 @@ EASE = ["run", "synthetic", "ease", "lam=1", "--no-track"]
         ([*EASE, "data.split.protocol=random"], ["split.protocol: unknown 'random'"]),
         ([*EASE, "data.read.format=csv"], ["read.format: unknown 'csv'"]),
         ([*EASE, "data.source.generator.users=-5"], ["source.generator.users"]),
+        ([*EASE, "data.source.generator.seed=-1"], ["source.generator.seed: input should be greater than or equal to 0, got -1"]),
+        ([*EASE, "data.source.generator.users=50000000", "data.source.generator.items=50000000"], ["50,000,000 users x 50,000,000 items"]),
+        (["run", "synthetic", "ease", "lam=true"], ["ease: lam: expected a number, got True"]),
+        (["run", "synthetic", "ease", "lam='80'"], ["ease: lam: expected a number, got '80'"]),
+        (["run", "synthetic", "ials", "iterations=true"], ["ials: iterations: expected a whole number, got True"]),
+        ([*EASE, "data.split.test=true"], ["split.test: input should be less than 1, got True"]),
+        ([*EASE, "data.split.seed='1'"], ["split.seed: expected a whole number, got '1'"]),
+        (["sweep", "demo", "search.trials=true"], ["search.trials: expected a whole number, got True"]),
+        (["sweep", "demo", "final.seeds=['1']"], ["final.seeds.0: expected a whole number, got '1'"]),
+        (["sweep", "demo", "resources.cpus='1'"], ["resources.cpus: expected a whole number, got '1'"]),
         (["run", "movielens-1", "ease"], ["unknown dataset 'movielens-1'; did you mean movielens-1m?"]),
         (["run", "./none.yaml", "ease"], ["none.yaml: no such dataset card"]),
         (["sweep", "none.yaml"], ["none.yaml: no such experiment file"]),
@@ -224,6 +234,16 @@ def test_a_bad_command(words, message, capsys):
         ("", ["toy.yaml"]),
         ("- name\n", ["toy.yaml"]),
         ("name: !!python/object/apply:os.system [exit]\n", ["toy.yaml"]),
+        ("name: toy\nsource: {file: ''}\n", ["toy.yaml: source.file: must end in a file name, got ''"]),
+        ("name: toy\nsource: {file: .}\n", ["toy.yaml: source.file: must end in a file name, got '.'"]),
+        ("name: toy\nsource: {file: ..}\n", ["toy.yaml: source.file: must end in a file name, got '..'"]),
+        ("name: toy\nsource: {files: {all: {file: ''}}}\n", ["toy.yaml: source.files.all.file: must end in a file name, got ''"]),
+        ("name: toy\nsource: {files: {all: {file: a/..}}}\n", ["toy.yaml: source.files.all.file: must end in a file name"]),
+        ('name: toy\nsource: {file: "a\\0b"}\n', ["toy.yaml: source.file: must end in a file name"]),
+        (f"name: toy\nsource: {{file: {'x' * 300}.csv}}\n", ["xxx.csv"]),
+        (f"name: {'x' * 300}\nsource: {{file: raw.csv}}\n", ["toy.yaml: name"]),
+        ("name: toy\nsource: {file: raw.csv}\nprepare: [{k_core: true}]\n", ["toy.yaml: prepare.0.k_core: expected a whole number, got True"]),
+        ("name: toy\nsource: {file: raw.csv}\nexpect: {raw: {users: '9'}}\n", ["toy.yaml: expect.raw.users: expected a whole number, got '9'"]),
         ("name: toy\nsource: {file: none.csv}\n", ["none.csv: no such file (dataset toy)"]),
         ("name: toy\nsource: {files: {all: {url: http://x.org/raw.csv}}}\n", ["toy.yaml: source.files.all", "https://"]),
         ("name: toy\nsource: {files: {all: {url: https://x.invalid/raw.csv}}}\n", ["raw.csv is not in the cache", "offline"]),
@@ -248,6 +268,9 @@ def test_a_bad_card(text, message, capsys):
         ("name: bad\ndatasets: [synthetic]\narms: [{method: rndm}]\n", ["bad.yaml: arms[", "'rndm'; did you mean random?"]),
         ("name: bad\ndatasets: [synthetic]\narms: [{method: ease, params: {lam: {gird: [1]}}}]\n", ["bad.yaml: arms[", "gird"]),
         ("name: bad\ndatasets: [synthetic]\narms: [{method: ease, params: {lam: -1}}]\n", ["bad.yaml: arms[", "lam must be > 0"]),
+        ("name: bad\ndatasets: [synthetic]\narms: [{method: ease, params: {lam: '80'}}]\n", ["bad.yaml: arms[0].params: lam: expected a number, got '80'"]),
+        ("name: bad\ndatasets: [synthetic]\narms: [{method: ease, params: {lam: {grid: [1, true]}}}]\n", ["bad.yaml: arms[0].params: lam: expected a number, got True"]),
+        ("name: bad\ndatasets: [synthetic]\narms: [{method: random, published: {gowalla: {ndcg@20: '0.1'}}}]\n", ["arms.0.published.gowalla.ndcg@20: expected a number, got '0.1'"]),
         ("name: bad\ndatasets: [synthetic]\narms: [{method: random}]\nsearch: {choose: {metric: ndcg@20, on: test}}\n", ["search.choose.on"]),
     ],
 )  # fmt: skip
@@ -274,6 +297,95 @@ def test_a_folder_that_cannot_be_made(name, monkeypatch, capsys):
     Path("file").write_text("")
     monkeypatch.setenv(name, "file/below")
     is_refused(["run", "synthetic", "random", *SMALL, "--no-track"], ["file/below"], capsys, code=5)
+
+
+LONG, LONG_FOLDER = "x" * 300, "folder/" * 700
+
+
+@pytest.mark.parametrize("name", ["RANKBENCH_DATA", "RANKBENCH_RESULTS", "RANKBENCH_HOME", "RANKBENCH_MIRROR"])
+@pytest.mark.parametrize("value", [LONG, LONG_FOLDER, "~no-such-user/x"])
+def test_a_folder_that_no_file_system_takes(name, value, monkeypatch, capsys):
+    monkeypatch.setenv(name, value)
+    is_refused(["run", "synthetic", "random", *SMALL, "--no-track"], [f"{name}={value[:20]}"], capsys)
+
+
+@pytest.mark.parametrize("place", [LONG, LONG_FOLDER, "file/below", "dangling/below", "dangling", "folder", "gone/" + LONG])
+@pytest.mark.parametrize(
+    ("words", "suffix"),
+    [
+        (["data", "describe", "synthetic", "--plot"], ".png"),
+        (["recommend", "no-model", "--all", "--out"], ".csv"),
+        (["similar", "no-model", "--item", "1", "--out"], ".parquet"),
+        (["fit", "synthetic", "random", "--out"], ""),
+        (["study", "metric-inconsistency", "trials=100000000", "--out"], ""),
+        (["report", "--out"], ""),
+        (["report", "--all", "--out"], ""),
+        ([*EASE, "--spill"], ""),
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value),
+)  # fmt: skip
+def test_an_output_that_cannot_be_written_is_refused_before_the_work(place, words, suffix, monkeypatch, capsys):
+    def work(*args, **kwargs):
+        raise AssertionError("the work began")
+
+    for name in ("rankbench.data.prepare.prepare", "rankbench.data.prepare.load", "rankbench.model.load", "rankbench.api.fit"):
+        monkeypatch.setattr(name, work)
+    monkeypatch.setattr("rankbench.cli.report._stored", work)
+    Path("file").write_text("")
+    Path("dangling" + suffix).symlink_to("nowhere/at/all")
+    Path("dangling").symlink_to("nowhere/at/all") if suffix else None
+    Path("folder" + suffix).mkdir()
+    (Path("folder" + suffix) / "inside").write_text("")
+    if place == "dangling" and suffix:
+        pytest.skip("a file may replace a link")
+    if place == "folder" and "fit" not in words and not suffix:
+        pytest.skip("files are added to a folder that is there")
+    before = {path for path in Path.cwd().rglob("*")}
+    assert _main([*words, place + suffix]) in (2, 5)
+    printed = capsys.readouterr()
+    assert printed.out == "" and printed.err.startswith("error: ") and printed.err.count("\n") == 1
+    assert place.partition("/")[0][:20] in printed.err and len(printed.err) < 2500
+    assert {path for path in Path.cwd().rglob("*")} == before
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", LONG, "ease"],
+        ["run", f"./{LONG}", "ease"],
+        ["run", f"{LONG}.yaml", "ease"],
+        ["run", LONG_FOLDER, "ease"],
+        ["run", "synthetic", LONG],
+        ["run", "synthetic", "ease", f"{LONG}=1"],
+        ["run", "synthetic", "ease", f"lam={LONG}"],
+        ["run", "synthetic", "ease", f"data.{LONG}=1"],
+        ["fit", LONG, "ease"],
+        ["sweep", LONG],
+        ["sweep", f"{LONG_FOLDER}x.yaml"],
+        ["sweep", "status", LONG],
+        ["sweep", "stop", LONG_FOLDER],
+        ["report", LONG],
+        ["report", f"{LONG}.yaml"],
+        ["report", LONG_FOLDER],
+        ["compare", LONG, LONG_FOLDER],
+        ["recommend", LONG, "--all"],
+        ["recommend", LONG_FOLDER, "--all"],
+        ["similar", "no-model", "--items", f"{LONG}.csv"],
+        ["data", "describe", LONG_FOLDER],
+        ["data", "fetch", f"{LONG}.yaml"],
+        ["study", LONG],
+        ["methods", LONG],
+        ["run", "synthetic", "ease", "--memory", LONG],
+        [LONG],
+        [f"--{LONG}"],
+    ],
+    ids=lambda words: " ".join(words)[:40],
+)  # fmt: skip
+def test_a_name_too_long_is_one_line(words, capsys):
+    assert _main(words) == 2
+    printed = capsys.readouterr()
+    assert printed.out == "" and printed.err.startswith("error: ") and printed.err.count("\n") == 1
+    assert len(printed.err) < 2500
 
 
 def test_the_address_of_a_cluster(capsys):

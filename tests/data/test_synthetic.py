@@ -1,5 +1,7 @@
 """The generator: the same spec gives the same rows, no pair twice, and taste that a model can find."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,6 +11,7 @@ from rankbench.data import synthetic
 from rankbench.data.cards import Generator
 from rankbench.data.prepare import load
 from rankbench.data.synthetic import generate
+from rankbench.errors import StorageError
 
 specs = st.builds(
     Generator,
@@ -21,6 +24,20 @@ specs = st.builds(
     activity_exponent=st.floats(1.1, 100),
     seed=st.integers(0, 2**32),
 )
+
+
+def test_what_does_not_fit_into_memory_is_refused_before_it_is_drawn():
+    with pytest.raises(StorageError, match="the built-in data of 50,000,000 users and 2,000 items needs 2.* GB of memory"):
+        generate(Generator(users=50_000_000, items=2000, tastes=4096))
+
+
+def test_the_memory_that_is_asked_for_is_what_it_takes():
+    spec = Generator(users=6000, items=4000, interactions_per_user=400)
+    tracemalloc.start()
+    generate(spec)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert 0.5 < peak / synthetic._memory(spec) < 1.2
 
 
 def dense(spec: Generator) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -12,7 +13,7 @@ from typing import Annotated
 import typer
 
 from rankbench.cli.console import SIGNALS
-from rankbench.errors import RankbenchError
+from rankbench.errors import LONGEST_MESSAGE, RankbenchError, StorageError, printable, shortened
 
 try:  # recent typer carries a click of its own
     from typer._click.exceptions import ClickException, NoArgsIsHelpError
@@ -121,7 +122,14 @@ def _main(words: list[str]) -> int:
             return _stopped(words)
         if isinstance(error, RankbenchError):
             return _fail(str(error), error.exit_code, words)
+        if isinstance(error, OSError) and error.filename is not None and error.strerror:
+            # A file or a folder that the system refuses, where nobody met it with better words: a name too long, no permission.
+            return _fail(f"{error.filename}: {error.strerror}", _code_of(error), words)
         raise
+
+
+def _code_of(error: OSError) -> int:
+    return StorageError.exit_code if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS) else 2
 
 
 _ITERATIONS = "the same command with --resume goes on from the last iteration saved, or the last tiles, where there are any"
@@ -141,7 +149,8 @@ def _stopped(words: list[str]) -> int:
 
 
 def _fail(message: str, code: int, words: list[str]) -> int:
-    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    message = shortened(message, LONGEST_MESSAGE)
+    print(f"error: {printable(' '.join(message.split()))}", file=sys.stderr)
     if "--json" in words:
         print(json.dumps({"error": message, "exit_code": code}))
     return code

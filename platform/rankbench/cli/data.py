@@ -93,10 +93,13 @@ def describe(
     from rankbench.data.describe import curves, facts_of
     from rankbench.data.prepare import load
     from rankbench.errors import require
+    from rankbench.files import require_file_place
     from rankbench.settings import Settings
 
     formats = (".png", ".pdf", ".svg")
     require(plot is None or plot.suffix in formats, f"--plot {plot}: expected a name that ends in {', '.join(formats)}")
+    if plot is not None:
+        require_file_place(plot)
     prepared = load(dataset, Settings.from_env())
     facts = facts_of(prepared)
     if plot is not None:

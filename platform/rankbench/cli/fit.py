@@ -61,8 +61,8 @@ def fit(
     from rankbench.memory import Spill, available_memory, bytes_of
     from rankbench.solvers.tiled.recommender import TiledLinearRecommender
 
+    require_place(to)
     require(not to.exists(), f"{to}: exists already; choose another folder with --out")
-    require_place(to.parent)
     changes, values = card_and_method(params or [])
     chosen = experiment.setting(method, values)
     solver, closed = chosen.solver, chosen.share_key is not None

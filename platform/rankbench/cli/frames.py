@@ -11,8 +11,16 @@ SUFFIXES = (".csv", ".parquet")
 
 
 def check_output(path: Path | None) -> None:
-    """Raise ConfigError for a suffix that is none of ours, before any work is done."""
-    require(path is None or path.suffix in SUFFIXES, f"{path}: expected a name that ends in .csv or .parquet")
+    """Raise ConfigError or StorageError, before any work is done, for a file that could not be written."""
+    from rankbench.files import require_file_place
+
+    if path is not None:
+        _require_suffix(path)
+        require_file_place(path)
+
+
+def _require_suffix(path: Path) -> None:
+    require(path.suffix in SUFFIXES, f"{path}: expected a name that ends in .csv or .parquet")
 
 
 def read_columns(path: Path, columns: tuple[str, ...]) -> dict[str, list[Any]]:
@@ -23,7 +31,7 @@ def read_columns(path: Path, columns: tuple[str, ...]) -> dict[str, list[Any]]:
     from rankbench.data.raw import RawFile
     from rankbench.data.readers import reader
 
-    check_output(path)
+    _require_suffix(path)
     if not path.is_file():
         raise DataError(f"{path}: no such file")
     # A list of ids is read as interactions of an id with itself: one reader, one set of checks.

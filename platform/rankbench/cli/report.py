@@ -42,6 +42,7 @@ def report(
     """Show a table of final results: measured, interval, published, difference, setting, seconds, memory."""
     from rankbench.errors import require
     from rankbench.evaluation.metrics import metric_set
+    from rankbench.files import require_place
     from rankbench.registry import nearest
     from rankbench.reports.html import html
     from rankbench.reports.report import sweep_table, write_report
@@ -51,6 +52,8 @@ def report(
 
     require(format in FORMATS, f"--format: unknown {format!r}{nearest(format, FORMATS)}; one of {', '.join(FORMATS)}")
     settings = Settings.from_env()
+    if to is not None:
+        require_place(to)
     if all:
         require(what is None and metrics is None, "--all: shows every experiment; give no sweep, file or --metrics with it")
         _index(to or settings.results / "reports", settings, json)

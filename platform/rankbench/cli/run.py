@@ -92,6 +92,8 @@ def run(
     wanted = metric_set(names, _cutoffs(cutoffs) if cutoffs else DEFAULT_CUTOFFS)
     card = load_card(dataset, settings, changes)
     require_place(settings.results / "runs")
+    if spill is not None:
+        require_place(spill)
     if cutoffs or metrics:
         n_items = prepare(card, settings).split.n_items
         require_within(wanted, n_items, card.name, "--cutoffs" if cutoffs else "--metrics")

@@ -5,25 +5,34 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, SerializeAsAny, field_validator, model_validator
+from pydantic import AfterValidator, Field, SerializeAsAny, field_validator, model_validator
 
 from rankbench.config import Strict, override, read_yaml, validate
 from rankbench.data.interactions import PARTS
 from rankbench.data.protocols.spec import SplitSpec, protocols
-from rankbench.errors import ConfigError
+from rankbench.errors import ConfigError, shown
 from rankbench.registry import nearest
 from rankbench.settings import Settings
 
 Part = Literal["train", "valid", "test", "all"]
 
 
+def _names_a_file(path: str) -> str:
+    if Path(path).name in ("", "..") or "\0" in path:
+        raise ValueError(f"must end in a file name, got {shown(path)}")
+    return path
+
+
+LocalFile = Annotated[str, AfterValidator(_names_a_file)]
+
+
 class RemoteFile(Strict):
     """One raw file: where it is published, and its checksum where that is known."""
 
     url: str | None = None
-    file: str | None = Field(None, description="a local file instead of a URL, relative to the card")
+    file: LocalFile | None = Field(None, description="a local file instead of a URL, relative to the card")
     member: str | None = Field(None, description="the file inside a zip or tar archive; *.gz is opened by itself")
     sha256: str | None = Field(None, pattern=r"^[0-9a-f]{64}$")
     md5: str | None = Field(None, pattern=r"^[0-9a-f]{32}$")
@@ -33,14 +42,14 @@ class RemoteFile(Strict):
         if (self.url is None) == (self.file is None):
             raise ValueError("give either url or file")
         if self.url is not None and not self.url.startswith("https://"):
-            raise ValueError(f"only https:// is downloaded, got {self.url!r}")
-        if self.filename in ("", ".", ".."):
-            raise ValueError(f"must end in a file name, got {self.url or self.file!r}")
+            raise ValueError(f"only https:// is downloaded, got {shown(self.url)}")
+        if self.url is not None:
+            _names_a_file(self.filename)
         return self
 
     @property
     def filename(self) -> str:
-        return Path(self.file).name if self.file else self.url.rsplit("/", 1)[-1]
+        return Path(self.file).name if self.file is not None else self.url.rsplit("/", 1)[-1]
 
 
 class Mirror(Strict):
@@ -58,6 +67,9 @@ class Mirror(Strict):
         return folder
 
 
+MOST_PAIRS = 10**11  # of a user and an item, each of which is drawn for: about an hour; published datasets have less
+
+
 class Generator(Strict):
     """The built-in synthetic data: see data/synthetic.py for what each number does."""
 
@@ -68,7 +80,15 @@ class Generator(Strict):
     taste_strength: float = Field(3.0, ge=0, le=1000)
     popularity_exponent: float = Field(0.8, ge=0, le=20)
     activity_exponent: float = Field(2.5, ge=1.1, le=100)
-    seed: int = 0
+    seed: int = Field(0, ge=0)
+
+    @model_validator(mode="after")
+    def _can_be_drawn(self) -> Generator:
+        if self.users * self.items > MOST_PAIRS:
+            raise ValueError(
+                f"{self.users:,} users x {self.items:,} items take too long to draw; the product may be {MOST_PAIRS:,} at most"
+            )
+        return self
 
 
 class Source(Strict):
@@ -78,7 +98,7 @@ class Source(Strict):
     """
 
     files: dict[Part, RemoteFile] = {}
-    file: str | None = Field(None, description="short for files: {all: {file: ...}}")
+    file: LocalFile | None = Field(None, description="short for files: {all: {file: ...}}")
     companions: dict[str, RemoteFile] = {}
     generator: Generator | None = None
     mirror: Mirror = Mirror()

@@ -10,13 +10,18 @@ import numpy as np
 import pyarrow as pa
 
 from rankbench.data.cards import Generator
+from rankbench.memory import require_memory
 from rankbench.rng import stream
 
 _BLOCK_CELLS = 1 << 24  # users x items held at once: memory does not grow with the dataset
 
 
 def generate(spec: Generator) -> pa.Table:
-    """Columns user, item (int64), one row an interaction, no pair twice; the same spec gives the same rows."""
+    """Columns user, item (int64), one row an interaction, no pair twice; the same spec gives the same rows.
+
+    Raises StorageError, before any work, if the memory for it is not free.
+    """
+    require_memory(_memory(spec), f"the built-in data of {spec.users:,} users and {spec.items:,} items")
     rng = stream(spec.seed, "synthetic", "world")
     popularity = (1.0 + np.arange(spec.items)) ** -spec.popularity_exponent
     # Tastes must not follow popularity, or the most popular items alone would explain everything.
@@ -45,3 +50,11 @@ def generate(spec: Generator) -> pa.Table:
     # Item ids in random order, so that an id says nothing of popularity and ties by id favour no one.
     names = rng.permutation(spec.items)
     return pa.table({"user": np.concatenate(users).astype(np.int64), "item": names[np.concatenate(items)].astype(np.int64)})
+
+
+def _memory(spec: Generator) -> int:
+    """Bytes at the peak, roughly: tastes as float64 and float32, a block's cells five times over, rows in pieces and as one."""
+    rows = spec.users * max(5.0, min(spec.interactions_per_user, spec.items / 2))
+    tastes = 12 * spec.tastes * (spec.users + spec.items)
+    block = 24 * min(spec.users * spec.items, max(_BLOCK_CELLS, spec.items))
+    return int(tastes + block + 32 * rows)

@@ -12,7 +12,7 @@ from typing import Any
 from rankbench.data.prepare import prepare
 from rankbench.errors import ConfigError, DataError
 from rankbench.experiment import Setting, setting
-from rankbench.files import write_json
+from rankbench.files import require_place, write_json
 from rankbench.settings import Settings
 from rankbench.sweeps.comparisons import compare_finals
 from rankbench.sweeps.estimate import Size
@@ -96,6 +96,7 @@ def run_sweep(
     from rankbench.cluster.session import knock, session
 
     listener = listener or Listener()
+    require_place(settings.results / "sweeps")
     # A wrong key should not cost the seconds that a cluster takes to start, so the plan is made before it is joined.
     planned = plan(spec, settings, None if address else available_cpus(), where, use_chosen)
     if address:
