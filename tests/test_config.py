@@ -141,7 +141,9 @@ def test_aliases_and_merges_of_a_usual_size_are_read(file):
     }
 
 
-@pytest.mark.parametrize("text", ["[" * 5000, "[&a [x, x], " + "*a, " * 20_000 + "x]", "x" * 300_000], ids=["deep", "many", "long"])
+@pytest.mark.parametrize(
+    "text", ["[" * 5000, "[&a [x, x], " + "*a, " * 20_000 + "x]", "x" * 300_000], ids=["deep", "many", "long"]
+)
 def test_a_word_that_is_too_much_is_refused(text):
     with pytest.raises(ConfigError, match=r"^lam: ") as error:
         assignments([f"lam={text}"])
