@@ -1,16 +1,17 @@
 # make demo    set up a virtual environment, sweep all methods on the built-in data, show where to look next
 # make test    set up a virtual environment, lint, run the tests
+# make docs    set up a virtual environment, build the documentation into docs/_site
 PYTHON ?= python3
 VENV   ?= .venv
 
-.PHONY: demo test install bench clean
+.PHONY: demo test docs install bench clean
 
 install: $(VENV)/.installed
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "rankbench needs Python 3.11 or newer, this is " + sys.version.split()[0])'
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[test]"
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[test,docs]"
 	@touch $@
 
 demo: install
@@ -21,8 +22,12 @@ test: install
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/python -m pytest
 
+docs: install
+	$(VENV)/bin/python -m sphinx -W --keep-going -q -E -b html docs docs/_site
+	@echo docs/_site/index.html
+
 bench: install
 	$(VENV)/bin/python benchmarks/linear.py
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist docs/_site .pytest_cache .ruff_cache .hypothesis

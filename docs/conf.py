@@ -26,6 +26,7 @@ myst_heading_anchors = 4
 default_role = "code"  # a docstring writes `name`
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
+autodoc_preserve_defaults = True
 python_maximum_signature_line_length = 100
 
 html_theme = "furo"
@@ -41,8 +42,8 @@ def fill_in(app, docname: str, source: list[str]) -> None:
     if docname == "methods":
         assert MARKER in source[0], f"{docname}.md has no marker for the generated part"
         source[0] = source[0].replace(MARKER, method_tables.markdown())
-    if docname.startswith("results/") and docname.endswith("/report"):
-        source[0] = "---\norphan: true\n---\n\n" + source[0]  # reached from the page of results, not from the menu
+    if docname.count("/") > 1:  # a report below docs/results: reached from the page of results, not from the menu
+        source[0] = "---\norphan: true\n---\n\n" + source[0]
 
 
 def setup(app) -> None:
