@@ -30,7 +30,11 @@ class DataError(RankbenchError):
 
 
 class DownloadError(DataError):
-    """A raw file cannot be had from where its card says it lies."""
+    """A raw file cannot be had from where its card says it lies. `brief`: why, in as few words as a cell of a table takes."""
+
+    def __init__(self, message: str, brief: str = "download failed"):
+        super().__init__(message)
+        self.brief = brief
 
 
 class NumericalError(RankbenchError):

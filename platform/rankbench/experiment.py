@@ -416,6 +416,7 @@ def describe(dataset: Dataset) -> dict[str, Any]:
         "counts": dataset.counts,
         "differences": list(dataset.differences),
         "sources": list(dataset.sources),
+        "raw_gone": dataset.raw_gone,
     }
 
 

@@ -15,7 +15,8 @@ import pytest
 from rankbench.data.cards import load_card
 from rankbench.data.download import download
 from rankbench.data.fetch import fetch
-from rankbench.errors import DataError
+from rankbench.data.prepare import prepare
+from rankbench.errors import DataError, DownloadError
 
 CONTENT = b"user,item\n1,2\n3,4\n"
 SHA256, MD5 = hashlib.sha256(CONTENT).hexdigest(), hashlib.md5(CONTENT, usedforsecurity=False).hexdigest()
@@ -273,3 +274,37 @@ def test_the_mirror_does_not_replace_a_file_beside_the_card(write, mirrored):
     pq.write_table(pa.table({"user": [1], "item": [2]}), folder / "all.parquet")
     (file,) = fetch(load_card(write({"source": {"file": "raw.csv"}}, {"raw.csv": CONTENT}), settings), settings)
     assert (file.origin, read(file)) == ("file", CONTENT)
+
+
+def test_what_was_prepared_before_comes_before_a_second_download(write, settings, internet):
+    card, online = load_card(write({"source": {"files": {"all": {"url": URL}}}}), settings), replace(settings, offline=False)
+    internet.content = b"user,item\n" + b"".join(b"%d,%d\n" % (user, item) for user in range(9) for item in range(8))
+    first = prepare(card, online)
+    (settings.data / "raw" / "toy" / "raw.csv").unlink()
+    assert prepare(card, online).raw_gone and prepare(card, settings).fingerprint == first.fingerprint
+    assert len(internet.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "brief"),
+    [
+        ({"file": "raw.csv"}, "no such file"),
+        ({"files": {"all": {"url": URL}}}, "offline"),
+        ({"mirror": {"parts": ["all"]}}, "no mirror"),
+    ],
+)
+def test_what_cannot_be_had_is_told_from_what_is_wrong(write, settings, source, brief):
+    with pytest.raises(DownloadError) as error:
+        fetch(load_card(write({"source": source}), settings), settings)
+    assert error.value.brief == brief and error.value.exit_code == 2
+
+
+def test_a_file_of_another_checksum_is_wrong_and_a_server_without_the_file_has_none(write, settings, internet):
+    online = replace(settings, offline=False)
+    with pytest.raises(DataError) as error:
+        fetch(load_card(write({"source": {"files": {"all": {"url": URL, "md5": "0" * 32}}}}), online), online)
+    assert not isinstance(error.value, DownloadError)
+    internet.plan = [{"status": 404}]
+    with pytest.raises(DownloadError, match=r"toy: cannot download .* answers 404 .* or set RANKBENCH_MIRROR") as error:
+        fetch(load_card(write({"source": {"files": {"all": {"url": URL}}}}), online), online)
+    assert error.value.brief == "download failed"

@@ -42,12 +42,20 @@ def list_(json: Json = False) -> None:
 def _at_hand(card, settings) -> str:
     if card.source.generator:
         return "built in"
+    from rankbench.data.prepare import prepared_before
+
     if settings.mirror and any((settings.mirror / card.mirror_folder).glob("*")):
         return "mirror"
-    if any(remote.file for remote in card.source.parts().values()):
-        return "local file"
-    cached = all((settings.data / "raw" / card.name / remote.filename).is_file() for remote in card.source.parts().values())
-    return "cached" if cached else "offline" if settings.offline else "download"
+    remotes = card.source.parts().values()
+    local = any(remote.file for remote in remotes)
+    places = [
+        card.folder / remote.file if remote.file else settings.data / "raw" / card.name / remote.filename for remote in remotes
+    ]
+    if places and all(place.is_file() for place in places):
+        return "local file" if local else "cached"
+    if prepared_before(card, settings) is not None:
+        return "gone, prepared"
+    return "no such file" if local else "offline" if settings.offline else "download"
 
 
 @app.command(epilog="Example:\n\n  rankbench data fetch movielens-1m")
@@ -74,6 +82,7 @@ def fetch(
                 "fingerprint": dataset.fingerprint,
                 "counts": dataset.counts,
                 "sources": list(dataset.sources),
+                "raw_gone": dataset.raw_gone,
             }
         )
     if json:
@@ -81,17 +90,27 @@ def fetch(
         return
     body = [[r["name"], *[f"{r['counts'][c]:,}" for c in ("users", "items", "interactions")], r["fingerprint"]] for r in rows]
     print_table(["dataset", "users", "items", "interactions", "fingerprint"], body)
+    for row in rows:
+        if row["raw_gone"]:
+            out.print(f"{row['name']}: {row['raw_gone']}", style="yellow", markup=False)
 
 
-@app.command(epilog="Examples:\n\n  rankbench data describe gowalla\n\n  rankbench data describe gowalla --plot gowalla.png")
+@app.command(
+    epilog="Examples:\n\n  rankbench data describe gowalla\n\n  rankbench data describe gowalla --plot gowalla.png\n\n"
+    "  rankbench data describe gowalla --verify"
+)
 def describe(
     dataset: Annotated[str, typer.Argument(help="A name or a card file.")],
     plot: Annotated[Path | None, typer.Option(help="Draw activity and popularity curves into this .png or .pdf file.")] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Read the raw files again and check their checksums, even if they did not change.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Counts against published ones, density, cold items, time span, activity and popularity, protocol and checksums."""
+    from rankbench.data.cards import load_card
     from rankbench.data.describe import curves, facts_of
-    from rankbench.data.prepare import load
+    from rankbench.data.prepare import prepare
     from rankbench.errors import require
     from rankbench.files import require_file_place
     from rankbench.settings import Settings
@@ -100,8 +119,9 @@ def describe(
     require(plot is None or plot.suffix in formats, f"--plot {plot}: expected a name that ends in {', '.join(formats)}")
     if plot is not None:
         require_file_place(plot)
-    prepared = load(dataset, Settings.from_env())
-    facts = facts_of(prepared)
+    settings = Settings.from_env()
+    prepared = prepare(load_card(dataset, settings), settings, verify=verify)
+    facts = facts_of(prepared) | {"verified": verify}
     if plot is not None:
         from rankbench.reports.plots import data_plot
 
@@ -126,6 +146,10 @@ def describe(
     rows += [["recall means", facts["recall"]], ["fingerprint", facts["fingerprint"]]]
     rows += [[f"{s['part']} ({s['origin']})", f"{s['file']} sha256 {s['sha256'][:16]}…"] for s in facts["sources"]]
     print_table(["", ""], rows)
+    if prepared.raw_gone:
+        out.print(prepared.raw_gone, style="yellow")
+    if verify and prepared.sources:
+        out.print("checksums computed anew", style="green")
     for line in prepared.differences:
         out.print(f"differs from what was published: {line}", style="yellow", markup=False)
     if not prepared.differences and (prepared.card.expect.model_dump(exclude_defaults=True)):

@@ -199,6 +199,8 @@ def _show(record, folder, shown) -> None:
         out.print(f"the item-item matrix did not fit: solved by tiles of {record.tiles:,} rows in a file", markup=False)
     for line in record.dataset["differences"]:
         out.print(f"differs from what was published: {line}", style="yellow", markup=False)
+    if record.dataset["raw_gone"]:
+        out.print(record.dataset["raw_gone"], style="yellow")
     out.print(f"record {folder}", markup=False)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from rankbench.data import checksums
 from rankbench.data.prepare import code_version
 from rankbench.settings import Settings
 
@@ -19,7 +20,7 @@ STALE_AFTER = 3600  # seconds; a folder in the making is younger, or its lock is
 @dataclass(frozen=True)
 class Entry:
     """One folder or file of the cache. `kind`: raw, prepared, stale (prepared by another version of this program, which
-    would prepare it anew), unfinished (left by a killed process).
+    would prepare it anew), unfinished (left by a killed process), checksums (what is remembered of raw files).
     """
 
     kind: str
@@ -47,6 +48,9 @@ def entries(settings: Settings) -> list[Entry]:
             for path in sorted(folder.glob("*"))
             if path.suffix != ".lock"
         ]
+    remembered = settings.data / checksums.FILE
+    if remembered.is_file():
+        found.append(Entry("checksums", "", remembered, size_of(remembered)))
     return found
 
 

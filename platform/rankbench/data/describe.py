@@ -45,6 +45,7 @@ def facts_of(dataset: Dataset) -> dict[str, Any]:
         "share_of_top_tenth": float(by["item"][:top].sum() / by["item"].sum()),
         "time_span": [datetime.fromtimestamp(second, UTC).isoformat() for second in span] if span else None,
         "sources": list(dataset.sources),
+        "raw_gone": dataset.raw_gone,
     }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 from dataclasses import replace
@@ -11,11 +10,12 @@ from pathlib import Path
 from filelock import FileLock
 
 from rankbench.data.cards import Card, RemoteFile
+from rankbench.data.checksums import checksums
 from rankbench.data.download import Progress, download
 from rankbench.data.interactions import PARTS
 from rankbench.data.raw import RawFile
 from rankbench.data.readers.parquet import MIRROR
-from rankbench.errors import DataError
+from rankbench.errors import DataError, DownloadError
 from rankbench.files import make_folder, write_json
 from rankbench.settings import Settings
 
@@ -24,43 +24,46 @@ log = logging.getLogger(__name__)
 MIRROR_NAMES = {part: [f"{part}.parquet"] for part in PARTS} | {"all": ["all.parquet", "edges.parquet"]}
 
 
-def fetch(card: Card, settings: Settings, progress: Progress = lambda done, total: None) -> list[RawFile]:
-    """Every part of the card's raw data, in the order of PARTS.
+def fetch(card: Card, settings: Settings, progress: Progress = lambda done, total: None, verify: bool = False) -> list[RawFile]:
+    """Every part of the card's raw data, in the order of PARTS. With `verify` the checksums of unchanged files are computed
+    anew, too.
 
-    Raises DataError when a part is nowhere, or its checksum is not the card's (or the one of its first fetch).
+    Raises DownloadError when a part cannot be had, DataError when its checksum is not the card's (or the one of its first
+    fetch).
     """
     source = card.source
     # A mirror stands in for the internet, not for files beside the card.
     if settings.mirror is not None and all(remote.url for remote in source.parts().values()):
-        mirrored = _mirrored_parquet(card, settings)
+        mirrored = _mirrored_parquet(card, settings, verify)
         if mirrored:
             return mirrored
     if source.mirror.parts:
         looked = f"{settings.mirror / card.mirror_folder} is not there" if settings.mirror else "RANKBENCH_MIRROR is not set"
-        raise DataError(f"{card.name} can be had from a mirror alone, and {looked}")
-    companions = {name: _raw(card, name, remote, settings, progress) for name, remote in source.companions.items()}
-    files = [_raw(card, part, source.parts()[part], settings, progress) for part in source.part_names]
+        brief = "not in the mirror" if settings.mirror else "no mirror"
+        raise DownloadError(f"{card.name} can be had from a mirror alone, and {looked}", brief)
+    companions = {name: _raw(card, name, remote, settings, progress, verify) for name, remote in source.companions.items()}
+    files = [_raw(card, part, source.parts()[part], settings, progress, verify) for part in source.part_names]
     return [replace(file, companions=companions) for file in files]
 
 
-def _raw(card: Card, part: str, remote: RemoteFile, settings: Settings, progress: Progress) -> RawFile:
+def _raw(card: Card, part: str, remote: RemoteFile, settings: Settings, progress: Progress, verify: bool) -> RawFile:
     path, origin = _locate(card, remote, settings, progress)
-    digest = _verified(card, path, remote.sha256, remote.md5, origin, settings)
+    digest = _verified(card, path, remote.sha256, remote.md5, origin, settings, verify)
     return RawFile(part, path, digest, card.read, origin, remote.member)
 
 
-def _mirrored_parquet(card: Card, settings: Settings) -> list[RawFile]:
+def _mirrored_parquet(card: Card, settings: Settings, verify: bool) -> list[RawFile]:
     """The mirror's Parquet parts: exactly those that the card names, or none at all."""
     folder = settings.mirror / card.mirror_folder
     found = []
     for part in card.source.part_names:
         path = next((folder / name for name in MIRROR_NAMES[part] if (folder / name).is_file()), None)
         if path is not None:
-            digest = _verified(card, path, card.source.mirror.sha256.get(part), None, "mirror", settings)
+            digest = _verified(card, path, card.source.mirror.sha256.get(part), None, "mirror", settings, verify)
             found.append(RawFile(part, path, digest, MIRROR, "mirror"))
     missing = [part for part in card.source.part_names if part not in [file.part for file in found]]
     if found and missing:
-        raise DataError(f"{folder}: has {found[0].path.name} but no {missing[0]}.parquet")
+        raise DownloadError(f"{folder}: has {found[0].path.name} but no {missing[0]}.parquet", "not whole in the mirror")
     return found
 
 
@@ -68,7 +71,7 @@ def _locate(card: Card, remote: RemoteFile, settings: Settings, progress: Progre
     if remote.file is not None:
         path = (card.folder or Path()) / remote.file
         if not path.is_file():
-            raise DataError(f"{path}: no such file (dataset {card.name})")
+            raise DownloadError(f"{path}: no such file (dataset {card.name})", "no such file")
         return path, "file"
     if settings.mirror is not None:
         path = settings.mirror / card.mirror_folder / remote.filename
@@ -79,30 +82,32 @@ def _locate(card: Card, remote: RemoteFile, settings: Settings, progress: Progre
         return cached, remote.url
     if settings.offline:
         searched = f"; not in the mirror {settings.mirror / card.mirror_folder}" if settings.mirror else ""
-        raise DataError(f"{card.name}: {remote.filename} is not in the cache {cached.parent}{searched}, and offline is set")
+        raise DownloadError(
+            f"{card.name}: {remote.filename} is not in the cache {cached.parent}{searched}, and offline is set", "offline"
+        )
     log.info("downloading %s", remote.url)
     try:
         download(remote.url, cached, remote.sha256, remote.md5, progress)
     except DataError as error:
-        raise DataError(
-            f"{card.name}: {error}; or put {remote.filename} into {cached.parent}, or set RANKBENCH_MIRROR"
-        ) from None
+        kind = DownloadError if isinstance(error, DownloadError) else DataError
+        raise kind(f"{card.name}: {error}; or put {remote.filename} into {cached.parent}, or set RANKBENCH_MIRROR") from None
     return cached, remote.url
 
 
-def _verified(card: Card, path: Path, sha256: str | None, md5: str | None, origin: str, settings: Settings) -> str:
+def _verified(
+    card: Card, path: Path, sha256: str | None, md5: str | None, origin: str, settings: Settings, verify: bool
+) -> str:
     """The file's sha256, after holding it against the card or, where the card has none, against the first fetch."""
-    hashes = {"sha256": hashlib.sha256(), "md5": hashlib.md5(usedforsecurity=False)}
-    with path.open("rb") as file:
-        while chunk := file.read(1 << 20):
-            for each in hashes.values():
-                each.update(chunk)
-    digest = hashes["sha256"].hexdigest()
-    for kind, expected in (("sha256", sha256), ("md5", md5)):
-        if expected is not None and (found := hashes[kind].hexdigest()) != expected:
+    expected = {kind: each for kind, each in (("sha256", sha256), ("md5", md5)) if each is not None}
+    found = checksums(path, {"sha256", *expected}, settings.data, anew=verify)
+    if any(found[kind] != each for kind, each in expected.items()):
+        found = checksums(path, found, settings.data, anew=True)  # what was remembered may be wrong
+    for kind, each in expected.items():
+        if found[kind] != each:
             raise DataError(
-                f"{path}: {kind} is {found}, the card {card.name} says {expected}; delete the file to fetch it again"
+                f"{path}: {kind} is {found[kind]}, the card {card.name} says {each}; delete the file to fetch it again"
             )
+    digest = found["sha256"]
     # A file beside a card is the user's own to edit; its checksum goes into the fingerprint, not into the lock.
     if sha256 is None and md5 is None and origin != "file":
         _hold_to_lock(settings.data / "lock.json", f"{card.name}/{path.name}", digest, path)

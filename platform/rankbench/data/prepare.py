@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from rankbench.data.raw import RawFile
 from rankbench.data.readers import reader
 from rankbench.data.splits import LABELS, Split, assemble, split
 from rankbench.data.synthetic import generate
-from rankbench.errors import DataError
+from rankbench.errors import DataError, DownloadError
 from rankbench.files import atomic_folder, make_folder, sweep_scratch, write_json
 from rankbench.settings import Settings
 
@@ -35,12 +35,16 @@ log = logging.getLogger(__name__)
 Progress = Callable[[str, int, int | None], None]
 
 
+RAW_GONE = "raw file gone; its checksum was verified when the data were prepared"
+
+
 @dataclass(frozen=True)
 class Dataset:
     """A prepared dataset: the split, the raw ids behind its rows and columns, and what is known about it.
 
     `fingerprint` hashes the three matrices, so equal data have equal fingerprints wherever they came from.
-    `differences` are sentences: where the counts are not those that the card says were published.
+    `differences` are sentences: where the counts are not those that the card says were published. `raw_gone`: a
+    sentence that says so, where the raw files are no longer on this machine.
     """
 
     card: Card
@@ -53,6 +57,7 @@ class Dataset:
     differences: tuple[str, ...]
     sources: tuple[dict[str, str], ...]
     time_span: tuple[int, int] | None = None
+    raw_gone: str | None = None
 
     @property
     def name(self) -> str:
@@ -64,12 +69,25 @@ def load(dataset: str, settings: Settings, changes: dict[str, Any] | None = None
     return prepare(load_card(dataset, settings, changes), settings)
 
 
-def prepare(card: Card, settings: Settings, progress: Progress = lambda phase, done, total: None) -> Dataset:
+def prepare(
+    card: Card, settings: Settings, progress: Progress = lambda phase, done, total: None, verify: bool = False
+) -> Dataset:
     """The card's dataset from the cache, or made and put there. Raises DataError as fetch, the readers and split do.
 
-    `progress(phase, done, total)` counts bytes of a download, then rows read; total is None where it is not known.
+    Data that were prepared before are used when the raw files are gone, before anything is downloaded. With `verify` the
+    checksums of the raw files are computed anew, and they must be there. `progress(phase, done, total)` counts bytes of a
+    download, then rows read; total is None where it is not known.
     """
-    raw = [] if card.source.generator else fetch(card, settings, lambda done, total: progress("download", done, total))
+    raw: list[RawFile] = []
+    if not card.source.generator:
+        try:
+            raw = fetch(card, replace(settings, offline=True), verify=verify)
+        except DownloadError as gone:
+            folder = None if verify else prepared_before(card, settings)
+            if folder is not None:
+                log.info("%s; what was prepared before is used", gone)
+                return replace(_open(card, folder), raw_gone=RAW_GONE)
+            raw = fetch(card, settings, lambda done, total: progress("download", done, total), verify)
     content = json.dumps([card.content_key(), [_key(file) for file in raw], code_version()])
     folder = settings.data / "prepared" / f"{card.name}-{hashlib.sha256(content.encode()).hexdigest()[:16]}"
     if not folder.is_dir():
@@ -81,6 +99,29 @@ def prepare(card: Card, settings: Settings, progress: Progress = lambda phase, d
                 with atomic_folder(folder) as scratch:
                     _build(card, raw, scratch, progress)
     return _open(card, folder)
+
+
+def prepared_before(card: Card, settings: Settings) -> Path | None:
+    """The folder that this code prepared from the very source that the card names, whether or not the raw files are still
+    there. None where there is none, or where several hold different data: the raw files changed meanwhile.
+    """
+    found: dict[str, Path] = {}
+    for path in sorted((settings.data / "prepared").glob(f"{card.name}-*/manifest.json")):
+        try:
+            manifest = json.loads(path.read_text(encoding="utf-8"))
+            if (manifest["dataset"], manifest["code"], manifest["source"]) == (card.name, code_version(), _source_key(card)):
+                found[manifest["fingerprint"]] = path.parent
+        except (OSError, ValueError, KeyError, TypeError):
+            continue  # damaged, or of an earlier version
+    return next(iter(found.values())) if len(found) == 1 else None
+
+
+def _source_key(card: Card) -> str:
+    """A hash of the card's content and of where it takes its raw data from, checksums included."""
+    source = card.source.model_dump(mode="json", exclude={"home", "licence"})
+    remotes = [*card.source.parts().values(), *card.source.companions.values()]
+    folder = str(card.folder) if any(remote.file for remote in remotes) else None
+    return hashlib.sha256(json.dumps([card.content_key(), source, folder], sort_keys=True).encode()).hexdigest()
 
 
 def _key(file: RawFile) -> list:
@@ -109,6 +150,7 @@ def _build(card: Card, raw: list[RawFile], folder: Path, progress: Progress) -> 
     manifest = {
         "dataset": card.name,
         "code": code_version(),
+        "source": _source_key(card),
         "shape": list(parts.train.shape),
         "fingerprint": _fingerprint(matrices),
         "raw_counts": raw_counts,

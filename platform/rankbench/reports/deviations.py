@@ -14,6 +14,8 @@ def data_deviations(finals: Iterable[RunRecord]) -> tuple[str, ...]:
     lines = []
     for name, data in _datasets(finals).items():
         lines += [f"{name}: {line}" for line in data["differences"]]
+        if data.get("raw_gone"):
+            lines.append(f"{name}: {data['raw_gone']}")
         if data.get("stand_in"):
             lines.append(f"{name} is a stand-in: {data['stand_in']}")
         if data["recall"] == "open":
