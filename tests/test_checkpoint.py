@@ -40,6 +40,29 @@ def test_a_damaged_one_is_passed_over(tmp_path, caplog):
     assert "000002: not readable" in caplog.text
 
 
+@pytest.mark.parametrize("damage", ["a bit", "a null", "no checksum"])
+def test_one_with_another_checksum_is_passed_over(damage, tmp_path, caplog):
+    kept = Checkpoints(tmp_path, resume=True)
+    kept.save(state(1))
+    kept.save(state(2))
+    arrays, values = (tmp_path / "000002" / name for name in ("arrays.safetensors", "values.json"))
+    if damage == "a bit":
+        content = bytearray(arrays.read_bytes())
+        content[-1] ^= 1
+        arrays.write_bytes(content)
+    else:
+        values.write_text({"a null": "null", "no checksum": '{"seconds": 1.0}'}[damage])
+    assert kept.last().number == 1
+    assert "000002: not readable" in caplog.text
+
+
+def test_scratch_of_a_killed_fit_is_removed(tmp_path):
+    Checkpoints(tmp_path).save(state(1))
+    (tmp_path / ".tmp-000002-abcd").mkdir()
+    assert Checkpoints(tmp_path, resume=True).last().number == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["000001"]
+
+
 def test_without_resume_a_fit_starts_anew(tmp_path):
     Checkpoints(tmp_path).save(state(3))
     assert Checkpoints(tmp_path).last() is None

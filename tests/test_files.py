@@ -1,16 +1,19 @@
 """Outputs appear whole or not at all, however their making ends."""
 
+import ctypes
 import errno
+import fcntl
 import json
 import math
 import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from rankbench.errors import StorageError
-from rankbench.files import atomic_file, atomic_folder, write_json
+from rankbench.files import ABANDONED, _sweep_abandoned, atomic_file, atomic_folder, write_json
 
 
 def test_a_folder_appears_whole(tmp_path):
@@ -155,3 +158,75 @@ def test_a_folder_below_a_file_cannot_be_made(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match=r"file/below: cannot be made"), atomic_folder(tmp_path / "file" / "below" / "x"):
         pass
+
+
+@pytest.mark.parametrize("library", [ctypes.CDLL, lambda *_, **__: object()], ids=["exchange", "two renames"])
+def test_a_folder_is_replaced_whole(library, tmp_path, monkeypatch):
+    """In one step where the C library can exchange two names; an object without functions is one that cannot."""
+    monkeypatch.setattr(ctypes, "CDLL", library)
+    target = tmp_path / "made"
+    for text in ("first", "second", "third"):
+        with atomic_folder(target, replace=True) as scratch:
+            (scratch / "x.txt").write_text(text)
+            assert not target.exists() or (target / "x.txt").read_text() != text
+        assert (target / "x.txt").read_text() == text
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_folder_that_cannot_be_replaced_stays(tmp_path):
+    with atomic_folder(tmp_path / "made") as scratch:
+        (scratch / "x.txt").write_text("old")
+    with pytest.raises(ValueError), atomic_folder(tmp_path / "made", replace=True) as scratch:
+        (scratch / "x.txt").write_text("new")
+        raise ValueError("broken")
+    assert (tmp_path / "made" / "x.txt").read_text() == "old"
+    assert list(tmp_path.iterdir()) == [tmp_path / "made"]
+
+
+def test_there_is_no_moment_without_the_folder(tmp_path):
+    """A process that looks for it again and again while it is replaced finds it every time."""
+    target, over, misses = tmp_path / "made", threading.Event(), []
+
+    def replace(text: str) -> None:
+        with atomic_folder(target, replace=True) as scratch:
+            (scratch / "x.txt").write_text(text)
+
+    def read() -> None:
+        while not over.is_set():
+            try:
+                target.stat()
+            except FileNotFoundError as error:
+                misses.append(error)
+
+    replace("0")
+    reader = threading.Thread(target=read)
+    reader.start()
+    for number in range(300):
+        replace(str(number))
+    over.set()
+    reader.join()
+    assert misses == []
+
+
+def test_scratch_of_a_killed_process_is_removed_an_hour_later(tmp_path):
+    names = ("old", "held", "fresh", "busy")
+    for name in names:
+        (tmp_path / f".tmp-{name}-12").mkdir()
+        (tmp_path / f".tmp-{name}-12" / "half.bin").write_bytes(b"half")
+    (tmp_path / ".tmp-12-old.json").write_text("{")
+    long_ago = time.time() - ABANDONED - 60
+    for path in tmp_path.rglob("*"):
+        if "fresh" not in str(path) and path.parent.name != ".tmp-busy-12":
+            os.utime(path, (long_ago, long_ago))
+    handle = os.open(tmp_path / ".tmp-held-12", os.O_RDONLY)  # as a process does that works there, however slowly
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    try:
+        write_json(tmp_path / "x.json", {})
+    finally:
+        os.close(handle)
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"x.json", ".tmp-held-12", ".tmp-fresh-12", ".tmp-busy-12"}
+    _sweep_abandoned.cache_clear()
+    with atomic_folder(tmp_path / "made"):
+        pass
+    assert {path.name for path in tmp_path.iterdir()} == left - {".tmp-held-12"} | {"made"}

@@ -14,6 +14,7 @@ from safetensors.numpy import load_file, save_file
 
 import rankbench.api as rb
 from rankbench.errors import ConfigError, DataError, StorageError
+from rankbench.files import sha256_of
 from rankbench.memory import Spill
 from rankbench.model import load
 
@@ -78,6 +79,7 @@ def test_a_saved_matrix_outlives_the_file_it_came_from(card, settings, tmp_path)
     state = tmp_path / "kept" / "tiles" / "panel.json"
     kept = json.loads(state.read_text(encoding="utf-8"))
     damaged = [kept | {"slots": [99] * len(kept["slots"])}, kept | {"problem": kept["problem"] | {"dtype": "object"}}, {}]
+    damaged += [None, [], kept | {"slots": None}, kept | {"problem": None}, kept | {"tile": "x"}, kept | {"finished": None}]
     for each in damaged:
         state.write_text(json.dumps(each), encoding="utf-8")
         with pytest.raises(DataError, match="not a saved model"):
@@ -179,6 +181,23 @@ def test_saved_and_loaded_it_is_the_same(model, tmp_path):
         lambda folder: _edit(folder, format=99),
         lambda folder: _edit(folder, form="pickle"),
         lambda folder: _edit(folder, form="low-rank"),
+        lambda folder: _edit(folder, users=None),
+        lambda folder: _edit(folder, users=["u1", None]),
+        lambda folder: _edit(folder, users=[["u1"]] * 40),
+        lambda folder: _edit(folder, items=[2**70, *range(24)]),
+        lambda folder: _edit(folder, items=[1.5] * 25),
+        lambda folder: _edit(folder, method=None),
+        lambda folder: _edit(folder, form=["linear"]),
+        lambda folder: _edit(folder, params=None),
+        lambda folder: _edit(folder, params={"lam": [[]]}),
+        lambda folder: _edit(folder, dataset="shop"),
+        lambda folder: _edit(folder, dataset={"card": 1, "changes": {}, "name": "shop", "fingerprint": "x"}),
+        lambda folder: _edit(folder, seed="x"),
+        lambda folder: _edit(folder, fit_on="test"),
+        lambda folder: _edit(folder, sha256="0" * 64),
+        lambda folder: (folder / "model.json").write_text("null", encoding="utf-8"),
+        lambda folder: (folder / "model.json").write_text("[" * 100_000, encoding="utf-8"),
+        lambda folder: (folder / "model.json").write_bytes(b"\xff\xfe{}"),
         lambda folder: _change(folder, "model.C", lambda C: C[:, :-1]),
         lambda folder: _change(folder, "model.C", lambda C: C.astype(np.float16)),
         lambda folder: _change(folder, "model.alpha", lambda alpha: alpha[:-1]),
@@ -190,13 +209,31 @@ def test_saved_and_loaded_it_is_the_same(model, tmp_path):
 def test_a_damaged_folder_is_refused_by_name(card, settings, tmp_path, damage):
     folder = rb.fit(card, "ease", settings=settings).save(tmp_path / "kept")
     damage(folder)
-    with pytest.raises((DataError, ConfigError), match=r"kept|unknown method"):
+    with pytest.raises((DataError, ConfigError), match=r"kept|unknown method") as error:
         load(folder)
+    assert "\n" not in str(error.value) and len(str(error.value)) < 600
+
+
+def test_a_bit_that_flips_in_the_arrays_is_noticed(card, settings, tmp_path):
+    folder = rb.fit(card, "ease", settings=settings).save(tmp_path / "kept")
+    path = folder / "arrays.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"arrays\.safetensors: is damaged"):
+        load(folder)
+    # Models that were saved before there was a checksum can still be read.
+    content[-5] ^= 1
+    path.write_bytes(content)
+    _edit(folder, sha256=None)
+    assert load(folder).method == "ease"
 
 
 def _change(folder, name, change):
+    """With a checksum that fits, so that it is the contents that are refused."""
     arrays = load_file(folder / "arrays.safetensors")
     save_file(arrays | {name: np.ascontiguousarray(change(arrays[name]))}, folder / "arrays.safetensors")
+    _edit(folder, sha256=sha256_of(folder / "arrays.safetensors"))
 
 
 def _edit(folder, **changes):

@@ -14,11 +14,12 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from rankbench.files import atomic_folder, make_folder, sweep_scratch
+from rankbench.files import atomic_folder, make_folder, sha256_of
 
 log = logging.getLogger(__name__)
 
 KEPT = 2
+ARRAYS = "arrays.safetensors"
 
 
 @dataclass(frozen=True)
@@ -48,11 +49,11 @@ class Checkpoints:
         self._last[0] = time.monotonic()
         make_folder(self.folder)
         target = self._place(state.number)
-        shutil.rmtree(target, ignore_errors=True)
-        with atomic_folder(target) as scratch:
+        with atomic_folder(target, replace=True) as scratch:
             arrays = {name: np.asarray(array, order="C") for name, array in state.arrays.items()}
-            save_file(arrays, scratch / "arrays.safetensors")
-            (scratch / "values.json").write_text(json.dumps(state.values), encoding="utf-8")
+            save_file(arrays, scratch / ARRAYS)
+            about = {"sha256": sha256_of(scratch / ARRAYS), "values": state.values}
+            (scratch / "values.json").write_text(json.dumps(about), encoding="utf-8")
         for old in self._places()[:-KEPT]:
             shutil.rmtree(old, ignore_errors=True)
 
@@ -60,13 +61,15 @@ class Checkpoints:
         """The newest state that can be read, or None; without `resume` all are removed first."""
         if not self.resume:
             self.clear()
-        for place in self._places():
-            sweep_scratch(place)
+        for scratch in self.folder.glob(".tmp-*"):  # of a killed process: a folder belongs to one fit
+            shutil.rmtree(scratch, ignore_errors=True)
         for place in reversed(self._places()):
             try:
-                values = json.loads((place / "values.json").read_text(encoding="utf-8"))
-                return State(int(place.name), load_file(place / "arrays.safetensors"), values)
-            except (OSError, ValueError, SafetensorError) as error:
+                about = json.loads((place / "values.json").read_text(encoding="utf-8"))
+                if about["sha256"] != sha256_of(place / ARRAYS):
+                    raise ValueError(f"{ARRAYS} has another checksum than values.json says")
+                return State(int(place.name), load_file(place / ARRAYS), about["values"])
+            except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
                 log.warning("%s: not readable (%s); the one before it is used", place, str(error).splitlines()[0])
         return None
 

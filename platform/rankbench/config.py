@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeVar, get_args
 import yaml
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from rankbench.errors import ConfigError, require, shown
+from rankbench.errors import ConfigError, DataError, require, shown
 from rankbench.registry import nearest
 
 T = TypeVar("T")
@@ -287,6 +287,26 @@ def _fields_at(model: type[BaseModel], loc: Sequence[str | int]) -> list[str]:
 
 def _is_model(value: Any) -> bool:
     return isinstance(value, type) and issubclass(value, BaseModel)
+
+
+def read_json(path: Path, adapter: TypeAdapter[T], what: str) -> T:
+    """The value of the adapter's type in a JSON file that this product wrote. Raises DataError, which names the file, `what` it
+    should be and the first wrong field.
+    """
+    try:
+        return adapter.validate_json(path.read_bytes(), strict=True)
+    except OSError as error:
+        raise DataError(f"{path}: not {what} ({error.strerror})") from None
+    except ValidationError as error:
+        problems = error.errors(include_url=False)
+        # A file of another format differs in more than its format.
+        first = next((problem for problem in problems if problem["loc"] == ("format",)), problems[0])
+        place = "".join(f"{part}: " for part in (".".join(map(str, first["loc"]))[:100],) if part)
+        if place == "format: ":
+            reason = f"format {first['input']!r:.20}, this version reads {first['ctx']['expected']}"
+        else:
+            reason = f"{place}{first['msg'][:1].lower()}{first['msg'][1:200]}"
+        raise DataError(f"{path}: not {what} ({reason})") from None
 
 
 def param(default: Any, help: str, search: str = "") -> Any:

@@ -2,34 +2,48 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
+import fcntl
 import glob
+import hashlib
 import json
 import os
+import re
 import secrets
 import shutil
+import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+from safetensors import SafetensorError
 
 from rankbench.errors import StorageError, require
 
 NOTHING_FREE = 1 << 20  # bytes; a disk with less has just run full
+ABANDONED = 3600.0  # seconds after which scratch that no living process holds is removed
 
 
 @contextmanager
-def atomic_folder(target: Path) -> Iterator[Path]:
+def atomic_folder(target: Path, replace: bool = False) -> Iterator[Path]:
     """Yield a scratch folder beside `target` and rename it to `target` on success; on failure nothing is left.
 
-    When `target` exists by then, another process was first and made the same thing: its copy is kept.
-    Raises StorageError when the disk is full.
+    When `target` exists by then, another process was first and made the same thing: its copy is kept. With `replace` the new
+    folder takes its place in one step, so that at every moment one of the two lies there. Scratch that killed processes left
+    in the same folder more than an hour ago is removed. Raises StorageError when the disk is full.
     """
     make_folder(target.parent)
+    _sweep_abandoned(target.parent)
     scratch = target.parent / f".tmp-{target.name}-{secrets.token_hex(4)}"
+    held = None
     try:
         with disk_errors_are_clear(target):
             scratch.mkdir()
+            held = _hold(scratch)
             yield scratch
             for path in scratch.rglob("*"):
                 if path.is_file():
@@ -40,9 +54,66 @@ def atomic_folder(target: Path) -> Iterator[Path]:
             except OSError as error:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
+                if replace:
+                    _exchange(scratch, target)
             _sync(target.parent)
     finally:
+        # After an exchange this is the folder from before.
         shutil.rmtree(scratch, ignore_errors=True)
+        if held is not None:
+            os.close(held)
+
+
+def _exchange(first: Path, second: Path) -> None:
+    """Give each folder the name of the other in one step. A file system that cannot do so (NFS) takes two renames, between
+    which `second` does not exist.
+    """
+    library = ctypes.CDLL(None, use_errno=True)
+    names = os.fsencode(first), os.fsencode(second)
+    try:
+        if sys.platform == "darwin":
+            code = library.renamex_np(*names, 2)  # RENAME_SWAP
+        else:
+            code = library.renameat2(-100, names[0], -100, names[1], 2)  # AT_FDCWD twice, RENAME_EXCHANGE
+        number = ctypes.get_errno() if code else 0
+    except AttributeError:  # an old C library
+        number = errno.ENOSYS
+    if number == 0:
+        return
+    if number not in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP):
+        raise OSError(number, os.strerror(number), str(second))
+    aside = first.with_name(f"{first.name}-before")
+    second.rename(aside)
+    first.rename(second)
+    aside.rename(first)
+
+
+def _hold(folder: Path) -> int | None:
+    """A handle that shows other processes, until it is closed, that this one works in `folder`; None where another process
+    does, or the file system (NFS) has no locks on folders.
+    """
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        return None
+    return handle
+
+
+@cache
+def _sweep_abandoned(folder: Path) -> None:
+    """Remove scratch of killed processes in `folder`; once in a process, since a folder may hold thousands of names."""
+    for scratch in folder.glob(".tmp-*"):
+        with suppress(OSError):
+            newest = max(path.lstat().st_mtime for path in (scratch, *scratch.rglob("*")))
+            if time.time() - newest < ABANDONED:
+                continue
+            if not scratch.is_dir():
+                scratch.unlink()
+            elif (handle := _hold(scratch)) is not None:
+                shutil.rmtree(scratch, ignore_errors=True)
+                os.close(handle)
 
 
 def make_folder(folder: Path) -> None:
@@ -89,6 +160,7 @@ def sweep_scratch(target: Path) -> None:
 def atomic_file(target: Path) -> Iterator[Path]:
     """Yield a scratch path and move it over `target` on success; an old `target` stays intact until then."""
     make_folder(target.parent)
+    _sweep_abandoned(target.parent)
     # The suffix is kept: some writers choose their format by it.
     scratch = target.parent / f".tmp-{secrets.token_hex(4)}-{target.name}"
     try:
@@ -117,16 +189,31 @@ def write_json(target: Path, value: Any) -> None:
         scratch.write_text(json.dumps(value, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file's contents, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 @contextmanager
 def disk_errors_are_clear(target: Path) -> Iterator[None]:
-    """Turn the system's word for a full or closed disk into a StorageError that names `target`."""
+    """Turn the errors of a full or closed disk, whichever library reports them, into a StorageError that names `target`."""
     try:
         yield
-    except OSError as error:
+    except (OSError, SafetensorError) as error:
+        number = error_number(error)
         # NumPy reports a short write without the system's number.
-        short = error.errno is None and shutil.disk_usage(target.parent).free < NOTHING_FREE
-        if short or error.errno in (errno.ENOSPC, errno.EDQUOT):
+        short = isinstance(error, OSError) and number is None and shutil.disk_usage(target.parent).free < NOTHING_FREE
+        if short or number in (errno.ENOSPC, errno.EDQUOT):
             raise StorageError(f"{target}: no space left on the device") from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR):
-            raise StorageError(f"{target}: cannot be written ({error.strerror}); choose another folder") from error
+        if number in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR):
+            raise StorageError(f"{target}: cannot be written ({os.strerror(number)}); choose another folder") from error
         raise
+
+
+def error_number(error: OSError | SafetensorError) -> int | None:
+    """The system's number of an error; safetensors writes it into its message."""
+    if isinstance(error, OSError):
+        return error.errno
+    found = re.search(r"\(os error (\d+)\)", str(error))
+    return int(found[1]) if found else None

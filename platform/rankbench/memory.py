@@ -15,6 +15,8 @@ from rankbench.errors import ConfigError, StorageError
 LEAST = 32 << 20  # bytes without which no tile is worth its name
 LATER = 48 << 20  # bytes that compiled loops and the buffers of BLAS take once they run
 _CGROUP = Path("/sys/fs/cgroup")
+# What PyTorch says, in errors that are no MemoryError, when an allocation fails on the host or on the device.
+_TORCH_ALLOCATION = ("DefaultCPUAllocator: can't allocate memory", "CUDA out of memory", "STATUS_ALLOC_FAILED")
 
 
 def available_memory() -> int:
@@ -71,16 +73,17 @@ def bytes_of(text: str, where: str = "memory") -> int:
 
 @contextmanager
 def memory_errors_are_clear(what: str) -> Iterator[None]:
-    """Turn a MemoryError into a StorageError that names `what` was worked on."""
+    """Turn a failed allocation, Python's, NumPy's or PyTorch's, into a StorageError that names `what` was worked on."""
     try:
         yield
     except MemoryError as error:
         raise StorageError(f"{what}: not enough memory ({error})") from None
     except RuntimeError as error:
-        # PyTorch's own, by its name: a fit that needs no PyTorch does not import it.
-        if type(error).__name__ != "OutOfMemoryError":
+        # Recognised by name and text, because a fit that needs no PyTorch does not import it.
+        text = (str(error).splitlines() or [""])[0]
+        if type(error).__name__ != "OutOfMemoryError" and not any(phrase in text for phrase in _TORCH_ALLOCATION):
             raise
-        raise StorageError(f"{what}: not enough memory on the device ({str(error).splitlines()[0]})") from None
+        raise StorageError(f"{what}: not enough memory ({text})") from None
 
 
 def require_memory(n_bytes: int, what: str) -> None:

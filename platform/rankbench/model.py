@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, NotRequired
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import scipy.sparse as sp
+from pydantic import Field, TypeAdapter
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
+from typing_extensions import TypedDict
 
-from rankbench.config import parameters
+from rankbench.config import parameters, read_json
 from rankbench.data.blocks import csr_from_pairs, csr_from_parts
 from rankbench.data.cards import load_card
 from rankbench.data.prepare import prepare
@@ -27,7 +28,7 @@ from rankbench.evaluation.columns import rank_by_columns
 from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, measure, metric_set
 from rankbench.evaluation.ranking import Ranking, rank
 from rankbench.evaluation.summary import Interval, summarise
-from rankbench.files import atomic_folder, write_json
+from rankbench.files import atomic_folder, sha256_of, write_json
 from rankbench.memory import available_memory
 from rankbench.methods import registered
 from rankbench.recommender import FactorRecommender, LinearRecommender, LowRankRecommender, Recommender
@@ -52,8 +53,34 @@ _SHAPES = {  # i: items, u: users, n: items and one, k: what they share
     FoldInRecommender: {"U": "uk", "V": "ik", "loss": "n5"},
     TiledLinearRecommender: {"C": "ii", "beta": "i", "alpha": "i"},
 }
-_FORMAT = 1
+_ABOUT, _ARRAYS = "model.json", "arrays.safetensors"
 _TILES = "tiles"  # the folder of a matrix that is too large for one file of arrays
+_Id = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+
+
+class _FittedOn(TypedDict):
+    """The dataset of a saved model: the card, by name or path, and what was changed in it."""
+
+    card: str
+    changes: NotRequired[dict[str, Any]]
+    name: str
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class _About:
+    """What model.json holds."""
+
+    form: Literal[tuple(_FORMS)]
+    method: str
+    params: dict[str, Any]
+    dataset: _FittedOn
+    fit_on: Literal["train", "train+valid"]
+    seed: Annotated[int, Field(ge=0)]
+    users: list[_Id] | list[str]
+    items: list[_Id] | list[str]
+    sha256: str | None = None  # of the arrays
+    format: Literal[1] = 1
 
 
 @dataclass(frozen=True)
@@ -196,27 +223,27 @@ class Model:
     def save(self, folder: str | Path) -> Path:
         """Write model.json, arrays.safetensors and, of a matrix by tiles, its folder into a new one, whole or not at all.
 
-        Raises ConfigError when the folder exists.
+        model.json holds the checksum of the arrays; tiles have none. Raises ConfigError when the folder exists.
         """
         folder = Path(folder)
         require(not folder.exists(), f"{folder}: exists already; choose another folder")
         form = next(name for name, cls in _FORMS.items() if type(self.recommender) is cls)
         arrays = {f"model.{name}": getattr(self.recommender, name) for name in _arrays_of(type(self.recommender))}
         arrays |= {"history.indptr": self.history.indptr, "history.indices": self.history.indices}
-        about = {
-            "format": _FORMAT,
-            "form": form,
-            "method": self.method,
-            "params": self.params,
-            "dataset": self.dataset,
-            "fit_on": self.fit_on,
-            "seed": self.seed,
-            "users": self.users.to_pylist(),
-            "items": self.items.to_pylist(),
-        }
         with atomic_folder(folder) as scratch:
-            save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, scratch / "arrays.safetensors")
-            write_json(scratch / "model.json", about)
+            save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, scratch / _ARRAYS)
+            about = _About(
+                form=form,
+                method=self.method,
+                params=self.params,
+                dataset=self.dataset,
+                fit_on=self.fit_on,
+                seed=self.seed,
+                users=self.users.to_pylist(),
+                items=self.items.to_pylist(),
+                sha256=sha256_of(scratch / _ARRAYS),
+            )
+            write_json(scratch / _ABOUT, vars(about))
             if isinstance(self.recommender, TiledLinearRecommender):
                 self.recommender.C.keep_in(scratch / _TILES)
         return folder
@@ -245,30 +272,22 @@ def _arrays_of(form: type) -> list[str]:
 def load(folder: str | Path) -> Model:
     """The model that `save` wrote. Raises DataError naming the file when it is missing, damaged or of another format."""
     folder = Path(folder)
+    about = read_json(folder / _ABOUT, TypeAdapter(_About), "a saved model")
+    # What came from a file is checked like any input before a solver's class is built from it.
+    parameters(registered().get(about.method).params, about.params, f"{folder}/{_ABOUT}")
     try:
-        about = json.loads((folder / "model.json").read_text(encoding="utf-8"))
-        require(about["format"] == _FORMAT, f"{folder}: format {about['format']}, this version reads {_FORMAT}")
-        arrays = load_file(folder / "arrays.safetensors")
-        cls = _FORMS[about["form"]]
+        # A model that an earlier version saved has no checksum.
+        if about.sha256 and about.sha256 != sha256_of(folder / _ARRAYS):
+            raise DataError(f"{folder / _ARRAYS}: is damaged: {_ABOUT} has another checksum; fit the model again")
+        arrays = load_file(folder / _ARRAYS)
+        cls = _FORMS[about.form]
         matrix = {"C": TiledMatrix(folder / _TILES)} if cls is TiledLinearRecommender else {}
         recommender = cls(**matrix, **{name: arrays[f"model.{name}"] for name in _arrays_of(cls)})
-        users, items = pa.array(about["users"]), pa.array(about["items"])
+        users, items = pa.array(about.users), pa.array(about.items)
         _require_fit(recommender, arrays["history.indptr"], arrays["history.indices"], len(users), len(items), folder)
         history = csr_from_parts(arrays["history.indptr"], arrays["history.indices"], len(items))
-        # What came from a file is checked like any input before a solver's class is built from it.
-        parameters(registered().get(about["method"]).params, about["params"], f"{folder}/model.json")
-        return Model(
-            recommender,
-            about["method"],
-            about["params"],
-            about["dataset"],
-            about["fit_on"],
-            about["seed"],
-            users,
-            items,
-            history,
-        )
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError, StorageError) as error:
+        return Model(recommender, about.method, about.params, about.dataset, about.fit_on, about.seed, users, items, history)
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, SafetensorError, StorageError) as error:
         raise DataError(f"{folder}: not a saved model ({type(error).__name__}: {str(error).splitlines()[0]})") from None
 
 

@@ -72,6 +72,31 @@ def test_a_run_of_a_kept_record_says_so(home, capsys):
     assert errors == ["", kept, "", ""]
 
 
+@pytest.mark.parametrize("text", ['{"format": 99}', "{", "null"])
+def test_a_record_that_cannot_be_read_is_refused_before_the_fit(home, capsys, monkeypatch, text):
+    words = ["run", "synthetic", "ease", "lam=50", *TINY, "--no-track"]
+    assert _main([*words, "--json"]) == 0
+    record = Path(json.loads(capsys.readouterr().out)["folder"]) / "record.json"
+    record.write_text(text, encoding="utf-8")
+    with monkeypatch.context() as fits:
+        fits.setattr("rankbench.experiment.fit", None)  # a fit would be a traceback
+        assert _main(words) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and f"{record}: not a run record" in error and "--fresh replaces it" in error
+    assert record.read_text(encoding="utf-8") == text
+    assert _main([*words, "--fresh"]) == 0
+    assert json.loads(record.read_text(encoding="utf-8"))["status"] == "finished"
+
+
+def test_a_run_whose_record_was_lost_is_recorded_again(home, capsys):
+    words = ["run", "synthetic", "ease", "lam=50", *TINY, "--no-track", "--json"]
+    assert _main(words) == 0
+    record = Path(json.loads(capsys.readouterr().out)["folder"]) / "record.json"
+    record.unlink()
+    assert _main(words) == 0
+    assert record.is_file() and capsys.readouterr().err == ""
+
+
 @pytest.mark.parametrize(
     ("method", "option", "message"),
     [

@@ -197,14 +197,35 @@ def test_resume_runs_what_is_missing_and_nothing_else(swept):
     lost = next(name for name in kept if name.startswith("search-synthetic-ease"))
     before = read_record(folder / "records" / lost)
     shutil.rmtree(folder / "records" / lost)
+    failed = [record.id for record in records_of(folder) if record.failed]
     process = rankbench(home, "sweep", "small.yaml", "--resume", "--json")
+    missing = set()
+    while process.poll() is None:
+        # A failed run is tried again, and its record stays until the new one takes its place.
+        missing |= {name for name in failed if not (folder / "records" / name).exists()}
+        time.sleep(0.01)
     process.communicate(timeout=300)
+    assert failed and not missing
     again = read_record(folder / "records" / lost)
     assert again.metrics == before.metrics
     broken = {record.id for record in records_of(folder) if not record.finished}
     untouched = set(kept) - broken - {lost}
     assert all((folder / "records" / name / "record.json").stat().st_mtime_ns == kept[name] for name in untouched)
     assert len(list((home / "results" / "sweeps").iterdir())) == 1
+
+
+def test_a_record_that_cannot_be_read_is_refused_before_any_work(swept, tmp_path):
+    shutil.copytree(swept[0], tmp_path / "home")
+    (folder,) = (tmp_path / "home" / "results" / "sweeps").iterdir()
+    record = next(folder.glob("records/final-*/record.json"))
+    record.write_text('{"format": 99}')
+    lost = next(folder.glob("records/search-*"))
+    shutil.rmtree(lost)
+    process = rankbench(tmp_path / "home", "sweep", "small.yaml", "--resume")
+    _, error = process.communicate(timeout=300)
+    assert process.returncode == 2
+    assert error.count("\n") == 1 and f"{record}: not a run record (format 99, this version reads 1)" in error
+    assert not lost.exists()
 
 
 @pytest.mark.parametrize(("number", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")])

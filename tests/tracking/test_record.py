@@ -5,10 +5,19 @@ import json
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from rankbench.errors import DataError
-from rankbench.tracking.record import RunRecord, per_user_table, read_per_user, read_record, read_records, write_record
+from rankbench.tracking.record import (
+    RunRecord,
+    find_record,
+    per_user_table,
+    read_per_user,
+    read_record,
+    read_records,
+    write_record,
+)
 
 RECORD = RunRecord(
     id="run-x-ease-0",
@@ -41,6 +50,37 @@ def test_a_finished_record_is_kept_and_a_failed_one_replaced(tmp_path):
     assert read_record(folder) == RECORD
 
 
+@pytest.mark.parametrize("status", ["finished", "failed"])
+def test_the_record_from_before_stays_until_the_new_one_is_whole(status, tmp_path):
+    earlier = dataclasses.replace(RECORD, status=status)
+    folder = write_record(tmp_path, earlier, None)
+    bad = dataclasses.replace(RECORD, metrics={"ndcg@20": {"mean": float("nan"), "low": None, "high": None}})
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_record(tmp_path, bad, None, replace=True)
+    assert read_record(folder) == earlier
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_a_finished_record_is_replaced_where_that_is_asked_for(tmp_path):
+    write_record(tmp_path, RECORD, per_user_table(pa.array(["b"]), {"ndcg@20": np.array([0.1])}))
+    newer = dataclasses.replace(RECORD, seconds={"fit": 2.0})
+    folder = write_record(tmp_path, newer, None, replace=True)
+    assert read_record(folder) == newer
+    assert [path.name for path in folder.iterdir()] == ["record.json"]
+
+
+@pytest.mark.parametrize("left", [[], ["per_user.parquet"]])
+def test_a_folder_without_a_record_is_absent(left, tmp_path):
+    """As a process leaves it that was killed while it removed a record."""
+    (tmp_path / RECORD.id).mkdir()
+    for name in left:
+        (tmp_path / RECORD.id / name).write_bytes(b"PAR1")
+    assert find_record(tmp_path / RECORD.id) is None and read_records(tmp_path) == []
+    folder = write_record(tmp_path, RECORD, None)
+    assert read_record(folder) == RECORD
+    assert [path.name for path in folder.iterdir()] == ["record.json"]
+
+
 def test_a_value_that_json_has_no_word_for_leaves_nothing_behind(tmp_path):
     bad = dataclasses.replace(RECORD, metrics={"ndcg@20": {"mean": float("nan"), "low": None, "high": None}})
     with pytest.raises(ValueError, match="not JSON compliant"):
@@ -48,13 +88,50 @@ def test_a_value_that_json_has_no_word_for_leaves_nothing_behind(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"format": 99}', '{"format": 1, "id": "x"}'])
+def with_values(**values):
+    return json.dumps(dataclasses.asdict(RECORD) | values)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "{", "[]", "{}", "null", '{"format": 1, "id": "x"}', "[" * 100_000, '{"id":' * 100_000,
+        with_values(dataset=None), with_values(dataset={}), with_values(dataset={"name": "x"}),
+        with_values(dataset={"name": "x", "fingerprint": None}), with_values(params=None), with_values(metrics=None),
+        with_values(metrics={"ndcg@20": None}), with_values(metrics={"ndcg@20": {"mean": None, "low": None, "high": None}}),
+        with_values(metrics={"ndcg@20": {}}), with_values(curve=[None]), with_values(status="done"), with_values(id=None),
+        with_values(seconds={"fit": "long"}), with_values(unknown=1),
+        with_values(metrics={"ndcg@20": {"mean": float("nan"), "low": None, "high": None}}),
+    ],
+)  # fmt: skip
 def test_a_damaged_record_is_named(tmp_path, text):
     folder = tmp_path / "r"
     folder.mkdir()
     (folder / "record.json").write_text(text)
-    with pytest.raises(DataError, match=r"record\.json"):
+    with pytest.raises(DataError, match=r"record\.json: not a run record \(") as error:
         read_record(folder)
+    assert "\n" not in str(error.value) and len(str(error.value)) < 500
+
+
+def test_a_record_of_another_format_is_named(tmp_path):
+    (tmp_path / "record.json").write_text('{"format": 99, "name": "of then"}')
+    with pytest.raises(DataError, match=r"record\.json: not a run record \(format 99, this version reads 1\)"):
+        read_record(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"ndcg@20": [0.5]}, "no column user"),
+        ({"user": ["a", None], "ndcg@20": [0.5, 0.5]}, "1 rows have no user"),
+        ({"user": ["a", "b"], "ndcg@20": [0.5, None]}, "1 rows have no ndcg@20"),
+        ({"user": ["a"], "ndcg@20": ["0.5"]}, "column ndcg@20 holds string, not numbers"),
+    ],
+)
+def test_damaged_per_user_values_are_named(table, message, tmp_path):
+    pq.write_table(pa.table(table), tmp_path / "per_user.parquet")
+    with pytest.raises(DataError, match=rf"per_user\.parquet: {message}"):
+        read_per_user(tmp_path)
 
 
 def test_scratch_folders_of_a_killed_writer_are_not_read(tmp_path):

@@ -120,6 +120,7 @@ def _main(words: list[str]) -> int:
         # What breaks while a stopped command cleans up is no news.
         if SIGNALS:
             return _stopped(words)
+        error = _known(error)
         if isinstance(error, RankbenchError):
             return _fail(str(error), error.exit_code, words)
         if isinstance(error, OSError) and error.filename is not None and error.strerror:
@@ -130,6 +131,19 @@ def _main(words: list[str]) -> int:
 
 def _code_of(error: OSError) -> int:
     return StorageError.exit_code if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS) else 2
+
+
+def _known(error: Exception) -> Exception:
+    """A full disk or memory that nothing nearer to it has named, as a StorageError; any other error as it is."""
+    from rankbench.memory import memory_errors_are_clear
+
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StorageError(f"{error.filename or 'the disk'}: no space left on the device")
+    try:
+        with memory_errors_are_clear("rankbench"):
+            raise error
+    except Exception as known:
+        return known
 
 
 _ITERATIONS = "the same command with --resume goes on from the last iteration saved, or the last tiles, where there are any"

@@ -107,6 +107,9 @@ def run(
     shares = chosen.solver.shares or closed
     require_meaning(method, chosen.solver, Options(address, resume, memory, spill, device))
     checkpoints = Checkpoints(settings.results / "checkpoints" / job.run_id(chosen), resume) if iterates else None
+    if not fresh:
+        # A record that cannot be read is refused before the fit, not after it.
+        _require_readable(settings.results / "runs" / job.run_id(chosen))
     with workplace(address if shares else "", threads) as where, phase_progress() as progress:
         if closed and where.flow() is not None:  # RAY_ADDRESS may have named the cluster, too
             require_shared(outside.folder)
@@ -159,6 +162,16 @@ def run(
         if not chosen.solver.trained or name in (*chosen.solver.own, *values)
     }
     _show(record, folder, shown)
+
+
+def _require_readable(folder: Path) -> None:
+    from rankbench.errors import DataError
+    from rankbench.tracking.record import find_record
+
+    try:
+        find_record(folder)
+    except DataError as error:
+        raise DataError(f"{error}; --fresh replaces it") from None
 
 
 def _cutoffs(text: str) -> tuple[int, ...]:

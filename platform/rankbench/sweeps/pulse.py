@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rankbench.errors import ConfigError
+from rankbench.errors import ConfigError, StorageError
 from rankbench.files import atomic_file
 from rankbench.tracking.record import RunRecord
 
@@ -83,7 +83,7 @@ class Pulse:
         asked = False
         while True:
             # A full disk or a file server away is no reason to end a sweep.
-            with suppress(OSError):
+            with suppress(OSError, StorageError):
                 self._write()
                 if (self.folder / _STOP).exists() and not asked:
                     asked = True

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from rankbench.data.prepare import prepare
+from rankbench.errors import DataError
 from rankbench.files import atomic_folder
 from rankbench.settings import Settings
 from rankbench.sweeps.plan import Unit
 from rankbench.tracking.environment import environment
-from rankbench.tracking.record import RunRecord, read_record
+from rankbench.tracking.record import RunRecord, find_record, read_record
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -37,13 +41,18 @@ class Earlier:
         ids = [unit.job.run_id(setting) for setting in unit.job.settings]
         if not all(name in self.records for name in ids):
             return False
-        found = [read_record(self.records[name]) for name in ids]
+        try:
+            found = [read_record(self.records[name]) for name in ids]
+        except DataError as error:
+            log.warning("%s; the run is made again", error)
+            return False
         fingerprint = prepare(unit.job.card, self.settings).fingerprint
         if not all(self._same(record, fingerprint) for record in found):
             return False
         for record in found:
-            if not (records / record.id).is_dir():
-                with atomic_folder(records / record.id) as scratch:
+            own = find_record(records / record.id)
+            if own is None or own.failed:
+                with atomic_folder(records / record.id, replace=True) as scratch:
                     shutil.copytree(self.records[record.id], scratch, dirs_exist_ok=True)
         return True
 
@@ -52,4 +61,4 @@ class Earlier:
 
 
 def _code(about: dict) -> tuple[str | None, str | None]:
-    return about["revision"], about["packages"].get("rankbench")
+    return about.get("revision"), about.get("packages", {}).get("rankbench")

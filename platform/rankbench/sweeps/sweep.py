@@ -21,7 +21,7 @@ from rankbench.sweeps.pulse import Progress, Pulse
 from rankbench.sweeps.reuse import Earlier
 from rankbench.sweeps.spec import ExperimentSpec
 from rankbench.threads import available_cpus
-from rankbench.tracking.record import RunRecord, read_record
+from rankbench.tracking.record import RunRecord, read_records
 
 
 @dataclass
@@ -102,6 +102,7 @@ def run_sweep(
     if address:
         knock(address)  # nor should a sweep be left behind that never began
     folder = open_folder(spec, planned, settings.results, resume, changes)
+    read_records(folder / "records")  # one that cannot be read is refused before any work
     listener.planned(planned, folder)
     earlier = None if fresh else Earlier.than(folder, settings)
     metric = spec.search.choose.metric
@@ -245,12 +246,11 @@ def read_sweep(folder: Path) -> StoredSweep:
         about = json.loads((folder / "sweep.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigError(f"{folder}/sweep.json: {error}") from None
-    paths = sorted((folder / "records").glob("[!.]*/record.json"))
     return StoredSweep(
         folder,
         about,
         _read_json(folder / "chosen.json"),
-        {record.id: record for record in map(read_record, (path.parent for path in paths))},
+        {record.id: record for record in read_records(folder / "records")},
         _read_json(folder / "comparisons.json"),
     )
 

@@ -29,7 +29,7 @@ from rankbench.sweeps.plan import Ask, Unit, within
 from rankbench.sweeps.reuse import Earlier
 from rankbench.sweeps.spec import ExperimentSpec, SearchSpec
 from rankbench.sweeps.study import Study
-from rankbench.tracking.record import RunRecord, read_record, write_record
+from rankbench.tracking.record import RunRecord, find_record, read_records, remove_record, write_record
 
 ATTEMPTS = 2  # at a unit whose worker vanishes: killed, out of memory, a node gone
 SAVE_EVERY = 15.0  # seconds between checkpoints of a fit by iterations
@@ -66,7 +66,6 @@ def run_units(
             on_done(unit, done, True)
         else:
             waiting.append(unit)
-            _forget(unit, records)
     asks = [search.resumed(ask, on_done) for ask in asks]
     for each in (*waiting, *(ask.draft for ask in asks)):
         if each.memory_bytes > session.memory_bytes:
@@ -97,7 +96,10 @@ def run_units(
     for left in (_checkpoints(records), records.parent / "spill"):
         shutil.rmtree(left, ignore_errors=True)
     ids = dict.fromkeys(unit.job.run_id(each) for unit in (*units, *search.drawn) for each in unit.job.settings)
-    return [read_record(records / name) for name in ids if (records / name / "record.json").is_file()]
+    for record in search.replaced:
+        if record.id not in ids:
+            remove_record(records, record)
+    return [record for record in (find_record(records / name) for name in ids) if record]
 
 
 class _Search:
@@ -107,6 +109,7 @@ class _Search:
         self.records, self.spec = records, search
         self.studies: dict[tuple[str, str], Study] = {}
         self.drawn: list[Unit] = []
+        self.replaced: list[RunRecord] = []  # failed draws of an earlier part of this sweep, which new draws stand in for
         self.looks: dict[str, list[dict[str, float]]] = {}
         self.stopped: set[str] = set()
 
@@ -114,14 +117,14 @@ class _Search:
         """`ask` less the trials that an earlier part of this sweep has run; their records tell the study what was found."""
         mine = [
             record
-            for record in map(read_record, (path.parent for path in self.records.glob("[!.]*/record.json")))
+            for record in read_records(self.records)
             if (record.stage, record.dataset["name"], record.arm) == ("search", ask.card.name, ask.arm.label)
         ]
         for record in mine:
-            unit = ask.unit({name: record.params[name] for name in self.study(ask.draft, ask).space})
             if record.failed:
-                _forget(unit, self.records)
+                self.replaced.append(record)
                 continue
+            unit = ask.unit({name: record.params[name] for name in self.study(ask.draft, ask).space})
             self.drawn.append(unit)
             on_done(unit, [record], True)
         kept = [record for record in mine if not record.failed]
@@ -394,13 +397,6 @@ def _settled(unit: Unit, records: Path) -> list[RunRecord]:
     return [record for record in all_records(unit, records) if not record.failed]
 
 
-def _forget(unit: Unit, records: Path) -> None:
-    """Remove failed records, which are tried again."""
-    for record in all_records(unit, records):
-        if record.failed:
-            shutil.rmtree(records / record.id)
-
-
 def all_records(unit: Unit, records: Path) -> list[RunRecord]:
-    folders = [records / unit.job.run_id(setting) for setting in unit.job.settings]
-    return [read_record(folder) for folder in folders if (folder / "record.json").is_file()]
+    found = [find_record(records / unit.job.run_id(setting)) for setting in unit.job.settings]
+    return [record for record in found if record]

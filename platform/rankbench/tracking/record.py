@@ -5,17 +5,45 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import ConfigDict, TypeAdapter
+from typing_extensions import TypedDict
 
+from rankbench.config import read_json
 from rankbench.errors import DataError
 from rankbench.files import atomic_folder
 
 FORMAT = 1
+
+
+class Measured(TypedDict):
+    """A metric's mean over users, with its 95 % interval where there is one."""
+
+    mean: float
+    low: float | None
+    high: float | None
+
+
+class DatasetInfo(TypedDict, total=False):
+    """What a record says of its data; the record of a run that failed knows the name alone."""
+
+    __pydantic_config__ = ConfigDict(extra="allow")
+
+    name: str
+    fingerprint: str
+    protocol: str
+    split_seed: int
+    recall: str
+    stand_in: str | None
+    counts: dict[str, int]
+    differences: list[str]
+    sources: list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -31,22 +59,24 @@ class RunRecord:
     tile, where the item-item matrix did not fit into memory and lay in a file. `peak_memory_bytes`: resident.
     """
 
+    __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
+
     id: str
     method: str
     params: dict[str, Any]
-    dataset: dict[str, Any]
+    dataset: DatasetInfo
     fit_on: str
     measured_on: str
     seed: int
     dtype: str
-    status: str = "finished"
+    status: Literal["finished", "failed", "stopped"] = "finished"
     error: str | None = None
     arm: str | None = None
     stage: str = "run"
-    metrics: dict[str, dict[str, float | None]] = field(default_factory=dict)
+    metrics: dict[str, Measured] = field(default_factory=dict)
     users: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
-    curve: list[dict[str, float]] = field(default_factory=list)
+    curve: list[dict[str, int | float]] = field(default_factory=list)
     iterations: int | None = None
     fit_shared_by: int = 1
     tiles: int | None = None
@@ -56,7 +86,7 @@ class RunRecord:
     device: str = "cpu"
     environment: dict[str, Any] = field(default_factory=dict)
     started_at: str = ""
-    format: int = FORMAT
+    format: Literal[1] = FORMAT
 
     @property
     def finished(self) -> bool:
@@ -68,13 +98,12 @@ class RunRecord:
 
 
 def write_record(folder: Path, record: RunRecord, per_user: pa.Table | None, replace: bool = False) -> Path:
-    """Write folder/<id>/ whole; returns it. An earlier finished record of the same id is kept unless `replace`, a failed one
-    is not.
+    """Write folder/<id>/ whole; returns it. An earlier finished record of the same id is kept unless `replace`. Any other stays
+    until the new one takes its place.
     """
     target = folder / record.id
-    if target.is_dir() and (replace or not read_record(target).finished):
-        shutil.rmtree(target)
-    with atomic_folder(target) as scratch:
+    earlier = None if replace else find_record(target)
+    with atomic_folder(target, replace=earlier is None or not earlier.finished) as scratch:
         text = json.dumps(asdict(record), indent=2, allow_nan=False)
         (scratch / "record.json").write_text(text + "\n", encoding="utf-8")
         if per_user is not None:
@@ -85,21 +114,31 @@ def write_record(folder: Path, record: RunRecord, per_user: pa.Table | None, rep
 def read_record(folder: Path) -> RunRecord:
     """The record in `folder`. Raises DataError when there is none, or it is of another format."""
     path = folder / "record.json"
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if content.get("format") != FORMAT:
-            raise DataError(f"{path}: format {content.get('format')}, this version reads {FORMAT}")
-        return RunRecord(**content)
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such record") from None
-    except (ValueError, TypeError, AttributeError) as error:
-        raise DataError(f"{path}: not a run record ({error})") from None
+    record = read_json(path, _schema(), "a run record")
+    missing = {"name", "fingerprint"} if record.finished else {"name"}
+    if missing := sorted(missing - record.dataset.keys()):
+        raise DataError(f"{path}: not a run record (dataset.{missing[0]}: missing)")
+    return record
+
+
+@cache
+def _schema() -> TypeAdapter[RunRecord]:
+    return TypeAdapter(RunRecord)
+
+
+def remove_record(folder: Path, record: RunRecord) -> None:
+    """Remove folder/<id>/: the record first, since a folder without one counts as absent."""
+    (folder / record.id / "record.json").unlink(missing_ok=True)
+    shutil.rmtree(folder / record.id, ignore_errors=True)
+
+
+def find_record(folder: Path) -> RunRecord | None:
+    """The record in `folder`, or None where the folder or its record.json is missing. Raises as read_record."""
+    return read_record(folder) if (folder / "record.json").is_file() else None
 
 
 def read_records(folder: Path) -> list[RunRecord]:
-    """Every record directly under `folder`, by id."""
-    if not folder.is_dir():
-        return []
+    """Every record directly under `folder`, by id. Raises DataError for the first that cannot be read."""
     return [read_record(path.parent) for path in sorted(folder.glob("[!.]*/record.json"))]
 
 
@@ -112,6 +151,14 @@ def read_per_user(folder: Path) -> pa.Table:
     """The per-user metrics of a finished record."""
     path = folder / "per_user.parquet"
     try:
-        return pq.read_table(path)
-    except (OSError, pa.ArrowInvalid) as error:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
         raise DataError(f"{path}: {str(error).splitlines()[0]}") from None
+    if "user" not in table.column_names:
+        raise DataError(f"{path}: no column user")
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if column.null_count:
+            raise DataError(f"{path}: {column.null_count} rows have no {name}")
+        if name != "user" and not pa.types.is_floating(column.type):
+            raise DataError(f"{path}: column {name} holds {column.type}, not numbers")
+    return table

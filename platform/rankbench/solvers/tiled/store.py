@@ -72,18 +72,20 @@ class TileFile:
         lock = _lock(folder) if writes else None
         try:
             state = json.loads((folder / STATE).read_text(encoding="utf-8"))
+            problem, slots, finished = state["problem"], state["slots"], int(state["finished"])
+            grid = Grid(problem["n"], state["tile"], np.dtype(problem["dtype"]))
+            known = grid.dtype in (np.float32, np.float64) and len(slots) == grid.n_tiles
+            if not known or any(type(slot) is not int or not EMPTY <= slot < _n_slots(grid) for slot in slots):
+                raise ValueError
         except FileNotFoundError:
             if lock:
                 lock.close()
             return None
-        problem, slots = state["problem"], state["slots"]
-        grid = Grid(problem["n"], state["tile"], np.dtype(problem["dtype"]))
-        known = grid.dtype in (np.float32, np.float64) and len(slots) == grid.n_tiles
-        if not known or any(not EMPTY <= slot < _n_slots(grid) for slot in slots):
+        except (ArithmeticError, KeyError, RecursionError, TypeError, ValueError):
             if lock:
                 lock.close()
-            raise StorageError(f"{folder / STATE}: names tiles that cannot be; invert anew")
-        return cls(folder, grid, problem, state["finished"], slots, lock)
+            raise StorageError(f"{folder / STATE}: names tiles that cannot be; invert anew") from None
+        return cls(folder, grid, problem, finished, slots, lock)
 
     def read(self, tile: Tile, buffer: np.ndarray) -> np.ndarray:
         """The tile in `buffer` (tile²,), as an array; threads may read side by side."""
