@@ -128,7 +128,8 @@ def test_what_cannot_be_compared_is_one_line_and_exit_2(shop, capsys, runs, mess
     "values",
     [
         {"dataset": None}, {"dataset": {"name": None, "fingerprint": None}}, {"params": None}, {"metrics": None},
-        {"metrics": {"ndcg@20": {"mean": None, "low": None, "high": None}}}, {"measured_on": None}, {"method": None}, {"id": None},
+        {"metrics": {"ndcg@20": {"mean": None, "low": None, "high": None}}}, {"measured_on": None}, {"method": None},
+        {"id": None},
     ],
 )  # fmt: skip
 def test_a_record_with_a_null_part_is_one_line_and_exit_2(shop, capsys, values):
