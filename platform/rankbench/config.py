@@ -303,7 +303,7 @@ def read_json(path: Path, adapter: TypeAdapter[T], what: str) -> T:
         first = next((problem for problem in problems if problem["loc"] == ("format",)), problems[0])
         place = "".join(f"{part}: " for part in (".".join(map(str, first["loc"]))[:100],) if part)
         if place == "format: ":
-            reason = f"format {first['input']!r:.20}, this version reads {first['ctx']['expected']}"
+            reason = f"format {shown(first['input'])}, this version reads {first['ctx']['expected']}"
         else:
             reason = f"{place}{first['msg'][:1].lower()}{first['msg'][1:200]}"
         raise DataError(f"{path}: not {what} ({reason})") from None
