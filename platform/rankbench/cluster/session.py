@@ -17,6 +17,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from rankbench.cluster.join_deadline import join_deadline
+from rankbench.cluster.local_node import local_node
+from rankbench.cluster.private_folder import private_folder
 from rankbench.errors import ClusterError, ConfigError
 
 # Read by Ray when it is imported and by every process it starts. A hung node would hang the run for good without the
@@ -78,9 +81,8 @@ def session(
     if address:
         yield from _joined(address)
     else:
-        # Socket names hold at most 107 bytes: the folder must be short, and private to this user.
-        with tempfile.TemporaryDirectory(prefix="rb-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-            yield from _local(Path(folder), cpus, object_store_memory, gpus)
+        with private_folder() as folder:
+            yield from _local(folder, cpus, object_store_memory, gpus)
 
 
 def _local(folder: Path, cpus: int | None, object_store_memory: int, gpus: bool) -> Iterator[Session]:
@@ -90,15 +92,9 @@ def _local(folder: Path, cpus: int | None, object_store_memory: int, gpus: bool)
     os.environ["RAY_AUTH_TOKEN_PATH"] = str(token)
     os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
     try:
-        yield from _running(
-            "cannot start a local Ray cluster: {}",
-            address="local",
-            num_cpus=cpus,
-            num_gpus=None if gpus else 0,
-            include_dashboard=False,
-            object_store_memory=object_store_memory,
-            _temp_dir=str(folder),
-        )
+        needs = {"num_cpus": cpus, "num_gpus": None if gpus else 0, "object_store_memory": object_store_memory}
+        with local_node(folder, **needs) as address:
+            yield from _running("cannot join the local Ray cluster: {}", address, local=True)
     finally:
         os.environ.pop("RAY_AUTH_TOKEN_PATH", None)
 
@@ -112,25 +108,26 @@ def _process_token() -> str:
 def _joined(address: str) -> Iterator[Session]:
     address = ":".join(map(str, knock(address)))
     hint = "is it up, and is RAY_AUTH_TOKEN_PATH its token?"
-    yield from _running(f"cannot join the Ray cluster at {address}: {{}}; {hint}", address=address)
+    yield from _running(f"cannot join the Ray cluster at {address}: {{}}; {hint}", address, local=False)
 
 
-def _running(failure: str, **options) -> Iterator[Session]:
-    """Ray from init to shutdown; `failure` is the message, with a place for Ray's own words."""
+def _running(failure: str, address: str, local: bool) -> Iterator[Session]:
+    """Join a cluster, and leave it afterwards; `failure` is the message, with a place for Ray's own words."""
     import ray
 
     # Ray tells of every death in the cluster, in many lines, on stdout: where the results go. No setting stops it.
     ray._private.worker._worker_logs_enabled = False
     handler = signal.getsignal(signal.SIGTERM)
     try:
-        ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
-    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        with join_deadline(failure):
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except Exception as error:  # Ray raises that very class, too
         raise ClusterError(failure.format(_one_line(error))) from None
     finally:
         _restore(handler)
     try:
         with _watched(ray):
-            yield _offer(ray, local=options["address"] == "local")
+            yield _offer(ray, local)
     finally:
         ray.shutdown()
 

@@ -1,0 +1,63 @@
+"""The process that starts the Ray node of a local cluster, and keeps it until its standard input ends: see `local_node`.
+
+Run as `python -m rankbench.cluster.node_process OPTIONS`, where OPTIONS is a JSON object: `patience` in seconds, and what
+`ray.init` takes. It prints the address of the node once a driver can join it.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import logging
+import os
+import sys
+import time
+
+import psutil
+
+
+def main() -> None:
+    options = json.loads(sys.argv[1])
+    patience = options.pop("patience")
+    # Ray's C++ code may hang with Python's lock held; only this ends the process if its owner is gone by then.
+    faulthandler.dump_traceback_later(2 * patience, exit=True)
+    answer = os.dup(1)
+    os.dup2(2, 1)  # whatever Ray prints goes to the log
+    import ray
+
+    _wait_longer(ray, patience)
+    # This process joins as a driver, too: a node that no driver can join is not up.
+    context = ray.init(address="local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR, **options)
+    faulthandler.cancel_dump_traceback_later()
+    os.write(answer, context.address_info["gcs_address"].encode())
+    os.close(answer)
+    sys.stdin.read()
+    # Reached when the owner was killed; otherwise the owner ends this process. Ray's own shutdown may hang here, and Ray ends
+    # this process when its node is gone: so a program that has no part in Ray clears away instead.
+    os.execv(sys.executable, [sys.executable, "-m", "rankbench.cluster.private_folder"])
+
+
+def _wait_longer(ray, patience: float) -> None:
+    """Let Ray wait `patience` seconds, instead of 30, for a node that is slow to register, and not at all for one that died."""
+    services = ray._private.services
+    ask, until = services.get_node, time.monotonic() + patience
+
+    def get_node(gcs_address: str, node_id: str) -> dict:
+        while True:
+            try:
+                return ask(gcs_address, node_id)
+            except RuntimeError:
+                if time.monotonic() > until or not _raylet_runs():
+                    raise
+            time.sleep(0.1)
+
+    services.get_node = get_node
+
+
+def _raylet_runs() -> bool:
+    children = psutil.Process().children()
+    return any(child.name() == "raylet" and child.status() != psutil.STATUS_ZOMBIE for child in children)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""A folder for the files of a local Ray cluster that only this user can enter, cleared away even if its process is killed.
+
+Ray makes its own folders writable for every user of the host. They therefore lie inside a folder of mode 0700, which also holds
+the cluster's token. A lock that the kernel releases when the owner ends shows the next process which folders are abandoned. Run
+as a program, this file removes these.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+
+PARENT = Path("/tmp")  # not TMPDIR: the names of Ray's sockets hold 107 bytes, of which Ray itself uses more than 70
+FOLDER = "RANKBENCH_RAY_FOLDER"  # environment variable of the processes that work in a folder: its path
+_PREFIX, _LOCK = "rb-", "owner.lock"
+
+
+@contextmanager
+def private_folder(parent: Path = PARENT) -> Iterator[Path]:
+    """Yield a new folder of mode 0700 and remove it afterwards. Abandoned folders of this user are removed first."""
+    remove_abandoned(parent)
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
+    # The lock is taken before the file gets its name: another process must not find it free.
+    lock = os.open(folder / f".{_LOCK}", os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        (folder / f".{_LOCK}").rename(folder / _LOCK)
+        yield folder
+    finally:
+        _remove(folder)
+        os.close(lock)
+
+
+def remove_abandoned(parent: Path = PARENT) -> None:
+    """Remove the folders of this user whose owner has ended, and end the Ray processes that still work in them."""
+    for folder in parent.glob(f"{_PREFIX}*"):
+        with suppress(OSError):
+            about = folder.lstat()
+            if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid():
+                continue
+            # A folder without the lock's file is not one of these, or its owner is about to take the lock.
+            lock = os.open(folder / _LOCK, os.O_RDWR | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                end_processes(folder)
+                _remove(folder)
+            finally:
+                os.close(lock)
+
+
+def end_processes(folder: Path) -> None:
+    """End the processes of this user that carry the folder's path in their environment, and all that they started.
+
+    Some of Ray's processes overwrite their environment with their title; these are children of one that does not.
+    """
+    for _ in range(3):  # one that was just being started may escape the first time
+        if not (doomed := [*_processes(folder)]):
+            return
+        for process in doomed:
+            with suppress(psutil.Error):
+                process.kill()
+        psutil.wait_procs(doomed, timeout=10)
+
+
+def _processes(folder: Path) -> Iterator[psutil.Process]:
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.status() == psutil.STATUS_ZOMBIE or process.uids().real != os.getuid():
+                continue
+            if process.pid != os.getpid() and process.environ().get(FOLDER) == str(folder):
+                yield from process.children(recursive=True)
+                yield process
+
+
+def _remove(folder: Path) -> None:
+    """Remove the folder, its lock last: whoever is killed in between leaves a folder that can still be recognised."""
+    for path in folder.iterdir():
+        if path.name != _LOCK:
+            shutil.rmtree(path, ignore_errors=True) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
+    with suppress(OSError):
+        (folder / _LOCK).unlink(missing_ok=True)
+        folder.rmdir()
+
+
+if __name__ == "__main__":
+    remove_abandoned()
