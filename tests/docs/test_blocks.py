@@ -1,0 +1,156 @@
+"""What the pages tell a reader to type is taken by the program: commands, Python, cards and experiments."""
+
+import os
+import shlex
+
+import pytest
+import typer
+from pages import PAGES, ROOT, WRITTEN, Block, blocks, name, spans
+
+from rankbench import cli, experiment
+from rankbench.config import assignments
+from rankbench.data.cards import card_names, load_card
+from rankbench.errors import ConfigError
+from rankbench.methods import registered
+from rankbench.settings import Settings
+from rankbench.sweeps.spec import load_experiment
+
+SHELL = ("", "sh", "bash", "shell", "console", "text")
+INVENTED = ("my-shop", "hinge")  # a card and a loss that pages show how to write
+
+
+def commands_of(path):
+    """(words after rankbench, whether they may leave arguments out) of every command in blocks and code spans."""
+    for block in blocks(path, *SHELL):
+        for line in block.text.splitlines():
+            text = line.strip().removeprefix("$ ").removeprefix(".venv/bin/")
+            if text.split()[:1] == ["rankbench"]:
+                yield shlex.split(text, comments=True)[1:], False
+    for span in spans(path):
+        if span.startswith("rankbench ") and not span.split()[1].isupper():  # COMMAND stands for each of them
+            yield shlex.split(span)[1:], True
+
+
+def parse(words):
+    """The names and arguments of a command, by the parser of the command line; nothing is run."""
+    command, context, names = typer.main.get_command(cli.app), None, []
+    while True:
+        context = command.make_context(names[-1] if names else "rankbench", list(words), parent=context)
+        if not hasattr(command, "resolve_command"):
+            return names, context.params
+        left = [*context._protected_args, *context.args]
+        found, command, words = command.resolve_command(context, left)
+        names.append(found)
+
+
+def check(words, brief=False):
+    """Raise for a command that the program would refuse. `brief`: arguments may be left out, as they are in running text."""
+    try:
+        names, given = parse(words)
+    except Exception as error:
+        kind = type(error).__name__
+        if kind == "Exit" or (brief and kind in ("MissingParameter", "NoArgsIsHelpError")):  # --help; a command's name alone
+            return
+        raise
+    words = given.get("params") or given.get("changes") or []
+    values = assignments([word for word in words if "=" in word and not word.startswith(("[", "PATH", "data."))])
+    if names[0] in ("run", "fit") and is_name(given["method"]):
+        experiment.setting(given["method"], values)
+    if names[0] in ("run", "fit") and is_name(given["dataset"]):
+        assert given["dataset"] in card_names(Settings.from_env()), f"no card {given['dataset']}"
+    if names == ["sweep", "run"] and given["experiment"].parent.name:
+        load_experiment(ROOT / given["experiment"], values)
+
+
+def is_name(text):
+    """Whether a word names a dataset or a method, and is no placeholder, path or invention of a page."""
+    return text.islower() and "/" not in text and text not in INVENTED
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name)
+def test_commands_are_taken_by_the_command_line(path):
+    for words, brief in commands_of(path):
+        try:
+            check(words, brief)
+        except Exception as error:
+            pytest.fail(f"{name(path)}: rankbench {shlex.join(words)}: {type(error).__name__}: {error}")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "run synthetic ease lamda=1",
+        "run synthetic eease",
+        "run synthetic",
+        "run synthetc ease",
+        "run synthetic ease --treads 2",
+        "sweep experiments/no_such_file.yaml",
+        "sweep experiments/demo.yaml serch.trials=3",
+        "data fetsh synthetic",
+        "study --address x",
+    ],
+)
+def test_a_command_that_the_program_would_refuse_is_found(words):
+    with pytest.raises(Exception):  # noqa: B017: whatever the parser, the schema or the check raises
+        check(words.split())
+
+
+def test_commands_are_found_at_all():
+    found = [words[0] for path in WRITTEN for words, _ in commands_of(path)]
+    assert {"run", "sweep", "report", "fit", "recommend", "data", "doctor", "tracking", "methods"} <= set(found)
+
+
+PYTHON = [(path, block) for path in WRITTEN for block in blocks(path, "python", "py")]
+EVERY_PYTHON = pytest.mark.parametrize(("path", "block"), PYTHON, ids=[f"{name(path)}:{block.line}" for path, block in PYTHON])
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """One cache and one folder of results for all examples: the built-in data are prepared once."""
+    folder = tmp_path_factory.mktemp("examples")
+    return {"RANKBENCH_DATA": str(folder / "data"), "RANKBENCH_RESULTS": str(folder / "results")}
+
+
+@EVERY_PYTHON
+def test_python_compiles_and_runs_where_it_is_on_built_in_data(path, block: Block, folders, tmp_path, monkeypatch):
+    program = compile(block.text, f"{name(path)}:{block.line}", "exec")
+    if '"synthetic"' not in block.text:
+        return
+    for variable in [each for each in os.environ if each.startswith("RANKBENCH_")]:
+        monkeypatch.delenv(variable)
+    for variable, value in folders.items():
+        monkeypatch.setenv(variable, value)
+    monkeypatch.chdir(tmp_path)
+    exec(program, {})
+
+
+def test_python_examples_are_run_at_all():
+    assert sum('"synthetic"' in block.text for _, block in PYTHON) >= 3
+
+
+YAML = [(path, block) for path in WRITTEN for block in blocks(path, "yaml", "yml")]
+EVERY_YAML = pytest.mark.parametrize(("path", "block"), YAML, ids=[f"{name(path)}:{block.line}" for path, block in YAML])
+
+
+@EVERY_YAML
+def test_cards_and_experiments_are_taken_by_their_schema(path, block: Block, settings, tmp_path):
+    file = tmp_path / "example.yaml"
+    file.write_text(block.text, encoding="utf-8")
+    if "arms:" in block.text:
+        spec = load_experiment(file, {})
+        for arm in spec.arms:
+            fixed = {key: value for key, value in arm.params.items() if not isinstance(value, dict)}
+            experiment.setting(arm.method, fixed)
+            known = set(experiment.setting(arm.method, {}).resolved)
+            assert set(arm.params) | {key for values in arm.chosen.values() for key in values} <= known
+        assert all(each in card_names(settings) for each in spec.datasets if isinstance(each, str))
+    else:
+        load_card(str(file), settings)
+
+
+def test_a_wrong_card_or_experiment_is_found(settings, tmp_path):
+    for text in ("name: a\nsource: {file: a.csv}\nsplitt: {}\n", "name: a\ndatasets: [b]\narms: [{method: ease, parms: {}}]\n"):
+        file = tmp_path / "wrong.yaml"
+        file.write_text(text, encoding="utf-8")
+        with pytest.raises(ConfigError):
+            load_experiment(file, {}) if "arms" in text else load_card(str(file), settings)

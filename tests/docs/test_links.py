@@ -1,0 +1,47 @@
+"""Every relative link, picture and anchor of the pages leads somewhere; the README is short and says how to install."""
+
+from urllib.parse import unquote
+
+import pytest
+from pages import PAGES, ROOT, anchors, blocks, links, name
+
+EVERY_PAGE = pytest.mark.parametrize("path", PAGES, ids=name)
+
+
+@EVERY_PAGE
+def test_relative_links_lead_to_a_file_and_a_heading(path):
+    for target in links(path):
+        if target.startswith(("http://", "https://", "mailto:")):
+            continue
+        file, _, anchor = unquote(target).partition("#")
+        there = (path.parent / file).resolve() if file else path
+        assert there.exists(), f"{name(path)}: {target}: there is no such file"
+        assert there.is_relative_to(ROOT), f"{name(path)}: {target} leads out of the repository"
+        assert not anchor or anchor in anchors(there), f"{name(path)}: {target}: no such heading in {name(there)}"
+
+
+def test_links_and_anchors_are_found_at_all():
+    readme = links(ROOT / "README.md")
+    assert {"docs/quickstart.md", "docs/results/linear_movielens_1m/final.png"} <= set(readme)
+    assert "tiles-on-a-cluster" in anchors(ROOT / "docs" / "results" / "scale.md")
+    assert {"001---2026-11-21", "010---2026-11-21"} & anchors(ROOT / "CHANGELOG.md")
+
+
+def test_every_kept_picture_is_shown_on_a_page():
+    shown = {(path.parent / target).resolve() for path in PAGES for target in links(path)}
+    kept = [picture for kind in ("png", "svg") for picture in (ROOT / "docs").rglob(f"*.{kind}") if "_site" not in picture.parts]
+    studies = ROOT / "docs" / "results" / "studies"  # a study's table.md shows no picture; plot.png lies beside it
+    assert not [name(picture) for picture in kept if picture not in shown and not picture.is_relative_to(studies)]
+
+
+def test_results_stay_below_three_megabytes():
+    assert sum(path.stat().st_size for path in (ROOT / "docs" / "results").rglob("*") if path.is_file()) < 3_000_000
+
+
+def test_the_readme_is_short_and_installs_what_the_makefile_installs():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.split()) <= 700
+    commands = "".join(block.text for block in blocks(ROOT / "README.md", ""))
+    install = next(line for line in commands.splitlines() if "pip install" in line).partition("install ")[2]
+    assert install in (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert "make test" in commands and "make test" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
