@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 from markdown_it import MarkdownIt
@@ -29,6 +30,12 @@ class Block:
     line: int
 
 
+def pictures() -> list[Path]:
+    """Every picture under docs/ but those of a built site."""
+    found = [path for kind in ("png", "svg") for path in (ROOT / "docs").rglob(f"*.{kind}")]
+    return [path for path in found if "_site" not in path.parts]
+
+
 @cache
 def tokens(path: Path) -> list:
     return MarkdownIt("commonmark").enable("table").parse(path.read_text(encoding="utf-8"))
@@ -48,8 +55,7 @@ def anchors(path: Path) -> set[str]:
     """Anchors of the headings, as code hosts and the site make them."""
     seen: Counter[str] = Counter()
     result = set()
-    everything = tokens(path)
-    for heading, content in zip(everything, everything[1:], strict=False):
+    for heading, content in pairwise(tokens(path)):
         if heading.type == "heading_open":
             text = "".join(child.content for child in content.children)
             slug = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")

@@ -3,7 +3,7 @@
 from urllib.parse import unquote
 
 import pytest
-from pages import PAGES, ROOT, anchors, blocks, links, name
+from pages import PAGES, ROOT, anchors, blocks, links, name, pictures
 
 EVERY_PAGE = pytest.mark.parametrize("path", PAGES, ids=name)
 
@@ -24,14 +24,13 @@ def test_links_and_anchors_are_found_at_all():
     readme = links(ROOT / "README.md")
     assert {"docs/quickstart.md", "docs/results/linear_movielens_1m/final.png"} <= set(readme)
     assert "tiles-on-a-cluster" in anchors(ROOT / "docs" / "results" / "scale.md")
-    assert {"001---2026-11-21", "010---2026-11-21"} & anchors(ROOT / "CHANGELOG.md")
+    assert "010---2026-11-21" in anchors(ROOT / "CHANGELOG.md")
 
 
 def test_every_kept_picture_is_shown_on_a_page():
     shown = {(path.parent / target).resolve() for path in PAGES for target in links(path)}
-    kept = [picture for kind in ("png", "svg") for picture in (ROOT / "docs").rglob(f"*.{kind}") if "_site" not in picture.parts]
     studies = ROOT / "docs" / "results" / "studies"  # a study's table.md shows no picture; plot.png lies beside it
-    assert not [name(picture) for picture in kept if picture not in shown and not picture.is_relative_to(studies)]
+    assert not [name(path) for path in pictures() if path not in shown and not path.is_relative_to(studies)]
 
 
 def test_results_stay_below_three_megabytes():
