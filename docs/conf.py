@@ -23,6 +23,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc"]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_site"]
 myst_heading_anchors = 4
+highlight_language = "none"  # of a block without a language: commands and their output
 default_role = "code"  # a docstring writes `name`
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"

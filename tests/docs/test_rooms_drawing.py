@@ -29,6 +29,12 @@ def package(tmp_path):
     return root
 
 
+@pytest.fixture(scope="module")
+def real():
+    """The rooms and shared modules of the product."""
+    return rooms.read_imports(rooms.PACKAGE)
+
+
 def test_rooms_and_shared_modules_are_read_from_the_imports(package):
     graph, shared = rooms.read_imports(package)
     assert graph == {"cli": {"join", "low"}, "join": {"low", "mid"}, "low": set(), "mid": {"low"}}
@@ -42,8 +48,8 @@ def test_a_circle_of_rooms_is_an_error_that_names_it():
         rooms.floors_of({"a": {"b"}, "b": {"a"}, "c": {"a"}})
 
 
-def test_every_arrow_leads_down_and_no_two_boxes_touch():
-    graph, shared = rooms.read_imports(rooms.PACKAGE)
+def test_every_arrow_leads_down_and_no_two_boxes_touch(real):
+    graph, shared = real
     drawing = rooms.draw(graph, shared)
     boxes = [tuple(map(float, each)) for each in re.findall(r'<rect x="([-\d.]+)" y="(\d+)" width="104" height="30"', drawing)]
     assert len(boxes) == len(graph)
@@ -54,13 +60,12 @@ def test_every_arrow_leads_down_and_no_two_boxes_touch():
         assert ends == sorted(ends)
 
 
-def test_the_drawing_shows_the_imports_of_the_code():
+def test_the_drawing_shows_the_imports_of_the_code(real):
     committed = rooms.DRAWING.read_text(encoding="utf-8")
-    assert committed == rooms.draw(*rooms.read_imports(rooms.PACKAGE)), "run `python docs/rooms.py` and commit the drawing"
+    assert committed == rooms.draw(*real), "run `python docs/rooms.py` and commit the drawing"
 
 
-def test_the_page_of_the_architecture_says_what_each_room_does():
+def test_the_page_of_the_architecture_says_what_each_room_does(real):
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    graph, _ = rooms.read_imports(rooms.PACKAGE)
     listed = set(re.findall(r"`(\w+)`", "".join(line.split("|")[1] for line in page.splitlines() if line.startswith("| `"))))
-    assert listed == set(graph)
+    assert listed == set(real[0])
