@@ -108,8 +108,10 @@ def _name(process: psutil.Process) -> str:
 
 
 @contextmanager
-def cluster(nodes: int = 3, cpus: int = 1, object_store_memory: int = 80 << 20) -> Iterator[Cluster]:
-    """`nodes` nodes of `cpus` processors each, for the length of the block; nothing of them is left after it."""
+def cluster(nodes: int = 3, cpus: int = 1, object_store_memory: int = 80 << 20, memory: int | None = None) -> Iterator[Cluster]:
+    """`nodes` nodes of `cpus` processors each, for the length of the block; nothing of them is left after it. `memory`: bytes
+    that each lends out to tasks, by default a share of what the machine has.
+    """
     with tempfile.TemporaryDirectory(prefix="rb-", dir="/tmp", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         token = folder / "token"
@@ -122,6 +124,8 @@ def cluster(nodes: int = 3, cpus: int = 1, object_store_memory: int = 80 << 20) 
         logging.getLogger("ray").setLevel(logging.ERROR)
         handler = signal.getsignal(signal.SIGTERM)
         options = {"num_cpus": cpus, "object_store_memory": object_store_memory, "include_dashboard": False}
+        if memory:
+            options["memory"] = memory
         ray = RayCluster(initialize_head=True, head_node_args=options)
         signal.signal(signal.SIGTERM, handler)
         state, raylet = (ray.head_node.all_processes[name][0].process.pid for name in ("gcs_server", "raylet"))
@@ -142,9 +146,10 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--nodes", type=int, default=3)
     arguments.add_argument("--cpus", type=int, default=1)
+    arguments.add_argument("--memory", type=int, help="Bytes that a node lends out.")
     options = arguments.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    with cluster(options.nodes, options.cpus) as running:
+    with cluster(options.nodes, options.cpus, memory=options.memory) as running:
         told = ("address", "environment", "state", "raylets")
         print(json.dumps({name: getattr(running, name) for name in told}), flush=True)
         sys.stdin.read()

@@ -8,7 +8,7 @@ from rankbench.errors import ConfigError
 from rankbench.experiment import setting
 from rankbench.sweeps.estimate import Size
 from rankbench.sweeps.outline import outline
-from rankbench.sweeps.plan import plan, units, within
+from rankbench.sweeps.plan import plan, units
 from rankbench.sweeps.spec import ExperimentSpec
 
 SMALL = {"name": "synthetic", "source": {"generator": {"users": 60, "items": 30, "interactions_per_user": 8}}}
@@ -269,15 +269,6 @@ def test_a_searched_arm_without_chosen_parameters_is_refused(settings):
     arm = {"method": "ease", "params": {"lam": {"grid": [1, 2]}}}
     with pytest.raises(ConfigError, match=r"x\.yaml: arms\[0\]\.chosen: nothing for synthetic; run the search first"):
         plan(spec_of(arm), settings, 2, "x.yaml", use_chosen=True)
-
-
-def test_a_closed_form_that_does_not_fit_goes_by_tiles_and_others_stay(settings):
-    found = planned(settings, {"method": "ease"}, {"method": "edlae-low-rank"}, {"method": "ials"})
-    inverse, *others = found.search
-    small = inverse.memory_bytes - 1
-    assert within(inverse, small).tiled and within(inverse, small).memory_bytes < small
-    assert within(inverse, inverse.memory_bytes) == inverse and within(inverse, None) == inverse
-    assert [within(unit, 1) for unit in others] == others
 
 
 def test_a_dry_run_says_what_goes_by_tiles(settings):

@@ -9,6 +9,7 @@ SCENARIO = """
 import json, sys
 from dataclasses import replace
 from pathlib import Path
+from rankbench.cluster.machine import Machine
 from rankbench.cluster.session import session
 from rankbench.config import validate
 from rankbench.settings import Settings
@@ -27,7 +28,7 @@ records = Path(sys.argv[1]) / "sweep" / "records"
 with session(None, 1) as cluster:
     from rankbench.sweeps.tuner import run_units
     dense = run_units(planned.search, settings, records.parent / "dense", cluster, spec, lambda *_: None)
-    small = replace(cluster, memory_bytes=660_000_000)  # the matrix alone takes 320
+    small = replace(cluster, machines=(Machine(1, 660_000_000),))  # the matrix alone takes 320
     tiled = run_units(planned.search, settings, records, small, spec, lambda *_: None)
 left = [path.name for path in records.parent.iterdir()]
 told = [[each.tiles, each.error, {name: value["mean"] for name, value in each.metrics.items()}] for each in (*dense, *tiled)]

@@ -163,7 +163,7 @@ def execute(
             address=address,
             fresh=fresh,
             changes=changes,
-            listener=Listener(planned, view.stage, done),
+            listener=Listener(planned, view.stage, done, warn),
         )
     stored = read_sweep(result.folder)
     compared = stored.comparisons()

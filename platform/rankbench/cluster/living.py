@@ -8,6 +8,7 @@ from threading import Thread
 import ray
 from ray.exceptions import RayError
 
+from rankbench.cluster.machine import Machine
 from rankbench.errors import ClusterError
 
 ANSWER = 20.0  # seconds for the cluster's head to say which nodes live
@@ -27,3 +28,9 @@ def living_nodes() -> list[dict]:
     if not answer:
         raise ClusterError(f"the head of the Ray cluster gave no answer in {ANSWER:.0f} s; --resume continues")
     return [node for node in answer[0] if node["Alive"]]
+
+
+def living_machines() -> list[Machine]:
+    """What each of the living nodes offers. Raises as `living_nodes`."""
+    offers = [node["Resources"] for node in living_nodes()]
+    return [Machine(int(each.get("CPU", 0)), int(each.get("memory", 0)), int(each.get("GPU", 0))) for each in offers]

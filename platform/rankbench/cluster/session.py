@@ -19,6 +19,7 @@ from pathlib import Path
 
 from rankbench.cluster.join_deadline import join_deadline
 from rankbench.cluster.local_node import local_node
+from rankbench.cluster.machine import Machine
 from rankbench.cluster.private_folder import private_folder
 from rankbench.errors import ClusterError, ConfigError
 
@@ -49,12 +50,20 @@ _ENVIRONMENT = {
 
 @dataclass(frozen=True)
 class Session:
-    """What the joined cluster offers."""
+    """What the joined cluster offers, node by node."""
 
     local: bool
-    cpus: int
-    memory_bytes: int
-    gpus: int = 0
+    machines: tuple[Machine, ...]
+
+    @property
+    def cpus(self) -> int:
+        """Of all nodes."""
+        return sum(machine.cpus for machine in self.machines)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Of all nodes."""
+        return sum(machine.memory_bytes for machine in self.machines)
 
 
 @contextmanager
@@ -127,7 +136,10 @@ def _running(failure: str, address: str, local: bool) -> Iterator[Session]:
         _restore(handler)
     try:
         with _watched(ray):
-            yield _offer(ray, local)
+            # Not at the top: it imports Ray.
+            from rankbench.cluster.living import living_machines
+
+            yield Session(local, tuple(living_machines()))
     finally:
         ray.shutdown()
 
@@ -225,11 +237,6 @@ def _restore(handler) -> None:
     """Ray takes SIGTERM for itself, and would exit with 15 where a terminated command exits with 143."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, handler)
-
-
-def _offer(ray, local: bool) -> Session:
-    total = ray.cluster_resources()
-    return Session(local, int(total.get("CPU", 0)), int(total.get("memory", 0)), int(total.get("GPU", 0)))
 
 
 def _one_line(error: Exception) -> str:

@@ -6,13 +6,17 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
+from rankbench.cluster.machine import Machine
 from rankbench.data.prepare import prepare
 from rankbench.experiment import Setting
 from rankbench.settings import Settings
 from rankbench.sweeps.estimate import Size
-from rankbench.sweeps.plan import Ask, Plan, Unit, units, within
+from rankbench.sweeps.placement import placed
+from rankbench.sweeps.plan import Ask, Plan, Unit, units
+from rankbench.sweeps.spec import Resources
 
 RECORD, USER = 10_000, 40  # bytes of a record, and of a user's metrics beside it
 
@@ -95,9 +99,10 @@ def outline(plan: Plan, settings: Settings, cpus: int | None, memory_bytes: int 
         for card in plan.final_cards
         for unit in units(card, sizes[card.name], _chosen(plan, card.name), plan.spec, plan.metrics, "final", cpus)
     ]
-    asks = [replace(ask, draft=within(ask.draft, memory_bytes)) for ask in plan.asks]
-    search = [*_alike(within(unit, memory_bytes) for unit in plan.search), *_drawn(asks)]
-    final = _alike(within(unit, memory_bytes) for unit in last)
+    place = partial(_placed, plan.spec.resources, cpus, memory_bytes)
+    asks = [replace(ask, draft=place(ask.draft)) for ask in plan.asks]
+    search = [*_alike(place(unit) for unit in plan.search), *_drawn(asks)]
+    final = _alike(place(unit) for unit in last)
     too_large = dict.fromkeys(unit.title for unit, _ in (*search, *final) if unit.tiled)
     rows = [*_rows(search, asks), *(() if search else _rows(final, ()))]
     concurrent = plan.spec.resources.concurrent
@@ -120,6 +125,13 @@ def outline(plan: Plan, settings: Settings, cpus: int | None, memory_bytes: int 
         max(0, largest - memory_bytes) if memory_bytes is not None else 0,
         tuple(f"{title}: its matrix does not fit; solved by tiles in a file" for title in too_large),
     )
+
+
+def _placed(resources: Resources, cpus: int | None, memory_bytes: int | None, unit: Unit) -> Unit:
+    """The unit as the machine takes it, if the machine is known; its GPU was looked for before."""
+    if cpus is None or memory_bytes is None:
+        return unit
+    return placed(unit, [Machine(cpus, memory_bytes, unit.gpus)], resources)
 
 
 def _chosen(plan: Plan, dataset: str) -> list[Setting]:

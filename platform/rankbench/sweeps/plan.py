@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from rankbench.cluster.machine import Needs
 from rankbench.data.cards import Card
 from rankbench.data.cards import card_names as names_of_cards
 from rankbench.data.prepare import prepare
@@ -25,8 +26,6 @@ from rankbench.sweeps.datasets import Entry, card_of
 from rankbench.sweeps.estimate import Size
 from rankbench.sweeps.space import DRAWS, expand, kinds
 from rankbench.sweeps.spec import ArmSpec, ExperimentSpec
-
-FOR_TILES = 0.9  # of a machine's memory; the system's cache of the file lives in the rest
 
 
 @dataclass(frozen=True)
@@ -45,6 +44,10 @@ class Unit:
     @property
     def gpus(self) -> int:
         return int(self.device.startswith("cuda"))
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(self.cpus, self.memory_bytes, self.gpus)
 
     @property
     def title(self) -> str:
@@ -217,15 +220,6 @@ def units(
         device = spec.resources.device if members[0].solver.on_device else "cpu"
         result.append(Unit(job, share, estimate.memory(job, size), estimate.seconds(job, size, share), device=device))
     return result
-
-
-def within(unit: Unit, memory_bytes: int | None) -> Unit:
-    """The unit on a machine of so much memory, if that is known: a closed form that is too large for it goes by tiles, with
-    most of what there is. Others stay as they are.
-    """
-    if memory_bytes is None or unit.memory_bytes <= memory_bytes or unit.job.settings[0].share_key is None:
-        return unit
-    return replace(unit, memory_bytes=int(FOR_TILES * memory_bytes), tiled=True, device="cpu")
 
 
 def _needs(unit: Unit) -> tuple[int, float]:

@@ -31,6 +31,7 @@ class Listener:
     planned: Callable[[Plan, Path], None] = lambda plan, folder: None
     stage: Callable[[Progress], None] = lambda progress: None
     done: Callable[[Unit, list[RunRecord]], None] = lambda unit, records: None
+    warn: Callable[[str], None] = lambda line: None
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ def run_sweep(
 
         records = folder / "records"
         stage("search", [*planned.search, *(ask.draft for ask in planned.asks for _ in range(ask.trials))])
-        search = run_units(planned.search, settings, records, cluster, spec, done, planned.asks, earlier)
+        search = run_units(planned.search, settings, records, cluster, spec, done, planned.asks, earlier, listener.warn)
         best = choose(search, spec)
         settled = planned.given or {
             card.name: [_again(record, final_fit(card, spec)) for (dataset, _), record in best.items() if dataset == card.name]
@@ -143,7 +144,7 @@ def run_sweep(
             )
         ]
         stage("final", final_units)
-        finals = run_units(final_units, settings, records, cluster, spec, done, earlier=earlier)
+        finals = run_units(final_units, settings, records, cluster, spec, done, earlier=earlier, warn=listener.warn)
     final: dict[tuple[str, str], list[RunRecord]] = {}
     for record in finals:
         final.setdefault((record.dataset["name"], record.arm), []).append(record)

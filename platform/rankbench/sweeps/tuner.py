@@ -19,16 +19,18 @@ from ray.tune.search import Searcher
 
 from rankbench import experiment
 from rankbench.checkpoint import Checkpoints
+from rankbench.cluster.machine import Needs
 from rankbench.cluster.session import Session
-from rankbench.errors import StorageError, require
 from rankbench.fitting import Step
 from rankbench.memory import Spill
 from rankbench.settings import Settings
 from rankbench.sweeps.held import Held
-from rankbench.sweeps.plan import Ask, Unit, within
+from rankbench.sweeps.placement import placed, require_place
+from rankbench.sweeps.plan import Ask, Unit
 from rankbench.sweeps.reuse import Earlier
 from rankbench.sweeps.spec import ExperimentSpec, SearchSpec
 from rankbench.sweeps.study import Study
+from rankbench.sweeps.waiting import Waiting
 from rankbench.tracking.record import RunRecord, find_record, read_records, remove_record, write_record
 
 ATTEMPTS = 2  # at a unit whose worker vanishes: killed, out of memory, a node gone
@@ -46,17 +48,19 @@ def run_units(
     on_done: OnDone,
     asks: Sequence[Ask] = (),
     earlier: Earlier | None = None,
+    warn: Callable[[str], None] = lambda line: None,
 ) -> list[RunRecord]:
     """Run all units, and the trials that `asks` draw, as trials of a Tuner; returns a record for each of their settings.
 
     Records appear in `records` as trials finish, and `on_done` hears of each unit. A setting that has a finished record
-    there or in an `earlier` sweep, or one that its search stopped, is not run again. Raises StorageError when a unit needs more
-    memory than the cluster has.
+    there or in an `earlier` sweep, or one that its search stopped, is not run again. `warn` hears of trials that wait for
+    long. Raises StorageError when a unit needs more memory than any machine has, ConfigError when none has the rest.
     """
     search = _Search(records, spec.search)
     waiting = []
-    units = [within(unit, session.memory_bytes) for unit in units]
-    asks = [replace(ask, draft=within(ask.draft, session.memory_bytes)) for ask in asks]
+    machines, resources = session.machines, spec.resources
+    units = [placed(unit, machines, resources) for unit in units]
+    asks = [replace(ask, draft=placed(ask.draft, machines, resources)) for ask in asks]
     for unit in units:
         done = _settled(unit, records)
         if len(done) < len(unit.job.settings) and earlier and earlier.adopt(unit, records):
@@ -68,24 +72,17 @@ def run_units(
             waiting.append(unit)
     asks = [search.resumed(ask, on_done) for ask in asks]
     for each in (*waiting, *(ask.draft for ask in asks)):
-        if each.memory_bytes > session.memory_bytes:
-            raise StorageError(
-                f"{each.title}: a fit needs {each.memory_bytes / 1e9:.1f} GB, "
-                f"the cluster offers {session.memory_bytes / 1e9:.1f} GB"
-            )
-        require(each.gpus <= session.gpus, f"resources.device: {spec.resources.device}, and there is no GPU to be had")
+        require_place(each, machines, resources, "this machine" if session.local else "the cluster")
     # Units of equal needs form one Tuner, since Tune gives all trials of a Tuner the same resources.
-    for needs in sorted({_needs(each) for each in (*waiting, *(ask.draft for ask in asks))}):
-        alike = [unit for unit in waiting if _needs(unit) == needs]
-        drawing = [ask for ask in asks if _needs(ask.draft) == needs]
-        cpus, memory, gpus = needs
-        room = max(1, min(session.cpus // cpus, session.memory_bytes // memory))
-        room = min(room, session.gpus // gpus) if gpus else room
-        concurrent = spec.resources.concurrent
+    for needs in sorted({each.needs for each in (*waiting, *(ask.draft for ask in asks))}):
+        alike = [unit for unit in waiting if unit.needs == needs]
+        drawing = [ask for ask in asks if ask.draft.needs == needs]
+        room = sum(machine.places(needs) for machine in machines)
+        concurrent = resources.concurrent
         bound = room if concurrent == "auto" else min(int(concurrent), room)
         lost: list[tuple[Unit, str]] = []
         for _ in range(ATTEMPTS):
-            lost = _tune(alike, drawing, search, settings, needs, bound, on_done)
+            lost = _tune(alike, drawing, search, settings, needs, bound, on_done, warn)
             alike, drawing = [unit for unit, _ in lost], []
             if not alike:
                 break
@@ -284,19 +281,19 @@ def _tune(
     asks: list[Ask],
     search: _Search,
     settings: Settings,
-    needs: tuple[int, int, int],
+    needs: Needs,
     concurrent: int,
     on_done: OnDone,
+    warn: Callable[[str], None],
 ) -> list[tuple[Unit, str]]:
     """Run `units` and the draws of `asks`; returns those whose worker was lost, with what is known of it."""
     group = _Group(units, asks, search)
     records = search.records
-    cpus, memory, gpus = needs
     trainable = tune.with_resources(
         tune.with_parameters(
             _Trial, units=units, asks=asks, settings=settings, records=records, prunes=search.spec.scheduler != "none"
         ),
-        {"CPU": cpus, "memory": memory} | ({"GPU": gpus} if gpus else {}),
+        {"CPU": needs.cpus, "memory": needs.memory_bytes} | ({"GPU": needs.gpus} if needs.gpus else {}),
     )
     storage = records.parent / "tune"
     watcher = _Watcher(group, records, on_done)
@@ -315,7 +312,7 @@ def _tune(
             name=f"trials-{os.getpid()}",
             storage_path=str(storage),
             verbose=0,
-            callbacks=[watcher],
+            callbacks=[watcher, Waiting(needs, warn)],
             # Tune's own retry waits for ever on the worker that it kept for reuse; run_units retries instead.
             failure_config=tune.FailureConfig(max_failures=0),
             # Fits save their own state, in a form that no pickle is needed to read.
@@ -383,10 +380,6 @@ class _Trial(tune.Trainable):
             write_record(self.records, outcome.record, outcome.per_user)
         if checkpoints:
             checkpoints.clear()
-
-
-def _needs(unit: Unit) -> tuple[int, int, int]:
-    return unit.cpus, unit.memory_bytes, unit.gpus
 
 
 def _checkpoints(records: Path) -> Path:

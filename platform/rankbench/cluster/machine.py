@@ -1,0 +1,50 @@
+"""What one node of a cluster offers, and how many tasks of equal needs find a place on it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, order=True)
+class Needs:
+    """What a task asks for; one node must have all of it."""
+
+    cpus: int
+    memory_bytes: int
+    gpus: int = 0
+
+    def __str__(self) -> str:
+        return _words(self)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a node offers to tasks. Its memory is what Ray lends out, which is less than the host has."""
+
+    cpus: int
+    memory_bytes: int
+    gpus: int = 0
+
+    def places(self, needs: Needs) -> int:
+        """How many tasks of such needs it can run at once."""
+        pairs = (self.cpus, needs.cpus), (self.memory_bytes, needs.memory_bytes), (self.gpus, needs.gpus)
+        return min(offered // asked for offered, asked in pairs if asked)
+
+
+def described(machines: Iterable[Machine]) -> str:
+    """The machines in words, equal ones counted: '2 nodes of 1 CPU and 0.6 GB, 1 node of 8 CPUs, 1 GPU and 20.0 GB'."""
+    counts = Counter(machines)
+    if not counts:
+        return "no nodes"
+    return ", ".join(f"{_plural(n, 'node')} of {_words(each)}" for each, n in counts.items())
+
+
+def _words(each: Machine | Needs) -> str:
+    gpus = f", {_plural(each.gpus, 'GPU')}" if each.gpus else ""
+    return f"{_plural(each.cpus, 'CPU')}{gpus} and {each.memory_bytes / 1e9:.1f} GB"
+
+
+def _plural(n: int, noun: str) -> str:
+    return f"{n} {noun}{'s' if n != 1 else ''}"

@@ -1,0 +1,36 @@
+"""A word to the user when a trial waits for a place on the cluster, which Ray would do for ever and in silence."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from ray import tune
+from ray.tune.experiment import Trial
+
+from rankbench.cluster.living import living_machines
+from rankbench.cluster.machine import Needs, described
+
+PATIENCE = 60.0  # seconds
+
+
+class Waiting(tune.Callback):
+    """Calls `warn` once if a trial of these needs stays pending for `PATIENCE` seconds."""
+
+    def __init__(self, needs: Needs, warn: Callable[[str], None]):
+        self.needs, self.warn = needs, warn
+        self._since: dict[str, float] = {}
+        self._told = False
+
+    def __getstate__(self) -> dict:
+        # Tune saves its callbacks for a restore, which never happens here.
+        return {}
+
+    def on_step_end(self, iteration: int, trials: list[Trial], **info) -> None:
+        now = time.monotonic()
+        pending = [trial.trial_id for trial in trials if trial.status == Trial.PENDING]
+        self._since = {name: self._since.get(name, now) for name in pending}
+        if not self._told and any(now - since > PATIENCE for since in self._since.values()):
+            self._told = True
+            offered = described(living_machines())
+            self.warn(f"a trial has waited {PATIENCE:.0f} s for a place: it asks for {self.needs}, the cluster has {offered}")

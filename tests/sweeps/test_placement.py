@@ -1,0 +1,176 @@
+"""Which trials one machine can take, what is made of the others, and what is said of those that fit nowhere.
+
+The sum of the machines says nothing: a trial runs on one of them.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rankbench.cluster.machine import Machine, Needs, described
+from rankbench.config import validate
+from rankbench.errors import ConfigError, StorageError
+from rankbench.sweeps.placement import placed, require_place
+from rankbench.sweeps.plan import plan
+from rankbench.sweeps.spec import ExperimentSpec, Resources
+
+GB = 10**9
+AUTO, FOUR, CUDA = Resources(), Resources(cpus=4), Resources(device="cuda")
+NODES = Path(__file__).parents[1] / "cluster" / "nodes.py"
+
+
+@pytest.fixture
+def fits(settings):
+    """One closed form, and one method without a matrix to solve by tiles."""
+    small = {"name": "synthetic", "source": {"generator": {"users": 60, "items": 30, "interactions_per_user": 8}}}
+    content = {"name": "test", "datasets": [small], "arms": [{"method": "ease"}, {"method": "ials"}]}
+    closed, iterative = plan(validate(ExperimentSpec, content, "x.yaml"), settings, 2, "x.yaml").search
+    assert closed.memory_bytes == iterative.memory_bytes == GB
+    return closed, iterative
+
+
+def test_a_closed_form_goes_by_tiles_where_the_largest_machine_has_not_its_memory(fits):
+    closed, iterative = fits
+    two = [Machine(1, 6 * GB // 10), Machine(2, 8 * GB // 10)]
+    tiled = placed(closed, two, AUTO)
+    assert tiled.tiled and tiled.memory_bytes == 72 * GB // 100
+    assert sum(machine.places(tiled.needs) for machine in two) == 1
+    assert placed(closed, [Machine(1, GB)], AUTO) == closed
+    assert placed(iterative, two, AUTO) == iterative
+
+
+def test_a_number_of_processors_that_nobody_asked_for_is_lowered_to_what_a_machine_has(fits):
+    four = replace(fits[1], cpus=4)
+    # The one with most processors has not the memory.
+    machines = [Machine(2, 2 * GB), Machine(3, 2 * GB), Machine(8, GB // 2)]
+    assert placed(four, machines, AUTO).cpus == 3
+    assert placed(four, machines, FOUR) == four
+    assert placed(replace(fits[0], cpus=4), [Machine(2, GB // 2)], AUTO).needs == Needs(2, 45 * GB // 100)
+
+
+REFUSED = {
+    "memory": ({}, [Machine(1, 6 * GB // 10)] * 2, AUTO, StorageError),
+    "processors": ({"cpus": 4}, [Machine(2, 9 * GB)] * 3, FOUR, ConfigError),
+    "a GPU": ({"device": "cuda"}, [Machine(2, 9 * GB)], CUDA, ConfigError),
+    "both together": ({"device": "cuda"}, [Machine(2, 9 * GB), Machine(2, GB // 2, 1)], CUDA, ConfigError),
+    "anything": ({}, [], AUTO, StorageError),
+}
+MESSAGES = {
+    "memory": "ials: a fit asks for 1 CPU and 1.0 GB, and here has 2 nodes of 1 CPU and 0.6 GB",
+    "processors": "asks for 4 CPUs and 1.0 GB, and here has 3 nodes of 2 CPUs and 9.0 GB",
+    "a GPU": "resources.device: cuda: synthetic: ials: a fit asks for 1 CPU, 1 GPU and 1.0 GB",
+    "both together": "1 node of 2 CPUs and 9.0 GB, 1 node of 2 CPUs, 1 GPU and 0.5 GB",
+    "anything": "here has no nodes",
+}
+
+
+@pytest.mark.parametrize("lacking", REFUSED)
+def test_what_fits_nowhere_is_refused_with_what_it_asks_for_and_what_there_is(fits, lacking):
+    needs, machines, resources, error = REFUSED[lacking]
+    unit = replace(fits[1], **needs)
+    assert placed(unit, machines, resources) == unit
+    with pytest.raises(error) as refused:
+        require_place(unit, machines, resources, "here")
+    assert MESSAGES[lacking] in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_a_trial_that_one_machine_takes_is_not_refused(fits):
+    for unit in fits:
+        require_place(unit, [Machine(1, GB // 2), Machine(1, GB)], AUTO, "here")
+
+
+def test_machines_are_described_with_equal_ones_counted():
+    assert described([Machine(1, GB), Machine(8, 20 * GB, 2), Machine(1, GB)]) == (
+        "2 nodes of 1 CPU and 1.0 GB, 1 node of 8 CPUs, 2 GPUs and 20.0 GB"
+    )
+
+
+# The only processor is taken until the sweep says that it waits for it.
+WAITS = """
+import json, sys
+from pathlib import Path
+from rankbench.cluster.session import session
+from rankbench.config import validate
+from rankbench.settings import Settings
+from rankbench.sweeps.plan import plan
+from rankbench.sweeps.spec import ExperimentSpec
+
+data = {"name": "synthetic", "source": {"generator": {"users": 60, "items": 30, "interactions_per_user": 8}}}
+spec = validate(ExperimentSpec, {"name": "small", "datasets": [data], "arms": [{"method": "popularity"}]}, "here")
+settings = Settings.from_env()
+planned = plan(spec, settings, 1, "here")
+with session(None, 1) as cluster:
+    import ray
+    from rankbench.sweeps import waiting
+    from rankbench.sweeps.tuner import run_units
+
+    class Holder:
+        def hold(self):
+            return True
+
+    holder = ray.remote(num_cpus=1)(Holder).remote()
+    assert ray.get(holder.hold.remote())
+    waiting.PATIENCE = 0.5
+    said = []
+
+    def warn(line):
+        said.append(line)
+        ray.kill(holder)
+
+    records = run_units(planned.search, settings, Path(sys.argv[1]) / "records", cluster, spec, lambda *_: None, warn=warn)
+print(json.dumps({"said": said, "finished": [record.finished for record in records]}))
+"""
+
+
+@pytest.mark.timeout(300)
+def test_a_trial_that_waits_for_a_place_is_said_once_and_runs_when_there_is_one(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", WAITS, str(tmp_path)],
+        capture_output=True, text=True, timeout=280, env=environment(tmp_path),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told["finished"] == [True]
+    (line,) = told["said"]
+    assert "it asks for 1 CPU and 1.0 GB, the cluster has 1 node of 1 CPU and " in line
+
+
+def environment(home: Path) -> dict[str, str]:
+    plain = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "RANKBENCH_"))}
+    own = {"RANKBENCH_DATA": str(home / "data"), "RANKBENCH_RESULTS": str(home / "results"), "RANKBENCH_OFFLINE": "1"}
+    return plain | own
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_on_two_small_nodes_a_large_trial_is_refused_or_goes_by_tiles(tmp_path):
+    nodes = subprocess.Popen(
+        [sys.executable, str(NODES), "--nodes", "2", "--memory", str(6 * GB // 10)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        about = json.loads(nodes.stdout.readline())
+
+        def sweep(arm: str) -> subprocess.CompletedProcess:
+            small = "{name: synthetic, source: {generator: {users: 60, items: 30, interactions_per_user: 8}}}"
+            (tmp_path / "x.yaml").write_text(f"name: x\ndatasets: [{small}]\narms: [{{method: {arm}}}]\ncutoffs: [10]\n")
+            return subprocess.run(
+                [sys.executable, "-m", "rankbench", "sweep", "x.yaml", "--address", about["address"]],
+                capture_output=True, text=True, timeout=200, cwd=tmp_path, env=environment(tmp_path) | about["environment"],
+            )  # fmt: skip
+
+        refused = sweep("ials")
+        assert refused.returncode == 5, refused.stderr
+        asked = "synthetic: ials: a fit asks for 1 CPU and 1.0 GB, and the cluster has 2 nodes of 1 CPU and 0.6 GB"
+        assert refused.stderr.splitlines()[-1] == f"error: {asked}; give it a machine with more memory"
+        by_tiles = sweep("ease")
+        assert by_tiles.returncode == 0, by_tiles.stderr
+        assert not list(tmp_path.glob("results/sweeps/*/spill"))
+    finally:
+        nodes.stdin.close()
+        nodes.wait(timeout=60)
