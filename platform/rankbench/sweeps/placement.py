@@ -11,6 +11,7 @@ from rankbench.sweeps.plan import Unit
 from rankbench.sweeps.spec import Resources
 
 FOR_TILES = 0.9  # of a machine's memory; the system's cache of the file lives in the rest
+LEAST = 580_000_000  # bytes for Python, its libraries, small data and a tile; with less a trial would only start to fail
 
 
 def placed(unit: Unit, machines: Sequence[Machine], resources: Resources) -> Unit:
@@ -28,6 +29,8 @@ def placed(unit: Unit, machines: Sequence[Machine], resources: Resources) -> Uni
     if largest is None or unit.memory_bytes <= largest.memory_bytes or unit.job.settings[0].share_key is None:
         return unit
     memory = int(FOR_TILES * largest.memory_bytes)
+    if memory < LEAST:
+        return unit
     return replace(unit, cpus=min(unit.cpus, largest.cpus), memory_bytes=memory, tiled=True, device="cpu")
 
 
