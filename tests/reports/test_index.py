@@ -88,3 +88,16 @@ def test_the_index_is_three_files_with_links_and_its_rule(tmp_path):
     assert "[a](a/report.md)" in files[1].read_text() and "at most\n3 % of it" in files[1].read_text()
     content = json.loads(files[2].read_text())
     assert content["states"]["not run"] == 1 and content["experiments"][1]["name"] == "a" and "3 %" in content["rule"]
+
+
+def test_the_index_says_which_data_could_not_be_had(make_run, make_sweep, tmp_path):
+    about, *rest = make_sweep([make_run("final", "A", 0.3)], {"A": {"x": {"ndcg@20": 0.3}}}, datasets=["x", "y"])
+    about |= {"not_available": {"y": {"brief": "offline", "reason": "y: nowhere"}}}
+    found = entry(about["experiment"], Path("e.yaml"), sweep_table(about, *rest), about, rest[0])
+    assert (found.state, found.rows_measured, found.rows) == ("partly", 1, 2)
+    grid = index_page([found, Entry("b", "b.yaml", "Q?", "", "measured")]).sections[0].blocks[0]
+    column = grid.header.index("not available")
+    assert [line[column] for line in grid.body] == ["y: offline", ""]
+    assert all(len(line) == len(grid.header) for line in grid.body)
+    content = json.loads(write_index(tmp_path, [found])[2].read_text())
+    assert content["experiments"][0]["not_available"] == {"y": {"brief": "offline", "reason": "y: nowhere"}}

@@ -94,3 +94,28 @@ def test_markdown_cells_hold_no_bars_and_no_tags():
     row = Row("x", "a|b <img src=1> p < 1", "m", {}, {"ndcg@20": Cell(0.1, None, None)}, {}, 1, 1, 1)
     line = render(Table("t", ("ndcg@20",), (row,)), "md").splitlines()[-1]
     assert "a\\|b &lt;img src=1> p < 1" in line
+
+
+def test_a_dataset_that_could_not_be_had_says_so_in_each_cell_and_once_why(make_run, make_sweep, tmp_path):
+    published = {"A": {"y": {"ndcg@20": 0.4}}, "B": {}}
+    about, *rest = make_sweep([make_run("final", "A", 0.3), make_run("final", "B", 0.2)], published, datasets=["x", "y"])
+    about |= {"not_available": {"y": {"brief": "offline", "reason": "y: y.zip is nowhere, and offline is set"}}}
+    table = sweep_table(about, *rest)
+    assert [(row.dataset, row.missing) for row in table.rows] == [
+        ("x", ""), ("x", ""), ("y", "not available: offline"), ("y", "not available: offline"),
+    ]  # fmt: skip
+    assert "y is not available: y: y.zip is nowhere, and offline is set" in table.notes
+    content = json.loads(render(table, "json"))
+    assert content["rows"][2]["state"] == "not available: offline" and [*content["not_available"]] == ["y"]
+    for format in ("md", "latex", "csv"):
+        (line,) = [line for line in render(table, format).splitlines() if "0.4000" in line]
+        assert "not available: offline" in line
+    files = write_report(tmp_path, about, *rest)
+    page = next(path for path in files if path.name == "report.html").read_text()
+    assert page.count("not available: offline") == 2 and "y is not available: y: y.zip is nowhere" in page
+
+
+def test_what_was_measured_before_its_data_were_lost_stays(make_run, make_sweep):
+    about, *rest = make_sweep([make_run("final", "A", 0.3)], {"A": {}, "B": {}})
+    about |= {"not_available": {"x": {"brief": "offline", "reason": "x: nowhere"}}}
+    assert [row.missing for row in sweep_table(about, *rest).rows] == ["", "not available: offline"]

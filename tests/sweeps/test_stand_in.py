@@ -163,7 +163,7 @@ def test_a_dry_run_shows_rows_totals_and_what_the_data_are(home, capsys):
 def test_a_dry_run_as_json_has_the_same_columns_for_every_search(home, capsys, words):
     assert _main(["sweep", str(home / "table.yaml"), "--stand-in", "0.02", "--dry-run", "--json", *words]) == 0
     found = json.loads(capsys.readouterr().out)
-    columns = "dataset model stage settings fits shared_with cpus memory_gb seconds_a_fit seconds_in_all"
+    columns = "dataset model stage state settings fits shared_with cpus memory_gb seconds_a_fit seconds_in_all"
     assert [" ".join(row) for row in found["rows"]] == [columns] * 4
     assert len(found["stand_ins"]) == 2 and found["writes"]["records"] > 0
     stages = {stage["name"]: stage["fits"] for stage in found["stages"]}

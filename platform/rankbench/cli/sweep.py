@@ -68,6 +68,9 @@ def sweep(
         str | None, typer.Option(envvar="RAY_ADDRESS", help="HOST:PORT of a running Ray cluster, or auto; default: local.")
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Run again what an earlier sweep has finished.")] = False,
+    require_all: Annotated[
+        bool, typer.Option("--require-all", help="Stop if the data of one dataset cannot be had, instead of leaving it out.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Search hyperparameters on validation, refit the chosen ones, read test once a seed, and show the table."""
@@ -96,7 +99,7 @@ def sweep(
     try:
         if dry_run:
             cpus = None if address else available_cpus()
-            _show_plan(plan(spec, settings, cpus, str(path), chosen), settings, cpus, json)
+            _show_plan(plan(spec, settings, cpus, str(path), chosen, require_all), settings, cpus, json)
             return
         folder, failed = execute(
             spec,
@@ -106,6 +109,7 @@ def sweep(
             use_chosen=chosen,
             address=address,
             fresh=fresh,
+            require_all=require_all,
             changes=[*(changes or []), *(f"--arms {pattern!r}" for pattern in arms or [])],
             quiet=json,
         )
@@ -119,7 +123,17 @@ def sweep(
 
 
 def execute(
-    spec, where: str, settings, *, resume=False, use_chosen=False, address=None, fresh=False, changes=(), quiet=False
+    spec,
+    where: str,
+    settings,
+    *,
+    resume=False,
+    use_chosen=False,
+    address=None,
+    fresh=False,
+    require_all=False,
+    changes=(),
+    quiet=False,
 ) -> tuple[Path, int]:
     """Run the sweep with progress and tracking, and write its report; returns its folder and how many runs failed."""
     from rankbench.cli.live import SweepView
@@ -137,12 +151,15 @@ def execute(
     with SweepView(spec.search.choose.metric, quiet) as view:
 
         def planned(plan, folder: Path) -> None:
+            for why in plan.not_available.values():
+                warn(f"not available: {why.reason}; --resume takes it up once it is there")
             if not quiet:
                 err.print(f"{spec.name}: {plan.n_settings} settings in {plan.n_fits} fits → {folder}", markup=False)
                 for note in plan.notes:
                     err.print(f"  {note}", markup=False)
             sink.open()
             facts = {"datasets": [card.name for card in plan.cards], "arms": [arm.label for arm in spec.arms]}
+            facts |= {"not_available": [*plan.not_available]} if plan.not_available else {}
             facts |= {"settings": plan.n_settings, "fits": plan.n_fits, "chosen_by": spec.search.choose.metric}
             published = spec.published.model_dump(exclude={"recall"}) if spec.published else {}
             sink.start_sweep(folder.name, facts, {"rankbench.question": spec.question}, published)
@@ -162,6 +179,7 @@ def execute(
             use_chosen=use_chosen,
             address=address,
             fresh=fresh,
+            require_all=require_all,
             changes=changes,
             listener=Listener(planned, view.stage, done, warn),
         )
@@ -213,7 +231,9 @@ def status(
     if json:
         keys = ("dataset", "model", "finished", "stopped", "failed", "best", "final")
         arms = [dict(zip(keys, row, strict=True)) for row in rows]
-        print_json({"id": stored.folder.name, "state": state, "metric": metric, "running": running, "arms": arms})
+        missing = stored.about.get("not_available", {})
+        about = {"id": stored.folder.name, "state": state, "metric": metric, "running": running, "not_available": missing}
+        print_json(about | {"arms": arms})
         return
     out.print(f"{stored.folder.name}: {state}", style="bold", markup=False)
     if running:
@@ -226,6 +246,8 @@ def status(
             out.print(f"{progress['stage']}: {done} of {progress['of']} fits{rest}", markup=False)
     elif state == "interrupted":
         out.print("the same command with --resume continues it", markup=False)
+    for why in stored.about.get("not_available", {}).values():
+        out.print(f"not available: {why['reason']}", style="yellow", markup=False)
     header = ["dataset", "model", "searched", "stopped", "failed", f"best {metric} on valid", "on test"]
     print_table(header, [[*map(str, row[:5]), "" if row[5] is None else f"{row[5]:.4f}", str(row[6])] for row in rows])
 
@@ -296,9 +318,12 @@ def _show_plan(plan, settings, cpus: int | None, json: bool) -> None:
     body = [
         [r.dataset, r.model, _settings_of(r, given, stated), str(r.fits), ", ".join(r.shared_with), str(r.cpus),
          f"{r.memory_bytes / 1e9:.1f}", clock(r.seconds_a_fit), clock(r.seconds_in_all)]
+        if r.state == "planned" else [r.dataset, r.model, r.state, *[""] * 6]
         for r in found.rows
     ]  # fmt: skip
     print_table(header, body)
+    for why in plan.not_available.values():
+        out.print(f"  not available: {why.reason}", style="yellow", markup=False)
     for line in (*found.stand_ins, *found.shared, *found.by_tiles, *plan.notes):
         out.print(f"  {line}", markup=False)
     for stage in found.stages:
@@ -330,6 +355,7 @@ def _plan_as_json(plan, found, fits: list[dict]) -> dict:
         "experiment": plan.spec.name,
         "settings": plan.n_settings,
         "rows": [row.as_dict() for row in found.rows],
+        "not_available": {name: vars(why) for name, why in plan.not_available.items()},
         "stages": [dataclasses.asdict(stage) for stage in found.stages],
         "writes": {"folder": found.folder, "records": found.records, "bytes": found.bytes_written},
         "shared": list(found.shared),

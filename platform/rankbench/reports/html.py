@@ -63,5 +63,6 @@ def _width(picture: Picture) -> int:
 
 def _numeric(body: list[list[str]], column: int) -> bool:
     """Whether a column is set to the right: every cell that is not empty starts with a number, or says that there is none."""
-    cells = [line[column] for line in body if line[column] and line[column] not in ("not run", "failed", "not reached")]
+    none = ("not run", "failed", "not reached", "not available")
+    cells = [line[column] for line in body if line[column] and not line[column].startswith(none)]
     return bool(cells) and all(re.match(r"(< )?[+-]?[\d,]*\.?\d+([ ÷–/%]|$)", cell) for cell in cells)

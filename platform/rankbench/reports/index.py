@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +21,15 @@ RULE = f"""\
 `rows`: measured, of all that the file names; `met`: published numbers that count as met, of those that were judged. A published
 number counts as met where it lies in the 95 % interval of the measured mean, or where the difference is at most
 {100 * NEAR:g} % of it. `reproduced`: every published number of the table is met. `partly`: every one that was measured is, but
-some rows or datasets were not run. `differs`: some that was measured is not met. `measured`: there is no published number of
-the same data. `not run`: no finished sweep. Where a paper leaves open which recall it means, the nearer of the two counts; a
-number beside a stand-in is of other data and is not judged."""
+some rows or datasets were not run, or their data could not be had. `differs`: some that was measured is not met. `measured`:
+there is no published number of the same data. `not run`: no finished sweep. Where a paper leaves open which recall it means,
+the nearer of the two counts; a number beside a stand-in is of other data and is not judged."""
 
 
 @dataclass(frozen=True)
 class Entry:
     """One experiment. `largest`: the difference that is largest relative to its published number, `largest_percent` of it,
-    `largest_of`: whose it is. `met` of `judged` published numbers.
+    `largest_of`: whose it is. `met` of `judged` published numbers. `not_available`: dataset → why its data could not be had.
     """
 
     name: str
@@ -47,6 +47,7 @@ class Entry:
     largest_of: str = ""
     sweep: str | None = None
     why: str = ""
+    not_available: dict[str, dict[str, str]] = field(default_factory=dict)
 
 
 def entry(experiment: dict[str, Any], file: Path, table: Table, about: dict[str, Any], chosen: dict[str, Any] | None) -> Entry:
@@ -75,6 +76,7 @@ def entry(experiment: dict[str, Any], file: Path, table: Table, about: dict[str,
         _percent(worst[2]) if worst else None,
         f"{worst[0].arm} on {worst[0].dataset}, {worst[1]}" if worst else "",
         about["id"] if chosen else None,
+        not_available=table.not_available,
     )
 
 
@@ -105,9 +107,11 @@ def write_index(folder: Path, entries: Sequence[Entry]) -> list[Path]:
 
 def index_page(entries: Sequence[Entry]) -> Page:
     """All experiments as one table, those with a published table first."""
-    header = ["experiment", "state", "paper", "rows", "met", "largest difference", "of", "finished", "question"]
+    lacking = any(each.not_available for each in entries)
+    header = ["experiment", "state", "paper", "rows", "met", "largest difference", "of", "finished"]
+    header += [*["not available"] * lacking, "question"]
     ordered = sorted(entries, key=lambda each: (not each.paper, each.paper, each.name))
-    body = [list(_line(each)) for each in ordered]
+    body = [list(_line(each, lacking)) for each in ordered]
     quiet = frozenset(position for position, each in enumerate(ordered) if each.state in ("not run", "unreadable"))
     counts = [(state, str(sum(each.state == state for each in entries))) for state in STATES]
     facts = (("experiments", str(len(entries))), *((name, number) for name, number in counts if number != "0"))
@@ -115,7 +119,7 @@ def index_page(entries: Sequence[Entry]) -> Page:
     return Page("Published tables and their state", lead, (Section("", (Grid(header, body, quiet=quiet), Text(RULE))),), facts)
 
 
-def _line(each: Entry) -> Iterator[str]:
+def _line(each: Entry, lacking: bool) -> Iterator[str]:
     readable = each.state != "unreadable"
     yield Link(each.name, f"{each.name}/report") if readable else each.name
     yield State(each.state)
@@ -125,6 +129,8 @@ def _line(each: Entry) -> Iterator[str]:
     yield "" if each.largest is None else f"{each.largest:+.4f} ({each.largest_percent:+.1f} %)"
     yield each.largest_of
     yield each.finished_at[:10]
+    if lacking:
+        yield ", ".join(f"{dataset}: {why['brief']}" for dataset, why in each.not_available.items())
     yield each.question or each.why
 
 

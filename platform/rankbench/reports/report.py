@@ -38,6 +38,7 @@ def sweep_table(
     cards = about.get("cards") or experiment.get("datasets", ())
     datasets = [each if isinstance(each, str) else each["name"] for each in cards]
     datasets = sorted({*datasets, *(dataset for dataset, _ in entries)})
+    not_available = about.get("not_available", {})
     finals = [record for record in records.values() if record.stage == "final" and record.finished]
     rows, notes, runs = [], list(about["notes"]), {}
     for dataset in datasets:
@@ -55,9 +56,10 @@ def sweep_table(
             searched = sum(not record.failed for record in tried)
             if not finished:
                 nothing_to_choose = chosen is not None and tried and not any(record.finished for record in tried)
-                rows.append(
-                    missing_row(dataset, arm, spec["method"], said, "failed" if reasons or nothing_to_choose else "not run")
-                )
+                why = "failed" if reasons or nothing_to_choose else "not run"
+                if why == "not run" and dataset in not_available:
+                    why = f"not available: {not_available[dataset]['brief']}"
+                rows.append(missing_row(dataset, arm, spec["method"], said, why))
                 continue
             pooled = {each["metric"]: each for each in compared["models"] if (each["dataset"], each["model"]) == (dataset, arm)}
             tied = any(
@@ -78,7 +80,8 @@ def sweep_table(
     if any(row.tied for row in rows):
         notes.append(tie_note(first))
     # They stand in a section of their own, and among the notes where there are no sections.
-    deviations = [*data_deviations(finals), *left_out(experiment.get("not_run", ())), *changes(about)]
+    lost = [f"{name} is not available: {why['reason']}" for name, why in not_available.items()]
+    deviations = [*lost, *data_deviations(finals), *left_out(experiment.get("not_run", ())), *changes(about)]
     notes += deviations
     notes += [f"failed: {r.arm} {r.params}: {r.error}" for r in records.values() if r.failed]
     notes += _stopped(records)
@@ -94,6 +97,7 @@ def sweep_table(
         stand_ins(finals),
         tuple(sorted(spent(records.values()), key=lambda each: (each.dataset, place.get(each.arm, len(place))))),
         time_to_target(finals, followed[-1], list(arms)) if followed else (),
+        not_available,
     )
     if table.common:
         table = replace(table, notes=(f"in every row that has it: {setting_text(table.common)}", *table.notes))

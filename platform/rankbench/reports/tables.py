@@ -47,7 +47,7 @@ class Row:
 
     `tied`: not distinguishable from the best in the first metric that was compared. `stated`: the parameters that the
     experiment gives or searches; all others have their defaults. `published`: metric → the number beside it.
-    `missing`: "not run" or "failed", of a row that has no measured cell.
+    `missing`: "not run", "failed" or "not available: ...", of a row that has no measured cell.
     """
 
     dataset: str
@@ -71,7 +71,8 @@ class Row:
 class Table:
     """Rows in the experiment's order, a dataset's after another's; `metrics` are the columns; `notes` stand under it;
     `differences`: every model against the best of its dataset, in each metric; `deviations`: sentences on what differs from
-    the papers' protocol; `stand_ins`: datasets that stand for another, so that a published number is not of the same data.
+    the papers' protocol; `stand_ins`: datasets that stand for another, so that a published number is not of the same data;
+    `not_available`: dataset → why its data could not be had, `brief` and as a sentence, `reason`.
     """
 
     title: str
@@ -83,6 +84,7 @@ class Table:
     stand_ins: tuple[str, ...] = ()
     budget: tuple[Spent, ...] = ()
     targets: tuple[Reached, ...] = ()
+    not_available: dict[str, dict[str, str]] = field(default_factory=dict)
 
     @property
     def common(self) -> dict[str, Any]:
@@ -151,7 +153,7 @@ def row_of(
 
 
 def missing_row(dataset: str, arm: str, method: str, published: dict[str, float], why: str) -> Row:
-    """A row without a measurement: what the paper says, and "not run" or "failed"."""
+    """A row without a measurement: what the paper says, and why there is none, as Row's `missing`."""
     return Row(dataset, arm, method, {}, {}, {}, 1, 0.0, 0, published=published, missing=why)
 
 
@@ -293,6 +295,7 @@ def as_json(table: Table) -> dict[str, Any]:
         "deviations": list(table.deviations),
         "budget": [asdict(each) for each in table.budget],
         "time_to_target": [asdict(each) for each in table.targets],
+        "not_available": table.not_available,
     }
 
 

@@ -25,7 +25,7 @@ RECORD, USER = 10_000, 40  # bytes of a record, and of a user's metrics beside i
 class Row:
     """An arm on a dataset. `settings`: None where they are drawn one after another. `fits`: of which some may serve other arms,
     too; `shared_with` names these, and `seconds_in_all` counts a part of such a fit, by settings. `memory_bytes` and
-    `seconds_a_fit`: of the largest.
+    `seconds_a_fit`: of the largest. `state`: "planned", or "not available: ..." where the data cannot be had.
     """
 
     dataset: str
@@ -38,6 +38,7 @@ class Row:
     seconds_a_fit: float = 0.0
     seconds_in_all: float = 0.0
     shared_with: dict[str, None] = field(default_factory=dict)
+    state: str = "planned"
 
     def add(self, unit: Unit, settings: int, times: int = 1) -> None:
         self.fits += times
@@ -51,6 +52,7 @@ class Row:
             "dataset": self.dataset,
             "model": self.model,
             "stage": self.stage,
+            "state": self.state,
             "settings": self.settings,
             "fits": self.fits,
             "shared_with": [*self.shared_with],
@@ -105,6 +107,10 @@ def outline(plan: Plan, settings: Settings, cpus: int | None, memory_bytes: int 
     final = _alike(place(unit) for unit in last)
     too_large = dict.fromkeys(unit.title for unit, _ in (*search, *final) if unit.tiled)
     rows = [*_rows(search, asks), *(() if search else _rows(final, ()))]
+    stage = "search" if search else "final"
+    rows += [
+        Row(dataset, arm.label, stage, state=why.state) for dataset, why in plan.not_available.items() for arm in plan.spec.arms
+    ]
     concurrent = plan.spec.resources.concurrent
     stages = [
         _stage(name, members, cpus, memory_bytes, concurrent)

@@ -7,7 +7,7 @@ import itertools
 import json
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,8 @@ import numpy as np
 from rankbench.cluster.machine import Needs
 from rankbench.data.cards import Card
 from rankbench.data.cards import card_names as names_of_cards
-from rankbench.data.prepare import prepare
-from rankbench.errors import require
+from rankbench.data.prepare import Dataset, prepare
+from rankbench.errors import DownloadError, require
 from rankbench.evaluation.metrics import MetricSet, metric_set, require_within
 from rankbench.experiment import Job, Setting, setting
 from rankbench.registry import nearest
@@ -77,13 +77,27 @@ class Ask:
 
 
 @dataclass(frozen=True)
+class NotAvailable:
+    """Why the raw data of a dataset cannot be had: in a few words for a cell of a table, and in a sentence."""
+
+    brief: str
+    reason: str
+
+    @property
+    def state(self) -> str:
+        return f"not available: {self.brief}"
+
+
+@dataclass(frozen=True)
 class Plan:
     """A checked experiment: its search units, and sentences on what was left out or is shared. `asks`: searches whose
     parameters are not known yet. `final_cards`: the cards of the runs that read test, one a dataset and split seed. `given`:
-    dataset → the settings to measure without a search.
+    dataset → the settings to measure without a search. `declared`: the cards of all datasets of the experiment; `cards` are
+    those whose data can be had, and `not_available` says of each other, by name, why.
     """
 
     spec: ExperimentSpec
+    declared: tuple[Card, ...]
     cards: tuple[Card, ...]
     metrics: MetricSet
     search: tuple[Unit, ...]
@@ -91,6 +105,7 @@ class Plan:
     final_cards: tuple[Card, ...]
     given: dict[str, list[Setting]] | None = None
     asks: tuple[Ask, ...] = ()
+    not_available: dict[str, NotAvailable] = field(default_factory=dict)
 
     @property
     def n_settings(self) -> int:
@@ -103,7 +118,9 @@ class Plan:
 
     @property
     def key(self) -> str:
-        """A hash of everything that decides the results: the same key continues the same sweep."""
+        """A hash of everything that decides the results: the same key continues the same sweep, with more datasets, too, when
+        these have become available.
+        """
         # What stands at its default is left out, so that a key outlives fields that are added later.
         experiment = self.spec.model_dump(mode="json", exclude={"question", "resources", "not_run"}, exclude_defaults=True)
         for entry in experiment["datasets"]:
@@ -111,18 +128,26 @@ class Plan:
                 entry.pop("file", None)  # where a card lies on this machine decides nothing
         content = [
             experiment,
-            [c.content_key() for c in self.cards],
+            [card.content_key() for card in self.declared],
             self.given is not None,
         ]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
 
 
-def plan(spec: ExperimentSpec, settings: Settings, cpus: int | None, where: str, use_chosen: bool = False) -> Plan:
+def plan(
+    spec: ExperimentSpec,
+    settings: Settings,
+    cpus: int | None,
+    where: str,
+    use_chosen: bool = False,
+    require_all: bool = False,
+) -> Plan:
     """Check the experiment whole, prepare its datasets, and lay out the search. `cpus`: of the machine that will run
     it; None for a cluster whose nodes are not known, where `auto` means 4 a large fit. With `use_chosen` there is no
-    search: the parameters are the file's `chosen` ones.
+    search: the parameters are the file's `chosen` ones. Datasets whose raw data cannot be had are left out and named.
 
-    Raises ConfigError for any unknown name or value out of range, before a task starts.
+    Raises ConfigError for any unknown name or value out of range, before a task starts; DownloadError when the data of no
+    dataset can be had, or, with `require_all`, those of any.
     """
     names = [arm.label for arm in spec.arms]
     doubled = {name for name in names if names.count(name) > 1}
@@ -136,12 +161,8 @@ def plan(spec: ExperimentSpec, settings: Settings, cpus: int | None, where: str,
     metrics = metric_set([*spec.metrics, spec.search.choose.metric, *with_both_recalls(spec.report_metrics)], spec.cutoffs)
     notes: list[str] = []
     final_notes: list[str] = []
-    cards, final_cards = [], []
-    for position, entry in enumerate(spec.datasets):
-        place = f"{where}: datasets[{position}]"
-        cards.append(card_of(entry, settings, place))
-        final_cards += _final_cards(entry, cards[-1], spec, settings, place, final_notes)
-    card_names = [card.name for card in cards]
+    declared = [card_of(entry, settings, f"{where}: datasets[{i}]") for i, entry in enumerate(spec.datasets)]
+    card_names = [card.name for card in declared]
     doubled = {name for name in card_names if card_names.count(name) > 1}
     require(not doubled, f"{where}: datasets: {', '.join(doubled)} is given twice; its rows could not be told apart")
     # A file may be run on some of its datasets: what it says of the others is then not looked at.
@@ -163,15 +184,28 @@ def plan(spec: ExperimentSpec, settings: Settings, cpus: int | None, where: str,
         place = f"{where}: not_run[{position}]"
         require(row.name not in names, f"{place}: the name {row.name} is an arm's")
         _require_known(row.published, known, f"{place}.published")
+    chosen = {card.name: _chosen_settings(spec, card.name, where) for card in declared} if use_chosen else {}
+    datasets, final_cards, not_available = _available(spec, declared, settings, where, final_notes, require_all)
+    cards = [dataset.card for dataset in datasets]
     everyone = [*candidates, *(drawn[0] for _, drawn in asked)]
     unseeded = dict.fromkeys(each.arm for each in everyone if not each.solver.seeded)
     if len(spec.final.seeds) > 1 and unseeded:
         final_notes.append(f"{', '.join(unseeded)}: the method uses no seed; run with seed {spec.final.seeds[0]} alone")
     if use_chosen:
-        given = {card.name: _chosen_settings(spec, card.name, where) for card in cards}
-        return Plan(spec, tuple(cards), metrics, (), tuple(final_notes), tuple(final_cards), given)
+        given = {card.name: chosen[card.name] for card in cards}
+        return Plan(
+            spec,
+            tuple(declared),
+            tuple(cards),
+            metrics,
+            (),
+            tuple(final_notes),
+            tuple(final_cards),
+            given,
+            not_available=not_available,
+        )
     notes += _shared_rankings(candidates)
-    sizes = {card.name: Size.of(prepare(card, settings)) for card in cards}
+    sizes = {dataset.name: Size.of(dataset) for dataset in datasets}
     if {"cutoffs", "metrics"} & spec.model_fields_set:
         for name, size in sizes.items():
             require_within(metrics, size.items, name, f"{where}: cutoffs")
@@ -184,7 +218,41 @@ def plan(spec: ExperimentSpec, settings: Settings, cpus: int | None, where: str,
         drafts = units(card, sizes[card.name], drawn, spec, metrics, "search", cpus)
         draft = max((replace(unit, job=replace(unit.job, settings=unit.job.settings[:1])) for unit in drafts), key=_needs)
         asks.append(Ask(arm, spec, draft, spec.search.trials))
-    return Plan(spec, tuple(cards), metrics, tuple(search), (*notes, *final_notes), tuple(final_cards), asks=tuple(asks))
+    return Plan(
+        spec,
+        tuple(declared),
+        tuple(cards),
+        metrics,
+        tuple(search),
+        (*notes, *final_notes),
+        tuple(final_cards),
+        asks=tuple(asks),
+        not_available=not_available,
+    )
+
+
+def _available(
+    spec: ExperimentSpec, declared: list[Card], settings: Settings, where: str, notes: list[str], require_all: bool
+) -> tuple[list[Dataset], list[Card], dict[str, NotAvailable]]:
+    """The datasets whose raw data can be had, prepared; the cards of their final runs; and why the others cannot."""
+    datasets, final_cards, errors = [], [], {}
+    for position, (entry, card) in enumerate(zip(spec.datasets, declared, strict=True)):
+        try:
+            dataset, said = prepare(card, settings), []
+            of_finals = _final_cards(entry, card, spec, settings, f"{where}: datasets[{position}]", said)
+        except DownloadError as error:
+            if require_all or len(declared) == 1:
+                raise
+            errors[card.name] = error
+            continue
+        datasets.append(dataset)
+        final_cards += of_finals
+        notes += said
+    if not datasets:
+        briefs = {error.brief for error in errors.values()}
+        reasons = "; ".join(map(str, errors.values()))
+        raise DownloadError(f"{where}: none of its datasets can be had: {reasons}", ", ".join(sorted(briefs)))
+    return datasets, final_cards, {name: NotAvailable(error.brief, str(error)) for name, error in errors.items()}
 
 
 def units(

@@ -47,11 +47,18 @@ class SweepResult:
 
 
 def open_folder(spec: ExperimentSpec, plan: Plan, results: Path, resume: bool, changes: Sequence[str] = ()) -> Path:
-    """A new folder results/sweeps/<name>-<key>-<time>, or with `resume` the newest one of the same name and key. `changes`: in
-    words, what `spec` differs in from its file.
+    """A new folder results/sweeps/<name>-<key>-<time>, or with `resume` the newest one of the same name and key, whose account
+    of the plan is renewed: datasets may have become available. `changes`: in words, what `spec` differs in from its file.
 
     Raises ConfigError when there is nothing to resume.
     """
+    account = {
+        "cards": [card.model_dump(mode="json", exclude={"folder"}) for card in plan.declared],
+        "not_available": {name: vars(why) for name, why in plan.not_available.items()},
+        "notes": list(plan.notes),
+        "settings": plan.n_settings,
+        "fits": plan.n_fits,
+    }
     root = results / "sweeps"
     if resume:
         earlier = sorted(root.glob(f"{spec.name}-{plan.key}-*/sweep.json"))
@@ -59,17 +66,17 @@ def open_folder(spec: ExperimentSpec, plan: Plan, results: Path, resume: bool, c
             raise ConfigError(
                 f"{spec.name}: nothing to resume in {root} for this experiment as it stands; run it without --resume"
             )
+        about = json.loads(earlier[-1].read_text(encoding="utf-8"))
+        if about.get("not_available", {}) != account["not_available"]:
+            write_json(earlier[-1], about | account)
         return earlier[-1].parent
     # Microseconds: two sweeps started at once get two folders.
     folder = root / f"{spec.name}-{plan.key}-{datetime.now():%Y%m%d-%H%M%S-%f}"
     content = {
         "id": folder.name,
         "experiment": spec.model_dump(mode="json"),
-        "cards": [card.model_dump(mode="json", exclude={"folder"}) for card in plan.cards],
         "changes": list(changes),
-        "notes": list(plan.notes),
-        "settings": plan.n_settings,
-        "fits": plan.n_fits,
+        **account,
         "started_at": datetime.now().astimezone().isoformat(timespec="seconds"),
     }
     write_json(folder / "sweep.json", content)
@@ -85,11 +92,13 @@ def run_sweep(
     use_chosen: bool = False,
     address: str | None = None,
     fresh: bool = False,
+    require_all: bool = False,
     changes: Sequence[str] = (),
     listener: Listener | None = None,
 ) -> SweepResult:
     """Run the experiment; its records lie under the returned folder. Interrupted, it keeps every finished run. What an earlier
-    sweep has finished is copied from there, unless `fresh`.
+    sweep has finished is copied from there, unless `fresh`. Datasets that cannot be had are left out, unless `require_all`;
+    what was measured of one before it was lost is kept.
 
     Raises ConfigError, DataError and StorageError before any work starts, ClusterError when the cluster fails.
     """
@@ -99,7 +108,7 @@ def run_sweep(
     listener = listener or Listener()
     require_place(settings.results / "sweeps")
     # A wrong key should not cost the seconds that a cluster takes to start, so the plan is made before it is joined.
-    planned = plan(spec, settings, None if address else available_cpus(), where, use_chosen)
+    planned = plan(spec, settings, None if address else available_cpus(), where, use_chosen, require_all)
     if address:
         knock(address)  # nor should a sweep be left behind that never began
     folder = open_folder(spec, planned, settings.results, resume, changes)
@@ -149,6 +158,13 @@ def run_sweep(
     for record in finals:
         final.setdefault((record.dataset["name"], record.arm), []).append(record)
     failed = [record for record in [*search, *finals] if record.failed]
+    for row in (_read_json(folder / "chosen.json") or {"rows": []})["rows"]:
+        if row["dataset"] in planned.not_available:
+            key = row["dataset"], row["arm"]
+            final[key] = [read_record(records / name) for name in row["final"]]
+            finals += final[key]
+            if row["search"] is not None:
+                best[key] = read_record(records / row["search"])
     result = SweepResult(folder, planned, search, best, final, failed)
     write_json(folder / "comparisons.json", _compared(finals, folder, spec))
     write_json(folder / "chosen.json", _chosen(result, spec))

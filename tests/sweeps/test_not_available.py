@@ -1,0 +1,166 @@
+"""Datasets that cannot be had: left out of a sweep and named with the reason, and taken up by --resume once they are there."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rankbench.cli import _main
+from rankbench.errors import ConfigError, DataError, DownloadError
+from rankbench.sweeps.plan import plan
+from rankbench.sweeps.spec import load_experiment
+from rankbench.sweeps.sweep import read_sweep
+
+EXPERIMENT = """
+name: two-shops
+datasets: [./here.yaml, ./away.yaml]
+arms:
+  - {method: popularity, chosen: {here: {}}}
+  - {method: ease, params: {lam: {grid: [1, 10]}}, published: {away: {ndcg@5: 0.5}}, chosen: {here: {lam: 1}, away: {lam: 10}}}
+search: {choose: {metric: ndcg@5}}
+cutoffs: [5]
+resources: {cpus: 1}
+"""
+BRIEF = "not available: no such file"
+
+
+def raw(shift: int = 0) -> str:
+    pairs = ((user, item) for user in range(30) for item in range(24) if (user * 7 + item * 5 + shift) % 11 < 6)
+    return "user,item\n" + "".join(f"u{user},i{item}\n" for user, item in pairs)
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """A folder with the experiment, both cards and the raw data of one; commands and Settings look at it."""
+    for name in ("here", "away"):
+        (tmp_path / f"{name}.yaml").write_text(f"name: {name}\nsource: {{file: {name}.csv}}\n")
+    (tmp_path / "here.csv").write_text(raw())
+    (tmp_path / "two.yaml").write_text(EXPERIMENT)
+    for name, value in environment(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("RANKBENCH_MIRROR", raising=False)
+    monkeypatch.delenv("RANKBENCH_TRACKING_URI", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def environment(home: Path) -> dict[str, str]:
+    return {
+        "RANKBENCH_DATA": str(home / "cache"),
+        "RANKBENCH_RESULTS": str(home / "results"),
+        "RANKBENCH_OFFLINE": "1",
+    }
+
+
+def planned(home, settings, *options, **more):
+    return plan(load_experiment(home / "two.yaml", more), settings, 2, "two.yaml", *options)
+
+
+@pytest.mark.parametrize("use_chosen", [False, True])
+def test_a_dataset_that_cannot_be_had_is_left_out_and_named(home, settings, use_chosen):
+    found = planned(home, settings, use_chosen)
+    assert [card.name for card in found.cards] == [card.name for card in found.final_cards] == ["here"]
+    assert {unit.job.card.name for unit in found.search} == (set() if use_chosen else {"here"})
+    assert found.not_available["away"].state == BRIEF
+    assert found.not_available["away"].reason == f"{home / 'away.csv'}: no such file (dataset away)"
+    (home / "away.csv").write_text(raw(3))
+    whole = planned(home, settings, use_chosen)
+    # The key names the sweep's folder, which --resume has to find again.
+    assert [card.name for card in whole.cards] == ["here", "away"] and whole.key == found.key and not whole.not_available
+
+
+def test_splits_that_cannot_be_had_leave_the_dataset_out_as_a_whole(home, settings):
+    (home / "away.csv").write_text(raw(3))
+    assert planned(home, settings).not_available == {}
+    (home / "away.csv").unlink()
+    # What was prepared serves one split, not those of other seeds.
+    assert planned(home, settings).not_available == {}
+    found = planned(home, settings, **{"final.split_seeds": [0, 1]})
+    assert [*found.not_available] == ["away"] and {card.name for card in found.final_cards} == {"here"}
+    assert not any("away" in note for note in found.notes)
+
+
+def test_require_all_stops_and_so_does_an_experiment_none_of_whose_data_can_be_had(home, settings):
+    with pytest.raises(DownloadError, match=r"away\.csv: no such file"):
+        planned(home, settings, False, True)
+    (home / "here.csv").unlink()
+    with pytest.raises(DownloadError, match=r"two\.yaml: none of its datasets can be had: .*here\.csv: .*away\.csv: "):
+        planned(home, settings)
+    with pytest.raises(DownloadError, match=r"^\S*away\.csv: no such file"):
+        planned(home, settings, datasets=["./away.yaml"])
+
+
+def test_a_wrong_card_and_wrong_data_are_errors_all_the_same(home, settings):
+    (home / "away.csv").write_text("buyer,thing\n1,2\n")
+    with pytest.raises(DataError) as error:
+        planned(home, settings)
+    assert not isinstance(error.value, DownloadError)
+    (home / "away.yaml").write_text("name: away\nsource: {fiel: away.csv}\n")
+    with pytest.raises(ConfigError, match="fiel: unknown key"):
+        planned(home, settings)
+
+
+def test_what_the_file_says_of_a_dataset_that_cannot_be_had_is_checked_before_data_are_looked_at(home, settings):
+    (home / "two.yaml").write_text(EXPERIMENT.replace("away: {lam: 10}", "away: {lamm: 10}"))
+    with pytest.raises(ConfigError, match=r"arms\[1\]\.chosen: unknown parameter 'lamm'; did you mean lam"):
+        planned(home, settings, True)
+
+
+def test_the_printed_plan_says_what_is_not_available(home, capsys):
+    assert _main(["sweep", "two.yaml", "--dry-run"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:2] for line in lines if BRIEF in line] == [["away", "popularity"], ["away", "ease"]]
+    assert f"  not available: {home / 'away.csv'}: no such file (dataset away)" in lines
+    assert _main(["sweep", "two.yaml", "--dry-run", "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    states = {(row["dataset"], row["model"]): row["state"] for row in content["rows"]}
+    assert states == {
+        ("here", "popularity"): "planned", ("here", "ease"): "planned",
+        ("away", "popularity"): BRIEF, ("away", "ease"): BRIEF,
+    }  # fmt: skip
+    assert content["not_available"]["away"]["brief"] == "no such file"
+    assert _main(["sweep", "two.yaml", "--dry-run", "--require-all"]) == 2
+    assert "away.csv: no such file" in capsys.readouterr().err
+
+
+def test_a_sweep_shows_what_is_missing_and_resume_takes_it_up(home, capsys):
+    """Through table, page and index; then with the data, and then with the data lost again."""
+    first, err = swept(home)
+    assert {(row["dataset"], row["model"]): row["state"] for row in first["rows"]} == {
+        ("here", "popularity"): "measured", ("here", "ease"): "measured",
+        ("away", "popularity"): BRIEF, ("away", "ease"): BRIEF,
+    }  # fmt: skip
+    reason = f"{home / 'away.csv'}: no such file (dataset away)"
+    assert f"warning: not available: {reason}; --resume takes it up once it is there" in err
+    folder = Path(first["folder"])
+    assert read_sweep(folder).about["not_available"] == {"away": {"brief": "no such file", "reason": reason}}
+    assert f"away is not available: {reason}" in (folder / "report" / "report.html").read_text()
+    assert _main(["sweep", "status"]) == 0
+    assert f"not available: {reason}" in capsys.readouterr().out
+
+    (home / "away.csv").write_text(raw(3))
+    second, err = swept(home, "--resume")
+    assert second["folder"] == first["folder"] and "not available" not in err
+    assert {row["state"] for row in second["rows"]} == {"measured"} and second["not_available"] == {}
+    here = [row["metrics"] for row in first["rows"] if row["dataset"] == "here"]
+    assert [row["metrics"] for row in second["rows"] if row["dataset"] == "here"] == here
+    assert {row["dataset"] for row in read_sweep(folder).chosen["rows"]} == {"here", "away"}
+
+    (home / "away.csv").unlink()
+    for prepared in (home / "cache" / "prepared").glob("away-*"):
+        shutil.rmtree(prepared)
+    third, _ = swept(home, "--resume")
+    # What was measured stays in the table, whatever becomes of the data.
+    assert [row["metrics"] for row in third["rows"]] == [row["metrics"] for row in second["rows"]]
+    assert [*third["not_available"]] == ["away"]
+
+
+def swept(home: Path, *options: str) -> tuple[dict, str]:
+    words = [sys.executable, "-m", "rankbench", "sweep", "two.yaml", "--json", *options]
+    done = subprocess.run(words, env=os.environ | environment(home), cwd=home, text=True, capture_output=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout), done.stderr
