@@ -85,13 +85,14 @@ def test_splits_that_cannot_be_had_leave_the_dataset_out_as_a_whole(home, settin
 
 
 def test_require_all_stops_and_so_does_an_experiment_none_of_whose_data_can_be_had(home, settings):
-    with pytest.raises(DownloadError, match=r"away\.csv: no such file"):
-        planned(home, settings, False, True)
     (home / "here.csv").unlink()
     with pytest.raises(DownloadError, match=r"two\.yaml: none of its datasets can be had: .*here\.csv: .*away\.csv: "):
         planned(home, settings)
     with pytest.raises(DownloadError, match=r"^\S*away\.csv: no such file"):
-        planned(home, settings, datasets=["./away.yaml"])
+        planned(home, settings, datasets=["./away.yaml"], arms=[{"method": "popularity"}])
+    (home / "here.csv").write_text(raw())
+    with pytest.raises(DownloadError, match=r"away\.csv: no such file"):
+        planned(home, settings, False, True)
 
 
 def test_a_wrong_card_and_wrong_data_are_errors_all_the_same(home, settings):
@@ -161,6 +162,6 @@ def test_a_sweep_shows_what_is_missing_and_resume_takes_it_up(home, capsys):
 
 def swept(home: Path, *options: str) -> tuple[dict, str]:
     words = [sys.executable, "-m", "rankbench", "sweep", "two.yaml", "--json", *options]
-    done = subprocess.run(words, env=os.environ | environment(home), cwd=home, text=True, capture_output=True, timeout=300)
+    done = subprocess.run(words, env=os.environ | environment(home), cwd=home, text=True, capture_output=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout), done.stderr

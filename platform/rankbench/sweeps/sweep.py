@@ -21,7 +21,7 @@ from rankbench.sweeps.pulse import Progress, Pulse
 from rankbench.sweeps.reuse import Earlier
 from rankbench.sweeps.spec import ExperimentSpec
 from rankbench.threads import available_cpus
-from rankbench.tracking.record import RunRecord, read_records
+from rankbench.tracking.record import RunRecord, read_record, read_records
 
 
 @dataclass
