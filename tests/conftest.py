@@ -4,6 +4,9 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+# Numba reads it once, when it is imported. Tests compare results of three threads, however few processors there are.
+os.environ.setdefault("NUMBA_NUM_THREADS", str(max(3, os.cpu_count() or 1)))
+
 import hypothesis
 import pytest
 

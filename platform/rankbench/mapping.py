@@ -7,6 +7,7 @@ each other's results: arrays that stay where they were made.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -106,6 +107,27 @@ class ThreadMap:
             for future in running:
                 future.cancel()
             wait(running)
+
+
+def in_order(function: Callable, blocks: Iterable[Any], workers: int) -> Iterator[Any]:
+    """Yield function(block) in the order of `blocks`, computed by `workers` threads, whatever the order in which they finish.
+
+    At most two results for each worker exist at a time, apart from the one that the caller holds.
+    """
+    if workers == 1:
+        yield from map(function, blocks)
+        return
+    pool, todo, running = threads_of(workers), iter(blocks), deque()
+    try:
+        while True:
+            running.extend(pool.submit(function, block) for block in islice(todo, 2 * workers - len(running)))
+            if not running:
+                return
+            yield running.popleft().result()
+    finally:
+        for future in running:
+            future.cancel()
+        wait(running)
 
 
 @cache

@@ -1,4 +1,11 @@
-"""One thread count for every library that brings its own pool."""
+"""One thread count for a computation, and the same bits for every count.
+
+BLAS, OpenMP and PyTorch cut their sums, products and loops by the number of their threads, so that the last bits of a result
+depend on it, and PyTorch adds up the gradient of an indexed table in whatever order its threads arrive. Their idle threads also
+wait in a loop, which takes the processors from other fits on the machine. So each of these libraries computes in one thread,
+and this package does the parallel work itself: in blocks whose size does not depend on the number of threads, each computed by
+one thread, with sums over blocks taken in the order of the blocks.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +34,17 @@ def require_threads(threads: int, where: str) -> None:
 
 @contextmanager
 def pinned(threads: int) -> Iterator[None]:
-    """BLAS, OpenMP, torch and numba use `threads` threads inside the block, and what they had after it."""
+    """Within the block, this package's blocks and compiled loops use `threads` threads, and BLAS, OpenMP and PyTorch one.
+
+    The former numbers of threads are restored after the block.
+    """
     import numba
     import torch
     from threadpoolctl import threadpool_limits
 
     before = torch.get_num_threads(), numba.get_num_threads()
-    with threadpool_limits(threads):
-        torch.set_num_threads(threads)
+    with threadpool_limits(1):
+        torch.set_num_threads(1)
         numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
         try:
             yield

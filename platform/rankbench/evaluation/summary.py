@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from rankbench.evaluation.metrics import PerUser
 from rankbench.rng import stream
@@ -51,17 +52,18 @@ def bootstrap_means(table: np.ndarray, seed: int, resamples: int) -> np.ndarray:
     """Column means (resamples, n_columns) of table (m, n_columns), its rows drawn anew for each resample.
 
     A resample is a vector of how often each row is drawn, so that all means of a batch are one matrix product. Equal `seed`
-    and m give equal draws.
+    and m give equal draws. The product is computed in one thread: BLAS rounds it differently for other numbers of threads.
     """
     m = len(table)
     rng = stream(seed, "bootstrap", m)
     draws = np.empty((resamples, table.shape[1]))
     batch = max(1, min(resamples, (1 << 22) // m))
-    for start in range(0, resamples, batch):
-        n = min(batch, resamples - start)
-        picks = rng.integers(0, m, (n, m), dtype=np.int32)
-        weights = np.empty((n, m))
-        for row in range(n):
-            weights[row] = np.bincount(picks[row], minlength=m)
-        draws[start : start + n] = weights @ table / m
+    with threadpool_limits(1, "blas"):
+        for start in range(0, resamples, batch):
+            n = min(batch, resamples - start)
+            picks = rng.integers(0, m, (n, m), dtype=np.int32)
+            weights = np.empty((n, m))
+            for row in range(n):
+                weights[row] = np.bincount(picks[row], minlength=m)
+            draws[start : start + n] = weights @ table / m
     return draws

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
+from typing import Any
 
+import numba
 import numpy as np
 from numba.extending import get_cython_function_address
 from scipy.linalg import lapack
+from threadpoolctl import threadpool_limits
 
-from rankbench.data.blocks import mirror_upper
 from rankbench.errors import NumericalError
+from rankbench.mapping import in_order
 
-LAPACK_ORDER = 16_384  # largest n for LAPACK, whose potrf crashes in common builds near n = 41,000 (20,000 is known to work)
-PANEL = 512
-_COLUMNS = 1024  # width of one product: wide enough for full speed, narrow enough to follow the triangle
+PANEL, SMALL_PANEL = 512, 256
+SMALL_ORDER = 8192  # largest n for which SMALL_PANEL is the faster
 
 Progress = Callable[[int, int], None]
 
@@ -23,42 +25,30 @@ Progress = Callable[[int, int], None]
 def spd_inverse_(A: np.ndarray, progress: Progress = lambda done, total: None) -> np.ndarray:
     """Overwrite symmetric positive definite A (n, n), float32 or float64, C-contiguous, with its inverse.
 
-    LAPACK's potrf and potri up to LAPACK_ORDER, the same three steps by panels beyond: n³ flops, nearly all in
-    large matrix products, and two (n, PANEL) panels of extra memory. `progress(done, total)` counts flops.
+    A = LLᵀ, M = L^-1, A^-1 = MᵀM, on the lower triangle, by panels: n³ flops, nearly all in products of blocks, and two
+    (n, panel) panels of extra memory. `progress(done, total)` counts flops. The blocks are computed by as many threads as
+    numba has, one thread each, and depend on n alone: the result has the same bits for any number of threads.
     Raises NumericalError when A is not positive definite to working precision.
     """
-    n = A.shape[0]
-    if n > LAPACK_ORDER:
-        return inverse_by_panels_(A, progress)
-    potrf, potri = lapack.get_lapack_funcs(("potrf", "potri"), (A,))
-    # Aᵀ of a C array is a Fortran array, which LAPACK works on in place; its lower triangle is the upper one of A.
-    factor, info = potrf(A.T, lower=True, overwrite_a=True, clean=False)
-    if info:
-        raise not_positive_definite(info - 1, n, A.dtype)
-    potri(factor, lower=True, overwrite_c=True)
-    mirror_upper(A)
-    progress(n**3, n**3)
+    n, width = A.shape[0], panel_width(A.shape[0])
+    panels = [(start, min(start + width, n)) for start in range(0, n, width)]
+    with threadpool_limits(1, "blas"):
+        for start, stop in panels:
+            _cholesky_panel(A, start, stop)
+            progress((n**3 - (n - stop) ** 3) // 3, n**3)
+        for start, stop in panels:
+            _inverse_panel(A, start, stop, width)
+            progress((n**3 + stop**3) // 3, n**3)
+        for start, stop in panels:
+            _product_panel(A, start, stop, width)
+            progress(n**3 - (n - stop) ** 3 // 3, n**3)
+    _mirror_lower(A)
     return A
 
 
-def inverse_by_panels_(A: np.ndarray, progress: Progress = lambda done, total: None) -> np.ndarray:
-    """`spd_inverse_` without a LAPACK call larger than a panel: A = LLᵀ, M = L^-1, A^-1 = MᵀM, on the lower triangle."""
-    n = A.shape[0]
-    panels = [(start, min(start + PANEL, n)) for start in range(0, n, PANEL)]
-    work = n**3
-    for start, stop in panels:
-        _cholesky_panel(A, start, stop)
-        progress((n**3 - (n - stop) ** 3) // 3, work)
-    for start, stop in panels:
-        _inverse_panel(A, start, stop)
-        progress((n**3 + stop**3) // 3, work)
-    for start, stop in panels:
-        _product_panel(A, start, stop)
-        progress(work - (n - stop) ** 3 // 3, work)
-    for start, stop in panels:
-        A[start:stop, stop:] = A[stop:, start:stop].T
-        A[start:stop, start:stop] = _symmetric(A[start:stop, start:stop])
-    return A
+def panel_width(n: int) -> int:
+    """Rows of a panel: few where the matrix is small, so that there are blocks enough for several threads."""
+    return SMALL_PANEL if n <= SMALL_ORDER else PANEL
 
 
 def _cholesky_panel(A: np.ndarray, start: int, stop: int) -> None:
@@ -69,32 +59,70 @@ def _cholesky_panel(A: np.ndarray, start: int, stop: int) -> None:
     if info:
         raise not_positive_definite(start + info - 1, n, A.dtype)
     A[start:stop, start:stop] = L
-    below = A[stop:, start:stop] @ trtri(L, lower=True)[0].T
-    A[stop:, start:stop] = below
-    for left in range(stop, n, _COLUMNS):
-        right = min(left + _COLUMNS, n)
-        _subtract_product(A[left:, left:right], below[left - stop :], below[left - stop : right - stop])
+    inverse, blocks = np.ascontiguousarray(trtri(L, lower=True)[0].T), _blocks(stop, n, stop - start)
+    below = np.empty((n - stop, stop - start), A.dtype)
+
+    def divide(rows: slice) -> None:
+        np.matmul(A[rows, start:stop], inverse, out=below[rows.start - stop : rows.stop - stop])
+        A[rows, start:stop] = below[rows.start - stop : rows.stop - stop]
+
+    def update(block: tuple[slice, slice]) -> None:
+        rows, columns = (below[part.start - stop : part.stop - stop] for part in block)
+        _subtract_product(A[block], rows, columns)
+
+    _each(divide, blocks)
+    _each(update, [(rows, columns) for at, rows in enumerate(blocks) for columns in blocks[: at + 1]])
 
 
-def _inverse_panel(A: np.ndarray, start: int, stop: int) -> None:
+def _inverse_panel(A: np.ndarray, start: int, stop: int, width: int) -> None:
     """Row panel of M = L^-1: M_kk = L_kk^-1 and M_k = −M_kk L_k M above, where what lies above is M already."""
     trtri = lapack.get_lapack_funcs("trtri", (A,))
     M = trtri(np.tril(A[start:stop, start:stop]), lower=True)[0]
-    A[start:stop, start:stop] = M
-    # Products take whole column blocks: what they meet of the other triangle must be M's zeros.
-    A[start:stop, stop : -(-stop // _COLUMNS) * _COLUMNS] = 0
-    row = -(M @ A[start:stop, :start])
-    for left in range(0, start, _COLUMNS):
-        right = min(left + _COLUMNS, start)
-        A[start:stop, left:right] = row[:, left:] @ A[left:start, left:right]
+    A[start:stop, start:stop] = M  # the zeros above its diagonal are read with the columns
+    M, row = -np.ascontiguousarray(M), np.empty((stop - start, start), A.dtype)
+    blocks = _blocks(0, start, width)
+
+    def multiply(columns: slice) -> None:
+        np.matmul(M, A[start:stop, columns], out=row[:, columns])
+
+    def add(columns: slice) -> None:
+        np.matmul(row[:, columns.start :], A[columns.start : start, columns], out=A[start:stop, columns])
+
+    _each(multiply, blocks)
+    _each(add, blocks)
 
 
-def _product_panel(A: np.ndarray, start: int, stop: int) -> None:
+def _product_panel(A: np.ndarray, start: int, stop: int, width: int) -> None:
     """Row panel of MᵀM; the rows of M above are not needed any more."""
     column = A[start:, start:stop].copy()
-    for left in range(0, stop, _COLUMNS):
-        right = min(left + _COLUMNS, stop)
-        A[start:stop, left:right] = column.T @ A[start:, left:right]
+
+    def multiply(columns: slice) -> None:
+        A[start:stop, columns] = column.T @ A[start:, columns]
+
+    _each(multiply, _blocks(0, stop, width))
+
+
+@numba.njit(parallel=True, cache=True)
+def _mirror_lower(matrix):
+    """Copy the lower triangle to the upper, tile by tile so that both sides stay in cache."""
+    n, tile = matrix.shape[0], 64
+    n_tiles = (n + tile - 1) // tile
+    for a in numba.prange(n_tiles):
+        for b in range(a, n_tiles):
+            for i in range(a * tile, min(n, (a + 1) * tile)):
+                for j in range(max(b * tile, i + 1), min(n, (b + 1) * tile)):
+                    matrix[i, j] = matrix[j, i]
+
+
+def _blocks(start: int, stop: int, width: int) -> list[slice]:
+    return [slice(left, min(left + width, stop)) for left in range(start, stop, width)]
+
+
+def _each(function: Callable[[Any], None], blocks: Sequence[Any]) -> None:
+    """function(block) for all blocks, by several threads. BLAS must use one thread."""
+    workers = min(numba.get_num_threads(), len(blocks))
+    for _ in in_order(function, blocks, max(workers, 1)):
+        pass
 
 
 def not_positive_definite(row: int, n: int, dtype: np.dtype) -> NumericalError:

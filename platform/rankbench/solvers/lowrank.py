@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numba
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
@@ -11,10 +12,12 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from rankbench.data.blocks import gram
 from rankbench.errors import DataError, NumericalError
+from rankbench.mapping import in_order
 from rankbench.rng import stream
 from rankbench.solvers.linear import inverse
 from rankbench.solvers.spec import Shift
 
+ROWS = 1024  # of a matrix that a thread multiplies: as many whatever the number of threads, so that they change no bit
 FLOAT64_ITEMS = 4096  # largest n_items whose inverse is kept in float64
 
 
@@ -42,8 +45,12 @@ class System:
         return self.X.T @ (self.X @ M)
 
     def C_times(self, M: np.ndarray) -> np.ndarray:
-        """C M for M (n,) or (n, m), in float64 but for the product itself."""
-        return (self.C @ M.astype(self.C.dtype, copy=False)).astype(np.float64, copy=False)
+        """C M for M (n,) or (n, m), in float64 but for the product itself, which several threads compute by blocks of rows."""
+        M = M.astype(self.C.dtype, copy=False)
+        blocks = [slice(start, start + ROWS) for start in range(0, len(self.C), ROWS)]
+        workers = numba.get_num_threads() if len(blocks) > 1 else 1
+        parts = list(in_order(lambda rows: self.C[rows] @ M, blocks, workers))
+        return np.concatenate(parts).astype(np.float64, copy=False)
 
     def spread(self, rows: np.ndarray, n_items: int) -> np.ndarray:
         """Values of the items met (n, ...) among all items (n_items, ...): zeros for the others."""

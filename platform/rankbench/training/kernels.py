@@ -116,8 +116,8 @@ def _array(tensor: Tensor) -> np.ndarray:
 
 
 def _side_by_side(kernel: Callable, n: int, work: int, *arrays) -> None:
-    """kernel(*arrays, start, stop) over 0 .. n, cut into a part a thread."""
-    n_threads = torch.get_num_threads() if work >= _SMALL else 1
+    """kernel(*arrays, start, stop) over 0 .. n, cut into one part per thread."""
+    n_threads = numba.get_num_threads() if work >= _SMALL else 1
     cuts = np.linspace(0, n, n_threads + 1).astype(np.int64)
     parts = list(pairwise(cuts))
     tasks = [threads_of(n_threads - 1).submit(kernel, *arrays, *part) for part in parts[1:]]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from rankbench.losses.spec import Loss, Ragged, Scores, Similarity
-from rankbench.training.catalogue import ChunkedCatalogue
+from rankbench.training.catalogue import ChunkedCatalogue, product
 from rankbench.training.kernels import gather_dot, ragged_dot, unit_rows
 from rankbench.training.negatives import Negatives
 
@@ -83,7 +83,7 @@ def scores_of(
         drawn = batch.negatives.items
         places = items.places(drawn)
         shared = len(drawn) == 1 and len(p) > 1
-        dots = _product(p, V[places[0]], precision) if shared else gather_dot(p, V, places)
+        dots = product(p, V[places[0]], precision) if shared else gather_dot(p, V, places)
         neg = among(dots, places)
         logq = torch.from_numpy(batch.negatives.logq).to(neg).expand(len(drawn) if not shared else 1, -1)
         numbers = torch.from_numpy(drawn).to(device)
@@ -120,12 +120,6 @@ def scores_of(
 def unit(vectors: Tensor, similarity: Similarity) -> Tensor:
     """Of length 1 for the cosines, else as they are."""
     return unit_rows(vectors) if similarity in ("cosine", "half-cosine") else vectors
-
-
-def _product(rows: Tensor, items: Tensor, precision: str) -> Tensor:
-    if precision == "bfloat16":
-        return (rows.bfloat16() @ items.bfloat16().T).to(rows.dtype)
-    return rows @ items.T
 
 
 def _without_diagonal(square: Tensor) -> Tensor:

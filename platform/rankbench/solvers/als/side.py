@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any, Literal, NamedTuple
 
 import numba
@@ -303,8 +304,12 @@ def objective(problem: Problem, parts: list[Any], where: BlockMap, P: np.ndarray
     (users, user_sums), (items, item_sums) = moments(P, problem.all_weight, problem.all_target), moments(Q, None, None)
     over_all = np.sum(users * items) - 2 * user_sums @ item_sums
     p, q = where.put(P), where.put(Q)
-    found = sorted(where.map(_over_interactions, parts, p, q, problem.weight, problem.target))
-    over_interactions = sum(value for _, value in found)
+    # The number of blocks depends on the workers, so the sum is over users.
+    found = sorted(where.map(_over_interactions, parts, p, q, problem.weight, problem.target), key=itemgetter(0))
+    by_user = np.zeros(len(P))
+    for _, (rows, values) in found:
+        by_user[rows] = values
+    over_interactions = by_user.sum()
     penalty = problem.reg_users @ _squares(P) + problem.reg_items @ _squares(Q)
     return float(over_all + over_interactions + penalty + problem.constant)
 
@@ -313,13 +318,17 @@ def _squares(Y: np.ndarray) -> np.ndarray:
     return np.einsum("ck,ck->c", Y, Y, dtype=np.float64)
 
 
-def _over_interactions(block: Block, P: np.ndarray, Q: np.ndarray, weight: np.ndarray, target: np.ndarray) -> float:
-    return _add_losses(block.indptr, block.indices, P[block.rows], Q, weight[block.rows], target[block.rows])
+def _over_interactions(
+    block: Block, P: np.ndarray, Q: np.ndarray, weight: np.ndarray, target: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of a block (m,) and for each of them the loss of its interactions (m,), float64."""
+    rows = block.rows
+    return rows, _losses(block.indptr, block.indices, P[rows], Q, weight[rows], target[rows])
 
 
 @numba.njit(nogil=True, cache=True, fastmath=True)
-def _add_losses(indptr, indices, P, Q, weight, target):
-    value = 0.0
+def _losses(indptr, indices, P, Q, weight, target):
+    values = np.zeros(len(P))
     for row in range(len(P)):
         p = P[row]
         for s in range(indptr[row], indptr[row + 1]):
@@ -327,5 +336,5 @@ def _add_losses(indptr, indices, P, Q, weight, target):
             y = p[0] * 0
             for k in range(len(p)):
                 y += p[k] * q[k]
-            value += weight[row] * y * y - 2 * target[row] * y
-    return value
+            values[row] += weight[row] * y * y - 2 * target[row] * y
+    return values

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from rankbench.errors import StorageError, require
-from rankbench.solvers.linalg import LAPACK_ORDER
 from rankbench.solvers.tiled.graph import HELD, Tile
 
 STREAM = HELD + 1  # tile buffers beside the panel: those a task meets, and the next one, which is being read
+LAPACK_ORDER = 16_384  # largest n for LAPACK, whose potrf crashes in common builds near n = 41,000 (20,000 is known to work)
 SMALLEST = 512  # rows of a tile, below which reading takes longer than the products
 RESERVE = 8 << 20  # bytes for rows of counts and the lists of tiles
 

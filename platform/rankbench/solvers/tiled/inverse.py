@@ -7,8 +7,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numba
 import numpy as np
 import scipy.sparse as sp
+from threadpoolctl import threadpool_limits
 
 from rankbench.errors import NumericalError
 from rankbench.mapping import Flow
@@ -78,7 +80,8 @@ def _run(store: TileFile, gram: ShiftedGram, progress: Callable[[int, int], None
     # The Gram of a panel is made before the panel's first tile is read, so they share their workspace.
     workspace = np.empty(max(STREAM * grid.tile_bytes, gram.least_workspace), np.uint8)
     done = 0.0
-    with ThreadPoolExecutor(1) as reader:
+    # One task after another, each a product of huge tiles, so that BLAS has to cut it.
+    with threadpool_limits(numba.get_num_threads(), "blas"), ThreadPoolExecutor(1) as reader:
         for number, panel in enumerate(panels(grid.n_blocks)):
             if number >= store.finished:
                 _work(panel, store, gram, panel_memory, workspace, reader)

@@ -1,0 +1,103 @@
+"""Every registered method gives the same bits for any number of threads: model, curve, metrics, intervals and users' values."""
+
+import dataclasses
+
+import numba
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_array_equal
+
+from rankbench import experiment
+from rankbench.data.cards import load_card
+from rankbench.evaluation.metrics import metric_set
+from rankbench.methods import registered
+from rankbench.settings import Settings
+from rankbench.solvers import lowrank
+from rankbench.solvers.als import side
+from rankbench.training import catalogue
+
+THREADS = (1, 2, 3)
+# Small, and still more than one block of everything that is cut: the inverse has three panels.
+SIZE = {"users": 700, "items": 600, "interactions_per_user": 20}
+# A batch of 1024 x 128 scores is cut by PyTorch where it has several threads, and by the kernels of training.
+SHORT = {"epochs": 1, "iterations": 2, "batch_size": 1024, "n_negatives": 128, "patience": 0}
+VARIANTS = [
+    ("softmax", {"model": "lightgcn"}),
+    ("softmax", {"model": "xsimgcl"}),
+    ("bpr", {"model": "xsimgcl"}),
+    ("psl", {"optimizer": "adam", "reduction": "user"}),
+    ("psl", {"patience": 1}),
+    ("sampled-softmax", {"shared_negatives": True}),
+    ("sampled-softmax", {"shared_negatives": True, "precision": "bfloat16"}),
+    ("softmax", {"precision": "bfloat16"}),
+    ("bce", {"sampler": "in-batch"}),
+    ("ials", {"solver": "cg"}),
+    ("deql-low-rank", {"embedding_dim": 8}),  # few enough for Lanczos
+    ("edlae-low-rank", {"embedding_dim": 8}),
+]
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("threads")
+    return Settings(folder / "data", None, True, folder / "results", None, None)
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(side, "CHUNK", 128)
+    monkeypatch.setattr(lowrank, "ROWS", 128)
+    monkeypatch.setattr(catalogue, "_CHUNK", 1 << 17)
+
+
+def outcomes(method, values, settings, dtype="float32"):
+    """What a run with each number of threads has in its record, its table of users and its model."""
+    card = load_card("synthetic", settings, {"source.generator": SIZE})
+    known = {field.name for field in dataclasses.fields(registered().get(method).params)}
+    chosen = experiment.setting(method, {name: value for name, value in SHORT.items() if name in known} | values)
+    fit_on = "train" if experiment.stops_early(chosen) else card.final_fit
+    metrics = metric_set(["recall", "ndcg", "auc"], [10])
+    job = experiment.Job(card, (chosen,), fit_on, metrics=metrics, dtype=dtype, curve=1)
+    return [experiment.run(job, settings, n_threads=n)[0] for n in THREADS]
+
+
+def require_equal(found):
+    first = found[0]
+    arrays = {name: value for name, value in vars(first.model).items() if isinstance(value, np.ndarray)}
+    assert arrays
+    for other in found[1:]:
+        for name, expected in arrays.items():
+            assert_array_equal(getattr(other.model, name), expected, err_msg=name)
+        assert other.record.metrics == first.record.metrics
+        assert without_seconds(other.record.curve) == without_seconds(first.record.curve)
+        assert other.per_user.equals(first.per_user)
+
+
+def without_seconds(curve):
+    return [{name: value for name, value in row.items() if name != "seconds"} for row in curve]
+
+
+def test_this_process_can_use_as_many_threads():
+    assert max(THREADS) <= numba.config.NUMBA_NUM_THREADS
+
+
+@pytest.mark.parametrize("method", registered().names())
+def test_the_number_of_threads_changes_no_bit(method, settings):
+    require_equal(outcomes(method, {}, settings))
+
+
+@pytest.mark.parametrize("method, values", VARIANTS)
+def test_nor_with_other_parameters(method, values, settings):
+    require_equal(outcomes(method, values, settings))
+
+
+@pytest.mark.parametrize("method", ["ease", "ials", "psl", "rg2-newton"])
+def test_nor_in_float64(method, settings):
+    require_equal(outcomes(method, {}, settings, "float64"))
+
+
+def test_a_run_leaves_the_numbers_of_threads_as_they_were(settings):
+    before = torch.get_num_threads(), numba.get_num_threads()
+    outcomes("popularity", {}, settings)
+    assert (torch.get_num_threads(), numba.get_num_threads()) == before
