@@ -10,7 +10,8 @@ Each fit is a process of its own that has compiled and loaded everything before 
     active       the same; idle OpenMP threads wait in a loop (OMP_WAIT_POLICY=active), which is nearly OpenMP's default
 
 A line for every number of fits and arrangement: the median and the worst seconds of a fit over all rounds, and the median
-relative to one fit alone by `rankbench`. Rounds are interleaved, so that other work on the machine meets all arrangements alike.
+relative to one fit alone by `rankbench`. Rounds are interleaved, so that other work on the machine meets all arrangements
+alike.
 """
 
 from __future__ import annotations
@@ -85,7 +86,9 @@ def main() -> None:
     if options.child:
         child(options.child, options.method, options.threads, options.epochs)
         return
-    print(f"{options.method}, {options.epochs} epochs of synthetic, {options.threads} threads a fit, {os.cpu_count()} processors")
+    print(
+        f"{options.method}, {options.epochs} epochs of synthetic, {options.threads} threads a fit, {os.cpu_count()} processors"
+    )
     seconds: dict[tuple[int, str], list[float]] = {}
     for number in range(1, options.rounds + 1):
         print(f"round {number}: load {os.getloadavg()[0]:.1f}", flush=True)

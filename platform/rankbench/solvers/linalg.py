@@ -59,7 +59,7 @@ def _cholesky_panel(A: np.ndarray, start: int, stop: int) -> None:
     if info:
         raise not_positive_definite(start + info - 1, n, A.dtype)
     A[start:stop, start:stop] = L
-    inverse, blocks = np.ascontiguousarray(trtri(L, lower=True)[0].T), _blocks(stop, n, stop - start)
+    inverse, parts = np.ascontiguousarray(trtri(L, lower=True)[0].T), blocks(stop, n, stop - start)
     below = np.empty((n - stop, stop - start), A.dtype)
 
     def divide(rows: slice) -> None:
@@ -70,8 +70,8 @@ def _cholesky_panel(A: np.ndarray, start: int, stop: int) -> None:
         rows, columns = (below[part.start - stop : part.stop - stop] for part in block)
         _subtract_product(A[block], rows, columns)
 
-    _each(divide, blocks)
-    _each(update, [(rows, columns) for at, rows in enumerate(blocks) for columns in blocks[: at + 1]])
+    each(divide, parts)
+    each(update, [(rows, columns) for at, rows in enumerate(parts) for columns in parts[: at + 1]])
 
 
 def _inverse_panel(A: np.ndarray, start: int, stop: int, width: int) -> None:
@@ -80,7 +80,7 @@ def _inverse_panel(A: np.ndarray, start: int, stop: int, width: int) -> None:
     M = trtri(np.tril(A[start:stop, start:stop]), lower=True)[0]
     A[start:stop, start:stop] = M  # the zeros above its diagonal are read with the columns
     M, row = -np.ascontiguousarray(M), np.empty((stop - start, start), A.dtype)
-    blocks = _blocks(0, start, width)
+    parts = blocks(0, start, width)
 
     def multiply(columns: slice) -> None:
         np.matmul(M, A[start:stop, columns], out=row[:, columns])
@@ -88,8 +88,8 @@ def _inverse_panel(A: np.ndarray, start: int, stop: int, width: int) -> None:
     def add(columns: slice) -> None:
         np.matmul(row[:, columns.start :], A[columns.start : start, columns], out=A[start:stop, columns])
 
-    _each(multiply, blocks)
-    _each(add, blocks)
+    each(multiply, parts)
+    each(add, parts)
 
 
 def _product_panel(A: np.ndarray, start: int, stop: int, width: int) -> None:
@@ -99,7 +99,7 @@ def _product_panel(A: np.ndarray, start: int, stop: int, width: int) -> None:
     def multiply(columns: slice) -> None:
         A[start:stop, columns] = column.T @ A[start:, columns]
 
-    _each(multiply, _blocks(0, stop, width))
+    each(multiply, blocks(0, stop, width))
 
 
 @numba.njit(parallel=True, cache=True)
@@ -114,14 +114,15 @@ def _mirror_lower(matrix):
                     matrix[i, j] = matrix[j, i]
 
 
-def _blocks(start: int, stop: int, width: int) -> list[slice]:
+def blocks(start: int, stop: int, width: int) -> list[slice]:
+    """start to stop in slices of `width`, the last one shorter where it must be."""
     return [slice(left, min(left + width, stop)) for left in range(start, stop, width)]
 
 
-def _each(function: Callable[[Any], None], blocks: Sequence[Any]) -> None:
-    """function(block) for all blocks, by several threads. BLAS must use one thread."""
-    workers = min(numba.get_num_threads(), len(blocks))
-    for _ in in_order(function, blocks, max(workers, 1)):
+def each(function: Callable[[Any], None], parts: Sequence[Any]) -> None:
+    """Call function(part) for all parts, by as many threads as numba has. BLAS must use one thread."""
+    workers = min(numba.get_num_threads(), len(parts))
+    for _ in in_order(function, parts, max(workers, 1)):
         pass
 
 

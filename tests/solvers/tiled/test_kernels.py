@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
+from rankbench.solvers.tiled import kernels
 from rankbench.solvers.tiled.kernels import KERNELS, NotPositiveDefinite, cholesky
+from rankbench.threads import pinned
 
 HEIGHT, WIDTH, INNER = 7, 5, 4
 
@@ -58,9 +60,11 @@ def as_tile(array, dtype):
     return array
 
 
+@pytest.mark.parametrize("block", [1, 2, 3, 512])
 @pytest.mark.parametrize("dtype, error", [(np.float32, 2e-5), (np.float64, 1e-13)])
 @pytest.mark.parametrize("name", CASES)
-def test_it_does_what_it_says(name, dtype, error):
+def test_it_does_what_it_says(name, dtype, error, block, monkeypatch):
+    monkeypatch.setattr(kernels, "BLOCK", block)
     C, others, expected = CASES[name](np.random.default_rng(0))
     C, others = as_tile(C, dtype), [as_tile(other, dtype) for other in others]
     before = [other.copy() for other in others]
@@ -80,3 +84,17 @@ def test_a_pivot_that_is_not_positive_is_named(row):
     with pytest.raises(NotPositiveDefinite) as found:
         cholesky(A)
     assert found.value.row == row
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_number_of_threads_changes_no_bit(name, monkeypatch):
+    monkeypatch.setattr(kernels, "BLOCK", 2)
+    results = []
+    for threads in (1, 2, 3):
+        C, others, _ = CASES[name](np.random.default_rng(0))
+        C, others = as_tile(C, np.float32), [as_tile(other, np.float32) for other in others]
+        with pinned(threads):
+            KERNELS[name](C, *others)
+        results.append(C)
+    assert_array_equal(results[0], results[1])
+    assert_array_equal(results[0], results[2])

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numba
 import numpy as np
 import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
@@ -41,7 +40,7 @@ def tiled_inverse(
 
     It takes at most `memory` bytes beside X and about n_items² · itemsize / 2 bytes of disk, reads n_items³/(2 tile) numbers
     and does n_items³ flops, which `progress(done, total)` counts. `tile`: rows of a tile, by default as many as fit. With
-    `resume` a run that was killed goes on after its last finished panel, to the same bits where BLAS has as many threads.
+    `resume` a run that was killed goes on after its last finished panel, to the same bits, whatever the number of threads.
     With a `flow` its workers do the work, who must all see `folder`; `memory` then bounds what each of them takes.
     Raises StorageError before any work when memory or disk do not suffice, NumericalError when the matrix is not positive
     definite to working precision, ConfigError when `resume` meets another problem.
@@ -80,8 +79,7 @@ def _run(store: TileFile, gram: ShiftedGram, progress: Callable[[int, int], None
     # The Gram of a panel is made before the panel's first tile is read, so they share their workspace.
     workspace = np.empty(max(STREAM * grid.tile_bytes, gram.least_workspace), np.uint8)
     done = 0.0
-    # One task after another, each a product of huge tiles, so that BLAS has to cut it.
-    with threadpool_limits(numba.get_num_threads(), "blas"), ThreadPoolExecutor(1) as reader:
+    with threadpool_limits(1, "blas"), ThreadPoolExecutor(1) as reader:
         for number, panel in enumerate(panels(grid.n_blocks)):
             if number >= store.finished:
                 _work(panel, store, gram, panel_memory, workspace, reader)

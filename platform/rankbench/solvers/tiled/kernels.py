@@ -1,7 +1,9 @@
 """What is done to tiles, in place: BLAS and LAPACK on column-major arrays of float32 or float64.
 
-Of a diagonal tile the lower triangle alone is read and written. SciPy's own BLAS functions hold the interpreter's lock, and a
-thread that reads tiles ahead would wait for each product; called by their addresses they do not.
+Of a diagonal tile the lower triangle alone is read and written. A kernel cuts its work into blocks of BLOCK rows or columns,
+each computed by one thread, so that the result has the same bits for any number of threads; BLAS must use one. SciPy's own BLAS
+functions hold the interpreter's lock, and a thread that reads tiles ahead would wait for each product; called by their
+addresses they do not.
 """
 
 from __future__ import annotations
@@ -13,6 +15,10 @@ from functools import cache
 import numpy as np
 from numba.extending import get_cython_function_address
 from scipy.linalg import lapack
+
+from rankbench.solvers.linalg import blocks, each
+
+BLOCK = 512
 
 
 class NotPositiveDefinite(Exception):
@@ -26,64 +32,101 @@ class NotPositiveDefinite(Exception):
 def cholesky(A: np.ndarray) -> None:
     """A := L with A = LLᵀ. Raises NotPositiveDefinite."""
     potrf = lapack.get_lapack_funcs("potrf", (A,))
-    _, info = potrf(A, lower=True, overwrite_a=True, clean=False)
-    if info:
-        raise NotPositiveDefinite(info - 1)
+    for rows in blocks(0, len(A), BLOCK):
+        D = A[rows, rows].copy(order="F")
+        D, info = potrf(D, lower=True, overwrite_a=True, clean=False)
+        if info:
+            raise NotPositiveDefinite(rows.start + info - 1)
+        A[rows, rows], below = D, A[rows.stop :, rows]
+        divide_t(below, D)
+        subtract_square(A[rows.stop :, rows.stop :], below)
 
 
 def invert(L: np.ndarray) -> None:
     """L := L^-1."""
-    lapack.get_lapack_funcs("trtri", (L,))(L, lower=True, overwrite_c=True)
+    trtri = lapack.get_lapack_funcs("trtri", (L,))
+    for rows in blocks(0, len(L), BLOCK):
+        left = slice(0, rows.start)
+        D, _ = trtri(L[rows, rows].copy(order="F"), lower=True, overwrite_c=True)
+        L[rows, rows] = D
+        multiply_left_minus(L[rows, left], D)
+        row = L[rows, left].copy(order="F")
+
+        def column(columns: slice, rows=rows, left=left, row=row) -> None:
+            own, after = L[rows, columns], slice(columns.stop, left.stop)
+            _triangular("trmm", "R", "N", 1.0, L[columns, columns], own)
+            _product("N", "N", 1.0, row[:, after], L[after, columns], own)
+
+        each(column, blocks(0, left.stop, BLOCK))
 
 
 def square_t(M: np.ndarray) -> None:
     """M := MᵀM."""
-    lapack.get_lapack_funcs("lauum", (M,))(M, lower=True, overwrite_c=True)
+    lauum = lapack.get_lapack_funcs("lauum", (M,))
+    for rows in blocks(0, len(M), BLOCK):
+        left, below = slice(0, rows.start), slice(rows.stop, len(M))
+        D = M[rows, rows].copy(order="F")
+        multiply_left_t(M[rows, left], D)
+        M[rows, rows], _ = lauum(D, lower=True, overwrite_c=True)
+        add_square_t(M[rows, rows], M[below, rows])
+        add_product_t(M[rows, left], M[below, rows], M[below, left])
 
 
 def divide_t(B: np.ndarray, L: np.ndarray) -> None:
     """B := B L^-T."""
-    _triangular("trsm", "R", "T", 1.0, L, B)
+    each(lambda rows: _triangular("trsm", "R", "T", 1.0, L, B[rows]), blocks(0, len(B), BLOCK))
 
 
 def multiply_left_minus(B: np.ndarray, M: np.ndarray) -> None:
     """B := −M B."""
-    _triangular("trmm", "L", "N", -1.0, M, B)
+    each(lambda columns: _triangular("trmm", "L", "N", -1.0, M, B[:, columns]), blocks(0, B.shape[1], BLOCK))
 
 
 def multiply_left_t(B: np.ndarray, M: np.ndarray) -> None:
     """B := Mᵀ B."""
-    _triangular("trmm", "L", "T", 1.0, M, B)
+    each(lambda columns: _triangular("trmm", "L", "T", 1.0, M, B[:, columns]), blocks(0, B.shape[1], BLOCK))
 
 
 def multiply_right(B: np.ndarray, M: np.ndarray) -> None:
     """B := B M."""
-    _triangular("trmm", "R", "N", 1.0, M, B)
+    each(lambda rows: _triangular("trmm", "R", "N", 1.0, M, B[rows]), blocks(0, len(B), BLOCK))
 
 
 def subtract_square(C: np.ndarray, A: np.ndarray) -> None:
     """C −= A Aᵀ."""
-    _blas("syrk", C, "L", "N", len(C), A.shape[1], -1.0, A, len(A), 1.0, C, len(C))
+
+    def column(columns: slice) -> None:
+        below = slice(columns.stop, len(C))
+        _square("N", -1.0, A[columns], C[columns, columns])
+        _product("N", "T", -1.0, A[below], A[columns], C[below, columns])
+
+    each(column, blocks(0, len(C), BLOCK))
 
 
 def add_square_t(C: np.ndarray, A: np.ndarray) -> None:
     """C += Aᵀ A."""
-    _blas("syrk", C, "L", "T", len(C), len(A), 1.0, A, len(A), 1.0, C, len(C))
+
+    def column(columns: slice) -> None:
+        below = slice(columns.stop, len(C))
+        _square("T", 1.0, A[:, columns], C[columns, columns])
+        _product("T", "N", 1.0, A[:, below], A[:, columns], C[below, columns])
+
+    each(column, blocks(0, len(C), BLOCK))
 
 
 def subtract_product_t(C: np.ndarray, A: np.ndarray, B: np.ndarray) -> None:
     """C −= A Bᵀ."""
-    _blas("gemm", C, "N", "T", *C.shape, A.shape[1], -1.0, A, len(A), B, len(B), 1.0, C, len(C))
+    each(lambda columns: _product("N", "T", -1.0, A, B[columns], C[:, columns]), blocks(0, C.shape[1], BLOCK))
 
 
 def add_product(C: np.ndarray, A: np.ndarray, B: np.ndarray) -> None:
     """C += A B."""
-    _blas("gemm", C, "N", "N", *C.shape, A.shape[1], 1.0, A, len(A), B, len(B), 1.0, C, len(C))
+    each(lambda columns: _product("N", "N", 1.0, A, B[:, columns], C[:, columns]), blocks(0, C.shape[1], BLOCK))
 
 
 def add_product_t(C: np.ndarray, A: np.ndarray, B: np.ndarray) -> None:
     """C += Aᵀ B."""
-    _blas("gemm", C, "T", "N", *C.shape, len(A), 1.0, A, len(A), B, len(B), 1.0, C, len(C))
+    each(lambda columns: _product("T", "N", 1.0, A, B[:, columns], C[:, columns]), blocks(0, C.shape[1], BLOCK))
 
 
 KERNELS: dict[str, Callable[..., None]] = {
@@ -96,7 +139,28 @@ KERNELS: dict[str, Callable[..., None]] = {
 
 
 def _triangular(name: str, side: str, transposed: str, factor: float, L: np.ndarray, B: np.ndarray) -> None:
-    _blas(name, B, side, "L", transposed, "N", *B.shape, factor, L, len(L), B, len(B))
+    """B := factor · op(L) B or B op(L), or with the inverse of L, for the lower triangle L."""
+    if B.size:
+        _blas(name, B, side, "L", transposed, "N", *B.shape, factor, L, _leading(L), B, _leading(B))
+
+
+def _product(left: str, right: str, factor: float, A: np.ndarray, B: np.ndarray, C: np.ndarray) -> None:
+    """C += factor · op(A) op(B); `left` and `right`: N or T."""
+    inner = A.shape[1] if left == "N" else len(A)
+    if C.size and inner:
+        _blas("gemm", C, left, right, *C.shape, inner, factor, A, _leading(A), B, _leading(B), 1.0, C, _leading(C))
+
+
+def _square(transposed: str, factor: float, A: np.ndarray, C: np.ndarray) -> None:
+    """The lower triangle of C += factor · A Aᵀ, or of Aᵀ A where `transposed` is T."""
+    inner = A.shape[1] if transposed == "N" else len(A)
+    if C.size and inner:
+        _blas("syrk", C, "L", transposed, len(C), inner, factor, A, _leading(A), 1.0, C, _leading(C))
+
+
+def _leading(A: np.ndarray) -> int:
+    """Elements from one column to the next, in an array whose columns are contiguous. A single column may state less."""
+    return max(A.strides[1] // A.itemsize, len(A), 1)
 
 
 def _blas(name: str, like: np.ndarray, *arguments: str | int | float | np.ndarray) -> None:
