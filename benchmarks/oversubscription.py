@@ -10,7 +10,7 @@ Each fit is a process of its own that has compiled and loaded everything before 
     active       the same; idle OpenMP threads wait in a loop (OMP_WAIT_POLICY=active), which is nearly OpenMP's default
 
 A line for every number of fits and arrangement: the median and the worst seconds of a fit over all rounds, and the median
-relative to one fit alone by `rankbench`. Rounds are interleaved, so that other work on the machine meets all arrangements
+relative to that of the first line. Rounds are interleaved, so that other work on the machine meets all arrangements
 alike.
 """
 
@@ -81,6 +81,7 @@ def main() -> None:
     parser.add_argument("--method", default="bpr", help="a method trained by gradient steps")
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--arrangements", nargs="+", choices=ARRANGEMENTS, default=list(ARRANGEMENTS))
     parser.add_argument("--child", choices=ARRANGEMENTS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
@@ -93,9 +94,9 @@ def main() -> None:
     for number in range(1, options.rounds + 1):
         print(f"round {number}: load {os.getloadavg()[0]:.1f}", flush=True)
         for n_fits in options.fits:
-            for arrangement in ARRANGEMENTS:
+            for arrangement in options.arrangements:
                 seconds.setdefault((n_fits, arrangement), []).extend(fits_side_by_side(n_fits, arrangement, options))
-    alone = statistics.median(seconds[options.fits[0], "rankbench"])
+    alone = statistics.median(next(iter(seconds.values())))
     print(f"{'fits':>4}  {'arrangement':12}  {'median s':>8}  {'worst s':>8}  {'median relative':>15}")
     for (n_fits, arrangement), values in seconds.items():
         median = statistics.median(values)
