@@ -62,6 +62,10 @@ def fit(
     from rankbench.solvers.tiled.recommender import TiledLinearRecommender
 
     require_place(to)
+    checkpoint_folder, tile_folder = (to.with_name(f"{to.name}.{kind}") for kind in ("checkpoints", "tiles"))
+    if (to / "model.json").is_file():
+        for folder in (checkpoint_folder, tile_folder):  # left by a fit that was killed after its model was saved
+            shutil.rmtree(folder, ignore_errors=True)
     require(not to.exists(), f"{to}: exists already; choose another folder with --out")
     changes, values = card_and_method(params or [])
     chosen = experiment.setting(method, values)
@@ -69,9 +73,9 @@ def fit(
     shares = solver.shares or closed
     require_meaning(method, solver, Options(address, resume, memory, device=device))
     # Both beside the model to be: they go when the model is there.
-    checkpoints = Checkpoints(to.with_name(f"{to.name}.checkpoints"), resume)
+    checkpoints = Checkpoints(checkpoint_folder, resume)
     limit = bytes_of(memory, "--memory") if memory else int(0.9 * available_memory())
-    spill = Spill(to.with_name(f"{to.name}.tiles").resolve(), limit, resume)
+    spill = Spill(tile_folder.resolve(), limit, resume)
     with workplace(address if shares else "") as where, phase_progress() as progress:
         if closed and where.flow() is not None:
             require_shared(spill.folder.parent)
