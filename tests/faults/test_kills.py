@@ -66,7 +66,7 @@ def kill_runs(home: Home, words: tuple[str, ...], times: int, seed: int) -> None
     assert not home.leftovers()
 
 
-@kills(sample=3)
+@kills(sample=2)
 def test_runs(times, tmp_path):
     kill_runs(Home(tmp_path / "home"), (*IALS, "--no-track"), times, seed=1)
 
@@ -94,7 +94,7 @@ def test_runs_on_a_cluster(times, tmp_path):
         nodes.wait(60)
 
 
-@kills(sample=3)
+@kills(sample=2)
 def test_fits_of_a_model_folder(times, tmp_path):
     home, rng, killed = Home(tmp_path / "home"), random.Random(4), 0
     calm = home.run("fit", *IALS, "--out", "calm")
