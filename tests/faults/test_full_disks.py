@@ -145,7 +145,7 @@ resources: {cpus: 1}
         for number in range(3):
             disk.leave_free(PAGE * rng.randint(2, 60))
             begun = any(home.results.glob("sweeps/*/sweep.json"))
-            ended = home.run("sweep", "full.yaml", "--no-track", *["--resume"] * begun)
+            ended = home.run("sweep", "full.yaml", *["--resume"] * begun)
             assert ended.code in (4, 5), (number, ended)
             assert "Traceback" not in ended.err and ended.err.count("error: ") == 1, (number, ended.err)
             home.records()
@@ -154,7 +154,7 @@ resources: {cpus: 1}
         disk.resize(64 << 20)
         begun = any(home.results.glob("sweeps/*/sweep.json"))
         home.age()
-        last = home.run("sweep", "full.yaml", "--no-track", *["--resume"] * begun)
+        last = home.run("sweep", "full.yaml", *["--resume"] * begun)
         assert last.code == 0, last.err
         after = home.records()
         assert {path: after.get(path) for path in before} == before

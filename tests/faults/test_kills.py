@@ -158,17 +158,17 @@ def test_sweeps(times, tmp_path):
     rng, killed, touches, expected = random.Random(6), 0, 60, None
     if times > 1:  # the sample saves the time of a sweep that nobody kills
         calm = home_of("calm")
-        ended = calm.run("sweep", "killed.yaml", "--no-track")
+        ended = calm.run("sweep", "killed.yaml")
         assert ended.code == 0, ended.err
         touches, expected = ended.touches, table(calm)
     for number in range(times):
         home = home_of(f"killed-{number}")
-        killed += home.run("sweep", "killed.yaml", "--no-track", death=Death.drawn(rng, touches)).killed
+        killed += home.run("sweep", "killed.yaml", death=Death.drawn(rng, touches)).killed
         home.require_no_processes()
         before = home.records()
         home.age()
         begun = any(home.results.glob("sweeps/*/sweep.json"))
-        again = home.run("sweep", "killed.yaml", "--no-track", *["--resume"] * begun)
+        again = home.run("sweep", "killed.yaml", *["--resume"] * begun)
         assert again.code == 0, (number, again.err)
         after = home.records()
         assert {path: after.get(path) for path in before} == before, number
