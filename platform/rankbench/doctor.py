@@ -22,9 +22,11 @@ from rankbench.errors import RankbenchError
 from rankbench.memory import available_memory
 from rankbench.settings import Settings
 from rankbench.threads import available_cpus
+from rankbench.tracking.address import is_server, sqlite_file, tracking_uri
 from rankbench.tracking.delivery import check as tracking_problem
+from rankbench.tracking.redaction import reason, without_password
 from rankbench.tracking.spool import Spool
-from rankbench.tracking.store import is_new, is_server, reason, sqlite_file, tracking_uri, without_password
+from rankbench.tracking.store import is_new
 
 NETWORK_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "lustre", "beegfs", "ceph"}
 WIDE_KERNELS = {"skylakex", "cooperlake", "sapphirerapids"}  # those of OpenBLAS that use AVX-512

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from platformdirs import user_cache_dir
@@ -32,7 +32,7 @@ class Settings:
     mirror: Path | None
     offline: bool
     results: Path
-    tracking_uri: str | None
+    tracking_uri: str | None = field(repr=False)  # may hold a password
     home: Path | None
 
     @classmethod

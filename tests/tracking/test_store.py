@@ -9,9 +9,10 @@ import sys
 import pytest
 
 from rankbench.errors import ConfigError, StorageError
+from rankbench.tracking.address import sqlite_file, tracking_uri
 from rankbench.tracking.delivery import Delivery
 from rankbench.tracking.record import write_record
-from rankbench.tracking.store import make_tables, reason, tracking_uri, without_password
+from rankbench.tracking.store import make_tables
 
 from .stores import content, records, run_tags, spooled
 
@@ -25,6 +26,20 @@ from .stores import content, records, run_tags, spooled
         ("file:///tmp/mlruns", "no longer takes a folder"),
         ("sqlite://", "name a file"),
         ("sqlite:///:memory:", "name a file"),
+        ("sqlite://mlflow.db", "name a file"),
+        ("sqlite:///file:mlflow.db?uri=true", "name a file"),
+        ("htpp://me:secret@host:5000", "unknown scheme; did you mean http"),
+        ("HTTP://host:5000", "unknown scheme; did you mean http"),
+        ("postgressql://me:secret@host/db", "unknown scheme; did you mean postgresql"),
+        ("postgresql+psycopgg://me:secret@host/db", "unknown driver"),
+        ("mssql+pymssql://me:secret@host/db", "pip install pymssql"),
+        ("postgresql+psycopg2://me:secret@x@host/db", r"://\*\*\*: no address that can be read; write signs such as @"),
+        ("postgresql+psycopg2://me:secret@host:port/db", "no address that can be read"),
+        ("http://me:12/secret@host:5000", "no address that can be read"),
+        ("http://host:99999", "no address that can be read"),
+        ("http://[::1", "no address that can be read"),
+        ("http://", "no address that can be read"),
+        ("me:secret@host", r"=\*\*\*: MLflow no longer takes a folder"),
     ],
 )
 def test_an_address_that_cannot_work_is_refused_in_one_line(settings, uri, says):
@@ -38,11 +53,12 @@ def test_other_addresses_are_taken_as_they_are(settings, uri):
     assert tracking_uri(dataclasses.replace(settings, tracking_uri=uri)) == uri
 
 
-def test_a_password_is_never_shown():
-    uri = "postgresql+psycopg2://me:se:cret@host:5432/db"
-    assert without_password(uri) == "postgresql+psycopg2://me:***@host:5432/db"
-    assert without_password("http://host:5000/a@b") == "http://host:5000/a@b"
-    assert "cret" not in reason(RuntimeError(f"no route to {uri}\nand more"), uri)
+def test_a_results_folder_of_any_name_has_a_store(settings, tmp_path):
+    results = tmp_path / "a@b c%41#d?e:f"
+    uri = tracking_uri(dataclasses.replace(settings, results=results))
+    make_tables(uri, results / "mlartifacts")
+    assert sqlite_file(uri) == results / "mlflow.db" and content(results / "mlflow.db")["runs"] == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == [results.name]
 
 
 OPEN = """

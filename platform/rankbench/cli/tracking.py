@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -32,9 +31,11 @@ PATIENCE = 120.0  # s without a message taken, after which a sync gives up; of a
 def status(json: Json = False) -> None:
     """Show the store, whether it answers, and how many messages wait for it."""
     from rankbench.settings import Settings
+    from rankbench.tracking.address import tracking_uri
     from rankbench.tracking.delivery import check
+    from rankbench.tracking.redaction import without_password
     from rankbench.tracking.spool import Spool
-    from rankbench.tracking.store import is_new, tracking_uri, without_password
+    from rankbench.tracking.store import is_new
 
     settings = Settings.from_env()
     uri, spool = tracking_uri(settings), Spool(settings.results / "spool")
@@ -60,9 +61,10 @@ def sync(json: Json = False) -> None:
 
     from rankbench.errors import StorageError
     from rankbench.settings import Settings
+    from rankbench.tracking.address import tracking_uri
     from rankbench.tracking.delivery import Delivery
+    from rankbench.tracking.redaction import without_password
     from rankbench.tracking.spool import Spool
-    from rankbench.tracking.store import tracking_uri, without_password
 
     settings = Settings.from_env()
     uri, spool = tracking_uri(settings), Spool(settings.results / "spool")
@@ -104,7 +106,8 @@ def serve(
         bool, typer.Option("--open-to-network", help="Allow a --host that others can reach; the server asks for no password.")
     ] = False,
     allowed_hosts: Annotated[
-        str | None, typer.Option(help="Names by which clients call an open server, comma-separated; default: the machine's.")
+        str | None,
+        typer.Option(help="Further names by which clients call the server, comma-separated; default: the machine's."),
     ] = None,
     json: Json = False,
 ) -> int:
@@ -114,7 +117,10 @@ def serve(
     from rankbench.errors import StorageError, require
     from rankbench.settings import Settings
     from rankbench.tracking import server
-    from rankbench.tracking.store import checked_uri, is_server, serve_command, tracking_uri, without_password
+    from rankbench.tracking.address import checked_uri, is_server, tracking_uri
+    from rankbench.tracking.redaction import without_password
+    from rankbench.tracking.store import clear_errors, make_tables
+    from rankbench.tracking.upgrade import upgrade
 
     settings = Settings.from_env()
     uri, artifacts = checked_uri(store, "--store") if store else tracking_uri(settings), settings.results / "mlartifacts"
@@ -126,43 +132,29 @@ def serve(
         f"--host {host}: others could reach it, and the server asks nobody for a password; add --open-to-network where a "
         "firewall, or a proxy with a login, stands before it",
     )
-    require(public or not allowed_hosts, f"--allowed-hosts: of use only where the server is open to the network, not on {host}")
-    names = server.names(host, allowed_hosts) if public else ()
-    server.require_free(host, port)
-    _prepare(uri, artifacts)
-    command, environment = serve_command(uri, artifacts, port, host, names, proxied=True)
+    names = server.names(host, allowed_hosts)
+    hosts = server.allowed_hosts(host, port, names)
     try:
-        with server.serving(command, environment, host, port) as process:
-            url = server.url(names[0] if names else host, port)
-            if json:
-                print_json({"url": url, "store": shown, "artifacts": str(artifacts), "allowed_hosts": list(names)})
-                sys.stdout.flush()
-            else:
-                err.print(f"MLflow on {url}, store {shown}, files in {artifacts} (Ctrl-C stops it)", markup=False)
-                out.print(f"export RANKBENCH_TRACKING_URI={url}", markup=False)
-            if public:
-                err.print(
-                    f"open to the network, without a password; answers to {', '.join(names)}, with and without :{port}; "
-                    "for other names: --allowed-hosts NAME,NAME",
-                    markup=False,
-                )
-            raise StorageError(f"the MLflow server ended by itself, with code {process.wait()}")
+        with server.listening(host, port) as listener:
+            with clear_errors(uri):
+                if done := upgrade(uri):
+                    err.print(done, markup=False)
+                make_tables(uri, artifacts)
+            with server.serving(listener, uri, artifacts, hosts, proxied=True) as process:
+                url = server.url(names[0] if public else host, port)
+                if json:
+                    print_json({"url": url, "store": shown, "artifacts": str(artifacts), "allowed_hosts": list(hosts)})
+                    sys.stdout.flush()
+                else:
+                    err.print(f"MLflow on {url}, store {shown}, files in {artifacts} (Ctrl-C stops it)", markup=False)
+                    out.print(f"export RANKBENCH_TRACKING_URI={url}", markup=False)
+                if public:
+                    err.print(
+                        f"open to the network, without a password; answers to {', '.join(hosts)}; "
+                        "for other names: --allowed-hosts NAME,NAME",
+                        markup=False,
+                    )
+                raise StorageError(f"the MLflow server ended by itself, with code {process.wait()}")
     except KeyboardInterrupt:
         # How a server is meant to end, by Ctrl-C or SIGTERM: no failure.
         return 0
-
-
-def _prepare(uri: str, artifacts: Path) -> None:
-    """Make the store's tables, or bring them to this MLflow's schema. Raises StorageError."""
-    from rankbench.errors import StorageError
-    from rankbench.tracking.store import make_tables, reason, without_password
-    from rankbench.tracking.upgrade import upgrade
-
-    try:
-        if done := upgrade(uri):
-            err.print(done, markup=False)
-        make_tables(uri, artifacts)
-    except StorageError:
-        raise
-    except Exception as error:
-        raise StorageError(f"{without_password(uri)}: {reason(error, uri)}") from None

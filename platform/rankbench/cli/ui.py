@@ -24,28 +24,25 @@ def ui(
     from rankbench.errors import StorageError, require
     from rankbench.settings import Settings
     from rankbench.tracking import server
-    from rankbench.tracking.store import is_server, make_tables, reason, serve_command, tracking_uri, without_password
+    from rankbench.tracking.address import is_server, tracking_uri
+    from rankbench.tracking.redaction import without_password
+    from rankbench.tracking.store import clear_errors, make_tables
 
     settings = Settings.from_env()
     uri, artifacts = tracking_uri(settings), settings.results / "mlartifacts"
     shown = without_password(uri)
     require(not is_server(uri), f"RANKBENCH_TRACKING_URI={shown} is an MLflow server already: open it in a browser")
-    server.require_free("127.0.0.1", port)
     try:
-        make_tables(uri, artifacts)
-    except StorageError:
-        raise
-    except Exception as error:
-        raise StorageError(f"{shown}: {reason(error, uri)}") from None
-    command, environment = serve_command(uri, artifacts, port)
-    try:
-        with server.serving(command, environment, "127.0.0.1", port) as process:
-            if json:
-                print_json({"url": server.url("127.0.0.1", port), "store": shown})
-                sys.stdout.flush()
-            else:
-                err.print(f"MLflow on {server.url('127.0.0.1', port)}, store {shown} (Ctrl-C stops it)", markup=False)
-            raise StorageError(f"the MLflow server ended by itself, with code {process.wait()}")
+        with server.listening("127.0.0.1", port) as listener:
+            with clear_errors(uri):
+                make_tables(uri, artifacts)
+            with server.serving(listener, uri, artifacts, server.allowed_hosts("127.0.0.1", port, ())) as process:
+                if json:
+                    print_json({"url": server.url("127.0.0.1", port), "store": shown})
+                    sys.stdout.flush()
+                else:
+                    err.print(f"MLflow on {server.url('127.0.0.1', port)}, store {shown} (Ctrl-C stops it)", markup=False)
+                raise StorageError(f"the MLflow server ended by itself, with code {process.wait()}")
     except KeyboardInterrupt:
         # How it is meant to end: no failure.
         return 0

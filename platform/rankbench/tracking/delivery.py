@@ -32,7 +32,7 @@ PATIENT_UPLOADS = {
 class Delivery:
     """One uploader of the spool beside `artifacts` to the store at `uri`. With `queue` it waits while another one works."""
 
-    uri: str
+    uri: str = field(repr=False)
     artifacts: Path
     queue: bool = True
     reason: str = ""  # why the store took nothing since the last success

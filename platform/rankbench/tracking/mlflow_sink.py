@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rankbench.tracking.address import tracking_uri
 from rankbench.tracking.delivery import Delivery
 from rankbench.tracking.mlflow_runs import metric_key
 from rankbench.tracking.record import RunRecord
+from rankbench.tracking.redaction import without_password
 from rankbench.tracking.spool import Message, RunMessage, Spool, SweepEnd, SweepStart
-from rankbench.tracking.store import tracking_uri, without_password
 
 __all__ = ["LIMIT", "PATIENCE", "MlflowSink", "metric_key", "tracking_uri"]
 
@@ -35,7 +36,7 @@ class MlflowSink:
     `close` waits, how many messages are left.
     """
 
-    uri: str
+    uri: str = field(repr=False)
     experiment: str
     artifacts: Path
     warn: Callable[[str], None] = log.warning

@@ -5,49 +5,78 @@ from __future__ import annotations
 import errno
 import http.client
 import ipaddress
+import json
 import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from rankbench.errors import ConfigError, StorageError
+from rankbench.tracking.store import QUIET
 
 START_SECONDS = 120.0  # 7 to 14 s on an idle machine
 STOP_SECONDS = 10.0  # the server itself waits 5 s for requests under way
 
 
 @contextmanager
-def serving(command: list[str], environment: dict[str, str], host: str, port: int) -> Iterator[subprocess.Popen]:
-    """The server of `command`, which listens on `host` and `port`, from its first answer to the end of the block.
+def listening(host: str, port: int) -> Iterator[socket.socket]:
+    """A socket that listens on `host` and `port`: of two servers on one port the later is told before it starts.
 
-    Its output goes to stderr. Raises StorageError when it ends, or START_SECONDS pass, before it answers.
+    Raises ConfigError when nobody can listen there.
     """
-    # A session of its own: Ctrl-C is for this process, which then ends the whole group, whatever it has started.
-    process = subprocess.Popen(command, env=environment, start_new_session=True, stdin=subprocess.DEVNULL, stdout=2)
     try:
+        (family, _, _, _, address), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (socket.gaierror, UnicodeError):
+        raise ConfigError(f"--host: no such name {host!r}") from None
+    try:
+        listener = socket.create_server(address, family=family, backlog=128)
+    except OSError as error:
+        if error.errno == errno.EADDRNOTAVAIL:
+            raise ConfigError(f"--host: {host} is no address of this machine") from None
+        if error.errno == errno.EADDRINUSE:
+            raise ConfigError(f"--port: {host}:{port} is taken; choose another") from None
+        raise ConfigError(f"--port: cannot listen on {host}:{port} ({error.strerror})") from None
+    with listener:
+        yield listener
+
+
+@contextmanager
+def serving(
+    listener: socket.socket, uri: str, artifacts: Path, hosts: tuple[str, ...], proxied: bool = False
+) -> Iterator[subprocess.Popen]:
+    """An MLflow server of the store at `uri` on `listener`, from its first answer to the end of the block.
+
+    It answers only to requests for `hosts`. `proxied`: the files of new experiments go through the server and lie under
+    `artifacts`; otherwise clients on this machine write them there themselves. Its output goes to stderr. Raises StorageError
+    when it ends, or START_SECONDS pass, before it answers.
+    """
+    order = {"uri": uri, "artifacts": str(artifacts), "listener": listener.fileno(), "hosts": hosts, "proxied": proxied}
+    process = subprocess.Popen(
+        # -P: a file of the user's folder must not be taken for a library.
+        [sys.executable, "-P", "-m", "rankbench.tracking.web"],
+        env=os.environ | QUIET | {"PYTHONWARNINGS": "ignore"},
+        pass_fds=[listener.fileno()],
+        # A session of its own: Ctrl-C is for this process, which then ends the whole group, whatever it has started.
+        start_new_session=True,
+        stdin=subprocess.PIPE,
+        stdout=2,
+    )
+    host, port = listener.getsockname()[:2]
+    # From now on it is the server's alone, and closed when that ends.
+    listener.close()
+    try:
+        with suppress(BrokenPipeError), process.stdin as pipe:
+            # Not arguments: the address may hold a password, and every user of the machine sees a command line.
+            pipe.write(json.dumps(order).encode() + b"\n")
         _wait(process, reachable(host), port)
         yield process
     finally:
         _end(process)
-
-
-def require_free(host: str, port: int) -> None:
-    """Raises ConfigError when nobody can listen on `host` and `port`."""
-    try:
-        (family, kind, _, _, address), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except socket.gaierror:
-        raise ConfigError(f"--host: no such name {host!r}") from None
-    with socket.socket(family, kind) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(address)
-        except OSError as error:
-            if error.errno == errno.EADDRNOTAVAIL:
-                raise ConfigError(f"--host: {host} is no address of this machine") from None
-            raise ConfigError(f"--port: {host}:{port} is taken; choose another") from None
 
 
 def is_loopback(host: str) -> bool:
@@ -58,20 +87,31 @@ def is_loopback(host: str) -> bool:
 
 
 def names(host: str, given: str | None) -> tuple[str, ...]:
-    """The names by which clients may call a server on `host`: those `given`, comma-separated, or else the address and the
-    machine's name; and those of this machine for itself. The first is the one to tell others.
+    """The names by which clients on other machines call a server on `host`: those `given`, comma-separated, or else the
+    address and the machine's name; none for a server on loopback. The first is the one to tell others.
 
     Raises ConfigError for a name that would let every name in.
     """
-    if given is None:
+    if given is not None:
+        wanted = [name.strip() for name in given.split(",")]
+    elif is_loopback(host):
+        wanted = []
+    else:
         wildcard = reachable(host) != host
         wanted = [socket.gethostname()] if wildcard else [host, socket.gethostname()]
-    else:
-        wanted = [name.strip() for name in given.split(",")]
     for name in wanted:
-        if not name.strip("*") or "/" in name:
+        if not name.strip("*") or "*" in name or "/" in name:
             raise ConfigError(f"--allowed-hosts: expected names such as head.example.org, got {name!r}")
-    return tuple(dict.fromkeys([*wanted, "localhost", "127.0.0.1"]))
+    return tuple(dict.fromkeys(wanted))
+
+
+def allowed_hosts(host: str, port: int, names: tuple[str, ...]) -> tuple[str, ...]:
+    """The Host headers that a server on `host` and `port` answers to: this machine's for itself, and `names` with and
+    without the port, since a proxy in front of it may have another one.
+    """
+    own = ([host] if is_loopback(host) else []) + ["localhost", "127.0.0.1", "::1"]
+    others = [_bracketed(name) for name in names]
+    return tuple(dict.fromkeys([f"{_bracketed(name)}:{port}" for name in own] + [f"{name}:{port}" for name in others] + others))
 
 
 def reachable(host: str) -> str:
@@ -80,7 +120,15 @@ def reachable(host: str) -> str:
 
 
 def url(host: str, port: int) -> str:
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"http://{_bracketed(host)}:{port}"
+
+
+def _bracketed(host: str) -> str:
+    """`host` as it stands in an address: an IPv6 address is in brackets."""
+    try:
+        return f"[{host}]" if ipaddress.ip_address(host).version == 6 else host
+    except ValueError:
+        return host
 
 
 def _wait(process: subprocess.Popen, host: str, port: int) -> None:

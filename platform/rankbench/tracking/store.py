@@ -1,74 +1,25 @@
-"""The MLflow store: which addresses are taken, who makes its tables, and the server that shows it."""
+"""The MLflow store: who makes its tables, once, and the client that writes to it."""
 
 from __future__ import annotations
 
 import logging
-import os
-import re
-import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
-from rankbench.errors import StorageError, require
+from rankbench.errors import StorageError
 from rankbench.files import atomic_file
-from rankbench.settings import Settings
-
-# What SQLAlchemy 2.1 loads for an address: plain postgresql:// means psycopg 3, no longer psycopg2.
-DRIVERS = {"postgresql": "psycopg", "postgresql+psycopg2": "psycopg2", "mysql+pymysql": "pymysql"}
+from rankbench.tracking.address import is_server, sqlite_file, sqlite_uri
+from rankbench.tracking.redaction import reason, without_password
 
 QUIET = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}
 
 LOCK_SECONDS = 30.0  # tables are made in about a second
 ADVISORY_LOCK = 7_265_066_225  # any number that others are unlikely to lock in the same PostgreSQL database
-
-
-def tracking_uri(settings: Settings) -> str:
-    """RANKBENCH_TRACKING_URI, or the SQLite store under the results folder. Raises ConfigError for one that cannot work."""
-    if settings.tracking_uri is None:
-        return f"sqlite:///{settings.results / 'mlflow.db'}"
-    return checked_uri(settings.tracking_uri, "RANKBENCH_TRACKING_URI")
-
-
-def checked_uri(uri: str, name: str) -> str:
-    """`uri` as it was given by the setting or option `name`. Raises ConfigError for one that cannot work."""
-    where = f"{name}={without_password(uri)}"
-    scheme, colon, rest = uri.partition("://")
-    known = "expected http(s)://HOST:PORT, sqlite:///FILE or postgresql+psycopg2://USER:PASSWORD@HOST/DATABASE"
-    require(bool(colon) and scheme != "file", f"{where}: MLflow no longer takes a folder; {known}")
-    require(scheme != "sqlite" or rest.strip("/") not in ("", ":memory:"), f"{where}: name a file, as in sqlite:///FILE")
-    # The name of the days before SQLAlchemy 1.4.
-    require(scheme != "postgres", f"{where}: write postgresql+psycopg2:// instead of postgres://")
-    if scheme == "postgresql":
-        require(
-            find_spec("psycopg") is not None,
-            f"{where}: postgresql:// means psycopg 3 here, which is not installed; write postgresql+psycopg2://",
-        )
-    driver = DRIVERS.get(scheme)
-    package = "psycopg2-binary" if driver == "psycopg2" else driver
-    require(driver is None or find_spec(driver) is not None, f"{where}: its driver is not installed: pip install {package}")
-    return uri
-
-
-def without_password(uri: str) -> str:
-    """The address as it may be shown."""
-    return re.sub(r"(://[^:/@]*):[^@/]*@", r"\1:***@", uri)
-
-
-def is_server(uri: str) -> bool:
-    return uri.startswith(("http://", "https://"))
-
-
-def sqlite_file(uri: str) -> Path | None:
-    """The database file of a SQLite address, None for any other."""
-    if not uri.startswith("sqlite:///"):
-        return None
-    return Path(uri.removeprefix("sqlite:///").partition("?")[0])
 
 
 def connect(uri: str, artifacts: Path) -> Any:
@@ -94,7 +45,7 @@ def make_tables(uri: str, artifacts: Path) -> None:
         with alone(uri):
             if is_new(uri):
                 with atomic_file(path) as scratch:
-                    _new_store(f"sqlite:///{scratch}", artifacts)
+                    _new_store(sqlite_uri(scratch), artifacts)
     elif path is None and schema(uri) is None:
         with alone(uri):
             if schema(uri) is None:
@@ -177,55 +128,22 @@ def _check_schema(uri: str) -> None:
         )
 
 
+@contextmanager
+def clear_errors(uri: str) -> Iterator[None]:
+    """Turn whatever a database or MLflow raises about the store at `uri` into a StorageError of one line."""
+    try:
+        yield
+    except StorageError:
+        raise
+    except Exception as error:
+        raise StorageError(f"{without_password(uri)}: {reason(error, uri)}") from None
+
+
 def quiet() -> None:
-    """MLflow and Alembic tell of what they do at warnings alone."""
+    """Let MLflow and Alembic log errors only."""
     warnings.filterwarnings("ignore", module="mlflow")
     import mlflow  # noqa: F401
 
     # After the import, which sets levels of its own.
     for name in ("mlflow", "mlflow.store.db.utils", "alembic", "alembic.runtime.migration"):
         logging.getLogger(name).setLevel(logging.ERROR)
-
-
-def reason(error: BaseException, uri: str) -> str:
-    """Why the store failed, in a few words and without the password in `uri`."""
-    seen, causes = error, []
-    while seen is not None and len(causes) < 20:
-        causes.append(seen)
-        # urllib3 carries the cause in an attribute of its own, requests in its first argument.
-        inner = getattr(seen, "reason", None) or next(iter(seen.args), None)
-        seen = seen.__cause__ or (inner if isinstance(inner, BaseException) else seen.__context__)
-    for each in causes:
-        if isinstance(each, TimeoutError) or "timeout" in type(each).__name__.lower():
-            return "no answer in time"
-    for each in causes:
-        if isinstance(each, OSError) and each.strerror:
-            return each.strerror + (f": {each.filename}" if each.filename else "")
-    # The innermost says it shortest: "database is locked", "too many 500 error responses".
-    inmost = next((each for each in reversed(causes) if str(each).strip()), error)
-    line = (str(inmost).strip().splitlines() or [type(error).__name__])[0]
-    return line.replace(uri, without_password(uri))[:200]
-
-
-def serve_command(
-    uri: str, artifacts: Path, port: int, host: str = "127.0.0.1", names: tuple[str, ...] = (), proxied: bool = False
-) -> tuple[list[str], dict[str, str]]:
-    """The command and environment of an MLflow server that shows the store at `uri`.
-
-    With `names` it answers only to those host names, each with and without the port; without them as MLflow does: to
-    localhost and private addresses. `proxied`: files come and go through the server and lie under `artifacts`; else every
-    client reads and writes them there itself.
-    """
-    command = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port), "--workers", "1"]
-    # A browser tab left open would hold the server for ever.
-    command += ["--uvicorn-opts", "--log-level warning --timeout-graceful-shutdown 5"]
-    command += ["--artifacts-destination" if proxied else "--default-artifact-root", artifacts.resolve().as_uri()]
-    if names:
-        hosts = [f"{name}{suffix}" for name in names for suffix in ("", f":{port}")]
-        command += ["--allowed-hosts", ",".join(hosts)]
-        # The web page asks with POST, whose Origin MLflow holds against a list of its own.
-        command += ["--cors-allowed-origins", ",".join(f"{scheme}://{each}" for each in hosts for scheme in ("http", "https"))]
-    # Not an argument: the address may hold a password, and a command line is seen by every user of the machine.
-    stores = {"MLFLOW_BACKEND_STORE_URI": uri, "MLFLOW_REGISTRY_STORE_URI": uri}
-    calm = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "PYTHONWARNINGS": "ignore"}
-    return command, os.environ | QUIET | stores | calm

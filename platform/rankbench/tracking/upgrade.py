@@ -8,7 +8,9 @@ from pathlib import Path
 
 from rankbench.errors import StorageError
 from rankbench.files import atomic_file
-from rankbench.tracking.store import alone, is_new, quiet, reason, schema, sqlite_file, without_password
+from rankbench.tracking.address import sqlite_file
+from rankbench.tracking.redaction import reason, without_password
+from rankbench.tracking.store import alone, is_new, quiet, schema
 
 
 def upgrade(uri: str) -> str:

@@ -19,8 +19,10 @@ from typing import TextIO
 from filelock import FileLock, Timeout
 
 from rankbench.errors import DataError
+from rankbench.tracking.address import is_server
+from rankbench.tracking.redaction import RedactedStream, reason
 from rankbench.tracking.spool import Spool
-from rankbench.tracking.store import connect, is_server, reason
+from rankbench.tracking.store import connect
 
 POLL = 0.5  # s between two looks into the spool
 PAUSES = (2.0, 60.0)  # s after a failure: the first, doubled until the last
@@ -125,6 +127,7 @@ def main() -> int:
         print(json.dumps(event), file=pipe, flush=True)
 
     order = json.loads(sys.stdin.readline())
+    sys.stdout = sys.stderr = RedactedStream(sys.stderr, order["uri"])
     if order["check"]:
         return _check(order, tell)
     ended = threading.Event()

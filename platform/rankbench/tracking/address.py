@@ -1,0 +1,80 @@
+"""The address of an MLflow store: the default, which ones are taken, and the file of a SQLite store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rankbench.errors import ConfigError, require
+from rankbench.registry import nearest
+from rankbench.settings import Settings
+from rankbench.tracking.redaction import without_password
+
+SERVERS = ("http", "https")
+DATABASES = ("sqlite", "postgresql", "mysql", "mssql")  # those that MLflow keeps a store in
+PACKAGES = {"psycopg2": "psycopg2-binary", "MySQLdb": "mysqlclient"}  # module → what brings it, where the names differ
+
+EXPECTED = "expected http(s)://HOST:PORT, sqlite:///FILE or postgresql+psycopg2://USER:PASSWORD@HOST/DATABASE"
+ENCODE = "write signs such as @ : / ? # % in a user name or password as %40 %3A %2F %3F %23 %25"
+
+
+def tracking_uri(settings: Settings) -> str:
+    """RANKBENCH_TRACKING_URI, or the SQLite store under the results folder. Raises ConfigError for one that cannot work."""
+    if settings.tracking_uri is None:
+        return sqlite_uri(settings.results / "mlflow.db")
+    return checked_uri(settings.tracking_uri, "RANKBENCH_TRACKING_URI")
+
+
+def checked_uri(uri: str, name: str) -> str:
+    """`uri` as it was given by the setting or option `name`. Raises ConfigError for one that cannot work."""
+    shown = f"{name}={without_password(uri)}"
+    scheme, separator, _ = uri.partition("://")
+    dialect = scheme.partition("+")[0]
+    require(bool(separator) and scheme != "file", f"{shown}: MLflow no longer takes a folder; {EXPECTED}")
+    # The name of the days before SQLAlchemy 1.4.
+    require(scheme != "postgres", f"{shown}: write postgresql+psycopg2:// instead of postgres://")
+    known = dialect in DATABASES or scheme in SERVERS
+    require(known, f"{shown}: unknown scheme{nearest(dialect.lower(), (*SERVERS, *DATABASES))}; {EXPECTED}")
+    require(not shown.endswith("://***"), f"{shown}: no address that can be read; {ENCODE}; {EXPECTED}")
+    if dialect == "sqlite":
+        file = sqlite_file(uri)
+        usable = file is not None and file.name not in ("", ":memory:") and not str(file).startswith("file:")
+        require(usable and "\0" not in str(file), f"{shown}: name a file, as in sqlite:///FILE")
+    if dialect in DATABASES:
+        _require_driver(uri, shown)
+    return uri
+
+
+def _require_driver(uri: str, shown: str) -> None:
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import NoSuchModuleError
+
+    try:
+        make_url(uri).get_dialect().import_dbapi()
+    except NoSuchModuleError:
+        raise ConfigError(f"{shown}: unknown driver in the scheme; {EXPECTED}") from None
+    except ImportError as error:
+        if uri.startswith("postgresql://"):
+            advice = "postgresql:// means psycopg 3 here, which is not installed; write postgresql+psycopg2://"
+        else:
+            advice = f"its driver is not installed: pip install {PACKAGES.get(error.name, error.name)}"
+        raise ConfigError(f"{shown}: {advice}") from None
+
+
+def is_server(uri: str) -> bool:
+    return uri.startswith(("http://", "https://"))
+
+
+def sqlite_uri(file: Path) -> str:
+    """The address of the SQLite store in `file`, whatever signs its name has."""
+    from sqlalchemy.engine import URL
+
+    return URL.create("sqlite", database=str(file)).render_as_string()
+
+
+def sqlite_file(uri: str) -> Path | None:
+    """The database file of a SQLite address, None for any other."""
+    from sqlalchemy.engine import make_url
+
+    if not uri.startswith(("sqlite:///", "sqlite+pysqlite:///")):
+        return None
+    return Path(make_url(uri).database or "")

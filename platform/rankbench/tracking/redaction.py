@@ -1,0 +1,171 @@
+"""What may be shown of a store's address, and of the errors that libraries raise about it."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import TextIO
+from urllib.parse import parse_qsl, quote, quote_plus, unquote, unquote_plus, urlsplit
+
+HIDDEN = "***"
+SHORT = 4  # a secret of fewer letters is hidden as a whole word only: it may be a part of any other
+
+
+def without_password(uri: str) -> str:
+    """`uri` without its secrets; only the scheme of an address that cannot be parsed beyond doubt.
+
+    A database keeps its user where it has a password as well; any other account may be a token and is hidden, and so is
+    the query.
+    """
+    scheme, _ = _split(uri)
+    if not scheme:
+        return HIDDEN
+    visible = _visible(uri)
+    return f"{scheme}://{HIDDEN if visible is None else _pattern(uri).sub(HIDDEN, visible)}"
+
+
+def redacted(text: str, uri: str) -> str:
+    """`text` without the secrets of `uri`, in whatever way they are quoted."""
+    return _pattern(uri).sub(HIDDEN, text.replace(uri, without_password(uri)))
+
+
+def reason(error: BaseException, uri: str) -> str:
+    """Why the store at `uri` failed, in a few words and without the secrets of its address."""
+    seen, causes = error, []
+    while seen is not None and len(causes) < 20:
+        causes.append(seen)
+        # urllib3 keeps the cause in an attribute of its own, requests in its first argument.
+        inner = getattr(seen, "reason", None) or next(iter(seen.args), None)
+        seen = seen.__cause__ or (inner if isinstance(inner, BaseException) else seen.__context__)
+    for each in causes:
+        if isinstance(each, TimeoutError) or "timeout" in type(each).__name__.lower():
+            return "no answer in time"
+    for each in causes:
+        if isinstance(each, OSError) and each.strerror:
+            return redacted(each.strerror + (f": {each.filename}" if each.filename else ""), uri)
+    # The innermost error is the shortest: "database is locked", "too many 500 error responses".
+    inmost = next((each for each in reversed(causes) if str(each).strip()), error)
+    # A password may hold a line break, so the text is cut after its secrets are gone.
+    return (redacted(str(inmost), uri).strip().splitlines() or [type(error).__name__])[0][:200]
+
+
+class RedactedStream(io.TextIOBase):
+    """Writes what is written to it to `stream`, without the secrets of `uri`: for the logs of libraries."""
+
+    def __init__(self, stream: TextIO, uri: str):
+        self._stream, self._uri = stream, uri
+
+    def write(self, text: str) -> int:
+        self._stream.write(redacted(text, self._uri))
+        return len(text)
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
+
+
+def _split(uri: str) -> tuple[str, str]:
+    """The scheme, empty where there is none, and what follows it."""
+    scheme, separator, rest = uri.partition("://")
+    return (scheme, rest) if separator and re.fullmatch(r"[A-Za-z][\w+.-]*", scheme) else ("", uri)
+
+
+def _visible(uri: str) -> str | None:
+    """What follows the scheme and is no secret; None for an address that two programs may read in two ways."""
+    scheme, rest = _split(uri)
+    if scheme in ("http", "https"):
+        return _visible_of_server(uri)
+    if _is_sqlite(scheme) and rest.startswith("/"):
+        # A path and nothing else: an @ in it starts no host.
+        path, query, _ = rest.partition("?")
+        return path + (f"?{HIDDEN}" if query else "")
+    from sqlalchemy.engine import URL, make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        url = make_url(uri)
+    except (ArgumentError, ValueError):
+        return None
+    if "@" in f"{url.host}{url.database}":
+        return None
+    account = "" if url.username is None and url.password is None else f"{HIDDEN}@"
+    if url.password and _keeps_user(scheme):
+        account = f"{quote(url.username or '', safe='')}:{account}"
+    place = URL.create(url.drivername, host=url.host, port=url.port, database=url.database).render_as_string()
+    return account + place.partition("://")[2] + (f"?{HIDDEN}" if url.query else "")
+
+
+def _visible_of_server(uri: str) -> str | None:
+    try:
+        parts = urlsplit(uri)
+        host = parts.hostname if parts.port is None else f"{parts.hostname}:{parts.port}"
+    except ValueError:
+        return None
+    account, _, place = parts.netloc.rpartition("@")
+    # A password with a slash ends the host's part too early: what looks like a host is its beginning.
+    doubtful = "@" in parts.path + parts.query + parts.fragment or re.search(r"[\s\\]", uri)
+    if not host or doubtful:
+        return None
+    query, fragment = (f"{mark}{HIDDEN}" if part else "" for mark, part in (("?", parts.query), ("#", parts.fragment)))
+    return (f"{HIDDEN}@" if account else "") + place + parts.path + query + fragment
+
+
+def _is_sqlite(scheme: str) -> bool:
+    return scheme.partition("+")[0] == "sqlite"
+
+
+def _keeps_user(scheme: str) -> bool:
+    return scheme.partition("+")[0] in ("postgresql", "postgres", "mysql", "mssql")
+
+
+@lru_cache(maxsize=16)
+def _pattern(uri: str) -> re.Pattern[str]:
+    """Matches every form of every secret of `uri`; nothing where it has none."""
+    forms = {form for secret in _secrets(uri) for form in _forms(secret) if form.strip("* ")}
+    words = [
+        re.escape(form) if len(form) >= SHORT else rf"(?<!\w){re.escape(form)}(?!\w)"
+        for form in sorted(forms, key=len, reverse=True)
+    ]
+    return re.compile("|".join(words) or r"(?!)", re.IGNORECASE)
+
+
+def _secrets(uri: str) -> Iterator[str]:
+    """The parts of `uri` that must not be shown, as they are written in it."""
+    scheme, rest = _split(uri)
+    if _is_sqlite(scheme) and rest.startswith("/"):
+        account, tail = "", rest
+    else:
+        account, _, tail = rest.rpartition("@")
+    user, _, password = account.partition(":")
+    yield from (account, password)
+    if not (password and _keeps_user(scheme)):
+        yield user
+    query = tail.partition("?")[2].partition("#")[0]
+    yield from (query, tail.partition("#")[2])
+    yield from (value for _, value in parse_qsl(query, keep_blank_values=True))
+    for part in query.split("&"):
+        key, equals, value = part.partition("=")
+        # A word such as "password" is no secret, and stands in many an error.
+        yield from (value, "" if equals and re.fullmatch("[a-z_]+", key) else key)
+    if scheme in ("http", "https"):
+        # How it is sent, and so perhaps sent back.
+        yield base64.b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode() if account else ""
+    if not scheme or _visible(uri) is None or "?" in account:
+        # Whoever reads it in another way takes any of these for a host, a port or a folder, and says so.
+        signs = [sign.span() for sign in re.finditer(r"[@:/?#&=]", rest)]
+        starts, ends = [0, *(end for _, end in signs)], [*(start for start, _ in signs), len(rest)]
+        yield from (rest[start:end] for start in starts for end in ends if start < end)
+
+
+def _forms(secret: str) -> Iterator[str]:
+    for text in {secret, unquote(secret), unquote_plus(secret)}:
+        yield from (text, quote(text, safe=""), quote(text), quote_plus(text), repr(text)[1:-1], json.dumps(text)[1:-1])

@@ -1,0 +1,95 @@
+"""The process of an MLflow server: `python -m rankbench.tracking.web`, started by server.py and by nobody else.
+
+It runs MLflow's own application in uvicorn, as `mlflow server` does, except that
+
+- it listens on a socket that its parent has bound, so that it can take no other port and share none;
+- the server alone decides where the files of an experiment lie: MLflow lets a client name any folder, and then reads and
+  writes there with the rights of the server's user;
+- MLflow's assistant is not there: it runs commands on this machine for whoever reaches the port.
+
+It reads one line of JSON from stdin, its order, which holds the store's address.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+from rankbench.tracking.redaction import RedactedStream
+
+ASSISTANT = "/mlflow/assistant"
+
+
+def main() -> None:
+    order = json.loads(sys.stdin.readline())
+    sys.stdout = sys.stderr = RedactedStream(sys.stderr, order["uri"])
+    listener = socket.socket(fileno=order["listener"])
+
+    import uvicorn
+
+    # A browser tab left open would hold the server for ever.
+    config = uvicorn.Config(_application(order), log_level="warning", timeout_graceful_shutdown=5)
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+def _application(order: dict[str, Any]) -> Any:
+    """MLflow's ASGI application over the store of `order`."""
+    # The web page asks with POST, whose Origin MLflow compares with a list of its own.
+    origins = [f"{scheme}://{host}" for host in order["hosts"] for scheme in ("http", "https")]
+    # MLflow reads these while it is imported. All of them are set: the user's own environment must not open the server.
+    os.environ |= {
+        "MLFLOW_SERVER_ALLOWED_HOSTS": ",".join(order["hosts"]),
+        "MLFLOW_SERVER_CORS_ALLOWED_ORIGINS": ",".join(origins),
+        "MLFLOW_SERVER_DISABLE_SECURITY_MIDDLEWARE": "false",
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+        "MLFLOW_ENABLE_WORKSPACES": "false",
+    }
+    from mlflow.server import constants
+
+    files = Path(order["artifacts"]).resolve().as_uri()
+    os.environ |= {
+        constants.BACKEND_STORE_URI_ENV_VAR: order["uri"],
+        constants.REGISTRY_STORE_URI_ENV_VAR: order["uri"],
+        constants.ARTIFACT_ROOT_ENV_VAR: "mlflow-artifacts:/" if order["proxied"] else files,
+        constants.ARTIFACTS_DESTINATION_ENV_VAR: files,
+        constants.SERVE_ARTIFACTS_ENV_VAR: "true",
+    }
+    from mlflow.server.fastapi_app import app
+
+    _choose_folders_here()
+
+    async def application(scope: dict[str, Any], receive: Any, send: Any) -> None:
+        if ASSISTANT in scope.get("path", ""):
+            await send({"type": "http.response.start", "status": 404, "headers": [(b"content-type", b"text/plain")]})
+            await send({"type": "http.response.body", "body": b"the assistant is off"})
+        else:
+            await app(scope, receive, send)
+
+    return application
+
+
+def _choose_folders_here() -> None:
+    """Let the server refuse an experiment whose folder the client has chosen."""
+    from mlflow.exceptions import MlflowException
+    from mlflow.server import handlers
+    from mlflow.store.db.db_types import DATABASE_ENGINES
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+    class Store(SqlAlchemyStore):
+        def create_experiment(self, name: str, artifact_location: str | None = None, tags: list | None = None) -> str:
+            if artifact_location:
+                raise MlflowException.invalid_parameter_value(
+                    "this server decides where the files of an experiment lie: leave artifact_location out"
+                )
+            return super().create_experiment(name, None, tags)
+
+    for engine in DATABASE_ENGINES:
+        handlers._tracking_store_registry.register(engine, lambda store_uri, artifact_uri: Store(store_uri, artifact_uri))
+
+
+if __name__ == "__main__":
+    main()
