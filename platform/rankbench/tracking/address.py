@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import quote
 
 from rankbench.errors import ConfigError, require
 from rankbench.registry import nearest
@@ -66,9 +67,11 @@ def is_server(uri: str) -> bool:
 
 def sqlite_uri(file: Path) -> str:
     """The address of the SQLite store in `file`, whatever signs its name has."""
-    from sqlalchemy.engine import URL
+    from sqlalchemy.engine import make_url
 
-    return URL.create("sqlite", database=str(file)).render_as_string()
+    plain = f"sqlite:///{file}"
+    # Some versions of SQLAlchemy take %41 for A, and all of them a ? for the end of the file's name.
+    return plain if make_url(plain).database == str(file) else f"sqlite:///{quote(str(file), safe='/ @:')}"
 
 
 def sqlite_file(uri: str) -> Path | None:
