@@ -100,7 +100,10 @@ def serve(
     port: Annotated[int, typer.Option(min=1024, max=65535, help="Port to listen on.")] = 5000,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     store: Annotated[
-        str | None, typer.Option(help="SQLite or PostgreSQL address; default: RANKBENCH_TRACKING_URI, else under the results.")
+        str | None,
+        typer.Option(
+            help="SQLite or PostgreSQL address, without a password; default: RANKBENCH_TRACKING_URI, else under the results."
+        ),
     ] = None,
     open_to_network: Annotated[
         bool, typer.Option("--open-to-network", help="Allow a --host that others can reach; the server asks for no password.")
