@@ -50,7 +50,7 @@ class Death:
 
     @classmethod
     def drawn(cls, rng: random.Random, touches: int) -> Death:
-        return cls(rng.randint(1, touches), rng.choice([0.0, rng.uniform(0, 0.2)]))
+        return cls(rng.randint(1, touches), rng.choice([0.0, rng.uniform(0, 0.05)]))
 
 
 @dataclass(frozen=True)
