@@ -293,6 +293,8 @@ def read_json(path: Path, adapter: TypeAdapter[T], what: str) -> T:
     """The value of the adapter's type in a JSON file that this product wrote. Raises DataError, which names the file, `what` it
     should be and the first wrong field.
     """
+    if path.exists() and not path.is_file():  # a pipe would never end
+        raise DataError(f"{path}: not {what} (no regular file)")
     try:
         return adapter.validate_json(path.read_bytes(), strict=True)
     except OSError as error:

@@ -275,6 +275,8 @@ def load(folder: str | Path) -> Model:
     about = read_json(folder / _ABOUT, TypeAdapter(_About), "a saved model")
     # What came from a file is checked like any input before a solver's class is built from it.
     parameters(registered().get(about.method).params, about.params, f"{folder}/{_ABOUT}")
+    if not (folder / _ARRAYS).is_file():  # of a pipe there is no end
+        raise DataError(f"{folder / _ARRAYS}: no such file; fit the model again")
     try:
         # A model that an earlier version saved has no checksum.
         if about.sha256 and about.sha256 != sha256_of(folder / _ARRAYS):

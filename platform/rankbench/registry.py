@@ -14,7 +14,7 @@ Spec = TypeVar("Spec")
 def nearest(name: str, names: Iterable[str]) -> str:
     """`; did you mean X?` for the closest of `names`, or an empty string when none is close."""
     spelled = {each.lower(): each for each in sorted(names)}
-    word = name.lower()
+    word = str(name).lower()  # a file may have anything in place of a name
     # A prefix is a near miss too, however short: "amazon" for "amazon-beauty".
     close = difflib.get_close_matches(word, spelled, n=1, cutoff=0.5) or [n for n in spelled if word and n.startswith(word)]
     return f"; did you mean {spelled[close[0]]}?" if close else ""

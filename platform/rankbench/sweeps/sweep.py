@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -16,6 +15,7 @@ from rankbench.files import require_place, write_json
 from rankbench.settings import Settings
 from rankbench.sweeps.comparisons import compare_finals
 from rankbench.sweeps.estimate import Size
+from rankbench.sweeps.files import ChosenFile, ComparisonsFile, SweepFile, read_file
 from rankbench.sweeps.plan import Plan, Unit, final_fit, plan, units, with_both_recalls
 from rankbench.sweeps.pulse import Progress, Pulse
 from rankbench.sweeps.reuse import Earlier
@@ -258,23 +258,15 @@ def find_sweep(name: str | None, results: Path) -> Path:
 
 
 def read_sweep(folder: Path) -> StoredSweep:
-    """Everything in a sweep's folder. Raises ConfigError or DataError for a folder that is none."""
-    try:
-        about = json.loads((folder / "sweep.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{folder}/sweep.json: {error}") from None
-    return StoredSweep(
-        folder,
-        about,
-        _read_json(folder / "chosen.json"),
-        {record.id: record for record in read_records(folder / "records")},
-        _read_json(folder / "comparisons.json"),
+    """Everything in a sweep's folder. Raises DataError for a folder that is none, or a file that is damaged."""
+    about = read_file(folder / "sweep.json", SweepFile)
+    records = {each.id: each for each in read_records(folder / "records")}
+    labels = {arm.label for arm in ExperimentSpec.model_validate(about["experiment"]).arms}
+    for record in records.values():
+        if record.arm not in labels:
+            raise DataError(f"{folder}: the record {record.id} is of the arm {record.arm!r}, which sweep.json does not have")
+    chosen, compared = (
+        read_file(folder / name, schema) if (folder / name).is_file() else None  # not there yet
+        for name, schema in (("chosen.json", ChosenFile), ("comparisons.json", ComparisonsFile))
     )
-
-
-def _read_json(path: Path) -> dict[str, Any] | None:
-    """None where the file is not there yet."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
-    except ValueError as error:
-        raise DataError(f"{path}: {error}; delete it and continue the sweep with --resume") from None
+    return StoredSweep(folder, about, chosen, records, compared)

@@ -150,6 +150,8 @@ def per_user_table(user_ids: pa.Array, values: dict[str, np.ndarray]) -> pa.Tabl
 def read_per_user(folder: Path) -> pa.Table:
     """The per-user metrics of a finished record."""
     path = folder / "per_user.parquet"
+    if not path.is_file():  # of a pipe there is no end
+        raise DataError(f"{path}: no such file")
     try:
         table = pq.read_table(path)
     except (OSError, pa.ArrowException) as error:

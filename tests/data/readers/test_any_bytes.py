@@ -1,15 +1,10 @@
 """Whatever the bytes of a raw file are, a reader yields interactions or one line that names the file."""
 
-import gzip
-import io
-import tarfile
-import zipfile
-
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from whole_files import PAIRS, VALID
 
 from rankbench.data.cards import Read
 from rankbench.data.columns import checked
@@ -17,59 +12,6 @@ from rankbench.data.raw import RawFile
 from rankbench.data.readers import FORMATS, reader
 from rankbench.errors import DataError
 
-PAIRS = [(user, item) for user in range(9) for item in range(7) if (user + item) % 3]
-USERS, ITEMS = [user for user, _ in PAIRS], [item for _, item in PAIRS]
-
-
-def parquet(**columns) -> bytes:
-    buffer = io.BytesIO()
-    pq.write_table(pa.table(columns), buffer)
-    return buffer.getvalue()
-
-
-def zipped(content: bytes) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("folder/raw", content)
-    return buffer.getvalue()
-
-
-def tarred(content: bytes, mode: str) -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode=mode) as archive:
-        entry = tarfile.TarInfo("folder/raw")
-        entry.size = len(content)
-        archive.addfile(entry, io.BytesIO(content))
-    return buffer.getvalue()
-
-
-CSV = "".join(f"{user},{item},4.5,2005-09-06\n" for user, item in PAIRS).encode()
-NAMED = b"user,item,value,time\n" + CSV
-ROWS = {"format": "delimited", "value": "value", "time": "time"}
-AT = {"header": False, "user": 0, "item": 1, "value": 2, "time": 3}
-JSON = "".join(f'{{"user": "u{user}", "item": {item}, "value": 4.5, "time": 9}}\n' for user, item in PAIRS).encode()
-LITERALS = "".join(f"{{u'user': u'u{user}', u'item': u'\\u00e9{item}'}}\n" for user, item in PAIRS).encode()
-NETFLIX = b"7:\n" + b"".join(b"%d,%d,2005-09-06\n" % pair for pair in PAIRS)
-
-# Name → what is read so, whole; how; the file's name, and the member of an archive.
-VALID = {
-    "csv": (NAMED, ROWS, "raw.csv", None),
-    "quoted": (NAMED.replace(b",4.5,", b',"4.5",'), ROWS, "raw.csv", None),
-    "::": (CSV.replace(b",", b"::"), ROWS | AT | {"separator": "::"}, "raw.dat", None),
-    "user-lines": (b"0 1 2 3\n1 4 5\n2\n3 1\n", {"format": "user-lines"}, "raw.txt", None),
-    "json": (JSON, ROWS | {"format": "json-lines"}, "raw.json", None),
-    "literals": (LITERALS, {"format": "json-lines"}, "raw.json", None),
-    "netflix": (NETFLIX, ROWS | {"format": "netflix-prize"}, "raw.txt", None),
-    "netflix-tar": (tarred(NETFLIX, "w:"), {"format": "netflix-prize"}, "raw.tar", None),
-    "parquet": (parquet(user=USERS, item=ITEMS, value=ITEMS), {"format": "parquet", "value": "value"}, "raw.parquet", None),
-    "parquet-text": (parquet(user=[f"é{u}" for u in USERS], item=ITEMS), {"format": "parquet"}, "raw.parquet", None),
-    "gz": (gzip.compress(NAMED), ROWS, "raw.csv.gz", None),
-    "zip": (zipped(NAMED), ROWS, "raw.zip", "folder/raw"),
-    "tar": (tarred(NAMED, "w:"), ROWS, "raw.tar", "folder/raw"),
-    "tar-gz": (tarred(NAMED, "w:gz"), ROWS, "raw.tar.gz", "folder/raw"),
-    "tar-xz": (tarred(NAMED, "w:xz"), ROWS, "raw.tar.xz", "folder/raw"),
-    "tar-bz2": (tarred(NAMED, "w:bz2"), ROWS, "raw.tar.bz2", "folder/raw"),
-}
 EVERY = pytest.mark.parametrize("name", VALID)
 
 

@@ -1,0 +1,37 @@
+"""Malformed inputs of every kind: no traceback, no hang, nothing half-written, one line, and an exit code that is true."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from malformed import KINDS, campaign, case
+
+WHOLE = 1000
+SAMPLE = 60
+
+
+def test_a_sample_of_malformed_inputs(tmp_path):
+    # Every kind is met: a case's kind is its number modulo their count.
+    numbers = range(0, WHOLE, WHOLE // SAMPLE + 1)
+    assert {number % len(KINDS) for number in numbers} == set(range(len(KINDS)))
+    assert campaign(list(numbers), tmp_path) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(10))
+def test_a_thousand_malformed_inputs(part, tmp_path):
+    assert campaign(list(range(part * WHOLE // 10, (part + 1) * WHOLE // 10)), tmp_path) == []
+
+
+def test_a_case_is_the_same_everywhere():
+    assert str(case(17)) == str(case(17))
+    assert case(20).files["toy.yaml"] == case(20).files["toy.yaml"]
+
+
+def test_a_case_that_hangs_or_breaks_is_found(tmp_path, monkeypatch):
+    """The campaign can fail: of a deadline that nothing meets, every case is told."""
+    found = campaign([0, 1], tmp_path, deadline=0.0)
+    assert len(found) == 2
+    assert all("no end within 0 s" in each for each in found)
