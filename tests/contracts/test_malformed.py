@@ -6,10 +6,14 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from malformed import KINDS, campaign, case
+from malformed import COMMANDS, KINDS, campaign, case
 
 WHOLE = 1000
 SAMPLE = 60
+
+
+def test_the_commands_succeed_where_nothing_is_harmed(tmp_path):
+    assert campaign([-1 - number for number in range(len(COMMANDS))], tmp_path) == []
 
 
 def test_a_sample_of_malformed_inputs(tmp_path):
