@@ -127,7 +127,7 @@ COMMANDS = [
     ["report", "toy-losses.yaml", "--format", "md", "--metrics", "ndcg@5"],
     ["compare", "run-toy-ease", "run-toy-popularity", "--metric", "ndcg@5", "--seed", "1"],
     ["methods", "ease"],
-    ["study", "metric-inconsistency", "datasets=./toy.yaml", "list_lengths=5,10", "K=3", "--seed", "1", "--out", "findings"],
+    ["study", "metric-inconsistency", "datasets=./toy.yaml", "list_lengths=20,40", "K=3", "--seed", "1", "--out", "findings"],
 ]
 
 

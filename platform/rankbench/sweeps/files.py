@@ -31,6 +31,7 @@ class SweepFile(_File):
     cards: tuple[_Named, ...] = ()
     changes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    not_available: dict[str, dict[str, str]] = {}
     fits: int
     started_at: str
 

@@ -66,8 +66,8 @@ def open_folder(spec: ExperimentSpec, plan: Plan, results: Path, resume: bool, c
             raise ConfigError(
                 f"{spec.name}: nothing to resume in {root} for this experiment as it stands; run it without --resume"
             )
-        about = json.loads(earlier[-1].read_text(encoding="utf-8"))
-        if about.get("not_available", {}) != account["not_available"]:
+        about = read_file(earlier[-1], SweepFile)
+        if about["not_available"] != account["not_available"]:
             write_json(earlier[-1], about | account)
         return earlier[-1].parent
     # Microseconds: two sweeps started at once get two folders.
@@ -158,7 +158,7 @@ def run_sweep(
     for record in finals:
         final.setdefault((record.dataset["name"], record.arm), []).append(record)
     failed = [record for record in [*search, *finals] if record.failed]
-    for row in (_read_json(folder / "chosen.json") or {"rows": []})["rows"]:
+    for row in (_read_if_there(folder / "chosen.json", ChosenFile) or {"rows": []})["rows"]:
         if row["dataset"] in planned.not_available:
             key = row["dataset"], row["arm"]
             final[key] = [read_record(records / name) for name in row["final"]]
@@ -265,8 +265,11 @@ def read_sweep(folder: Path) -> StoredSweep:
     for record in records.values():
         if record.arm not in labels:
             raise DataError(f"{folder}: the record {record.id} is of the arm {record.arm!r}, which sweep.json does not have")
-    chosen, compared = (
-        read_file(folder / name, schema) if (folder / name).is_file() else None  # not there yet
-        for name, schema in (("chosen.json", ChosenFile), ("comparisons.json", ComparisonsFile))
-    )
+    chosen = _read_if_there(folder / "chosen.json", ChosenFile)
+    compared = _read_if_there(folder / "comparisons.json", ComparisonsFile)
     return StoredSweep(folder, about, chosen, records, compared)
+
+
+def _read_if_there(path: Path, schema: type) -> dict[str, Any] | None:
+    """None where the file is not there yet."""
+    return read_file(path, schema) if path.exists() else None
