@@ -126,37 +126,3 @@ def test_the_spool(times, tmp_path):
         last, sync = home.run(*words, "--fresh"), home.run("tracking", "sync")  # a busy machine may not have sent it yet
         assert (last.code, sync.code) == (0, 0), (last.err, sync.err)
         assert not [*disk.folder.glob("*.json")]
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-def test_results_of_a_sweep(tmp_path):
-    home, rng = Home(tmp_path / "home"), random.Random(4)
-    experiment = """
-name: full
-datasets:
-  - {name: synthetic, source: {generator: {users: 300, items: 200, interactions_per_user: 20}}}
-arms:
-  - {method: ease, params: {lam: {grid: [1, 3, 10, 30]}}}
-search: {choose: {metric: ndcg@10, on: valid}}
-resources: {cpus: 1}
-"""
-    (home.folder / "full.yaml").write_text(experiment)
-    with disk_at(home.results) as disk:
-        for number in range(3):
-            disk.leave_free(PAGE * rng.randint(2, 60))
-            begun = any(home.results.glob("sweeps/*/sweep.json"))
-            ended = home.run("sweep", "full.yaml", *["--resume"] * begun)
-            assert ended.code in (4, 5), (number, ended)
-            assert "Traceback" not in ended.err and ended.err.count("error: ") == 1, (number, ended.err)
-            home.records()
-            home.require_no_processes()
-        before = home.records()
-        disk.resize(64 << 20)
-        begun = any(home.results.glob("sweeps/*/sweep.json"))
-        home.age()
-        last = home.run("sweep", "full.yaml", *["--resume"] * begun)
-        assert last.code == 0, last.err
-        after = home.records()
-        assert {path: after.get(path) for path in before} == before
-        assert not home.leftovers()
