@@ -49,6 +49,7 @@ from rankbench.tracking.environment import environment, peak_memory, reset_peak_
 from rankbench.tracking.record import RunRecord, per_user_table
 
 Progress = Callable[[str, int, int | None], None]
+OnLook = Callable[[list[dict[str, float]]], None]  # gets the curve so far, whose last row is the look
 
 CURVE = ("recall", "ndcg")  # what a convergence curve shows beside the loss
 CURVE_USERS = 2000
@@ -138,7 +139,7 @@ def run(
     progress: Progress = lambda *_: None,
     where: BlockMap | None = None,
     checkpoints: Checkpoints | None = None,
-    on_look: Callable[[Step], None] = lambda step: None,
+    on_look: OnLook = lambda curve: None,
     spill: Spill | None = None,
     device: str = "cpu",
 ) -> list[Outcome]:
@@ -339,7 +340,7 @@ class _Watch:
     `curve`: a row an iteration. `seconds`: what the measuring took, which is no part of the fit.
     """
 
-    def __init__(self, job: Job, holdout: Holdout, X: sp.csr_array, progress: Progress, on_look: Callable[[Step], None]):
+    def __init__(self, job: Job, holdout: Holdout, X: sp.csr_array, progress: Progress, on_look: OnLook):
         self.job, self.holdout, self.progress, self.on_look = job, holdout, progress, on_look
         self.curve: list[dict[str, float]] = []
         self.seconds = 0.0
@@ -366,7 +367,7 @@ class _Watch:
         self.curve.append(row)
         if step.valid is not None:
             start = time.perf_counter()
-            self.on_look(step)
+            self.on_look(self.curve)
             self.seconds += time.perf_counter() - start
 
 

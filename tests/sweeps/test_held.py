@@ -4,15 +4,16 @@ import threading
 
 import pytest
 
-from rankbench.fitting import Step
 from rankbench.sweeps.held import Held
 
 
 def _steps(trace, n=5):
     def work(on_look):
+        curve = []
         for number in range(1, n + 1):
             trace.append(number)
-            on_look(Step(number, n, 0.1 * number, 1.0 / number, lambda: None, valid=number / 10))
+            curve.append({"iteration": number, "valid": number / 10})
+            on_look(curve)
         trace.append("end")
 
     return work
@@ -22,8 +23,8 @@ def test_it_goes_one_look_at_a_time():
     trace = []
     held = Held(_steps(trace, 2))
     assert trace == []
-    assert held.next().number == 1 and trace == [1]
-    assert held.next().valid == 0.2 and trace == [1, 2]
+    assert held.next() == [{"iteration": 1, "valid": 0.1}] and trace == [1]
+    assert held.next()[1:] == [{"iteration": 2, "valid": 0.2}] and trace == [1, 2]
     assert held.next() is None and trace == [1, 2, "end"]
 
 
@@ -51,7 +52,7 @@ def test_given_up_after_its_end_is_no_harm():
 
 def test_what_the_work_raises_is_raised_at_the_next_look():
     def work(on_look):
-        on_look(Step(1, 2, 0.0, 0.0, lambda: None, valid=0.0))
+        on_look([{"iteration": 1, "valid": 0.0}])
         raise ArithmeticError("no more")
 
     held = Held(work)

@@ -5,8 +5,10 @@ and a second sweep that meets the first one's runs.
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -25,7 +27,7 @@ arms:
 search: {trials: 8, by: tpe, scheduler: asha, grace: 1, choose: {metric: ndcg@10, on: valid}}
 final: {fit_on: train}
 cutoffs: [10]
-resources: {cpus: 1}
+resources: {cpus: 1, concurrent: 2}
 """
 
 
@@ -45,6 +47,16 @@ def rankbench(home: Path, *words: str) -> str:
 
 def records_of(folder: Path):
     return {path.parent.name: read_record(path.parent) for path in folder.glob("records/[!.]*/record.json")}
+
+
+def told(folder: Path):
+    """What was drawn, in which order, and what came of each run: how it ended, and what the validation set said until then."""
+    runs = {
+        name: (record.status, record.metrics, [row["valid"] for row in record.curve if "valid" in row])
+        for name, record in records_of(folder).items()
+    }
+    lines = map(json.loads, (folder / "draws.jsonl").read_text().splitlines())
+    return sorted(lines, key=lambda line: (line["search"], line.get("draw", -1))), runs
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +101,47 @@ def test_none_that_was_ended_is_chosen_or_called_a_failure(drawn):
     assert (arm["finished"] + arm["stopped"], arm["failed"], arm["final"]) == (8, 0, 1)
 
 
+SLOW = """
+
+import random, time
+_go = Held.next
+
+
+def _late(self):
+    time.sleep(random.SystemRandom().choice([0.0, 0.02, 0.3]))
+    return _go(self)
+
+
+Held.next = _late
+"""
+
+
+def test_killed_and_with_another_timing_it_draws_and_ends_the_same_trials(drawn, tmp_path, monkeypatch):
+    home, folder = drawn
+    shutil.copytree(home / "data", tmp_path / "data")
+    shutil.copy(home / "drawn.yaml", tmp_path / "drawn.yaml")
+    code = tmp_path / "code"
+    shutil.copytree(Path(__file__).parents[2] / "platform" / "rankbench", code / "rankbench")
+    shutil.copytree(Path(__file__).parents[2] / "datasets", tmp_path / "datasets")
+    with (code / "rankbench" / "sweeps" / "held.py").open("a") as file:
+        file.write(SLOW)
+    monkeypatch.setenv("PYTHONPATH", str(code))
+    monkeypatch.setenv("RANKBENCH_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("RANKBENCH_RESULTS", str(tmp_path / "results"))
+    monkeypatch.setenv("RANKBENCH_OFFLINE", "1")
+    command = [sys.executable, "-m", "rankbench", "sweep", "drawn.yaml"]
+    sweep = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 200
+    while len([*tmp_path.glob("results/sweeps/*/records/*/record.json")]) < 5:
+        assert sweep.poll() is None and time.monotonic() < deadline, sweep.stderr.read()
+        time.sleep(0.05)
+    sweep.send_signal(signal.SIGINT)
+    sweep.communicate(timeout=120)
+    rankbench(tmp_path, "sweep", "drawn.yaml", "--resume")
+    (other,) = (tmp_path / "results" / "sweeps").iterdir()
+    assert told(other) == told(folder)
+
+
 def test_resumed_it_draws_only_what_is_missing(drawn, tmp_path):
     home, _ = drawn
     shutil.copytree(home, tmp_path / "home")
@@ -99,8 +152,7 @@ def test_resumed_it_draws_only_what_is_missing(drawn, tmp_path):
         shutil.rmtree(copy / "records" / name)
     kept = {name: (copy / "records" / name / "record.json").stat().st_mtime_ns for name in before if name not in lost}
     rankbench(tmp_path / "home", "sweep", "drawn.yaml", "--resume")
-    after = records_of(copy)
-    assert sum(record.method == "bpr" and record.stage == "search" for record in after.values()) == 8
+    assert told(copy) == told(home / "results" / "sweeps" / copy.name)
     for name, written in kept.items():
         assert (copy / "records" / name / "record.json").stat().st_mtime_ns == written
 

@@ -1,15 +1,13 @@
-"""Studies: what is drawn lies in the space, a search finds a peak, a trial behind is ended, a replay knows what was."""
+"""Studies: draws lie in the space and find a peak, trials behind are ended, and neither depends on timing."""
 
 import math
-from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankbench.sweeps.spec import SearchSpec
 from rankbench.sweeps.study import Study
-from rankbench.tracking.record import RunRecord
 
 SPACE = {
     "tau": {"uniform": [0.05, 0.3]},
@@ -25,39 +23,40 @@ SPACE = {
 def test_every_draw_lies_in_the_space(seed, trials):
     study = Study("data/arm", SPACE, SearchSpec(by="tpe", trials=15, seed=seed), epochs=0)
     for number in range(trials):
-        values = study.draw(str(number))
+        values, _ = study.draw()
         assert set(values) == {"tau", "learning_rate", "n_negatives", "sampler", "layers"}
         assert 0.05 <= values["tau"] <= 0.3 and 1e-4 <= values["learning_rate"] <= 1e-1
         assert values["n_negatives"] in range(1, 9) and isinstance(values["n_negatives"], int)
         assert values["sampler"] in ("uniform-all", "popularity") and values["layers"] in (1, 2, 3)
-        study.end(str(number), values["tau"])
+        study.end(number, values["tau"])
 
 
 def _peak(values):
     return -((math.log10(values["learning_rate"]) + 2.5) ** 2) - 20 * abs(values["tau"] - 0.2)
 
 
-def _search(by, trials=60):
-    study = Study("data/arm", SPACE, SearchSpec(by="tpe", trials=trials), epochs=0)
+def _search(by, trials=60, lag=1):
+    study = Study("data/arm", SPACE, SearchSpec(by="tpe", trials=trials), epochs=0, lag=lag)
     found = []
     for number in range(trials):
-        values = study.draw(str(number))
+        values, _ = study.draw()
         found.append(_peak(values))
         # A study that hears the same of every trial can learn nothing: it is the random search to compare with.
-        study.end(str(number), found[-1] if by == "tpe" else 0.0)
+        study.end(number, found[-1] if by == "tpe" else 0.0)
     return found
 
 
-def test_tpe_learns_where_the_peak_is():
+@pytest.mark.parametrize("lag", [1, 3])
+def test_tpe_learns_where_the_peak_is(lag):
     later = slice(30, None)
     mean = lambda values: sum(values) / len(values)  # noqa: E731
-    assert mean(_search("tpe")[later]) > mean(_search("deaf")[later]) + 0.5
+    assert mean(_search("tpe", lag=lag)[later]) > mean(_search("deaf", lag=lag)[later]) + 0.5
 
 
 def test_the_same_seed_draws_the_same():
-    draws = [Study("a", SPACE, SearchSpec(by="tpe", seed=4), 0).draw("0") for _ in range(2)]
+    draws = [Study("a", SPACE, SearchSpec(by="tpe", seed=4), 0).draw() for _ in range(2)]
     assert draws[0] == draws[1]
-    assert Study("b", SPACE, SearchSpec(by="tpe", seed=4), 0).draw("0") != draws[0]
+    assert Study("b", SPACE, SearchSpec(by="tpe", seed=4), 0).draw() != draws[0]
 
 
 @pytest.mark.parametrize("scheduler", ["asha", "hyperband"])
@@ -66,11 +65,13 @@ def test_a_trial_far_behind_is_ended_and_a_leading_one_is_not(scheduler):
     ended = {}
     for trial in range(12):
         level = 1.0 if trial == 11 else 0.5 if trial < 6 else 0.1
+        study.start()
         for epoch in range(1, 19):
-            if study.look(str(trial), epoch, level + epoch / 1000):
+            study.look(trial, epoch, level + epoch / 1000)
+            if study.behind(trial):
                 ended[trial] = epoch
                 break
-        study.end(str(trial), level, stopped=trial in ended)
+        study.end(trial, level, stopped=trial in ended)
     assert 11 not in ended
     assert {6, 7, 8, 9, 10} & set(ended), ended
     assert all(epoch >= 2 for epoch in ended.values())
@@ -78,58 +79,119 @@ def test_a_trial_far_behind_is_ended_and_a_leading_one_is_not(scheduler):
 
 def test_without_a_scheduler_nobody_is_ended():
     study = Study("a", {}, SearchSpec(), epochs=10)
-    assert not any(study.look(str(trial), epoch, -trial) for trial in range(9) for epoch in range(1, 10))
+    for trial in range(9):
+        study.start()
+        for epoch in range(1, 10):
+            study.look(trial, epoch, -trial)
+            assert study.behind(trial) is False
 
 
-def _record(name, started, values, looks, status="finished", value=0.1):
-    metrics = {"ndcg@20": {"mean": value, "low": None, "high": None}} if status == "finished" else {}
-    curve = [{"iteration": epoch, "seconds": 1.0, "loss": 1.0, "valid": valid} for epoch, valid in looks]
-    first = RunRecord(name, "sl", values | {"epochs": 18}, {"name": "data"}, "train", "valid", 0, "float32")
-    return replace(first, status=status, metrics=metrics, curve=curve, started_at=started, stage="search", arm="SL")
+SMALL = {"tau": {"uniform": [0.05, 0.3]}, "sampler": {"choice": ["uniform-all", "popularity"]}}
+TINY = {"nu": {"grid": [0.5, 1.0]}, "lam": {"choice": [1, 2, 3]}}  # fewer settings than trials
+EPOCHS = 6
 
 
-def test_a_replayed_study_goes_on_as_if_it_had_never_ended():
-    space, search = {"tau": {"uniform": [0.05, 0.3]}}, SearchSpec(by="tpe", scheduler="asha", grace=2, trials=20)
-    whole = Study("data/SL", space, search, 18)
-    records = []
-    for trial in range(14):
-        values, looks, stopped = whole.draw(str(trial)), [], False
-        for epoch in (2, 6, 18):
-            looks.append((epoch, values["tau"] * epoch / 18))
-            stopped = whole.look(str(trial), *looks[-1])
-            if stopped:
-                break
-        whole.end(str(trial), looks[-1][1], stopped)
-        records.append(
-            _record(
-                f"run-{trial:02}",
-                f"2026-01-01T00:00:{trial:02}",
-                values,
-                looks,
-                "stopped" if stopped else "finished",
-                looks[-1][1],
-            )
-        )
-    assert {record.status for record in records} == {"stopped", "finished"}
-    again = Study("data/SL", space, search, 18)
-    again.replay(reversed(records), "ndcg@20")
-    # The same rungs: a value between the best and the worst is judged alike by both.
-    for value in (0.001, 0.01, 0.02, 0.03):
-        verdicts = [study.look(f"new-{value}", 2, value) for study in (whole, again)]
-        assert verdicts[0] == verdicts[1]
+def _play(search, space, lag, concurrent, pick, known=(), lost=()):
+    """A whole search; `pick` says which of the trials that can go on is next. Returns what was drawn, and where trials ended.
+
+    `known`: the draws of a part of it that came before. `lost`: trials that fail.
+    """
+    study = Study("data/arm", space, search, EPOCHS, lag)
+    draws, ends, running = [], {}, {}
+    while study.next < search.trials or running:
+        moves = [number for number in running if study.behind(number) is False]
+        if study.next < search.trials and len(running) < concurrent and not study.waits:
+            moves.append(None)
+        number = pick(moves)  # never empty: the earliest trial waits for nobody
+        if number is None:
+            number = study.next
+            values, repeats = study.draw(known[number] if number < len(known) else None)
+            draws.append(values)
+            if repeats is None:
+                running[number] = 0
+            continue
+        running[number] += 1
+        level = draws[number].get("tau", 0.1 * draws[number].get("lam", 0)) * running[number]
+        if number in lost or running[number] > EPOCHS:
+            study.end(number, None if number in lost else level)
+            ends[number] = running.pop(number)
+        else:
+            study.look(number, running[number], level)
+        for each in [each for each in running if study.behind(each)]:
+            study.end(each, None, stopped=True)
+            ends[each] = running.pop(each)
+    return draws, ends
 
 
-def test_a_failed_record_is_no_news_to_a_study():
-    told, fresh = (Study("data/SL", {"tau": {"uniform": [0.05, 0.3]}}, SearchSpec(by="tpe"), 18) for _ in range(2))
-    told.replay([_record("run", "2026", {"tau": 0.1}, [], "failed")], "ndcg@20")
-    assert told.draw("0") == fresh.draw("0")
+SEARCHES = st.builds(
+    SearchSpec,
+    by=st.just("tpe"),
+    seed=st.integers(0, 5),
+    trials=st.integers(1, 14),
+    scheduler=st.sampled_from(["none", "asha", "hyperband"]),
+    grace=st.integers(1, 2),
+)
+
+
+@settings(max_examples=25)
+@given(SEARCHES, st.sampled_from([SMALL, TINY]), st.integers(1, 4), st.sets(st.integers(0, 13), max_size=2), st.data())
+def test_the_order_in_which_trials_end_changes_nothing(search, space, concurrent, lost, data):
+    lag = 2 * concurrent - 1
+    expected = _play(search, space, lag, concurrent, min_or_new, lost=lost)
+    assert _play(search, space, lag, concurrent, lambda moves: data.draw(st.sampled_from(moves)), lost=lost) == expected
+
+
+@settings(max_examples=25)
+@given(SEARCHES, st.sampled_from([SMALL, TINY]), st.integers(1, 4), st.integers(0, 14), st.data())
+def test_a_search_that_goes_on_draws_what_it_had_drawn_and_would_have_drawn(search, space, concurrent, cut, data):
+    lag = 2 * concurrent - 1
+    expected = _play(search, space, lag, concurrent, min_or_new)
+    pick = lambda moves: data.draw(st.sampled_from(moves))  # noqa: E731
+    # As many trials at once as the machine has room for now: the lag is what the sweep began with.
+    again = _play(search, space, lag, data.draw(st.integers(1, 6)), pick, known=expected[0][:cut])
+    assert again == expected
+
+
+def min_or_new(moves):
+    """The earliest trial goes on, and a new one starts where it can."""
+    return None if None in moves else min(moves)
+
+
+def test_a_draw_depends_on_no_result_that_is_newer_than_the_lag_and_waits_for_the_others():
+    def draw_20(changed):
+        study = Study("data/arm", SMALL, SearchSpec(by="tpe", trials=30), 0, lag=3)
+        for number in range(20):
+            values, _ = study.draw()
+            study.end(number, 9.0 if number == changed else -abs(values["tau"] - 0.2))
+        return study.draw()
+
+    assert draw_20(19) == draw_20(18) == draw_20(None) != draw_20(17)
+    study = Study("data/arm", SMALL, SearchSpec(by="tpe", trials=30), 0, lag=3)
+    for _ in range(3):
+        assert not study.waits
+        study.draw()
+    study.end(1, 0.0)
+    assert study.waits  # for draw 0
+    study.end(0, 0.0)
+    assert not study.waits
+
+
+def test_what_was_drawn_is_drawn_again_though_a_result_has_changed():
+    search = SearchSpec(by="tpe", trials=14)
+    drawn, _ = _play(search, SMALL, 1, 1, min_or_new, lost={3})
+    changed, _ = _play(search, SMALL, 1, 1, min_or_new)
+    assert changed != drawn
+    assert _play(search, SMALL, 1, 1, min_or_new, known=drawn)[0] == drawn
 
 
 def test_nothing_is_drawn_twice_while_there_is_something_new():
-    space = {"lam": {"choice": [1, 2, 3]}, "nu": {"grid": [0.5, 1.0]}}
-    study = Study("a", space, SearchSpec(by="tpe", trials=8), epochs=0)
-    drawn = []
+    study = Study("a", TINY, SearchSpec(by="tpe", trials=8), epochs=0)
+    drawn, repeated = [], []
     for number in range(8):
-        drawn.append(tuple(study.draw(str(number)).items()))
-        study.end(str(number), 1.0 if number == 2 else 0.0)
+        values, repeats = study.draw()
+        drawn.append(tuple(values.items()))
+        repeated.append(repeats)
+        study.end(number, 1.0 if number == 2 else 0.0)
     assert len(set(drawn[:6])) == 6 and set(drawn[6:]) <= set(drawn[:6])
+    assert repeated[:6] == [None] * 6
+    assert [drawn[first] for first in repeated[6:]] == drawn[6:]

@@ -6,7 +6,7 @@ import queue
 import threading
 from collections.abc import Callable
 
-from rankbench.fitting import Step
+from rankbench.experiment import OnLook
 
 
 class Abandoned(BaseException):
@@ -16,15 +16,15 @@ class Abandoned(BaseException):
 class Held:
     """Runs `work(on_look)` in a thread of its own, one look at a time."""
 
-    def __init__(self, work: Callable[[Callable[[Step], None]], None]):
-        self._looks: queue.Queue[Step | BaseException | None] = queue.Queue(maxsize=1)
+    def __init__(self, work: Callable[[OnLook], None]):
+        self._looks: queue.Queue[list[dict[str, float]] | BaseException | None] = queue.Queue(maxsize=1)
         self._go = threading.Semaphore(0)
         self._given_up = False
         self._thread = threading.Thread(target=self._run, args=(work,), daemon=True)
         self._thread.start()
 
-    def next(self) -> Step | None:
-        """The next look, or None when the work has ended. Raises what the work raised."""
+    def next(self) -> list[dict[str, float]] | None:
+        """The curve up to the next look, or None when the work has ended. Raises what the work raised."""
         self._go.release()
         found = self._looks.get()
         if isinstance(found, BaseException):
@@ -37,7 +37,7 @@ class Held:
         self._go.release()
         self._thread.join()
 
-    def _run(self, work: Callable[[Callable[[Step], None]], None]) -> None:
+    def _run(self, work: Callable[[OnLook], None]) -> None:
         outcome: BaseException | None = None
         try:
             self._wait()
@@ -48,8 +48,8 @@ class Held:
             outcome = error
         self._looks.put(outcome)
 
-    def _at_look(self, step: Step) -> None:
-        self._looks.put(step)
+    def _at_look(self, curve: list[dict[str, float]]) -> None:
+        self._looks.put(curve)
         self._wait()
 
     def _wait(self) -> None:

@@ -1,7 +1,11 @@
-"""The searches of a sweep: an Optuna study for each dataset and arm, which draws parameters and ends trials that fall behind.
+"""The search of an arm on a dataset: Optuna draws its parameters, `Halving` ends trials that fall behind.
 
-Optuna's successive halving is asynchronous (ASHA, Li et al. 2020). Trials are compared within their arm alone: another loss may
-rise more slowly and end higher.
+The same seed gives the same trials, whatever their timing. Draw n depends on the results of draws up to n − lag and on nothing
+else: Optuna gets them in the order of the draws, each when the first draw comes that depends on it, and a draw waits until they
+are there. Draws in between count as running, whether they have ended or not. The random numbers of a draw depend on the seed,
+the search and the draw's number alone.
+
+Trials are compared within their arm alone: another loss may rise more slowly and end higher.
 """
 
 from __future__ import annotations
@@ -9,7 +13,7 @@ from __future__ import annotations
 import itertools
 import math
 import warnings
-from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 import optuna
@@ -17,12 +21,11 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from optuna.trial import TrialState
 
 from rankbench.rng import stream
+from rankbench.sweeps.halving import Halving
 from rankbench.sweeps.spec import SearchSpec
-from rankbench.tracking.record import RunRecord
 
 REDRAWS = 10  # of a setting that was drawn before
 COUNTED = 10_000  # settings of a space, at most, among which one that was not drawn is looked for
-REDUCTION = 3  # of trials, from one rung to the next
 
 
 def distributions(params: dict[str, Any]) -> dict[str, BaseDistribution]:
@@ -41,62 +44,145 @@ def distributions(params: dict[str, Any]) -> dict[str, BaseDistribution]:
     return found
 
 
+@dataclass
+class _Trial:
+    """A trial and what came out. `drawn`: Optuna's own trial, None where the parameters were given. `repeats`: the number of an
+    earlier trial with the same parameters, which is not run again.
+    """
+
+    drawn: optuna.Trial | None = None
+    repeats: int | None = None
+    looks: list[tuple[int, float]] = field(default_factory=list)
+    ended: bool = False
+    stopped: bool = False
+    value: float | None = None
+
+
 class Study:
-    """The trials of one arm on one dataset. `epochs`: the most that a trial may take, 0 where it has none."""
+    """The trials of one arm on one dataset, numbered from 0. `epochs`: the most that a trial may take, 0 where it has none.
+    `lag`: how much later than a trial the first draw comes that depends on its result.
+    """
 
-    def __init__(self, name: str, params: dict[str, Any], search: SearchSpec, epochs: int):
+    def __init__(self, name: str, params: dict[str, Any], search: SearchSpec, epochs: int, lag: int = 1):
         optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self.name, self.lag = name, lag
         self.space = distributions(params) if search.by != "random" else {}
-        self._name, self._search = name, search
-        self._study = optuna.create_study(
-            study_name=name, direction="maximize", sampler=self._sampler(0), pruner=_pruner(search, epochs)
-        )
-        self._open: dict[str, optuna.Trial] = {}
-        self._drawn: set[tuple] = set()
+        self._search = search
+        self._halving = Halving(name, search, epochs) if search.scheduler != "none" and epochs else None
+        # As Optuna does for Hyperband: a model of the trials of each bracket, which have as many epochs to show what they can.
+        brackets = self._halving.brackets if self._halving else 1
+        self._studies = [optuna.create_study(direction="maximize") for _ in range(brackets)]
+        self._trials: list[_Trial] = []
+        self._given = 0  # trials whose results Optuna has
+        self._numbers: dict[tuple, int] = {}  # parameters → the first trial that has them
 
-    def replay(self, records: Iterable[RunRecord], metric: str) -> None:
-        """Tell of an earlier part of the same sweep, in the order in which its trials started."""
-        for record in sorted(records, key=lambda record: (record.started_at, record.id)):
-            if record.failed:
-                continue
-            self._study.enqueue_trial({name: record.params[name] for name in self.space})
-            self.draw(record.id)
-            for row in record.curve:
-                if "valid" in row:
-                    self.look(record.id, row["iteration"], row["valid"])
-            self.end(record.id, record.metrics[metric]["mean"] if record.finished else None, stopped=not record.finished)
-        # Or it would draw again what it drew at the start.
-        self._study.sampler = self._sampler(len(self._study.trials))
+    @property
+    def next(self) -> int:
+        """The number of the next trial."""
+        return len(self._trials)
 
-    def _sampler(self, known: int) -> optuna.samplers.BaseSampler:
-        seed = int(stream(self._search.seed, "study", self._name, known).integers(2**31))
+    @property
+    def waits(self) -> bool:
+        """Whether the next draw depends on a trial that has not ended."""
+        return not all(self._ended(number) for number in range(self._given, self.next - self.lag + 1))
+
+    def start(self) -> int:
+        """Start a trial whose parameters are given; returns its number."""
+        self._begin(_Trial())
+        return self.next - 1
+
+    def draw(self, known: dict[str, Any] | None = None) -> tuple[dict[str, Any], int | None]:
+        """Start a trial: its values of the searched parameters, new ones if any come up, and else the number of the trial that
+        had them first. `known`: the values that an interrupted sweep drew here.
+        """
+        while self._given <= self.next - self.lag:
+            self._give(self._given)
+        study = self._studies[self._halving.bracket(self.next) if self._halving else 0]
+        study.sampler = self._sampler()
+        trial, values = self._ask(study)
+        for _ in range(REDRAWS):
+            if values not in self._numbers:
+                break
+            trial, values = self._instead(study, trial)
+        else:
+            if new := self._undrawn():
+                trial, values = self._instead(study, trial, new)
+        if known is not None and known != trial.params:
+            trial, values = self._instead(study, trial, known)
+        first = self._numbers.setdefault(values, self.next)
+        repeats = first if first < self.next else None
+        self._begin(_Trial(trial, repeats))
+        if self._halving and repeats is not None:
+            self._halving.end(self.next - 1)
+        return dict(trial.params), repeats
+
+    def look(self, number: int, epoch: int, value: float) -> None:
+        """`value` on the validation set after `epoch` of a trial."""
+        trial = self._trials[number]
+        if self._halving and not trial.ended:
+            trial.looks.append((epoch, value))
+            self._halving.report(number, epoch, value)
+
+    def behind(self, number: int, wait: bool = True) -> bool | None:
+        """Whether a trial should end here; see `Halving.behind`."""
+        if not self._halving or self._trials[number].ended:
+            return False
+        return self._halving.behind(number, wait)
+
+    def end(self, number: int, value: float | None, stopped: bool = False) -> None:
+        """A trial is over: `value` is the chosen metric on the validation set; None for one that failed or was stopped."""
+        trial = self._trials[number]
+        if trial.ended:
+            return
+        trial.ended, trial.stopped, trial.value = True, stopped, value
+        if self._halving:
+            self._halving.end(number)
+
+    def _begin(self, trial: _Trial) -> None:
+        self._trials.append(trial)
+        if self._halving:
+            self._halving.start()
+
+    def _ended(self, number: int) -> bool:
+        trial = self._trials[number]
+        return trial.ended if trial.repeats is None else self._trials[trial.repeats].ended
+
+    def _give(self, number: int) -> None:
+        """Give Optuna the result of a trial."""
+        trial = self._trials[number]
+        source = trial if trial.repeats is None else self._trials[trial.repeats]
+        self._given += 1
+        if trial.drawn is None:
+            return
+        if source.stopped:
+            trial.drawn.report(source.looks[-1][1], source.looks[-1][0])
+            trial.drawn.study.tell(trial.drawn, state=TrialState.PRUNED)
+        elif source.value is None or not math.isfinite(source.value):
+            # Of a trial that failed the sampler makes nothing.
+            trial.drawn.study.tell(trial.drawn, state=TrialState.FAIL)
+        else:
+            trial.drawn.study.tell(trial.drawn, source.value)
+
+    def _sampler(self) -> optuna.samplers.BaseSampler:
+        seed = int(stream(self._search.seed, "study", self.name, self.next).integers(2**31))
         startup = min(10, self._search.trials // 2)
         with warnings.catch_warnings():
-            # constant_liar keeps workers that draw at once apart; Optuna calls it experimental.
+            # constant_liar keeps trials that run at once apart; Optuna calls it experimental.
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             return optuna.samplers.TPESampler(seed=seed, constant_liar=True, n_startup_trials=startup)
 
-    def draw(self, trial_id: str) -> dict[str, Any]:
-        """Values of the searched parameters, for the trial of that name; ones that were not drawn before, if any come up."""
-        trial, values = self._ask()
-        for _ in range(REDRAWS):
-            if values not in self._drawn:
-                break
-            # Of a trial that failed the sampler makes nothing.
-            self._study.tell(trial, state=TrialState.FAIL)
-            trial, values = self._ask()
-        else:
-            if new := self._undrawn():
-                self._study.tell(trial, state=TrialState.FAIL)
-                self._study.enqueue_trial(new)
-                trial, values = self._ask()
-        self._drawn.add(values)
-        self._open[trial_id] = trial
-        return dict(trial.params)
-
-    def _ask(self) -> tuple[optuna.Trial, tuple]:
-        trial = self._study.ask(self.space)
+    def _ask(self, study: optuna.Study) -> tuple[optuna.Trial, tuple]:
+        trial = study.ask(self.space)
         return trial, tuple(sorted(trial.params.items()))
+
+    def _instead(
+        self, study: optuna.Study, trial: optuna.Trial, values: dict[str, Any] | None = None
+    ) -> tuple[optuna.Trial, tuple]:
+        """Another draw in place of `trial`: `values` if they are given."""
+        study.tell(trial, state=TrialState.FAIL)
+        if values is not None:
+            study.enqueue_trial(values)
+        return self._ask(study)
 
     def _undrawn(self) -> dict[str, Any] | None:
         """One of the settings that were not drawn yet, at random, where they can be counted and there is one."""
@@ -109,36 +195,6 @@ class Study:
         if math.prod(map(len, values)) > COUNTED:
             return None
         cells = [dict(zip(self.space, cell, strict=True)) for cell in itertools.product(*values)]
-        new = [cell for cell in cells if tuple(sorted(cell.items())) not in self._drawn]
-        rng = stream(self._search.seed, "study", self._name, "undrawn", len(self._drawn))
+        new = [cell for cell in cells if tuple(sorted(cell.items())) not in self._numbers]
+        rng = stream(self._search.seed, "study", self.name, "undrawn", len(self._numbers))
         return new[rng.integers(len(new))] if new else None
-
-    def look(self, trial_id: str, epoch: int, value: float) -> bool:
-        """What valid says of a trial; returns whether the trial should end here."""
-        if trial_id not in self._open:  # its parameters were drawn without the study
-            self._open[trial_id] = self._study.ask()
-        trial = self._open[trial_id]
-        trial.report(value, epoch)
-        return trial.should_prune()
-
-    def end(self, trial_id: str, value: float | None, stopped: bool = False) -> None:
-        """A trial is over: `value` is the chosen metric on valid; None for one that failed."""
-        trial = self._open.pop(trial_id, None)
-        if trial is None:
-            return
-        if stopped:
-            self._study.tell(trial, state=TrialState.PRUNED)
-        elif value is None or not math.isfinite(value):
-            self._study.tell(trial, state=TrialState.FAIL)
-        else:
-            self._study.tell(trial, value)
-
-
-def _pruner(search: SearchSpec, epochs: int) -> optuna.pruners.BasePruner:
-    if search.scheduler == "none" or not epochs:
-        return optuna.pruners.NopPruner()
-    if search.scheduler == "asha":
-        return optuna.pruners.SuccessiveHalvingPruner(min_resource=search.grace, reduction_factor=REDUCTION)
-    return optuna.pruners.HyperbandPruner(
-        min_resource=search.grace, max_resource=max(epochs, search.grace), reduction_factor=REDUCTION
-    )

@@ -5,9 +5,11 @@ A fit works in the threads of its trial and starts no tasks of its own, so trial
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import shutil
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,9 +23,10 @@ from rankbench import experiment
 from rankbench.checkpoint import Checkpoints
 from rankbench.cluster.machine import Needs
 from rankbench.cluster.session import Session
-from rankbench.fitting import Step
+from rankbench.experiment import OnLook
 from rankbench.memory import Spill
 from rankbench.settings import Settings
+from rankbench.sweeps.draws import Draws
 from rankbench.sweeps.held import Held
 from rankbench.sweeps.placement import placed, require_place
 from rankbench.sweeps.plan import Ask, Unit
@@ -31,12 +34,14 @@ from rankbench.sweeps.reuse import Earlier
 from rankbench.sweeps.spec import ExperimentSpec, SearchSpec
 from rankbench.sweeps.study import Study
 from rankbench.sweeps.waiting import Waiting
-from rankbench.tracking.record import RunRecord, find_record, read_records, remove_record, write_record
+from rankbench.tracking.record import RunRecord, find_record, write_record
 
 ATTEMPTS = 2  # at a unit whose worker vanishes: killed, out of memory, a node gone
 SAVE_EVERY = 15.0  # seconds between checkpoints of a fit by iterations
 OnDone = Callable[[Unit, list[RunRecord], bool], None]  # the last: it was there before
-LOOK = "rankbench/look/"  # names of ours carry a prefix: Tune gives plain ones a meaning
+LOOKS = "rankbench/looks"  # names of ours carry a prefix: Tune gives plain ones a meaning
+STARVED = 600.0  # seconds that trials wait at most for one that has found no machine to start on
+log = logging.getLogger(__name__)
 
 
 def run_units(
@@ -66,11 +71,12 @@ def run_units(
         if len(done) < len(unit.job.settings) and earlier and earlier.adopt(unit, records):
             done = _settled(unit, records)
         if len(done) == len(unit.job.settings):
-            search.known(unit, done)
             on_done(unit, done, True)
         else:
             waiting.append(unit)
-    asks = [search.resumed(ask, on_done) for ask in asks]
+    # Numbered in the order in which they start, which the groups below decide first.
+    for unit in sorted(units, key=lambda unit: unit.needs):
+        search.enter(unit)
     for each in (*waiting, *(ask.draft for ask in asks)):
         require_place(each, machines, resources, "this machine" if session.local else "the cluster")
     # Units of equal needs form one Tuner, since Tune gives all trials of a Tuner the same resources.
@@ -80,6 +86,8 @@ def run_units(
         room = sum(machine.places(needs) for machine in machines)
         concurrent = resources.concurrent
         bound = room if concurrent == "auto" else min(int(concurrent), room)
+        # An arm that searches alone leaves processors idle while it waits for a slow trial, unless it looks further back.
+        search.open(drawing, lag=bound if len(drawing) > 1 else 2 * bound - 1)
         lost: list[tuple[Unit, str]] = []
         for _ in range(ATTEMPTS):
             lost = _tune(alike, drawing, search, settings, needs, bound, on_done, warn)
@@ -93,98 +101,115 @@ def run_units(
     for left in (_checkpoints(records), records.parent / "spill"):
         shutil.rmtree(left, ignore_errors=True)
     ids = dict.fromkeys(unit.job.run_id(each) for unit in (*units, *search.drawn) for each in unit.job.settings)
-    for record in search.replaced:
-        if record.id not in ids:
-            remove_record(records, record)
     return [record for record in (find_record(records / name) for name in ids) if record]
 
 
 class _Search:
-    """What the driver knows of the trials of a stage: the study of each dataset and arm, and who fell behind."""
+    """What the driver knows of the trials of a stage: the study of each dataset and arm, and the place of each trial in it.
+
+    Trials go by the id of their run here, since one whose worker was lost is run again as another trial of Tune.
+    """
 
     def __init__(self, records: Path, search: SearchSpec):
         self.records, self.spec = records, search
+        self.draws = Draws(records.parent / "draws.jsonl")
         self.studies: dict[tuple[str, str], Study] = {}
+        self.places: dict[str, tuple[Study, int]] = {}
         self.drawn: list[Unit] = []
-        self.replaced: list[RunRecord] = []  # failed draws of an earlier part of this sweep, which new draws stand in for
         self.looks: dict[str, list[dict[str, float]]] = {}
         self.stopped: set[str] = set()
 
-    def resumed(self, ask: Ask, on_done: OnDone) -> Ask:
-        """`ask` less the trials that an earlier part of this sweep has run; their records tell the study what was found."""
-        mine = [
-            record
-            for record in read_records(self.records)
-            if (record.stage, record.dataset["name"], record.arm) == ("search", ask.card.name, ask.arm.label)
-        ]
-        for record in mine:
-            if record.failed:
-                self.replaced.append(record)
-                continue
-            unit = ask.unit({name: record.params[name] for name in self.study(ask.draft, ask).space})
-            self.drawn.append(unit)
-            on_done(unit, [record], True)
-        kept = [record for record in mine if not record.failed]
-        self.study(ask.draft, ask).replay(kept, self.spec.choose.metric)
-        return replace(ask, trials=max(0, ask.trials - len(kept)))
-
-    def known(self, unit: Unit, found: list[RunRecord]) -> None:
-        if self.prunes(unit):
-            self.study(unit).replay(found, self.spec.choose.metric)
-
-    def study(self, unit: Unit, ask: Ask | None = None) -> Study:
-        """The study that a unit belongs to."""
-        first = unit.job.settings[0]
-        key = unit.job.card.name, first.arm or first.method
+    def enter(self, unit: Unit) -> None:
+        """Number a planned unit among the trials of its arm, if it can be ended there; one that is over tells what it found."""
+        if not self.prunes(unit):
+            return
+        key = _arm(unit)
         if key not in self.studies:
-            epochs = getattr(first.params, "epochs", 0)
-            self.studies[key] = Study("/".join(key), ask.arm.params if ask else {}, self.spec, epochs)
-        return self.studies[key]
+            self.studies[key] = self._study(unit, {})
+        self._place(unit, self.studies[key].start())
+        self._settle(unit)
+
+    def open(self, asks: Sequence[Ask], lag: int) -> None:
+        for ask in asks:
+            study = self._study(ask.draft, ask.arm.params)
+            study.lag = self.draws.lag(study.name, lag)
+            self.studies[_arm(ask.draft)] = study
 
     def prunes(self, unit: Unit) -> bool:
         """Whether a unit may be ended at a look."""
-        (*others, first) = unit.job.settings
-        stage = unit.job.stage == "search" and self.spec.scheduler != "none"
-        return stage and not others and experiment.stops_early(first)
+        return self.spec.scheduler != "none" and _can_end_early(unit)
 
-    def draw(self, ask: Ask, trial_id: str) -> tuple[Unit, dict[str, Any]]:
-        values = self.study(ask.draft, ask).draw(trial_id)
+    def waits(self, ask: Ask) -> bool:
+        """Whether the next draw depends on a trial that still runs."""
+        return self.studies[_arm(ask.draft)].waits
+
+    def draw(self, ask: Ask, on_done: OnDone) -> tuple[Unit, dict[str, Any]] | None:
+        """The next draw, or None where it is over already: an interrupted sweep ran it, or an earlier draw was the same."""
+        study = self.studies[_arm(ask.draft)]
+        known = self.draws.drawn(study.name, study.next)
+        number = study.next
+        values, repeats = study.draw(known)
+        if known is None:
+            self.draws.add(study.name, values)
         unit = ask.unit(values)
+        if repeats is not None:
+            on_done(unit, _settled(unit, self.records), True)
+            return None
         self.drawn.append(unit)
+        self._place(unit, number)
+        if self._settle(unit):
+            on_done(unit, _settled(unit, self.records), True)
+            return None
         return unit, values
 
-    def again(self, unit: Unit, trial_id: str, on_done: OnDone) -> bool:
-        """Whether a drawn unit was drawn before, and is over; then its study hears what came out."""
-        found = _settled(unit, self.records)
-        if found:
-            if not found[0].finished:
-                self.stopped.add(trial_id)
-            self.end(unit, trial_id)
-            on_done(unit, found, True)
-        return bool(found)
+    def look(self, unit: Unit, rows: list[dict[str, float]]) -> None:
+        """`rows`: the newest of the unit's curve; of one that went on from a checkpoint, the earlier ones, too."""
+        study, number = self.places[_run(unit)]
+        known = self.looks.setdefault(_run(unit), [])
+        for row in rows:
+            if not known or row["iteration"] > known[-1]["iteration"]:
+                known.append(row)
+                study.look(number, row["iteration"], row["valid"])
 
-    def look(self, unit: Unit, trial_id: str, row: dict[str, float]) -> bool:
-        """Whether the trial should end; `row` is the newest of its curve."""
-        self.looks.setdefault(trial_id, []).append(row)
-        if self.study(unit).look(trial_id, row["iteration"], row["valid"]):
-            self.stopped.add(trial_id)
-        return trial_id in self.stopped
+    def behind(self, unit: Unit, wait: bool = True) -> bool | None:
+        """Whether a unit should end at its latest look; None while that depends on another one."""
+        study, number = self.places[_run(unit)]
+        behind = _run(unit) in self.stopped or study.behind(number, wait)
+        if behind:
+            self.stopped.add(_run(unit))
+        return behind
 
-    def end(self, unit: Unit, trial_id: str) -> None:
+    def end(self, unit: Unit) -> None:
         """A trial is over. One that was stopped left no record, so it is written here."""
-        first = unit.job.settings[0]
-        if trial_id in self.stopped and not _settled(unit, self.records):
-            rows = self.looks[trial_id]
+        if _run(unit) not in self.places:
+            return
+        if _run(unit) in self.stopped and not _settled(unit, self.records):
+            rows, first = self.looks[_run(unit)], unit.job.settings[0]
             reason = (
                 f"stopped by {self.spec.scheduler} after epoch {rows[-1]['iteration']}, "
                 f"{first.params.stop_metric} on valid {rows[-1]['valid']:.4f}"
             )
             write_record(self.records, experiment.stopped(unit.job, first, reason, rows), None)
-        if (unit.job.card.name, first.arm or first.method) in self.studies:
-            (*_, record) = all_records(unit, self.records) or [None]
-            finished = record is not None and record.finished
-            value = record.metrics[self.spec.choose.metric]["mean"] if finished else None
-            self.study(unit).end(trial_id, value, trial_id in self.stopped)
+        if not self._settle(unit):
+            study, number = self.places[_run(unit)]
+            study.end(number, None)
+
+    def _study(self, unit: Unit, params: dict[str, Any]) -> Study:
+        return Study("/".join(_arm(unit)), params, self.spec, getattr(unit.job.settings[0].params, "epochs", 0))
+
+    def _place(self, unit: Unit, number: int) -> None:
+        self.places[_run(unit)] = self.studies[_arm(unit)], number
+
+    def _settle(self, unit: Unit) -> bool:
+        """Tell the study what the record of a unit says, if it has one that is not a failure."""
+        found = _settled(unit, self.records)
+        if found:
+            (record,) = found
+            self.look(unit, [row for row in record.curve if "valid" in row])
+            study, number = self.places[_run(unit)]
+            value = record.metrics[self.spec.choose.metric]["mean"] if record.finished else None
+            study.end(number, value, stopped=not record.finished)
+        return bool(found)
 
 
 @dataclass
@@ -214,20 +239,22 @@ class _Queue(Searcher):
         # Tune saves its searcher for a restore, which never happens here: records decide what is left to do.
         return {}
 
-    def suggest(self, trial_id: str) -> dict[str, Any] | str:
+    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         if self.next < len(self.group.units):
             self.next += 1
             return {"unit": self.next - 1}
+        arms = len(self.left)
         while any(self.left):
-            position = self.turn % len(self.left)
-            self.turn += 1
-            if not self.left[position]:
-                continue
+            # An arm in turn, of those whose next draw depends on no trial that still runs.
+            turns = [(self.turn + ahead) % arms for ahead in range(arms)]
+            free = [at for at in turns if self.left[at] and not self.group.search.waits(self.group.asks[at])]
+            if not free:
+                return None
+            position = free[0]
+            self.turn = position + 1
             self.left[position] -= 1
-            unit, values = self.group.search.draw(self.group.asks[position], trial_id)
-            # In a small space a draw may come again: it counts, and is not run again.
-            if not self.group.search.again(unit, trial_id, self.on_done):
-                self.group.trials[trial_id] = unit
+            if drawn := self.group.search.draw(self.group.asks[position], self.on_done):
+                self.group.trials[trial_id], values = drawn
                 return {"ask": position, "values": values}
         return Searcher.FINISHED
 
@@ -239,18 +266,52 @@ class _Queue(Searcher):
 
 
 class _Scheduler(FIFOScheduler):
-    """Ends a trial whose study says so."""
+    """Ends a trial whose study says so, and holds one at its look as long as that depends on an earlier trial."""
 
     def __init__(self, group: _Group):
         super().__init__()
         self.group = group
+        self.held: dict[str, Any] = {}
+        self.moved = time.monotonic()
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict) -> str:
-        row = {name.removeprefix(LOOK): value for name, value in result.items() if name.startswith(LOOK)}
-        if not row:
+        if LOOKS not in result:
             return TrialScheduler.CONTINUE
-        behind = self.group.search.look(self.group.unit_of(trial), trial.trial_id, row)
+        self.group.search.look(self.group.unit_of(trial), json.loads(result[LOOKS]))
+        return self._decide(trial)
+
+    def choose_trial_to_run(self, tune_controller: Any) -> Any:
+        # Tune asks this in every round, and has no other way to let a trial go on after its result was answered.
+        for trial in [*self.held.values()]:
+            decision = self._decide(trial, wait=not self._starved(tune_controller))
+            if decision != TrialScheduler.NOOP:
+                tune_controller._tune_controller._execute_action(trial, decision)
+        return super().choose_trial_to_run(tune_controller)
+
+    def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict) -> None:
+        self.held.pop(trial.trial_id, None)
+
+    def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
+        self.held.pop(trial.trial_id, None)
+
+    def _decide(self, trial: Any, wait: bool = True) -> str:
+        behind = self.group.search.behind(self.group.unit_of(trial), wait)
+        if behind is None:
+            self.held[trial.trial_id] = trial
+            return TrialScheduler.NOOP
+        self.held.pop(trial.trial_id, None)
+        self.moved = time.monotonic()
         return TrialScheduler.STOP if behind else TrialScheduler.CONTINUE
+
+    def _starved(self, tune_controller: Any) -> bool:
+        """Whether every running trial waits for one that does not start, as when a node of the cluster is gone."""
+        running = [trial for trial in tune_controller.get_live_trials() if trial.status == "RUNNING"]
+        if any(trial.trial_id not in self.held for trial in running):
+            self.moved = time.monotonic()
+        if time.monotonic() - self.moved < STARVED:
+            return False
+        log.warning("a trial that others are compared with has not started for %.0f s; they go on without it", STARVED)
+        return True
 
 
 class _Watcher(tune.Callback):
@@ -266,13 +327,13 @@ class _Watcher(tune.Callback):
 
     def on_trial_complete(self, iteration, trials, trial, **info) -> None:
         unit = self.group.unit_of(trial)
-        self.group.search.end(unit, trial.trial_id)
+        self.group.search.end(unit)
         self.on_done(unit, all_records(unit, self.records), False)
 
     def on_trial_error(self, iteration, trials, trial, **info) -> None:
         words = str(trial.get_error() or trial.get_pickled_error() or "").strip().splitlines()
         unit = self.group.unit_of(trial)
-        self.group.search.end(unit, trial.trial_id)
+        self.group.search.end(unit)
         self.lost.append((unit, words[-1] if words else "it left no message"))
 
 
@@ -349,17 +410,19 @@ class _Trial(tune.Trainable):
     def _take(self, config: dict) -> None:
         self.unit = self.units[config["unit"]] if "unit" in config else self.asks[config["ask"]].unit(config["values"])
         first = self.unit.job.settings[0]
+        self.looks = 0  # rows of the curve that the driver has
         self._checkpoints = _checkpoints(self.records) / self.unit.job.run_id(first)
         # One that nobody stops goes through in one step.
-        if self.prunes and self.unit.job.stage == "search" and experiment.stops_early(first):
+        if self.prunes and _can_end_early(self.unit):
             self.held = Held(self._run)
 
     def step(self) -> dict:
         job, failed = self.unit.job, 0
         try:
-            if self.held and (look := self.held.next()):
-                row = {"iteration": look.number, "seconds": round(look.seconds, 4), "loss": look.loss, "valid": look.valid}
-                return {LOOK + name: value for name, value in row.items()}
+            if self.held and (curve := self.held.next()):
+                rows = [row for row in curve if "valid" in row][self.looks :]
+                self.looks += len(rows)
+                return {LOOKS: json.dumps(rows)}
             if not self.held:
                 self._run()
         except Exception as error:
@@ -369,7 +432,7 @@ class _Trial(tune.Trainable):
         self.held = None
         return {"done": True, "rankbench/settings": len(job.settings), "rankbench/failed": failed}
 
-    def _run(self, on_look: Callable[[Step], None] = lambda step: None) -> None:
+    def _run(self, on_look: OnLook = lambda curve: None) -> None:
         checkpoints = None
         if self.unit.job.settings[0].solver.iterate:
             checkpoints = Checkpoints(self._checkpoints, resume=True, every=SAVE_EVERY)
@@ -384,6 +447,20 @@ class _Trial(tune.Trainable):
 
 def _checkpoints(records: Path) -> Path:
     return records.parent / "checkpoints"
+
+
+def _can_end_early(unit: Unit) -> bool:
+    """Whether it looks at valid, for itself alone, so that a search can end it there."""
+    return unit.job.stage == "search" and len(unit.job.settings) == 1 and experiment.stops_early(unit.job.settings[0])
+
+
+def _arm(unit: Unit) -> tuple[str, str]:
+    first = unit.job.settings[0]
+    return unit.job.card.name, first.arm or first.method
+
+
+def _run(unit: Unit) -> str:
+    return unit.job.run_id(unit.job.settings[0])
 
 
 def _settled(unit: Unit, records: Path) -> list[RunRecord]:

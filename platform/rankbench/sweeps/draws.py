@@ -1,0 +1,66 @@
+"""What the searches of a sweep have drawn, one line per draw, in draws.jsonl beside the records.
+
+A sweep that goes on draws again what stands there, in the same order, even if a trial that had failed gives a result now.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from rankbench.errors import DataError
+from rankbench.files import disk_errors_are_clear, make_folder
+
+
+class Draws:
+    """The file of one sweep, which it creates with the first draw. Raises DataError for a file that it did not write."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.lags: dict[str, int] = {}
+        self.params: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        content = path.read_bytes() if path.is_file() else b""
+        whole = content[: content.rfind(b"\n") + 1]
+        if len(whole) < len(content):  # a line that the process did not live to finish
+            os.truncate(path, len(whole))
+        for number, line in enumerate(whole.splitlines(), start=1):
+            try:
+                self._take(json.loads(line))
+            except (ValueError, KeyError, TypeError) as error:
+                problem = f"{path}: line {number}: not a draw of a sweep ({error!r})"
+                raise DataError(f"{problem}; delete the file to draw anew") from None
+
+    def lag(self, search: str, lag: int) -> int:
+        """How many draws earlier than the next one a result has to be for the next one to depend on it: what the file says, or
+        else `lag`, which the file then says.
+        """
+        if search not in self.lags:
+            self._write({"search": search, "lag": lag})
+        return self.lags[search]
+
+    def drawn(self, search: str, number: int) -> dict[str, Any] | None:
+        """The parameters of a draw, counted from 0; None if it was not drawn yet."""
+        params = self.params[search]
+        return params[number] if number < len(params) else None
+
+    def add(self, search: str, params: dict[str, Any]) -> None:
+        """The next draw of a search."""
+        self._write({"search": search, "draw": len(self.params[search]), "params": params})
+
+    def _write(self, entry: dict[str, Any]) -> None:
+        make_folder(self.path.parent)
+        with disk_errors_are_clear(self.path), self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(entry) + "\n")
+        self._take(entry)
+
+    def _take(self, entry: dict[str, Any]) -> None:
+        if "lag" in entry:
+            self.lags[entry["search"]] = int(entry["lag"])
+            return
+        params = self.params[entry["search"]]
+        if entry["draw"] != len(params):
+            raise ValueError(f"draw {entry['draw']} follows {len(params)} draws")
+        params.append(dict(entry["params"]))

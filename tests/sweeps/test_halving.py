@@ -1,0 +1,98 @@
+"""Halving: what it decides is Optuna's decision with one trial at a time, and the same with several, whatever the timing."""
+
+import optuna
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rankbench.sweeps.halving import Halving
+from rankbench.sweeps.spec import SearchSpec
+
+# The values of up to 12 trials at their evaluations; few different ones, so that some are equal.
+CURVES = st.lists(st.lists(st.integers(0, 5).map(float), min_size=1, max_size=12), min_size=1, max_size=12)
+EVERY = st.sampled_from([1, 2, 5])  # epochs from one evaluation to the next
+
+
+def one_after_another(halving, curves, every):
+    """Trial → the epoch at which it was ended."""
+    ended = {}
+    for number, curve in enumerate(curves):
+        halving.start()
+        for look, value in enumerate(curve, start=1):
+            halving.report(number, look * every, value)
+            if halving.behind(number):
+                ended[number] = look * every
+                break
+        halving.end(number)
+    return ended
+
+
+@given(CURVES, EVERY, st.integers(1, 4))
+def test_one_after_another_it_decides_as_optuna_does(curves, every, grace):
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    pruner = optuna.pruners.SuccessiveHalvingPruner(min_resource=grace, reduction_factor=3)
+    study = optuna.create_study(direction="maximize", pruner=pruner)
+    expected = {}
+    for number, curve in enumerate(curves):
+        trial = study.ask()
+        for look, value in enumerate(curve, start=1):
+            trial.report(value, look * every)
+            if trial.should_prune():
+                expected[number] = look * every
+                break
+        study.tell(trial, values=0.0)
+    assert one_after_another(Halving("a", SearchSpec(scheduler="asha", grace=grace), 99), curves, every) == expected
+
+
+@given(CURVES, EVERY, st.sampled_from(["asha", "hyperband"]), st.integers(1, 5), st.data())
+def test_side_by_side_it_decides_the_same_whatever_the_timing(curves, every, scheduler, concurrent, data):
+    search = SearchSpec(scheduler=scheduler, grace=2)
+    expected = one_after_another(Halving("a", search, 60), curves, every)
+    halving, running, ended, started = Halving("a", search, 60), {}, {}, 0
+    while started < len(curves) or running:
+        able = [number for number in running if not running[number][1]]
+        if started < len(curves) and len(running) < concurrent and (not able or data.draw(st.booleans())):
+            halving.start()
+            running[started] = [0, False]  # evaluations, and whether it is held at the last one
+            started += 1
+            continue
+        number = data.draw(st.sampled_from(able))  # never empty: the earliest trial is never held
+        running[number][0] += 1
+        if running[number][0] > len(curves[number]):
+            halving.end(number)
+            del running[number]
+        else:
+            halving.report(number, running[number][0] * every, curves[number][running[number][0] - 1])
+            running[number][1] = True
+        decided = True
+        while decided:
+            decided = False
+            for held in [each for each, (_, waits) in running.items() if waits]:
+                behind = halving.behind(held)
+                if behind is None:
+                    continue
+                decided, running[held][1] = True, False
+                if behind:
+                    ended[held] = running[held][0] * every
+                    halving.end(held)
+                    del running[held]
+    assert ended == expected
+
+
+def test_hyperband_begins_later_in_some_brackets_and_has_more_trials_in_the_first():
+    halving = Halving("a", SearchSpec(scheduler="hyperband", grace=2), 18)
+    brackets = [halving.bracket(number) for number in range(300)]
+    counts = [brackets.count(bracket) for bracket in range(3)]
+    assert sum(counts) == 300 and counts[0] > counts[1] > 0 and counts[2] > 0
+    assert brackets == [Halving("a", SearchSpec(scheduler="hyperband", grace=2), 18).bracket(n) for n in range(300)]
+
+
+@pytest.mark.parametrize("scheduler", ["asha", "hyperband"])
+def test_a_trial_waits_for_an_earlier_one_only(scheduler):
+    halving = Halving("a", SearchSpec(scheduler=scheduler, grace=1), 1)
+    for _ in range(2):
+        halving.start()
+    halving.report(1, 1, 0.5)
+    assert halving.behind(1) is None and halving.behind(1, wait=False) is False
+    halving.report(0, 1, 0.9)
+    assert halving.behind(0) is False
