@@ -1,0 +1,86 @@
+"""Trials held at a rung: they go on when the trial that they are compared with arrives, or finds no place to start for long."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from rankbench.data.cards import load_card
+from rankbench.experiment import Job, setting
+from rankbench.settings import Settings
+from rankbench.sweeps import tuner
+from rankbench.sweeps.plan import Unit
+from rankbench.sweeps.spec import SearchSpec
+
+
+class Controller:
+    """Of Tune's controller, what the scheduler uses; Ray itself has no way to keep a trial from starting."""
+
+    def __init__(self, trials):
+        self.trials, self.executed = trials, []
+        self._tune_controller = self
+
+    def get_trials(self):
+        return self.trials
+
+    get_live_trials = get_trials
+
+    def _execute_action(self, trial, decision):
+        self.executed.append((trial.trial_id, decision))
+
+
+@pytest.fixture
+def race(tmp_path):
+    """(scheduler, two trials of one arm, controller, report): `report(trial, value)` answers a look after the first epoch."""
+    card = load_card("synthetic", Settings.from_env())
+    params = {"embedding_dim": 8, "epochs": 9, "patience": 9}
+    search = tuner._Search(tmp_path / "records", SearchSpec(scheduler="asha", grace=1))
+    units = [
+        Unit(Job(card, (setting("bpr", params | {"learning_rate": r}, arm="a"),), stage="search"), 1, 1, 1.0)
+        for r in (0.1, 0.2)
+    ]
+    for unit in units:
+        search.enter(unit)
+    trials = [SimpleNamespace(trial_id=str(i), config={"unit": i}, status="RUNNING") for i in range(2)]
+    scheduler, controller = tuner._Scheduler(tuner._Group(units, [], search)), Controller(trials)
+
+    def report(trial, value):
+        looks = f'[{{"iteration": 1, "seconds": 0.1, "loss": 1.0, "valid": {value}}}]'
+        return scheduler.on_trial_result(controller, trial, {tuner.LOOKS: looks})
+
+    return scheduler, trials, controller, report
+
+
+@pytest.mark.parametrize(("value", "decision"), [(0.5, "STOP"), (0.9, "CONTINUE")])
+def test_a_trial_that_is_early_waits_for_the_one_before_it(race, value, decision):
+    scheduler, (first, second), controller, report = race
+    assert report(second, value) == "NOOP"
+    scheduler.choose_trial_to_run(controller)
+    assert controller.executed == []
+    assert report(first, 0.7) == "CONTINUE"
+    scheduler.choose_trial_to_run(controller)
+    scheduler.choose_trial_to_run(controller)
+    assert controller.executed == [("1", decision)]
+
+
+def test_a_held_trial_whose_worker_is_lost_is_not_sent_on(race):
+    scheduler, (first, second), controller, report = race
+    report(second, 0.5)
+    scheduler.on_trial_error(controller, second)
+    report(first, 0.7)
+    scheduler.choose_trial_to_run(controller)
+    assert controller.executed == []
+
+
+def test_trials_go_on_without_one_that_finds_no_place_to_start(race, monkeypatch, caplog):
+    scheduler, (first, second), controller, report = race
+    clock = SimpleNamespace(monotonic=lambda: clock.now, now=1000.0)
+    monkeypatch.setattr(tuner, "time", clock)
+    first.status = "PENDING"
+    report(second, 0.5)
+    scheduler.moved = clock.now
+    clock.now += tuner.STARVED - 1
+    assert scheduler.choose_trial_to_run(controller) is first
+    assert controller.executed == []
+    clock.now += 2
+    scheduler.choose_trial_to_run(controller)
+    assert controller.executed == [("1", "CONTINUE")] and "has not started" in caplog.text
