@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from rankbench import experiment
+from rankbench.checkpoint import Checkpoints
 from rankbench.data.cards import load_card
 from rankbench.reports.plots import convergence_plot
 
@@ -50,3 +51,23 @@ def test_a_convergence_plot_needs_a_curve(card, settings, tmp_path):
     assert convergence_plot([alone], "ndcg@20", tmp_path / "none.png") is None
     path = convergence_plot([alone, followed], "ndcg@20", tmp_path / "some.png")
     assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_fit_that_goes_on_from_a_checkpoint_tells_of_its_earlier_looks_too(card, settings, tmp_path, monkeypatch):
+    monkeypatch.setattr("rankbench.training.trainer.SAVE_EVERY", -1.0)
+    values = {"epochs": 6, "patience": 6, "embedding_dim": 8, "n_negatives": 5}
+    job = experiment.Job(card, (experiment.setting("bpr", values),), fit_on="train", measure_on="valid")
+    whole: list[list[dict]] = []
+    experiment.run(job, settings, 1, on_look=lambda curve: whole.append([*curve]))
+
+    def killed(curve):
+        if len(curve) == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        experiment.run(job, settings, 1, checkpoints=Checkpoints(tmp_path / "fit"), on_look=killed)
+    rest: list[list[dict]] = []
+    checkpoints = Checkpoints(tmp_path / "fit", resume=True)
+    experiment.run(job, settings, 1, checkpoints=checkpoints, on_look=lambda curve: rest.append([*curve]))
+    valid = lambda curve: [(row["iteration"], row["valid"]) for row in curve]  # noqa: E731
+    assert valid(rest[0]) == valid(whole[3]) and valid(rest[-1]) == valid(whole[-1])
