@@ -72,12 +72,22 @@ class Halving:
                 continue
             if len(climb.values) == rung:
                 climb.values.append(value)
-            earlier = [each for each in self._climbs[:number] if each.bracket == climb.bracket]
-            arrived = [each.values[rung] for each in earlier if len(each.values) > rung]
-            if wait and any(not each.ended and len(each.values) <= rung for each in earlier):
+            if wait and not all(self._known(earlier, climb.bracket, rung) for earlier in range(number)):
                 return None
-            rivals = sorted([*arrived, climb.values[rung]], reverse=True)
+            earlier = [each for each in self._climbs[:number] if each.bracket == climb.bracket]
+            rivals = sorted(
+                [climb.values[rung], *(each.values[rung] for each in earlier if len(each.values) > rung)], reverse=True
+            )
             if climb.values[rung] < rivals[max(len(rivals) // REDUCTION, 1) - 1]:
                 return True
             climb.passed += 1
         return False
+
+    def _known(self, number: int, bracket: int, rung: int) -> bool:
+        """Whether it is known what a trial's value at a rung of a bracket is, or that it has none."""
+        climb = self._climbs[number]
+        if climb.bracket != bracket or len(climb.values) > rung:
+            return True
+        # A trial that an interrupted sweep ended comes with evaluations that have not been judged in this one.
+        judged = not climb.waiting or self.behind(number) is not None
+        return len(climb.values) > rung or (climb.ended and judged)
