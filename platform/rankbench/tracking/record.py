@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
@@ -123,6 +124,12 @@ def read_record(folder: Path) -> RunRecord:
 @cache
 def _schema() -> TypeAdapter[RunRecord]:
     return TypeAdapter(RunRecord)
+
+
+def remove_record(folder: Path, record: RunRecord) -> None:
+    """Remove folder/<id>/: the record first, since a folder without one counts as absent."""
+    (folder / record.id / "record.json").unlink(missing_ok=True)
+    shutil.rmtree(folder / record.id, ignore_errors=True)
 
 
 def find_record(folder: Path) -> RunRecord | None:
