@@ -1,10 +1,9 @@
 """One thread count for a computation, and the same bits for every count.
 
 BLAS, OpenMP and PyTorch cut their sums, products and loops by the number of their threads, so that the last bits of a result
-depend on it, and PyTorch adds up the gradient of an indexed table in whatever order its threads arrive. Their idle threads also
-wait in a loop, which takes the processors from other fits on the machine. So each of these libraries computes in one thread,
-and this package does the parallel work itself: in blocks whose size does not depend on the number of threads, each computed by
-one thread, with sums over blocks taken in the order of the blocks.
+depend on it, and PyTorch adds up the gradient of an indexed table in whatever order its threads arrive.
+So each of these libraries computes in one thread, and this package does the parallel work itself: in blocks whose size does not
+depend on the number of threads, each computed by one thread, with sums over blocks taken in the order of the blocks.
 """
 
 from __future__ import annotations
