@@ -35,7 +35,8 @@ from rankbench.data.prepare import load
 from rankbench.data.splits import Holdout
 from rankbench.evaluation.metrics import measure, metric_set
 from rankbench.evaluation.ranking import rank
-from rankbench.fitting import Fitting, Step
+from rankbench.experiment.methods import registered
+from rankbench.fitting.context import Context
 from rankbench.mapping import ThreadMap
 from rankbench.recommender import FactorRecommender, Recommender
 from rankbench.settings import Settings
@@ -44,7 +45,6 @@ from rankbench.solvers.als.params import ALSParams
 from rankbench.solvers.als.side import Side, objective, of_items, of_users
 from rankbench.solvers.ials import IALS
 from rankbench.solvers.rg2 import RG2
-from rankbench.solvers.spec import registered
 from rankbench.threads import pinned
 from rankbench.tracking.environment import environment
 
@@ -234,10 +234,9 @@ def way_task(label: str, X: sp.csr_array, holdout: Holdout, dim: int, threads: i
     for name, (method, p) in ours(dim).items():
         judge = Judge(holdout)
 
-        def tell(step: Step, judge: Judge = judge) -> None:
+        steps = registered().get(method).steps(X, p, 0, np.float32, Context(ThreadMap(threads)), None)
+        for step in itertools.islice(steps, 1, p.iterations + 1):  # the first one is the start
             judge.note(step.seconds, step.model())
-
-        registered().get(method).iterate(X, p, 0, np.float32, Fitting(ThreadMap(threads), tell))
         judge.line(label, name)
     for name, peer in peers(X, dim, random_factors(X, dim), threads).items():
         judge, seconds = Judge(holdout), 0.0
@@ -311,7 +310,8 @@ def warm_up() -> None:
     X = movielens_sized("1M")[:100]
     holdout = Holdout(np.arange(100, dtype=np.int32), X, X)
     for name, p in ours(16).values():
-        registered().get(name).iterate(X, p, 0, np.float32, Fitting(tell=lambda step: Judge(holdout).note(0, step.model())))
+        for step in itertools.islice(registered().get(name).steps(X, p, 0, np.float32, Context(), None), 3):
+            Judge(holdout).note(0, step.model())
     with threadpool_limits(1, "blas"):
         peers(X, 16, random_factors(X, 16), 1)
 

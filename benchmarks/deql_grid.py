@@ -14,9 +14,10 @@ import argparse
 import itertools
 import time
 
-from rankbench import experiment
 from rankbench.data.cards import load_card
 from rankbench.data.prepare import prepare
+from rankbench.experiment.job import Job, MethodConfig, configure
+from rankbench.experiment.run import run as run_job
 from rankbench.settings import Settings
 
 P = (0.2, 0.35, 0.5, 0.65, 0.8, 0.9)
@@ -33,17 +34,17 @@ def main() -> None:
     card = load_card(given.dataset, settings)
     prepare(card, settings)
 
-    def run(cells: tuple[experiment.Setting, ...]) -> dict[experiment.Setting, dict]:
-        job = experiment.Job(card, cells, fit_on="train", measure_on="valid", stage="search")
-        return {cell: outcome.record.metrics for cell, outcome in zip(cells, experiment.run(job, settings), strict=True)}
+    def run(cells: tuple[MethodConfig, ...]) -> dict[MethodConfig, dict]:
+        job = Job(card, cells, fit_on="train", measure_on="valid", stage="search")
+        return {cell: outcome.record.metrics for cell, outcome in zip(cells, run_job(job, settings), strict=True)}
 
-    run((experiment.setting("ease", {}),))  # compiles
+    run((configure("ease", {}),))  # compiles
     seconds = {"shared": 0.0, "cell by cell": 0.0}
     apart, fits, cells, models = 0.0, 0, 0, set()
     for p in P:
-        grid: dict[object, list[experiment.Setting]] = {}
+        grid: dict[object, list[MethodConfig]] = {}
         for method, lam_prime, b in itertools.product(METHODS, LAM_PRIME, B):
-            cell = experiment.setting(method, {"p": p, "lam_prime": lam_prime, "b": b})
+            cell = configure(method, {"p": p, "lam_prime": lam_prime, "b": b})
             grid.setdefault(cell.share_key, []).append(cell)
             models.add(cell.identity)
         start = time.perf_counter()

@@ -31,9 +31,10 @@ def child(arrangement: str, method: str, n_threads: int, epochs: int) -> None:
     import torch
     from threadpoolctl import threadpool_limits
 
-    from rankbench import experiment
     from rankbench.data.cards import load_card
     from rankbench.data.prepare import prepare
+    from rankbench.experiment.fit import fit as fit_configs
+    from rankbench.experiment.job import configure
     from rankbench.settings import Settings
     from rankbench.threads import pinned
 
@@ -41,8 +42,8 @@ def child(arrangement: str, method: str, n_threads: int, epochs: int) -> None:
     X = prepare(load_card("synthetic", settings), settings).split.fit_matrix("train")
 
     def fit(epochs: int) -> None:
-        chosen = experiment.setting(method, {"epochs": epochs, "patience": 0})
-        experiment.fit((chosen,), X, "float32", 0)
+        chosen = configure(method, {"epochs": epochs, "patience": 0})
+        fit_configs((chosen,), X, "float32", 0)
 
     with pinned(n_threads), threadpool_limits(1 if arrangement == "rankbench" else n_threads):
         torch.set_num_threads(1 if arrangement == "rankbench" else n_threads)

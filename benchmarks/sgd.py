@@ -27,8 +27,8 @@ import scipy.sparse as sp
 import torch
 from torch.nn import functional as F
 
-from rankbench import experiment
 from rankbench.data.prepare import load
+from rankbench.experiment.job import configure
 from rankbench.losses.spec import registered as losses
 from rankbench.settings import Settings
 from rankbench.tracking.environment import environment, peak_memory
@@ -41,8 +41,7 @@ PEER = "plain PyTorch"
 
 def trainer(X: sp.csr_array, method: str, **params) -> Trainer:
     given = {"embedding_dim": DIM, "batch_size": BATCH, "learning_rate": RATE} | params
-    setting = experiment.setting(method, given)
-    return Trainer(X, setting.params, losses().get(method), 0, np.float32, "cpu")
+    return Trainer(X, configure(method, given).params, losses().get(method), 0, np.float32, "cpu")
 
 
 def batches(ours: Trainer) -> Iterator[np.ndarray]:

@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_limits
 
 from rankbench import threads
 from rankbench.data.blocks import csr_from_pairs
-from rankbench.solvers.spec import Shift
+from rankbench.fitting.method import Shift
 from rankbench.solvers.tiled.inverse import tiled_inverse
 from rankbench.tracking.environment import peak_memory, reset_peak_memory
 

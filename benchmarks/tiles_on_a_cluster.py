@@ -99,7 +99,7 @@ def join(given: argparse.Namespace) -> None:
         from tiled import some_data
 
         from rankbench.cluster.ray_map import RayMap
-        from rankbench.methods import registered
+        from rankbench.experiment.methods import registered
         from rankbench.solvers.tiled.fit import fit_tiled
 
         solver, flow, start = registered().get("ease"), RayMap().flow(), time.perf_counter()
@@ -142,7 +142,7 @@ def measure(title: str, n: int, nodes, folder: Path, kill_in: str) -> np.ndarray
     from rankbench.cluster.ray_map import RayMap
     from rankbench.data.splits import Holdout
     from rankbench.evaluation.columns import rank_by_columns_on
-    from rankbench.methods import registered
+    from rankbench.experiment.methods import registered
     from rankbench.solvers.tiled.fit import fit_tiled
 
     X = some_data(n)

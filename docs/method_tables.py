@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
-from rankbench.methods import registered
+from rankbench.experiment.methods import registered
+from rankbench.fitting.method import ClosedForm, Iterative, Method
 from rankbench.models.spec import registered as encoders
-from rankbench.solvers.spec import Solver
+from rankbench.training.methods import Trained
 from rankbench.training.params import TrainingParams
 
 COLUMNS = "| parameter | default | range searched | meaning |\n|---|---|---|---|"
@@ -19,12 +20,15 @@ FAMILIES = {
 }
 
 
-def family(method: Solver) -> str:
-    if method.trained:
-        return "Losses trained by gradient steps"
-    if method.shift is not None:
-        return "Closed forms"
-    return "Alternating least squares" if method.problem is not None else "Other solvers"
+def family(method: Method) -> str:
+    match method:
+        case Trained():
+            return "Losses trained by gradient steps"
+        case ClosedForm():
+            return "Closed forms"
+        case Iterative(quadratic_loss=loss) if loss:
+            return "Alternating least squares"
+    return "Other solvers"
 
 
 def markdown() -> str:
@@ -34,24 +38,29 @@ def markdown() -> str:
         methods = [method for method in registered() if family(method) == name]
         parts += [f"## {name}", about]
         parts += [_section(method) for method in methods]
-    parts += ["## Parameters of training", _table(TrainingParams)]
+    parts += ["## Parameters of training", _table_of(TrainingParams)]
     parts += ["## Parameters of encoders", "`model` chooses the encoder; each loss can be trained on each of them."]
-    parts += [f"### {encoder.name}\n\n{_about(encoder)}\n\n{_table(encoder.params)}" for encoder in encoders()]
+    parts += [f"### {encoder.name}\n\n{_about(encoder)}\n\n{_table_of(encoder.params)}" for encoder in encoders()]
     return "\n\n".join(part for part in parts if part)
 
 
-def _section(method: Solver) -> str:
-    own = method.own if method.trained else None
+def _section(method: Method) -> str:
     reason = f"{method.reason[0].upper()}{method.reason[1:]}." if method.reason else ""
-    return "\n\n".join(part for part in (f"### {method.name}", _about(method), reason, _table(method.params, own)) if part)
+    return "\n\n".join(
+        part for part in (f"### {method.name}", _about(method), reason, _table(method.own, method.fields())) if part
+    )
 
 
 def _about(spec) -> str:
     return f"{_cell(spec.title)} ({_cell(spec.source)})."
 
 
-def _table(params: type, only: tuple[str, ...] | None = None) -> str:
-    fields = [field for field in dataclasses.fields(params) if only is None or field.name in only]
+def _table_of(params: type) -> str:
+    return _table(tuple(field.name for field in dataclasses.fields(params)), dataclasses.fields(params))
+
+
+def _table(names: tuple[str, ...], among: tuple[dataclasses.Field, ...]) -> str:
+    fields = [field for field in among if field.name in names]
     if not fields:
         return "No parameters of its own."
     rows = [

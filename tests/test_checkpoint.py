@@ -12,9 +12,10 @@ import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_array_equal
 
-from rankbench import experiment
 from rankbench.checkpoint import Checkpoints, State
-from rankbench.fitting import Fitting
+from rankbench.experiment.execution import Execution
+from rankbench.experiment.fit import fit as fit_configs
+from rankbench.experiment.job import configure
 
 
 def state(number):
@@ -83,7 +84,7 @@ def test_a_fit_that_goes_on_has_the_bits_of_one_that_was_not_broken_off(method, 
         pass
 
     def fit(iterations, checkpoints=None, stop_after=-1):
-        chosen = experiment.setting(method, {"iterations": iterations} | values)
+        chosen = configure(method, {"iterations": iterations} | values)
         seen = []
 
         def tell(step):
@@ -91,7 +92,9 @@ def test_a_fit_that_goes_on_has_the_bits_of_one_that_was_not_broken_off(method, 
             if step.number == stop_after + 1:
                 raise Broken
 
-        (model,) = experiment.fit((chosen,), X, "float32", 0, fitting=Fitting(tell=tell, checkpoints=checkpoints))
+        (model,) = fit_configs(
+            (chosen,), X, "float32", 0, Execution(checkpoints=checkpoints), observe=lambda step: tell(step) or {}
+        ).models
         return model, seen
 
     whole, _ = fit(6)

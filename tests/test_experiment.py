@@ -1,11 +1,16 @@
 """A run of a method that goes by iterations: its curve, what is counted as training, and what shows it."""
 
+import itertools
+
 import numpy as np
 import pytest
 
-from rankbench import experiment
 from rankbench.checkpoint import Checkpoints
 from rankbench.data.cards import load_card
+from rankbench.experiment.execution import Execution
+from rankbench.experiment.job import Job, configure
+from rankbench.experiment.run import run as run_job
+from rankbench.experiment.run import run_stepwise
 from rankbench.reports.plots import convergence_plot
 
 
@@ -15,8 +20,8 @@ def card(settings):
 
 
 def outcome(card, settings, curve, **values):
-    chosen = experiment.setting("ials", {"iterations": 6, "embedding_dim": 8} | values)
-    (found,) = experiment.run(experiment.Job(card, (chosen,), curve=curve), settings, 1)
+    chosen = configure("ials", {"iterations": 6, "embedding_dim": 8} | values)
+    (found,) = run_job(Job(card, (chosen,), curve=curve), settings, Execution(1))
     return found
 
 
@@ -53,21 +58,15 @@ def test_a_convergence_plot_needs_a_curve(card, settings, tmp_path):
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_fit_that_goes_on_from_a_checkpoint_tells_of_its_earlier_looks_too(card, settings, tmp_path, monkeypatch):
-    monkeypatch.setattr("rankbench.training.trainer.SAVE_EVERY", -1.0)
+def test_a_fit_that_goes_on_from_a_checkpoint_tells_of_its_earlier_evaluations_too(card, settings, tmp_path):
     values = {"epochs": 6, "patience": 6, "embedding_dim": 8, "n_negatives": 5}
-    job = experiment.Job(card, (experiment.setting("bpr", values),), fit_on="train", measure_on="valid")
-    whole: list[list[dict]] = []
-    experiment.run(job, settings, 1, on_look=lambda curve: whole.append([*curve]))
-
-    def killed(curve):
-        if len(curve) == 4:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        experiment.run(job, settings, 1, checkpoints=Checkpoints(tmp_path / "fit"), on_look=killed)
-    rest: list[list[dict]] = []
-    checkpoints = Checkpoints(tmp_path / "fit", resume=True)
-    experiment.run(job, settings, 1, checkpoints=checkpoints, on_look=lambda curve: rest.append([*curve]))
+    job = Job(card, (configure("bpr", values),), fit_on="train", measure_on="valid")
+    whole = [[*curve] for curve in run_stepwise(job, settings, Execution(1))]
+    killed = run_stepwise(job, settings, Execution(1, checkpoints=Checkpoints(tmp_path / "fit")))
+    list(itertools.islice(killed, 4))
+    killed.close()
+    rest = [
+        [*curve] for curve in run_stepwise(job, settings, Execution(1, checkpoints=Checkpoints(tmp_path / "fit", resume=True)))
+    ]
     valid = lambda curve: [(row["iteration"], row["valid"]) for row in curve]  # noqa: E731
     assert valid(rest[0]) == valid(whole[3]) and valid(rest[-1]) == valid(whole[-1])

@@ -9,8 +9,10 @@ import pytest
 import torch
 from threadpoolctl import threadpool_info
 
-from rankbench import experiment
 from rankbench.data.cards import load_card
+from rankbench.experiment.execution import Execution
+from rankbench.experiment.job import Job, configure
+from rankbench.experiment.run import run
 from rankbench.threads import pinned
 
 
@@ -22,14 +24,14 @@ def pools() -> dict[str, int]:
 def test_the_libraries_use_one_thread_during_a_fit(method, values, settings):
     """Threads that several fits on one machine would wait for."""
     card = load_card("synthetic", settings, {"source.generator": {"users": 60, "items": 40, "interactions_per_user": 8}})
-    job = experiment.Job(card, (experiment.setting(method, values),), card.final_fit)
+    job = Job(card, (configure(method, values),), card.final_fit)
     seen = []
 
     def progress(phase, done, total):
         if phase == "fit":
             seen.append((torch.get_num_threads(), set(pools().values()), numba.get_num_threads()))
 
-    experiment.run(job, settings, n_threads=2, progress=progress)
+    run(job, settings, Execution(2), progress)
     assert seen
     assert set(map(str, seen)) == {str((1, {1}, 2))}
 

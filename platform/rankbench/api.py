@@ -10,25 +10,23 @@ rb.compare({"ease": model, "edlae": rb.fit("movielens-1m", "edlae", lam=400)}, m
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 import pandas as pd
 
-from rankbench import experiment
 from rankbench.data.blocks import union
 from rankbench.data.cards import load_card
-from rankbench.data.prepare import Dataset, prepare
 from rankbench.errors import ConfigError, require
 from rankbench.evaluation.compare import compare as compare_values
-from rankbench.experiment import Progress
-from rankbench.fitting import Fitting
-from rankbench.mapping import ThreadMap
-from rankbench.memory import Spill, memory_errors_are_clear
+from rankbench.experiment.execution import Execution, progress_to_nobody
+from rankbench.experiment.fit import Progress
+from rankbench.experiment.job import Job, configure
+from rankbench.experiment.run import load_and_fit
+from rankbench.memory import Spill
 from rankbench.model import Evaluation, Model, load
 from rankbench.registry import nearest
 from rankbench.settings import Settings
-from rankbench.threads import available_cpus, pinned
 
 
 def fit(
@@ -39,9 +37,8 @@ def fit(
     dtype: str = "float32",
     seed: int = 0,
     settings: Settings | None = None,
-    progress: Progress = lambda *_: None,
-    fitting: Fitting | None = None,
-    spill: Spill | None = None,
+    progress: Progress = progress_to_nobody,
+    execution: Execution | None = None,
     changes: dict[str, Any] | None = None,
     **params: Any,
 ) -> Model:
@@ -49,29 +46,22 @@ def fit(
     on train where valid says when training ends.
 
     `dataset`: a name or the path of a card, in which `changes`, by dotted keys, replace what it says. `progress(phase, done,
-    total)` is called throughout. `fitting`: where a method that goes by iterations works on its blocks, and saves; by default
-    in this process, and nowhere. `spill`: where a closed form goes whose matrix does not fit into memory; the model then reads
-    that folder. Raises ConfigError for an unknown name, parameter or value, DataError for data that cannot be had or read,
-    NumericalError where the method breaks down, StorageError when memory or disk do not suffice.
+    total)` is called throughout. `execution`: how the fit is computed, by default in this process, saving nothing. A model
+    whose matrix did not fit into memory reads the folder of `execution.spill`.
+
+    Raises ConfigError for an unknown name, parameter or value, DataError for data that cannot be had or read, NumericalError
+    where the method breaks down, StorageError when memory or disk do not suffice.
     """
     require(fit_on in (None, "train", "train+valid"), f"fit_on: expected train or train+valid, got {fit_on!r}")
     require(dtype in ("float32", "float64"), f"dtype: expected float32 or float64, got {dtype!r}")
     settings = settings or Settings.from_env()
-    chosen = experiment.setting(method, params)
+    config = configure(method, params)
     card = load_card(dataset, settings, changes)
-    data: Dataset = prepare(card, settings, progress)
-    early = experiment.stops_early(chosen)
-    fit_on = fit_on or ("train" if early else card.final_fit)
-    X = data.split.fit_matrix(fit_on)
-    with pinned(available_cpus()), memory_errors_are_clear(f"{card.name}: {method}"):
-        fitting = fitting or Fitting(ThreadMap(available_cpus()), lambda step: progress("fit", step.number, step.of))
-        if early and fit_on == "train":
-            fitting = replace(fitting, validate=experiment.Look(data.split.holdout("valid", "train"), seed))
-        outside = experiment.goes_outside(chosen, X.shape[1], dtype, spill, fitting.where.flow())
-        (recommender,) = experiment.fit((chosen,), X, dtype, seed, progress, fitting, outside=spill if outside else None)
-    history = union(X, data.split.valid_history, data.split.test_history)
+    fit_on = fit_on or config.part_to_fit(card)
+    data, fitted = load_and_fit(Job(card, (config,), fit_on, dtype=dtype, seed=seed), settings, execution, progress)
+    history = union(data.split.fit_matrix(fit_on), data.split.valid_history, data.split.test_history)
     about = {"card": dataset, "changes": changes or {}, "name": data.name, "fingerprint": data.fingerprint}
-    return Model(recommender, method, chosen.resolved, about, fit_on, seed, data.users, data.items, history)
+    return Model(fitted.models[0], method, config.flat, about, fit_on, seed, data.users, data.items, history)
 
 
 def compare(
@@ -117,4 +107,4 @@ def _named(models: Sequence[Evaluation | Model]) -> dict[str, Evaluation | Model
     }
 
 
-__all__ = ["ConfigError", "Evaluation", "Model", "Spill", "compare", "fit", "load"]
+__all__ = ["ConfigError", "Evaluation", "Execution", "Model", "Spill", "compare", "fit", "load"]

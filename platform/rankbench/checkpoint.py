@@ -33,8 +33,8 @@ class State:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """States of one fit under `folder`. Without `resume` a fit starts anew, whatever lies there. A state that comes less than
-    `every` seconds after the last one that was saved is let go.
+    """States of one fit under `folder`. Without `resume` a fit starts anew, whatever lies there. A state is due
+    `every` seconds after the last one that was saved.
     """
 
     folder: Path
@@ -42,10 +42,12 @@ class Checkpoints:
     every: float = 0.0
     _last: list[float] = field(default_factory=lambda: [time.monotonic()], repr=False, compare=False)
 
+    def due(self) -> bool:
+        """Whether `every` seconds have passed since the last state was saved."""
+        return time.monotonic() - self._last[0] >= self.every
+
     def save(self, state: State) -> None:
         """Raises StorageError when the disk is full; what was saved before stays as it is."""
-        if time.monotonic() - self._last[0] < self.every:
-            return
         self._last[0] = time.monotonic()
         make_folder(self.folder)
         target = self._place(state.number)

@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 from typing_extensions import TypedDict
 
-from rankbench.config import parameters, read_json
+from rankbench.config import read_json
 from rankbench.data.blocks import csr_from_pairs, csr_from_parts
 from rankbench.data.cards import load_card
 from rankbench.data.prepare import prepare
@@ -28,9 +28,9 @@ from rankbench.evaluation.columns import rank_by_columns
 from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, measure, metric_set
 from rankbench.evaluation.ranking import Ranking, rank
 from rankbench.evaluation.summary import Interval, summarise
+from rankbench.experiment.methods import registered
 from rankbench.files import atomic_folder, sha256_of, write_json
 from rankbench.memory import available_memory
-from rankbench.methods import registered
 from rankbench.recommender import FactorRecommender, LinearRecommender, LowRankRecommender, Recommender
 from rankbench.registry import nearest
 from rankbench.settings import Settings
@@ -274,7 +274,7 @@ def load(folder: str | Path) -> Model:
     folder = Path(folder)
     about = read_json(folder / _ABOUT, TypeAdapter(_About), "a saved model")
     # What came from a file is checked like any input before a solver's class is built from it.
-    parameters(registered().get(about.method).params, about.params, f"{folder}/{_ABOUT}")
+    registered().get(about.method).configure(about.params, f"{folder}/{_ABOUT}")
     if not (folder / _ARRAYS).is_file():  # of a pipe there is no end
         raise DataError(f"{folder / _ARRAYS}: no such file; fit the model again")
     try:

@@ -9,6 +9,7 @@ depend on the number of threads, each computed by one thread, with sums over blo
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -38,15 +39,17 @@ def pinned(threads: int) -> Iterator[None]:
     The former numbers of threads are restored after the block.
     """
     import numba
-    import torch
     from threadpoolctl import threadpool_limits
 
-    before = torch.get_num_threads(), numba.get_num_threads()
+    torch = sys.modules.get("torch")  # a method that trains with it has imported it by now; others do without
+    before = torch and torch.get_num_threads(), numba.get_num_threads()
     with threadpool_limits(1):
-        torch.set_num_threads(1)
+        if torch:
+            torch.set_num_threads(1)
         numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
         try:
             yield
         finally:
-            torch.set_num_threads(before[0])
+            if torch:
+                torch.set_num_threads(before[0])
             numba.set_num_threads(before[1])

@@ -79,7 +79,7 @@ def test_a_record_that_cannot_be_read_is_refused_before_the_fit(home, capsys, mo
     record = Path(json.loads(capsys.readouterr().out)["folder"]) / "record.json"
     record.write_text(text, encoding="utf-8")
     with monkeypatch.context() as fits:
-        fits.setattr("rankbench.experiment.fit", None)  # a fit would be a traceback
+        fits.setattr("rankbench.experiment.run.fit_stepwise", None)  # a fit would be a traceback
         assert _main(words) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and f"{record}: not a run record" in error and "--fresh replaces it" in error

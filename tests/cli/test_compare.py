@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rankbench import experiment
 from rankbench.cli import _main
 from rankbench.data.cards import load_card
+from rankbench.experiment.execution import Execution
+from rankbench.experiment.job import Job, configure
+from rankbench.experiment.outcome import failure
+from rankbench.experiment.run import run as run_job
 from rankbench.settings import Settings
 from rankbench.tracking.record import read_per_user, read_record, write_record
 
@@ -24,19 +27,19 @@ def shop(tmp_path_factory):
     settings = Settings(home / "data", None, True, home / "results", None, None)
     changes = {f"source.generator.{name}": value for name, value in TINY.items()}
     card, other = (load_card("synthetic", settings, changes | {"split.seed": seed}) for seed in (0, 1))
-    ease, weak, random = (experiment.setting(*each) for each in (("ease", {"lam": 50}), ("ease", {"lam": 500}), ("random", {})))
+    ease, weak, random = (configure(*each) for each in (("ease", {"lam": 50}), ("ease", {"lam": 500}), ("random", {})))
     jobs = {
-        "ease": experiment.Job(card, (ease,)),
-        "weak": experiment.Job(card, (weak,)),
-        "random": experiment.Job(card, (random,)),
-        "other split": experiment.Job(other, (random,)),
-        "valid": experiment.Job(card, (random,), "train", "valid"),
+        "ease": Job(card, (ease,)),
+        "weak": Job(card, (weak,)),
+        "random": Job(card, (random,)),
+        "other split": Job(other, (random,)),
+        "valid": Job(card, (random,), "train", "valid"),
     }
     ids = {}
     for name, job in jobs.items():
-        (outcome,) = experiment.run(job, settings, 1)
+        (outcome,) = run_job(job, settings, Execution(1))
         ids[name] = write_record(settings.results / "runs", outcome.record, outcome.per_user).name
-    failed = experiment.failure(experiment.Job(card, (ease,), seed=9), ease, "no memory")
+    failed = failure(Job(card, (ease,), seed=9), ease, "no memory")
     ids["failed"] = write_record(settings.results / "runs", failed, None).name
     # One of them in a sweep's folder, where it is found as well.
     (home / "results" / "sweeps" / "s" / "records").mkdir(parents=True)

@@ -20,16 +20,17 @@ COMMON = """
 import json, threading, time
 import numpy as np, scipy.sparse as sp
 from nodes import cluster
-from rankbench import experiment
+from rankbench.experiment.job import configure
+from rankbench.experiment.fit import fit as fit_configs
 from rankbench.cluster.session import session
-from rankbench.fitting import Fitting
+from rankbench.experiment.execution import Execution
 from rankbench.mapping import ThreadMap
 
 rng = np.random.default_rng(0)
 X = sp.csr_array((rng.random((3000, 2000)) < rng.random((3000, 1)) ** 3).astype(np.float32))
 
 def fit(where, fault=lambda: None, iterations=4):
-    chosen = experiment.setting("ials", {"embedding_dim": 192, "iterations": iterations})
+    chosen = configure("ials", {"embedding_dim": 192, "iterations": iterations})
     ends = [time.monotonic()]
 
     def tell(step):
@@ -37,7 +38,7 @@ def fit(where, fault=lambda: None, iterations=4):
         if step.number == 2:
             threading.Timer(0.3, fault).start()   # in the middle of the third iteration
 
-    (model,) = experiment.fit((chosen,), X, "float32", 0, fitting=Fitting(where, tell))
+    (model,) = fit_configs((chosen,), X, "float32", 0, Execution(executor=where), observe=lambda step: tell(step) or {}).models
     return model, [b - a for a, b in zip(ends, ends[1:])]
 
 whole, _ = fit(ThreadMap(1))

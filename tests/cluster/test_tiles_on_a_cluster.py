@@ -24,7 +24,7 @@ from nodes import cluster
 from rankbench.cluster.session import session
 from rankbench.data.splits import Holdout
 from rankbench.evaluation.columns import rank_by_columns, rank_by_columns_on
-from rankbench.methods import registered
+from rankbench.experiment.methods import registered
 from rankbench.solvers.tiled.fit import fit_tiled
 from rankbench.threads import pinned
 

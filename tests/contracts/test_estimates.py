@@ -5,10 +5,11 @@ import inspect
 
 import pytest
 
+from rankbench.experiment.methods import registered
 from rankbench.losses.spec import registered as losses
-from rankbench.methods import registered
 from rankbench.models.spec import registered as encoders
 from rankbench.sweeps import estimate
+from rankbench.training.methods import Trained
 
 
 def test_the_estimates_name_no_method_loss_or_encoder():
@@ -22,5 +23,5 @@ def test_the_estimates_name_no_method_loss_or_encoder():
 def test_the_pace_of_a_method_is_positive_and_that_of_its_loss(name):
     solver = registered().get(name)
     assert 0 < solver.pace < 100
-    if solver.trained:
-        assert (solver.pace, solver.whole_catalogue) == (losses().get(name).pace, losses().get(name).whole_catalogue)
+    if isinstance(solver, Trained):
+        assert (solver.pace, solver.loss) == (losses().get(name).pace, losses().get(name))

@@ -9,15 +9,15 @@ import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
-from rankbench import experiment
 from rankbench.checkpoint import Checkpoints
 from rankbench.data.blocks import csr_from_pairs
 from rankbench.errors import ConfigError
-from rankbench.fitting import Fitting
+from rankbench.experiment.execution import Execution
+from rankbench.experiment.fit import fit as fit_configs
+from rankbench.experiment.job import configure
 from rankbench.losses.spec import Ragged, Scores, Sizes, WholeCatalogue, registered
 from rankbench.models.spec import registered as encoders
 from rankbench.recommender import FactorRecommender
-from rankbench.training import trainer
 
 LOSSES = [loss.name for loss in registered()]
 EVERY_LOSS = pytest.mark.parametrize("name", LOSSES)
@@ -169,10 +169,10 @@ def X():
     return csr_from_pairs(*np.nonzero(met), met.shape)
 
 
-def fit(X, name, model, fitting=None, seed=0, **params):
+def fit(X, name, model, seed=0, checkpoints=None, tell=lambda step: None, **params):
     given = {"model": model, "embedding_dim": DIM, "epochs": 3, "batch_size": 16, "n_negatives": 6, "patience": 0} | params
-    (fitted,) = experiment.fit((experiment.setting(name, given),), X, "float32", seed, fitting=fitting or Fitting())
-    return fitted
+    execution = Execution(checkpoints=checkpoints)
+    return fit_configs((configure(name, given),), X, "float32", seed, execution, lambda step: tell(step) or {}).models[0]
 
 
 @EVERY_LOSS
@@ -193,8 +193,7 @@ class Stop(Exception):
 
 @EVERY_LOSS
 @pytest.mark.parametrize("model", ["mf", "xsimgcl"])
-def test_a_fit_that_goes_on_from_a_checkpoint_ends_as_one_that_was_never_stopped(name, model, X, tmp_path, monkeypatch):
-    monkeypatch.setattr(trainer, "SAVE_EVERY", 0.0)
+def test_a_fit_that_goes_on_from_a_checkpoint_ends_as_one_that_was_never_stopped(name, model, X, tmp_path):
     params = {"epochs": 4, "schedule": "plateau"}
     whole = fit(X, name, model, **params)
     checkpoints = Checkpoints(tmp_path / "c", resume=True)
@@ -204,10 +203,10 @@ def test_a_fit_that_goes_on_from_a_checkpoint_ends_as_one_that_was_never_stopped
             raise Stop
 
     with pytest.raises(Stop):
-        fit(X, name, model, Fitting(tell=tell, checkpoints=checkpoints), **params)
+        fit(X, name, model, tell=tell, checkpoints=checkpoints, **params)
     assert checkpoints.last().number == 2
     numbers = []
-    resumed = fit(X, name, model, Fitting(tell=lambda step: numbers.append(step.number), checkpoints=checkpoints), **params)
+    resumed = fit(X, name, model, tell=lambda step: numbers.append(step.number), checkpoints=checkpoints, **params)
     assert numbers == [3, 4]
     assert_array_equal(resumed.U, whole.U)
     assert_array_equal(resumed.V, whole.V)
@@ -215,15 +214,15 @@ def test_a_fit_that_goes_on_from_a_checkpoint_ends_as_one_that_was_never_stopped
 
 @EVERY_LOSS
 def test_parameters_of_a_method_say_what_they_are(name):
-    for field in dataclasses.fields(experiment.setting(name, {}).params):
+    for field in configure(name, {}).spec.fields():
         assert field.metadata["help"] and field.metadata["search"], field.name
 
 
 def test_a_parameter_of_another_encoder_is_refused():
     with pytest.raises(ConfigError, match="model mf has no parameter 'n_layers'"):
-        experiment.setting("bpr", {"n_layers": 1})
+        configure("bpr", {"n_layers": 1})
 
 
 def test_an_unknown_encoder_gets_a_suggestion():
     with pytest.raises(ConfigError, match="did you mean lightgcn"):
-        experiment.setting("bpr", {"model": "lightgnc"})
+        configure("bpr", {"model": "lightgnc"})

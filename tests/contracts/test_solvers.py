@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 
-from rankbench import experiment, threads
+from rankbench import threads
 from rankbench.config import parameters
 from rankbench.data.blocks import csr_from_pairs
 from rankbench.data.prepare import load
@@ -15,11 +15,14 @@ from rankbench.data.splits import Holdout
 from rankbench.errors import ConfigError
 from rankbench.evaluation.metrics import measure, metric_set
 from rankbench.evaluation.ranking import rank
-from rankbench.methods import registered
+from rankbench.experiment.fit import fit as fit_configs
+from rankbench.experiment.job import configure
+from rankbench.experiment.methods import registered
 from rankbench.recommender import FactorRecommender, Recommender, score
 from rankbench.solvers.als.fold_in import FoldInRecommender
+from rankbench.training.methods import Trained
 
-METHODS = [spec.name for spec in registered() if not spec.trained]  # those have a contract of their own
+METHODS = [spec.name for spec in registered() if not isinstance(spec, Trained)]  # those have a contract of their own
 EVERY_METHOD = pytest.mark.parametrize("method", METHODS)
 N_USERS, N_ITEMS = 80, 30
 # What a user gets is drawn for the row, whatever the user has met: the scores, or the vector that training starts from.
@@ -41,7 +44,7 @@ def data():
 
 
 def fit(method, X, dtype="float32", seed=0):
-    (model,) = experiment.fit((experiment.setting(method, {}),), X, dtype, seed)
+    (model,) = fit_configs((configure(method, {}),), X, dtype, seed).models
     return model
 
 
@@ -146,23 +149,21 @@ def test_parameters_survive_a_round_trip(method):
 
 @EVERY_METHOD
 def test_every_parameter_says_what_it_is(method):
-    for field in dataclasses.fields(registered().get(method).params):
+    for field in registered().get(method).fields():
         assert field.metadata["help"], field.name
         assert field.metadata["search"], field.name
 
 
-@pytest.mark.parametrize(
-    "method, name", [(spec.name, field.name) for spec in registered() for field in dataclasses.fields(spec.params)]
-)
+@pytest.mark.parametrize("method, name", [(spec.name, field.name) for spec in registered() for field in spec.fields()])
 def test_a_misspelt_parameter_gets_a_suggestion(method, name):
     with pytest.raises(ConfigError, match=rf"{method}: unknown parameter '{name}x'; did you mean {name}\?"):
-        experiment.setting(method, {f"{name}x": 1})
+        configure(method, {f"{name}x": 1})
 
 
 @EVERY_METHOD
 def test_an_unknown_parameter_is_refused(method):
     with pytest.raises(ConfigError, match=f"{method}: unknown parameter 'zzz'"):
-        experiment.setting(method, {"zzz": 1})
+        configure(method, {"zzz": 1})
 
 
 @pytest.mark.mirror

@@ -1,17 +1,17 @@
 """Every registered method gives the same bits for any number of threads: model, curve, metrics, intervals and users' values."""
 
-import dataclasses
-
 import numba
 import numpy as np
 import pytest
 import torch
 from numpy.testing import assert_array_equal
 
-from rankbench import experiment
 from rankbench.data.cards import load_card
 from rankbench.evaluation.metrics import metric_set
-from rankbench.methods import registered
+from rankbench.experiment.execution import Execution
+from rankbench.experiment.job import Job, configure
+from rankbench.experiment.methods import registered
+from rankbench.experiment.run import run
 from rankbench.settings import Settings
 from rankbench.solvers import lowrank
 from rankbench.solvers.als import side
@@ -54,12 +54,11 @@ def small_blocks(monkeypatch):
 def outcomes(method, values, settings, dtype="float32"):
     """What a run with each number of threads has in its record, its table of users and its model."""
     card = load_card("synthetic", settings, {"source.generator": SIZE})
-    known = {field.name for field in dataclasses.fields(registered().get(method).params)}
-    chosen = experiment.setting(method, {name: value for name, value in SHORT.items() if name in known} | values)
-    fit_on = "train" if experiment.stops_early(chosen) else card.final_fit
+    known = {field.name for field in registered().get(method).fields()}
+    chosen = configure(method, {name: value for name, value in SHORT.items() if name in known} | values)
     metrics = metric_set(["recall", "ndcg", "auc"], [10])
-    job = experiment.Job(card, (chosen,), fit_on, metrics=metrics, dtype=dtype, curve=1)
-    return [experiment.run(job, settings, n_threads=n)[0] for n in THREADS]
+    job = Job(card, (chosen,), chosen.part_to_fit(card), metrics=metrics, dtype=dtype, curve=1)
+    return [run(job, settings, Execution(n))[0] for n in THREADS]
 
 
 def require_equal(found):

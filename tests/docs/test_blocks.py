@@ -7,10 +7,11 @@ import pytest
 import typer
 from pages import PAGES, ROOT, WRITTEN, Block, blocks, name, spans
 
-from rankbench import cli, experiment
+from rankbench import cli
 from rankbench.config import assignments
 from rankbench.data.cards import card_names, load_card
 from rankbench.errors import ConfigError
+from rankbench.experiment.job import configure
 from rankbench.settings import Settings
 from rankbench.sweeps.spec import load_experiment
 
@@ -54,7 +55,7 @@ def check(words, brief=False):
     words = given.get("params") or given.get("changes") or []
     values = assignments([word for word in words if "=" in word and not word.startswith(("[", "PATH", "data."))])
     if names[0] in ("run", "fit") and is_name(given["method"]):
-        experiment.setting(given["method"], values)
+        configure(given["method"], values)
     if names[0] in ("run", "fit") and is_name(given["dataset"]):
         assert given["dataset"] in card_names(Settings.from_env()), f"no card {given['dataset']}"
     if names == ["sweep", "run"] and given["experiment"].parent.name:
@@ -139,8 +140,8 @@ def test_cards_and_experiments_are_taken_by_their_schema(path, block: Block, set
         spec = load_experiment(file, {})
         for arm in spec.arms:
             fixed = {key: value for key, value in arm.params.items() if not isinstance(value, dict)}
-            experiment.setting(arm.method, fixed)
-            known = set(experiment.setting(arm.method, {}).resolved)
+            configure(arm.method, fixed)
+            known = set(configure(arm.method, {}).flat)
             assert set(arm.params) | {key for values in arm.chosen.values() for key in values} <= known
         assert all(each in card_names(settings) for each in spec.datasets if isinstance(each, str))
     else:

@@ -7,7 +7,7 @@ import pytest
 from pages import ROOT
 
 import rankbench.api
-from rankbench.methods import registered
+from rankbench.experiment.methods import registered
 
 
 @pytest.fixture(scope="module")

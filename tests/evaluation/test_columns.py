@@ -12,8 +12,8 @@ from rankbench.errors import ConfigError, NumericalError
 from rankbench.evaluation import ranking
 from rankbench.evaluation.columns import rank_by_columns, rank_by_columns_on
 from rankbench.evaluation.ranking import rank
+from rankbench.experiment.methods import registered
 from rankbench.recommender import LinearRecommender
-from rankbench.solvers.spec import registered
 from rankbench.solvers.tiled.fit import fit_tiled
 from rankbench.solvers.tiled.recommender import TiledLinearRecommender
 from rankbench.threads import pinned

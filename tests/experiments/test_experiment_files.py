@@ -12,10 +12,11 @@ from rankbench.config import override, read_yaml, validate
 from rankbench.data.cards import load_card
 from rankbench.errors import ConfigError
 from rankbench.evaluation.metrics import metric_set, require_within
-from rankbench.experiment import setting
-from rankbench.methods import registered
+from rankbench.experiment.job import configure
+from rankbench.experiment.methods import registered
 from rankbench.sweeps.space import expand
 from rankbench.sweeps.spec import ExperimentSpec, load_experiment, of_arms
+from rankbench.training.methods import Trained
 
 FOLDER = Path(__file__).parents[2] / "experiments"
 FILES = sorted(FOLDER.glob("*.yaml"))
@@ -102,10 +103,10 @@ def check_parameters(spec, where):
     """Every setting of the search, and every one that an earlier search chose, is one that its method takes."""
     for arm in spec.arms:
         for values in expand(arm.params, spec.search.trials, spec.search.seed, where):
-            setting(arm.method, values, where, arm.label)
+            configure(arm.method, values, where, arm.label)
         fixed = {name: value for name, value in arm.params.items() if not isinstance(value, dict)}
         for chosen in arm.chosen.values():
-            setting(arm.method, fixed | chosen, where, arm.label)
+            configure(arm.method, fixed | chosen, where, arm.label)
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -207,7 +208,7 @@ def test_what_is_chosen_is_what_is_searched(path):
 def test_training_that_looks_at_validation_and_was_not_searched_is_measured_on_a_model_of_train_alone(path):
     """Fitted on train and valid, it would have nothing to look at, and no search to say for how many epochs it should run."""
     spec = load(path)
-    trained = [arm for arm in spec.arms if registered().get(arm.method).trained]
+    trained = [arm for arm in spec.arms if isinstance(registered().get(arm.method), Trained)]
     stopping = [arm for arm in trained if arm.chosen and arm.params.get("patience", 1) != 0]
     assert spec.final.fit_on == "train" or not stopping, ", ".join(arm.label for arm in stopping)
 

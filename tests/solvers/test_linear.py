@@ -10,8 +10,9 @@ from numpy.testing import assert_allclose
 
 from rankbench.data.blocks import gram
 from rankbench.errors import ConfigError, NumericalError
+from rankbench.experiment.methods import registered
+from rankbench.fitting.method import Shift
 from rankbench.solvers.linear import fit_shared, inverse
-from rankbench.solvers.spec import Shift, registered
 
 PROPERTY = settings(max_examples=60, deadline=None)  # kernels are compiled at their first call
 BINARY = arrays(float, (9, 5), elements=st.sampled_from([0.0, 1.0]))

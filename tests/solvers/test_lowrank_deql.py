@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
 
-from rankbench import experiment
 from rankbench.errors import ConfigError, DataError, NumericalError
+from rankbench.experiment.fit import fit as fit_configs
+from rankbench.experiment.job import configure
 from rankbench.solvers import lowrank
 from rankbench.solvers.lowrank_deql import LowRankDEQL
 
@@ -30,7 +31,7 @@ def draw(n_users, n_items, seed=0):
 
 
 def weights(X, method="deql-low-rank", seed=0, **values):
-    (model,) = experiment.fit((experiment.setting(method, values),), sp.csr_array(X, dtype=np.float32), "float64", seed)
+    (model,) = fit_configs((configure(method, values),), sp.csr_array(X, dtype=np.float32), "float64", seed).models
     return model.dense_weights()
 
 
@@ -144,8 +145,8 @@ class TestRefusals:
     @pytest.mark.parametrize("values", [{"embedding_dim": 0}, {"p": 1.0}, {"p": float("nan")}, {"lam": -1.0}])
     def test_values_out_of_range(self, method, values):
         with pytest.raises(ConfigError, match=f"{next(iter(values))} must"):
-            experiment.setting(method, {}).solver.params(**values)
+            configure(method, {}).spec.params(**values)
 
 
 def test_the_defaults_are_in_range():
-    assert LowRankDEQL() == experiment.setting("deql-low-rank", {}).params
+    assert LowRankDEQL() == configure("deql-low-rank", {}).params

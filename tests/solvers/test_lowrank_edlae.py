@@ -11,8 +11,9 @@ from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import minimize
 
-from rankbench import experiment
 from rankbench.errors import ConfigError, NumericalError
+from rankbench.experiment.fit import fit as fit_configs
+from rankbench.experiment.job import configure
 from rankbench.solvers.lowrank import system, top_eigenvectors
 from rankbench.solvers.lowrank_edlae import LowRankEDLAE, admm, update_beta, update_U, update_V
 
@@ -31,7 +32,7 @@ def build(X, p, lam):
 
 
 def weights(X, method, **values):
-    (model,) = experiment.fit((experiment.setting(method, values),), sp.csr_array(X, dtype=np.float32), "float64", 0)
+    (model,) = fit_configs((configure(method, values),), sp.csr_array(X, dtype=np.float32), "float64", 0).models
     return model.dense_weights()
 
 

@@ -68,7 +68,7 @@ def test_the_maps_of_an_arm_and_the_table_go_by_the_name_of_the_card(file, setti
     shop(file.parent)
     spec = load_experiment(file, {})
     (given,) = plan(spec, settings, 2, "x.yaml", use_chosen=True).given["my-shop"]
-    assert given.resolved["lam"] == 10
+    assert given.flat["lam"] == 10
     about = {"experiment": spec.model_dump(mode="json"), "notes": []}
     rows = sweep_table(about, None, {}, {"metrics": ["ndcg@5"], "comparisons": [], "models": []}).rows
     assert [(row.dataset, row.published) for row in rows] == [("my-shop", {"ndcg@5": 0.5})]

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from rankbench.data.cards import load_card
 from rankbench.data.prepare import prepare
 from rankbench.evaluation.metrics import metric_set
-from rankbench.experiment import Job, setting
-from rankbench.methods import registered
+from rankbench.experiment.job import Job, configure
+from rankbench.experiment.methods import registered
 from rankbench.settings import Settings
 from rankbench.sweeps import estimate
 from rankbench.sweeps.estimate import Size, family, memory, products_a_second, seconds
@@ -32,7 +32,7 @@ FAMILIES = {
 def job_of(method, params, times=1, **about):
     """`times`: settings with rankings of their own that share the fit."""
     bs = [{"b": 0.1 + i / 10} for i in range(times)] if times > 1 else [{}]
-    return Job(CARD, tuple(setting(method, params | b) for b in bs), metrics=metric_set(), **about)
+    return Job(CARD, tuple(configure(method, params | b) for b in bs), metrics=metric_set(), **about)
 
 
 def size_of(users, items, interactions, ranked):
@@ -43,7 +43,7 @@ def size_of(users, items, interactions, ranked):
 @pytest.mark.parametrize("kind", FAMILIES)
 def test_every_family_has_a_method(kind):
     method, params = FAMILIES[kind]
-    assert family(setting(method, params)) == kind
+    assert family(configure(method, params)) == kind
 
 
 @pytest.mark.parametrize("kind", FAMILIES)
@@ -132,7 +132,12 @@ def test_a_loss_that_keeps_the_whole_catalogue_says_so_itself(monkeypatch):
     params, methods = {"batch_size": 4096}, registered()
     chunked = memory(job_of("softmax", params), size)
     # The softmax loss as another file might declare it.
-    declare = lambda **about: monkeypatch.setitem(methods._specs, "softmax", replace(methods.get("softmax"), **about))  # noqa: E731
+
+    def declare(**about):
+        method = methods.get("softmax")
+        loss = replace(method.loss, **about)
+        monkeypatch.setitem(methods._specs, "softmax", replace(method, loss=loss, pace=loss.pace))
+
     declare(pace=3.0)  # slow is not large
     assert memory(job_of("softmax", params), size) == chunked
     declare(whole_catalogue=True)

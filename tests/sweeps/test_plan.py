@@ -5,7 +5,7 @@ import pytest
 from rankbench.config import validate
 from rankbench.data.prepare import prepare
 from rankbench.errors import ConfigError
-from rankbench.experiment import setting
+from rankbench.experiment.job import configure
 from rankbench.sweeps.estimate import Size
 from rankbench.sweeps.outline import outline
 from rankbench.sweeps.plan import plan, units
@@ -30,7 +30,7 @@ def test_every_b_and_edlae_share_one_fit(settings):
         {"method": "deql-l2", "params": {"p": {"grid": [0.3, 0.6]}, "lam_prime": 10, "b": {"grid": bs}}},
     )
     assert found.n_settings == 10
-    assert [len(unit.job.settings) for unit in found.search] == [5, 5]
+    assert [len(unit.job.configs) for unit in found.search] == [5, 5]
     assert "10 settings need 2 fits: the others share a fit" in found.notes
 
 
@@ -57,7 +57,7 @@ def test_equal_rankings_of_two_arms_are_named(settings):
 
 def test_a_model_that_two_arms_ask_for_is_fitted_once_and_shown_for_both(settings):
     found = planned(settings, {"method": "rg2"}, {"method": "rgx"}, {"method": "ials"})
-    assert [[each.method for each in unit.job.settings] for unit in found.search] == [["rg2", "rgx"], ["ials"]]
+    assert [[each.method for each in unit.job.configs] for unit in found.search] == [["rg2", "rgx"], ["ials"]]
     assert [note for note in found.notes if "same ranking" in note] == [
         "rg2 and rgx: 1 settings have the same ranking; run once, shown for each"
     ]
@@ -81,7 +81,7 @@ def test_losses_that_are_one_in_other_words_are_trained_once(settings):
         arm("bsl", "several positives", tau1=0.7, tau2=0.3, form="multi"),
         arm("sl", "other negatives", tau=0.3, sampler="uniform-other"),
     )
-    assert [[each.arm for each in unit.job.settings] for unit in found.search] == [
+    assert [[each.arm for each in unit.job.configs] for unit in found.search] == [
         ["sl", "mine", "mine-plus", "bsl"],
         ["infonce", "sl with the positive"],
         ["weighted"],
@@ -97,7 +97,7 @@ def test_draws_one_after_another_have_one_need_and_idle_ones_are_named(settings)
     (ask,) = found.asks
     assert (found.n_fits, found.n_settings, ask.trials) == (7, 7, 7)
     unit = ask.unit({"b": 1.25})
-    assert [each.params.b for each in unit.job.settings] == [1.25]
+    assert [each.params.b for each in unit.job.configs] == [1.25]
     assert (unit.cpus, unit.memory_bytes) == (ask.draft.cpus, ask.draft.memory_bytes)
     (note,) = [note for note in found.notes if "for nothing" in note]
     assert note.startswith("deql-l2-zero-diag: every draw of b is run, for nothing: under a zero diagonal")
@@ -106,7 +106,7 @@ def test_draws_one_after_another_have_one_need_and_idle_ones_are_named(settings)
 def test_a_draft_has_room_for_the_largest_draw(settings):
     arm = {"method": "ials", "params": {"embedding_dim": {"choice": [8, 2_000_000]}, "iterations": 1}}
     (ask,) = planned(settings, arm, search={"by": "tpe", "trials": 12}).asks
-    assert ask.draft.job.settings[0].params.embedding_dim == 2_000_000 and ask.draft.memory_bytes > 4e9
+    assert ask.draft.job.configs[0].params.embedding_dim == 2_000_000 and ask.draft.memory_bytes > 4e9
 
 
 def test_a_card_may_be_written_out_in_the_file(settings):
@@ -133,7 +133,7 @@ def test_the_key_ignores_resources_but_not_the_grid(settings):
 def final_jobs(settings, arms, **more):
     """What the final stage would run, were these arms chosen as they stand."""
     found = planned(settings, *arms, **more)
-    chosen = [setting(arm["method"], arm.get("params", {})) for arm in arms]
+    chosen = [configure(arm["method"], arm.get("params", {})) for arm in arms]
     return found, [
         unit.job
         for card in found.final_cards
@@ -148,10 +148,10 @@ def test_a_final_run_a_seed_where_the_method_uses_it_and_one_where_not(settings)
     found, jobs = final_jobs(settings, ARMS, final={"seeds": [3, 1, 2]})
     seeds = {}
     for job in jobs:
-        for each in job.settings:
+        for each in job.configs:
             seeds.setdefault(each.method, []).append(job.seed)
     assert seeds == {"random": [3, 1, 2], "ease": [3], "edlae": [3], "popularity": [3]}
-    assert len({job.run_id(each) for job in jobs for each in job.settings}) == 6
+    assert len({job.run_id(each) for job in jobs for each in job.configs}) == 6
     assert "ease, edlae, popularity: the method uses no seed; run with seed 3 alone" in found.notes
     assert not any("no seed" in note for note in planned(settings, *ARMS).notes)
 
@@ -159,7 +159,7 @@ def test_a_final_run_a_seed_where_the_method_uses_it_and_one_where_not(settings)
 def test_a_final_run_a_split_seed_on_other_data_under_the_same_name(settings):
     found, jobs = final_jobs(settings, ARMS, final={"seeds": [0, 1], "split_seeds": [0, 7]})
     assert [(job.card.name, job.card.split.seed) for job in jobs if job.seed == 1] == [("synthetic", 0), ("synthetic", 7)]
-    assert len(jobs) == 2 * 5 and len({job.run_id(each) for job in jobs for each in job.settings}) == 10
+    assert len(jobs) == 2 * 5 and len({job.run_id(each) for job in jobs for each in job.configs}) == 10
     first, other = (prepare(card, settings) for card in found.final_cards)
     assert first.fingerprint == prepare(found.cards[0], settings).fingerprint != other.fingerprint
     assert "synthetic: settings are chosen on the split of seed 0, then measured on those of 0, 7" in found.notes

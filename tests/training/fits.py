@@ -3,12 +3,13 @@
 import numpy as np
 import torch
 
-from rankbench import experiment
 from rankbench.data.blocks import csr_from_pairs
-from rankbench.fitting import Fitting
+from rankbench.experiment.job import configure
+from rankbench.fitting.context import Context
+from rankbench.fitting.drive import Fit, Validation, drive
 from rankbench.losses.spec import registered
 from rankbench.rng import stream
-from rankbench.training.trainer import Trainer, train
+from rankbench.training.trainer import Trainer
 
 N_USERS, N_ITEMS, DIM = 12, 20, 4
 SMALL = {"embedding_dim": DIM, "epochs": 3, "batch_size": 16, "n_negatives": 5, "patience": 0}
@@ -27,15 +28,39 @@ def interactions(empty: bool = False):
 
 
 def params(name: str, **values):
-    return experiment.setting(name, SMALL | values).params
+    return configure(name, SMALL | values).params
 
 
 def trainer_of(X, name: str, dtype=np.float64, seed: int = 0, **values) -> Trainer:
     return Trainer(X, params(name, **values), registered().get(name), seed, dtype, "cpu")
 
 
-def fitted(X, name: str, fitting: Fitting | None = None, dtype=np.float32, **values):
-    return train(X, params(name, **values), registered().get(name), 0, dtype, fitting or Fitting())
+def driven(X, name: str, validate=None, tell=lambda step, valid: None, checkpoints=None, dtype=np.float32, **values) -> Fit:
+    """The whole fit; `tell(step, valid)` is called after each epoch with the metric on the validation set, or None."""
+    config = configure(name, SMALL | values)
+    last = []
+
+    def begin(start):
+        return config.spec.steps(X, config.params, 0, dtype, Context(), start)
+
+    def observe(step):
+        last[:] = [step]
+        return {}
+
+    stopping = config.params.training
+    validation = Validation(validate, stopping) if validate else None
+    rows = drive(begin, config.spec.limit(config.params), validation, observe, checkpoints)
+    try:
+        while True:
+            curve = next(rows)
+            tell(last[0], curve[-1].get("valid"))
+    except StopIteration as end:
+        return end.value
+
+
+def fitted(X, name: str, dtype=np.float32, **values):
+    """The model of the last epoch."""
+    return driven(X, name, dtype=dtype, **values).model
 
 
 def vectors(trainer: Trainer) -> tuple[torch.Tensor, torch.Tensor]:

@@ -14,11 +14,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from rankbench import threads
 from rankbench.checkpoint import Checkpoints
-from rankbench.config import parameters
 from rankbench.data.blocks import csr_from_pairs
 from rankbench.errors import ConfigError, NumericalError
-from rankbench.fitting import Fitting
-from rankbench.methods import registered
+from rankbench.experiment.execution import Execution
+from rankbench.experiment.fit import fit as fit_configs
+from rankbench.experiment.job import configure
 from rankbench.training import newton_cg as newton
 from rankbench.training.newton_cg import RG2Newton, RG2NewtonMLP
 
@@ -104,11 +104,17 @@ def metric(point, size):
     return np.stack([point.product(e, 1.0) - point.product(e, 0.0) for e in np.eye(size)])
 
 
-def fit(name, X, seed=0, dtype=np.float64, fitting=None, **values):
+def fit(name, X, seed=0, dtype=np.float64, tell=lambda step: None, checkpoints=None, **values):
     """(model, losses)."""
-    solver, losses = registered().get(name), []
-    fitting = fitting or Fitting(tell=lambda step: losses.append(step.loss))
-    return solver.iterate(X, parameters(solver.params, values, name), seed, dtype, fitting), losses
+    losses = []
+
+    def observe(step):
+        losses.append(step.loss)
+        tell(step)
+        return {}
+
+    execution = Execution(checkpoints=checkpoints)
+    return fit_configs((configure(name, values),), X, np.dtype(dtype).name, seed, execution, observe).models[0], losses
 
 
 @EVERY_MODEL
@@ -286,9 +292,9 @@ def test_a_fit_goes_on_from_its_checkpoint_as_if_nothing_had_been(name, tmp_path
             raise Interrupted
 
     with pytest.raises(Interrupted):
-        fit(name, X, fitting=Fitting(tell=until_seven, checkpoints=Checkpoints(tmp_path / "c")), **values)
-    resumed = Fitting(tell=lambda step: after.append((step.number, step.loss)), checkpoints=Checkpoints(tmp_path / "c", True))
-    again, _ = fit(name, X, fitting=resumed, **values)
+        fit(name, X, tell=until_seven, checkpoints=Checkpoints(tmp_path / "c"), **values)
+    checkpoints = Checkpoints(tmp_path / "c", True)
+    again, _ = fit(name, X, tell=lambda step: after.append((step.number, step.loss)), checkpoints=checkpoints, **values)
     assert before == losses[:7]
     assert after == [(number, losses[number - 1]) for number in range(7, 13)]
     assert_array_equal(again.U, whole.U)

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
-from rankbench import experiment
 from rankbench.data.cards import load_card
 from rankbench.errors import ConfigError
+from rankbench.experiment.execution import Execution
+from rankbench.experiment.job import Job, configure
+from rankbench.experiment.run import run as run_job
 
 TINY = {"source.generator.users": 300, "source.generator.items": 120}
 HELD_OUT = {"split.protocol": "held-out-users", "split.valid": 40, "split.test": 40}
@@ -14,8 +16,8 @@ TRAINING = {"embedding_dim": 8, "epochs": 60, "batch_size": 256, "n_negatives": 
 
 def run(settings, name="bpr", changes=None, job=None, **values):
     card = load_card("synthetic", settings, TINY | (changes or {}))
-    chosen = experiment.setting(name, TRAINING | values)
-    (found,) = experiment.run(experiment.Job(card, (chosen,), **(job or {})), settings, 1)
+    chosen = configure(name, TRAINING | values)
+    (found,) = run_job(Job(card, (chosen,), **(job or {})), settings, Execution(1))
     return found
 
 

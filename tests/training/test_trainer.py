@@ -5,16 +5,13 @@ import math
 import numpy as np
 import pytest
 import torch
-from fits import DIM, N_ITEMS, N_USERS, fitted, gradients, interactions, only_batch, params, trainer_of, vectors
+from fits import DIM, N_ITEMS, N_USERS, driven, fitted, gradients, interactions, only_batch, params, trainer_of, vectors
 from numpy.testing import assert_allclose, assert_array_equal
 from torch.nn.functional import cosine_similarity, softplus
 
 from rankbench.checkpoint import Checkpoints
 from rankbench.errors import ConfigError, NumericalError
-from rankbench.fitting import Fitting
 from rankbench.recommender import FactorRecommender, score
-from rankbench.training import trainer as trainer_file
-from rankbench.training.trainer import Patience
 
 OPTIMIZERS = pytest.mark.parametrize("optimizer", ["row-adam", "adam"])
 ONE_BATCH = {"batch_size": 1000, "optimizer": "row-adam"}
@@ -191,11 +188,16 @@ class Script:
 
 
 def watched(X, values, **more):
-    """(model, kept, steps, looks) of a fit that is told `values`; a step is (epoch, valid, the model after it)."""
+    """(fit, steps, looks) of a fit that is told `values`; a step is (epoch, valid, the model after it)."""
     look, steps = Script(values), []
-    fitting = Fitting(validate=look, tell=lambda step: steps.append((step.number, step.valid, step.model())))
-    model = fitted(X, "bpr", fitting, **{"epochs": 10, "patience": 2} | more)
-    return model, fitting.kept, steps, look
+    fit = driven(
+        X,
+        "bpr",
+        look,
+        lambda step, valid: steps.append((step.number, valid, step.model())),
+        **{"epochs": 10, "patience": 2} | more,
+    )
+    return fit, steps, look
 
 
 @pytest.mark.parametrize(
@@ -210,41 +212,41 @@ def watched(X, values, **more):
     ],
 )
 def test_patience_ends_training_and_the_best_epochs_model_is_returned(values, patience, ran, best, X):
-    model, kept, steps, look = watched(X, values, patience=patience)
+    fit, steps, look = watched(X, values, patience=patience)
     assert [number for number, _, _ in steps] == list(range(1, ran + 1))
     assert [valid for _, valid, _ in steps] == values[:ran]
-    assert kept == [best] and len(look.models) == ran and look.metrics == {"ndcg@20"}
-    assert_array_equal(model.U, steps[best - 1][2].U)
-    assert_array_equal(model.V, steps[best - 1][2].V)
-    assert (model.U != steps[best - 2][2].U).any()
+    assert fit.iterations == best and len(look.models) == ran and look.metrics == {"ndcg@20"}
+    assert_array_equal(fit.model.U, steps[best - 1][2].U)
+    assert_array_equal(fit.model.V, steps[best - 1][2].V)
+    assert fit.ended == ("last iteration" if ran == 10 else "patience")
+    assert (fit.model.U != steps[best - 2][2].U).any()
 
 
 def test_evaluations_come_every_so_many_epochs_and_after_the_last(X):
-    model, kept, steps, look = watched(X, [0.1, 0.3, 0.2, 0.4], eval_every=3, stop_metric="recall@5")
+    fit, steps, look = watched(X, [0.1, 0.3, 0.2, 0.4], eval_every=3, stop_metric="recall@5")
     assert [number for number, valid, _ in steps if valid is not None] == [3, 6, 9, 10]
-    assert kept == [10] and look.metrics == {"recall@5"}
-    assert_array_equal(model.U, steps[-1][2].U)
-    _, kept, steps, _ = watched(X, [0.3, 0.1, 0.2, 0.9], eval_every=2)
-    assert kept == [2] and len(steps) == 6  # patience counts evaluations
+    assert fit.iterations == 10 and look.metrics == {"recall@5"}
+    assert_array_equal(fit.model.U, steps[-1][2].U)
+    fit, steps, _ = watched(X, [0.3, 0.1, 0.2, 0.9], eval_every=2)
+    assert fit.iterations == 2 and len(steps) == 6  # patience counts evaluations
 
 
 def test_without_patience_or_valid_the_last_epochs_model_is_returned(X):
-    look, kept = Script([]), []
-    unwatched = fitted(X, "bpr", Fitting(validate=look, kept=kept), epochs=4, patience=0)
-    blind = fitted(X, "bpr", Fitting(kept=kept), epochs=4, patience=2)
-    assert kept == [4, 4] and not look.models
-    assert_array_equal(unwatched.U, blind.U)
+    look = Script([])
+    unwatched, blind = driven(X, "bpr", look, epochs=4, patience=0), driven(X, "bpr", epochs=4, patience=2)
+    assert unwatched.iterations == blind.iterations == 4 and not look.models
+    assert_array_equal(unwatched.model.U, blind.model.U)
 
 
 def test_looking_changes_nothing_of_the_training(X):
-    model, _, _, _ = watched(X, [0.1 * n for n in range(4)], epochs=4)
-    assert_array_equal(model.U, fitted(X, "bpr", epochs=4).U)
+    fit, _, _ = watched(X, [0.1 * n for n in range(4)], epochs=4)
+    assert_array_equal(fit.model.U, fitted(X, "bpr", epochs=4).U)
 
 
 def test_a_plateau_of_valid_slows_the_fit(X):
     """Told that nothing gains, the rate is halved after the fifth look: from there the fits differ."""
     gains, stands = ([n / 10 if up else 0.0 for n in range(7)] for up in (True, False))
-    fits = [watched(X, values, epochs=7, patience=100, schedule="plateau")[2] for values in (gains, stands)]
+    fits = [watched(X, values, epochs=7, patience=100, schedule="plateau")[1] for values in (gains, stands)]
     same = [np.array_equal(first[2].U, second[2].U) for first, second in zip(*fits, strict=True)]
     assert same == [True] * 5 + [False] * 2
 
@@ -254,33 +256,25 @@ class Stop(Exception):
 
 
 @pytest.mark.parametrize("stopped_at", [2, 3, 4, 5])
-def test_a_watched_fit_that_goes_on_keeps_its_best_epoch_and_its_patience(stopped_at, X, tmp_path, monkeypatch):
-    monkeypatch.setattr(trainer_file, "SAVE_EVERY", 0.0)
+def test_a_watched_fit_that_goes_on_keeps_its_best_epoch_and_its_patience(stopped_at, X, tmp_path):
     values = [0.1, 0.5, 0.2, 0.3, 0.4, 0.9, 0.9]
-    whole, kept, steps, _ = watched(X, values, patience=3)
-    assert kept == [2] and len(steps) == 5
+    whole, steps, _ = watched(X, values, patience=3)
+    assert whole.iterations == 2 and len(steps) == 5
     checkpoints = Checkpoints(tmp_path / "c", resume=True)
 
-    def tell(step):
+    def tell(step, valid):
         if step.number == stopped_at:
             raise Stop
 
     with pytest.raises(Stop):
-        fitted(X, "bpr", Fitting(validate=Script(values), tell=tell, checkpoints=checkpoints), epochs=10, patience=3)
+        driven(X, "bpr", Script(values), tell, checkpoints, epochs=10, patience=3)
     done = stopped_at - 1
-    fitting = Fitting(validate=Script(values[done:]), checkpoints=checkpoints)
-    resumed = fitted(X, "bpr", fitting, epochs=10, patience=3)
-    assert fitting.kept == [2] and len(fitting.validate.models) == 5 - done
-    assert_array_equal(resumed.U, whole.U)
-    assert_array_equal(resumed.V, whole.V)
-
-
-def test_patience_goes_through_values_that_json_holds():
-    fresh = Patience()
-    assert fresh.values() == {"best": None, "epoch": 0, "waited": 0}
-    assert Patience.of(fresh.values()) == fresh and math.isinf(Patience.of(fresh.values()).best)
-    assert fresh.look(-5.0, 3) and not fresh.look(-5.0, 4)
-    assert Patience.of(fresh.values()) == Patience(-5.0, 3, 1)
+    look = Script(values[done:])
+    resumed = driven(X, "bpr", look, checkpoints=checkpoints, epochs=10, patience=3)
+    assert resumed.iterations == 2 and len(look.models) == 5 - done
+    assert resumed.ended == "patience" and [row["iteration"] for row in resumed.curve] == [1, 2, 3, 4, 5]
+    assert_array_equal(resumed.model.U, whole.model.U)
+    assert_array_equal(resumed.model.V, whole.model.V)
 
 
 @OPTIMIZERS

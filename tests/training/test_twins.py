@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from rankbench import experiment
 from rankbench.data.blocks import csr_from_pairs
+from rankbench.experiment.fit import fit as fit_configs
+from rankbench.experiment.job import configure
 
 COMMON = {"embedding_dim": 8, "epochs": 3, "batch_size": 64, "n_negatives": 20, "sampler": "uniform-all", "patience": 0}
 
@@ -12,8 +13,8 @@ COMMON = {"embedding_dim": 8, "epochs": 3, "batch_size": 64, "n_negatives": 20, 
 def fitted(method, **params):
     rng = np.random.default_rng(0)
     X = csr_from_pairs(rng.integers(0, 60, 900), rng.integers(0, 40, 900), (60, 40))
-    chosen = experiment.setting(method, COMMON | params)
-    (model,) = experiment.fit((chosen,), X, "float64", 0)
+    chosen = configure(method, COMMON | params)
+    (model,) = fit_configs((chosen,), X, "float64", 0).models
     return chosen.identity, model.base(np.arange(60), X, slice(0, 40), np.empty((60, 40)))
 
 

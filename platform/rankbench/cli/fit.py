@@ -51,15 +51,11 @@ def fit(
     """
     import shutil
 
-    from rankbench import api, experiment
-    from rankbench.checkpoint import Checkpoints
-    from rankbench.cli.options import Options, card_and_method, require_meaning
-    from rankbench.cluster.place import require_shared, workplace
+    from rankbench import api
+    from rankbench.cli.options import Options, card_and_method, execution, require_meaning
     from rankbench.errors import require
+    from rankbench.experiment.job import configure
     from rankbench.files import require_place
-    from rankbench.fitting import Fitting
-    from rankbench.memory import Spill, available_memory, bytes_of
-    from rankbench.solvers.tiled.recommender import TiledLinearRecommender
 
     require_place(to)
     checkpoint_folder, tile_folder = (to.with_name(f"{to.name}.{kind}") for kind in ("checkpoints", "tiles"))
@@ -68,24 +64,16 @@ def fit(
             shutil.rmtree(folder, ignore_errors=True)
     require(not to.exists(), f"{to}: exists already; choose another folder with --out")
     changes, values = card_and_method(params or [])
-    chosen = experiment.setting(method, values)
-    solver, closed = chosen.solver, chosen.share_key is not None
-    shares = solver.shares or closed
-    require_meaning(method, solver, Options(address, resume, memory, device=device))
+    chosen = configure(method, values)
+    options = Options(address, resume, memory, device=device)
+    require_meaning(chosen.spec, options)
     # Both beside the model to be: they go when the model is there.
-    checkpoints = Checkpoints(checkpoint_folder, resume)
-    limit = bytes_of(memory, "--memory") if memory else int(0.9 * available_memory())
-    spill = Spill(tile_folder.resolve(), limit, resume)
-    with workplace(address if shares else "") as where, phase_progress() as progress:
-        if closed and where.flow() is not None:
-            require_shared(spill.folder.parent)
-        fitting = Fitting(where, lambda step: progress("fit", step.number, step.of), checkpoints, device=device)
-        more = {"dtype": dtype, "seed": seed, "progress": progress, "fitting": fitting, "spill": spill}
+    with execution(chosen.spec, options, checkpoint_folder, tile_folder) as how, phase_progress() as progress:
+        more = {"dtype": dtype, "seed": seed, "progress": progress, "execution": how}
         model = api.fit(dataset, method, changes=changes, **more, **values)
     model.save(to)
-    checkpoints.clear()
-    if isinstance(model.recommender, TiledLinearRecommender):
-        shutil.rmtree(spill.folder, ignore_errors=True)
+    for left in (checkpoint_folder, tile_folder):
+        shutil.rmtree(left, ignore_errors=True)
     if json:
         print_json({"folder": str(to), "method": method, "params": model.params, "dataset": model.dataset})
         return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Annotated
 
 import typer
@@ -23,11 +22,11 @@ def methods(
     name: Annotated[str | None, typer.Argument(help="One method, with its parameters.")] = None, json: Json = False
 ) -> None:
     """List the methods, or the parameters of one."""
-    from rankbench.methods import registered
+    from rankbench.experiment.methods import registered
 
     registry = registered()
     chosen = [registry.get(name)] if name else list(registry)
-    facts = [{"name": s.name, "title": s.title, "source": s.source, "params": _params(s.params)} for s in chosen]
+    facts = [{"name": s.name, "title": s.title, "source": s.source, "params": _params(s)} for s in chosen]
     if json:
         print_json(facts[0] if name else facts)
         return
@@ -46,10 +45,10 @@ def methods(
 
 
 def _short(spec, params: list[dict]) -> str:
-    return " ".join([*spec.own, "…"] if spec.trained else [p["name"] for p in params])
+    return " ".join([*spec.own, *(["…"] if len(spec.own) < len(params) else [])])
 
 
-def _params(cls: type) -> list[dict]:
+def _params(spec) -> list[dict]:
     return [
         {
             "name": f.name,
@@ -57,5 +56,5 @@ def _params(cls: type) -> list[dict]:
             "help": f.metadata.get("help", ""),
             "search": f.metadata.get("search", ""),
         }
-        for f in dataclasses.fields(cls)
+        for f in spec.fields()
     ]

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rankbench.checkpoint import Checkpoints
+from rankbench.cluster.place import require_shared, workplace
 from rankbench.config import assignments
 from rankbench.errors import require
-from rankbench.solvers.on_device import require_device
-from rankbench.solvers.spec import Solver
+from rankbench.experiment.execution import Execution
+from rankbench.fitting.method import ClosedForm, Iterative, Method
+from rankbench.memory import Spill, available_memory, bytes_of
+from rankbench.threads import available_cpus
+from rankbench.training.device import require_device
 
 
 @dataclass(frozen=True)
@@ -21,6 +28,25 @@ class Options:
     memory: str | None = None
     spill: Path | None = None
     device: str = "cpu"
+    threads: int | None = None
+
+    @property
+    def memory_bytes(self) -> int:
+        """The memory that was given, or most of what is free."""
+        return bytes_of(self.memory, "--memory") if self.memory else int(0.9 * available_memory())
+
+
+@contextmanager
+def execution(method: Method, options: Options, checkpoints: Path, spill: Path) -> Iterator[Execution]:
+    """How a fit of `method` is computed, with a cluster joined for the length of the block if one is named. `checkpoints` and
+    `spill` are the folders of this one fit.
+    """
+    saved = Checkpoints(checkpoints, options.resume, method.save_every) if isinstance(method, Iterative) else None
+    tiles = Spill(spill.resolve(), options.memory_bytes, options.resume)
+    with workplace(options.address if method.distributed else "", options.threads) as executor:
+        if isinstance(method, ClosedForm) and executor.flow() is not None:  # RAY_ADDRESS may have named the cluster, too
+            require_shared(tiles.folder.parent)
+        yield Execution(options.threads or available_cpus(), executor, options.device, saved, tiles)
 
 
 def card_and_method(words: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -30,25 +56,25 @@ def card_and_method(words: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     return changes, {key: value for key, value in given.items() if not key.startswith("data.")}
 
 
-def require_meaning(method: str, solver: Solver, options: Options) -> None:
+def require_meaning(method: Method, options: Options) -> None:
     """Raise ConfigError for an option that would change nothing of how `method` is fitted."""
-    closed = solver.shift is not None
+    name, closed = method.name, isinstance(method, ClosedForm)
     require(
-        not options.address or closed or solver.shares,
-        f"--address: {method} is fitted in this process; only alternating least squares and closed forms share out their work",
+        not options.address or method.distributed,
+        f"--address: {name} is fitted in this process; only alternating least squares and closed forms share out their work",
     )
     require(
-        not options.resume or closed or solver.iterate is not None,
-        f"--resume: {method} is fitted in one piece; there is nothing between to go on from",
+        not options.resume or closed or isinstance(method, Iterative),
+        f"--resume: {name} is fitted in one piece; there is nothing between to go on from",
     )
-    for name in ("memory", "spill"):
+    for option in ("memory", "spill"):
         require(
-            getattr(options, name) is None or closed,
-            f"--{name}: {method} has no item-item matrix to solve by tiles; leave it out",
+            getattr(options, option) is None or closed,
+            f"--{option}: {name} has no item-item matrix to solve by tiles; leave it out",
         )
     require(
-        options.device == "cpu" or (solver.on_device and not options.address),
-        f"--device: {method} is computed on processors{' of the cluster' if options.address else ''} only",
+        options.device == "cpu" or (method.on_device and not options.address),
+        f"--device: {name} is computed on processors{' of the cluster' if options.address else ''} only",
     )
     if options.device != "cpu":
         require_device(options.device)

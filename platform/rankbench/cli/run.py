@@ -66,16 +66,14 @@ def run(
 ) -> None:
     """Fit METHOD on train + valid of DATASET and measure it on test; on train where valid says when training ends, or where
     validation users are held out."""
-    from rankbench import experiment
-    from rankbench.checkpoint import Checkpoints
-    from rankbench.cli.options import Options, card_and_method, require_meaning
-    from rankbench.cluster.place import require_shared, workplace
+    from rankbench.cli.options import Options, card_and_method, execution, require_meaning
     from rankbench.data.cards import load_card
     from rankbench.data.prepare import prepare
     from rankbench.errors import require
     from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, metric_set, require_within
+    from rankbench.experiment.job import Job, configure
+    from rankbench.experiment.run import run as run_job
     from rankbench.files import require_place
-    from rankbench.memory import Spill, available_memory, bytes_of
     from rankbench.settings import Settings
     from rankbench.threads import require_threads
     from rankbench.tracking.mlflow_sink import MlflowSink, tracking_uri
@@ -86,7 +84,7 @@ def run(
         require_threads(threads, "--threads")
     uri = tracking_uri(settings) if track else ""  # an address that cannot work is refused before the work
     changes, values = card_and_method(params or [])
-    chosen = experiment.setting(method, values)
+    chosen = configure(method, values)
     require(dtype in ("float32", "float64"), f"--dtype: expected float32 or float64, got {dtype}")
     names = metrics.split(",") if metrics else DEFAULT_METRICS
     wanted = metric_set(names, _cutoffs(cutoffs) if cutoffs else DEFAULT_CUTOFFS)
@@ -97,23 +95,15 @@ def run(
     if cutoffs or metrics:
         n_items = prepare(card, settings).split.n_items
         require_within(wanted, n_items, card.name, "--cutoffs" if cutoffs else "--metrics")
-    # A fit that ends early is told to by valid, which is then no part of what it is fitted on.
-    fit_on = "train" if experiment.stops_early(chosen) else card.final_fit
-    job = experiment.Job(card, (chosen,), fit_on, metrics=wanted, dtype=dtype, seed=seed, curve=curve)
-    limit = bytes_of(memory, "--memory") if memory else int(0.9 * available_memory())
-    outside = Spill((spill or settings.results / "spill").resolve(), limit, resume)
-    iterates = chosen.solver.iterate is not None
-    closed = chosen.share_key is not None
-    shares = chosen.solver.shares or closed
-    require_meaning(method, chosen.solver, Options(address, resume, memory, spill, device))
-    checkpoints = Checkpoints(settings.results / "checkpoints" / job.run_id(chosen), resume) if iterates else None
+    options = Options(address, resume, memory, spill, device, threads)
+    require_meaning(chosen.spec, options)
+    job = Job(card, (chosen,), chosen.part_to_fit(card), metrics=wanted, dtype=dtype, seed=seed, curve=curve)
     if not fresh:
         # A record that cannot be read is refused before the fit, not after it.
         _require_readable(settings.results / "runs" / job.run_id(chosen))
-    with workplace(address if shares else "", threads) as where, phase_progress() as progress:
-        if closed and where.flow() is not None:  # RAY_ADDRESS may have named the cluster, too
-            require_shared(outside.folder)
-        (outcome,) = experiment.run(job, settings, threads, progress, where, checkpoints, spill=outside, device=device)
+    checkpoints = settings.results / "checkpoints" / job.run_id(chosen)
+    with execution(chosen.spec, options, checkpoints, spill or settings.results / "spill") as how, phase_progress() as progress:
+        (outcome,) = run_job(job, settings, how, progress)
     record = outcome.record
     folder = write_record(settings.results / "runs", record, outcome.per_user, replace=fresh)
     # Not by the start: its second may be the same.
@@ -122,11 +112,11 @@ def run(
         err.print(
             "kept: a finished record of this run exists, with the seconds and memory of then; --fresh replaces it", markup=False
         )
-    if memory and record.peak_memory_bytes > limit:
+    if memory and record.peak_memory_bytes > options.memory_bytes:
         peak = record.peak_memory_bytes / 1e9
         err.print(f"warning: --memory {memory} did not suffice: {peak:.2f} GB were held at the peak", markup=False)
-    if checkpoints:
-        checkpoints.clear()
+    if how.checkpoints:
+        how.checkpoints.clear()
     if track:
         sink = MlflowSink(
             uri, "runs", settings.results / "mlartifacts", lambda line: err.print(f"warning: {line}", markup=False)
@@ -156,11 +146,7 @@ def run(
         )
         return
     # Of the many parameters of training, those that were given.
-    shown = {
-        name: value
-        for name, value in record.params.items()
-        if not chosen.solver.trained or name in (*chosen.solver.own, *values)
-    }
+    shown = {name: value for name, value in record.params.items() if name in (*chosen.spec.own, *values)}
     _show(record, folder, shown)
 
 

@@ -78,10 +78,10 @@ def sweep(
     from rankbench.config import assignments
     from rankbench.errors import ClusterError, DownloadError
     from rankbench.settings import Settings
-    from rankbench.solvers.on_device import require_device
     from rankbench.sweeps.plan import plan
     from rankbench.sweeps.spec import load_experiment, of_arms
     from rankbench.threads import available_cpus
+    from rankbench.training.device import require_device
 
     settings = Settings.from_env()
     if address:
@@ -343,7 +343,7 @@ def _show_plan(plan, settings, cpus: int | None, json: bool) -> None:
 def _settings_of(row, given: dict, stated: dict[str, set[str]]) -> str:
     """How many; with --chosen, which, by the parameters that the file states."""
     if (row.dataset, row.model) in given:
-        params = given[row.dataset, row.model].resolved
+        params = given[row.dataset, row.model].flat
         return " ".join(f"{name}={value}" for name, value in params.items() if name in stated[row.model])
     return "drawn" if row.settings is None else str(row.settings)
 
@@ -367,6 +367,6 @@ def _plan_as_json(plan, found, fits: list[dict]) -> dict:
     }
     if plan.given is not None:
         keys = ("dataset", "model", "method", "params")
-        given = [(dataset, s.arm, s.method, s.resolved) for dataset, members in plan.given.items() for s in members]
+        given = [(dataset, s.arm, s.method, s.flat) for dataset, members in plan.given.items() for s in members]
         content["given"] = [dict(zip(keys, row, strict=True)) for row in given]
     return content

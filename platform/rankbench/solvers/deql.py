@@ -19,7 +19,7 @@ import numpy as np
 
 from rankbench.config import param
 from rankbench.errors import require
-from rankbench.solvers.spec import Shift, closed_form
+from rankbench.fitting.method import Shift, closed_form
 
 A, B = "emphasis on dropped entries, > 0; only b/a matters", "emphasis on kept entries"
 P, LAM = "dropout probability, 0 ≤ p < 1", "ridge λ of the paper's Eq. 14"

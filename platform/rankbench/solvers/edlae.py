@@ -13,7 +13,7 @@ import numpy as np
 
 from rankbench.config import param
 from rankbench.errors import require
-from rankbench.solvers.spec import Shift, closed_form
+from rankbench.fitting.method import Shift, closed_form
 
 
 @dataclass(frozen=True)

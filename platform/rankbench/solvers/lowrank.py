@@ -12,10 +12,10 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from rankbench.data.blocks import gram
 from rankbench.errors import DataError, NumericalError
+from rankbench.fitting.method import Shift
 from rankbench.mapping import in_order
 from rankbench.rng import stream
 from rankbench.solvers.linear import inverse
-from rankbench.solvers.spec import Shift
 
 ROWS = 1024  # of a matrix that a thread multiplies: as many whatever the number of threads, so that they change no bit
 FLOAT64_ITEMS = 4096  # largest n_items whose inverse is kept in float64

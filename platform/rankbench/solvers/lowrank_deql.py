@@ -18,9 +18,9 @@ import scipy.sparse as sp
 
 from rankbench.config import param
 from rankbench.errors import require
+from rankbench.fitting.method import direct
 from rankbench.recommender import LowRankRecommender
 from rankbench.solvers.lowrank import System, system, top_eigenvectors
-from rankbench.solvers.spec import solver
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,12 @@ def regression(on: System, V: np.ndarray) -> np.ndarray:
     return V - on.C_times(on.Lam[:, None] * V)
 
 
-@solver(
+@direct(
     "deql-low-rank",
     LowRankDEQL,
     title="Low-rank DEQL: equal emphases a = b, weights of rank k",
     source="DEQL, Eq. 35",
-    dense=True,
+    holds_matrix=True,
 )
 def lowrank_deql(X: sp.csr_array, p: LowRankDEQL, seed: int) -> LowRankRecommender:
     """An inverse of O(n_items³) and O(n_items²) for each of some multiples of k Lanczos steps.

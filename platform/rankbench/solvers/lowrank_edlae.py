@@ -23,10 +23,10 @@ from scipy.sparse.linalg import LinearOperator, cg
 
 from rankbench.config import param
 from rankbench.errors import NumericalError, require
+from rankbench.fitting.method import direct
 from rankbench.recommender import LowRankRecommender
 from rankbench.solvers.lowrank import System, system, top_eigenvectors
 from rankbench.solvers.lowrank_deql import regression
-from rankbench.solvers.spec import solver
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,12 @@ class LowRankEDLAE:
         require(self.iterations > 0, f"iterations must be > 0, got {self.iterations}")
 
 
-@solver(
+@direct(
     "edlae-low-rank",
     LowRankEDLAE,
     title="Low-rank EDLAE: zero diagonal, the rest of rank k, by ADMM",
     source="Steck, NeurIPS 2020; debiased contrastive losses, C.2",
-    dense=True,
+    holds_matrix=True,
 )
 def lowrank_edlae(X: sp.csr_array, p: LowRankEDLAE, seed: int) -> LowRankRecommender:
     """An inverse of O(n_items³), then about ten (n_items, n_items) x (n_items, k) products a round.

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
+from rankbench.fitting.method import direct
 from rankbench.recommender import FactorRecommender
-from rankbench.solvers.spec import solver
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class Popularity:
     pass
 
 
-@solver("popularity", Popularity, title="Most popular items, the same for everyone", source="baseline")
+@direct("popularity", Popularity, title="Most popular items, the same for everyone", source="baseline")
 def popularity(X: sp.csr_array, p: Popularity, seed: int) -> FactorRecommender:
     """Score = number of train interactions of the item, exact in float32 below 2^24."""
     counts = np.bincount(X.indices, minlength=X.shape[1]).astype(np.float32)

@@ -9,9 +9,9 @@ import scipy.sparse as sp
 
 from rankbench.config import param
 from rankbench.errors import require
+from rankbench.fitting.method import direct
 from rankbench.recommender import FactorRecommender
 from rankbench.rng import stream
-from rankbench.solvers.spec import solver
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Random:
         require(self.embedding_dim > 0, f"embedding_dim must be > 0, got {self.embedding_dim}")
 
 
-@solver("random", Random, title="A random ranking for every user", source="baseline", seeded=True)
+@direct("random", Random, title="A random ranking for every user", source="baseline", seeded=True)
 def random(X: sp.csr_array, p: Random, seed: int) -> FactorRecommender:
     """Independent standard normal vectors for users and items; the scores are their products."""
     rng = stream(seed, "random", "factors")

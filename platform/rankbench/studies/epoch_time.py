@@ -17,7 +17,8 @@ from rankbench import threads
 from rankbench.config import param
 from rankbench.data.prepare import load
 from rankbench.errors import require
-from rankbench.experiment import describe, setting
+from rankbench.experiment.job import configure
+from rankbench.experiment.outcome import describe
 from rankbench.losses.spec import registered as losses
 from rankbench.settings import Settings
 from rankbench.studies.published import DATASETS, SECONDS
@@ -55,7 +56,7 @@ def epoch_time(p: EpochTime, seed: int, settings: Settings, progress: Progress) 
     registry = losses()
     asked = registry.names() if p.losses == "all" else [name.strip() for name in p.losses.split(",")]
     names = list(dict.fromkeys([AGAINST, *asked]))
-    checked = {name: (registry.get(name), setting(name, p.of(name)).params) for name in names}  # before the first is timed
+    checked = {name: (registry.get(name), configure(name, p.of(name)).params) for name in names}  # before the first is timed
     data = load(p.dataset, settings)
     n_threads = threads.available_cpus()
     rows: list[dict[str, Any]] = []
@@ -70,7 +71,7 @@ def epoch_time(p: EpochTime, seed: int, settings: Settings, progress: Progress) 
                 trainer.epoch(number, 1.0)
                 seconds.append(time.perf_counter() - began)
             said = SECONDS.get(name, {}).get(DATASETS.get(p.dataset, "")) if p.model == "mf" else None
-            negatives = None if trainer.sampler is None else params.n_negatives
+            negatives = None if trainer.sampler is None else params.training.n_negatives
             row = {
                 "loss": name,
                 "negatives": negatives,

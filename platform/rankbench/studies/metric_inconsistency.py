@@ -25,7 +25,7 @@ import numpy as np
 from rankbench.config import param
 from rankbench.data.prepare import load
 from rankbench.errors import require
-from rankbench.experiment import describe
+from rankbench.experiment.outcome import describe
 from rankbench.rng import stream
 from rankbench.settings import Settings
 from rankbench.studies.published import DATASETS, INCONSISTENCY

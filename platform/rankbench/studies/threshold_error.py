@@ -28,7 +28,8 @@ from torch import Tensor
 from rankbench.config import param
 from rankbench.data.prepare import load
 from rankbench.errors import NumericalError, require
-from rankbench.experiment import describe, setting
+from rankbench.experiment.job import configure
+from rankbench.experiment.outcome import describe
 from rankbench.losses.quantile import Thresholds
 from rankbench.losses.sl_at_k import kth_largest
 from rankbench.losses.spec import Ragged, Scores, Sizes
@@ -91,7 +92,7 @@ class Fitted:
 
 def trained(X: sp.csr_array, method: str, p: ThresholdError, seed: int, progress: Progress) -> Fitted:
     """After `p.epochs` epochs; valid is not looked at. Raises NumericalError when the loss is not finite."""
-    params = setting(method, p.of(method)).params
+    params = configure(method, p.of(method)).params
     trainer = Trainer(X, params, losses().get(method), seed, np.float32, "cpu")
     for number in range(1, p.epochs + 1):
         mean = trainer.epoch(number, 1.0)

@@ -18,8 +18,10 @@ import numpy as np
 
 from rankbench.data.kept_gram import kept_bytes
 from rankbench.data.prepare import Dataset
-from rankbench.experiment import VALID_USERS, Job, Setting, stops_early
-from rankbench.losses.spec import LOSSES
+from rankbench.experiment.job import Job, MethodConfig
+from rankbench.experiment.watch import VALID_USERS
+from rankbench.fitting.method import ClosedForm, Iterative
+from rankbench.training.methods import Trained
 
 START = 1.0  # seconds of a trial that are none of its fit: a worker, the data, the record
 PRODUCTS = 0.9  # of the speed of matrix products, which an inverse reaches
@@ -59,22 +61,22 @@ class Size:
 
 def seconds(job: Job, size: Size, cpus: int) -> float:
     """Of one trial with `cpus` processors: start, fit, ranking and measuring. Rough: within a factor of two or three."""
-    first = job.settings[0]
-    fit = _FIT[family(first)](first, size, cpus, job.dtype) * first.solver.pace
+    first = job.configs[0]
+    fit = _FIT[family(first)](first, size, cpus, job.dtype) * first.spec.pace
     leaders = _rankings(job)
     total = START + fit + _ranking(first, size, size.ranked, leaders, cpus) + leaders * size.ranked * MEASURED
-    if stops_early(first) and job.fit_on == "train":
-        looks = _epochs(first) / first.params.eval_every
+    if first.stopping and job.fit_on == "train":
+        looks = _epochs(first) / first.stopping.eval_every
         total += looks * _ranking(first, size, min(size.ranked, VALID_USERS), 1, cpus)
     return total
 
 
 def memory(job: Job, size: Size) -> int:
     """Bytes that one trial may hold at once, up to the next step of GRID: trials of unequal needs cannot share a Tuner."""
-    first, itemsize = job.settings[0], 8 if job.dtype == "float64" else 4
+    first, itemsize = job.configs[0], 8 if job.dtype == "float64" else 4
     kind, n = family(first), size.items
     held = BASE + 32 * size.interactions + 16 * (size.users + n)
-    dim = getattr(first.params, "embedding_dim", 1)
+    dim = _dim(first)
     table = (size.users + n) * dim * itemsize
     if kind == "inverse":
         held += itemsize * n * (n + 1024) + kept_bytes(n, itemsize)
@@ -91,16 +93,17 @@ def memory(job: Job, size: Size) -> int:
     return _up(held)
 
 
-def family(setting: Setting) -> str:
+def family(config: MethodConfig) -> str:
     """How it is fitted, which decides what that takes."""
-    solver = setting.solver
-    if solver.shift:
-        return "inverse"
-    if solver.dense:
-        return "low-rank"
-    if solver.trained:
-        return "trained"
-    return "als" if solver.problem else "newton" if solver.iterate else "plain"
+    match config.spec:
+        case ClosedForm():
+            return "inverse"
+        case Trained():
+            return "trained"
+        case Iterative() as method:
+            return "als" if method.quadratic_loss else "newton"
+        case method:
+            return "low-rank" if method.dense else "plain"
 
 
 @cache
@@ -122,32 +125,32 @@ def products_a_second(dtype: str) -> float:
     return 2 * n**3 / min(times)
 
 
-def _inverse(setting: Setting, size: Size, cpus: int, dtype: str) -> float:
+def _inverse(config: MethodConfig, size: Size, cpus: int, dtype: str) -> float:
     n = float(size.items)
     return (n**3 / (PRODUCTS * products_a_second(dtype)) + size.pairs / 2 / PAIRS) / cpus
 
 
-def _low_rank(setting: Setting, size: Size, cpus: int, dtype: str) -> float:
-    n, dim = float(size.items), setting.params.embedding_dim
-    rounds = getattr(setting.params, "iterations", 10)
+def _low_rank(config: MethodConfig, size: Size, cpus: int, dtype: str) -> float:
+    n, dim = float(size.items), config.params.embedding_dim
+    rounds = getattr(config.params, "iterations", 10)
     # Products with a matrix that is met once go at the speed of memory.
-    return _inverse(setting, size, cpus, "float64" if n <= 4096 else dtype) + rounds * n * n * dim * 4e-11 / cpus
+    return _inverse(config, size, cpus, "float64" if n <= 4096 else dtype) + rounds * n * n * dim * 4e-11 / cpus
 
 
-def _als(setting: Setting, size: Size, cpus: int, dtype: str) -> float:
-    p, rows, dim = setting.params, size.users + size.items, setting.params.embedding_dim
+def _als(config: MethodConfig, size: Size, cpus: int, dtype: str) -> float:
+    p, rows, dim = config.params, size.users + size.items, config.params.embedding_dim
     own = 2 * size.interactions * dim**2 + rows * dim**3 / 3
     return p.iterations * (own * ROW_SYSTEM + (2 * size.interactions * GATHERED + rows * ROW) * dim) * _width(dtype) / cpus
 
 
-def _newton(setting: Setting, size: Size, cpus: int, dtype: str) -> float:
-    p = setting.params
+def _newton(config: MethodConfig, size: Size, cpus: int, dtype: str) -> float:
+    p = config.params
     product = 4 * size.interactions * p.embedding_dim * GATHERED + (size.users + size.items) * p.embedding_dim**2 * ROW_SYSTEM
     return p.iterations * (p.cg_steps + 3) * product * _width(dtype) / cpus
 
 
-def _trained(setting: Setting, size: Size, cpus: int, dtype: str) -> float:
-    p, needs = setting.params, LOSSES.get(setting.method).needs
+def _trained(config: MethodConfig, size: Size, cpus: int, dtype: str) -> float:
+    p, needs = config.params.training, config.spec.loss.needs
     rows = min(p.batch_size, size.interactions)
     batches = math.ceil(size.interactions / rows)
     whole = "catalogue" in needs
@@ -159,13 +162,13 @@ def _trained(setting: Setting, size: Size, cpus: int, dtype: str) -> float:
     users, items = (n * -math.expm1(-draws / n) for n, draws in ((size.users, rows), (size.items, rows + drawn)))
     touched = size.users + size.items if p.optimizer == "adam" else users + (size.items if whole else items)
     batch = rows * score + touched * TOUCHED
-    if layers := setting.solver.layers(p):
+    if layers := config.spec.layers(config.params):
         # Every layer, forward and back, for every batch, and then all rows are stepped.
         batch += 4 * layers * size.interactions * GATHERED + (size.users + size.items) * TOUCHED
-    return _epochs(setting) * batches * batch * p.embedding_dim * _width(dtype) / math.sqrt(cpus)
+    return _epochs(config) * batches * batch * p.embedding_dim * _width(dtype) / math.sqrt(cpus)
 
 
-def _plain(setting: Setting, size: Size, cpus: int, dtype: str) -> float:
+def _plain(config: MethodConfig, size: Size, cpus: int, dtype: str) -> float:
     return 1e-8 * size.interactions
 
 
@@ -174,29 +177,33 @@ _FIT = {"inverse": _inverse, "low-rank": _low_rank, "als": _als, "newton": _newt
 
 def _rankings(job: Job) -> int:
     """Of settings with one ranking, one is ranked."""
-    return len({each.identity for each in job.settings}) if len(job.settings) > 1 else 1
+    return len({each.identity for each in job.configs}) if len(job.configs) > 1 else 1
 
 
-def _epochs(setting: Setting) -> float:
-    return setting.params.epochs * (STOPS_AT if stops_early(setting) else 1.0)
+def _dim(config: MethodConfig) -> int:
+    return config.flat.get("embedding_dim", 1)
 
 
-def _ranking(setting: Setting, size: Size, users: int, models: int, cpus: int) -> float:
+def _epochs(config: MethodConfig) -> float:
+    return config.params.training.epochs * (STOPS_AT if config.stopping else 1.0)
+
+
+def _ranking(config: MethodConfig, size: Size, users: int, models: int, cpus: int) -> float:
     scores = float(users) * size.items
-    if setting.solver.shift:
+    if isinstance(config.spec, ClosedForm):
         history = size.interactions * users / size.users
         return (history * size.items * SUMMED + models * scores * SCANNED) / cpus
-    return models * scores * (SCANNED + getattr(setting.params, "embedding_dim", 1) * SCORED) / cpus
+    return models * scores * (SCANNED + _dim(config) * SCORED) / cpus
 
 
-def _batch(setting: Setting, size: Size, itemsize: int) -> int:
+def _batch(config: MethodConfig, size: Size, itemsize: int) -> int:
     """Bytes of a batch's scores, and of an encoder's layers, with what autograd keeps of them."""
-    p, needs = setting.params, LOSSES.get(setting.method).needs
-    layers = setting.solver.layers(p)
+    p, needs = config.params.training, config.spec.loss.needs
+    layers = config.spec.layers(config.params)
     propagated = 2 * (layers + 2) * (size.users + size.items) * p.embedding_dim * itemsize if layers else 0
     if "catalogue" in needs:
         whole = p.batch_size * size.items * itemsize
-        return propagated + (6 * whole if setting.solver.whole_catalogue else min(2 * whole, 2 << 28))
+        return propagated + (6 * whole if config.spec.loss.whole_catalogue else min(2 * whole, 2 << 28))
     positives = size.pairs / max(1, size.interactions) if "all_positives" in needs else 0
     return int(p.batch_size * (p.n_negatives * (8 + 10 * itemsize) + positives * 48)) + propagated + 24 * size.interactions
 

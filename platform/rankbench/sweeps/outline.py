@@ -11,7 +11,7 @@ from typing import Any
 
 from rankbench.cluster.machine import Machine
 from rankbench.data.prepare import prepare
-from rankbench.experiment import Setting
+from rankbench.experiment.job import MethodConfig
 from rankbench.settings import Settings
 from rankbench.sweeps.estimate import Size
 from rankbench.sweeps.placement import placed
@@ -45,7 +45,7 @@ class Row:
         self.cpus = max(self.cpus, unit.cpus)
         self.memory_bytes = max(self.memory_bytes, unit.memory_bytes)
         self.seconds_a_fit = max(self.seconds_a_fit, unit.cost)
-        self.seconds_in_all += times * unit.cost * settings / len(unit.job.settings)
+        self.seconds_in_all += times * unit.cost * settings / len(unit.job.configs)
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -118,8 +118,8 @@ def outline(plan: Plan, settings: Settings, cpus: int | None, memory_bytes: int 
         if members
     ]
     largest = max(unit.memory_bytes for unit, _ in (*search, *final))
-    users = sum(n * len(unit.job.settings) * sizes[unit.job.card.name].ranked for unit, n in (*search, *final))
-    records = sum(n * len(unit.job.settings) for unit, n in (*search, *final))
+    users = sum(n * len(unit.job.configs) * sizes[unit.job.card.name].ranked for unit, n in (*search, *final))
+    records = sum(n * len(unit.job.configs) for unit, n in (*search, *final))
     return Outline(
         tuple(rows),
         tuple(stages),
@@ -140,13 +140,13 @@ def _placed(resources: Resources, cpus: int | None, memory_bytes: int | None, un
     return placed(unit, [Machine(cpus, memory_bytes, unit.gpus)], resources)
 
 
-def _chosen(plan: Plan, dataset: str) -> list[Setting]:
+def _chosen(plan: Plan, dataset: str) -> list[MethodConfig]:
     """What the final stage fits on a dataset; of a search, which has still to choose, the first setting of each arm."""
     if plan.given is not None:
         return plan.given[dataset]
-    first: dict[str | None, Setting] = {}
+    first: dict[str | None, MethodConfig] = {}
     for unit in (*plan.search, *(ask.draft for ask in plan.asks)):
-        for each in unit.job.settings if unit.job.card.name == dataset else ():
+        for each in unit.job.configs if unit.job.card.name == dataset else ():
             first.setdefault(each.arm, each)
     return [*first.values()]
 
@@ -164,7 +164,7 @@ def _rows(members: list[tuple[Unit, int]], asks: Iterable[Ask]) -> list[Row]:
     drawn = {id(ask.draft) for ask in asks}
     for unit, times in members:
         by_arm: dict[str, int] = defaultdict(int)
-        for each in unit.job.settings:
+        for each in unit.job.configs:
             by_arm[each.arm or each.method] += 1
         for arm, settings in by_arm.items():
             row = rows.setdefault((unit.job.card.name, arm), Row(unit.job.card.name, arm, unit.job.stage))
@@ -198,7 +198,7 @@ def _stage(name: str, members: list[tuple[Unit, int]], cpus: int | None, memory_
 def _shared(plan: Plan, final: list[tuple[Unit, int]]) -> tuple[str, ...]:
     """What the notes of the plan, which tell of the search, leave out."""
     lines = [f"{', '.join(card.name for card in plan.cards)}: prepared once, read by all trials from one mapped copy"]
-    settings = sum(len(unit.job.settings) for unit, _ in final)
+    settings = sum(len(unit.job.configs) for unit, _ in final)
     if plan.given is not None and settings > len(final):
         lines.append(f"{settings} settings need {len(final)} fits: the others share a fit")
     return tuple(lines)
@@ -210,7 +210,7 @@ def fits_of(plan: Plan) -> list[dict[str, Any]]:
         {
             "fit": position,
             "dataset": unit.job.card.name,
-            "settings": [{"model": each.arm, "params": each.resolved} for each in unit.job.settings],
+            "settings": [{"model": each.arm, "params": each.flat} for each in unit.job.configs],
             "cpus": unit.cpus,
             "memory_gb": round(unit.memory_bytes / 1e9, 2),
             "seconds": round(unit.cost, 1),

@@ -26,7 +26,7 @@ def placed(unit: Unit, machines: Sequence[Machine], resources: Resources) -> Uni
             return replace(unit, cpus=min(unit.cpus, max(able)))
     large = [machine for machine in machines if machine.cpus >= (1 if resources.cpus == "auto" else unit.cpus)]
     largest = max(large, key=lambda machine: (machine.memory_bytes, machine.cpus), default=None)
-    if largest is None or unit.memory_bytes <= largest.memory_bytes or unit.job.settings[0].share_key is None:
+    if largest is None or unit.memory_bytes <= largest.memory_bytes or unit.job.configs[0].share_key is None:
         return unit
     memory = int(FOR_TILES * largest.memory_bytes)
     if memory < LEAST:

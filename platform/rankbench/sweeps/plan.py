@@ -18,7 +18,7 @@ from rankbench.data.cards import card_names as names_of_cards
 from rankbench.data.prepare import Dataset, prepare
 from rankbench.errors import DownloadError, require
 from rankbench.evaluation.metrics import MetricSet, metric_set, require_within
-from rankbench.experiment import Job, Setting, setting
+from rankbench.experiment.job import Job, MethodConfig, configure
 from rankbench.registry import nearest
 from rankbench.settings import Settings
 from rankbench.sweeps import estimate
@@ -51,7 +51,7 @@ class Unit:
 
     @property
     def title(self) -> str:
-        return f"{self.job.card.name}: {', '.join(dict.fromkeys(s.method for s in self.job.settings))}"
+        return f"{self.job.card.name}: {', '.join(dict.fromkeys(s.method for s in self.job.configs))}"
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,8 @@ class Ask:
 
     def unit(self, values: dict[str, Any]) -> Unit:
         fixed = {name: value for name, value in self.arm.params.items() if not isinstance(value, dict)}
-        each = setting(self.arm.method, fixed | values, self.arm.label, self.arm.label)
-        return replace(self.draft, job=replace(self.draft.job, settings=(each,)))
+        each = configure(self.arm.method, fixed | values, self.arm.label, self.arm.label)
+        return replace(self.draft, job=replace(self.draft.job, configs=(each,)))
 
 
 @dataclass(frozen=True)
@@ -103,13 +103,13 @@ class Plan:
     search: tuple[Unit, ...]
     notes: tuple[str, ...]
     final_cards: tuple[Card, ...]
-    given: dict[str, list[Setting]] | None = None
+    given: dict[str, list[MethodConfig]] | None = None
     asks: tuple[Ask, ...] = ()
     not_available: dict[str, NotAvailable] = field(default_factory=dict)
 
     @property
     def n_settings(self) -> int:
-        return sum(len(unit.job.settings) for unit in self.search) + sum(ask.trials for ask in self.asks)
+        return sum(len(unit.job.configs) for unit in self.search) + sum(ask.trials for ask in self.asks)
 
     @property
     def n_fits(self) -> int:
@@ -167,8 +167,8 @@ def plan(
     require(not doubled, f"{where}: datasets: {', '.join(doubled)} is given twice; its rows could not be told apart")
     # A file may be run on some of its datasets: what it says of the others is then not looked at.
     known = {*names_of_cards(settings), *card_names}
-    candidates: list[Setting] = []
-    asked: list[tuple[ArmSpec, list[Setting]]] = []
+    candidates: list[MethodConfig] = []
+    asked: list[tuple[ArmSpec, list[MethodConfig]]] = []
     for position, arm in enumerate(spec.arms):
         place = f"{where}: arms[{position}]"
         _require_known(arm.published, known, f"{place}.published")
@@ -188,7 +188,7 @@ def plan(
     datasets, final_cards, not_available = _available(spec, declared, settings, where, final_notes, require_all)
     cards = [dataset.card for dataset in datasets]
     everyone = [*candidates, *(drawn[0] for _, drawn in asked)]
-    unseeded = dict.fromkeys(each.arm for each in everyone if not each.solver.seeded)
+    unseeded = dict.fromkeys(each.arm for each in everyone if not each.spec.seeded)
     if len(spec.final.seeds) > 1 and unseeded:
         final_notes.append(f"{', '.join(unseeded)}: the method uses no seed; run with seed {spec.final.seeds[0]} alone")
     if use_chosen:
@@ -216,7 +216,7 @@ def plan(
     asks = []
     for card, (arm, drawn) in itertools.product(cards, asked):
         drafts = units(card, sizes[card.name], drawn, spec, metrics, "search", cpus)
-        draft = max((replace(unit, job=replace(unit.job, settings=unit.job.settings[:1])) for unit in drafts), key=_needs)
+        draft = max((replace(unit, job=replace(unit.job, configs=unit.job.configs[:1])) for unit in drafts), key=_needs)
         asks.append(Ask(arm, spec, draft, spec.search.trials))
     return Plan(
         spec,
@@ -258,7 +258,7 @@ def _available(
 def units(
     card: Card,
     size: Size,
-    candidates: Iterable[Setting],
+    candidates: Iterable[MethodConfig],
     spec: ExperimentSpec,
     metrics: MetricSet,
     stage: str,
@@ -270,22 +270,22 @@ def units(
     searching = stage == "search"
     fit_on, measure_on = ("train", "valid") if searching else (final_fit(card, spec), "test")
     seeds = (spec.search.seed,) if searching else spec.final.seeds
-    groups: dict[Any, list[Setting]] = defaultdict(list)
+    groups: dict[Any, list[MethodConfig]] = defaultdict(list)
     for seed in seeds:
         for each in candidates:
-            if seed == seeds[0] or each.solver.seeded:
+            if seed == seeds[0] or each.spec.seeded:
                 key = each.share_key
                 groups[seed, each.identity if key is None else key].append(each)
     result = []
     for (seed, _), members in groups.items():
         # The models of the table are followed through their iterations; the search has too many for that.
-        curve = 0 if searching else getattr(members[0].params, "eval_every", 1)
+        curve = 0 if searching else members[0].flat.get("eval_every", 1)
         job = Job(card, tuple(members), fit_on, measure_on, metrics, spec.dtype, seed, stage, curve=curve)
-        dense = members[0].solver.dense
+        dense = members[0].spec.dense
         wanted = spec.resources.cpus
         # Below some thousands of items a second core adds less to one inverse than a second trial does.
         share = ((cpus or 4) if dense and size.items > 6000 else 1) if wanted == "auto" else wanted
-        device = spec.resources.device if members[0].solver.on_device else "cpu"
+        device = spec.resources.device if members[0].spec.on_device else "cpu"
         result.append(Unit(job, share, estimate.memory(job, size), estimate.seconds(job, size, share), device=device))
     return result
 
@@ -333,7 +333,7 @@ def _require_known(datasets: Iterable[str], known: Iterable[str], where: str) ->
         require(dataset in known, f"{where}: unknown dataset {dataset!r}{nearest(dataset, known)}")
 
 
-def _chosen_settings(spec: ExperimentSpec, dataset: str, where: str) -> list[Setting]:
+def _chosen_settings(spec: ExperimentSpec, dataset: str, where: str) -> list[MethodConfig]:
     """One setting an arm, from the file; an arm with nothing to search needs no `chosen`."""
     result = []
     for position, arm in enumerate(spec.arms):
@@ -341,36 +341,36 @@ def _chosen_settings(spec: ExperimentSpec, dataset: str, where: str) -> list[Set
         searched = any(isinstance(value, dict) for value in arm.params.values())
         require(dataset in arm.chosen or not searched, f"{place}.chosen: nothing for {dataset}; run the search first")
         values = {name: value for name, value in arm.params.items() if not isinstance(value, dict)}
-        result.append(setting(arm.method, values | arm.chosen.get(dataset, {}), f"{place}.chosen", arm.label))
+        result.append(configure(arm.method, values | arm.chosen.get(dataset, {}), f"{place}.chosen", arm.label))
     return result
 
 
-def _settings_of(arm: ArmSpec, spec: ExperimentSpec, where: str) -> tuple[list[Setting], list[str]]:
+def _settings_of(arm: ArmSpec, spec: ExperimentSpec, where: str) -> tuple[list[MethodConfig], list[str]]:
     """The arm's settings, without those that differ in parameters that give no ranking which others do not give too, and a
     sentence on what was left out.
     """
     expanded = expand(arm.params, spec.search.trials, spec.search.seed, f"{where}.params")
-    result: dict[tuple, Setting] = {}
+    result: dict[tuple, MethodConfig] = {}
     for values in expanded:
-        each = setting(arm.method, values, f"{where}.params", arm.label)
-        idle = each.solver.redundant
-        visible = tuple((name, value) for name, value in each.resolved.items() if name not in idle)
+        each = configure(arm.method, values, f"{where}.params", arm.label)
+        idle = each.spec.redundant
+        visible = tuple((name, value) for name, value in each.flat.items() if name not in idle)
         result.setdefault(visible, each)
     if len(result) == len(expanded):
         return list(result.values()), []
-    why = next(iter(result.values())).solver.reason or "equal settings"
+    why = next(iter(result.values())).spec.reason or "equal settings"
     return list(result.values()), [f"{arm.label}: {len(result)} of {len(expanded)} settings are planned: {why}"]
 
 
-def _drawn_for_nothing(arm: ArmSpec, first: Setting) -> list[str]:
+def _drawn_for_nothing(arm: ArmSpec, first: MethodConfig) -> list[str]:
     """A sentence on parameters of an arm that are drawn one after another and cannot change a ranking."""
-    idle = [name for name in first.solver.redundant if isinstance(arm.params.get(name), dict)]
-    return [f"{arm.label}: every draw of {', '.join(idle)} is run, for nothing: {first.solver.reason}"] if idle else []
+    idle = [name for name in first.spec.redundant if isinstance(arm.params.get(name), dict)]
+    return [f"{arm.label}: every draw of {', '.join(idle)} is run, for nothing: {first.spec.reason}"] if idle else []
 
 
-def _shared_rankings(candidates: list[Setting]) -> list[str]:
+def _shared_rankings(candidates: list[MethodConfig]) -> list[str]:
     """Sentences on settings of different arms that have the same ranking."""
-    by_identity: dict[Any, list[Setting]] = defaultdict(list)
+    by_identity: dict[Any, list[MethodConfig]] = defaultdict(list)
     for each in candidates:
         by_identity[each.identity].append(each)
     pairs: dict[tuple[str, ...], int] = defaultdict(int)

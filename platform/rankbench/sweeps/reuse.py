@@ -38,7 +38,7 @@ class Earlier:
 
     def adopt(self, unit: Unit, records: Path) -> bool:
         """Copy the records of all the unit's settings into `records`, if all are there. Returns whether they are."""
-        ids = [unit.job.run_id(setting) for setting in unit.job.settings]
+        ids = [unit.job.run_id(config) for config in unit.job.configs]
         if not all(name in self.records for name in ids):
             return False
         try:

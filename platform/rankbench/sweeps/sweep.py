@@ -10,7 +10,7 @@ from typing import Any
 
 from rankbench.data.prepare import prepare
 from rankbench.errors import ConfigError, DataError
-from rankbench.experiment import Setting, setting
+from rankbench.experiment.job import MethodConfig, configure
 from rankbench.files import require_place, write_json
 from rankbench.settings import Settings
 from rankbench.sweeps.comparisons import compare_finals
@@ -182,14 +182,16 @@ def choose(search: list[RunRecord], spec: ExperimentSpec) -> dict[tuple[str, str
     return best
 
 
-def _again(record: RunRecord, fit_on: str) -> Setting:
+def _again(record: RunRecord, fit_on: str) -> MethodConfig:
     """The chosen setting, to be fitted on `fit_on`. Where that takes in valid, nobody is left to say when training ends: it
     goes on for as many epochs as the search found best.
     """
-    given = record.params
-    if record.iterations and fit_on != "train":
-        given = given | {"epochs": record.iterations, "patience": 0}
-    return setting(record.method, given, record.id, record.arm)
+    config = configure(record.method, record.params, record.id, record.arm)
+    if not config.stopping or fit_on == "train":
+        return config
+    return configure(
+        record.method, record.params | {config.spec.length: record.iterations, "patience": 0}, record.id, record.arm
+    )
 
 
 def _compared(finals: list[RunRecord], folder: Path, spec: ExperimentSpec, metrics: tuple[str, ...] = ()) -> dict[str, Any]:

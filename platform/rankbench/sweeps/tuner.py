@@ -10,7 +10,7 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,15 +19,17 @@ from ray import tune
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
-from rankbench import experiment
 from rankbench.checkpoint import Checkpoints
 from rankbench.cluster.machine import Needs
 from rankbench.cluster.session import Session
-from rankbench.experiment import OnLook
+from rankbench.experiment.execution import Execution
+from rankbench.experiment.outcome import failure, stopped
+from rankbench.experiment.run import run_stepwise
+from rankbench.fitting.drive import Row
+from rankbench.fitting.method import Iterative
 from rankbench.memory import Spill
 from rankbench.settings import Settings
 from rankbench.sweeps.draws import Draws
-from rankbench.sweeps.held import Held
 from rankbench.sweeps.placement import placed, require_place
 from rankbench.sweeps.plan import Ask, Unit
 from rankbench.sweeps.reuse import Earlier
@@ -68,9 +70,9 @@ def run_units(
     asks = [replace(ask, draft=placed(ask.draft, machines, resources)) for ask in asks]
     for unit in units:
         done = _settled(unit, records)
-        if len(done) < len(unit.job.settings) and earlier and earlier.adopt(unit, records):
+        if len(done) < len(unit.job.configs) and earlier and earlier.adopt(unit, records):
             done = _settled(unit, records)
-        if len(done) == len(unit.job.settings):
+        if len(done) == len(unit.job.configs):
             on_done(unit, done, True)
         else:
             waiting.append(unit)
@@ -95,12 +97,12 @@ def run_units(
             if not alike:
                 break
         for unit, reason in lost:
-            for setting in unit.job.settings:
-                write_record(records, experiment.failure(unit.job, setting, f"the worker was lost: {reason}"), None)
+            for config in unit.job.configs:
+                write_record(records, failure(unit.job, config, f"the worker was lost: {reason}"), None)
             on_done(unit, all_records(unit, records), False)
     for left in (_checkpoints(records), records.parent / "spill"):
         shutil.rmtree(left, ignore_errors=True)
-    ids = dict.fromkeys(unit.job.run_id(each) for unit in (*units, *search.drawn) for each in unit.job.settings)
+    ids = dict.fromkeys(unit.job.run_id(each) for unit in (*units, *search.drawn) for each in unit.job.configs)
     return [record for record in (find_record(records / name) for name in ids) if record]
 
 
@@ -184,18 +186,20 @@ class _Search:
         if _run(unit) not in self.places:
             return
         if _run(unit) in self.stopped and not _settled(unit, self.records):
-            rows, first = self.looks[_run(unit)], unit.job.settings[0]
+            rows, first = self.looks[_run(unit)], unit.job.configs[0]
             reason = (
                 f"stopped by {self.spec.scheduler} after epoch {rows[-1]['iteration']}, "
-                f"{first.params.stop_metric} on valid {rows[-1]['valid']:.4f}"
+                f"{first.stopping.stop_metric} on valid {rows[-1]['valid']:.4f}"
             )
-            write_record(self.records, experiment.stopped(unit.job, first, reason, rows), None)
+            write_record(self.records, stopped(unit.job, first, reason, rows), None)
         if not self._settle(unit):
             study, number = self.places[_run(unit)]
             study.end(number, None)
 
     def _study(self, unit: Unit, params: dict[str, Any]) -> Study:
-        return Study("/".join(_arm(unit)), params, self.spec, getattr(unit.job.settings[0].params, "epochs", 0))
+        first = unit.job.configs[0]
+        limit = first.spec.limit(first.params) if isinstance(first.spec, Iterative) else 0
+        return Study("/".join(_arm(unit)), params, self.spec, limit)
 
     def _place(self, unit: Unit, number: int) -> None:
         self.places[_run(unit)] = self.studies[_arm(unit)], number
@@ -393,7 +397,7 @@ class _Trial(tune.Trainable):
 
     def setup(self, config: dict, units: list[Unit], asks: list[Ask], settings: Settings, records: Path, prunes: bool) -> None:
         self.units, self.asks, self.settings, self.records, self.prunes = units, asks, settings, records, prunes
-        self.held: Held | None = None
+        self.run: Generator[list[Row], None, None] | None = None
         self._take(config)
 
     def reset_config(self, new_config: dict) -> bool:
@@ -402,43 +406,44 @@ class _Trial(tune.Trainable):
         return True
 
     def cleanup(self) -> None:
-        if self.held:
-            self.held.give_up()
-            self.held = None
+        """Give up a run that is under way: its scheduler has ended it."""
+        if self.run:
+            self.run.close()
+            self.run = None
             shutil.rmtree(self._checkpoints, ignore_errors=True)
 
     def _take(self, config: dict) -> None:
         self.unit = self.units[config["unit"]] if "unit" in config else self.asks[config["ask"]].unit(config["values"])
-        first = self.unit.job.settings[0]
-        self.looks = 0  # rows of the curve that the driver has
-        self._checkpoints = _checkpoints(self.records) / self.unit.job.run_id(first)
-        # One that nobody stops goes through in one step.
-        if self.prunes and _can_end_early(self.unit):
-            self.held = Held(self._run)
+        self._checkpoints = _checkpoints(self.records) / _run(self.unit)
+        self.reported = 0  # evaluations that the driver of the sweep has
 
     def step(self) -> dict:
+        """Run to the next evaluation that a scheduler may end the trial at, or to the end."""
         job, failed = self.unit.job, 0
+        stoppable = self.prunes and _can_end_early(self.unit)
+        self.run = self.run or self._begin()
         try:
-            if self.held and (curve := self.held.next()):
-                rows = [row for row in curve if "valid" in row][self.looks :]
-                self.looks += len(rows)
-                return {LOOKS: json.dumps(rows)}
-            if not self.held:
-                self._run()
+            for curve in self.run:
+                if stoppable and "valid" in curve[-1]:
+                    # A fit that was resumed reports the evaluations before its checkpoint, too.
+                    rows = [row for row in curve if "valid" in row][self.reported :]
+                    self.reported += len(rows)
+                    return {LOOKS: json.dumps(rows)}
         except Exception as error:
-            for setting in job.settings:
-                write_record(self.records, experiment.failure(job, setting, error), None)
-            failed = len(job.settings)
-        self.held = None
-        return {"done": True, "rankbench/settings": len(job.settings), "rankbench/failed": failed}
+            for config in job.configs:
+                write_record(self.records, failure(job, config, error), None)
+            failed = len(job.configs)
+        self.run = None
+        return {"done": True, "rankbench/settings": len(job.configs), "rankbench/failed": failed}
 
-    def _run(self, on_look: OnLook = lambda curve: None) -> None:
-        checkpoints = None
-        if self.unit.job.settings[0].solver.iterate:
+    def _begin(self) -> Generator[list[Row], None, None]:
+        unit, checkpoints, spill = self.unit, None, None
+        if isinstance(unit.job.configs[0].spec, Iterative):
             checkpoints = Checkpoints(self._checkpoints, resume=True, every=SAVE_EVERY)
-        spill = Spill(self.records.parent / "spill", self.unit.memory_bytes, resume=True) if self.unit.tiled else None
-        more = {"checkpoints": checkpoints, "on_look": on_look, "spill": spill, "device": self.unit.device}
-        outcomes = experiment.run(self.unit.job, self.settings, n_threads=self.unit.cpus, **more)
+        if unit.tiled:
+            spill = Spill(self.records.parent / "spill", unit.memory_bytes, resume=True)
+        execution = Execution(unit.cpus, device=unit.device, checkpoints=checkpoints, spill=spill)
+        outcomes = yield from run_stepwise(unit.job, self.settings, execution)
         for outcome in outcomes:
             write_record(self.records, outcome.record, outcome.per_user)
         if checkpoints:
@@ -451,16 +456,16 @@ def _checkpoints(records: Path) -> Path:
 
 def _can_end_early(unit: Unit) -> bool:
     """Whether it looks at valid, for itself alone, so that a search can end it there."""
-    return unit.job.stage == "search" and len(unit.job.settings) == 1 and experiment.stops_early(unit.job.settings[0])
+    return unit.job.stage == "search" and len(unit.job.configs) == 1 and unit.job.configs[0].stopping is not None
 
 
 def _arm(unit: Unit) -> tuple[str, str]:
-    first = unit.job.settings[0]
+    first = unit.job.configs[0]
     return unit.job.card.name, first.arm or first.method
 
 
 def _run(unit: Unit) -> str:
-    return unit.job.run_id(unit.job.settings[0])
+    return unit.job.run_id(unit.job.configs[0])
 
 
 def _settled(unit: Unit, records: Path) -> list[RunRecord]:
@@ -468,5 +473,5 @@ def _settled(unit: Unit, records: Path) -> list[RunRecord]:
 
 
 def all_records(unit: Unit, records: Path) -> list[RunRecord]:
-    found = [find_record(records / unit.job.run_id(setting)) for setting in unit.job.settings]
+    found = [find_record(records / unit.job.run_id(config)) for config in unit.job.configs]
     return [record for record in found if record]

@@ -1,4 +1,4 @@
-"""Every loss as a method: its parameters, those of the encoders and those of training in one flat dataclass.
+"""Every loss as a method: its parameters, those of an encoder and those of training, composed.
 
 A loss, or an encoder, registers by existing; importing this file makes a method of each loss, called as the loss.
 """
@@ -6,83 +6,120 @@ A loss, or an encoder, registers by existing; importing this file makes a method
 from __future__ import annotations
 
 import dataclasses
-import sys
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from rankbench.errors import require
-from rankbench.fitting import Fitting
+from rankbench.checkpoint import State
+from rankbench.config import parameters
+from rankbench.errors import ConfigError, require
+from rankbench.fitting.context import Context
+from rankbench.fitting.method import METHODS, Iterative
+from rankbench.fitting.step import Steps
+from rankbench.fitting.stopping import Stopping
 from rankbench.losses.spec import Loss
 from rankbench.losses.spec import registered as losses
 from rankbench.models.spec import registered as encoders
-from rankbench.recommender import Recommender
-from rankbench.solvers.spec import SOLVERS, Solver
-from rankbench.training.params import TrainingParams
-from rankbench.training.trainer import train
+from rankbench.registry import nearest
+from rankbench.training.params import TrainedParams, TrainingParams
+from rankbench.training.trainer import steps
+
+SAVE_EVERY = 10.0  # seconds of training between checkpoints
 
 
-def _method(loss: Loss) -> Solver:
-    bases = (loss.params, *(encoder.params for encoder in encoders()), TrainingParams)
-    # Parameters of one name and one default are one parameter; with two meanings they could not share a flat list.
-    taken: dict[str, tuple[type, object]] = {}
-    for base in bases:
-        for field in dataclasses.fields(base):
-            owner, default = taken.setdefault(field.name, (base, field.default))
-            if owner is not base and (base is TrainingParams or owner is loss.params or default != field.default):
-                raise TypeError(f"{loss.name}: {owner.__name__} and {base.__name__} both have a parameter {field.name!r}")
+@dataclass(frozen=True, kw_only=True)
+class Trained(Iterative):
+    """A loss that is minimised by gradient steps on an encoder."""
 
-    def check(p: TrainingParams) -> None:
-        for base in bases:
-            if hasattr(base, "__post_init__"):
-                base.__post_init__(p)
-        used = encoders().get(p.model).params
-        for encoder in encoders():
-            for field in dataclasses.fields(encoder.params):
-                mine = field.name in {own.name for own in dataclasses.fields(used)}
-                require(mine or getattr(p, field.name) == field.default, f"model {p.model} has no parameter {field.name!r}")
+    loss: Loss
 
-    name = loss.params.__name__ + "Training"
-    unique = name if not hasattr(sys.modules[__name__], name) else f"{name}_{loss.name}"
-    namespace = {"__post_init__": check, "__module__": __name__}
-    params = dataclasses.make_dataclass(unique, [], bases=tuple(dict.fromkeys(bases)), frozen=True, namespace=namespace)
-    setattr(sys.modules[__name__], unique, params)  # so that a setting can be sent to a worker
+    @property
+    def on_device(self) -> bool:
+        return True
 
-    def iterate(X: sp.csr_array, p: TrainingParams, seed: int, dtype: type, fitting: Fitting) -> Recommender:
-        return train(X, p, loss, seed, np.dtype(dtype).type, fitting)
+    @property
+    def own(self) -> tuple[str, ...]:
+        return tuple(field.name for field in dataclasses.fields(self.loss.params))
 
-    own = tuple(field.name for field in dataclasses.fields(loss.params))
+    def fields(self) -> tuple[dataclasses.Field, ...]:
+        """Of training, of every encoder, and of the loss, each name once."""
+        parts = (TrainingParams, *(encoder.params for encoder in encoders()), self.loss.params)
+        return tuple({field.name: field for part in parts for field in dataclasses.fields(part)}.values())
 
-    def identity(p: TrainingParams) -> Hashable:
-        twin = loss.twin(p)
+    def configure(self, values: Mapping[str, Any], source: str) -> TrainedParams:
+        """Distribute flat values. A parameter of another encoder is refused, unless it has its default value."""
+        known = {field.name: field for field in self.fields()}
+        for name in values:
+            if name not in known:
+                raise ConfigError(f"{source}: unknown parameter {name!r}{nearest(name, known)}")
+        training = parameters(TrainingParams, _of(TrainingParams, values), source)
+        try:
+            encoder = encoders().get(training.model).params
+        except ConfigError as error:
+            raise ConfigError(f"{source}: {error}") from None
+        used = {field.name for part in (TrainingParams, encoder, self.loss.params) for field in dataclasses.fields(part)}
+        for name, value in values.items():
+            fits = name in used or value == known[name].default
+            require(fits, f"{source}: model {training.model} has no parameter {name!r}")
+        loss = parameters(self.loss.params, _of(self.loss.params, values), source)
+        return TrainedParams(loss, parameters(encoder, _of(encoder, values), source), training)
+
+    def flat(self, p: TrainedParams) -> dict[str, Any]:
+        return dataclasses.asdict(p.training) | dataclasses.asdict(p.encoder) | dataclasses.asdict(p.loss)
+
+    def stopping(self, p: TrainedParams) -> Stopping | None:
+        return p.training if p.training.patience > 0 else None
+
+    def layers(self, p: TrainedParams) -> int:
+        """How many times a pass of the encoder sends vectors along the interactions."""
+        return encoders().get(p.training.model).layers(p.encoder)
+
+    def identity_of(self, p: TrainedParams) -> Hashable:
+        twin, training = self.loss.twin(p.loss), p.training
         # Adam's step has no scale, but beside a penalty, or an encoder's own loss, the scale is a weight.
-        if twin is None or (twin.scale != 1 and not (p.weight_decay == 0 and p.model in ("mf", "lightgcn"))):
-            return (loss.name, dataclasses.astuple(p))
-        others = {name: value for name, value in dataclasses.asdict(p).items() if name not in own}
-        if p.sampler == "auto":
-            others["sampler"] = loss.sampler
-        return (twin.name, twin.params, *sorted(others.items()))
+        scaled = twin is not None and twin.scale != 1
+        if twin is None or (scaled and not (training.weight_decay == 0 and training.model in ("mf", "lightgcn"))):
+            return (self.name, p)
+        if training.sampler == "auto":
+            training = dataclasses.replace(training, sampler=self.loss.sampler)
+        return (twin.name, twin.params, p.encoder, training)
 
-    def layers(p: TrainingParams) -> int:
-        return encoders().get(p.model).layers(p)
 
-    return Solver(
-        loss.name,
-        params,
+def _of(part: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    names = {field.name for field in dataclasses.fields(part)}
+    return {name: value for name, value in values.items() if name in names}
+
+
+def _method(loss: Loss) -> Trained:
+    # Names are given flat, so that two parts may share one only where it means the same.
+    parts = (TrainingParams, *(encoder.params for encoder in encoders()), loss.params)
+    owners: dict[str, tuple[type, object]] = {}
+    for part in parts:
+        for field in dataclasses.fields(part):
+            owner, default = owners.setdefault(field.name, (part, field.default))
+            if owner is not part and (TrainingParams in (part, owner) or part is loss.params or default != field.default):
+                raise TypeError(f"{loss.name}: {owner.__name__} and {part.__name__} both have a parameter {field.name!r}")
+
+    def begin(X: sp.csr_array, p: TrainedParams, seed: int, dtype: type, context: Context, start: State | None) -> Steps:
+        return steps(X, p, loss, seed, np.dtype(dtype).type, context.device, start)
+
+    return Trained(
+        name=loss.name,
+        params=TrainedParams,
         title=loss.title,
         source=loss.source,
-        iterate=iterate,
-        identity=identity,
+        steps=begin,
         seeded=True,
         folds=False,
-        trained=True,
-        own=own,
+        length="epochs",
+        save_every=SAVE_EVERY,
         pace=loss.pace,
-        whole_catalogue=loss.whole_catalogue,
-        layers=layers,
+        loss=loss,
     )
 
 
 for _loss in losses():
-    SOLVERS.add(_loss.name, _method(_loss))
+    METHODS.add(_loss.name, _method(_loss))

@@ -25,12 +25,14 @@ from threadpoolctl import threadpool_limits
 from rankbench.checkpoint import State
 from rankbench.config import param
 from rankbench.errors import NumericalError, require
-from rankbench.fitting import Fitting, Step
+from rankbench.fitting.context import Context
+from rankbench.fitting.method import METHODS, Iterative
+from rankbench.fitting.step import Step, Steps
+from rankbench.fitting.stopping import Stopping
 from rankbench.recommender import FactorRecommender
 from rankbench.rng import stream
 from rankbench.solvers.als.fit import Counts
 from rankbench.solvers.rg2 import RG2, rg2
-from rankbench.solvers.spec import SOLVERS, Solver
 from rankbench.training.towers import PairLoss, Point, Towers, Vectors
 
 ARMIJO = 1e-4  # the share of the slope that a step must fall by
@@ -40,7 +42,7 @@ LEAST_DAMPING = 1e-6  # P and Q may be turned against each other for nothing: un
 
 
 @dataclass(frozen=True)
-class NewtonParams:
+class NewtonParams(Stopping):
     embedding_dim: int = param(64, "length of the vectors of users and items, > 0", "16 to 512")
     iterations: int = param(30, "Gauss-Newton steps, > 0", "10 to 100")
     cg_steps: int = param(20, "conjugate-gradient steps an iteration, at most, > 0", "5 to 50")
@@ -49,6 +51,7 @@ class NewtonParams:
     tolerance: float = param(0.0, "stop when an iteration lowers the loss by less than this share of it; 0: never", "0")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name in ("embedding_dim", "iterations", "cg_steps", "init_scale"):
             require(getattr(self, name) > 0, f"{name} must be > 0, got {getattr(self, name)}")
         require(0 < self.cg_tolerance < 1, f"cg_tolerance must be > 0 and < 1, got {self.cg_tolerance}")
@@ -152,44 +155,46 @@ def step(
     return trial, there, damping
 
 
-def newton_cg(model: Vectors | Towers, values: np.ndarray, p: NewtonParams, fitting: Fitting) -> FactorRecommender:
-    """Minimise from `values` on. Seconds count the losses of the line search, which are a part of the method.
+def newton_cg(model: Vectors | Towers, values: np.ndarray, p: NewtonParams, begin: State | None = None) -> Steps:
+    """Minimise from `values` on, or from a state that was saved. Seconds count the losses of the line search, which are a part
+    of the method. It ends where no step lowers the loss, or by the tolerance.
 
     Raises NumericalError when the loss is not finite at the start; no step leads to where it is not.
     """
-    start = fitting.checkpoints.last() if fitting.checkpoints else None
-    if start is None:
-        start = State(0, {"values": values}, {"damping": DAMPING, "seconds": 0.0, "losses": [], "curve": []})
-    values, damping = start.arrays["values"], start.values["damping"]
-    seconds, losses = start.values["seconds"], start.values["losses"]
-    fitting.curve[:] = start.values["curve"]
+    number, damping, seconds, losses = 0, DAMPING, 0.0, []
+    if begin:
+        number, values, damping = begin.number, begin.arrays["values"], begin.values["damping"]
+        seconds, losses = begin.values["seconds"], begin.values["losses"]
     here = model.at(values)
     if not np.isfinite(here.loss):
         raise NumericalError(f"the loss is {here.loss} at the start ({values.dtype}) with {p}: lower init_scale")
-    for number in range(start.number + 1, p.iterations + 1):
-        if p.tolerance and len(losses) > 1 and losses[-2] - losses[-1] < p.tolerance * abs(losses[-1]):
-            break
+
+    def recommender() -> FactorRecommender:
+        return FactorRecommender(np.array(here.P), np.array(here.Q))
+
+    def state() -> State:
+        return State(number, {"values": values}, {"damping": damping, "seconds": seconds, "losses": losses})
+
+    yield Step(number, here.loss, seconds, recommender, state)
+    while not (p.tolerance and len(losses) > 1 and losses[-2] - losses[-1] < p.tolerance * abs(losses[-1])):
         began = time.perf_counter()
-        found = step(model.at, values, here, damping, p)
+        lower = step(model.at, values, here, damping, p)
         seconds += time.perf_counter() - began
-        if found is None:
-            break
-        values, here, damping = found
+        if lower is None:
+            return
+        values, here, damping = lower
+        number += 1
         losses.append(here.loss)
-        fitting.tell(Step(number, p.iterations, seconds, here.loss, lambda here=here: FactorRecommender(here.P, here.Q)))
-        if fitting.checkpoints:
-            kept = {"damping": damping, "seconds": seconds, "losses": losses, "curve": fitting.curve}
-            fitting.checkpoints.save(State(number, {"values": values}, kept))
-    return FactorRecommender(np.array(here.P), np.array(here.Q))
+        yield Step(number, here.loss, seconds, recommender, state)
 
 
 def _register(name: str, params: type, build: Callable, title: str) -> None:
-    def iterate(X: sp.csr_array, p: Any, seed: int, dtype: type, fitting: Fitting) -> FactorRecommender:
+    def steps(X: sp.csr_array, p: Any, seed: int, dtype: type, context: Context, start: State | None) -> Steps:
         with threadpool_limits(1, "blas"):  # `in_chunks` of alternating least squares, used here too, says why
-            return newton_cg(*build(X, p, seed, np.dtype(dtype).type), p, fitting)
+            yield from newton_cg(*build(X, p, seed, np.dtype(dtype).type), p, start)
 
     about = {"title": title, "source": "Pu et al., ICML 2024, appendix D"}
-    SOLVERS.add(name, Solver(name, params, iterate=iterate, seeded=True, folds=False, trained=False, **about))
+    METHODS.add(name, Iterative(name=name, params=params, steps=steps, seeded=True, folds=False, **about))
 
 
 _register("rg2-newton", RG2Newton, vectors, "RG² by Newton-CG: the loss of rg2, users and items moved at once")

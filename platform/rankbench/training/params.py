@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from rankbench.config import param
 from rankbench.errors import require
+from rankbench.fitting.stopping import Stopping
 
 
 @dataclass(frozen=True)
-class TrainingParams:
+class TrainingParams(Stopping):
     model: str = param("mf", "the encoder: mf, lightgcn, xsimgcl", "mf, lightgcn, xsimgcl")
     embedding_dim: int = param(64, "length of the vectors of users and items, > 0", "64")
     epochs: int = param(100, "passes over the interactions, > 0", "20 to 1000")
@@ -36,24 +37,31 @@ class TrainingParams:
     )
     init: Literal["normal", "xavier"] = param("normal", "vectors start normal with deviation init_scale, or Xavier", "normal")
     init_scale: float = param(0.1, "deviation of the vectors at the start, > 0", "0.01 to 1")
-    patience: int = param(10, "evaluations without a gain on valid before training ends; 0: all epochs, no look at valid", "10")
-    eval_every: int = param(1, "epochs between evaluations, > 0", "1 to 20")
-    stop_metric: str = param("ndcg@20", "what is watched on valid", "ndcg@20")
+    patience: int = param(10, "evaluations on the validation set without a gain before training ends; 0: all epochs", "10")
     reduction: Literal["interaction", "user"] = param("interaction", "what weighs the same", "interaction")
     precision: Literal["float32", "bfloat16"] = param(
         "float32", "of products with shared negatives or the catalogue; the loss is float32", "float32"
     )
 
     def __post_init__(self) -> None:
-        for name in ("embedding_dim", "epochs", "batch_size", "n_negatives", "eval_every"):
+        super().__post_init__()
+        for name in ("embedding_dim", "epochs", "batch_size", "n_negatives"):
             require(getattr(self, name) > 0, f"{name} must be > 0, got {getattr(self, name)}")
         for name in ("learning_rate", "init_scale"):
             require(getattr(self, name) > 0, f"{name} must be > 0, got {getattr(self, name)}")
-        for name in ("weight_decay", "patience", "popularity_power"):
+        for name in ("weight_decay", "popularity_power"):
             require(getattr(self, name) >= 0, f"{name} must be >= 0, got {getattr(self, name)}")
-        require("@" in self.stop_metric, f"stop_metric: write it with a cutoff, as in ndcg@20, got {self.stop_metric}")
         require(self.sampler != "in-batch" or self.batch_size > 1, "sampler=in-batch needs batch_size >= 2, got 1")
         require(
             not (self.shared_negatives and self.sampler == "uniform-other"),
             "shared_negatives cannot avoid the items of every user: use sampler=uniform-all",
         )
+
+
+@dataclass(frozen=True)
+class TrainedParams:
+    """The parameters of a method that is trained by gradient steps: of its loss, of its encoder, and of the training."""
+
+    loss: Any
+    encoder: Any
+    training: TrainingParams

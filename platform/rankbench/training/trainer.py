@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,7 +17,7 @@ from torch import Tensor
 
 from rankbench.checkpoint import State
 from rankbench.errors import NumericalError
-from rankbench.fitting import Fitting, Step
+from rankbench.fitting.step import Step, Steps
 from rankbench.losses.spec import Loss, LossState, Sizes
 from rankbench.models.spec import EmbeddingModel
 from rankbench.models.spec import registered as encoders
@@ -29,43 +27,19 @@ from rankbench.training.adam import DenseAdam
 from rankbench.training.learner import learner
 from rankbench.training.memory import keep_freed
 from rankbench.training.negatives import NegativeSampler, drawn_positives
-from rankbench.training.params import TrainingParams
+from rankbench.training.params import TrainedParams
 from rankbench.training.schedule import Schedule
 from rankbench.training.scoring import Batch, Scores, scores_of, touched_items, unit
 
-SAVE_EVERY = 10.0  # seconds of training between checkpoints
-
-
-@dataclass
-class Patience:
-    """What valid has said so far: the best value, at which epoch, and how many looks ago."""
-
-    best: float = -math.inf
-    epoch: int = 0
-    waited: int = 0
-
-    def look(self, value: float, epoch: int) -> bool:
-        """Whether `value` is a gain."""
-        if value > self.best:
-            self.best, self.epoch, self.waited = value, epoch, 0
-            return True
-        self.waited += 1
-        return False
-
-    def values(self) -> dict[str, float | None]:
-        return vars(self) | {"best": self.best if math.isfinite(self.best) else None}  # JSON has no infinity
-
-    @classmethod
-    def of(cls, values: dict[str, Any]) -> Patience:
-        return cls(-math.inf if values["best"] is None else values["best"], values["epoch"], values["waited"])
-
 
 class Trainer:
-    """One fit of `loss` with parameters `p`, which hold the loss's own and the encoder's, on X (n_users, n_items) 0/1 CSR."""
+    """One fit of `loss` with parameters `given` on X (n_users, n_items) 0/1 CSR; `p` are those of training itself."""
 
-    def __init__(self, X: sp.csr_array, p: Any, loss: Loss, seed: int, dtype: type, device: str):
+    def __init__(self, X: sp.csr_array, given: TrainedParams, loss: Loss, seed: int, dtype: type, device: str):
         keep_freed()
-        self.X, self.p, self.loss, self.seed, self.device = X, p, loss, seed, torch.device(device)
+        self.given, self.p = given, given.training
+        self.X, self.loss, self.seed, self.device = X, loss, seed, torch.device(device)
+        p = self.p
         self.users = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
         self.items = X.indices.astype(np.int64)
         self.encoder = self._encoder(np.dtype(dtype)).to(self.device)
@@ -74,7 +48,7 @@ class Trainer:
         self.state: LossState | None = None
         if loss.state:
             sizes = Sizes(*X.shape, p.embedding_dim)
-            self.state = loss.state(p, sizes, self._generator("state")).to(self.device, self.encoder.users.dtype)
+            self.state = loss.state(given.loss, sizes, self._generator("state")).to(self.device, self.encoder.users.dtype)
             self.state_adam = DenseAdam(self.state.groups(p.learning_rate))
         share = len(self.users) / max(1, np.count_nonzero(np.diff(X.indptr)))
         # Mean 1 over interactions, the same total for each user.
@@ -88,7 +62,7 @@ class Trainer:
             table = torch.from_numpy((scale * noise).astype(dtype))
             tables.append(_into_ball(table) if self.loss.unit_ball else table)
         self.noise = self._generator("noise")
-        return encoders().get(p.model).build(self.X, p, *tables, self.noise)
+        return encoders().get(p.model).build(self.X, self.given.encoder, *tables, self.noise)
 
     def _sampler(self) -> NegativeSampler | None:
         p, kind = self.p, self.loss.sampler
@@ -127,7 +101,7 @@ class Trainer:
             return None
         extra = None
         if "extra_positives" in self.loss.needs:
-            extra = drawn_positives(self.seed, epoch, count, self.X, users, self.p.n_positives)
+            extra = drawn_positives(self.seed, epoch, count, self.X, users, self.given.loss.n_positives)
         return Batch(users, items, negatives, extra, in_batch)
 
     def _step(self, batch: Batch, factor: float) -> float:
@@ -135,7 +109,7 @@ class Trainer:
         touched = touched_items(batch, self.X.shape[1], "catalogue" in loss.needs)
         users, items, every_item = self.learner.rows(np.unique(batch.users), touched)
         s = scores_of(loss, batch, users, items, self.X, every_item, p.precision)
-        rows = loss.function(s, p, self.state) if self.state else loss.function(s, p)
+        rows = loss.function(s, self.given.loss, *((self.state,) if self.state else ()))
         if self.weight is not None:
             rows = rows * torch.from_numpy(self.weight[batch.users]).to(rows)
         total = rows.mean()
@@ -195,50 +169,31 @@ class Trainer:
             self.state_adam.restore(parts.get("state_adam", {}))
 
 
-def train(X: sp.csr_array, p: TrainingParams, loss: Loss, seed: int, dtype: type, fitting: Fitting) -> FactorRecommender:
-    """Fit X by `loss` with `p`. Where `fitting` can look at valid and `p.patience` is not 0, the best epoch's model; else the
-    last one's. `fitting.kept` gets the number of that epoch. Raises NumericalError when the loss is not finite.
-    """
-    trainer = Trainer(X, p, loss, seed, dtype, fitting.device)
-    watching = fitting.validate is not None and p.patience > 0
-    patience, schedule = Patience(), Schedule(p.schedule, p.learning_rate, p.epochs)
-    best: FactorRecommender | None = None
-    seconds, first, saved = 0.0, 0, time.monotonic()
-    start = fitting.checkpoints.last() if fitting.checkpoints else None
+def steps(
+    X: sp.csr_array, p: TrainedParams, loss: Loss, seed: int, dtype: type, device: str = "cpu", start: State | None = None
+) -> Steps:
+    """Fit X by `loss` with `p`, an epoch a step. Raises NumericalError when the loss is not finite."""
+    trainer, training = Trainer(X, p, loss, seed, dtype, device), p.training
+    schedule = Schedule(training.schedule, training.learning_rate, training.epochs)
+    number, mean, seconds = 0, math.nan, 0.0
     if start:
-        arrays = dict(start.arrays)
-        if "best/U" in arrays:
-            best = FactorRecommender(arrays.pop("best/U"), arrays.pop("best/V"))
-        trainer.restore(arrays)
-        first, seconds = start.number, start.values["seconds"]
-        patience, fitting.curve[:] = Patience.of(start.values["patience"]), start.values["curve"]
+        trainer.restore(start.arrays)
         schedule.restore(start.values["schedule"])
-    for number in range(first + 1, p.epochs + 1):
-        if watching and patience.waited >= p.patience:
-            break
+        number, mean, seconds = start.number, start.values["loss"], start.values["seconds"]
+
+    def state() -> State:
+        return State(number, trainer.arrays(), {"loss": mean, "seconds": seconds, "schedule": schedule.values()})
+
+    while True:
+        valid = yield Step(number, mean, seconds, trainer.model, state)
+        if number and number % training.eval_every == 0:
+            schedule.look(-mean if valid is None else valid)
+        number += 1
         began = time.perf_counter()
         mean = trainer.epoch(number, schedule.factor(number))
         seconds += time.perf_counter() - began
         if not math.isfinite(mean):
             raise NumericalError(f"the loss is {mean} in epoch {number} ({np.dtype(dtype).name}) with {p}")
-        value = None
-        if watching and (number % p.eval_every == 0 or number == p.epochs):
-            model = trainer.model()
-            value = fitting.validate(model, p.stop_metric)
-            if not math.isfinite(value):
-                raise NumericalError(f"{p.stop_metric} on valid is {value} after epoch {number} with {p}")
-            if patience.look(value, number):
-                best = model
-        if number % p.eval_every == 0:
-            schedule.look(-mean if value is None else value)
-        fitting.tell(Step(number, p.epochs, seconds, mean, trainer.model, value))
-        if fitting.checkpoints and time.monotonic() - saved > SAVE_EVERY:
-            kept = {"best/U": best.U, "best/V": best.V} if best else {}
-            values = {"seconds": seconds, "patience": patience.values(), "curve": fitting.curve, "schedule": schedule.values()}
-            fitting.checkpoints.save(State(number, trainer.arrays() | kept, values))
-            saved = time.monotonic()
-    fitting.kept.append(patience.epoch if best else p.epochs)
-    return best or trainer.model()
 
 
 def _into_ball(vectors: Tensor) -> Tensor:

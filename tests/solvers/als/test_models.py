@@ -10,13 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from rankbench import experiment
 from rankbench.errors import ConfigError
-from rankbench.fitting import Fitting
+from rankbench.experiment.execution import Execution
+from rankbench.experiment.fit import fit as fit_configs
+from rankbench.experiment.job import configure
+from rankbench.experiment.methods import registered
 from rankbench.mapping import ThreadMap
 from rankbench.solvers.als.fit import Counts
 from rankbench.solvers.als.side import Side, objective, of_items, of_users
-from rankbench.solvers.spec import registered
 
 ALS = [each.name for each in registered() if each.problem]
 HERE = ThreadMap(1)
@@ -49,15 +50,15 @@ def matrix(seed=0, n_users=24, n_items=11, density=0.3):
 
 
 def fit(R, method, values, iterations=6, dim=3, seed=1, dtype="float64", tell=lambda step: None):
-    chosen = experiment.setting(method, {"embedding_dim": dim, "iterations": iterations, "init_scale": 1.0} | values)
+    chosen = configure(method, {"embedding_dim": dim, "iterations": iterations, "init_scale": 1.0} | values)
     X = sp.csr_array(R.astype(np.float32))
-    (model,) = experiment.fit((chosen,), X, dtype, seed, fitting=Fitting(HERE, tell))
+    (model,) = fit_configs((chosen,), X, dtype, seed, Execution(executor=HERE), observe=lambda step: tell(step) or {}).models
     return model
 
 
 def problem(R, method, values):
-    chosen = experiment.setting(method, values)
-    return chosen.solver.problem(Counts(R.sum(1), R.sum(0), sp.csr_array(R)), chosen.params)
+    chosen = configure(method, values)
+    return chosen.spec.quadratic_loss(Counts(R.sum(1), R.sum(0), sp.csr_array(R)), chosen.params)
 
 
 def sides(R, problem, dim, dtype=np.float64, method="exact", where=HERE):
@@ -68,7 +69,7 @@ def sides(R, problem, dim, dtype=np.float64, method="exact", where=HERE):
 
 
 def oracle(R, method, values):
-    return dense.MODELS[method](R, experiment.setting(method, values).params)
+    return dense.MODELS[method](R, configure(method, values).params)
 
 
 def test_every_method_of_this_kind_has_a_case():
@@ -187,7 +188,7 @@ def test_exact_rgx_is_rg2():
     """RG×'s own loss, the coupled term and all, minimised over all items at once, gives RG²'s vectors."""
     R, rng = matrix(n_users=14, n_items=7), np.random.default_rng(0)
     n, N, lam, dim = R.sum(1), R.shape[1], 0.05, 2
-    W, WS, users, items = dense.MODELS["rg2"](R, experiment.setting("rg2", {"lam": lam}).params)
+    W, WS, users, items = dense.MODELS["rg2"](R, configure("rg2", {"lam": lam}).params)
     P = rng.normal(size=(len(R), dim))
 
     def value(flat):
@@ -205,7 +206,7 @@ def test_exact_rgx_is_rg2():
     for dtype in ("float64", "float32"):
         one, other = (fit(R, method, {"lam": lam}, dtype=dtype) for method in ("rg2", "rgx"))
         assert np.array_equal(one.V, other.V) and np.array_equal(one.U, other.U)
-    settings = [experiment.setting(method, {"lam": lam}) for method in ("rg2", "rgx")]
+    settings = [configure(method, {"lam": lam}) for method in ("rg2", "rgx")]
     assert settings[0].identity == settings[1].identity
 
 

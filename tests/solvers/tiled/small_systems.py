@@ -5,7 +5,7 @@ import time
 import numpy as np
 import scipy.sparse as sp
 
-from rankbench.solvers.spec import Shift
+from rankbench.fitting.method import Shift
 
 SHIFT = Shift(odds=0.5, ridge=2.0)
 

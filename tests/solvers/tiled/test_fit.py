@@ -10,9 +10,9 @@ from small_systems import some_data
 
 from rankbench.data.blocks import gram
 from rankbench.errors import ConfigError, NumericalError
+from rankbench.experiment.methods import registered
 from rankbench.recommender import LinearRecommender, Recommender, score
 from rankbench.solvers.linear import fit_shared
-from rankbench.solvers.spec import registered
 from rankbench.solvers.tiled.fit import fit_tiled
 
 pytestmark = pytest.mark.usefixtures("unflushed")

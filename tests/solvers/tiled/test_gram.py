@@ -11,8 +11,8 @@ from small_systems import some_data, system
 
 from rankbench.data.blocks import gram as dense_gram
 from rankbench.errors import ConfigError
+from rankbench.fitting.method import Shift
 from rankbench.solvers import linear
-from rankbench.solvers.spec import Shift
 from rankbench.solvers.tiled.gram import ENTRY, ShiftedGram
 from rankbench.solvers.tiled.grid import Grid
 

@@ -19,8 +19,8 @@ from small_systems import SHIFT, slowly, some_data, system
 
 from rankbench.data.blocks import gram
 from rankbench.errors import ConfigError, NumericalError, StorageError
+from rankbench.fitting.method import Shift
 from rankbench.solvers.linear import inverse
-from rankbench.solvers.spec import Shift
 from rankbench.solvers.tiled.grid import RESERVE, SMALLEST, choose_grid
 from rankbench.solvers.tiled.inverse import tiled_inverse
 from rankbench.solvers.tiled.matrix import TiledMatrix

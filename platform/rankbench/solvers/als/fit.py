@@ -1,4 +1,4 @@
-"""The loop: items against users, users against items, until the iterations are used up or the loss stands still.
+"""The iterations: items against users, users against items, for as long as the loss falls.
 
 Items start at random and users from them, so that the order of the users changes nothing. An iteration ends with the users, so
 that a user's vector is what folding in the same history would give.
@@ -6,6 +6,7 @@ that a user's vector is what folding in the same history would give.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,13 +18,14 @@ from threadpoolctl import threadpool_limits
 
 from rankbench.checkpoint import State
 from rankbench.errors import NumericalError
-from rankbench.fitting import Fitting, Step
+from rankbench.fitting.context import Context
+from rankbench.fitting.method import METHODS, Iterative
+from rankbench.fitting.step import Step, Steps
 from rankbench.rng import stream
 from rankbench.solvers.als.fold_in import FoldInRecommender
 from rankbench.solvers.als.params import ALSParams
 from rankbench.solvers.als.problem import Problem
 from rankbench.solvers.als.side import Side, objective, of_items, of_users
-from rankbench.solvers.spec import SOLVERS, Solver
 
 
 @dataclass(frozen=True)
@@ -58,19 +60,26 @@ def als(name: str, params: type, **about: Any) -> Callable[[Callable], Callable]
     """Register the decorated function, (Counts, parameters) → Problem, as a method fitted by alternating least squares."""
 
     def add(problem: Callable[[Counts, Any], Problem]) -> Callable:
-        def fit(X: sp.csr_array, p: ALSParams, seed: int, dtype: type, fitting: Fitting) -> FoldInRecommender:
-            with threadpool_limits(1, "blas"):  # `side.in_chunks` says why
-                return alternate(X, problem, p, seed, dtype, fitting)
+        def steps(X: sp.csr_array, p: ALSParams, seed: int, dtype: type, context: Context, start: State | None) -> Steps:
+            with threadpool_limits(1, "blas"):  # `half_step.in_chunks` says why
+                yield from alternate(X, problem, p, seed, dtype, context, start)
 
-        SOLVERS.add(name, Solver(name, params, iterate=fit, problem=problem, seeded=True, **about))
+        about.setdefault("seeded", True)
+        METHODS.add(name, Iterative(name=name, params=params, steps=steps, quadratic_loss=problem, **about))
         return problem
 
     return add
 
 
 def alternate(
-    X: sp.csr_array, problem_of: Callable[[Counts, Any], Problem], p: ALSParams, seed: int, dtype: type, fitting: Fitting
-) -> FoldInRecommender:
+    X: sp.csr_array,
+    problem_of: Callable[[Counts, Any], Problem],
+    p: ALSParams,
+    seed: int,
+    dtype: type,
+    context: Context,
+    start: State | None = None,
+) -> Steps:
     """Fit X (n_users, n_items) 0/1. Users and items without interactions: see `FoldInRecommender` and the method's file.
 
     Raises NumericalError when the loss is not finite.
@@ -78,36 +87,37 @@ def alternate(
     n_users, n_items = X.shape
     users, items = np.diff(X.indptr).astype(np.float64), np.bincount(X.indices, minlength=n_items).astype(np.float64)
     problem = problem_of(Counts(users, items, X), p)
-    where, dim = fitting.where, p.embedding_dim
+    executor, dim = context.executor, p.embedding_dim
     by_item = X.T.tocsr()
     by_item.sort_indices()
-    user_side = Side(X, of_users(problem), dim, dtype, p.solver, where)
-    item_side = Side(by_item, of_items(problem), dim, dtype, p.solver, where)
+    user_side = Side(X, of_users(problem), dim, dtype, p.solver, executor)
+    item_side = Side(by_item, of_items(problem), dim, dtype, p.solver, executor)
     del by_item
     table = problem_of(Counts(np.arange(n_items + 1.0), items), p)  # a user of every possible number of interactions
-    start = fitting.checkpoints.last() if fitting.checkpoints else None
-    if start is None:
+    if start:
+        number, P, Q = start.number, start.arrays["P"], start.arrays["Q"]
+        seconds, losses = start.values["seconds"], start.values["losses"]
+    else:
         began = time.perf_counter()
         noise = stream(seed, "als", "items").standard_normal((n_items, dim), np.float32)
         # Around zero: the step of RG² keeps the items' mean there, and RG×, which differs by it, is then RG² from the start.
         Q = (p.init_scale / np.sqrt(dim) * (noise - noise.mean(axis=0))).astype(dtype)
         P = user_side.solve(Q, np.zeros((n_users, dim), dtype), p.cg_steps)
-        start = State(0, {"P": P, "Q": Q}, {"seconds": time.perf_counter() - began, "losses": [], "curve": []})
-    P, Q, seconds, losses = start.arrays["P"], start.arrays["Q"], start.values["seconds"], start.values["losses"]
-    fitting.curve[:] = start.values["curve"]
-    for number in range(start.number + 1, p.iterations + 1):
-        if p.tolerance and len(losses) > 1 and losses[-2] - losses[-1] < p.tolerance * abs(losses[-1]):
-            break
+        number, seconds, losses = 0, time.perf_counter() - began, []
+
+    def model() -> FoldInRecommender:
+        return FoldInRecommender.of(P, Q, table)
+
+    def state() -> State:
+        return State(number, {"P": P, "Q": Q}, {"seconds": seconds, "losses": losses})
+
+    yield Step(number, losses[-1] if losses else math.nan, seconds, model, state)
+    while not (p.tolerance and len(losses) > 1 and losses[-2] - losses[-1] < p.tolerance * abs(losses[-1])):
         began = time.perf_counter()
         Q = item_side.solve(P, Q, p.cg_steps)
         P = user_side.solve(Q, P, p.cg_steps)
-        seconds += time.perf_counter() - began
-        losses.append(objective(problem, user_side.blocks, where, P, Q) / max(X.nnz, 1))
+        number, seconds = number + 1, seconds + time.perf_counter() - began
+        losses.append(objective(problem, user_side.blocks, executor, P, Q) / max(X.nnz, 1))
         if not np.isfinite(losses[-1]):
             raise NumericalError(f"the loss is {losses[-1]} in iteration {number} with {p}")
-        model = FoldInRecommender.of(P, Q, table)
-        fitting.tell(Step(number, p.iterations, seconds, losses[-1], lambda model=model: model))
-        if fitting.checkpoints:
-            values = {"seconds": seconds, "losses": losses, "curve": fitting.curve}
-            fitting.checkpoints.save(State(number, {"P": P, "Q": Q}, values))
-    return FoldInRecommender.of(P, Q, table)
+        yield Step(number, losses[-1], seconds, model, state)

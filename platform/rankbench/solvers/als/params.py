@@ -7,10 +7,11 @@ from typing import Literal
 
 from rankbench.config import param
 from rankbench.errors import require
+from rankbench.fitting.stopping import Stopping
 
 
 @dataclass(frozen=True)
-class ALSParams:
+class ALSParams(Stopping):
     embedding_dim: int = param(64, "length of the vectors of users and items, > 0", "16 to 512")
     iterations: int = param(16, "rounds of an item step and a user step, > 0", "1 to 50")
     solver: Literal["exact", "cg"] = param("exact", "of rows with a system of their own: cg takes a few steps", "exact")
@@ -19,6 +20,7 @@ class ALSParams:
     tolerance: float = param(0.0, "stop when an iteration lowers the loss by less than this share of it; 0: never", "0")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require(self.embedding_dim > 0, f"embedding_dim must be > 0, got {self.embedding_dim}")
         require(self.iterations > 0, f"iterations must be > 0, got {self.iterations}")
         require(self.cg_steps > 0, f"cg_steps must be > 0, got {self.cg_steps}")

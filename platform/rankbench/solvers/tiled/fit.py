@@ -10,9 +10,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from rankbench.errors import require
+from rankbench.fitting.method import ClosedForm
 from rankbench.mapping import Flow
 from rankbench.solvers.linear import scales
-from rankbench.solvers.spec import Solver
 from rankbench.solvers.tiled.gram import count_items
 from rankbench.solvers.tiled.inverse import tiled_inverse
 from rankbench.solvers.tiled.recommender import TiledLinearRecommender
@@ -20,7 +20,7 @@ from rankbench.solvers.tiled.recommender import TiledLinearRecommender
 
 def fit_tiled(
     X: sp.csr_array,
-    members: Sequence[tuple[Solver, Any]],
+    members: Sequence[tuple[ClosedForm, Any]],
     folder: Path,
     memory: int,
     dtype: type = np.float32,

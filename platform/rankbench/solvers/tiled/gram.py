@@ -7,7 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from rankbench.errors import require
-from rankbench.solvers.spec import Shift
+from rankbench.fitting.method import Shift
 from rankbench.solvers.tiled.grid import Grid
 
 ENTRY = 12  # bytes of an interaction in item order: a user, int32, and a place, int64

@@ -1,10 +1,11 @@
-"""The inverse of `linalg` on a GPU, or on whatever else PyTorch calls a device."""
+"""PyTorch devices: whether one can be used, and the inverse of closed forms on it."""
 
 from __future__ import annotations
 
 import re
 
 import numpy as np
+import torch
 
 from rankbench.errors import ConfigError, StorageError, require
 from rankbench.solvers.linalg import not_positive_definite
@@ -12,8 +13,6 @@ from rankbench.solvers.linalg import not_positive_definite
 
 def require_device(device: str) -> None:
     """Raise ConfigError unless PyTorch can compute on `device`: cpu, cuda, or one of several, as cuda:1."""
-    import torch
-
     require(re.fullmatch(r"(cpu|cuda)(:\d+)?", device) is not None, f"--device {device}: expected cpu, cuda or cuda:N")
     try:
         torch.zeros(1, device=device)
@@ -26,8 +25,6 @@ def spd_inverse_on_(A: np.ndarray, device: str) -> np.ndarray:
 
     Raises StorageError where that is too much.
     """
-    import torch
-
     try:
         L, info = torch.linalg.cholesky_ex(torch.from_numpy(A).to(device))
         if row := int(info):

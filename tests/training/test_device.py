@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from rankbench import experiment
 from rankbench.data.blocks import csr_from_pairs
 from rankbench.errors import ConfigError, NumericalError
-from rankbench.fitting import Fitting
-from rankbench.solvers.on_device import require_device, spd_inverse_on_
+from rankbench.experiment.execution import Execution
+from rankbench.experiment.fit import fit as fit_configs
+from rankbench.experiment.job import configure
+from rankbench.training.device import require_device, spd_inverse_on_
 
 
 @pytest.mark.parametrize("dtype, tolerance", [(np.float32, 1e-4), (np.float64, 1e-10)])
@@ -29,10 +30,10 @@ def test_a_matrix_that_is_not_positive_definite_is_told_with_its_row():
 def test_a_closed_form_on_a_device_is_that_of_the_processor():
     rng = np.random.default_rng(0)
     X = csr_from_pairs(rng.integers(0, 60, 900), rng.integers(0, 40, 900), (60, 40))
-    chosen = (experiment.setting("edlae", {"p": 0.3, "lam": 5}), experiment.setting("dlae", {"p": 0.3, "lam": 5}))
+    chosen = (configure("edlae", {"p": 0.3, "lam": 5}), configure("dlae", {"p": 0.3, "lam": 5}))
     for one, other in zip(
-        experiment.fit(chosen, X, "float64", 0),
-        experiment.fit(chosen, X, "float64", 0, fitting=Fitting(device="cpu:0")),
+        fit_configs(chosen, X, "float64", 0).models,
+        fit_configs(chosen, X, "float64", 0, Execution(device="cpu:0")).models,
         strict=True,
     ):
         assert_allclose(other.C, one.C, atol=1e-12)

@@ -1,0 +1,1 @@
+"""One run: load, split, fit, rank, measure, record."""

@@ -1,0 +1,73 @@
+"""Closed forms whose matrix does not fit into memory, or is distributed: fitted by tiles in files, ranked by columns."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from rankbench.data.splits import Holdout
+from rankbench.errors import NumericalError, StorageError
+from rankbench.evaluation.columns import rank_by_columns, rank_by_columns_on
+from rankbench.evaluation.ranking import Ranking
+from rankbench.experiment.job import Job, MethodConfig
+from rankbench.fitting.method import ClosedForm
+from rankbench.mapping import BlockMap, Flow
+from rankbench.memory import Spill, dense_bytes
+from rankbench.recommender import Recommender
+from rankbench.solvers.tiled.fit import fit_tiled
+
+COLUMNS = 512 << 20  # bytes of a matrix's columns that a worker of a cluster holds
+
+
+def goes_by_tiles(config: MethodConfig, n_items: int, dtype: str, spill: Spill | None, flow: Flow | None) -> bool:
+    """Whether the matrix of `config` is solved by tiles: a cluster works on it, or it does not fit."""
+    if spill is None or not isinstance(config.spec, ClosedForm):
+        return False
+    return flow is not None or not spill.fits(n_items, np.dtype(dtype).itemsize)
+
+
+def fit_by_tiles(
+    configs: tuple[MethodConfig, ...], X: sp.csr_array, dtype: str, spill: Spill, executor: BlockMap, progress: Callable
+) -> list[Recommender]:
+    """One model per config; they read the tiles in the folder of `spill`. Raises StorageError with the sizes."""
+    members: list[tuple[ClosedForm, Any]] = [(each.spec, each.params) for each in configs]
+    memory, number = spill.left(), np.dtype(dtype)
+    try:
+        with _removed_if_useless(spill):
+            told = partial(progress, "fit by tiles")
+            return list(fit_tiled(X, members, spill.folder, memory, number.type, spill.resume, told, executor.flow()))
+    except StorageError as error:
+        needed = dense_bytes(X.shape[1], number.itemsize) / 1e9
+        what = f"the item-item matrix of {X.shape[1]:,} items needs {needed:.1f} GB of memory, {memory / 1e9:.1f} GB are free"
+        raise StorageError(f"{what}; by tiles in a file: {error}") from None
+
+
+def rank_by_tiles(
+    job: Job, models: list[Recommender], holdout: Holdout, spill: Spill, executor: BlockMap, told: Callable[[int, int], None]
+) -> list[Ranking]:
+    """One ranking per model. The tiles are removed after it: nothing else reads them."""
+    tile, n_items = models[0].C.tile, models[0].n_items
+    with _removed_if_useless(spill):
+        if executor.flow() is None:
+            rankings = rank_by_columns(models, holdout, job.metrics.k, tile, job.metrics.auc, told)
+        else:
+            width = max(1, min(tile, COLUMNS // (n_items * models[0].dtype.itemsize)))
+            rankings = rank_by_columns_on(executor, models, holdout, job.metrics.k, width, job.metrics.auc, told)
+    shutil.rmtree(spill.folder, ignore_errors=True)
+    return rankings
+
+
+@contextmanager
+def _removed_if_useless(spill: Spill):
+    """Tiles of a matrix that has no inverse, or whose scores are not numbers, would only fail again."""
+    try:
+        yield
+    except NumericalError:
+        shutil.rmtree(spill.folder, ignore_errors=True)
+        raise

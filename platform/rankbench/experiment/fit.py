@@ -1,0 +1,108 @@
+"""The fit of a run: one model per configuration, whatever the shape of the method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Hashable
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+import scipy.sparse as sp
+
+from rankbench.data.blocks import gram
+from rankbench.data.kept_gram import gram_of
+from rankbench.experiment.by_tiles import fit_by_tiles, goes_by_tiles
+from rankbench.experiment.execution import Execution, progress_to_nobody
+from rankbench.experiment.job import MethodConfig
+from rankbench.fitting.drive import Row, Validation, drive, result_of
+from rankbench.fitting.method import ClosedForm, Direct, Iterative
+from rankbench.fitting.step import Step
+from rankbench.recommender import Recommender
+from rankbench.solvers.linalg import spd_inverse_
+from rankbench.solvers.linear import Invert, fit_shared
+
+Progress = Callable[[str, int, int | None], None]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """One model per configuration, in order. Of a method that goes by iterations: its curve, the number of the iteration whose
+    model was kept, and the seconds within the fit that were not fitting. `tiles`: rows of a tile, if the fit went by tiles.
+    """
+
+    models: list[Recommender]
+    curve: list[Row] = field(default_factory=list)
+    iterations: int | None = None
+    paused: float = 0.0
+    tiles: int | None = None
+
+
+def fit_stepwise(
+    configs: tuple[MethodConfig, ...],
+    X: sp.csr_array,
+    dtype: str,
+    seed: int,
+    execution: Execution,
+    progress: Progress = progress_to_nobody,
+    validation: Validation | None = None,
+    observe: Callable[[Step], Row] = lambda step: {},
+    data: Hashable = None,
+) -> Generator[list[Row], None, Fitted]:
+    """Fit `configs` on X (n_users, n_items) 0/1 CSR, and yield the curve so far after each iteration.
+
+    Configurations with one share key are fitted from one Gram; others only come together if they are one model. `data` names
+    the contents of X, so that fits that follow one another on the same data share the Gram. Raises what the method raises.
+    """
+    first, context, number = configs[0], execution.context, np.dtype(dtype).type
+    match first.spec:
+        case Iterative() as method:
+            limit = method.limit(first.params)
+            curves = drive(
+                lambda start: method.steps(X, first.params, seed, number, context, start),
+                limit, validation, observe, execution.checkpoints,
+            )  # fmt: skip
+            fit = yield from _reported(curves, limit, progress)
+            return Fitted([fit.model] * len(configs), fit.curve, fit.iterations, fit.paused)
+        case Direct() as method:
+            return Fitted([method.fit(X, first.params, seed)] * len(configs))
+        case ClosedForm():
+            if goes_by_tiles(first, X.shape[1], dtype, execution.spill, context.executor.flow()):
+                models = fit_by_tiles(configs, X, dtype, execution.spill, context.executor, progress)
+                return Fitted(models, tiles=models[0].C.tile)
+            members = [(each.spec, each.params) for each in configs]
+            made = gram(X, number) if data is None else gram_of(data, X, number)
+            return Fitted(list(fit_shared(made, members, partial(progress, "fit"), _inversion(context.device))))
+
+
+def fit(
+    configs: tuple[MethodConfig, ...],
+    X: sp.csr_array,
+    dtype: str,
+    seed: int,
+    execution: Execution | None = None,
+    observe: Callable[[Step], Row] = lambda step: {},
+) -> Fitted:
+    """`fit_stepwise`, run to its end."""
+    return result_of(fit_stepwise(configs, X, dtype, seed, execution or Execution(), observe=observe))
+
+
+def _inversion(device: str) -> Invert:
+    if device == "cpu":
+        return spd_inverse_
+    # Only here: a fit that needs no PyTorch does not import it.
+    from rankbench.training.device import spd_inverse_on_
+
+    return lambda C, progress: spd_inverse_on_(C, device)
+
+
+def _reported(curves: Generator, limit: int, progress: Progress) -> Generator:
+    """Report the iterations to `progress` on their way."""
+    try:
+        while True:
+            curve = next(curves)
+            progress("fit", curve[-1]["iteration"], limit)
+            yield curve
+    except StopIteration as end:
+        return end.value
+    finally:
+        curves.close()

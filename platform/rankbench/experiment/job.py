@@ -1,0 +1,96 @@
+"""What a run is: which method with which parameters, on which part of which data, measured how."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Any
+
+from rankbench.data.cards import Card
+from rankbench.errors import ConfigError
+from rankbench.evaluation.metrics import MetricSet, metric_set
+from rankbench.experiment.methods import registered
+from rankbench.fitting.method import Method
+from rankbench.fitting.stopping import Stopping
+
+
+@dataclass(frozen=True)
+class MethodConfig:
+    """A method with its parameters checked; `arm` is the label of its row in a table."""
+
+    method: str
+    params: Any
+    arm: str | None = None
+
+    @property
+    def spec(self) -> Method:
+        return registered().get(self.method)
+
+    @property
+    def share_key(self) -> Hashable:
+        return self.spec.share_key(self.params)
+
+    @property
+    def identity(self) -> Hashable:
+        return self.spec.identity_of(self.params)
+
+    @property
+    def flat(self) -> dict[str, Any]:
+        """The parameters by name, as they stand in records and experiment files."""
+        return self.spec.flat(self.params)
+
+    @property
+    def stopping(self) -> Stopping | None:
+        """When its fit ends early, by a metric on the validation set; None if it never does."""
+        return self.spec.stopping(self.params)
+
+    def part_to_fit(self, card: Card) -> str:
+        """The part that a final fit takes: what the split's protocol prescribes, or train alone where the validation set
+        says when the fit ends.
+        """
+        return "train" if self.stopping else card.final_fit
+
+
+def configure(method: str, values: dict[str, Any], source: str = "", arm: str | None = None) -> MethodConfig:
+    """Raises ConfigError for an unknown method or parameter, with the nearest name, and for values out of range. The message
+    begins with `source`, or else with the method.
+    """
+    try:
+        spec = registered().get(method)
+    except ConfigError as error:
+        raise ConfigError(f"{source.removesuffix('.params')}: {error}" if source else str(error)) from None
+    return MethodConfig(method, spec.configure(values, source or method), arm)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to fit, on which part of which data, and what to measure. All configs must have one share key, or one identity.
+
+    `curve`: how many iterations lie between measurements of the convergence curve, for methods that have any; 0 for none.
+    """
+
+    card: Card
+    configs: tuple[MethodConfig, ...]
+    fit_on: str = "train+valid"
+    measure_on: str = "test"
+    metrics: MetricSet = field(default_factory=metric_set)
+    dtype: str = "float32"
+    seed: int = 0
+    stage: str = "run"
+    curve: int = 0
+
+    @property
+    def title(self) -> str:
+        """What errors that concern the whole job begin with."""
+        return f"{self.card.name}: {self.configs[0].method}"
+
+    def run_id(self, config: MethodConfig) -> str:
+        """Named by content: the same configuration on the same data, measured the same way, is the same run."""
+        content = [
+            config.method, config.arm, config.flat, self.card.content_key(), self.fit_on, self.measure_on,
+            self.metrics.names, self.dtype, self.seed,
+        ]  # fmt: skip
+        digest = hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()[:10]
+        return f"{self.stage}-{self.card.name}-{config.method}-{digest}"

@@ -1,0 +1,85 @@
+"""What came out of a run: its record, finished or not, with the values of each user and the model."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from rankbench.data.prepare import Dataset
+from rankbench.errors import RankbenchError
+from rankbench.experiment.job import Job, MethodConfig
+from rankbench.recommender import Recommender
+from rankbench.tracking.environment import environment
+from rankbench.tracking.record import RunRecord
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A record with the metrics of each user and the model behind it. Of a failed run both are None; a model that lay in tiles
+    is None, too.
+    """
+
+    record: RunRecord
+    per_user: pa.Table | None = None
+    model: Recommender | None = None
+
+
+def base_record(job: Job, config: MethodConfig, dataset: dict[str, Any], started_at: str) -> RunRecord:
+    """A record with what is known before the work; the caller replaces the rest."""
+    return RunRecord(
+        id=job.run_id(config),
+        method=config.method,
+        params=config.flat,
+        dataset=dataset,
+        fit_on=job.fit_on,
+        measured_on=job.measure_on,
+        seed=job.seed,
+        dtype=job.dtype,
+        arm=config.arm,
+        stage=job.stage,
+        environment=environment(),
+        started_at=started_at,
+    )
+
+
+def failure(job: Job, config: MethodConfig, error: BaseException | str) -> RunRecord:
+    """The record of a run that failed, with its reason in one line."""
+    if isinstance(error, RankbenchError):
+        reason = str(error)
+    else:
+        reason = f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else error
+    return _unfinished(job, config, "failed", reason, [])
+
+
+def stopped(job: Job, config: MethodConfig, reason: str, curve: list[dict[str, float]]) -> RunRecord:
+    """The record of a run that its search ended; `curve` holds the evaluations on the validation set until then."""
+    return _unfinished(job, config, "stopped", reason, curve)
+
+
+def _unfinished(job: Job, config: MethodConfig, status: str, reason: str, curve: list[dict[str, float]]) -> RunRecord:
+    record = base_record(job, config, {"name": job.card.name}, now())
+    return dataclasses.replace(record, status=status, error=" ".join(reason.split())[:500], curve=curve)
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def describe(dataset: Dataset) -> dict[str, Any]:
+    """What a record says of its data."""
+    return {
+        "name": dataset.name,
+        "fingerprint": dataset.fingerprint,
+        "protocol": dataset.card.split.protocol,
+        "split_seed": dataset.card.split.seed,
+        "recall": dataset.card.recall,
+        "stand_in": dataset.card.stand_in,
+        "counts": dataset.counts,
+        "differences": list(dataset.differences),
+        "sources": list(dataset.sources),
+        "raw_gone": dataset.raw_gone,
+    }

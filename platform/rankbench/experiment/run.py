@@ -1,0 +1,172 @@
+"""One run, read top to bottom: load, split, fit, rank, measure, record.
+
+A job fits one or more configurations on the same data. Those that share an inverse are fitted and ranked together; those with
+the same ranking are ranked once. The commands, the Python interface and the trials of a sweep all come through here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Generator, Hashable
+from contextlib import contextmanager
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import scipy.sparse as sp
+
+from rankbench import threads
+from rankbench.data.prepare import Dataset, prepare
+from rankbench.data.splits import Holdout
+from rankbench.errors import NumericalError, require
+from rankbench.evaluation.metrics import measure
+from rankbench.evaluation.ranking import Ranking, rank
+from rankbench.evaluation.summary import summarise
+from rankbench.experiment.by_tiles import rank_by_tiles
+from rankbench.experiment.execution import Execution, progress_to_nobody
+from rankbench.experiment.fit import Fitted, Progress, fit_stepwise
+from rankbench.experiment.job import Job, MethodConfig
+from rankbench.experiment.outcome import Outcome, base_record, describe, now
+from rankbench.experiment.watch import Curve, ValidationSet
+from rankbench.fitting.drive import Row, Validation, result_of
+from rankbench.fitting.method import Iterative
+from rankbench.memory import memory_errors_are_clear
+from rankbench.settings import Settings
+from rankbench.tracking.environment import peak_memory, reset_peak_memory
+from rankbench.tracking.record import RunRecord, per_user_table
+
+
+def run(
+    job: Job, settings: Settings, execution: Execution | None = None, progress: Progress = progress_to_nobody
+) -> list[Outcome]:
+    """One Outcome per configuration, in order. `progress(phase, done, total)` is called throughout.
+
+    Raises what the rooms raise: only a MemoryError is caught, and becomes a StorageError.
+    """
+    return result_of(run_stepwise(job, settings, execution or Execution(), progress))
+
+
+def run_stepwise(
+    job: Job, settings: Settings, execution: Execution, progress: Progress = progress_to_nobody
+) -> Generator[list[Row], None, list[Outcome]]:
+    """`run`, which yields the curve so far after each iteration of a method that has iterations."""
+    started_at, seconds = now(), dict[str, float]()
+    reset_peak_memory()
+    with memory_errors_are_clear(job.title), threads.pinned(execution.n_threads):
+        with _timed(seconds, "load"):
+            dataset = prepare(job.card, settings, progress)
+            X = dataset.split.fit_matrix(job.fit_on)
+            holdout = dataset.split.holdout(job.measure_on, job.fit_on)
+            _require_fold_in(job.configs, holdout, X, job.card.name)
+        execution = _with_own_spill_folder(job, execution)
+        with _timed(seconds, "fit"):
+            fitted = yield from _fit(job, dataset, X, execution, progress, holdout, (dataset.fingerprint, job.fit_on))
+        seconds["fit"] -= fitted.paused
+        leaders = _first_of_each_identity(job.configs)
+        unique = sorted(set(leaders))
+        with _timed(seconds, "rank"):
+            rankings = dict(zip(unique, _rank(job, fitted, unique, holdout, execution, progress), strict=True))
+        with _timed(seconds, "measure"):
+            counts = np.bincount(X.indices, minlength=X.shape[1])
+            measured = {i: measure(ranking, holdout.target, counts, job.metrics) for i, ranking in rankings.items()}
+            summaries = {i: summarise(per_user, job.seed) for i, per_user in measured.items()}
+
+    n_ranked, about = len(rankings[unique[0]].rows), describe(dataset)
+    outcomes = []
+    for position, config in enumerate(job.configs):
+        leader = leaders[position]
+        record = dataclasses.replace(
+            base_record(job, config, about, started_at),
+            metrics={name: dataclasses.asdict(summary) for name, summary in summaries[leader].items()},
+            users={"measured": n_ranked, "without_targets": holdout.target.shape[0] - n_ranked},
+            seconds={name: round(value, 4) for name, value in seconds.items()},
+            curve=fitted.curve,
+            iterations=fitted.iterations,
+            fit_shared_by=len(job.configs),
+            tiles=fitted.tiles,
+            same_as=job.run_id(job.configs[leader]) if leader != position else None,
+            peak_memory_bytes=peak_memory(),
+            threads=execution.n_threads,
+            device="cpu" if fitted.tiles else execution.device,
+        )
+        _refuse_non_finite(record)
+        ids = dataset.users.take(pa.array(measured[leader].users))
+        model = None if fitted.tiles else fitted.models[position]
+        outcomes.append(Outcome(record, per_user_table(ids, measured[leader].values), model))
+    return outcomes
+
+
+def load_and_fit(
+    job: Job, settings: Settings, execution: Execution | None = None, progress: Progress = progress_to_nobody
+) -> tuple[Dataset, Fitted]:
+    """The first half of a run: the prepared dataset and the fitted models, which nobody measures."""
+    execution = execution or Execution()
+    with memory_errors_are_clear(job.title), threads.pinned(execution.n_threads):
+        dataset = prepare(job.card, settings, progress)
+        X = dataset.split.fit_matrix(job.fit_on)
+        return dataset, result_of(_fit(job, dataset, X, execution, progress))
+
+
+def _fit(
+    job: Job,
+    dataset: Dataset,
+    X: sp.csr_array,
+    execution: Execution,
+    progress: Progress,
+    holdout: Holdout | None = None,
+    data: Hashable = None,
+) -> Generator[list[Row], None, Fitted]:
+    """Fit the job's configurations on X; measure a curve on `holdout` if the job asks for one. `data`: as in `fit_stepwise`."""
+    first, validation, observe = job.configs[0], None, lambda step: {}
+    if first.stopping and job.fit_on == "train":
+        validation = Validation(ValidationSet(dataset.split.holdout("valid", "train"), job.seed), first.stopping)
+    if job.curve and holdout is not None and isinstance(first.spec, Iterative):
+        observe = Curve(job, holdout, X, first.spec.limit(first.params))
+    return (yield from fit_stepwise(job.configs, X, job.dtype, job.seed, execution, progress, validation, observe, data))
+
+
+def _rank(
+    job: Job, fitted: Fitted, unique: list[int], holdout: Holdout, execution: Execution, progress: Progress
+) -> list[Ranking]:
+    models, told = [fitted.models[position] for position in unique], partial(progress, "rank")
+    if fitted.tiles:
+        return rank_by_tiles(job, models, holdout, execution.spill, execution.context.executor, told)
+    return rank(models, holdout, job.metrics.k, job.metrics.auc, told)
+
+
+def _with_own_spill_folder(job: Job, execution: Execution) -> Execution:
+    if execution.spill is None:
+        return execution
+    folder = execution.spill.folder / job.run_id(job.configs[0])
+    return dataclasses.replace(execution, spill=dataclasses.replace(execution.spill, folder=folder))
+
+
+def _require_fold_in(configs: tuple[MethodConfig, ...], holdout: Holdout, X: sp.csr_array, name: str) -> None:
+    """Raise ConfigError where a method that scores fitted users alone would be measured on others."""
+    strangers = np.count_nonzero(np.diff(X.indptr)[holdout.users] == 0)
+    for each in configs:
+        require(
+            each.spec.folds or strangers < len(holdout.users),
+            f"{each.method} scores only users it was trained on, and {name} measures users who were held out; "
+            "use a method with fold-in, or a protocol that trains on every user",
+        )
+
+
+def _first_of_each_identity(configs: tuple[MethodConfig, ...]) -> list[int]:
+    """For every configuration, the position of the first one with the same ranking."""
+    first: dict[Hashable, int] = {}
+    return [first.setdefault(each.identity, position) for position, each in enumerate(configs)]
+
+
+def _refuse_non_finite(record: RunRecord) -> None:
+    for name, value in record.metrics.items():
+        if not np.isfinite(value["mean"]):
+            raise NumericalError(f"{record.method}: {name} is {value['mean']} with {record.params}")
+
+
+@contextmanager
+def _timed(seconds: dict[str, float], phase: str):
+    start = time.perf_counter()
+    yield
+    seconds[phase] = time.perf_counter() - start

@@ -1,0 +1,53 @@
+"""What is measured while a fit goes on: the validation set for early stopping, and the convergence curve."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+
+from rankbench.data.splits import Holdout
+from rankbench.evaluation.metrics import MetricSet, measure
+from rankbench.evaluation.ranking import rank
+from rankbench.experiment.job import Job
+from rankbench.fitting.step import Step
+from rankbench.recommender import Recommender
+from rankbench.rng import stream
+
+CURVE = ("recall", "ndcg")  # what a convergence curve shows beside the loss
+CURVE_USERS = 2000
+VALID_USERS = 10_000  # the most that early stopping measures
+
+
+class ValidationSet:
+    """The mean of a metric over users of the validation set, the same users at every evaluation of a fit."""
+
+    def __init__(self, holdout: Holdout, seed: int):
+        self.holdout = holdout
+        rows = np.flatnonzero(np.diff(holdout.target.indptr))
+        if len(rows) > VALID_USERS:
+            rows = np.sort(stream(seed, "early stopping", "users").choice(rows, VALID_USERS, replace=False))
+        self.rows = rows
+
+    def __call__(self, model: Recommender, metric: str) -> float:
+        metrics = MetricSet((metric,))
+        (ranking,) = rank([model], self.holdout, metrics.k, rows=self.rows)
+        return float(np.mean(measure(ranking, self.holdout.target, np.zeros(model.n_items), metrics).values[metric]))
+
+
+class Curve:
+    """Metrics of the model after every `job.curve` iterations and after the last, over a sample of users of the holdout."""
+
+    def __init__(self, job: Job, holdout: Holdout, X: sp.csr_array, limit: int):
+        self.every, self.limit, self.holdout = job.curve, limit, holdout
+        self.metrics = MetricSet(tuple(name for name in job.metrics.names if name.partition("@")[0] in CURVE))
+        self.counts = np.bincount(X.indices, minlength=X.shape[1])
+        rows = np.flatnonzero(np.diff(holdout.target.indptr))
+        rng = stream(0, "curve", "users")  # the same users whatever the seed, so that curves of several can be laid together
+        self.rows = np.sort(rng.choice(rows, min(CURVE_USERS, len(rows)), replace=False))
+
+    def __call__(self, step: Step) -> dict[str, float]:
+        if not (self.every and (step.number % self.every == 0 or step.number == self.limit)):
+            return {}
+        (ranking,) = rank([step.model()], self.holdout, self.metrics.k, rows=self.rows)
+        measured = measure(ranking, self.holdout.target, self.counts, self.metrics)
+        return {name: float(np.mean(values)) for name, values in measured.values.items()}

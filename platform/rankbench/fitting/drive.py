@@ -1,0 +1,169 @@
+"""The one loop that drives a fit: it measures validation, keeps the best model, stops early and writes checkpoints."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+
+from rankbench.checkpoint import Checkpoints, State
+from rankbench.errors import NumericalError
+from rankbench.fitting.step import Step, Steps
+from rankbench.fitting.stopping import Stopping
+from rankbench.recommender import Recommender
+
+Row = dict[str, float]  # of a curve: iteration, seconds, loss, and where they were measured valid and other metrics
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Validation:
+    """`measure(model, metric)` evaluates a model on the validation set; `stopping` says when, and when the fit ends."""
+
+    measure: Callable[[Recommender, str], float]
+    stopping: Stopping
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The result of a driven fit. `iterations` is the number of the iteration whose model it is. `paused` counts the seconds
+    within the fit that were spent on evaluations and by the caller between two iterations.
+    """
+
+    model: Recommender
+    curve: list[Row]
+    iterations: int
+    ended: Literal["last iteration", "converged", "patience"]
+    paused: float
+
+
+@dataclass
+class Patience:
+    """The best value on the validation set so far, its iteration, and the number of evaluations since."""
+
+    best: float = -math.inf
+    iteration: int = 0
+    waited: int = 0
+
+    def update(self, value: float, iteration: int) -> bool:
+        """Return whether `value` is better than all before it."""
+        if value > self.best:
+            self.best, self.iteration, self.waited = value, iteration, 0
+            return True
+        self.waited += 1
+        return False
+
+    def values(self) -> dict[str, float | None]:
+        return vars(self) | {"best": self.best if math.isfinite(self.best) else None}  # JSON has no infinity
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> Patience:
+        return cls(-math.inf if values["best"] is None else values["best"], values["iteration"], values["waited"])
+
+
+@dataclass
+class _Course:
+    """What the driver itself remembers of a fit, and saves beside the state of the method."""
+
+    curve: list[Row] = field(default_factory=list)
+    patience: Patience = field(default_factory=Patience)
+    valid: float | None = None
+    best: dict[str, np.ndarray] = field(default_factory=dict)  # the arrays of the best model
+
+    def state(self, inner: State) -> State:
+        arrays = {f"fit/{name}": array for name, array in inner.arrays.items()}
+        arrays |= {f"best/{name}": array for name, array in self.best.items()}
+        values = {"fit": inner.values, "curve": self.curve, "patience": self.patience.values(), "valid": self.valid}
+        return State(inner.number, arrays, values)
+
+    @classmethod
+    def restored(cls, saved: State | None) -> tuple[_Course, State | None]:
+        """The driver's part of a checkpoint, and the method's."""
+        if saved is None:
+            return cls(), None
+        values = saved.values
+        course = cls(values["curve"], Patience.of(values["patience"]), values["valid"], _inside(saved.arrays, "best/"))
+        return course, State(saved.number, _inside(saved.arrays, "fit/"), values["fit"])
+
+
+def drive(
+    begin: Callable[[State | None], Steps],
+    limit: int,
+    validation: Validation | None = None,
+    observe: Callable[[Step], Row] = lambda step: {},
+    checkpoints: Checkpoints | None = None,
+) -> Generator[list[Row], None, Fit]:
+    """Run the steps that `begin` starts, from the state of the last checkpoint if there is one. After each step, yield the curve so
+    far, whose last row is the new one.
+
+    The fit ends after iteration `limit`, when the method has converged, or when `validation` has not risen for as many
+    evaluations as its patience; then the best model is returned, otherwise the last one. `observe` adds columns to a row.
+    Raises NumericalError when a metric on the validation set is not finite, and what the steps raise.
+    """
+    watching = validation is not None and validation.stopping.patience > 0
+    stopping = validation.stopping if validation else Stopping()
+    course, start = _Course.restored(checkpoints.last() if checkpoints else None)
+    patience, paused, ended = course.patience, 0.0, "converged"
+    steps = begin(start)
+    try:
+        step = next(steps)
+        while True:
+            if watching and patience.waited >= stopping.patience:
+                ended = "patience"
+                break
+            if step.number >= limit:
+                ended = "last iteration"
+                break
+            try:
+                step = steps.send(course.valid)
+            except StopIteration:
+                break
+            resumed_at = time.perf_counter()
+            step = step._replace(model=cache(step.model))  # validation and curve look at one model
+            row: Row = {"iteration": step.number, "seconds": round(step.seconds, 4), "loss": step.loss}
+            course.valid = None
+            if watching and (step.number % stopping.eval_every == 0 or step.number == limit):
+                row["valid"] = _evaluate(course, step, validation)
+            row |= observe(step)
+            course.curve.append(row)
+            yield course.curve
+            paused += time.perf_counter() - resumed_at
+            if checkpoints and checkpoints.due():
+                checkpoints.save(course.state(step.state()))
+        if watching and course.valid is None and course.curve:
+            course.curve[-1]["valid"] = _evaluate(course, step, validation)  # converged between two evaluations
+        model = step.model()
+        if course.best:
+            return Fit(type(model)(**course.best), course.curve, patience.iteration, ended, paused)
+        return Fit(model, course.curve, step.number, ended, paused)
+    finally:
+        steps.close()
+
+
+def _evaluate(course: _Course, step: Step, validation: Validation) -> float:
+    model, metric = step.model(), validation.stopping.stop_metric
+    course.valid = validation.measure(model, metric)
+    if not math.isfinite(course.valid):
+        raise NumericalError(f"{metric} on the validation set is {course.valid} after iteration {step.number}")
+    if course.patience.update(course.valid, step.number):
+        course.best = {each.name: getattr(model, each.name) for each in dataclasses.fields(model)}
+    return course.valid
+
+
+def result_of(generator: Generator[Any, None, T]) -> T:
+    """Run a generator to its end and return its result."""
+    while True:
+        try:
+            next(generator)
+        except StopIteration as end:
+            return end.value
+
+
+def _inside(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

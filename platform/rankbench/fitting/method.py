@@ -1,0 +1,169 @@
+"""What a method is: its parameters, and how a model follows from the data, in one of three shapes.
+
+A `ClosedForm` inverts a shifted Gram, a `Direct` method is fitted in one piece, an `Iterative` one goes by steps.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from rankbench.checkpoint import State
+from rankbench.config import parameters
+from rankbench.fitting.context import Context
+from rankbench.fitting.step import Steps
+from rankbench.fitting.stopping import Stopping
+from rankbench.recommender import Recommender
+from rankbench.registry import Registry
+
+METHODS: Registry[Method] = Registry("method")
+
+
+class Shift(NamedTuple):
+    """The system C = (G + odds · diag(G) + ridge · I)^-1. Configurations with equal shifts share one inverse."""
+
+    odds: float
+    ridge: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method:
+    """What all methods declare.
+
+    `identity(p)`: configurations with equal identities have the same ranking, whatever their names. `redundant` names
+    parameters that cannot change a ranking, and `reason` says why. `seeded`: the seed changes the model, so that several seeds
+    are worth a fit each. `folds`: it scores users who were not fitted, from their history. `pace`, for estimates before a run:
+    the time of a fit relative to most methods of its shape.
+    """
+
+    name: str
+    params: type
+    title: str
+    source: str
+    identity: Callable[[Any], Hashable] | None = None
+    redundant: tuple[str, ...] = ()
+    reason: str = ""
+    seeded: bool = False
+    folds: bool = True
+    pace: float = 1.0
+
+    @property
+    def distributed(self) -> bool:
+        """Whether its work is cut into blocks or tiles that a cluster can take."""
+        return False
+
+    @property
+    def on_device(self) -> bool:
+        """Whether a GPU can do its work."""
+        return False
+
+    @property
+    def dense(self) -> bool:
+        """Whether it holds a matrix (n_items, n_items)."""
+        return False
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        """The names of the parameters that are worth showing first."""
+        return tuple(field.name for field in self.fields())
+
+    def share_key(self, p: Any) -> Hashable:
+        """Configurations with equal keys are fitted together, from one inverse; None stands alone."""
+        return None
+
+    def identity_of(self, p: Any) -> Hashable:
+        return self.identity(p) if self.identity else (self.name, dataclasses.astuple(p))
+
+    def stopping(self, p: Any) -> Stopping | None:
+        """When a fit with `p` ends early, by its metric on the validation set; None if it never does."""
+        return None
+
+    # A configuration is written flat, name by name, on the command line, in experiment files and in records.
+
+    def fields(self) -> tuple[dataclasses.Field, ...]:
+        """The parameters, flat: a dataclass field each, whose metadata hold `help` and `search`."""
+        return dataclasses.fields(self.params)
+
+    def configure(self, values: Mapping[str, Any], source: str) -> Any:
+        """The parameters from flat values. Raises ConfigError, which begins with `source` and names the parameter."""
+        return parameters(self.params, values, source)
+
+    def flat(self, p: Any) -> dict[str, Any]:
+        """The reverse of `configure`."""
+        return dataclasses.asdict(p)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClosedForm(Method):
+    """`shift(p)` says which matrix to invert; `columns(diag_C, counts, p)` gives the vectors (beta, alpha) of
+    W = C diag(beta) + diag(alpha).
+    """
+
+    shift: Callable[[Any], Shift]
+    columns: Callable[[np.ndarray, np.ndarray, Any], tuple[np.ndarray, np.ndarray]]
+    distributed = on_device = dense = True
+
+    def share_key(self, p: Any) -> Shift:
+        return self.shift(p)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Direct(Method):
+    """`fit(X, p, seed)` gives the model; `holds_matrix` says whether it needs a matrix (n_items, n_items) on the way."""
+
+    fit: Callable[[sp.csr_array, Any, int], Recommender]
+    holds_matrix: bool = False
+
+    @property
+    def dense(self) -> bool:
+        return self.holds_matrix
+
+
+@dataclass(frozen=True, kw_only=True)
+class Iterative(Method):
+    """`steps(X, p, seed, dtype, context, start)` yields the iterations, from the state `start` where one is given.
+
+    `quadratic_loss(counts, p)` is the loss that alternating least squares minimises; other methods have none. `length` names
+    the parameter that counts the iterations. A checkpoint is due every `save_every` seconds; 0: after each iteration.
+    """
+
+    steps: Callable[[sp.csr_array, Any, int, type, Context, State | None], Steps]
+    quadratic_loss: Callable[[Any, Any], Any] | None = None
+    length: str = "iterations"
+    save_every: float = 0.0
+
+    @property
+    def distributed(self) -> bool:
+        return self.quadratic_loss is not None
+
+    def limit(self, p: Any) -> int:
+        """The most iterations that a fit with `p` takes."""
+        return self.flat(p)[self.length]
+
+    def stopping(self, p: Any) -> Stopping | None:
+        return p if p.patience > 0 else None
+
+
+def direct(name: str, params: type, **about: Any) -> Callable[[Callable], Callable]:
+    """Register the decorated function as `fit` of a Direct method."""
+
+    def add(function: Callable) -> Callable:
+        METHODS.add(name, Direct(name=name, params=params, fit=function, **about))
+        return function
+
+    return add
+
+
+def closed_form(name: str, params: type, *, shift: Callable[[Any], Shift], **about: Any) -> Callable[[Callable], Callable]:
+    """Register the decorated function as `columns` of a ClosedForm that inverts the Gram shifted by `shift`."""
+
+    def add(function: Callable) -> Callable:
+        METHODS.add(name, ClosedForm(name=name, params=params, shift=shift, columns=function, **about))
+        return function
+
+    return add
