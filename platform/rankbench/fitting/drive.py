@@ -99,8 +99,8 @@ def drive(
     observe: Callable[[Step], Row] = lambda step: {},
     checkpoints: Checkpoints | None = None,
 ) -> Generator[list[Row], None, Fit]:
-    """Run the steps that `begin` starts, from the state of the last checkpoint if there is one. After each step, yield the curve so
-    far, whose last row is the new one.
+    """Run the steps that `begin` starts, from the state of the last checkpoint if there is one. After each step, yield the curve
+    so far, whose last row is the new one.
 
     The fit ends after iteration `limit`, when the method has converged, or when `validation` has not risen for as many
     evaluations as its patience; then the best model is returned, otherwise the last one. `observe` adds columns to a row.
