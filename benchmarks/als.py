@@ -30,6 +30,8 @@ import scipy.sparse as sp
 from linear import SIZES, movielens_sized
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
+from rankbench.core.environment import Settings
+from rankbench.core.threads import pinned
 from rankbench.data.blocks import csr_from_pairs
 from rankbench.data.prepare import load
 from rankbench.data.splits import Holdout
@@ -37,15 +39,13 @@ from rankbench.evaluation.metrics import measure, metric_set
 from rankbench.evaluation.ranking import rank
 from rankbench.experiment.methods import registered
 from rankbench.fitting.context import Context
-from rankbench.mapping import ThreadMap
-from rankbench.recommender import FactorRecommender, Recommender
-from rankbench.settings import Settings
+from rankbench.fitting.executors import ThreadMap
+from rankbench.fitting.recommenders import FactorRecommender, Recommender
 from rankbench.solvers.als.fit import Counts
+from rankbench.solvers.als.half_step import Side, objective, of_items, of_users
 from rankbench.solvers.als.params import ALSParams
-from rankbench.solvers.als.side import Side, objective, of_items, of_users
-from rankbench.solvers.ials import IALS
-from rankbench.solvers.rg2 import RG2
-from rankbench.threads import pinned
+from rankbench.solvers.factorisation.ials import IALS
+from rankbench.solvers.factorisation.rg2 import RG2
 from rankbench.tracking.environment import environment
 
 # iALS's own, near what a search finds on Gowalla.

@@ -14,11 +14,11 @@ import argparse
 import itertools
 import time
 
+from rankbench.core.environment import Settings
 from rankbench.data.cards import load_card
 from rankbench.data.prepare import prepare
 from rankbench.experiment.job import Job, MethodConfig, configure
 from rankbench.experiment.run import run as run_job
-from rankbench.settings import Settings
 
 P = (0.2, 0.35, 0.5, 0.65, 0.8, 0.9)
 LAM_PRIME = (50, 100, 200, 400, 800, 1600, 3200, 6400)

@@ -28,10 +28,10 @@ from rankbench.data.splits import Holdout
 from rankbench.evaluation.metrics import measure, metric_set
 from rankbench.evaluation.ranking import rank
 from rankbench.experiment.methods import registered
-from rankbench.recommender import FactorRecommender, LinearRecommender
-from rankbench.solvers.deql import DEQLL2
-from rankbench.solvers.ease import EASE
-from rankbench.solvers.linear import fit_shared
+from rankbench.fitting.recommenders import FactorRecommender, LinearRecommender
+from rankbench.solvers.inverse.shared import fit_shared
+from rankbench.solvers.linear.deql import DEQLL2
+from rankbench.solvers.linear.ease import EASE
 from rankbench.tracking.environment import environment, peak_memory, reset_peak_memory
 
 LAM = 300.0

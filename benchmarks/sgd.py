@@ -27,10 +27,10 @@ import scipy.sparse as sp
 import torch
 from torch.nn import functional as F
 
+from rankbench.core.environment import Settings
 from rankbench.data.prepare import load
 from rankbench.experiment.job import configure
 from rankbench.losses.spec import registered as losses
-from rankbench.settings import Settings
 from rankbench.tracking.environment import environment, peak_memory
 from rankbench.training.negatives import Negatives
 from rankbench.training.trainer import Trainer

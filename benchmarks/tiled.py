@@ -20,7 +20,7 @@ import psutil
 import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
-from rankbench import threads
+from rankbench.core import threads
 from rankbench.data.blocks import csr_from_pairs
 from rankbench.fitting.method import Shift
 from rankbench.solvers.tiled.inverse import tiled_inverse

@@ -10,7 +10,7 @@ os.environ.setdefault("NUMBA_NUM_THREADS", str(max(3, os.cpu_count() or 1)))
 import hypothesis
 import pytest
 
-from rankbench.settings import Settings
+from rankbench.core.environment import Settings
 
 # A time limit per example would fail on a busy machine, and where a kernel is compiled at its first call.
 hypothesis.settings.register_profile("rankbench", deadline=None)

@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 import rankbench.api as rb
-from rankbench.errors import ConfigError
+from rankbench.core.errors import ConfigError
 from rankbench.evaluation.summary import Interval
 
 CARD = """

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from rankbench.cluster.session import _ENVIRONMENT
-from rankbench.settings import VARIABLES
+from rankbench.core.environment import VARIABLES
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "kuberay.yaml").read_text(encoding="utf-8")

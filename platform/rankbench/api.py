@@ -15,18 +15,18 @@ from typing import Any
 
 import pandas as pd
 
+from rankbench.core.environment import Settings
+from rankbench.core.errors import ConfigError, require
+from rankbench.core.memory import Spill
+from rankbench.core.registry import nearest
 from rankbench.data.blocks import union
 from rankbench.data.cards import load_card
-from rankbench.errors import ConfigError, require
 from rankbench.evaluation.compare import compare as compare_values
 from rankbench.experiment.execution import Execution, progress_to_nobody
 from rankbench.experiment.fit import Progress
+from rankbench.experiment.fitted_model import Evaluation, Model, load
 from rankbench.experiment.job import Job, configure
 from rankbench.experiment.run import load_and_fit
-from rankbench.memory import Spill
-from rankbench.model import Evaluation, Model, load
-from rankbench.registry import nearest
-from rankbench.settings import Settings
 
 
 def fit(

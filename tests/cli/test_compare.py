@@ -9,12 +9,12 @@ import pytest
 from scipy import stats
 
 from rankbench.cli import _main
+from rankbench.core.environment import Settings
 from rankbench.data.cards import load_card
 from rankbench.experiment.execution import Execution
 from rankbench.experiment.job import Job, configure
 from rankbench.experiment.outcome import failure
 from rankbench.experiment.run import run as run_job
-from rankbench.settings import Settings
 from rankbench.tracking.record import read_per_user, read_record, write_record
 
 TINY = {"users": 80, "items": 60, "interactions_per_user": 10}

@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from rankbench import doctor
 from rankbench.cli import _main
+from rankbench.cli import checks as doctor
+from rankbench.core.environment import Settings
 from rankbench.data.prepare import load
-from rankbench.settings import Settings
 from rankbench.tracking.store import make_tables
 
 

@@ -24,7 +24,7 @@ from rankbench.experiment.job import configure
 from rankbench.experiment.fit import fit as fit_configs
 from rankbench.cluster.session import session
 from rankbench.experiment.execution import Execution
-from rankbench.mapping import ThreadMap
+from rankbench.fitting.executors import ThreadMap
 
 rng = np.random.default_rng(0)
 X = sp.csr_array((rng.random((3000, 2000)) < rng.random((3000, 1)) ** 3).astype(np.float32))

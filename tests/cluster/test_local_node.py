@@ -52,7 +52,7 @@ SESSION = """
 import sys
 from rankbench.cluster import join_deadline, local_node
 from rankbench.cluster.session import session
-from rankbench.errors import ClusterError
+from rankbench.core.errors import ClusterError
 
 local_node.PATIENCE, join_deadline.PATIENCE = map(float, sys.argv[2:4])
 try:

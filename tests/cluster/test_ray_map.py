@@ -20,8 +20,8 @@ import json, os, signal, time
 from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
-from rankbench.errors import ClusterError, NumericalError, StorageError
-from rankbench.mapping import ThreadMap
+from rankbench.core.errors import ClusterError, NumericalError, StorageError
+from rankbench.fitting.executors import ThreadMap
 
 def factors(block, shared, seconds):
     time.sleep(seconds)

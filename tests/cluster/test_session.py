@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from rankbench.cluster.session import host_and_port, session
-from rankbench.errors import ClusterError, ConfigError
+from rankbench.core.errors import ClusterError, ConfigError
 
 LOOPBACK = {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
 

@@ -26,7 +26,7 @@ from rankbench.data.splits import Holdout
 from rankbench.evaluation.columns import rank_by_columns, rank_by_columns_on
 from rankbench.experiment.methods import registered
 from rankbench.solvers.tiled.fit import fit_tiled
-from rankbench.threads import pinned
+from rankbench.core.threads import pinned
 
 folder = Path(sys.argv[1])
 rng = np.random.default_rng(0)

@@ -398,7 +398,7 @@ def put(path: Path, what: bytes | Callable[[Path], Any]) -> None:
 def make_base(base: Path) -> None:
     """Models and records to harm: fitted and measured by the same command line, in this process."""
     from rankbench.cli import _main
-    from rankbench.sweeps.spec import ExperimentSpec
+    from rankbench.schema.experiment import ExperimentSpec
 
     base.mkdir()
     _enter(base, {})

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rankbench.config import read_yaml
+from rankbench.core.config import read_yaml
+from rankbench.core.errors import ConfigError
 from rankbench.data.cards import load_card
 from rankbench.data.prepare import prepare
 from rankbench.data.protocols.spec import protocols
 from rankbench.data.readers import FORMATS
-from rankbench.errors import ConfigError
 
 CARDS = sorted((Path(__file__).parents[2] / "datasets").glob("*.yaml"))
 EVERY_CARD = pytest.mark.parametrize("path", CARDS, ids=lambda path: path.stem)

@@ -9,15 +9,15 @@ import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
-from rankbench.checkpoint import Checkpoints
+from rankbench.core.errors import ConfigError
 from rankbench.data.blocks import csr_from_pairs
-from rankbench.errors import ConfigError
 from rankbench.experiment.execution import Execution
 from rankbench.experiment.fit import fit as fit_configs
 from rankbench.experiment.job import configure
+from rankbench.fitting.checkpoints import Checkpoints
+from rankbench.fitting.recommenders import FactorRecommender
 from rankbench.losses.spec import Ragged, Scores, Sizes, WholeCatalogue, registered
 from rankbench.models.spec import registered as encoders
-from rankbench.recommender import FactorRecommender
 
 LOSSES = [loss.name for loss in registered()]
 EVERY_LOSS = pytest.mark.parametrize("name", LOSSES)

@@ -7,7 +7,7 @@ from rankbench.data.blocks import csr_from_pairs
 from rankbench.experiment.fit import fit as fit_configs
 from rankbench.experiment.job import configure
 from rankbench.experiment.methods import registered
-from rankbench.recommender import score
+from rankbench.fitting.recommenders import score
 
 
 def names_of(method):

@@ -7,18 +7,18 @@ import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 
-from rankbench import threads
-from rankbench.config import parameters
+from rankbench.core import threads
+from rankbench.core.config import parameters
+from rankbench.core.errors import ConfigError
 from rankbench.data.blocks import csr_from_pairs
 from rankbench.data.prepare import load
 from rankbench.data.splits import Holdout
-from rankbench.errors import ConfigError
 from rankbench.evaluation.metrics import measure, metric_set
 from rankbench.evaluation.ranking import rank
 from rankbench.experiment.fit import fit as fit_configs
 from rankbench.experiment.job import configure
 from rankbench.experiment.methods import registered
-from rankbench.recommender import FactorRecommender, Recommender, score
+from rankbench.fitting.recommenders import FactorRecommender, Recommender, score
 from rankbench.solvers.als.fold_in import FoldInRecommender
 from rankbench.training.methods import Trained
 

@@ -6,15 +6,15 @@ import pytest
 import torch
 from numpy.testing import assert_array_equal
 
+from rankbench.core.environment import Settings
 from rankbench.data.cards import load_card
 from rankbench.evaluation.metrics import metric_set
 from rankbench.experiment.execution import Execution
 from rankbench.experiment.job import Job, configure
 from rankbench.experiment.methods import registered
 from rankbench.experiment.run import run
-from rankbench.settings import Settings
-from rankbench.solvers import lowrank
-from rankbench.solvers.als import side
+from rankbench.solvers.als import half_step as side
+from rankbench.solvers.inverse import lowrank
 from rankbench.training import catalogue
 
 THREADS = (1, 2, 3)

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
+from rankbench.core.errors import ConfigError
 from rankbench.data.blocks import csr_from_pairs, csr_from_parts, gram, mirror_upper, union
-from rankbench.errors import ConfigError
 
 zero_one = arrays(
     np.float32, array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=12), elements=st.sampled_from([0.0, 1.0])

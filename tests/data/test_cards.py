@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from rankbench.core.errors import ConfigError
 from rankbench.data.cards import card_names, load_card
-from rankbench.errors import ConfigError
 
 CARDS = sorted((Path(__file__).parents[2] / "datasets").glob("*.yaml"))
 SOURCE = {"file": "raw.csv"}

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from rankbench.cli import _main
+from rankbench.core.errors import DataError, DownloadError
 from rankbench.data import checksums as room
 from rankbench.data.cards import load_card
 from rankbench.data.checksums import checksums
 from rankbench.data.fetch import fetch
 from rankbench.data.prepare import prepare
-from rankbench.errors import DataError, DownloadError
 
 RAW = "user,item\n" + "".join(f"{u},{i}\n" for u in range(12) for i in range(u % 4, 10))
 LONG_AGO = 1_600_000_000

@@ -11,9 +11,9 @@ from email.utils import formatdate
 
 import pytest
 
+from rankbench.core.errors import DataError, StorageError
 from rankbench.data import download as module
 from rankbench.data.download import download, public_https
-from rankbench.errors import DataError, StorageError
 
 CONTENT = bytes(range(256)) * 2000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from rankbench.core.errors import DataError, DownloadError
 from rankbench.data.cards import load_card
 from rankbench.data.download import download
 from rankbench.data.fetch import fetch
 from rankbench.data.prepare import prepare
-from rankbench.errors import DataError, DownloadError
 
 CONTENT = b"user,item\n1,2\n3,4\n"
 SHA256, MD5 = hashlib.sha256(CONTENT).hexdigest(), hashlib.md5(CONTENT, usedforsecurity=False).hexdigest()

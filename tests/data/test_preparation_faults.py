@@ -17,7 +17,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 import rankbench.data.prepare as prepare
-from rankbench.settings import Settings
+from rankbench.core.environment import Settings
 data, card = sys.argv[1:]
 settings = Settings(Path(data), None, True, Path(data) / "results", None, None)
 print("ready", flush=True)

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rankbench.core.errors import DataError
 from rankbench.data import prepare as room
 from rankbench.data.cards import Step
 from rankbench.data.interactions import PARTS, Encoder, Interactions
 from rankbench.data.prepare import Dataset, apply, load
-from rankbench.errors import DataError
 
 Row = tuple[int, int, float, int]  # user, item, value, time
 

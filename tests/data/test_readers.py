@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rankbench.core.errors import ConfigError, DataError
 from rankbench.data.cards import Read
 from rankbench.data.prepare import load
 from rankbench.data.raw import RawFile
 from rankbench.data.readers import FORMATS, reader
-from rankbench.errors import ConfigError, DataError
 
 BOM = b"\xef\xbb\xbf"
 HEADER = "user,item,rating,time\n"

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rankbench.core.errors import DataError
 from rankbench.data.blocks import csr_from_pairs
 from rankbench.data.interactions import PARTS, Encoder, Interactions
 from rankbench.data.protocols.held_out_users import HeldOutUsers
@@ -17,7 +18,6 @@ from rankbench.data.protocols.published import Published
 from rankbench.data.protocols.random_per_user import RandomPerUser
 from rankbench.data.protocols.spec import protocols
 from rankbench.data.splits import split
-from rankbench.errors import DataError
 
 ALL = ("train", "valid_target", "test_target")
 Pairs = list[tuple[int, int]]

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rankbench.core.errors import StorageError
 from rankbench.data import synthetic
 from rankbench.data.cards import Generator
 from rankbench.data.prepare import load
 from rankbench.data.synthetic import generate
-from rankbench.errors import StorageError
 
 specs = st.builds(
     Generator,

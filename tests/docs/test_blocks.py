@@ -8,12 +8,12 @@ import typer
 from pages import PAGES, ROOT, WRITTEN, Block, blocks, name, spans
 
 from rankbench import cli
-from rankbench.config import assignments
+from rankbench.core.config import assignments
+from rankbench.core.environment import Settings
+from rankbench.core.errors import ConfigError
 from rankbench.data.cards import card_names, load_card
-from rankbench.errors import ConfigError
 from rankbench.experiment.job import configure
-from rankbench.settings import Settings
-from rankbench.sweeps.spec import load_experiment
+from rankbench.schema.experiment import load_experiment
 
 SHELL = ("", "sh", "bash", "shell", "console", "text")
 INVENTED = ("my-shop", "hinge")  # a card and a loss that pages show how to write

@@ -7,16 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
+from rankbench.core.errors import ConfigError, NumericalError
+from rankbench.core.threads import pinned
 from rankbench.data.splits import Holdout
-from rankbench.errors import ConfigError, NumericalError
 from rankbench.evaluation import ranking
 from rankbench.evaluation.columns import rank_by_columns, rank_by_columns_on
 from rankbench.evaluation.ranking import rank
 from rankbench.experiment.methods import registered
-from rankbench.recommender import LinearRecommender
+from rankbench.fitting.recommenders import LinearRecommender
 from rankbench.solvers.tiled.fit import fit_tiled
 from rankbench.solvers.tiled.recommender import TiledLinearRecommender
-from rankbench.threads import pinned
 
 SEEDS = st.integers(0, 2**32 - 1)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from scipy import stats
 
-from rankbench.errors import ConfigError, DataError
+from rankbench.core.errors import ConfigError, DataError
 from rankbench.evaluation.compare import LEVEL, Comparison, compare, holm, user_means
 from rankbench.evaluation.summary import bootstrap_bounds
 

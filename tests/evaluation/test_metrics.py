@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from rankbench.errors import ConfigError
+from rankbench.core.errors import ConfigError
 from rankbench.evaluation.metrics import METRICS, measure, metric_set
 from rankbench.evaluation.ranking import Ranking
 

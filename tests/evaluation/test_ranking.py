@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
+from rankbench.core.errors import NumericalError
+from rankbench.core.threads import pinned
 from rankbench.data.splits import Holdout
-from rankbench.errors import NumericalError
 from rankbench.evaluation.ranking import STRIDE, rank
-from rankbench.recommender import FactorRecommender, LinearRecommender
-from rankbench.threads import pinned
+from rankbench.fitting.recommenders import FactorRecommender, LinearRecommender
 
 PROPERTY = settings(max_examples=30, deadline=None)  # kernels are compiled at their first call
 SEEDS = st.integers(0, 2**32 - 1)

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from rankbench.config import override, read_yaml, validate
+from rankbench.core.config import override, read_yaml, validate
+from rankbench.core.errors import ConfigError
 from rankbench.data.cards import load_card
-from rankbench.errors import ConfigError
 from rankbench.evaluation.metrics import metric_set, require_within
 from rankbench.experiment.job import configure
 from rankbench.experiment.methods import registered
-from rankbench.sweeps.space import expand
-from rankbench.sweeps.spec import ExperimentSpec, load_experiment, of_arms
+from rankbench.schema.experiment import ExperimentSpec, load_experiment, of_arms
+from rankbench.schema.space import expand
 from rankbench.training.methods import Trained
 
 FOLDER = Path(__file__).parents[2] / "experiments"

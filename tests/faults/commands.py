@@ -22,7 +22,7 @@ from pathlib import Path
 
 import psutil
 
-from rankbench.files import ABANDONED
+from rankbench.core.files import ABANDONED
 from rankbench.tracking.record import read_per_user, read_record
 
 TOUCHES = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "shutil.rmtree"}
@@ -35,7 +35,7 @@ _SERVER.set_forkserver_preload(
         "rankbench.cli",
         "rankbench.api",
         "rankbench.training.methods",
-        "rankbench.training.newton_cg",
+        "rankbench.solvers.newton.newton_cg",
         "rankbench.tracking.mlflow_sink",
     ]
 )

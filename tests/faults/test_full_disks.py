@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from commands import Ended, Home
 
-from rankbench.model import load
+from rankbench.experiment.fitted_model import load
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a small disk can be mounted by root alone")
 

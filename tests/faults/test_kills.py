@@ -15,7 +15,7 @@ import pytest
 import yaml
 from commands import Death, Home
 
-from rankbench.model import load
+from rankbench.experiment.fitted_model import load
 from rankbench.tracking.record import read_record, remove_record
 
 TINY = ("data.source.generator.users=80", "data.source.generator.items=60", "data.source.generator.interactions_per_user=10")

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankbench.checkpoint import Checkpoints, State
-from rankbench.errors import NumericalError
+from rankbench.core.errors import NumericalError
+from rankbench.fitting.checkpoints import Checkpoints, State
 from rankbench.fitting.drive import Validation, drive, result_of
 from rankbench.fitting.step import Step
 from rankbench.fitting.stopping import Stopping

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy import C, row_b, tensor, whole
 
-from rankbench.errors import ConfigError
+from rankbench.core.errors import ConfigError
 from rankbench.losses.aatp import AATP, aatp, thresholds
 from rankbench.losses.quantile import Thresholds
 from rankbench.losses.spec import Sizes

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy import row_b, tensor
 
-from rankbench.errors import ConfigError
+from rankbench.core.errors import ConfigError
 from rankbench.losses.advinfonce import Adversary, AdvInfoNCE, advinfonce
 from rankbench.losses.spec import Sizes
 

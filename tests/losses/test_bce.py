@@ -11,8 +11,8 @@ from rows import batches, gradient, has_right_gradient, three_rows
 from torch.nn.functional import binary_cross_entropy_with_logits
 from toy import POSITIVES, A, C, whole
 
-from rankbench.config import parameters
-from rankbench.errors import ConfigError
+from rankbench.core.config import parameters
+from rankbench.core.errors import ConfigError
 from rankbench.losses.bce import BCE, bce
 
 LOGITS = batches(-30, 30)

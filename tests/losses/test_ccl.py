@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rows import batches, gradient, has_right_gradient, three_rows
 from toy import row_b
 
-from rankbench.errors import ConfigError
+from rankbench.core.errors import ConfigError
 from rankbench.losses.ccl import CCL, ccl
 
 WEIGHTS, MARGINS = st.floats(0, 1000), st.floats(0, 0.95)

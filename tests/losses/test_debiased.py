@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rows import TAUS, batches, gradient, has_right_gradient, three_rows
 from toy import row_b, tensor
 
-from rankbench.errors import ConfigError
+from rankbench.core.errors import ConfigError
 from rankbench.losses.ccl import CCL, ccl
 from rankbench.losses.debiased import (
     DebiasedCCL,

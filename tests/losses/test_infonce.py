@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rows import TAUS, batches, gradient, has_right_gradient, shifted, three_rows
 from toy import row_b
 
-from rankbench.errors import ConfigError
+from rankbench.core.errors import ConfigError
 from rankbench.losses.infonce import MINEPlus, Temperature, infonce, mine, mine_plus
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rows import batches, catalogues, has_right_gradient, three_rows
 from toy import A, whole
 
-from rankbench.errors import ConfigError
+from rankbench.core.errors import ConfigError
 from rankbench.losses.mse import MSE, mse
 
 

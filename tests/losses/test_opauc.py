@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy import C, row_b, tensor, whole
 
-from rankbench.errors import ConfigError
+from rankbench.core.errors import ConfigError
 from rankbench.losses.opauc import OPAUC, opauc
 
 logits = st.lists(st.floats(-20, 20), min_size=2, max_size=7)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rows import batches, catalogues, gradient, has_right_gradient, shifted, three_rows
 from toy import C, row_b, whole
 
-from rankbench.errors import ConfigError
+from rankbench.core.errors import ConfigError
 from rankbench.losses.psl import PSL, psl
 from rankbench.losses.sl import SL, sl
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy import POSITIVES, C, row_b, tensor
 
-from rankbench.errors import ConfigError
+from rankbench.core.errors import ConfigError
 from rankbench.losses.recall_at_k import RecallAtK, recall_at_k
 
 cosines = st.lists(st.floats(-1, 1), min_size=2, max_size=6)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rows import catalogues, gradient, has_right_gradient, shifted, three_rows
 from toy import POSITIVES, A, whole
 
-from rankbench.errors import ConfigError
+from rankbench.core.errors import ConfigError
 from rankbench.losses.rg import RG, rg2, rg2_sampled, rgx, rgx_sampled
 
 N = len(A)

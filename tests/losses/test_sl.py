@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rows import TAUS, batches, catalogues, gradient, has_right_gradient, shifted, three_rows
 from toy import C, row_b, whole
 
-from rankbench.errors import ConfigError
+from rankbench.core.errors import ConfigError
 from rankbench.losses.sl import SL, sl
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy import POSITIVES, C, row_b, tensor, whole
 
-from rankbench.errors import ConfigError
+from rankbench.core.errors import ConfigError
 from rankbench.losses.sl_at_k import SampledThresholds, SLAtK, kth_largest, sl_at_k
 from rankbench.losses.spec import Ragged, Sizes
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy import row_b, tensor
 
-from rankbench.errors import ConfigError
+from rankbench.core.errors import ConfigError
 from rankbench.losses.cml import CML, cml
 from rankbench.losses.sml import SML, Margins, sml
 from rankbench.losses.spec import Sizes

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy import POSITIVES, C, row_b, tensor
 
-from rankbench.errors import ConfigError
+from rankbench.core.errors import ConfigError
 from rankbench.losses.smoothi import SmoothI, smoothi_at_k
 
 cosines = st.lists(st.floats(-1, 1), min_size=2, max_size=6)

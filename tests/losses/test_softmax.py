@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from rows import batches, catalogues, gradient, has_right_gradient, shifted, three_rows
 from toy import POSITIVES, A, row_b, tensor, whole
 
-from rankbench.config import parameters
-from rankbench.errors import ConfigError
+from rankbench.core.config import parameters
+from rankbench.core.errors import ConfigError
 from rankbench.losses.softmax import SampledSoftmax, Softmax, sampled_softmax, softmax
 
 LOGITS = catalogues(-20, 20)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy import POSITIVES, C, row_b, tensor, whole
 
-from rankbench.errors import ConfigError
+from rankbench.core.errors import ConfigError
 from rankbench.losses.quantile import Thresholds
 from rankbench.losses.spec import Sizes
 from rankbench.losses.talos import Talos, talos, thresholds

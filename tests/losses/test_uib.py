@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch.nn.functional import binary_cross_entropy_with_logits, softplus
 from toy import row_b, tensor
 
-from rankbench.errors import ConfigError
+from rankbench.core.errors import ConfigError
 from rankbench.losses.spec import Sizes
 from rankbench.losses.uib import UIB, boundary, uib
 

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 import torch
 from numpy.testing import assert_allclose
 
-from rankbench.errors import ConfigError
+from rankbench.core.errors import ConfigError
 from rankbench.models.lightgcn import LightGCN, lightgcn
 
 X = np.array([[1, 1, 0, 0, 1], [0, 1, 0, 0, 0], [0, 0, 0, 0, 0], [1, 1, 1, 0, 1]])  # user 2 and item 3 have met nobody

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose
 
+from rankbench.core.threads import pinned
 from rankbench.models.propagation import Graph, propagate
-from rankbench.threads import pinned
 
 PLACES = arrays(np.int8, st.tuples(st.integers(1, 9), st.integers(1, 12)), elements=st.sampled_from([0, 0, 1]))
 WEIGHTS = st.lists(st.floats(-2, 2), min_size=2, max_size=6)

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from rankbench.errors import ConfigError
+from rankbench.core.errors import ConfigError
 from rankbench.models.lightgcn import LightGCN
 from rankbench.models.xsimgcl import XSimGCL, xsimgcl
 

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from rankbench.cli import _main
-from rankbench.files import write_json
-from rankbench.settings import Settings
+from rankbench.core.environment import Settings
+from rankbench.core.files import write_json
 from rankbench.tracking.record import write_record
 
 

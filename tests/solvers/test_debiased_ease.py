@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose
 
+from rankbench.core.errors import ConfigError
 from rankbench.data.blocks import gram
-from rankbench.errors import ConfigError
 from rankbench.experiment.methods import registered
-from rankbench.solvers.debiased_ease import DebiasedEASE
-from rankbench.solvers.ease import EASE
-from rankbench.solvers.linear import fit_shared
+from rankbench.solvers.inverse.shared import fit_shared
+from rankbench.solvers.linear.debiased_ease import DebiasedEASE
+from rankbench.solvers.linear.ease import EASE
 
 PROPERTY = settings(max_examples=60, deadline=None)  # kernels are compiled at their first call
 BINARY = arrays(float, (9, 5), elements=st.sampled_from([0.0, 1.0]))

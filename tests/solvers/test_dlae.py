@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose
 
+from rankbench.core.errors import ConfigError
 from rankbench.data.blocks import gram
-from rankbench.errors import ConfigError
 from rankbench.experiment.methods import registered
-from rankbench.solvers.deql import DEQL, DEQLL2
-from rankbench.solvers.dlae import DLAE
-from rankbench.solvers.linear import fit_shared
+from rankbench.solvers.inverse.shared import fit_shared
+from rankbench.solvers.linear.deql import DEQL, DEQLL2
+from rankbench.solvers.linear.dlae import DLAE
 
 PROPERTY = settings(max_examples=60, deadline=None)  # kernels are compiled at their first call
 BINARY = arrays(float, (9, 5), elements=st.sampled_from([0.0, 1.0]))

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.linalg import lapack
 
-from rankbench.errors import NumericalError
-from rankbench.solvers import linalg
-from rankbench.solvers.linalg import spd_inverse_
-from rankbench.threads import pinned
+from rankbench.core.errors import NumericalError
+from rankbench.core.threads import pinned
+from rankbench.solvers.inverse import linalg
+from rankbench.solvers.inverse.linalg import spd_inverse_
 
 PROPERTY = settings(max_examples=60, deadline=None)  # kernels are compiled at their first call
 PANEL = 8  # small, so that a property test meets every boundary at little cost

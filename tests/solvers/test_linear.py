@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose
 
+from rankbench.core.errors import ConfigError, NumericalError
 from rankbench.data.blocks import gram
-from rankbench.errors import ConfigError, NumericalError
 from rankbench.experiment.methods import registered
 from rankbench.fitting.method import Shift
-from rankbench.solvers.linear import fit_shared, inverse
+from rankbench.solvers.inverse.shared import fit_shared, inverse
 
 PROPERTY = settings(max_examples=60, deadline=None)  # kernels are compiled at their first call
 BINARY = arrays(float, (9, 5), elements=st.sampled_from([0.0, 1.0]))

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
 
-from rankbench.errors import ConfigError, DataError, NumericalError
+from rankbench.core.errors import ConfigError, DataError, NumericalError
 from rankbench.experiment.fit import fit as fit_configs
 from rankbench.experiment.job import configure
-from rankbench.solvers import lowrank
-from rankbench.solvers.lowrank_deql import LowRankDEQL
+from rankbench.solvers.inverse import lowrank
+from rankbench.solvers.linear.lowrank_deql import LowRankDEQL
 
 PROPERTY = settings(max_examples=40, deadline=None)  # kernels are compiled at their first call
 BINARY = arrays(float, (9, 6), elements=st.sampled_from([0.0, 1.0]))

@@ -11,11 +11,11 @@ from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import minimize
 
-from rankbench.errors import ConfigError, NumericalError
+from rankbench.core.errors import ConfigError, NumericalError
 from rankbench.experiment.fit import fit as fit_configs
 from rankbench.experiment.job import configure
-from rankbench.solvers.lowrank import system, top_eigenvectors
-from rankbench.solvers.lowrank_edlae import LowRankEDLAE, admm, update_beta, update_U, update_V
+from rankbench.solvers.inverse.lowrank import system, top_eigenvectors
+from rankbench.solvers.linear.lowrank_edlae import LowRankEDLAE, admm, update_beta, update_U, update_V
 
 BINARY = arrays(float, (9, 6), elements=st.sampled_from([0.0, 1.0]))
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankbench.config import parameters
-from rankbench.errors import ConfigError
+from rankbench.core.config import parameters
+from rankbench.core.errors import ConfigError
 from rankbench.studies.metric_inconsistency import METRICS, MetricInconsistency, counted, measured, simulate
 
 K = 3

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rankbench.errors import DataError
+from rankbench.core.errors import DataError
 from rankbench.evaluation.compare import compare
 from rankbench.sweeps.comparisons import compare_finals
 from rankbench.tracking.record import RunRecord, per_user_table, write_record

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankbench.errors import DataError
+from rankbench.core.errors import DataError
 from rankbench.sweeps.draws import Draws
 
 PARAMS = st.fixed_dictionaries({"tau": st.floats(0.01, 1), "k": st.integers(1, 9), "kind": st.sampled_from(["a", "b", None])})

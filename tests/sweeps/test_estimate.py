@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rankbench.core.environment import Settings
 from rankbench.data.cards import load_card
 from rankbench.data.prepare import prepare
 from rankbench.evaluation.metrics import metric_set
 from rankbench.experiment.job import Job, configure
 from rankbench.experiment.methods import registered
-from rankbench.settings import Settings
 from rankbench.sweeps import estimate
 from rankbench.sweeps.estimate import Size, family, memory, products_a_second, seconds
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from rankbench.cli import _main
-from rankbench.errors import ConfigError, DataError, DownloadError
+from rankbench.core.errors import ConfigError, DataError, DownloadError
+from rankbench.schema.experiment import load_experiment
 from rankbench.sweeps.plan import plan
-from rankbench.sweeps.spec import load_experiment
 from rankbench.sweeps.sweep import read_sweep
 
 EXPERIMENT = """

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from rankbench.cluster.machine import Machine, Needs, described
-from rankbench.config import validate
-from rankbench.errors import ConfigError, StorageError
+from rankbench.core.config import validate
+from rankbench.core.errors import ConfigError, StorageError
+from rankbench.schema.experiment import ExperimentSpec, Resources
 from rankbench.sweeps.placement import placed, require_place
 from rankbench.sweeps.plan import plan
-from rankbench.sweeps.spec import ExperimentSpec, Resources
 
 GB = 10**9
 AUTO, FOUR, CUDA = Resources(), Resources(cpus=4), Resources(device="cuda")
@@ -97,10 +97,10 @@ WAITS = """
 import json, sys
 from pathlib import Path
 from rankbench.cluster.session import session
-from rankbench.config import validate
-from rankbench.settings import Settings
+from rankbench.core.config import validate
+from rankbench.core.environment import Settings
 from rankbench.sweeps.plan import plan
-from rankbench.sweeps.spec import ExperimentSpec
+from rankbench.schema.experiment import ExperimentSpec
 
 data = {"name": "synthetic", "source": {"generator": {"users": 60, "items": 30, "interactions_per_user": 8}}}
 spec = validate(ExperimentSpec, {"name": "small", "datasets": [data], "arms": [{"method": "popularity"}]}, "here")

@@ -2,14 +2,14 @@
 
 import pytest
 
-from rankbench.config import validate
+from rankbench.core.config import validate
+from rankbench.core.errors import ConfigError
 from rankbench.data.prepare import prepare
-from rankbench.errors import ConfigError
 from rankbench.experiment.job import configure
+from rankbench.schema.experiment import ExperimentSpec
+from rankbench.sweeps.dry_run import outline
 from rankbench.sweeps.estimate import Size
-from rankbench.sweeps.outline import outline
 from rankbench.sweeps.plan import plan, units
-from rankbench.sweeps.spec import ExperimentSpec
 
 SMALL = {"name": "synthetic", "source": {"generator": {"users": 60, "items": 30, "interactions_per_user": 8}}}
 

@@ -4,12 +4,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from rankbench.core.environment import Settings
 from rankbench.data.cards import load_card
 from rankbench.experiment import Job, setting
-from rankbench.settings import Settings
+from rankbench.schema.experiment import SearchSpec
 from rankbench.sweeps import tuner
 from rankbench.sweeps.plan import Unit
-from rankbench.sweeps.spec import SearchSpec
 
 
 class Controller:

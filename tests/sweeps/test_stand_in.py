@@ -8,14 +8,14 @@ import sys
 import pytest
 
 from rankbench.cli import _main
-from rankbench.config import validate
+from rankbench.core.config import validate
+from rankbench.core.environment import Settings
+from rankbench.core.errors import ConfigError
 from rankbench.data.cards import card_names, load_card
 from rankbench.data.prepare import prepare
-from rankbench.errors import ConfigError
-from rankbench.settings import Settings
-from rankbench.sweeps.datasets import card_of
+from rankbench.schema.datasets import card_of
+from rankbench.schema.experiment import ExperimentSpec
 from rankbench.sweeps.plan import plan
-from rankbench.sweeps.spec import ExperimentSpec
 from rankbench.sweeps.stand_in import stand_in, stand_in_card
 
 BEAUTY = {

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankbench.sweeps.spec import SearchSpec
+from rankbench.schema.experiment import SearchSpec
 from rankbench.sweeps.study import Study
 
 SPACE = {

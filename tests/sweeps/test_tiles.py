@@ -11,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from rankbench.cluster.machine import Machine
 from rankbench.cluster.session import session
-from rankbench.config import validate
-from rankbench.settings import Settings
+from rankbench.core.config import validate
+from rankbench.core.environment import Settings
 from rankbench.sweeps.plan import plan
-from rankbench.sweeps.spec import ExperimentSpec
+from rankbench.schema.experiment import ExperimentSpec
 
 sizes = {"users": 400, "items": 8000, "interactions_per_user": 30}
 spec = validate(ExperimentSpec, {

@@ -132,7 +132,7 @@ def test_a_child_says_what_it_is_of(root):
     ]  # fmt: skip
     hashes = [tags["rankbench.config_hash"] for tags in (a, b, c, d)]
     assert hashes[0] == hashes[1] and len(set(hashes)) == 3  # other seeds are the same setting, another tau is not
-    assert d["rankbench.protocol"] == "temporal" and "rankbench.error" not in d and "rankbench.model" not in d
+    assert d["rankbench.protocol"] == "temporal" and "rankbench.error" not in d and "rankbench.experiment.fitted_model" not in d
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rankbench.errors import DataError
+from rankbench.core.errors import DataError
 from rankbench.tracking.record import (
     RunRecord,
     find_record,

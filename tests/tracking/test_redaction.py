@@ -12,7 +12,7 @@ from sqlalchemy import create_engine
 from sqlalchemy.engine import make_url
 
 from rankbench.cli import _main
-from rankbench.errors import ConfigError
+from rankbench.core.errors import ConfigError
 from rankbench.tracking.address import checked_uri
 from rankbench.tracking.redaction import RedactedStream, reason, redacted, without_password
 

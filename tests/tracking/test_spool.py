@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankbench.errors import DataError
+from rankbench.core.errors import DataError
 from rankbench.tracking.spool import RunMessage, Spool, SweepEnd, SweepStart
 
 TEXT, MILLISECONDS = st.text(max_size=20), st.integers(0, 2**53)

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from rankbench.errors import ConfigError, StorageError
+from rankbench.core.errors import ConfigError, StorageError
 from rankbench.tracking.address import sqlite_file, tracking_uri
 from rankbench.tracking.delivery import Delivery
 from rankbench.tracking.record import write_record

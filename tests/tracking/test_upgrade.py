@@ -8,7 +8,7 @@ from mlflow.store.db.utils import _get_alembic_config, _get_latest_schema_revisi
 from mlflow.store.tracking.dbmodels.initial_models import Base
 from sqlalchemy import create_engine
 
-from rankbench.errors import StorageError
+from rankbench.core.errors import StorageError
 from rankbench.tracking.store import make_tables, schema
 from rankbench.tracking.upgrade import upgrade
 

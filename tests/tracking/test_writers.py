@@ -8,7 +8,7 @@ import sys
 import pytest
 import sqlalchemy
 
-from rankbench.errors import StorageError
+from rankbench.core.errors import StorageError
 from rankbench.tracking import store
 from rankbench.tracking.delivery import Delivery, check
 from rankbench.tracking.record import write_record

@@ -3,12 +3,12 @@
 import numpy as np
 import torch
 
+from rankbench.core.rng import stream
 from rankbench.data.blocks import csr_from_pairs
 from rankbench.experiment.job import configure
 from rankbench.fitting.context import Context
 from rankbench.fitting.drive import Fit, Validation, drive
 from rankbench.losses.spec import registered
-from rankbench.rng import stream
 from rankbench.training.trainer import Trainer
 
 N_USERS, N_ITEMS, DIM = 12, 20, 4

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from rankbench.core.errors import ConfigError, NumericalError
 from rankbench.data.blocks import csr_from_pairs
-from rankbench.errors import ConfigError, NumericalError
 from rankbench.experiment.execution import Execution
 from rankbench.experiment.fit import fit as fit_configs
 from rankbench.experiment.job import configure

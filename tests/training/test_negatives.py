@@ -5,8 +5,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import chi2
 
+from rankbench.core.errors import DataError
 from rankbench.data.blocks import csr_from_pairs
-from rankbench.errors import DataError
 from rankbench.training.negatives import NegativeSampler, drawn_positives
 
 N_USERS, N_ITEMS = 6, 10

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from rankbench.core.errors import ConfigError
 from rankbench.data.cards import load_card
-from rankbench.errors import ConfigError
 from rankbench.experiment.execution import Execution
 from rankbench.experiment.job import Job, configure
 from rankbench.experiment.run import run as run_job

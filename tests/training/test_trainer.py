@@ -9,9 +9,9 @@ from fits import DIM, N_ITEMS, N_USERS, driven, fitted, gradients, interactions,
 from numpy.testing import assert_allclose, assert_array_equal
 from torch.nn.functional import cosine_similarity, softplus
 
-from rankbench.checkpoint import Checkpoints
-from rankbench.errors import ConfigError, NumericalError
-from rankbench.recommender import FactorRecommender, score
+from rankbench.core.errors import ConfigError, NumericalError
+from rankbench.fitting.checkpoints import Checkpoints
+from rankbench.fitting.recommenders import FactorRecommender, score
 
 OPTIMIZERS = pytest.mark.parametrize("optimizer", ["row-adam", "adam"])
 ONE_BATCH = {"batch_size": 1000, "optimizer": "row-adam"}

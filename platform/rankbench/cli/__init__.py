@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from rankbench.cli.console import SIGNALS
-from rankbench.errors import LONGEST_MESSAGE, RankbenchError, StorageError, printable, shortened
+from rankbench.core.errors import LONGEST_MESSAGE, RankbenchError, StorageError, printable, shortened
 
 try:  # recent typer carries a click of its own
     from typer._click.exceptions import ClickException, NoArgsIsHelpError
@@ -135,7 +135,7 @@ def _code_of(error: OSError) -> int:
 
 def _known(error: Exception) -> Exception:
     """A full disk or memory that nothing nearer to it has named, as a StorageError; any other error as it is."""
-    from rankbench.memory import memory_errors_are_clear
+    from rankbench.core.memory import memory_errors_are_clear
 
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return StorageError(f"{error.filename or 'the disk'}: no space left on the device")

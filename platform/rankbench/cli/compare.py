@@ -30,11 +30,11 @@ def compare(
     """Paired tests over the users of runs on the same data: each run against the best, corrected for every pair of runs."""
     from dataclasses import asdict
 
-    from rankbench.errors import require
+    from rankbench.core.environment import Settings
+    from rankbench.core.errors import require
+    from rankbench.core.registry import nearest
     from rankbench.evaluation.compare import compare as compare_values
-    from rankbench.registry import nearest
     from rankbench.reports.tables import difference_columns
-    from rankbench.settings import Settings
     from rankbench.tracking.record import read_per_user, read_record
 
     require(len(runs) >= 2, f"compare needs two runs or more, got {len(runs)}")
@@ -81,8 +81,8 @@ def find_run(name: str, results: Path) -> Path:
 
     Raises ConfigError when there is none, or the start fits several runs.
     """
-    from rankbench.errors import ConfigError
-    from rankbench.registry import nearest
+    from rankbench.core.errors import ConfigError
+    from rankbench.core.registry import nearest
 
     if (Path(name) / "record.json").is_file():
         return Path(name)
@@ -101,7 +101,7 @@ def find_run(name: str, results: Path) -> Path:
 
 def _require_same_data(records: Sequence) -> None:
     """Raises ConfigError unless all are finished and were measured on the same part of the same data."""
-    from rankbench.errors import require
+    from rankbench.core.errors import require
 
     first = records[0]
     for record in records:

@@ -15,8 +15,8 @@ app = typer.Typer(help="List, fetch, describe and clean datasets.", no_args_is_h
 @app.command("list")
 def list_(json: Json = False) -> None:
     """Every dataset that can be named, and whether its raw data are at hand."""
+    from rankbench.core.environment import Settings
     from rankbench.data.cards import card_names, load_card
-    from rankbench.settings import Settings
 
     settings = Settings.from_env()
     rows = []
@@ -64,9 +64,9 @@ def fetch(
     json: Json = False,
 ) -> None:
     """Fetch, verify and prepare datasets, so that later runs need no network."""
+    from rankbench.core.environment import Settings
     from rankbench.data.cards import load_card
     from rankbench.data.prepare import prepare
-    from rankbench.settings import Settings
 
     settings = Settings.from_env()
     cards = [load_card(name, settings) for name in datasets]  # every name is checked before the first download
@@ -108,12 +108,12 @@ def describe(
     json: Json = False,
 ) -> None:
     """Counts against published ones, density, cold items, time span, activity and popularity, protocol and checksums."""
+    from rankbench.core.environment import Settings
+    from rankbench.core.errors import require
+    from rankbench.core.files import require_file_place
     from rankbench.data.cards import load_card
     from rankbench.data.describe import curves, facts_of
     from rankbench.data.prepare import prepare
-    from rankbench.errors import require
-    from rankbench.files import require_file_place
-    from rankbench.settings import Settings
 
     formats = (".png", ".pdf", ".svg")
     require(plot is None or plot.suffix in formats, f"--plot {plot}: expected a name that ends in {', '.join(formats)}")
@@ -165,8 +165,8 @@ def clean(
     json: Json = False,
 ) -> None:
     """Show what the cache holds, and with --yes remove what nothing needs: stale and unfinished folders."""
+    from rankbench.core.environment import Settings
     from rankbench.data import cache
-    from rankbench.settings import Settings
 
     settings = Settings.from_env()
     found = cache.entries(settings)

@@ -25,10 +25,10 @@ def doctor(
     json: Json = False,
 ) -> None:
     """Check machine, folders, mirror, tracking and cluster; exit code 2 when something will not work."""
-    from rankbench import doctor
+    from rankbench.cli import checks as doctor
     from rankbench.cluster.session import host_and_port
-    from rankbench.errors import ConfigError
-    from rankbench.settings import Settings
+    from rankbench.core.environment import Settings
+    from rankbench.core.errors import ConfigError
 
     if address:
         host_and_port(address)

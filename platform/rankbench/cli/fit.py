@@ -53,9 +53,9 @@ def fit(
 
     from rankbench import api
     from rankbench.cli.options import Options, card_and_method, execution, require_meaning
-    from rankbench.errors import require
+    from rankbench.core.errors import require
+    from rankbench.core.files import require_place
     from rankbench.experiment.job import configure
-    from rankbench.files import require_place
 
     require_place(to)
     checkpoint_folder, tile_folder = (to.with_name(f"{to.name}.{kind}") for kind in ("checkpoints", "tiles"))

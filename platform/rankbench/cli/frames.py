@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rankbench.errors import ConfigError, DataError, require
+from rankbench.core.errors import ConfigError, DataError, require
 
 SUFFIXES = (".csv", ".parquet")
 
 
 def check_output(path: Path | None) -> None:
     """Raise ConfigError or StorageError, before any work is done, for a file that could not be written."""
-    from rankbench.files import require_file_place
+    from rankbench.core.files import require_file_place
 
     if path is not None:
         _require_suffix(path)
@@ -56,7 +56,7 @@ def chosen_ids(given: list[str] | None, path: Path | None, column: str) -> list[
 
 def write_frame(frame, path: Path) -> None:
     """Write a DataFrame, whole or not at all. In CSV a word that a spreadsheet would run as a formula is quoted."""
-    from rankbench.files import atomic_file
+    from rankbench.core.files import atomic_file
 
     with atomic_file(path) as scratch:
         if path.suffix == ".parquet":

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rankbench.checkpoint import Checkpoints
-from rankbench.cluster.place import require_shared, workplace
-from rankbench.config import assignments
-from rankbench.errors import require
+from rankbench.cluster.workplace import require_shared, workplace
+from rankbench.core.config import assignments
+from rankbench.core.errors import require
+from rankbench.core.memory import Spill, available_memory, bytes_of
+from rankbench.core.threads import available_cpus
 from rankbench.experiment.execution import Execution
+from rankbench.fitting.checkpoints import Checkpoints
 from rankbench.fitting.method import ClosedForm, Iterative, Method
-from rankbench.memory import Spill, available_memory, bytes_of
-from rankbench.threads import available_cpus
 from rankbench.training.device import require_device
 
 

@@ -36,8 +36,8 @@ def recommend(
 ) -> None:
     """Recommend items by raw ids: columns user, rank, item, score."""
     from rankbench.cli.frames import check_output, chosen_ids, read_columns
-    from rankbench.errors import require
-    from rankbench.model import load
+    from rankbench.core.errors import require
+    from rankbench.experiment.fitted_model import load
 
     check_output(to)
     require(sum([everybody, history is not None, bool(user or users)]) <= 1, "give one of --user/--users, --all, --history")

@@ -40,15 +40,15 @@ def report(
     json: Json = False,
 ) -> None:
     """Show a table of final results: measured, interval, published, difference, setting, seconds, memory."""
-    from rankbench.errors import require
+    from rankbench.core.environment import Settings
+    from rankbench.core.errors import require
+    from rankbench.core.files import require_place
+    from rankbench.core.registry import nearest
     from rankbench.evaluation.metrics import metric_set
-    from rankbench.files import require_place
-    from rankbench.registry import nearest
     from rankbench.reports.html import html
     from rankbench.reports.report import sweep_table, write_report
     from rankbench.reports.sweep_page import sweep_page
     from rankbench.reports.tables import as_json, render
-    from rankbench.settings import Settings
 
     require(format in FORMATS, f"--format: unknown {format!r}{nearest(format, FORMATS)}; one of {', '.join(FORMATS)}")
     settings = Settings.from_env()
@@ -107,9 +107,9 @@ def _stored(what: str | None, settings):
 
     A name that is both the start of a sweep's id and an experiment's is the sweep's: an id starts with its experiment's name.
     """
-    from rankbench.errors import ConfigError
-    from rankbench.registry import nearest
-    from rankbench.sweeps.spec import load_experiment
+    from rankbench.core.errors import ConfigError
+    from rankbench.core.registry import nearest
+    from rankbench.schema.experiment import load_experiment
     from rankbench.sweeps.sweep import find_sweep, read_sweep
 
     path = _experiment_file(what, settings) if what else None
@@ -130,8 +130,8 @@ def _experiment_file(what: str, settings) -> Path | None:
 
     Raises ConfigError for a name ending in .yaml that is no file.
     """
-    from rankbench.errors import ConfigError
-    from rankbench.registry import nearest
+    from rankbench.core.errors import ConfigError
+    from rankbench.core.registry import nearest
 
     given = Path(what)
     is_file_name = given.suffix in (".yaml", ".yml")
@@ -174,10 +174,10 @@ def _never_run(spec, path: Path):
 
 def _index(folder: Path, settings, json: bool) -> None:
     """Write the index and a report of every experiment into `folder`."""
-    from rankbench.errors import RankbenchError
+    from rankbench.core.errors import RankbenchError
     from rankbench.reports.index import entry, index_page, unreadable, write_index
     from rankbench.reports.report import sweep_table, write_report
-    from rankbench.sweeps.spec import load_experiment
+    from rankbench.schema.experiment import load_experiment
     from rankbench.sweeps.sweep import read_sweep
 
     entries = {}

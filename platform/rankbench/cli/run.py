@@ -67,15 +67,15 @@ def run(
     """Fit METHOD on train + valid of DATASET and measure it on test; on train where valid says when training ends, or where
     validation users are held out."""
     from rankbench.cli.options import Options, card_and_method, execution, require_meaning
+    from rankbench.core.environment import Settings
+    from rankbench.core.errors import require
+    from rankbench.core.files import require_place
+    from rankbench.core.threads import require_threads
     from rankbench.data.cards import load_card
     from rankbench.data.prepare import prepare
-    from rankbench.errors import require
     from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, metric_set, require_within
     from rankbench.experiment.job import Job, configure
     from rankbench.experiment.run import run as run_job
-    from rankbench.files import require_place
-    from rankbench.settings import Settings
-    from rankbench.threads import require_threads
     from rankbench.tracking.mlflow_sink import MlflowSink, tracking_uri
     from rankbench.tracking.record import read_record, write_record
 
@@ -151,7 +151,7 @@ def run(
 
 
 def _require_readable(folder: Path) -> None:
-    from rankbench.errors import DataError
+    from rankbench.core.errors import DataError
     from rankbench.tracking.record import find_record
 
     try:
@@ -161,7 +161,7 @@ def _require_readable(folder: Path) -> None:
 
 
 def _cutoffs(text: str) -> tuple[int, ...]:
-    from rankbench.errors import ConfigError
+    from rankbench.core.errors import ConfigError
 
     try:
         cutoffs = tuple(sorted({int(word) for word in text.split(",")}))

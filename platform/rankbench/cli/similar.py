@@ -28,7 +28,7 @@ def similar(
     """List what the model would recommend to one who has met that item alone: columns item, rank, similar, score."""
     from rankbench.cli.frames import check_output, chosen_ids
     from rankbench.cli.recommend import deliver
-    from rankbench.model import load
+    from rankbench.experiment.fitted_model import load
 
     check_output(to)
     deliver(load(model).similar(chosen_ids(item, items, "item"), k), to, json)

@@ -32,9 +32,9 @@ def study(
     json: Json = False,
 ) -> None:
     """Measure again what a paper simulates or draws, with the published numbers beside."""
-    from rankbench.config import assignments, parameters
-    from rankbench.files import require_place
-    from rankbench.settings import Settings
+    from rankbench.core.config import assignments, parameters
+    from rankbench.core.environment import Settings
+    from rankbench.core.files import require_place
     from rankbench.studies.spec import registered
     from rankbench.studies.write import body, write
     from rankbench.tracking.environment import environment

@@ -75,12 +75,12 @@ def sweep(
 ) -> None:
     """Search hyperparameters on validation, refit the chosen ones, read test once a seed, and show the table."""
     from rankbench.cluster.session import host_and_port
-    from rankbench.config import assignments
-    from rankbench.errors import ClusterError, DownloadError
-    from rankbench.settings import Settings
+    from rankbench.core.config import assignments
+    from rankbench.core.environment import Settings
+    from rankbench.core.errors import ClusterError, DownloadError
+    from rankbench.core.threads import available_cpus
+    from rankbench.schema.experiment import load_experiment, of_arms
     from rankbench.sweeps.plan import plan
-    from rankbench.sweeps.spec import load_experiment, of_arms
-    from rankbench.threads import available_cpus
     from rankbench.training.device import require_device
 
     settings = Settings.from_env()
@@ -219,8 +219,8 @@ def status(
     import time
 
     from rankbench.cli.live import clock
-    from rankbench.settings import Settings
-    from rankbench.sweeps.pulse import signs
+    from rankbench.core.environment import Settings
+    from rankbench.sweeps.heartbeat import signs
     from rankbench.sweeps.sweep import find_sweep, read_sweep
 
     stored = read_sweep(find_sweep(name, Settings.from_env().results))
@@ -258,8 +258,8 @@ def stop(
     json: Json = False,
 ) -> None:
     """End a running sweep as Ctrl-C would, from any shell that sees its folder; what is finished is kept."""
-    from rankbench.settings import Settings
-    from rankbench.sweeps.pulse import ask_to_stop
+    from rankbench.core.environment import Settings
+    from rankbench.sweeps.heartbeat import ask_to_stop
     from rankbench.sweeps.sweep import find_sweep
 
     folder = find_sweep(name, Settings.from_env().results)
@@ -288,8 +288,8 @@ def _by_arm(records, metric: str) -> list[tuple]:
 
 def _find(experiment: Path, settings) -> Path:
     """The file as given, or under experiments/ of the user, the folder or the product."""
-    from rankbench.errors import ConfigError
-    from rankbench.registry import nearest
+    from rankbench.core.errors import ConfigError
+    from rankbench.core.registry import nearest
 
     if experiment.is_file():
         return experiment
@@ -305,8 +305,8 @@ def _find(experiment: Path, settings) -> Path:
 
 def _show_plan(plan, settings, cpus: int | None, json: bool) -> None:
     from rankbench.cli.live import clock
-    from rankbench.memory import available_memory
-    from rankbench.sweeps.outline import fits_of, outline
+    from rankbench.core.memory import available_memory
+    from rankbench.sweeps.dry_run import fits_of, outline
 
     found = outline(plan, settings, cpus, available_memory() if cpus else None)
     if json:

@@ -30,7 +30,7 @@ PATIENCE = 120.0  # s without a message taken, after which a sync gives up; of a
 @app.command()
 def status(json: Json = False) -> None:
     """Show the store, whether it answers, and how many messages wait for it."""
-    from rankbench.settings import Settings
+    from rankbench.core.environment import Settings
     from rankbench.tracking.address import tracking_uri
     from rankbench.tracking.delivery import check
     from rankbench.tracking.redaction import without_password
@@ -59,8 +59,8 @@ def sync(json: Json = False) -> None:
     """Send what waits to MLflow; what it has already is left as it is. Exit code 5 when some of it still waits."""
     from rich.progress import Progress
 
-    from rankbench.errors import StorageError
-    from rankbench.settings import Settings
+    from rankbench.core.environment import Settings
+    from rankbench.core.errors import StorageError
     from rankbench.tracking.address import tracking_uri
     from rankbench.tracking.delivery import Delivery
     from rankbench.tracking.redaction import without_password
@@ -117,8 +117,8 @@ def serve(
     """Run an MLflow server over the store until interrupted. Its files lie in the results folder and pass through it."""
     import sys
 
-    from rankbench.errors import StorageError, require
-    from rankbench.settings import Settings
+    from rankbench.core.environment import Settings
+    from rankbench.core.errors import StorageError, require
     from rankbench.tracking import server
     from rankbench.tracking.address import checked_uri, is_server, tracking_uri
     from rankbench.tracking.redaction import without_password

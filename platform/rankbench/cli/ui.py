@@ -21,8 +21,8 @@ def ui(
     """Browse results in MLflow at http://127.0.0.1:PORT until interrupted."""
     import sys
 
-    from rankbench.errors import StorageError, require
-    from rankbench.settings import Settings
+    from rankbench.core.environment import Settings
+    from rankbench.core.errors import StorageError, require
     from rankbench.tracking import server
     from rankbench.tracking.address import is_server, tracking_uri
     from rankbench.tracking.redaction import without_password

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from rankbench.errors import ClusterError
+from rankbench.core.errors import ClusterError
 
 PATIENCE = 120.0  # seconds
 NOTICE = 15.0  # seconds after which the user is told what takes so long

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from rankbench.cluster.private_folder import FOLDER, end_processes
-from rankbench.errors import ClusterError
+from rankbench.core.errors import ClusterError
 
 PATIENCE = 120.0  # seconds for one try: an idle machine takes 3, and a busy one must not be taken for a dead one
 NOTICE = 15.0  # seconds after which the user is told what takes so long

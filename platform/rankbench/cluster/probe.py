@@ -11,8 +11,8 @@ from pathlib import Path
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from rankbench.errors import ClusterError
-from rankbench.files import disk_errors_are_clear, make_folder
+from rankbench.core.errors import ClusterError
+from rankbench.core.files import disk_errors_are_clear, make_folder
 
 PATIENCE = 60  # seconds for all nodes
 

@@ -16,9 +16,9 @@ from typing import Any, Protocol
 import ray
 from ray.exceptions import ObjectStoreFullError, OutOfDiskError, RayError, RayTaskError
 
-from rankbench.cluster.living import living_nodes
-from rankbench.errors import StorageError
-from rankbench.mapping import Lost
+from rankbench.cluster.alive_nodes import living_nodes
+from rankbench.core.errors import StorageError
+from rankbench.fitting.executors import Lost
 
 FUSED = 4  # changes of an array in one task, which copies it once
 _TICK = 1.0  # seconds between looks at the clock

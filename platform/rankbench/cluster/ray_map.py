@@ -29,9 +29,9 @@ from ray.exceptions import (
 )
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from rankbench.cluster.living import living_nodes
+from rankbench.cluster.alive_nodes import living_nodes
 from rankbench.cluster.ray_flow import RayFlow, one_thread
-from rankbench.errors import ClusterError, StorageError
+from rankbench.core.errors import ClusterError, StorageError
 
 _TRIES = 3  # times a late block is submitted again
 _WARY = 60.0  # seconds after a late block in which the next is suspected sooner

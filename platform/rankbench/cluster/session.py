@@ -21,7 +21,7 @@ from rankbench.cluster.join_deadline import join_deadline
 from rankbench.cluster.local_node import local_node
 from rankbench.cluster.machine import Machine
 from rankbench.cluster.private_folder import private_folder
-from rankbench.errors import ClusterError, ConfigError
+from rankbench.core.errors import ClusterError, ConfigError
 
 # Read by Ray when it is imported and by every process it starts. A hung node would hang the run for good without the
 # keepalive; an out-of-memory task would be retried for ever without the bound on retries.
@@ -137,7 +137,7 @@ def _running(failure: str, address: str, local: bool) -> Iterator[Session]:
     try:
         with _watched(ray):
             # Not at the top: it imports Ray.
-            from rankbench.cluster.living import living_machines
+            from rankbench.cluster.alive_nodes import living_machines
 
             yield Session(local, tuple(living_machines()))
     finally:

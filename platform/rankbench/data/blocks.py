@@ -8,8 +8,8 @@ import numba
 import numpy as np
 import scipy.sparse as sp
 
-from rankbench.errors import require
-from rankbench.memory import dense_bytes, require_memory
+from rankbench.core.errors import require
+from rankbench.core.memory import dense_bytes, require_memory
 
 
 def csr_from_pairs(user: np.ndarray, item: np.ndarray, shape: tuple[int, int]) -> sp.csr_array:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from rankbench.core.environment import Settings
 from rankbench.data import checksums
 from rankbench.data.prepare import code_version
-from rankbench.settings import Settings
 
 STALE_AFTER = 3600  # seconds; a folder in the making is younger, or its lock is held
 

@@ -9,12 +9,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, SerializeAsAny, field_validator, model_validator
 
-from rankbench.config import Strict, override, read_yaml, validate
+from rankbench.core.config import Strict, override, read_yaml, validate
+from rankbench.core.environment import Settings
+from rankbench.core.errors import ConfigError, shown
+from rankbench.core.registry import nearest
 from rankbench.data.interactions import PARTS
 from rankbench.data.protocols.spec import SplitSpec, protocols
-from rankbench.errors import ConfigError, shown
-from rankbench.registry import nearest
-from rankbench.settings import Settings
 
 Part = Literal["train", "valid", "test", "all"]
 

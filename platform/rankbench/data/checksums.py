@@ -16,8 +16,8 @@ from typing import Any
 
 from filelock import FileLock
 
-from rankbench.errors import StorageError
-from rankbench.files import make_folder, write_json
+from rankbench.core.errors import StorageError
+from rankbench.core.files import make_folder, write_json
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rankbench.errors import DataError, printable
+from rankbench.core.errors import DataError, printable
 
 Place = Callable[[int], str]  # where a row of the table lies, for the message
 

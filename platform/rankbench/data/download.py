@@ -23,8 +23,8 @@ import requests
 from filelock import FileLock
 from urllib3.exceptions import HTTPError
 
-from rankbench.errors import DataError, DownloadError, StorageError, printable
-from rankbench.files import disk_errors_are_clear, make_folder, write_json
+from rankbench.core.errors import DataError, DownloadError, StorageError, printable
+from rankbench.core.files import disk_errors_are_clear, make_folder, write_json
 
 TRIES = 5
 LONGEST_WAIT = 60  # seconds between two tries, whatever the server asks for

@@ -9,15 +9,15 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from rankbench.core.environment import Settings
+from rankbench.core.errors import DataError, DownloadError
+from rankbench.core.files import make_folder, write_json
 from rankbench.data.cards import Card, RemoteFile
 from rankbench.data.checksums import checksums
 from rankbench.data.download import Progress, download
 from rankbench.data.interactions import PARTS
 from rankbench.data.raw import RawFile
 from rankbench.data.readers.parquet import MIRROR
-from rankbench.errors import DataError, DownloadError
-from rankbench.files import make_folder, write_json
-from rankbench.settings import Settings
 
 log = logging.getLogger(__name__)
 # "all" may lie in a mirror under the name that link graphs give it.

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rankbench.errors import DataError
+from rankbench.core.errors import DataError
 
 PARTS = ("train", "valid", "test", "all")
 NO_TIME = np.iinfo(np.int64).min

@@ -17,6 +17,9 @@ import pyarrow.parquet as pq
 import scipy.sparse as sp
 from filelock import FileLock
 
+from rankbench.core.environment import Settings
+from rankbench.core.errors import DataError, DownloadError
+from rankbench.core.files import atomic_folder, make_folder, sweep_scratch, write_json
 from rankbench.data.blocks import csr_from_parts
 from rankbench.data.cards import Card, Step, load_card
 from rankbench.data.fetch import fetch
@@ -25,9 +28,6 @@ from rankbench.data.raw import RawFile
 from rankbench.data.readers import reader
 from rankbench.data.splits import LABELS, Split, assemble, split
 from rankbench.data.synthetic import generate
-from rankbench.errors import DataError, DownloadError
-from rankbench.files import atomic_folder, make_folder, sweep_scratch, write_json
-from rankbench.settings import Settings
 
 log = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from rankbench.core.errors import DataError
 from rankbench.data.cards import Read
-from rankbench.errors import DataError
 
 DAMAGED = (
     *(zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, zlib.error, lzma.LZMAError),

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
+from rankbench.core.errors import DataError
 from rankbench.data.blocks import csr_from_pairs, union
 from rankbench.data.interactions import Interactions
 from rankbench.data.protocols.link_prediction import same_id
 from rankbench.data.protocols.spec import DROPPED, TEST, TEST_HISTORY, TRAIN, VALID, VALID_HISTORY, SplitSpec, protocols
-from rankbench.errors import DataError
 
 # The matrices of a split, in the order in which they are kept and fingerprinted.
 LABELS = {

@@ -17,8 +17,8 @@ import numba
 import numpy as np
 import pyarrow as pa
 
+from rankbench.core.errors import DataError, printable
 from rankbench.data.raw import RawFile
-from rankbench.errors import DataError, printable
 
 BLOCK = 4 << 20  # bytes read at once
 LONGEST = 1 << 20  # bytes of one row, and of one statement or comment that holds no rows

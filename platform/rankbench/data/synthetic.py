@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from rankbench.core.memory import require_memory
+from rankbench.core.rng import stream
 from rankbench.data.cards import Generator
-from rankbench.memory import require_memory
-from rankbench.rng import stream
 
 _BLOCK_CELLS = 1 << 24  # users x items held at once: memory does not grow with the dataset
 

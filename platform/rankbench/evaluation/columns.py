@@ -18,8 +18,8 @@ import numpy as np
 import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
+from rankbench.core.errors import NumericalError, require
 from rankbench.data.splits import Holdout
-from rankbench.errors import NumericalError, require
 from rankbench.evaluation.ranking import (
     BLOCK_ITEMS,
     BLOCK_USERS,
@@ -31,8 +31,8 @@ from rankbench.evaluation.ranking import (
     _scan,
     _TopK,
 )
-from rankbench.mapping import BlockMap
-from rankbench.recommender import Recommender
+from rankbench.fitting.executors import BlockMap
+from rankbench.fitting.recommenders import Recommender
 
 
 class ColumnRecommender(Recommender, Protocol):

@@ -27,9 +27,9 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from rankbench.errors import DataError, require
+from rankbench.core.errors import DataError, require
+from rankbench.core.registry import nearest
 from rankbench.evaluation.summary import Interval, bootstrap_means, percentile_bounds
-from rankbench.registry import nearest
 
 LEVEL = 0.05
 # The smallest bootstrap p that Holm's correction can leave is then 0.01, however many models there are.

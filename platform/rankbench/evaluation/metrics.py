@@ -14,9 +14,9 @@ import numba
 import numpy as np
 import scipy.sparse as sp
 
-from rankbench.errors import ConfigError, require
+from rankbench.core.errors import ConfigError, require
+from rankbench.core.registry import nearest
 from rankbench.evaluation.ranking import Ranking
-from rankbench.registry import nearest
 
 Hits = Callable[[np.ndarray, np.ndarray], np.ndarray]
 METRICS: dict[str, Hits] = {}

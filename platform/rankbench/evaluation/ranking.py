@@ -14,9 +14,9 @@ import numba
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from rankbench.core.errors import NumericalError
 from rankbench.data.splits import Holdout
-from rankbench.errors import NumericalError
-from rankbench.recommender import Recommender
+from rankbench.fitting.recommenders import Recommender
 
 BLOCK_USERS, BLOCK_ITEMS = 256, 2048  # one block of scores, 2 MB in float32, stays in a core's cache
 STRIDE = 64  # scores that are compared with the k-th best at once

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from rankbench.core.rng import stream
 from rankbench.evaluation.metrics import PerUser
-from rankbench.rng import stream
 
 RESAMPLES = 1000
 CONFIDENCE = 0.95

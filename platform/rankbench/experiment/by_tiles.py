@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from rankbench.core.errors import NumericalError, StorageError
+from rankbench.core.memory import Spill, dense_bytes
 from rankbench.data.splits import Holdout
-from rankbench.errors import NumericalError, StorageError
 from rankbench.evaluation.columns import rank_by_columns, rank_by_columns_on
 from rankbench.evaluation.ranking import Ranking
 from rankbench.experiment.job import Job, MethodConfig
+from rankbench.fitting.executors import BlockMap, Flow
 from rankbench.fitting.method import ClosedForm
-from rankbench.mapping import BlockMap, Flow
-from rankbench.memory import Spill, dense_bytes
-from rankbench.recommender import Recommender
+from rankbench.fitting.recommenders import Recommender
 from rankbench.solvers.tiled.fit import fit_tiled
 
 COLUMNS = 512 << 20  # bytes of a matrix's columns that a worker of a cluster holds

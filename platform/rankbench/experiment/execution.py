@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from rankbench import threads
-from rankbench.checkpoint import Checkpoints
+from rankbench.core import threads
+from rankbench.core.memory import Spill
+from rankbench.fitting.checkpoints import Checkpoints
 from rankbench.fitting.context import Context
-from rankbench.mapping import BlockMap, ThreadMap
-from rankbench.memory import Spill
+from rankbench.fitting.executors import BlockMap, ThreadMap
 
 
 @dataclass(frozen=True)

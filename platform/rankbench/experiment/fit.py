@@ -10,16 +10,16 @@ import numpy as np
 import scipy.sparse as sp
 
 from rankbench.data.blocks import gram
-from rankbench.data.kept_gram import gram_of
 from rankbench.experiment.by_tiles import fit_by_tiles, goes_by_tiles
 from rankbench.experiment.execution import Execution, progress_to_nobody
 from rankbench.experiment.job import MethodConfig
 from rankbench.fitting.drive import Row, Validation, drive, result_of
 from rankbench.fitting.method import ClosedForm, Direct, Iterative
+from rankbench.fitting.recommenders import Recommender
 from rankbench.fitting.step import Step
-from rankbench.recommender import Recommender
-from rankbench.solvers.linalg import spd_inverse_
-from rankbench.solvers.linear import Invert, fit_shared
+from rankbench.solvers.inverse.gram_cache import gram_of
+from rankbench.solvers.inverse.linalg import spd_inverse_
+from rankbench.solvers.inverse.shared import Invert, fit_shared
 
 Progress = Callable[[str, int, int | None], None]
 

@@ -8,8 +8,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
+from rankbench.core.errors import ConfigError
 from rankbench.data.cards import Card
-from rankbench.errors import ConfigError
 from rankbench.evaluation.metrics import MetricSet, metric_set
 from rankbench.experiment.methods import registered
 from rankbench.fitting.method import Method

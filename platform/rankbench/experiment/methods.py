@@ -6,8 +6,8 @@ import pkgutil
 from functools import cache
 from importlib import import_module
 
+from rankbench.core.registry import Registry
 from rankbench.fitting.method import METHODS, Method
-from rankbench.registry import Registry
 
 
 @cache
@@ -17,5 +17,5 @@ def registered() -> Registry[Method]:
     for module in pkgutil.walk_packages(solvers.__path__, f"{solvers.__name__}."):
         import_module(module.name)
     import_module("rankbench.training.methods")
-    import_module("rankbench.training.newton_cg")
+    import_module("rankbench.solvers.newton.newton_cg")
     return METHODS

@@ -9,10 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from rankbench.core.errors import RankbenchError
 from rankbench.data.prepare import Dataset
-from rankbench.errors import RankbenchError
 from rankbench.experiment.job import Job, MethodConfig
-from rankbench.recommender import Recommender
+from rankbench.fitting.recommenders import Recommender
 from rankbench.tracking.environment import environment
 from rankbench.tracking.record import RunRecord
 

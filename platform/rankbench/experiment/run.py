@@ -16,10 +16,12 @@ import numpy as np
 import pyarrow as pa
 import scipy.sparse as sp
 
-from rankbench import threads
+from rankbench.core import threads
+from rankbench.core.environment import Settings
+from rankbench.core.errors import NumericalError, require
+from rankbench.core.memory import memory_errors_are_clear
 from rankbench.data.prepare import Dataset, prepare
 from rankbench.data.splits import Holdout
-from rankbench.errors import NumericalError, require
 from rankbench.evaluation.metrics import measure
 from rankbench.evaluation.ranking import Ranking, rank
 from rankbench.evaluation.summary import summarise
@@ -31,8 +33,6 @@ from rankbench.experiment.outcome import Outcome, base_record, describe, now
 from rankbench.experiment.watch import Curve, ValidationSet
 from rankbench.fitting.drive import Row, Validation, result_of
 from rankbench.fitting.method import Iterative
-from rankbench.memory import memory_errors_are_clear
-from rankbench.settings import Settings
 from rankbench.tracking.environment import peak_memory, reset_peak_memory
 from rankbench.tracking.record import RunRecord, per_user_table
 

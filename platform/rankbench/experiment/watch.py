@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
+from rankbench.core.rng import stream
 from rankbench.data.splits import Holdout
 from rankbench.evaluation.metrics import MetricSet, measure
 from rankbench.evaluation.ranking import rank
 from rankbench.experiment.job import Job
+from rankbench.fitting.recommenders import Recommender
 from rankbench.fitting.step import Step
-from rankbench.recommender import Recommender
-from rankbench.rng import stream
 
 CURVE = ("recall", "ndcg")  # what a convergence curve shows beside the loss
 CURVE_USERS = 2000

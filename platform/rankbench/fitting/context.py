@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rankbench.mapping import BlockMap, ThreadMap
+from rankbench.fitting.executors import BlockMap, ThreadMap
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from rankbench.checkpoint import Checkpoints, State
-from rankbench.errors import NumericalError
+from rankbench.core.errors import NumericalError
+from rankbench.fitting.checkpoints import Checkpoints, State
+from rankbench.fitting.recommenders import Recommender
 from rankbench.fitting.step import Step, Steps
 from rankbench.fitting.stopping import Stopping
-from rankbench.recommender import Recommender
 
 Row = dict[str, float]  # of a curve: iteration, seconds, loss, and where they were measured valid and other metrics
 T = TypeVar("T")
@@ -99,8 +99,8 @@ def drive(
     observe: Callable[[Step], Row] = lambda step: {},
     checkpoints: Checkpoints | None = None,
 ) -> Generator[list[Row], None, Fit]:
-    """Run the steps that `begin` starts, from the state of the last checkpoint if there is one. After each step, yield the curve
-    so far, whose last row is the new one.
+    """Run the steps that `begin` starts, from the state of the last checkpoint if there is one. Yield the curve so far after
+    each step; its last row is the new one.
 
     The fit ends after iteration `limit`, when the method has converged, or when `validation` has not risen for as many
     evaluations as its patience; then the best model is returned, otherwise the last one. `observe` adds columns to a row.

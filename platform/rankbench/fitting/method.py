@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from rankbench.checkpoint import State
-from rankbench.config import parameters
+from rankbench.core.config import parameters
+from rankbench.core.registry import Registry
+from rankbench.fitting.checkpoints import State
 from rankbench.fitting.context import Context
+from rankbench.fitting.recommenders import Recommender
 from rankbench.fitting.step import Steps
 from rankbench.fitting.stopping import Stopping
-from rankbench.recommender import Recommender
-from rankbench.registry import Registry
 
 METHODS: Registry[Method] = Registry("method")
 

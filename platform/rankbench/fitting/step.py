@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import NamedTuple
 
-from rankbench.checkpoint import State
-from rankbench.recommender import Recommender
+from rankbench.fitting.checkpoints import State
+from rankbench.fitting.recommenders import Recommender
 
 
 class Step(NamedTuple):

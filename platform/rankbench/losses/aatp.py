@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from rankbench.config import param
-from rankbench.errors import require
+from rankbench.core.config import param
+from rankbench.core.errors import require
 from rankbench.losses.quantile import Thresholds
 from rankbench.losses.spec import Scores, Sizes, loss
 

@@ -15,7 +15,7 @@ from typing import Literal
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from rankbench.config import param
+from rankbench.core.config import param
 from rankbench.losses.spec import Scores, loss
 
 

@@ -16,8 +16,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from rankbench.config import param
-from rankbench.errors import require
+from rankbench.core.config import param
+from rankbench.core.errors import require
 from rankbench.losses.spec import Scores, Twin, loss
 
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from torch import Tensor
 from torch.nn.functional import relu
 
-from rankbench.config import param
-from rankbench.errors import require
+from rankbench.core.config import param
+from rankbench.core.errors import require
 from rankbench.losses.spec import Scores, loss
 
 

@@ -18,8 +18,8 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import softplus
 
-from rankbench.config import param
-from rankbench.errors import require
+from rankbench.core.config import param
+from rankbench.core.errors import require
 from rankbench.losses.spec import LossState, Scores, Sizes, loss
 
 SHARPNESS = 5  # of r, the smooth hinge

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from rankbench.config import param
-from rankbench.errors import require
+from rankbench.core.config import param
+from rankbench.core.errors import require
 from rankbench.losses.spec import Scores, loss
 
 

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from rankbench.config import param
-from rankbench.errors import require
+from rankbench.core.config import param
+from rankbench.core.errors import require
 from rankbench.losses.spec import Scores, loss
 
 # log σ(x) on [−1, 1]. 1 + tanh x is 2 sigmoid(2x); the clamp keeps a negative at d = −1 from a logarithm of 0.

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from rankbench.errors import require
+from rankbench.core.errors import require
 from rankbench.losses.spec import Scores, loss
 
 

@@ -19,7 +19,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from rankbench.config import param
+from rankbench.core.config import param
 from rankbench.losses.spec import Scores, loss
 
 

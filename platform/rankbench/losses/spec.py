@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from rankbench.registry import Registry
+from rankbench.core.registry import Registry
 
 LOSSES: Registry[Loss] = Registry("loss")
 

@@ -17,8 +17,8 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import logsigmoid
 
-from rankbench.config import param
-from rankbench.errors import require
+from rankbench.core.config import param
+from rankbench.core.errors import require
 from rankbench.losses.quantile import Thresholds
 from rankbench.losses.spec import Scores, Sizes, loss
 

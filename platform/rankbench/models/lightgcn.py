@@ -13,8 +13,8 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from rankbench.config import param
-from rankbench.errors import require
+from rankbench.core.config import param
+from rankbench.core.errors import require
 from rankbench.models.propagation import Graph, propagate
 from rankbench.models.spec import EmbeddingModel, model
 

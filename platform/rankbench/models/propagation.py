@@ -19,7 +19,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from rankbench.mapping import threads_of
+from rankbench.fitting.executors import threads_of
 
 BLOCKS = 32  # of rows, as many whatever the number of threads: one that is held up leaves its share to the others
 

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
-from rankbench.registry import Registry
+from rankbench.core.registry import Registry
 
 MODELS: Registry[Encoder] = Registry("model")
 

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
-from rankbench.config import param
-from rankbench.errors import require
+from rankbench.core.config import param
+from rankbench.core.errors import require
 from rankbench.models.propagation import Graph, propagate
 from rankbench.models.spec import EmbeddingModel, model
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from rankbench.files import atomic_file
+from rankbench.core.files import atomic_file
 
 INK, PUBLISHED, GREY = "#1f4e79", "#c44e00", "#9aa5b1"
 COLOURS = 128  # of a picture: more than a plot has, and a third of the bytes

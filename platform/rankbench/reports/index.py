@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rankbench.files import atomic_file, write_json
+from rankbench.core.files import atomic_file, write_json
 from rankbench.reports.html import html
 from rankbench.reports.markdown import markdown
 from rankbench.reports.page import Grid, Link, Page, Section, State, Text

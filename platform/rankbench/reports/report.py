@@ -7,8 +7,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from rankbench.core.files import atomic_file
 from rankbench.evaluation.compare import Comparison
-from rankbench.files import atomic_file
 from rankbench.reports.budget import spent
 from rankbench.reports.deviations import changes, data_deviations, left_out, run_deviations, stand_ins
 from rankbench.reports.effects import effects_plot

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from rankbench import threads
-from rankbench.config import param
+from rankbench.core import threads
+from rankbench.core.config import param
+from rankbench.core.environment import Settings
+from rankbench.core.errors import require
 from rankbench.data.prepare import load
-from rankbench.errors import require
 from rankbench.experiment.job import configure
 from rankbench.experiment.outcome import describe
 from rankbench.losses.spec import registered as losses
-from rankbench.settings import Settings
 from rankbench.studies.published import DATASETS, SECONDS
 from rankbench.studies.spec import Findings, Progress, study
 from rankbench.training.trainer import Trainer

@@ -22,12 +22,12 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from rankbench.config import param
+from rankbench.core.config import param
+from rankbench.core.environment import Settings
+from rankbench.core.errors import require
+from rankbench.core.rng import stream
 from rankbench.data.prepare import load
-from rankbench.errors import require
 from rankbench.experiment.outcome import describe
-from rankbench.rng import stream
-from rankbench.settings import Settings
 from rankbench.studies.published import DATASETS, INCONSISTENCY
 from rankbench.studies.spec import Findings, Progress, study
 

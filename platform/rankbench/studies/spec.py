@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from rankbench.registry import Registry
-from rankbench.settings import Settings
+from rankbench.core.environment import Settings
+from rankbench.core.registry import Registry
 
 STUDIES: Registry[Study] = Registry("study")
 

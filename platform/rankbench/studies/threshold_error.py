@@ -25,17 +25,17 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from rankbench.config import param
+from rankbench.core.config import param
+from rankbench.core.environment import Settings
+from rankbench.core.errors import NumericalError, require
+from rankbench.core.rng import stream
 from rankbench.data.prepare import load
-from rankbench.errors import NumericalError, require
 from rankbench.experiment.job import configure
 from rankbench.experiment.outcome import describe
 from rankbench.losses.quantile import Thresholds
 from rankbench.losses.sl_at_k import kth_largest
 from rankbench.losses.spec import Ragged, Scores, Sizes
 from rankbench.losses.spec import registered as losses
-from rankbench.rng import stream
-from rankbench.settings import Settings
 from rankbench.studies.metric_inconsistency import whole_numbers
 from rankbench.studies.published import DATASETS, THRESHOLD_ERROR
 from rankbench.studies.spec import Findings, Progress, study

@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from rankbench.files import atomic_file, write_json
+from rankbench.core.files import atomic_file, write_json
 from rankbench.studies.spec import Findings, Study
 
 

@@ -11,8 +11,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from rankbench.errors import DataError
-from rankbench.files import disk_errors_are_clear, make_folder
+from rankbench.core.errors import DataError
+from rankbench.core.files import disk_errors_are_clear, make_folder
 
 
 class Draws:

@@ -16,11 +16,11 @@ from functools import cache
 
 import numpy as np
 
-from rankbench.data.kept_gram import kept_bytes
 from rankbench.data.prepare import Dataset
 from rankbench.experiment.job import Job, MethodConfig
 from rankbench.experiment.watch import VALID_USERS
 from rankbench.fitting.method import ClosedForm, Iterative
+from rankbench.solvers.inverse.gram_cache import kept_bytes
 from rankbench.training.methods import Trained
 
 START = 1.0  # seconds of a trial that are none of its fit: a worker, the data, the record

@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from rankbench.rng import stream
-from rankbench.sweeps.spec import SearchSpec
+from rankbench.core.rng import stream
+from rankbench.schema.experiment import SearchSpec
 
 REDUCTION = 3  # of trials, from one rung to the next
 

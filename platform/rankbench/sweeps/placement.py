@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rankbench.cluster.machine import Machine, described
-from rankbench.errors import ConfigError, StorageError
+from rankbench.core.errors import ConfigError, StorageError
+from rankbench.schema.experiment import Resources
 from rankbench.sweeps.plan import Unit
-from rankbench.sweeps.spec import Resources
 
 FOR_TILES = 0.9  # of a machine's memory; the system's cache of the file lives in the rest
 LEAST = 580_000_000  # bytes for Python, its libraries, small data and a tile; with less a trial would only start to fail

@@ -13,19 +13,19 @@ from typing import Any
 import numpy as np
 
 from rankbench.cluster.machine import Needs
+from rankbench.core.environment import Settings
+from rankbench.core.errors import DownloadError, require
+from rankbench.core.registry import nearest
 from rankbench.data.cards import Card
 from rankbench.data.cards import card_names as names_of_cards
 from rankbench.data.prepare import Dataset, prepare
-from rankbench.errors import DownloadError, require
 from rankbench.evaluation.metrics import MetricSet, metric_set, require_within
 from rankbench.experiment.job import Job, MethodConfig, configure
-from rankbench.registry import nearest
-from rankbench.settings import Settings
+from rankbench.schema.datasets import Entry, card_of
+from rankbench.schema.experiment import ArmSpec, ExperimentSpec
+from rankbench.schema.space import DRAWS, expand, kinds
 from rankbench.sweeps import estimate
-from rankbench.sweeps.datasets import Entry, card_of
 from rankbench.sweeps.estimate import Size
-from rankbench.sweeps.space import DRAWS, expand, kinds
-from rankbench.sweeps.spec import ArmSpec, ExperimentSpec
 
 
 @dataclass(frozen=True)

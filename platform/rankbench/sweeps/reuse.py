@@ -7,10 +7,10 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from rankbench.core.environment import Settings
+from rankbench.core.errors import DataError
+from rankbench.core.files import atomic_folder
 from rankbench.data.prepare import prepare
-from rankbench.errors import DataError
-from rankbench.files import atomic_folder
-from rankbench.settings import Settings
 from rankbench.sweeps.plan import Unit
 from rankbench.tracking.environment import environment
 from rankbench.tracking.record import RunRecord, find_record, read_record

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankbench.config import validate
+from rankbench.core.config import validate
+from rankbench.core.environment import Settings
+from rankbench.core.errors import require
 from rankbench.data.cards import Card
-from rankbench.errors import require
 from rankbench.evaluation.metrics import metric_set
-from rankbench.settings import Settings
-from rankbench.sweeps.datasets import card_of
-from rankbench.sweeps.spec import ArmSpec, ExperimentSpec
+from rankbench.schema.datasets import card_of
+from rankbench.schema.experiment import ArmSpec, ExperimentSpec
 
 COUNTS = ("users", "items", "interactions")
 FEWEST = 10  # users and items of the smallest, and items a place of the longest list that is measured

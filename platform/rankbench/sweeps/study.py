@@ -20,9 +20,9 @@ import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState
 
-from rankbench.rng import stream
+from rankbench.core.rng import stream
+from rankbench.schema.experiment import SearchSpec
 from rankbench.sweeps.halving import Halving
-from rankbench.sweeps.spec import SearchSpec
 
 REDRAWS = 10  # of a setting that was drawn before
 COUNTED = 10_000  # settings of a space, at most, among which one that was not drawn is looked for

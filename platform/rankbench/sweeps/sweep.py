@@ -8,19 +8,19 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from rankbench.core.environment import Settings
+from rankbench.core.errors import ConfigError, DataError
+from rankbench.core.files import require_place, write_json
+from rankbench.core.threads import available_cpus
 from rankbench.data.prepare import prepare
-from rankbench.errors import ConfigError, DataError
 from rankbench.experiment.job import MethodConfig, configure
-from rankbench.files import require_place, write_json
-from rankbench.settings import Settings
+from rankbench.schema.experiment import ExperimentSpec
+from rankbench.schema.stored_sweep import ChosenFile, ComparisonsFile, SweepFile, read_file
 from rankbench.sweeps.comparisons import compare_finals
 from rankbench.sweeps.estimate import Size
-from rankbench.sweeps.files import ChosenFile, ComparisonsFile, SweepFile, read_file
+from rankbench.sweeps.heartbeat import Progress, Pulse
 from rankbench.sweeps.plan import Plan, Unit, final_fit, plan, units, with_both_recalls
-from rankbench.sweeps.pulse import Progress, Pulse
 from rankbench.sweeps.reuse import Earlier
-from rankbench.sweeps.spec import ExperimentSpec
-from rankbench.threads import available_cpus
 from rankbench.tracking.record import RunRecord, read_record, read_records
 
 
@@ -102,8 +102,8 @@ def run_sweep(
 
     Raises ConfigError, DataError and StorageError before any work starts, ClusterError when the cluster fails.
     """
-    from rankbench.cluster.place import require_shared
     from rankbench.cluster.session import knock, session
+    from rankbench.cluster.workplace import require_shared
 
     listener = listener or Listener()
     require_place(settings.results / "sweeps")

@@ -19,21 +19,21 @@ from ray import tune
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
-from rankbench.checkpoint import Checkpoints
 from rankbench.cluster.machine import Needs
 from rankbench.cluster.session import Session
+from rankbench.core.environment import Settings
+from rankbench.core.memory import Spill
 from rankbench.experiment.execution import Execution
 from rankbench.experiment.outcome import failure, stopped
 from rankbench.experiment.run import run_stepwise
+from rankbench.fitting.checkpoints import Checkpoints
 from rankbench.fitting.drive import Row
 from rankbench.fitting.method import Iterative
-from rankbench.memory import Spill
-from rankbench.settings import Settings
+from rankbench.schema.experiment import ExperimentSpec, SearchSpec
 from rankbench.sweeps.draws import Draws
 from rankbench.sweeps.placement import placed, require_place
 from rankbench.sweeps.plan import Ask, Unit
 from rankbench.sweeps.reuse import Earlier
-from rankbench.sweeps.spec import ExperimentSpec, SearchSpec
 from rankbench.sweeps.study import Study
 from rankbench.sweeps.waiting import Waiting
 from rankbench.tracking.record import RunRecord, find_record, write_record

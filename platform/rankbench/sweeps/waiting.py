@@ -8,7 +8,7 @@ from collections.abc import Callable
 from ray import tune
 from ray.tune.experiment import Trial
 
-from rankbench.cluster.living import living_machines
+from rankbench.cluster.alive_nodes import living_machines
 from rankbench.cluster.machine import Needs, described
 
 PATIENCE = 60.0  # seconds

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import quote
 
-from rankbench.errors import ConfigError, require
-from rankbench.registry import nearest
-from rankbench.settings import Settings
+from rankbench.core.environment import Settings
+from rankbench.core.errors import ConfigError, require
+from rankbench.core.registry import nearest
 from rankbench.tracking.redaction import without_password
 
 SERVERS = ("http", "https")

@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 from pydantic import ConfigDict, TypeAdapter
 from typing_extensions import TypedDict
 
-from rankbench.config import read_json
-from rankbench.errors import DataError
-from rankbench.files import atomic_folder
+from rankbench.core.config import read_json
+from rankbench.core.errors import DataError
+from rankbench.core.files import atomic_folder
 
 FORMAT = 1
 

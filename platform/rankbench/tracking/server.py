@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from rankbench.errors import ConfigError, StorageError
+from rankbench.core.errors import ConfigError, StorageError
 from rankbench.tracking.store import QUIET
 
 START_SECONDS = 300.0  # 7 to 14 s on an idle machine, minutes on one with many more processes than processors

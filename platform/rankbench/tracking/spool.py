@@ -15,8 +15,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from rankbench.errors import DataError
-from rankbench.files import write_json
+from rankbench.core.errors import DataError
+from rankbench.core.files import write_json
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,8 +11,8 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from rankbench.errors import StorageError
-from rankbench.files import atomic_file
+from rankbench.core.errors import StorageError
+from rankbench.core.files import atomic_file
 from rankbench.tracking.address import is_server, sqlite_file, sqlite_uri
 from rankbench.tracking.redaction import reason, without_password
 

@@ -6,8 +6,8 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from rankbench.errors import StorageError
-from rankbench.files import atomic_file
+from rankbench.core.errors import StorageError
+from rankbench.core.files import atomic_file
 from rankbench.tracking.address import sqlite_file
 from rankbench.tracking.redaction import reason, without_password
 from rankbench.tracking.store import alone, is_new, quiet, schema

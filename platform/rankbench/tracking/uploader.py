@@ -18,7 +18,7 @@ from typing import TextIO
 
 from filelock import FileLock, Timeout
 
-from rankbench.errors import DataError
+from rankbench.core.errors import DataError
 from rankbench.tracking.address import is_server
 from rankbench.tracking.redaction import RedactedStream, reason
 from rankbench.tracking.spool import Spool

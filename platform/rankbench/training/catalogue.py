@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from rankbench.mapping import in_order
+from rankbench.fitting.executors import in_order
 
 _CHUNK = 1 << 20  # scores that are worked on at a time
 _KEPT = 1 << 28  # bytes

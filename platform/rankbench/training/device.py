@@ -7,8 +7,8 @@ import re
 import numpy as np
 import torch
 
-from rankbench.errors import ConfigError, StorageError, require
-from rankbench.solvers.linalg import not_positive_definite
+from rankbench.core.errors import ConfigError, StorageError, require
+from rankbench.solvers.inverse.linalg import not_positive_definite
 
 
 def require_device(device: str) -> None:

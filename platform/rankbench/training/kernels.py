@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import normalize
 
-from rankbench.mapping import threads_of
+from rankbench.fitting.executors import threads_of
 
 _BUCKET = 9  # 2^9 item vectors of 64 floats, and their gradients, lie in a core's own cache
 _SMALL = 1 << 16  # pairs below which handing work to a thread costs more than it saves

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from rankbench.checkpoint import State
-from rankbench.config import parameters
-from rankbench.errors import ConfigError, require
+from rankbench.core.config import parameters
+from rankbench.core.errors import ConfigError, require
+from rankbench.core.registry import nearest
+from rankbench.fitting.checkpoints import State
 from rankbench.fitting.context import Context
 from rankbench.fitting.method import METHODS, Iterative
 from rankbench.fitting.step import Steps
@@ -23,7 +24,6 @@ from rankbench.fitting.stopping import Stopping
 from rankbench.losses.spec import Loss
 from rankbench.losses.spec import registered as losses
 from rankbench.models.spec import registered as encoders
-from rankbench.registry import nearest
 from rankbench.training.params import TrainedParams, TrainingParams
 from rankbench.training.trainer import steps
 

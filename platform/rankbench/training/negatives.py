@@ -18,8 +18,8 @@ import numba
 import numpy as np
 import scipy.sparse as sp
 
-from rankbench.errors import DataError
-from rankbench.rng import stream
+from rankbench.core.errors import DataError
+from rankbench.core.rng import stream
 
 Sampler = Literal["uniform-all", "uniform-other", "popularity", "in-batch"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rankbench.config import param
-from rankbench.errors import require
+from rankbench.core.config import param
+from rankbench.core.errors import require
 from rankbench.fitting.stopping import Stopping
 
 

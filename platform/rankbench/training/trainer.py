@@ -15,14 +15,14 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from rankbench.checkpoint import State
-from rankbench.errors import NumericalError
+from rankbench.core.errors import NumericalError
+from rankbench.core.rng import stream
+from rankbench.fitting.checkpoints import State
+from rankbench.fitting.recommenders import FactorRecommender
 from rankbench.fitting.step import Step, Steps
 from rankbench.losses.spec import Loss, LossState, Sizes
 from rankbench.models.spec import EmbeddingModel
 from rankbench.models.spec import registered as encoders
-from rankbench.recommender import FactorRecommender
-from rankbench.rng import stream
 from rankbench.training.adam import DenseAdam
 from rankbench.training.learner import learner
 from rankbench.training.memory import keep_freed

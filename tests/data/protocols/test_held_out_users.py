@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rankbench.core.errors import DataError
 from rankbench.data.protocols.held_out_users import HeldOutUsers
-from rankbench.errors import DataError
 
 REGULAR = [(user, item) for user in range(20) for item in range(8)]
 some_rows = st.sets(st.tuples(st.integers(20, 32), st.integers(0, 30)), max_size=80).map(lambda more: REGULAR + sorted(more))

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rankbench.core.errors import DataError
 from rankbench.data.protocols.leave_one_out import LeaveOneOut
-from rankbench.errors import DataError
 
 # Six items a user keep valid and test from being empty; times are few, so that many are equal.
 REGULAR = [(99, item, item) for item in range(6)]

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rankbench.core.errors import DataError
 from rankbench.data.protocols.link_prediction import LinkPrediction
-from rankbench.errors import DataError
 from rankbench.evaluation.ranking import rank
-from rankbench.recommender import FactorRecommender
+from rankbench.fitting.recommenders import FactorRecommender
 
 HUB = [(50, page) for page in range(60)]
 some_links = st.sets(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=80).map(lambda links: HUB + sorted(links))

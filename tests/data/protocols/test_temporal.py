@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rankbench.core.errors import DataError
 from rankbench.data.protocols.temporal import Temporal
-from rankbench.errors import DataError
 
 REGULAR = [(99, item, item) for item in range(10)]
 rows_in_time = st.dictionaries(st.tuples(st.integers(0, 5), st.integers(0, 12)), st.integers(0, 12), max_size=50).map(

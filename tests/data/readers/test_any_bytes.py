@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from whole_files import PAIRS, VALID
 
+from rankbench.core.errors import DataError
 from rankbench.data.cards import Read
 from rankbench.data.columns import checked
 from rankbench.data.raw import RawFile
 from rankbench.data.readers import FORMATS, reader
-from rankbench.errors import DataError
 
 EVERY = pytest.mark.parametrize("name", VALID)
 

@@ -7,8 +7,8 @@ import zipfile
 
 import pytest
 
+from rankbench.core.errors import DataError
 from rankbench.data.cards import Read
-from rankbench.errors import DataError
 
 ML = Read(separator="::", header=False, user=0, item=1, value=2, time=3)
 ROWS = [("1", "1193", 5.0, 978300760), ("1", "661", 3.0, 978302109)]

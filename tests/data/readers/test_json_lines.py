@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rankbench.core.errors import DataError
 from rankbench.data.cards import Read
-from rankbench.errors import DataError
 
 AMAZON = Read(format="json-lines", user="reviewerID", item="asin", value="overall", time="unixReviewTime")
 STEAM = Read(format="json-lines", user="username", item="product_id", time="date")

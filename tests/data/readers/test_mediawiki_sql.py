@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rankbench.core.errors import DataError
 from rankbench.data import sql_dump
 from rankbench.data.cards import Read
 from rankbench.data.prepare import load
 from rankbench.data.raw import RawFile
 from rankbench.data.readers.mediawiki_sql import read
 from rankbench.data.sql_dump import LENGTH, NUMBER, TEXT
-from rankbench.errors import DataError
 
 COLUMNS = {
     "pagelinks": ["pl_from", "pl_from_namespace", "pl_target_id"],

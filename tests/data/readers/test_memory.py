@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from rankbench.core.errors import DataError
 from rankbench.data.cards import Read
 from rankbench.data.raw import RawFile
 from rankbench.data.readers import reader
-from rankbench.errors import DataError
 
 # Format → a line of text, how it is read, and its interactions. Long lines: rows take memory of their own.
 WORDS = "words " * 200

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rankbench.core.errors import DataError
 from rankbench.data.cards import Read
-from rankbench.errors import DataError
 
 SPEC = Read(format="netflix-prize", value="rating", time="date")
 # The first lines of the published files.

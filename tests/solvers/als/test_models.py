@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from rankbench.errors import ConfigError
+from rankbench.core.errors import ConfigError
 from rankbench.experiment.execution import Execution
 from rankbench.experiment.fit import fit as fit_configs
 from rankbench.experiment.job import configure
 from rankbench.experiment.methods import registered
-from rankbench.mapping import ThreadMap
+from rankbench.fitting.executors import ThreadMap
 from rankbench.solvers.als.fit import Counts
-from rankbench.solvers.als.side import Side, objective, of_items, of_users
+from rankbench.solvers.als.half_step import Side, objective, of_items, of_users
 
 ALS = [each.name for each in registered() if each.problem]
 HERE = ThreadMap(1)

@@ -5,10 +5,10 @@ import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose
 
-from rankbench.mapping import ThreadMap
+from rankbench.fitting.executors import ThreadMap
 from rankbench.solvers.als.fit import Counts
-from rankbench.solvers.als.side import Side, of_items, of_users
-from rankbench.solvers.wrmf import WRMF, wrmf
+from rankbench.solvers.als.half_step import Side, of_items, of_users
+from rankbench.solvers.factorisation.wrmf import WRMF, wrmf
 
 implicit = pytest.importorskip("implicit.cpu.als")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rankbench.threads import pinned
+from rankbench.core.threads import pinned
 
 sys.path.insert(0, str(Path(__file__).parent))
 

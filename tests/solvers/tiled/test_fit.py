@@ -8,11 +8,11 @@ import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 from small_systems import some_data
 
+from rankbench.core.errors import ConfigError, NumericalError
 from rankbench.data.blocks import gram
-from rankbench.errors import ConfigError, NumericalError
 from rankbench.experiment.methods import registered
-from rankbench.recommender import LinearRecommender, Recommender, score
-from rankbench.solvers.linear import fit_shared
+from rankbench.fitting.recommenders import LinearRecommender, Recommender, score
+from rankbench.solvers.inverse.shared import fit_shared
 from rankbench.solvers.tiled.fit import fit_tiled
 
 pytestmark = pytest.mark.usefixtures("unflushed")

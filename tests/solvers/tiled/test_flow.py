@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from small_systems import SHIFT, some_data
 
-from rankbench.errors import ClusterError, NumericalError
+from rankbench.core.errors import ClusterError, NumericalError
+from rankbench.fitting.executors import Lost
 from rankbench.fitting.method import Shift
-from rankbench.mapping import Lost
 from rankbench.solvers.tiled.flow import LOSSES
 from rankbench.solvers.tiled.inverse import tiled_inverse
 

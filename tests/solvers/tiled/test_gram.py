@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from small_systems import some_data, system
 
+from rankbench.core.errors import ConfigError
 from rankbench.data.blocks import gram as dense_gram
-from rankbench.errors import ConfigError
 from rankbench.fitting.method import Shift
-from rankbench.solvers import linear
+from rankbench.solvers.inverse import shared as linear
 from rankbench.solvers.tiled.gram import ENTRY, ShiftedGram
 from rankbench.solvers.tiled.grid import Grid
 

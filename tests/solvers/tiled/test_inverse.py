@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from small_systems import SHIFT, slowly, some_data, system
 
+from rankbench.core.errors import ConfigError, NumericalError, StorageError
 from rankbench.data.blocks import gram
-from rankbench.errors import ConfigError, NumericalError, StorageError
 from rankbench.fitting.method import Shift
-from rankbench.solvers.linear import inverse
+from rankbench.solvers.inverse.shared import inverse
 from rankbench.solvers.tiled.grid import RESERVE, SMALLEST, choose_grid
 from rankbench.solvers.tiled.inverse import tiled_inverse
 from rankbench.solvers.tiled.matrix import TiledMatrix

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from rankbench.core.threads import pinned
 from rankbench.solvers.tiled import kernels
 from rankbench.solvers.tiled.kernels import KERNELS, NotPositiveDefinite, cholesky
-from rankbench.threads import pinned
 
 HEIGHT, WIDTH, INNER = 7, 5, 4
 

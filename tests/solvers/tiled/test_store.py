@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from rankbench.errors import StorageError
+from rankbench.core.errors import StorageError
 from rankbench.solvers.tiled.grid import Grid
 from rankbench.solvers.tiled.store import STATE, TILES, TileFile
 

@@ -17,6 +17,8 @@ from typing import Literal
 import numpy as np
 from pydantic import Field, field_validator
 
+from rankbench.core.errors import DataError
+from rankbench.core.rng import stream
 from rankbench.data.interactions import Interactions
 from rankbench.data.protocols.spec import (
     DROPPED,
@@ -30,8 +32,6 @@ from rankbench.data.protocols.spec import (
     rounded,
     shuffled,
 )
-from rankbench.errors import DataError
-from rankbench.rng import stream
 
 
 class HeldOutUsers(SplitSpec):

@@ -6,10 +6,10 @@ from typing import Literal
 
 import numpy as np
 
+from rankbench.core.errors import DataError
+from rankbench.core.rng import stream
 from rankbench.data.interactions import NO_TIME, Interactions
 from rankbench.data.protocols.spec import TEST, TRAIN, VALID, SplitSpec, in_time, protocol, shuffled
-from rankbench.errors import DataError
-from rankbench.rng import stream
 
 
 class LeaveOneOut(SplitSpec):

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
+from rankbench.core.rng import stream
 from rankbench.data.interactions import Interactions
 from rankbench.data.protocols.spec import DROPPED, TEST, TRAIN, VALID, SplitSpec, protocol, rounded, shuffled
-from rankbench.rng import stream
 
 
 class LinkPrediction(SplitSpec):

@@ -6,9 +6,9 @@ from typing import Literal
 
 import numpy as np
 
+from rankbench.core.errors import DataError
 from rankbench.data.interactions import PARTS, Interactions
 from rankbench.data.protocols.spec import VALID, CarvedValid, protocol
-from rankbench.errors import DataError
 
 
 class Published(CarvedValid):

@@ -7,9 +7,9 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from rankbench.core.rng import stream
 from rankbench.data.interactions import Interactions
 from rankbench.data.protocols.spec import TEST, TRAIN, CarvedValid, per_user_share, protocol
-from rankbench.rng import stream
 
 
 class RandomPerUser(CarvedValid):

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from rankbench.config import Strict
+from rankbench.core.config import Strict
+from rankbench.core.registry import Registry
+from rankbench.core.rng import stream
 from rankbench.data.interactions import Interactions
-from rankbench.registry import Registry
-from rankbench.rng import stream
 
 # What an interaction is for. The histories of held-out users are shown to a model and never fitted or asked for.
 TRAIN, VALID, TEST, VALID_HISTORY, TEST_HISTORY, DROPPED = range(6)

@@ -8,10 +8,10 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from rankbench.core.errors import DataError
 from rankbench.data.interactions import Interactions
 from rankbench.data.protocols.leave_one_out import require_time
 from rankbench.data.protocols.spec import DROPPED, TEST, TRAIN, VALID, CarvedValid, protocol
-from rankbench.errors import DataError
 
 
 class Temporal(CarvedValid):

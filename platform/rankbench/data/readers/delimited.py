@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as csv
 
+from rankbench.core.errors import DataError, printable
+from rankbench.core.registry import nearest
 from rankbench.data.cards import Read
 from rankbench.data.columns import checked, numbers, seconds
 from rankbench.data.raw import RawFile, blocks_of_lines
-from rankbench.errors import DataError, printable
-from rankbench.registry import nearest
 
 NARROW = b"\x1f"  # stands for a separator of several bytes, which the CSV parser does not know
 

@@ -12,10 +12,10 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
+from rankbench.core.errors import DataError, printable
+from rankbench.core.registry import nearest
 from rankbench.data.columns import checked, numbers, seconds
 from rankbench.data.raw import RawFile, blocks_of_lines
-from rankbench.errors import DataError, printable
-from rankbench.registry import nearest
 
 LONGEST_LITERAL = 1 << 20  # bytes; what Python's own parser is asked to take
 

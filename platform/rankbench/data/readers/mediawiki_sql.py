@@ -20,9 +20,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rankbench.core.errors import DataError
 from rankbench.data.raw import RawFile
 from rankbench.data.sql_dump import LENGTH, NUMBER, TEXT, rows
-from rankbench.errors import DataError
 
 ARTICLES = 0  # the namespace
 

@@ -17,8 +17,8 @@ import numba
 import numpy as np
 import pyarrow as pa
 
+from rankbench.core.errors import DataError, printable
 from rankbench.data.raw import RawFile, blocks_of_lines
-from rankbench.errors import DataError, printable
 
 BATCH = 1 << 18  # ratings in one table, at least
 SECONDS_PER_DAY = 86400

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rankbench.core.errors import DataError, printable
+from rankbench.core.registry import nearest
 from rankbench.data.cards import Read
 from rankbench.data.columns import checked, ids, numbers, seconds
 from rankbench.data.raw import RawFile
-from rankbench.errors import DataError, printable
-from rankbench.registry import nearest
 
 MIRROR = Read(format="parquet", user="user", item="item", value="rating", time="timestamp")
 BATCH = 1 << 20  # rows in one table

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
+from rankbench.core.errors import DataError
 from rankbench.data.raw import RawFile, blocks_of_lines
-from rankbench.errors import DataError
 
 LETTERS = b"-0123456789 \t"  # int() takes more: 1_000 and +1
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from rankbench.solvers.als.lanes import (
+from rankbench.solvers.als.simd import (
     LANES,
     TILE,
     add_dot,

@@ -16,16 +16,16 @@ import numpy as np
 import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
-from rankbench.checkpoint import State
-from rankbench.errors import NumericalError
+from rankbench.core.errors import NumericalError
+from rankbench.core.rng import stream
+from rankbench.fitting.checkpoints import State
 from rankbench.fitting.context import Context
 from rankbench.fitting.method import METHODS, Iterative
 from rankbench.fitting.step import Step, Steps
-from rankbench.rng import stream
 from rankbench.solvers.als.fold_in import FoldInRecommender
+from rankbench.solvers.als.half_step import Side, objective, of_items, of_users
 from rankbench.solvers.als.params import ALSParams
-from rankbench.solvers.als.problem import Problem
-from rankbench.solvers.als.side import Side, objective, of_items, of_users
+from rankbench.solvers.als.quadratic_loss import Problem
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ import numba
 import numpy as np
 import scipy.sparse as sp
 
-from rankbench.mapping import ThreadMap
-from rankbench.recommender import FactorRecommender
-from rankbench.solvers.als.problem import Problem
-from rankbench.solvers.als.side import Coefficients, Side
+from rankbench.fitting.executors import ThreadMap
+from rankbench.fitting.recommenders import FactorRecommender
+from rankbench.solvers.als.half_step import Coefficients, Side
+from rankbench.solvers.als.quadratic_loss import Problem
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numba
 import numpy as np
 
 from rankbench.solvers.als.exact import solve_exact
-from rankbench.solvers.als.lanes import LANES, add_images
+from rankbench.solvers.als.simd import LANES, add_images
 
 NEAR = 1 << 17  # numbers of a row's vectors that stay in a core's own cache from step to step
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from rankbench.errors import require
+from rankbench.core.errors import require
+from rankbench.fitting.executors import Flow
 from rankbench.fitting.method import ClosedForm
-from rankbench.mapping import Flow
-from rankbench.solvers.linear import scales
+from rankbench.solvers.inverse.shared import scales
 from rankbench.solvers.tiled.gram import count_items
 from rankbench.solvers.tiled.inverse import tiled_inverse
 from rankbench.solvers.tiled.recommender import TiledLinearRecommender

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from rankbench.errors import ClusterError
-from rankbench.mapping import Flow, Lost
-from rankbench.solvers.linalg import not_positive_definite
+from rankbench.core.errors import ClusterError
+from rankbench.fitting.executors import Flow, Lost
+from rankbench.solvers.inverse.linalg import not_positive_definite
 from rankbench.solvers.tiled.gram import ShiftedGram
 from rankbench.solvers.tiled.graph import CHOLESKY, Panel, Tile, flops, panels
 from rankbench.solvers.tiled.grid import SMALLEST, Grid

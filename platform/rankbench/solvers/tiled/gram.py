@@ -6,7 +6,7 @@ import numba
 import numpy as np
 import scipy.sparse as sp
 
-from rankbench.errors import require
+from rankbench.core.errors import require
 from rankbench.fitting.method import Shift
 from rankbench.solvers.tiled.grid import Grid
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rankbench.errors import StorageError, require
+from rankbench.core.errors import StorageError, require
 from rankbench.solvers.tiled.graph import HELD, Tile
 
 STREAM = HELD + 1  # tile buffers beside the panel: those a task meets, and the next one, which is being read

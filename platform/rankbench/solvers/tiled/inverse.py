@@ -11,10 +11,10 @@ import numpy as np
 import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
-from rankbench.errors import NumericalError
+from rankbench.core.errors import NumericalError
+from rankbench.fitting.executors import Flow
 from rankbench.fitting.method import Shift
-from rankbench.mapping import Flow
-from rankbench.solvers.linalg import not_positive_definite
+from rankbench.solvers.inverse.linalg import not_positive_definite
 from rankbench.solvers.tiled.flow import cluster_tile, invert_on
 from rankbench.solvers.tiled.gram import ShiftedGram
 from rankbench.solvers.tiled.graph import CHOLESKY, Panel, flops, panels

@@ -16,7 +16,7 @@ import numpy as np
 from numba.extending import get_cython_function_address
 from scipy.linalg import lapack
 
-from rankbench.solvers.linalg import blocks, each
+from rankbench.solvers.inverse.linalg import blocks, each
 
 BLOCK = 512
 

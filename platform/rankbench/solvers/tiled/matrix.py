@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rankbench.errors import StorageError
+from rankbench.core.errors import StorageError
 from rankbench.solvers.tiled.graph import panels
 from rankbench.solvers.tiled.store import TileFile
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.sparse as sp
 
-from rankbench.recommender import LinearRecommender, _sum_rows
+from rankbench.fitting.recommenders import LinearRecommender, _sum_rows
 from rankbench.solvers.tiled.matrix import TiledMatrix
 
 

@@ -18,8 +18,8 @@ from typing import IO, Any
 
 import numpy as np
 
-from rankbench.errors import StorageError, require
-from rankbench.files import disk_errors_are_clear, make_folder, write_json
+from rankbench.core.errors import StorageError, require
+from rankbench.core.files import disk_errors_are_clear, make_folder, write_json
 from rankbench.solvers.tiled.graph import Tile
 from rankbench.solvers.tiled.grid import Grid
 

@@ -1,0 +1,347 @@
+"""Text into frozen values: YAML files, `path=value` words and parameter dataclasses, with errors that name the place."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar, get_args
+
+import yaml
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from rankbench.core.errors import ConfigError, DataError, require, shown
+from rankbench.core.registry import nearest
+
+T = TypeVar("T")
+M = TypeVar("M", bound="Strict")
+
+
+class Strict(BaseModel):
+    """Base of every file schema: frozen, an unknown key is an error, and so is a number that is not finite."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False)
+
+
+MOST_BYTES = 1 << 18  # of a file: the largest experiment here has 15 kB, and PyYAML reads some 100 kB in a second
+MOST_VALUES = 50_000  # of a file, each one counted as often as aliases repeat it
+MOST_LEVELS = 32
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Read the mapping in a YAML file. Raises ConfigError naming file and line for anything else, and for a file that is
+    too large, too deep, or repeats itself too often.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        require(len(content) <= MOST_BYTES, f"{path}: larger than {MOST_BYTES >> 10} kB, which no card or experiment file is")
+        value = _UniqueKeys(content.decode("utf-8")).get_single_data()
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else "?"
+        raise ConfigError(f"{path}:{line}: not valid YAML: {error.problem}") from None
+    except (ValueError, yaml.YAMLError) as error:  # bytes that are no text, 2024-13-45, a null character
+        raise ConfigError(f"{path}: not readable as YAML: {str(error).splitlines()[0]}") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    if not isinstance(value, dict):
+        raise ConfigError(f"{path}: expected `key: value` lines, found {type(value).__name__}")
+    return value
+
+
+class _TooMuch(yaml.MarkedYAMLError):
+    """The document passes one of the limits above."""
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """The safe loader with rules of YAML 1.2 (a key given twice is an error, 1e-3 is a number, `on` is a word) and limits."""
+
+    yaml_implicit_resolvers: ClassVar = {
+        first: [(tag, pattern) for tag, pattern in rules if tag != "tag:yaml.org,2002:bool"]
+        for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def __init__(self, text: str):
+        super().__init__(text)
+        self.level = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event = self.peek_event()
+        if getattr(event, "tag", None):
+            raise yaml.MarkedYAMLError(problem=f"the tag {shown(event.tag)} is not used here", problem_mark=event.start_mark)
+        self.level += 1
+        if self.level > MOST_LEVELS:
+            raise _TooMuch(problem=f"nested deeper than {MOST_LEVELS} levels", problem_mark=event.start_mark)
+        node = super().compose_node(parent, index)
+        self.level -= 1
+        return node
+
+    def get_single_node(self) -> yaml.Node | None:
+        node = super().get_single_node()
+        if node is not None:
+            _measure(node, {})
+        return node
+
+
+def _measure(node: yaml.Node, measured: dict[int, tuple[int, int] | None]) -> tuple[int, int]:
+    """Values and levels below `node`, those behind an alias again at every place. Raises where they are too many, or endless.
+
+    `measured`: the same of nodes that were met; None of those that are being measured.
+    """
+    if id(node) in measured:
+        found = measured[id(node)]
+        if found is None:
+            raise _TooMuch(problem="an alias that contains itself", problem_mark=node.start_mark)
+        return found
+    measured[id(node)] = None
+    children: list[yaml.Node] = []
+    if isinstance(node, yaml.MappingNode):
+        children = [each for pair in node.value for each in pair]
+    elif isinstance(node, yaml.SequenceNode):
+        children = node.value
+    below = [_measure(each, measured) for each in children]
+    values = 1 + sum(number for number, _ in below)
+    levels = 1 + max((depth for _, depth in below), default=0)
+    if values > MOST_VALUES:
+        raise _TooMuch(problem=f"more than {MOST_VALUES:,} values, with what aliases repeat", problem_mark=node.start_mark)
+    if levels > MOST_LEVELS:
+        raise _TooMuch(problem=f"nested deeper than {MOST_LEVELS} levels", problem_mark=node.start_mark)
+    measured[id(node)] = values, levels
+    return values, levels
+
+
+def _mapping_without_duplicates(loader: _UniqueKeys, node: yaml.MappingNode) -> dict:
+    seen: set[str] = set()
+    for key, _ in node.value:
+        if not isinstance(key, yaml.ScalarNode):
+            raise yaml.MarkedYAMLError(problem="a key must be a plain word", problem_mark=key.start_mark)
+        if key.value in seen:
+            raise yaml.MarkedYAMLError(problem=f"key {shown(key.value)} is given twice", problem_mark=key.start_mark)
+        seen.add(key.value)
+    return yaml.SafeLoader.construct_mapping(loader, node, deep=True)
+
+
+def _whole_number(loader: _UniqueKeys, node: yaml.ScalarNode) -> int:
+    number = yaml.SafeLoader.construct_yaml_int(loader, node)
+    if not -(1 << 63) <= number < 1 << 63:
+        raise yaml.MarkedYAMLError(problem="a whole number of more than 64 bits", problem_mark=node.start_mark)
+    return number
+
+
+_UniqueKeys.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"^[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789")
+)
+_UniqueKeys.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(true|false)$", re.IGNORECASE), list("tTfF"))
+_UniqueKeys.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping_without_duplicates)
+_UniqueKeys.add_constructor("tag:yaml.org,2002:int", _whole_number)
+
+
+def scalar(text: str) -> Any:
+    """One value as YAML reads it: 1 → int, 1e-3 → float, [1, 2] → list, abc → str; what YAML cannot read is a word.
+
+    Raises ConfigError for a value that is too large, too deep, or repeats itself too often.
+    """
+    require(len(text) <= MOST_BYTES, f"expected a value of at most {MOST_BYTES >> 10} kB, got {shown(text)}")
+    try:
+        return _UniqueKeys(text).get_single_data()
+    except _TooMuch as error:
+        raise ConfigError(f"{error.problem}, in {shown(text)}") from None
+    except (ValueError, yaml.YAMLError):
+        return text
+
+
+def assignments(words: Sequence[str]) -> dict[str, Any]:
+    """["lam=80", "search.trials=4"] → {"lam": 80, "search.trials": 4}. Raises ConfigError on a word without `=`."""
+    values: dict[str, Any] = {}
+    for word in words:
+        key, sign, text = word.partition("=")
+        if not sign or not key:
+            raise ConfigError(f"{shown(word)}: expected name=value")
+        if key in values:
+            raise ConfigError(f"{key}: given twice")
+        try:
+            values[key] = scalar(text)
+        except ConfigError as error:
+            raise ConfigError(f"{key}: {error}") from None
+    return values
+
+
+def override(content: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of nested `content` with dotted paths replaced: "arms.0.params.lam", "search.trials", "resources.cpus".
+
+    `*` in place of a position means every entry of the list in which the rest of the path is there already.
+    """
+    result: Any = _copy(content)
+    for path, value in values.items():
+        keys = path.split(".")
+        require(len(keys) <= MOST_LEVELS, f"{shown(path)}: a path of more than {MOST_LEVELS} keys")
+        _put(result, keys, value, path)
+    return result
+
+
+def _put(node: Any, keys: list[str], value: Any, path: str) -> None:
+    key, *rest = keys
+    if isinstance(node, list) and key == "*":
+        matching = [each for each in node if _has(each, rest)] if rest else []
+        if not matching:
+            raise ConfigError(f"{path}: {'.'.join(rest) or 'what follows the *'} is in no entry of the list")
+        for each in matching:
+            _put(each, rest, value, path)
+    elif isinstance(node, list):
+        place = _index(key, node, path)
+        if rest:
+            _put(node[place], rest, value, path)
+        else:
+            node[place] = value
+    elif not isinstance(node, dict):
+        raise ConfigError(f"{path}: {key!r} lies inside a plain value")
+    elif rest:
+        _put(node.setdefault(key, {}), rest, value, path)
+    else:
+        node[key] = value
+
+
+def _has(node: Any, keys: list[str]) -> bool:
+    for key in keys:
+        if not isinstance(node, dict) or key not in node:
+            return False
+        node = node[key]
+    return True
+
+
+def _index(key: str, node: list, path: str) -> int:
+    if not key.isdecimal() or int(key) >= len(node):
+        raise ConfigError(f"{path}: {key!r} is no position in a list of {len(node)}")
+    return int(key)
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _copy(item) for key, item in value.items()}
+    return [_copy(item) for item in value] if isinstance(value, list) else value
+
+
+def validate(model: type[M], content: Mapping[str, Any], where: str) -> M:
+    """`content` as a `model`. Raises ConfigError for the first wrong field, named by its path from `where`."""
+    try:
+        value = model.model_validate(content)
+        _require_numbers(content, value, "")
+        return value
+    except ConfigError as error:  # of a part that has a schema of its own
+        raise ConfigError(f"{where}: {error}") from None
+    except ValidationError as error:
+        raise ConfigError(_first_problem(model, error, where)) from None
+
+
+def _first_problem(model: type[BaseModel], error: ValidationError, where: str) -> str:
+    problems = error.errors(include_url=False)
+    # A misspelt key comes with a missing one; the misspelling is what the reader can mend.
+    first = next((problem for problem in problems if problem["type"] == "extra_forbidden"), problems[0])
+    place = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        known = _fields_at(model, first["loc"][:-1])
+        *parents, key = place.split(".")
+        inside = ".".join([*parents, key])
+        hint = nearest(key, known) or (f"; known: {', '.join(sorted(known))}" if known else "")
+        return f"{where}: {inside}: unknown key{hint}"
+    if first["type"] == "missing":
+        return f"{where}: {place}: missing"
+    if isinstance(cause := first.get("ctx", {}).get("error"), Exception):
+        return f"{where}: {place}: {cause}" if place else f"{where}: {cause}"
+    return f"{where}: {place}: {first['msg'].lower()}, got {shown(first['input'])}"
+
+
+def _require_numbers(given: Any, value: Any, place: str) -> None:
+    """Raise ConfigError where a boolean or a text in `given` became a number in `value`, which is what pydantic made of it.
+
+    A whole number may be written as 1e3 or 64.0, and stands for a float too. Pydantic's own strict mode would refuse both, and
+    lists where the schema has tuples.
+    """
+    if isinstance(value, BaseModel):
+        value = {name: getattr(value, name) for name in type(value).model_fields}
+    if isinstance(given, Mapping) and isinstance(value, Mapping):
+        for name in given:
+            if name in value:
+                _require_numbers(given[name], value[name], f"{place}.{name}" if place else str(name))
+    elif isinstance(given, list | tuple) and isinstance(value, list | tuple):
+        for position, (one, other) in enumerate(zip(given, value, strict=False)):
+            _require_numbers(one, other, f"{place}.{position}" if place else str(position))
+    elif isinstance(given, bool | str | bytes) and isinstance(value, int | float) and not isinstance(value, bool):
+        kind = "a whole number" if isinstance(value, int) else "a number"
+        raise ConfigError(f"{place}: expected {kind}, got {shown(given)}")
+
+
+def _fields_at(model: type[BaseModel], loc: Sequence[str | int]) -> list[str]:
+    """The field names of the model that `loc` leads to, through optional and container types."""
+    current: Any = model
+    for part in loc:
+        if isinstance(part, str) and _is_model(current) and part in current.model_fields:
+            current = current.model_fields[part].annotation
+        while not _is_model(current) and (inner := [a for a in get_args(current) if a not in (type(None), ...)]):
+            current = inner[-1]
+    return list(current.model_fields) if _is_model(current) else []
+
+
+def _is_model(value: Any) -> bool:
+    return isinstance(value, type) and issubclass(value, BaseModel)
+
+
+def read_json(path: Path, adapter: TypeAdapter[T], what: str) -> T:
+    """The value of the adapter's type in a JSON file that this product wrote. Raises DataError, which names the file, `what` it
+    should be and the first wrong field.
+    """
+    if path.exists() and not path.is_file():  # a pipe would never end
+        raise DataError(f"{path}: not {what} (no regular file)")
+    try:
+        return adapter.validate_json(path.read_bytes(), strict=True)
+    except OSError as error:
+        raise DataError(f"{path}: not {what} ({error.strerror})") from None
+    except ValidationError as error:
+        problems = error.errors(include_url=False)
+        # A file of another format differs in more than its format.
+        first = next((problem for problem in problems if problem["loc"] == ("format",)), problems[0])
+        place = "".join(f"{part}: " for part in (".".join(map(str, first["loc"]))[:100],) if part)
+        if place == "format: ":
+            reason = f"format {shown(first['input'])}, this version reads {first['ctx']['expected']}"
+        else:
+            reason = f"{place}{first['msg'][:1].lower()}{first['msg'][1:200]}"
+        raise DataError(f"{path}: not {what} ({reason})") from None
+
+
+def param(default: Any, help: str, search: str = "") -> Any:
+    """A parameter field: its default, what it is, and the range that its papers search."""
+    return dataclasses.field(default=default, metadata={"help": help, "search": search})
+
+
+def parameters(cls: type[T], values: Mapping[str, Any], where: str) -> T:
+    """A parameter dataclass from plain values, types checked. Raises ConfigError naming `where` and the field.
+
+    NaN and infinity are refused: no parameter of any method here means anything by them.
+    """
+    fields = {field.name: field for field in dataclasses.fields(cls)}
+    for key in values:
+        if key not in fields:
+            known = f"; known: {', '.join(fields)}" if fields else " (it has no parameters)"
+            raise ConfigError(f"{where}: unknown parameter {shown(key)}{nearest(key, fields) or known}")
+    try:
+        result = _adapter(cls).validate_python(dict(values))
+        for name in fields:
+            value = getattr(result, name)
+            _require_numbers(values.get(name), value, name)
+            require(not isinstance(value, float) or math.isfinite(value), f"{name} must be finite, got {value}")
+        return result
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name = ".".join(str(part) for part in first["loc"])
+        raise ConfigError(f"{where}: {name}: {first['msg'].lower()}, got {shown(first['input'])}") from None
+
+
+@cache
+def _adapter(cls: type[T]) -> TypeAdapter[T]:
+    """Building one takes milliseconds, and a sweep may check thousands of settings."""
+    return TypeAdapter(cls)

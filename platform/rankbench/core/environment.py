@@ -1,0 +1,81 @@
+"""Where things lie on this machine: the RANKBENCH_* environment variables, read in this one place."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from platformdirs import user_cache_dir
+
+from rankbench.core.errors import ConfigError
+from rankbench.core.files import is_too_long
+from rankbench.core.registry import nearest
+
+VARIABLES = {
+    "RANKBENCH_DATA": "cache of downloads and prepared datasets (default: the user's cache folder)",
+    "RANKBENCH_MIRROR": "a folder that stands in for the internet: <folder>/<dataset>/{train,valid,test,all}.parquet",
+    "RANKBENCH_OFFLINE": "1: never touch the network",
+    "RANKBENCH_RESULTS": "records, sweeps, reports and the tracking store (default: ./results)",
+    "RANKBENCH_TRACKING_URI": "MLflow store (default: SQLite under the results folder)",
+    "RANKBENCH_HOME": "a folder with datasets/ and experiments/ of your own, looked at first",
+}
+
+_ON, _OFF = {"1", "true", "yes", "on"}, {"", "0", "false", "no", "off"}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Resolved folders and switches; `Settings.from_env()` makes one."""
+
+    data: Path
+    mirror: Path | None
+    offline: bool
+    results: Path
+    tracking_uri: str | None = field(repr=False)  # may hold a password
+    home: Path | None
+
+    @classmethod
+    def from_env(cls) -> Settings:
+        """Raises ConfigError for an unknown RANKBENCH_ variable, a mirror that is no folder, a switch neither on nor off."""
+        for name in os.environ:
+            if name.startswith("RANKBENCH_") and name not in VARIABLES:
+                raise ConfigError(f"environment: unknown variable {name}{nearest(name, VARIABLES)}")
+        mirror = _folder("RANKBENCH_MIRROR")
+        if mirror is not None and not mirror.is_dir():
+            raise ConfigError(f"RANKBENCH_MIRROR={mirror}: no such folder")
+        return cls(
+            data=_folder("RANKBENCH_DATA") or Path(user_cache_dir("rankbench")),
+            mirror=mirror,
+            offline=_switch("RANKBENCH_OFFLINE"),
+            results=_folder("RANKBENCH_RESULTS") or Path("results").resolve(),
+            tracking_uri=os.environ.get("RANKBENCH_TRACKING_URI") or None,
+            home=_folder("RANKBENCH_HOME"),
+        )
+
+    def catalogues(self, kind: str) -> list[Path]:
+        """Folders that may hold `kind` ("datasets" or "experiments"), the user's own before the product's."""
+        package = Path(__file__).resolve().parents[1]
+        places = [self.home, Path.cwd(), package.parents[1], package / "catalogue"]
+        folders = [place / kind for place in places if place is not None]
+        return list(dict.fromkeys(folder for folder in folders if folder.is_dir()))
+
+
+def _folder(name: str) -> Path | None:
+    value = os.environ.get(name)
+    if not value:
+        return None
+    try:
+        folder = Path(value).expanduser().resolve()
+    except (OSError, RuntimeError) as error:  # links in a circle; ~someone who is not there
+        raise ConfigError(f"{name}={value}: {error}") from None
+    if is_too_long(folder):
+        raise ConfigError(f"{name}={value}: the name is too long; choose another folder")
+    return folder
+
+
+def _switch(name: str) -> bool:
+    value = os.environ.get(name, "").lower()
+    if value not in _ON | _OFF:
+        raise ConfigError(f"{name}={value}: expected 1 or 0")
+    return value in _ON

@@ -1,0 +1,219 @@
+"""Outputs that appear whole or not at all."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import glob
+import hashlib
+import json
+import os
+import re
+import secrets
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+
+from rankbench.core.errors import StorageError, require
+
+NOTHING_FREE = 1 << 20  # bytes; a disk with less has just run full
+ABANDONED = 3600.0  # seconds after which scratch that no living process holds is removed
+
+
+@contextmanager
+def atomic_folder(target: Path, replace: bool = False) -> Iterator[Path]:
+    """Yield a scratch folder beside `target` and rename it to `target` on success; on failure nothing is left.
+
+    When `target` exists by then, another process was first and made the same thing: its copy is kept. With `replace` the new
+    folder takes its place in one step, so that at every moment one of the two lies there. Scratch that killed processes left
+    in the same folder more than an hour ago is removed. Raises StorageError when the disk is full.
+    """
+    make_folder(target.parent)
+    _sweep_abandoned(target.parent)
+    scratch = target.parent / f".tmp-{target.name}-{secrets.token_hex(4)}"
+    held = None
+    try:
+        with disk_errors_are_clear(target):
+            scratch.mkdir()
+            held = _hold(scratch)
+            yield scratch
+            for path in scratch.rglob("*"):
+                if path.is_file():
+                    with path.open("rb") as file:
+                        os.fsync(file.fileno())
+            try:
+                scratch.rename(target)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+                if replace:
+                    _exchange(scratch, target)
+            _sync(target.parent)
+    finally:
+        # After an exchange this is the folder from before.
+        shutil.rmtree(scratch, ignore_errors=True)
+        if held is not None:
+            os.close(held)
+
+
+def _exchange(first: Path, second: Path) -> None:
+    """Give each folder the name of the other in one step. A file system that cannot do so (NFS) takes two renames, between
+    which `second` does not exist.
+    """
+    library = ctypes.CDLL(None, use_errno=True)
+    names = os.fsencode(first), os.fsencode(second)
+    try:
+        if sys.platform == "darwin":
+            code = library.renamex_np(*names, 2)  # RENAME_SWAP
+        else:
+            code = library.renameat2(-100, names[0], -100, names[1], 2)  # AT_FDCWD twice, RENAME_EXCHANGE
+        number = ctypes.get_errno() if code else 0
+    except AttributeError:  # an old C library
+        number = errno.ENOSYS
+    if number == 0:
+        return
+    if number not in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP):
+        raise OSError(number, os.strerror(number), str(second))
+    aside = first.with_name(f"{first.name}-before")
+    second.rename(aside)
+    first.rename(second)
+    aside.rename(first)
+
+
+def _hold(folder: Path) -> int | None:
+    """A handle that shows other processes, until it is closed, that this one works in `folder`; None where another process
+    does, or the file system (NFS) has no locks on folders.
+    """
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        return None
+    return handle
+
+
+@cache
+def _sweep_abandoned(folder: Path) -> None:
+    """Remove scratch of killed processes in `folder`; once in a process, since a folder may hold thousands of names."""
+    for scratch in folder.glob(".tmp-*"):
+        with suppress(OSError):
+            newest = max(path.lstat().st_mtime for path in (scratch, *scratch.rglob("*")))
+            if time.time() - newest < ABANDONED:
+                continue
+            if not scratch.is_dir():
+                scratch.unlink()
+            elif (handle := _hold(scratch)) is not None:
+                shutil.rmtree(scratch, ignore_errors=True)
+                os.close(handle)
+
+
+def make_folder(folder: Path) -> None:
+    """Make `folder` and those above it. Raises StorageError, naming it, when that cannot be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"{folder}: cannot be made ({error.strerror}); choose another folder") from None
+
+
+def require_place(folder: Path) -> None:
+    """Raise StorageError, and leave nothing behind, when `folder` is not there and cannot be made, or cannot be written."""
+    above = next((each for each in (folder, *folder.parents) if os.path.lexists(each)), Path())
+    if not (above.is_dir() and os.access(above, os.W_OK | os.X_OK)):
+        raise StorageError(f"{folder}: cannot be made or written; choose another folder")
+    if is_too_long(folder):
+        raise StorageError(f"{folder}: the name is too long; choose another folder")
+
+
+def require_file_place(target: Path) -> None:
+    """Raise, and leave nothing behind, when the file `target` cannot be written: ConfigError where it is a folder, StorageError
+    where its folder cannot be made or written.
+    """
+    if is_too_long(target):
+        raise StorageError(f"{target}: the name is too long; choose another")
+    require(not target.is_dir(), f"{target}: is a folder; name a file")
+    require_place(target.parent)
+
+
+def is_too_long(path: Path) -> bool:
+    """Whether the file system takes no such name, or has no room in it for what is put before, behind and below it."""
+    names = [len(os.fsencode(part)) for part in path.parts]
+    whole = len(os.fsencode(path.absolute()))
+    return max(names, default=0) > os.pathconf("/", "PC_NAME_MAX") - 32 or whole > os.pathconf("/", "PC_PATH_MAX") - 512
+
+
+def sweep_scratch(target: Path) -> None:
+    """Remove what killed processes left of `target`. Only for one who holds the lock of those that make it."""
+    for scratch in target.parent.glob(f".tmp-{glob.escape(target.name)}-*"):
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+@contextmanager
+def atomic_file(target: Path) -> Iterator[Path]:
+    """Yield a scratch path and move it over `target` on success; an old `target` stays intact until then."""
+    make_folder(target.parent)
+    _sweep_abandoned(target.parent)
+    # The suffix is kept: some writers choose their format by it.
+    scratch = target.parent / f".tmp-{secrets.token_hex(4)}-{target.name}"
+    try:
+        with disk_errors_are_clear(target):
+            yield scratch
+            with scratch.open("rb") as file:
+                os.fsync(file.fileno())
+            scratch.replace(target)
+            _sync(target.parent)
+    finally:
+        scratch.unlink(missing_ok=True)
+
+
+def _sync(folder: Path) -> None:
+    """Until this a new name may be forgotten when the power goes, and an old one come back."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write_json(target: Path, value: Any) -> None:
+    """Write `value` as indented JSON, atomically; NaN and infinity are refused."""
+    with atomic_file(target) as scratch:
+        scratch.write_text(json.dumps(value, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file's contents, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def disk_errors_are_clear(target: Path) -> Iterator[None]:
+    """Turn the errors of a full or closed disk, whichever library reports them, into a StorageError that names `target`."""
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        number = error_number(error)
+        # NumPy reports a short write without the system's number.
+        short = isinstance(error, OSError) and number is None and shutil.disk_usage(target.parent).free < NOTHING_FREE
+        if short or number in (errno.ENOSPC, errno.EDQUOT):
+            raise StorageError(f"{target}: no space left on the device") from error
+        if number in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR):
+            raise StorageError(f"{target}: cannot be written ({os.strerror(number)}); choose another folder") from error
+        raise
+
+
+def error_number(error: OSError | SafetensorError) -> int | None:
+    """The system's number of an error; safetensors writes it into its message."""
+    if isinstance(error, OSError):
+        return error.errno
+    found = re.search(r"\(os error (\d+)\)", str(error))
+    return int(found[1]) if found else None

@@ -1,0 +1,49 @@
+"""Names to specs: a name is taken once, and a near miss gets a suggestion."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+from typing import Generic, TypeVar
+
+from rankbench.core.errors import ConfigError
+
+Spec = TypeVar("Spec")
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """`; did you mean X?` for the closest of `names`, or an empty string when none is close."""
+    spelled = {each.lower(): each for each in sorted(names)}
+    word = str(name).lower()  # a file may have anything in place of a name
+    # A prefix is a near miss too, however short: "amazon" for "amazon-beauty".
+    close = difflib.get_close_matches(word, spelled, n=1, cutoff=0.5) or [n for n in spelled if word and n.startswith(word)]
+    return f"; did you mean {spelled[close[0]]}?" if close else ""
+
+
+class Registry(Generic[Spec]):
+    """A name → spec mapping that refuses duplicates and names the nearest entry on a miss."""
+
+    def __init__(self, kind: str):
+        self.kind = kind
+        self._specs: dict[str, Spec] = {}
+
+    def add(self, name: str, spec: Spec) -> None:
+        if name in self._specs:
+            raise ValueError(f"{self.kind} {name!r} is registered twice")
+        self._specs[name] = spec
+
+    def get(self, name: str) -> Spec:
+        """Raises ConfigError, with the nearest name, when there is none called `name`."""
+        if name not in self._specs:
+            hint = nearest(name, self._specs) or f"; known: {', '.join(self.names())}"
+            raise ConfigError(f"unknown {self.kind} {name!r}{hint}")
+        return self._specs[name]
+
+    def names(self) -> list[str]:
+        return sorted(self._specs)
+
+    def __iter__(self) -> Iterator[Spec]:
+        return (self._specs[name] for name in self.names())
+
+    def __len__(self) -> int:
+        return len(self._specs)

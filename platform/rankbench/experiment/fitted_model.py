@@ -1,0 +1,324 @@
+"""A fitted method with the ids and interactions it was fitted on: recommends, finds similar items, is measured, and kept."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, NotRequired
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import scipy.sparse as sp
+from pydantic import Field, TypeAdapter
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+from typing_extensions import TypedDict
+
+from rankbench.core.config import read_json
+from rankbench.core.environment import Settings
+from rankbench.core.errors import ConfigError, DataError, StorageError, require
+from rankbench.core.files import atomic_folder, sha256_of, write_json
+from rankbench.core.memory import available_memory
+from rankbench.core.registry import nearest
+from rankbench.core.threads import available_cpus, pinned
+from rankbench.data.blocks import csr_from_pairs, csr_from_parts
+from rankbench.data.cards import load_card
+from rankbench.data.prepare import prepare
+from rankbench.data.splits import Holdout
+from rankbench.evaluation.columns import rank_by_columns
+from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, measure, metric_set
+from rankbench.evaluation.ranking import Ranking, rank
+from rankbench.evaluation.summary import Interval, summarise
+from rankbench.experiment.methods import registered
+from rankbench.fitting.recommenders import FactorRecommender, LinearRecommender, LowRankRecommender, Recommender
+from rankbench.solvers.als.fold_in import FoldInRecommender
+from rankbench.solvers.tiled.matrix import TiledMatrix
+from rankbench.solvers.tiled.recommender import TiledLinearRecommender
+
+_FORMS = {
+    "linear": LinearRecommender,
+    "low-rank": LowRankRecommender,
+    "factors": FactorRecommender,
+    "factors with fold-in": FoldInRecommender,
+    "linear by tiles": TiledLinearRecommender,
+}
+_SHAPES = {  # i: items, u: users, n: items and one, k: what they share
+    LinearRecommender: {"C": "ii", "beta": "i", "alpha": "i"},
+    LowRankRecommender: {"A": "ik", "B": "ik", "alpha": "i"},
+    FactorRecommender: {"U": "uk", "V": "ik"},
+    FoldInRecommender: {"U": "uk", "V": "ik", "loss": "n5"},
+    TiledLinearRecommender: {"C": "ii", "beta": "i", "alpha": "i"},
+}
+_ABOUT, _ARRAYS = "model.json", "arrays.safetensors"
+_TILES = "tiles"  # the folder of a matrix that is too large for one file of arrays
+_Id = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+
+
+class _FittedOn(TypedDict):
+    """The dataset of a saved model: the card, by name or path, and what was changed in it."""
+
+    card: str
+    changes: NotRequired[dict[str, Any]]
+    name: str
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class _About:
+    """What model.json holds."""
+
+    form: Literal[tuple(_FORMS)]
+    method: str
+    params: dict[str, Any]
+    dataset: _FittedOn
+    fit_on: Literal["train", "train+valid"]
+    seed: Annotated[int, Field(ge=0)]
+    users: list[_Id] | list[str]
+    items: list[_Id] | list[str]
+    sha256: str | None = None  # of the arrays
+    format: Literal[1] = 1
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """`metrics`: name → mean with its 95 % interval; `per_user`: one row a user with test items, by raw id. `dataset`: the
+    fingerprint of the data, and `measured_on` their part, so that only what was measured alike is compared.
+    """
+
+    metrics: dict[str, Interval]
+    per_user: pd.DataFrame
+    method: str = ""
+    dataset: str = ""
+    measured_on: str = "test"
+
+
+@dataclass(frozen=True)
+class Model:
+    """A fitted method with the ids of its users and items. `fit` and `load` make one.
+
+    `history` (n_users, n_items): what each user is known to have met: the interactions of the fit, and the fold-in of
+    users who were held out of it.
+    """
+
+    recommender: Recommender
+    method: str
+    params: dict[str, Any]
+    dataset: dict[str, Any]
+    fit_on: str
+    seed: int
+    users: pa.Array
+    items: pa.Array
+    history: sp.csr_array
+
+    def recommend(self, user_ids: Iterable[Any], k: int = 10, filter_seen: bool = True) -> pd.DataFrame:
+        """The k best items of each user: columns user, rank (from 1), item, score; raw ids in and out.
+
+        `filter_seen` leaves out what the user is known to have met. A user with fewer than k candidates gets fewer rows.
+        Raises ConfigError for an id the model does not know.
+        """
+        ids = pa.array(list(user_ids))
+        rows = _positions(ids, self.users, "user")
+        return self._best("user", ids, rows, self.history[rows], k, filter_seen)
+
+    def recommend_new(self, interactions: pd.DataFrame, k: int = 10, filter_seen: bool = True) -> pd.DataFrame:
+        """The same for users whom the model has never met (fold-in): `interactions` has the columns user and item, raw ids.
+
+        Items that the model does not know are left out of a history; a user of whom nothing is left gets no rows.
+        Raises ConfigError when a column is missing, or the model scores none but its own users.
+        """
+        self._require_fold_in()
+        for column in ("user", "item"):
+            require(column in interactions, f"interactions: no column {column!r}; columns: {', '.join(interactions)}")
+        column = _find(_array(interactions["item"]), self.items)
+        users = _array(interactions["user"]).filter(pa.array(column >= 0)).dictionary_encode()
+        shape = (len(users.dictionary), len(self.items))
+        history = csr_from_pairs(users.indices.to_numpy(), column[column >= 0], shape)
+        # Numbers beyond those of the fit's users: nobody's vector is theirs.
+        strangers = len(self.users) + np.arange(shape[0], dtype=np.int32)
+        return self._best("user", users.dictionary, strangers, history, k, filter_seen)
+
+    def similar(self, item_ids: Iterable[Any], k: int = 10) -> pd.DataFrame:
+        """The k items nearest to each item: columns item, rank (from 1), similar, score.
+
+        Models of item-item weights: what they recommend to one who has met that item alone. Factors: the cosine of the
+        item vectors. Raises ConfigError for an id the model does not know.
+        """
+        ids = pa.array(list(item_ids))
+        rows = _positions(ids, self.items, "item")
+        alone = csr_from_pairs(np.arange(len(rows)), rows, (len(rows), len(self.items)))
+        model = self.recommender
+        if isinstance(model, FactorRecommender):
+            lengths = np.linalg.norm(model.V, axis=1, keepdims=True)
+            unit = model.V / np.where(lengths > 0, lengths, 1)
+            model = FactorRecommender(unit, unit)
+        return self._best("item", ids, rows, alone, k, True, model).rename(columns={"item_": "similar"})
+
+    def _require_fold_in(self) -> None:
+        folds = type(self.recommender) is not FactorRecommender
+        require(
+            folds, f"{self.method} has a vector for each of its own users and none for others; choose a method that folds in"
+        )
+
+    def _best(
+        self,
+        name: str,
+        ids: pa.Array,
+        rows: np.ndarray,
+        history: sp.csr_array,
+        k: int,
+        filter_seen: bool,
+        model: Recommender | None = None,
+    ) -> pd.DataFrame:
+        """The k best for each row of `history`; columns `name`, rank, item (item_ where `name` is item), score."""
+        require(k >= 1, f"k must be at least 1, got {k}")
+        require(k <= len(self.items), f"k = {k} is more than the {len(self.items):,} items of the model")
+        nothing = sp.csr_array(history.shape, dtype=np.float32)
+        holdout = Holdout(rows.astype(np.int32), history, nothing, filter_seen=filter_seen)
+        with pinned(available_cpus()):
+            found = _ranked(model or self.recommender, holdout, k, rows=np.arange(len(rows)))
+        listed = found.items >= 0
+        result = {
+            name: ids.take(pa.array(np.repeat(np.arange(len(rows)), listed.sum(axis=1)))).to_pandas(),
+            "rank": np.broadcast_to(np.arange(1, k + 1), listed.shape)[listed],
+            "item_" if name == "item" else "item": self.items.take(pa.array(found.items[listed])).to_pandas(),
+            "score": found.scores[listed],
+        }
+        return pd.DataFrame(result)
+
+    def evaluate(
+        self,
+        dataset: str | None = None,
+        metrics: Sequence[str] = DEFAULT_METRICS,
+        cutoffs: Sequence[int] = DEFAULT_CUTOFFS,
+        on: str = "test",
+        settings: Settings | None = None,
+    ) -> Evaluation:
+        """Full ranking on the held-out part `on` of the dataset the model was fitted on.
+
+        Raises ConfigError when the dataset at hand is not, byte for byte, the one of the fit, or when the model was
+        fitted on what it would be measured on.
+        """
+        require(on in ("valid", "test"), f"on: expected valid or test, got {on!r}")
+        require(on == "test" or self.fit_on == "train", f"a model fitted on {self.fit_on} cannot be measured on valid")
+        settings = settings or Settings.from_env()
+        changes = None if dataset else self.dataset.get("changes")
+        data = prepare(load_card(dataset or self.dataset["card"], settings, changes), settings)
+        require(
+            data.fingerprint == self.dataset["fingerprint"],
+            f"{data.name} has fingerprint {data.fingerprint}, the model was fitted on {self.dataset['fingerprint']}",
+        )
+        holdout: Holdout = data.split.holdout(on, self.fit_on)
+        wanted = metric_set(metrics, cutoffs)
+        with pinned(available_cpus()):
+            ranking = _ranked(self.recommender, holdout, wanted.k, wanted.auc)
+        counts = np.bincount(data.split.fit_matrix(self.fit_on).indices, minlength=len(self.items))
+        per_user = measure(ranking, holdout.target, counts, wanted)
+        frame = pd.DataFrame({"user": data.users.take(pa.array(per_user.users)).to_pandas()} | per_user.values)
+        return Evaluation(summarise(per_user, self.seed), frame, self.method, data.fingerprint, on)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write model.json, arrays.safetensors and, of a matrix by tiles, its folder into a new one, whole or not at all.
+
+        model.json holds the checksum of the arrays; tiles have none. Raises ConfigError when the folder exists.
+        """
+        folder = Path(folder)
+        require(not folder.exists(), f"{folder}: exists already; choose another folder")
+        form = next(name for name, cls in _FORMS.items() if type(self.recommender) is cls)
+        arrays = {f"model.{name}": getattr(self.recommender, name) for name in _arrays_of(type(self.recommender))}
+        arrays |= {"history.indptr": self.history.indptr, "history.indices": self.history.indices}
+        with atomic_folder(folder) as scratch:
+            save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, scratch / _ARRAYS)
+            about = _About(
+                form=form,
+                method=self.method,
+                params=self.params,
+                dataset=self.dataset,
+                fit_on=self.fit_on,
+                seed=self.seed,
+                users=self.users.to_pylist(),
+                items=self.items.to_pylist(),
+                sha256=sha256_of(scratch / _ARRAYS),
+            )
+            write_json(scratch / _ABOUT, vars(about))
+            if isinstance(self.recommender, TiledLinearRecommender):
+                self.recommender.C.keep_in(scratch / _TILES)
+        return folder
+
+
+def _require_fit(model: Recommender, indptr: np.ndarray, indices: np.ndarray, n_users: int, n_items: int, folder: Path) -> None:
+    """Raise DataError unless all arrays have the shapes that the ids ask for: compiled loops do not look."""
+    sizes = {"i": n_items, "u": n_users, "n": n_items + 1, "5": 5}
+    for name, letters in _SHAPES[type(model)].items():
+        array = getattr(model, name)
+        expected = tuple(sizes.setdefault(letter, size) for letter, size in zip(letters, array.shape, strict=False))
+        if array.shape != expected or len(letters) != array.ndim or array.dtype not in (np.float32, np.float64):
+            raise DataError(f"{folder}: {name} is {array.dtype} {array.shape} and does not fit the ids")
+    steps, ends = np.diff(indptr), (indptr[0], indptr[-1]) if len(indptr) == n_users + 1 else (0, -1)
+    inside = not len(indices) or (indices.min() >= 0 and indices.max() < n_items)
+    if ends != (0, len(indices)) or (steps < 0).any() or not inside:
+        raise DataError(f"{folder}: the histories do not fit the ids")
+
+
+def _arrays_of(form: type) -> list[str]:
+    """The fields that lie among the arrays of a saved model."""
+    elsewhere = ("C", "first", "held") if form is TiledLinearRecommender else ()
+    return [each.name for each in dataclasses.fields(form) if each.name not in elsewhere]
+
+
+def load(folder: str | Path) -> Model:
+    """The model that `save` wrote. Raises DataError naming the file when it is missing, damaged or of another format."""
+    folder = Path(folder)
+    about = read_json(folder / _ABOUT, TypeAdapter(_About), "a saved model")
+    # What came from a file is checked like any input before a solver's class is built from it.
+    registered().get(about.method).configure(about.params, f"{folder}/{_ABOUT}")
+    if not (folder / _ARRAYS).is_file():  # of a pipe there is no end
+        raise DataError(f"{folder / _ARRAYS}: no such file; fit the model again")
+    try:
+        # A model that an earlier version saved has no checksum.
+        if about.sha256 and about.sha256 != sha256_of(folder / _ARRAYS):
+            raise DataError(f"{folder / _ARRAYS}: is damaged: {_ABOUT} has another checksum; fit the model again")
+        arrays = load_file(folder / _ARRAYS)
+        cls = _FORMS[about.form]
+        matrix = {"C": TiledMatrix(folder / _TILES)} if cls is TiledLinearRecommender else {}
+        recommender = cls(**matrix, **{name: arrays[f"model.{name}"] for name in _arrays_of(cls)})
+        users, items = pa.array(about.users), pa.array(about.items)
+        _require_fit(recommender, arrays["history.indptr"], arrays["history.indices"], len(users), len(items), folder)
+        history = csr_from_parts(arrays["history.indptr"], arrays["history.indices"], len(items))
+        return Model(recommender, about.method, about.params, about.dataset, about.fit_on, about.seed, users, items, history)
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, SafetensorError, StorageError) as error:
+        raise DataError(f"{folder}: not a saved model ({type(error).__name__}: {str(error).splitlines()[0]})") from None
+
+
+def _array(column: pd.Series) -> pa.Array:
+    """In one piece: of words pandas may hold several."""
+    made = pa.array(column)
+    return made.combine_chunks() if isinstance(made, pa.ChunkedArray) else made
+
+
+def _find(ids: pa.Array, vocabulary: pa.Array) -> np.ndarray:
+    """Positions of raw ids in the vocabulary, -1 where there is none; 7 and "7" are one id."""
+    if ids.type != vocabulary.type:
+        ids, vocabulary = ids.cast(pa.string()), vocabulary.cast(pa.string())
+    return pc.fill_null(pc.index_in(ids, value_set=vocabulary), -1).to_numpy(zero_copy_only=False)
+
+
+def _ranked(model: Recommender, holdout: Holdout, k: int, auc: bool = False, rows: np.ndarray | None = None) -> Ranking:
+    """Of a matrix in a file as many columns at a time as half of the free memory holds."""
+    if isinstance(model, TiledLinearRecommender):
+        width = model.C.columns_within(available_memory() // 2)
+        return rank_by_columns([model], holdout, k, width, auc, rows=rows)[0]
+    return rank([model], holdout, k, auc, rows=rows)[0]
+
+
+def _positions(ids: pa.Array, vocabulary: pa.Array, what: str) -> np.ndarray:
+    found = _find(ids, vocabulary)
+    unknown = np.flatnonzero(found < 0)
+    if len(unknown):
+        name, more = ids[int(unknown[0])].as_py(), f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
+        known = vocabulary.cast(pa.string()).to_pylist() if len(vocabulary) < 100_000 else []
+        raise ConfigError(f"unknown {what} id {name!r}{more}{nearest(str(name), known)}")
+    return found

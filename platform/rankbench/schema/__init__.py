@@ -1,0 +1,1 @@
+"""What an experiment file and a stored sweep are, as types."""

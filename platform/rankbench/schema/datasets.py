@@ -1,0 +1,60 @@
+"""The entries of `datasets` in an experiment file: the card that each one means, and the name of that card.
+
+An entry is the name of a card, the path of a card file, or a mapping whose `name` is one of the two and whose other keys are
+changes to the card. A path is replaced by the card's name when the experiment is loaded, and kept as `file`: records, tables
+and the maps `published` and `chosen` know a dataset by the name of its card alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rankbench.core.config import override, validate
+from rankbench.core.environment import Settings
+from rankbench.core.errors import ConfigError, require
+from rankbench.data.cards import Card, is_card_path, load_card, read_card
+
+Entry = str | dict[str, Any]
+
+
+def with_card_names(entries: Sequence[Entry], folders: Sequence[Path], source: str) -> tuple[Entry, ...]:
+    """`entries` with every path replaced by the name of its card. A relative path is looked up in each of `folders` in turn.
+
+    Raises ConfigError for a path that leads to no card, saying where it was looked up, and as `read_card` does.
+    """
+    return tuple(_with_card_name(entry, folders, f"{source}: datasets[{position}]") for position, entry in enumerate(entries))
+
+
+def _with_card_name(entry: Entry, folders: Sequence[Path], source: str) -> Entry:
+    content = {"name": entry} if isinstance(entry, str) else entry
+    require("file" not in content, f"{source}: file: unknown key; give the path of a card as its `name`")
+    given = content.get("name")
+    if "card" in content or not isinstance(given, str) or not is_card_path(given):
+        return entry
+    paths = [folder / given for folder in folders]
+    path = next((path for path in paths if path.is_file()), None)
+    if path is None:
+        places = " or ".join(dict.fromkeys(str(path.parent.resolve()) for path in paths))
+        raise ConfigError(f"{source}: {given}: no such dataset card in {places}")
+    return content | {"name": read_card(path).name, "file": str(path.resolve())}
+
+
+def card_of(entry: Entry, settings: Settings, source: str) -> Card:
+    """The card of an entry. Raises ConfigError as `load_card` does."""
+    if isinstance(entry, str):
+        return load_card(entry, settings)
+    changes = _flatten({key: value for key, value in entry.items() if key not in ("name", "file", "card")})
+    if "card" in entry:  # written out, where no file has it
+        return validate(Card, override(entry["card"], changes), f"{source}.card")
+    require(isinstance(entry.get("name"), str), f"{source}: give the card's `name`, then what to change in it")
+    return load_card(entry.get("file", entry["name"]), settings, changes)
+
+
+def _flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        path = f"{prefix}{key}"
+        flat |= _flatten(value, f"{path}.") if isinstance(value, dict) else {path: value}
+    return flat

@@ -1,0 +1,179 @@
+"""An experiment file: a question, datasets, arms, how they are searched, and what is measured in the end."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from rankbench.core.config import Strict, override, read_yaml, validate
+from rankbench.core.errors import ConfigError, require
+from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS
+from rankbench.schema.datasets import Entry, with_card_names
+
+
+class ArmSpec(Strict):
+    """One row of the final table: a method, searched apart from the others."""
+
+    method: str
+    name: str | None = Field(None, description="the row's label; the method's name where there is none")
+    params: dict[str, Any] = {}
+    published: dict[str, dict[str, float]] = Field({}, description="dataset → metric → number in the paper")
+    chosen: dict[str, dict[str, Any]] = Field({}, description="dataset → parameters that an earlier search chose")
+
+    @property
+    def label(self) -> str:
+        return self.name or self.method
+
+
+class Choose(Strict):
+    metric: str = "ndcg@20"
+    on: Literal["valid"] = "valid"
+
+
+class SearchSpec(Strict):
+    """How an arm with random parameters is searched; grids are run whole.
+
+    `by`: random draws; tpe, Optuna's tree-structured Parzen estimator; bohb, the same with scheduler hyperband, as Falkner et
+    al. (2018) combine them. `scheduler`: who ends trials that fall behind others of their arm, at looks on valid; a closed form
+    has none.
+    """
+
+    trials: int = Field(10, ge=1, le=100_000, description="draws an arm that has a random parameter")
+    choose: Choose = Choose()
+    seed: int = Field(0, ge=0)
+    by: Literal["random", "tpe", "bohb"] = "random"
+    scheduler: Literal["none", "asha", "hyperband"] = "none"
+    grace: int = Field(5, ge=1, description="epochs that every trial gets")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _bohb_is_both(cls, given: Any) -> Any:
+        if isinstance(given, dict) and given.get("by") == "bohb":
+            if given.get("scheduler", "hyperband") != "hyperband":
+                raise ValueError("by: bohb comes with scheduler: hyperband")
+            return given | {"scheduler": "hyperband"}
+        return given
+
+
+Seeds = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1, max_length=1000)]
+
+
+class FinalSpec(Strict):
+    """The runs that read test: each chosen setting once for each seed of the method and each seed of the split.
+
+    `seed: 3` is short for `seeds: [3]`. A method whose solver uses no seed runs with the first one alone. A setting is
+    chosen once, on the card's own split: interactions that were validation there may be test on another split.
+    """
+
+    report_on: Literal["test"] = "test"
+    fit_on: Literal["auto", "train", "train+valid"] = Field("auto", description="auto: as the split's protocol prescribes")
+    seeds: Seeds = (0,)
+    split_seeds: Seeds | None = Field(None, description="default: the card's own split alone")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_seed_for_short(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or "seed" not in given:
+            return given
+        if "seeds" in given:
+            raise ValueError("give seed or seeds, not both")
+        return {key: value for key, value in given.items() if key != "seed"} | {"seeds": [given["seed"]]}
+
+    @model_validator(mode="after")
+    def _no_seed_twice(self) -> FinalSpec:
+        for name in ("seeds", "split_seeds"):
+            values = getattr(self, name) or ()
+            if len(set(values)) < len(values):
+                raise ValueError(f"{name}: a seed is given twice")
+        return self
+
+
+class Resources(Strict):
+    """A trial's share of the cluster; `auto` looks at the size of its matrix. With `device: cuda` a trial whose method can use
+    one has a GPU to itself.
+    """
+
+    cpus: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
+    concurrent: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
+    device: str = Field("cpu", pattern=r"^(cpu(:\d+)?|cuda)$")
+
+
+class Published(Strict):
+    """Which table or figure the arms' `published` numbers are from, and which recall it means, as far as that is known."""
+
+    paper: str
+    table: str | int | None = None
+    figure: str | int | None = None
+    recall: Literal["recall", "recall_capped", "open"] = "open"
+
+    @model_validator(mode="after")
+    def _table_or_figure(self) -> Published:
+        if (self.table is None) == (self.figure is None):
+            raise ValueError("give table or figure")
+        return self
+
+
+class NotRun(Strict):
+    """A row of the paper's table whose system is not built here: it is shown with the published numbers alone."""
+
+    name: str
+    why: str = Field(min_length=1, description="a few words, as in: a graph network of its own, not built here")
+    published: dict[str, dict[str, float]] = Field(description="dataset → metric → number in the paper")
+
+
+class ExperimentSpec(Strict):
+    """An experiment file."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")
+    question: str = ""
+    datasets: tuple[Entry, ...] = Field(min_length=1)
+    arms: tuple[ArmSpec, ...] = Field(min_length=1)
+    metrics: tuple[str, ...] = Field(DEFAULT_METRICS, min_length=1)
+    cutoffs: tuple[Annotated[int, Field(ge=1)], ...] = Field(DEFAULT_CUTOFFS, min_length=1)
+    dtype: Literal["float32", "float64"] = "float32"
+    search: SearchSpec = SearchSpec()
+    final: FinalSpec = FinalSpec()
+    resources: Resources = Resources()
+    published: Published | None = None
+    not_run: tuple[NotRun, ...] = ()
+
+    @property
+    def report_metrics(self) -> tuple[str, ...]:
+        """The columns of its table: what its papers report, else recall and the metric of the search, at its cutoff."""
+        reported = [name for row in (*self.arms, *self.not_run) for by_metric in row.published.values() for name in by_metric]
+        metric = self.search.choose.metric
+        return tuple(dict.fromkeys(reported or [f"recall@{metric.partition('@')[2]}", metric]))
+
+
+def load_experiment(path: Path, changes: dict[str, Any]) -> ExperimentSpec:
+    """The experiment in a file, with dotted `changes` applied. The path of a dataset card is relative to the file, or to the
+    working folder where that has no such card; one among `changes` is relative to the working folder.
+
+    Raises ConfigError naming file and key.
+    """
+    if not path.is_file():
+        raise ConfigError(f"{path}: no such experiment file")
+    spec = validate(ExperimentSpec, override(read_yaml(path), changes), str(path))
+    folders = [Path.cwd()] if "datasets" in changes else [path.parent, Path.cwd()]
+    return spec.model_copy(update={"datasets": with_card_names(spec.datasets, folders, str(path))})
+
+
+def of_arms(spec: ExperimentSpec, patterns: Sequence[str], where: str) -> ExperimentSpec:
+    """`spec` with the arms whose label fits a shell pattern ("*, MF"). The others' published numbers stay in the table.
+
+    Raises ConfigError for a pattern that fits none.
+    """
+    labels = [arm.label for arm in spec.arms]
+    for pattern in patterns:
+        require(fnmatch.filter(labels, pattern), f"{where}: --arms {pattern!r} fits none of: {'; '.join(labels)}")
+    taken = [arm for arm in spec.arms if any(fnmatch.fnmatchcase(arm.label, pattern) for pattern in patterns)]
+    left_out = tuple(
+        NotRun(name=arm.label, why="left out by --arms", published=arm.published)
+        for arm in spec.arms
+        if arm not in taken and arm.published
+    )
+    return spec.model_copy(update={"arms": tuple(taken), "not_run": (*left_out, *spec.not_run)})

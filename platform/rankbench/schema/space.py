@@ -1,0 +1,67 @@
+"""Search spaces as experiment files write them, expanded to settings: grids crossed, random draws seeded."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+from rankbench.core.errors import ConfigError
+from rankbench.core.registry import nearest
+from rankbench.core.rng import stream
+
+GRIDS = ("grid",)
+DRAWS = ("choice", "uniform", "loguniform", "randint")
+
+
+def expand(space: dict[str, Any], trials: int, seed: int, where: str) -> list[dict[str, Any]]:
+    """All settings of `space`: parameter → value, {grid: [...]}, {choice: [...]}, {uniform: [low, high]},
+    {loguniform: [low, high]} or {randint: [low, high]} (high excluded).
+
+    Grids are crossed. With any random parameter, `trials` draws are made, each crossed with the grids. A parameter's
+    draws depend on `seed`, its name and `trials` alone. Raises ConfigError naming the parameter.
+    """
+    fixed = {name: value for name, value in space.items() if not isinstance(value, dict)}
+    kinds = {name: _kind(name, value, where) for name, value in space.items() if isinstance(value, dict)}
+    grids = {name: arguments for name, (kind, arguments) in kinds.items() if kind in GRIDS}
+    draws = {name: _draw(kind, arguments, trials, seed, name) for name, (kind, arguments) in kinds.items() if kind in DRAWS}
+    rows = [dict(zip(draws, values, strict=True)) for values in zip(*draws.values(), strict=True)] if draws else [{}]
+    crossed = [dict(zip(grids, values, strict=True)) for values in itertools.product(*grids.values())]
+    settings = [fixed | row | cell for row in rows for cell in crossed]
+    # Keys in the file's order, so that two spellings of one space name their runs alike.
+    return [{name: each[name] for name in space} for each in settings]
+
+
+def kinds(space: dict[str, Any]) -> set[str]:
+    """The kinds of search that a checked space names."""
+    return {kind for value in space.values() if isinstance(value, dict) for kind in value}
+
+
+def _kind(name: str, value: dict[str, Any], where: str) -> tuple[str, list]:
+    place = f"{where}.{name}"
+    if len(value) != 1:
+        raise ConfigError(f"{place}: expected one of {', '.join(GRIDS + DRAWS)}, found {sorted(value)}")
+    ((kind, arguments),) = value.items()
+    if kind not in GRIDS + DRAWS:
+        raise ConfigError(f"{place}: unknown search {kind!r}{nearest(str(kind), GRIDS + DRAWS)}")
+    if not isinstance(arguments, list) or not arguments:
+        raise ConfigError(f"{place}.{kind}: expected a list of values, got {arguments!r}")
+    if kind in ("uniform", "loguniform", "randint"):
+        numbers = all(isinstance(x, int | float) and not isinstance(x, bool) and math.isfinite(x) for x in arguments)
+        if len(arguments) != 2 or not numbers or arguments[0] >= arguments[1]:
+            raise ConfigError(f"{place}.{kind}: expected [low, high] with low < high, got {arguments}")
+        if kind == "loguniform" and arguments[0] <= 0:
+            raise ConfigError(f"{place}.{kind}: low must be > 0, got {arguments[0]}")
+    return kind, arguments
+
+
+def _draw(kind: str, arguments: list, trials: int, seed: int, name: str) -> list[Any]:
+    rng = stream(seed, "search", name)
+    if kind == "choice":
+        return [arguments[position] for position in rng.integers(0, len(arguments), trials)]
+    low, high = arguments
+    if kind == "randint":
+        return [int(x) for x in rng.integers(low, high, trials)]
+    if kind == "uniform":
+        return [float(x) for x in rng.uniform(low, high, trials)]
+    return [float(x) for x in 10 ** rng.uniform(math.log10(low), math.log10(high), trials)]

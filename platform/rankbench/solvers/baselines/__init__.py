@@ -1,0 +1,1 @@
+"""Rankings that learn next to nothing."""

@@ -1,0 +1,31 @@
+"""A random ranking for every user: the floor under every metric."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+
+from rankbench.core.config import param
+from rankbench.core.errors import require
+from rankbench.core.rng import stream
+from rankbench.fitting.method import direct
+from rankbench.fitting.recommenders import FactorRecommender
+
+
+@dataclass(frozen=True)
+class Random:
+    embedding_dim: int = param(32, "size of the random vectors; larger makes users less alike", "32")
+
+    def __post_init__(self) -> None:
+        require(self.embedding_dim > 0, f"embedding_dim must be > 0, got {self.embedding_dim}")
+
+
+@direct("random", Random, title="A random ranking for every user", source="baseline", seeded=True)
+def random(X: sp.csr_array, p: Random, seed: int) -> FactorRecommender:
+    """Independent standard normal vectors for users and items; the scores are their products."""
+    rng = stream(seed, "random", "factors")
+    U, V = (rng.standard_normal((n, p.embedding_dim), np.float32) for n in X.shape)
+    # Items of equal length, or long vectors would rank high for half of all users.
+    return FactorRecommender(U, V / np.linalg.norm(V, axis=1, keepdims=True))

@@ -1,0 +1,50 @@
+"""Debiased iALS: iALS without the interactions among its negatives (debiased contrastive losses, §3.2).
+
+    Σ_R (c_u (1 − y)² − α₀ c_u y²) + α₀ Σ_ui y² + iALS's ridge,    c_u = N τ_u / |I_u|,    y = p_u · q_i
+
+τ_u, the share of items that u would like, is (1 + a) |I_u| / N + extra / N: a in proportion to what is known, and so many more.
+Without `extra` c is one number for all, and this is iALS at α₀' = α₀ / (c (1 − α₀)) with the ridge kept, its scores divided by
+1 − α₀ (theorem 1, after its corrections): another point of the same family.
+Users and items without interactions get vectors of zeros.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rankbench.core.config import param
+from rankbench.core.errors import require
+from rankbench.solvers.als.fit import Counts, als
+from rankbench.solvers.als.quadratic_loss import Problem, per_user
+from rankbench.solvers.factorisation.ials import IALS
+
+
+@dataclass(frozen=True)
+class DebiasedIALS(IALS):
+    a: float = param(0.0, "a, unseen positives as a share of the seen ones, ≥ 0", "0 to 5")
+    extra: float = param(0.0, "unseen positives a user, ≥ 0", "0 to 100")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.alpha0 < 1, f"alpha0 must lie in (0, 1), got {self.alpha0}: the loss has no minimum beyond")
+        require(self.a >= 0, f"a must be >= 0, got {self.a}")
+        require(self.extra >= 0, f"extra must be >= 0, got {self.extra}")
+
+
+@als(
+    "debiased-ials",
+    DebiasedIALS,
+    title="Debiased iALS: interactions are not negatives",
+    source="debiased contrastive losses, §3.2",
+)
+def debiased_ials(n: Counts, p: DebiasedIALS) -> Problem:
+    c = 1 + p.a + p.extra / n.users.clip(1)
+    return Problem(
+        all_weight=per_user(n.n_users, p.alpha0),
+        all_target=per_user(n.n_users, 0),
+        weight=c * (1 - p.alpha0),
+        target=c,
+        reg_users=p.lam * (n.users + p.alpha0 * n.n_items) ** p.nu,
+        reg_items=p.lam * (n.items + p.alpha0 * n.n_users) ** p.nu,
+        constant=float(c @ n.users),
+    )

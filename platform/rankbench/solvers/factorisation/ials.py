@@ -1,0 +1,42 @@
+"""iALS with a ridge that grows with frequency (Rendle et al., RecSys 2022, Eq. 1 to 3).
+
+    Σ_R (1 − p_u · q_i)² + α₀ Σ_ui (p_u · q_i)² + λ (Σ_u (|I_u| + α₀N)^ν ‖p_u‖² + Σ_i (|U_i| + α₀M)^ν ‖q_i‖²)
+
+Users and items without interactions get vectors of zeros.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rankbench.core.config import param
+from rankbench.core.errors import require
+from rankbench.solvers.als.fit import Counts, als
+from rankbench.solvers.als.params import ALSParams
+from rankbench.solvers.als.quadratic_loss import Problem, per_user
+
+
+@dataclass(frozen=True)
+class IALS(ALSParams):
+    alpha0: float = param(0.1, "α₀, the weight of every pair, > 0", "0.001 to 1")
+    lam: float = param(0.003, "λ of the ridge, ≥ 0", "0.0003 to 0.03")
+    nu: float = param(1.0, "ν, how the ridge grows with frequency; 0: the same for all", "0 to 1")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.alpha0 > 0, f"alpha0 must be > 0, got {self.alpha0}")
+        require(self.lam >= 0, f"lam must be >= 0, got {self.lam}")
+        require(0 <= self.nu <= 2, f"nu must lie in [0, 2], got {self.nu}")
+
+
+@als("ials", IALS, title="iALS: all pairs pulled to 0, a ridge by frequency", source="Rendle et al., RecSys 2022")
+def ials(n: Counts, p: IALS) -> Problem:
+    return Problem(
+        all_weight=per_user(n.n_users, p.alpha0),
+        all_target=per_user(n.n_users, 0),
+        weight=per_user(n.n_users, 1),
+        target=per_user(n.n_users, 1),
+        reg_users=p.lam * (n.users + p.alpha0 * n.n_items) ** p.nu,
+        reg_items=p.lam * (n.items + p.alpha0 * n.n_users) ** p.nu,
+        constant=n.total,
+    )

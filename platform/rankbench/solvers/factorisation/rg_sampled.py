@@ -1,0 +1,64 @@
+"""RG² from sampled softmax with n negatives (journal version, Eq. 18 and 19): interactions weigh more than other pairs.
+
+`weights: printed` is Eq. 19: |I_u| on interactions and |I_u| (n + 1)/N elsewhere, with RG²'s targets and λ times a row's sum of
+weights as ridge. Those weights do not follow from the loss that the paper samples.
+
+`weights: expected` is the expectation of that loss over n uniform negatives,
+
+    Σ_R (−y + (y + 1)² / 2(n + 1)) + Σ_ui |I_u| n / (2N(n + 1)) (y + 1)²,    y = p_u · q_i
+
+under RG²'s ridge. Users without interactions get vectors of zeros.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from rankbench.core.config import param
+from rankbench.core.errors import require
+from rankbench.solvers.als.fit import Counts, als
+from rankbench.solvers.als.params import ALSParams
+from rankbench.solvers.als.quadratic_loss import Problem, per_user
+
+
+@dataclass(frozen=True)
+class RG2Sampled(ALSParams):
+    n_negatives: int = param(20, "n of the loss that is expanded; nothing is drawn, 0 < n < n_items", "10 to 1000")
+    lam: float = param(0.01, "λ of the ridge, ≥ 0", "0 to 1")
+    weights: Literal["printed", "expected"] = param("printed", "Eq. 19; or Eq. 18 on average", "printed, expected")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.n_negatives > 0, f"n_negatives must be > 0, got {self.n_negatives}")
+        require(self.lam >= 0, f"lam must be >= 0, got {self.lam}")
+
+
+@als("rg2-sampled", RG2Sampled, title="RG² of sampled softmax", source="Pu et al., NDCG-consistent softmax approximation")
+def rg2_sampled(n: Counts, p: RG2Sampled) -> Problem:
+    N, negatives = n.n_items, p.n_negatives
+    require(negatives < N, f"n_negatives must be < {N:,}, the number of items, got {negatives:,}")
+    half, everyone = n.users / (2 * N), per_user(n.n_users, 1)
+    if p.weights == "expected":
+        pairs, positives = half * negatives / (negatives + 1), everyone / (2 * (negatives + 1))
+        return Problem(
+            all_weight=pairs,
+            all_target=-pairs,
+            weight=np.where(n.users > 0, positives, 0),
+            target=everyone / 2 - positives,
+            reg_users=p.lam * n.users / 2,
+            reg_items=np.full(N, p.lam * n.total / (2 * N)),
+            constant=float(N * pairs.sum() + positives[0] * n.total),
+        )
+    other = half * (negatives + 1) / N
+    return Problem(
+        all_weight=other,
+        all_target=-other,
+        weight=half - other,
+        target=everyone / 2 - half + other,
+        reg_users=p.lam * (half * n.users + other * (N - n.users)),
+        reg_items=p.lam * (other.sum() + n.over_users(half - other)),
+        constant=float(((N - n.users) * other).sum() + (half * (N / n.users.clip(1) - 1) ** 2 * n.users).sum()),
+    )

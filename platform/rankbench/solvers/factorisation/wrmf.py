@@ -1,0 +1,42 @@
+"""WRMF, weighted regularised matrix factorisation (Hu, Koren and Volinsky, ICDM 2008, Eq. 3).
+
+    Σ_ui c_ui (r_ui − p_u · q_i)² + λ (Σ_u ‖p_u‖² + Σ_i ‖q_i‖²),    c = 1 + α on interactions, 1 elsewhere
+
+Users and items without interactions get vectors of zeros. `implicit` calls 1 + α its alpha.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rankbench.core.config import param
+from rankbench.core.errors import require
+from rankbench.solvers.als.fit import Counts, als
+from rankbench.solvers.als.params import ALSParams
+from rankbench.solvers.als.quadratic_loss import Problem, per_user
+
+
+@dataclass(frozen=True)
+class WRMF(ALSParams):
+    lam: float = param(10.0, "ridge λ of every vector, ≥ 0", "0 to 1000")
+    alpha: float = param(4.0, "α, what an interaction weighs beside the 1 of every pair, ≥ 0", "0.5 to 40")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.lam >= 0, f"lam must be >= 0, got {self.lam}")
+        require(self.alpha >= 0, f"alpha must be >= 0, got {self.alpha}")
+
+
+@als("wrmf", WRMF, title="WRMF: weighted squares, one ridge", source="Hu et al., ICDM 2008")
+def wrmf(n: Counts, p: WRMF) -> Problem:
+    return Problem(
+        all_weight=per_user(n.n_users, 1),
+        all_target=per_user(n.n_users, 0),
+        weight=per_user(n.n_users, p.alpha),
+        target=per_user(n.n_users, 1 + p.alpha),
+        reg_users=per_user(n.n_users, p.lam),
+        reg_items=np.full(n.n_items, float(p.lam)),
+        constant=(1 + p.alpha) * n.total,
+    )

@@ -1,0 +1,1 @@
+"""The inverse that closed forms share."""

@@ -1,0 +1,164 @@
+"""The inverse of a symmetric positive definite matrix, in its own memory, at the speed of matrix products."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import numba
+import numpy as np
+from numba.extending import get_cython_function_address
+from scipy.linalg import lapack
+from threadpoolctl import threadpool_limits
+
+from rankbench.core.errors import NumericalError
+from rankbench.fitting.executors import in_order
+
+PANEL, SMALL_PANEL = 512, 256
+SMALL_ORDER = 8192  # largest n for which SMALL_PANEL is the faster
+
+Progress = Callable[[int, int], None]
+
+
+def spd_inverse_(A: np.ndarray, progress: Progress = lambda done, total: None) -> np.ndarray:
+    """Overwrite symmetric positive definite A (n, n), float32 or float64, C-contiguous, with its inverse.
+
+    A = LLᵀ, M = L^-1, A^-1 = MᵀM, on the lower triangle, by panels: n³ flops, nearly all in products of blocks, and two
+    (n, panel) panels of extra memory. `progress(done, total)` counts flops. The blocks are computed by as many threads as
+    numba has, one thread each, and depend on n alone: the result has the same bits for any number of threads.
+    Raises NumericalError when A is not positive definite to working precision.
+    """
+    n, width = A.shape[0], panel_width(A.shape[0])
+    panels = [(start, min(start + width, n)) for start in range(0, n, width)]
+    with threadpool_limits(1, "blas"):
+        for start, stop in panels:
+            _cholesky_panel(A, start, stop)
+            progress((n**3 - (n - stop) ** 3) // 3, n**3)
+        for start, stop in panels:
+            _inverse_panel(A, start, stop, width)
+            progress((n**3 + stop**3) // 3, n**3)
+        for start, stop in panels:
+            _product_panel(A, start, stop, width)
+            progress(n**3 - (n - stop) ** 3 // 3, n**3)
+    _mirror_lower(A)
+    return A
+
+
+def panel_width(n: int) -> int:
+    """Rows of a panel: few where the matrix is small, so that there are blocks enough for several threads."""
+    return SMALL_PANEL if n <= SMALL_ORDER else PANEL
+
+
+def _cholesky_panel(A: np.ndarray, start: int, stop: int) -> None:
+    """Column panel of L, and the update of all that lies right of it."""
+    n = A.shape[0]
+    potrf, trtri = lapack.get_lapack_funcs(("potrf", "trtri"), (A,))
+    L, info = potrf(_symmetric(A[start:stop, start:stop]), lower=True)
+    if info:
+        raise not_positive_definite(start + info - 1, n, A.dtype)
+    A[start:stop, start:stop] = L
+    inverse, parts = np.ascontiguousarray(trtri(L, lower=True)[0].T), blocks(stop, n, stop - start)
+    below = np.empty((n - stop, stop - start), A.dtype)
+
+    def divide(rows: slice) -> None:
+        np.matmul(A[rows, start:stop], inverse, out=below[rows.start - stop : rows.stop - stop])
+        A[rows, start:stop] = below[rows.start - stop : rows.stop - stop]
+
+    def update(block: tuple[slice, slice]) -> None:
+        rows, columns = (below[part.start - stop : part.stop - stop] for part in block)
+        _subtract_product(A[block], rows, columns)
+
+    each(divide, parts)
+    each(update, [(rows, columns) for at, rows in enumerate(parts) for columns in parts[: at + 1]])
+
+
+def _inverse_panel(A: np.ndarray, start: int, stop: int, width: int) -> None:
+    """Row panel of M = L^-1: M_kk = L_kk^-1 and M_k = −M_kk L_k M above, where what lies above is M already."""
+    trtri = lapack.get_lapack_funcs("trtri", (A,))
+    M = trtri(np.tril(A[start:stop, start:stop]), lower=True)[0]
+    A[start:stop, start:stop] = M  # the zeros above its diagonal are read with the columns
+    M, row = -np.ascontiguousarray(M), np.empty((stop - start, start), A.dtype)
+    parts = blocks(0, start, width)
+
+    def multiply(columns: slice) -> None:
+        np.matmul(M, A[start:stop, columns], out=row[:, columns])
+
+    def add(columns: slice) -> None:
+        np.matmul(row[:, columns.start :], A[columns.start : start, columns], out=A[start:stop, columns])
+
+    each(multiply, parts)
+    each(add, parts)
+
+
+def _product_panel(A: np.ndarray, start: int, stop: int, width: int) -> None:
+    """Row panel of MᵀM; the rows of M above are not needed any more."""
+    column = A[start:, start:stop].copy()
+
+    def multiply(columns: slice) -> None:
+        A[start:stop, columns] = column.T @ A[start:, columns]
+
+    each(multiply, blocks(0, stop, width))
+
+
+@numba.njit(parallel=True, cache=True)
+def _mirror_lower(matrix):
+    """Copy the lower triangle to the upper, tile by tile so that both sides stay in cache."""
+    n, tile = matrix.shape[0], 64
+    n_tiles = (n + tile - 1) // tile
+    for a in numba.prange(n_tiles):
+        for b in range(a, n_tiles):
+            for i in range(a * tile, min(n, (a + 1) * tile)):
+                for j in range(max(b * tile, i + 1), min(n, (b + 1) * tile)):
+                    matrix[i, j] = matrix[j, i]
+
+
+def blocks(start: int, stop: int, width: int) -> list[slice]:
+    """start to stop in slices of `width`, the last one shorter where it must be."""
+    return [slice(left, min(left + width, stop)) for left in range(start, stop, width)]
+
+
+def each(function: Callable[[Any], None], parts: Sequence[Any]) -> None:
+    """Call function(part) for all parts, by as many threads as numba has. BLAS must use one thread."""
+    workers = min(numba.get_num_threads(), len(parts))
+    for _ in in_order(function, parts, max(workers, 1)):
+        pass
+
+
+def not_positive_definite(row: int, n: int, dtype: np.dtype) -> NumericalError:
+    """What to raise when the factorisation breaks down at `row`."""
+    return NumericalError(f"the matrix is not positive definite (row {row} of {n}, {dtype}); raise lam, or use float64")
+
+
+def _symmetric(block: np.ndarray) -> np.ndarray:
+    """The symmetric matrix whose lower triangle is that of `block`."""
+    return np.tril(block) + np.tril(block, -1).T
+
+
+def _subtract_product(C: np.ndarray, A: np.ndarray, B: np.ndarray) -> None:
+    """C -= A @ B.T in place. C: (m, w) rows of a larger matrix; A: (m, k), B: (w, k) contiguous.
+
+    NumPy cannot accumulate into a strided block, so BLAS is called through the addresses SciPy publishes. BLAS counts
+    by column: what is C by rows is Cᵀ by columns, hence Cᵀ -= B Aᵀ.
+    """
+    (m, w), k = C.shape, A.shape[1]
+    scalar = np.ctypeslib.as_ctypes_type(C.dtype)
+    minus_one, one = ctypes.byref(scalar(-1)), ctypes.byref(scalar(1))
+    sizes = [_int(w), _int(m), _int(k)]
+    product = [minus_one, B.ctypes.data, _int(k), A.ctypes.data, _int(k)]
+    _gemm(C.dtype.char)(b"T", b"N", *sizes, *product, one, C.ctypes.data, _int(C.strides[0] // C.itemsize))
+
+
+@cache
+def _gemm(kind: str) -> Callable:
+    """BLAS sgemm or dgemm as a function of pointers."""
+    address = get_cython_function_address("scipy.linalg.cython_blas", {"f": "sgemm", "d": "dgemm"}[kind])
+    number = ctypes.POINTER({"f": ctypes.c_float, "d": ctypes.c_double}[kind])
+    integer, array = ctypes.POINTER(ctypes.c_int), ctypes.c_void_p
+    flags, sizes = [ctypes.c_char_p] * 2, [integer] * 3
+    return ctypes.CFUNCTYPE(None, *flags, *sizes, number, array, integer, array, integer, number, array, integer)(address)
+
+
+def _int(value: int):
+    return ctypes.byref(ctypes.c_int(value))

@@ -1,0 +1,103 @@
+"""What the low-rank solvers share: the system of the Gram and its top eigenvectors, with one dense matrix in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+
+from rankbench.core.errors import DataError, NumericalError
+from rankbench.core.rng import stream
+from rankbench.data.blocks import gram
+from rankbench.fitting.executors import in_order
+from rankbench.fitting.method import Shift
+from rankbench.solvers.inverse.shared import inverse
+
+ROWS = 1024  # of a matrix that a thread multiplies: as many whatever the number of threads, so that they change no bit
+FLOAT64_ITEMS = 4096  # largest n_items whose inverse is kept in float64
+
+
+@dataclass(frozen=True)
+class System:
+    """C = (G + Λ)^-1 for G = XᵀX and Λ = p/(1−p) diag(G) + λI, over the items that train has met.
+
+    items: (n,) their positions among all n_items. X: (n_users, n) float64 CSR; G is applied through it, in time O(nnz).
+    C: (n, n) float64 up to FLOAT64_ITEMS items, float32 beyond. counts, Lam: (n,) float64, the diagonals of G and Λ.
+    """
+
+    items: np.ndarray
+    X: sp.csr_array
+    C: np.ndarray
+    counts: np.ndarray
+    Lam: np.ndarray
+
+    @property
+    def tolerance(self) -> float:
+        """Relative accuracy to ask of an iterative method, beyond the rounding of C."""
+        return 1e-10 if self.C.dtype == np.float64 else 1e-4
+
+    def G_times(self, M: np.ndarray) -> np.ndarray:
+        """G M for M (n,) or (n, m), float64."""
+        return self.X.T @ (self.X @ M)
+
+    def C_times(self, M: np.ndarray) -> np.ndarray:
+        """C M for M (n,) or (n, m), in float64 but for the product itself, which several threads compute by blocks of rows."""
+        M = M.astype(self.C.dtype, copy=False)
+        blocks = [slice(start, start + ROWS) for start in range(0, len(self.C), ROWS)]
+        workers = numba.get_num_threads() if len(blocks) > 1 else 1
+        parts = list(in_order(lambda rows: self.C[rows] @ M, blocks, workers))
+        return np.concatenate(parts).astype(np.float64, copy=False)
+
+    def spread(self, rows: np.ndarray, n_items: int) -> np.ndarray:
+        """Values of the items met (n, ...) among all items (n_items, ...): zeros for the others."""
+        out = np.zeros((n_items, *rows.shape[1:]))
+        out[self.items] = rows
+        return out
+
+
+def system(X: sp.csr_array, p: float, lam: float) -> System:
+    """Build it from X (n_users, n_items) 0/1 CSR: one Gram, inverted in its place.
+
+    Raises DataError when X is empty, NumericalError when G + Λ is not positive definite.
+    """
+    items = np.flatnonzero(np.bincount(X.indices, minlength=X.shape[1]))
+    if not len(items):
+        raise DataError("train holds no interactions: there is nothing to fit")
+    X = X[:, items] if len(items) < X.shape[1] else X
+    XtX = gram(X, np.float64 if len(items) <= FLOAT64_ITEMS else np.float32)
+    shift = Shift(p / (1 - p), lam)
+    C = inverse(XtX, shift)
+    return System(items, X.astype(np.float64), C, XtX.counts, XtX.counts * shift.odds + shift.ridge)
+
+
+def top_eigenvectors(system: System, k: int, seed: int) -> np.ndarray:
+    """V (n, min(k, n)) float64, orthonormal: the eigenvectors of GCG for its largest eigenvalues, those first.
+
+    G = C^-1 − Λ gives GCG = G − Λ + ΛCΛ: one dense product a step of Lanczos, and less rounding than GCG.
+    Raises NumericalError when Lanczos does not converge.
+    """
+    n, Lam = len(system.counts), system.Lam
+    k = min(k, n)
+
+    def times(M: np.ndarray) -> np.ndarray:
+        scale = Lam if M.ndim == 1 else Lam[:, None]
+        return system.G_times(M) - scale * M + scale * system.C_times(scale * M)
+
+    # Measured: from n/16 on, the whole decomposition is faster than Lanczos, while a second (n, n) array is cheap.
+    if (16 if n <= FLOAT64_ITEMS else 4) * k >= n:
+        M = times(np.eye(n))
+        _, V = scipy.linalg.eigh((M + M.T) / 2, subset_by_index=[n - k, n - 1])
+        return V[:, ::-1]
+    start = stream(seed, "low-rank", "lanczos").standard_normal(n)
+    operator = LinearOperator((n, n), matvec=times, dtype=np.float64)
+    try:
+        values, V = eigsh(operator, k, which="LA", v0=start, tol=system.tolerance)
+    except ArpackNoConvergence as error:
+        raise NumericalError(
+            f"the {k} largest eigenvalues were not found ({error}); lower embedding_dim or raise lam"
+        ) from None
+    return V[:, np.argsort(-values, kind="stable")]

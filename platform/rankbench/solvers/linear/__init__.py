@@ -1,0 +1,1 @@
+"""Linear autoencoders: closed forms on the Gram."""

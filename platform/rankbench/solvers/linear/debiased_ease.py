@@ -1,0 +1,52 @@
+"""Debiased EASE: the debiased squared error in EASE (debiased-loss paper, Eq. 26 and 27, Theorem 2).
+
+    min ‖X − XW‖² − α‖XW‖² + λ‖W‖²  with diag(W) = 0
+    →  C = (G + λ/(1−α) I)^-1,    W = (I − C diag(1 / C_jj)) / (1−α)
+
+It is EASE with λ/(1−α), scaled: α changes no ranking that another λ would not give.
+
+Differs from the paper: α is a parameter here. There it comes from one weight c > 1 for the positives of every user, and
+c‖X − XW‖² − (c−1)‖XW‖², divided by c, has α = (c−1)/c and not the c−1 that is printed, which from c = 2 on leaves no minimum.
+With the corrected α, 1/(1−α) is c: where λ is divided by c as well, debiased EASE is c times EASE with the same λ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rankbench.core.config import param
+from rankbench.core.errors import require
+from rankbench.fitting.method import Shift, closed_form
+
+
+@dataclass(frozen=True)
+class DebiasedEASE:
+    lam: float = param(100.0, "ridge λ on the weights, > 0", "10 to 1000, log scale")
+    alpha: float = param(0.5, "weight of the debiasing term, 0 ≤ alpha < 1; only lam/(1−alpha) matters", "not published")
+
+    def __post_init__(self) -> None:
+        require(self.lam > 0, f"lam must be > 0, got {self.lam}")
+        require(0 <= self.alpha < 1, f"alpha must lie in [0, 1), got {self.alpha}")
+
+
+def ridge(p: DebiasedEASE) -> float:
+    """The λ of the EASE that ranks equally."""
+    return p.lam / (1 - p.alpha)
+
+
+@closed_form(
+    "debiased-ease",
+    DebiasedEASE,
+    shift=lambda p: Shift(0.0, ridge(p)),
+    identity=lambda p: ("edlae", 0.0, ridge(p)),
+    redundant=("alpha",),
+    reason="alpha only rescales lam: every setting is an EASE with lam/(1-alpha)",
+    title="Debiased EASE: EASE under the debiased squared error",
+    source="Debiased contrastive losses, Eq. 27",
+)
+def debiased_ease(diag_C: np.ndarray, counts: np.ndarray, p: DebiasedEASE) -> tuple[np.ndarray, np.ndarray]:
+    """beta, alpha (n_items,) of W = C diag(beta) + diag(alpha)."""
+    scale = 1 / (1 - p.alpha)
+    return -scale / diag_C, np.full_like(diag_C, scale)

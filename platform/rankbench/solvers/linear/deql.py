@@ -1,0 +1,147 @@
+"""DEQL: the expected loss of EDLAE solved for every emphasis b > 0 (DEQL paper, Eq. 9, 16 and 17), collapsed to O(n²).
+
+    min E‖A ∘ (X − (Δ ∘ X) W)‖² + λ‖W‖²,    Δ drops with probability p,    A = a where dropped, b where kept
+
+With q = 1−p, h1 = qpa² + q²b², h2 = q·h1, c = p(a² − b²), S = G − diag(G), d = diag(G), column i solves
+(H0 + e1 eᵢᵀ + eᵢ e2ᵀ) W_i = v with H0 = h2 S + h1 diag(d) + λI and e1, e2, v in span{eᵢ, S_i}.
+H0 C_i = eᵢ for C = H0^-1 gives C S_i = (eᵢ − μ C_i)/h2, μ = h1 d_i + λ: everything lies in span{eᵢ, C_i}, and the column
+W_i = beta_i C_i + alpha_i eᵢ takes a few scalars, where the paper's second phase takes O(n²) a column.
+
+Only b/a and λ/a² matter. The Gram's own scale is λ' = λ/h2: settings of equal (p, λ') share one inverse, so a grid over b
+at fixed `lam_prime` is free. Under a zero diagonal b rescales λ and nothing else: EDLAE with λ'.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rankbench.core.config import param
+from rankbench.core.errors import require
+from rankbench.fitting.method import Shift, closed_form
+
+A, B = "emphasis on dropped entries, > 0; only b/a matters", "emphasis on kept entries"
+P, LAM = "dropout probability, 0 ≤ p < 1", "ridge λ of the paper's Eq. 14"
+LAM_PRIME = "λ/h2, the ridge beside the Gram: give it in place of lam to share one inverse over all b"
+
+
+@dataclass(frozen=True)
+class DEQL:
+    p: float = param(0.5, P, "0.1 to 0.9")
+    a: float = param(1.0, A, "1")
+    b: float = param(0.5, f"{B}, > 0", "0.1 to 2")
+
+    lam = 0.0
+
+    def __post_init__(self) -> None:
+        _check(self)
+        require(self.p > 0, "p must be > 0 without a ridge, got 0 (see deql-l2)")
+        require(self.b > 0, f"b must be > 0 without a ridge, got {self.b} (b = 0 is edlae)")
+
+
+@dataclass(frozen=True)
+class DEQLL2:
+    p: float = param(0.5, P, "0.1 to 0.9")
+    a: float = param(1.0, A, "1")
+    b: float = param(0.5, f"{B}, ≥ 0", "0.1 to 2")
+    lam: float | None = param(None, f"{LAM}, > 0 (10 if neither is given)", "10 to 500")
+    lam_prime: float | None = param(None, LAM_PRIME, "1 to 500")
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+
+def _check(p) -> None:
+    require(0 <= p.p < 1, f"p must lie in [0, 1), got {p.p}")
+    require(p.a > 0, f"a must be > 0, got {p.a}")
+    require(p.b >= 0, f"b must be >= 0, got {p.b}")
+    require(p.p > 0 or p.b > 0, "p = 0 and b = 0 leave no loss at all")
+    if isinstance(p, DEQLL2):
+        require(p.lam is None or p.lam_prime is None, "give lam or lam_prime, not both: lam_prime is lam/h2")
+        for name in ("lam", "lam_prime"):
+            value = getattr(p, name)
+            require(value is None or value > 0, f"{name} must be > 0, got {value}")
+
+
+def _h(p) -> tuple[float, float]:
+    """h1, h2: the weights of diag(G) and of S in H0."""
+    q = 1 - p.p
+    h1 = q * p.p * p.a**2 + q**2 * p.b**2
+    return h1, q * h1
+
+
+def ridge(p: DEQL | DEQLL2) -> float:
+    """λ' = λ/h2."""
+    if isinstance(p, DEQLL2) and p.lam_prime is not None:
+        return p.lam_prime
+    lam = 10.0 if p.lam is None else p.lam
+    return lam / _h(p)[1]
+
+
+def shift(p: DEQL | DEQLL2) -> Shift:
+    """H0 = h2 (G + p/(1−p) diag(G) + λ'I)."""
+    return Shift(p.p / (1 - p.p), ridge(p))
+
+
+def _identity(p: DEQL | DEQLL2) -> tuple:
+    # Without emphasis on kept entries a weight on the diagonal has nothing to gain: b = 0 is EDLAE.
+    if p.b == 0:
+        return ("edlae", p.p, ridge(p))
+    # Without dropout nothing is emphasised apart from the rest. Equal emphases are DLAE, which names itself like this.
+    return ("deql", p.p, ridge(p), p.b / p.a if p.p > 0 else 1.0)
+
+
+def columns(diag_C: np.ndarray, counts: np.ndarray, p: DEQL | DEQLL2) -> tuple[np.ndarray, np.ndarray]:
+    """beta, alpha (n_items,) of W = C diag(beta) + diag(alpha), for C = (G + p/(1−p) diag(G) + λ'I)^-1.
+
+    A vector x eᵢ + y C_i is the pair (x, y); Sherman-Morrison is applied twice in these coordinates, for all columns.
+    """
+    q, d = 1 - p.p, counts
+    h1, h2 = _h(p)
+    c = p.p * (p.a**2 - p.b**2)
+    mu = h1 * d + ridge(p) * h2
+    t = diag_C / h2  # C here is h2 times the H0^-1 of the derivation
+
+    def value_i(v):  # eᵢᵀ v
+        return v[0] + v[1] * t
+
+    def e2_dot(v):  # e2ᵀ v; e2ᵀ eᵢ = 0
+        return v[1] * (-(q**2) * c * (1 - mu * t) / h2)
+
+    def minus(u, factor, v):
+        return u[0] - factor * v[0], u[1] - factor * v[1]
+
+    zero = np.zeros_like(d)
+    H0_e1 = (zero - q**2 * c / h2, -q * c * d + q**2 * c * mu / h2)
+    H0_ei = (zero, zero + 1)
+    H0_v = (zero + h1 / h2, q * p.b**2 * d - h1 * mu / h2)
+
+    def plus_e1(v):  # (H0 + e1 eᵢᵀ)^-1, given v = H0^-1 (...)
+        return minus(v, value_i(v) / (1 + value_i(H0_e1)), H0_e1)
+
+    y, z = plus_e1(H0_v), plus_e1(H0_ei)
+    alpha, beta = minus(y, e2_dot(y) / (1 + e2_dot(z)), z)
+    return beta / h2, alpha
+
+
+for name, params, title in (
+    ("deql", DEQL, "DEQL: every emphasis b > 0, no ridge"),
+    ("deql-l2", DEQLL2, "DEQL(L2): every emphasis b, with ridge"),
+):
+    closed_form(name, params, shift=shift, identity=_identity, title=title, source="DEQL, Eq. 9 and 16")(columns)
+
+
+@closed_form(
+    "deql-l2-zero-diag",
+    DEQLL2,
+    shift=shift,
+    identity=lambda p: ("edlae", p.p, ridge(p)),
+    redundant=("b", "a"),
+    reason="under a zero diagonal a and b only rescale lam: every setting is an EDLAE",
+    title="DEQL(L2+zero-diag): with ridge and a zero diagonal",
+    source="DEQL, Eq. 17",
+)
+def zero_diagonal(diag_C: np.ndarray, counts: np.ndarray, p: DEQLL2) -> tuple[np.ndarray, np.ndarray]:
+    """Without row and column i, H loses e1 and e2: what remains is EDLAE's system with λ'."""
+    return -1.0 / (diag_C * (1 - p.p)), np.full_like(diag_C, 1 / (1 - p.p))

@@ -1,0 +1,124 @@
+"""Low-rank EDLAE by ADMM (Steck, NeurIPS 2020, §4.2; debiased-loss paper, appendix C.2, Eq. 32 to 35).
+
+    min ‖X − XB‖² + ‖Λ^½ B‖²    over    B = UVᵀ − diag(UVᵀ),    U, V (n_items, k),    Λ = p/(1−p) diag(G) + λI
+
+With W = UVᵀ, a vector β that stands for diag(W), scaled multipliers γ and Ω = Λ + ωI, every update is the exact minimiser of
+
+    L = ‖X(I + diag β) − XW‖² + ‖Λ^½ (W − diag β)‖² + ‖Ω^½ (diag(W) − β + γ)‖²
+
+over its block, and γ ← γ + diag(W) − β. The prediction is B/(1−p), as for EDLAE, to which it comes at k = n_items.
+
+Differs from the paper: there Λ acts on W and, with a minus, on β, which is the same where β = diag(W), but not convex in β; and
+γ enters Eq. 34 with the sign opposite to that of its updates. The updates of U and V in Eq. 35 minimise with
+‖Ω^½ (W − diag(β − γ))‖² over the whole matrix in place of its diagonal, and so arrive at the solution for 2Λ + ωI, not for Λ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.linalg import LinearOperator, cg
+
+from rankbench.core.config import param
+from rankbench.core.errors import NumericalError, require
+from rankbench.fitting.method import direct
+from rankbench.fitting.recommenders import LowRankRecommender
+from rankbench.solvers.inverse.lowrank import System, system, top_eigenvectors
+from rankbench.solvers.linear.lowrank_deql import regression
+
+
+@dataclass(frozen=True)
+class LowRankEDLAE:
+    embedding_dim: int = param(64, "rank k of UVᵀ; the number of items at most is used", "not published")
+    p: float = param(0.5, "dropout probability, 0 ≤ p < 1", "0.1 to 0.9")
+    lam: float = param(10.0, "ridge λ beside the Gram, ≥ 0", "0 to 500")
+    omega: float = param(100.0, "ω of the ADMM penalty, > 0: how firmly β follows the diagonal", "not published")
+    iterations: int = param(30, "rounds of the four updates, > 0", "not published")
+
+    def __post_init__(self) -> None:
+        require(self.embedding_dim > 0, f"embedding_dim must be > 0, got {self.embedding_dim}")
+        require(0 <= self.p < 1, f"p must lie in [0, 1), got {self.p}")
+        require(self.lam >= 0, f"lam must be >= 0, got {self.lam}")
+        require(self.omega > 0, f"omega must be > 0, got {self.omega}")
+        require(self.iterations > 0, f"iterations must be > 0, got {self.iterations}")
+
+
+@direct(
+    "edlae-low-rank",
+    LowRankEDLAE,
+    title="Low-rank EDLAE: zero diagonal, the rest of rank k, by ADMM",
+    source="Steck, NeurIPS 2020; debiased contrastive losses, C.2",
+    holds_matrix=True,
+)
+def lowrank_edlae(X: sp.csr_array, p: LowRankEDLAE, seed: int) -> LowRankRecommender:
+    """An inverse of O(n_items³), then about ten (n_items, n_items) x (n_items, k) products a round.
+
+    float64 up to `lowrank.FLOAT64_ITEMS` items, float32 beyond. It starts at the low-rank solution with a free diagonal.
+    Raises NumericalError when the system is not positive definite, or when the rounds end in what is not finite.
+    """
+    on = system(X, p.p, p.lam)
+    U, V = admm(on, top_eigenvectors(on, p.embedding_dim, seed), p.omega, p.iterations)[:2]
+    if not (np.isfinite(U).all() and np.isfinite(V).all()):
+        raise NumericalError(f"edlae-low-rank: the factors are not finite with {p}; raise lam or omega")
+    n_items, scale = X.shape[1], 1 / (1 - p.p)
+    return LowRankRecommender(
+        on.spread(scale * U, n_items), on.spread(V, n_items), on.spread(-scale * _diagonal(U, V), n_items)
+    )
+
+
+def admm(on: System, V: np.ndarray, omega: float, iterations: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """U, V, beta, gamma after so many rounds from V (n, k) orthonormal."""
+    Omega = on.Lam + omega
+    beta = _diagonal(regression(on, V), V)
+    gamma, z = np.zeros_like(beta), np.zeros_like(beta)
+    for _ in range(iterations):
+        V, _ = np.linalg.qr(V)  # U is solved for next and takes up the change of basis
+        U, z = update_U(on, V, beta, gamma, Omega, z)
+        GU = on.G_times(U)
+        V = update_V(on, U, GU, beta, gamma, Omega)
+        beta = update_beta(on, U, GU, V, gamma, Omega)
+        gamma = gamma + _diagonal(U, V) - beta
+    return U, V, beta, gamma
+
+
+def update_U(on: System, V: np.ndarray, beta, gamma, Omega, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The U (n, k) that minimises L for orthonormal V, and z = Ω (diag(UVᵀ) − β + γ), from which the next call starts.
+
+    ∂L/∂U = 0 is (G + Λ) U = (G + Λ) diag(1 + β) V − ΛV − diag(z) V, so U = diag(1 + β) V − C (Λ + diag z) V. What diag(UVᵀ)
+    that gives must agree with z: (C ∘ VVᵀ + Ω^-1) z = diag(U₀Vᵀ) − β + γ, where U₀ is U at z = 0. This matrix is positive
+    definite, and (C ∘ VVᵀ) z = diag(C diag(z) VVᵀ) needs no second (n, n) array.
+    """
+    n = len(beta)
+    U0 = (1 + beta)[:, None] * V - on.C_times(on.Lam[:, None] * V)
+    diagonal = np.diagonal(on.C) * _diagonal(V, V) + 1 / Omega
+    matrix = LinearOperator((n, n), lambda x: _diagonal(on.C_times(x.reshape(-1, 1) * V), V) + x.ravel() / Omega, dtype=float)
+    jacobi = LinearOperator((n, n), lambda x: x.ravel() / diagonal, dtype=float)
+    z, unfinished = cg(matrix, _diagonal(U0, V) - beta + gamma, x0=z, rtol=on.tolerance, M=jacobi, maxiter=200)
+    if unfinished:
+        raise NumericalError("edlae-low-rank: the update of U did not converge in 200 steps; lower omega or raise lam")
+    return U0 - on.C_times(z[:, None] * V), z
+
+
+def update_V(on: System, U: np.ndarray, GU: np.ndarray, beta, gamma, Omega) -> np.ndarray:
+    """The V (n, k) that minimises L, row by row, with one inverse for all and Sherman-Morrison:
+
+    (Uᵀ(G + Λ)U + Ω_j u_j u_jᵀ) v_j = (1 + β_j) Uᵀ G_j + (Λ_j β_j + Ω_j (β_j − γ_j)) u_j.
+    """
+    right = (1 + beta)[:, None] * GU + (on.Lam * beta + Omega * (beta - gamma))[:, None] * U
+    # A pseudo-inverse: where U lost rank, the system still has solutions.
+    K = np.linalg.pinv(U.T @ (GU + on.Lam[:, None] * U), rcond=1e-12, hermitian=True)
+    free, UK = right @ K, U @ K
+    return free - UK * (Omega * _diagonal(free, U) / (1 + Omega * _diagonal(UK, U)))[:, None]
+
+
+def update_beta(on: System, U: np.ndarray, GU: np.ndarray, V: np.ndarray, gamma, Omega) -> np.ndarray:
+    """The β (n,) that minimises L: an item an equation."""
+    weight = _diagonal(U, V)
+    return (_diagonal(GU, V) - on.counts + on.Lam * weight + Omega * (weight + gamma)) / (on.counts + on.Lam + Omega)
+
+
+def _diagonal(A: np.ndarray, B: np.ndarray) -> np.ndarray:
+    """diag(ABᵀ)."""
+    return np.einsum("ij,ij->i", A, B)

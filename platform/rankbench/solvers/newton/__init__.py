@@ -1,0 +1,1 @@
+"""Newton-CG over whole datasets."""

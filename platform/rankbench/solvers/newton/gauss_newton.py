@@ -1,0 +1,284 @@
+"""What Newton-CG is told of a model: its loss anywhere, and there the gradient, Gauss-Newton products and a metric.
+
+The loss is a function of the scores y_ui = p_u · q_i of all pairs, a `Problem` of alternating least squares without weights on
+single interactions. Its second derivative in y_ui is 2 w_u, w = all_weight, for every pair; hence for directions dP and dQ
+
+    dy = dP Qᵀ + P dQᵀ,    the products of its Gauss-Newton matrix are    2 W (dP QᵀQ + P dQᵀQ)    and    2 (Q dPᵀWP + dQ PᵀWP)
+
+(Pu et al., ICML 2024, appendix D): Grams, and no (n_users, n_items) array. Losses are per interaction.
+Two models give P and Q: `Vectors`, which are the parameters themselves, and `Towers`, two-layer networks of learnt vectors.
+Parameters are one flat array: those of the users, then those of the items.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+import scipy.sparse as sp
+
+from rankbench.core.errors import NumericalError
+from rankbench.solvers.als.half_step import in_chunks, moments, multiply
+from rankbench.solvers.als.quadratic_loss import Problem
+
+
+class Point(Protocol):
+    """A model at one value of its parameters (n,). `loss`: per interaction, regularisers included."""
+
+    loss: float
+    P: np.ndarray
+    Q: np.ndarray
+
+    def gradient(self) -> np.ndarray: ...
+
+    def product(self, d: np.ndarray, damping: float) -> np.ndarray:
+        """(G + damping · M) d: the Gauss-Newton matrix of the loss, and its metric, a part of G's diagonal or like it."""
+
+    def divide(self, r: np.ndarray) -> np.ndarray:
+        """M⁻¹ r; zero where M is."""
+
+
+class PairLoss:
+    """The loss of scores P Qᵀ on X (n_users, n_items) 0/1, per interaction."""
+
+    def __init__(self, X: sp.csr_array, problem: Problem, dtype: type):
+        if problem.weight.any() or not problem.consistent:
+            raise ValueError("the weights of this loss must depend on the user alone")
+        self.total = max(X.nnz, 1)
+        self.X = sp.csr_array((np.ones(X.nnz, dtype), X.indices, X.indptr), X.shape)
+        self.Xt = self.X.T.tocsr()
+        self.constant = problem.constant / self.total
+        parts = problem.all_weight, problem.all_target, problem.target, problem.reg_users, problem.reg_items
+        self.weight, self.all_target, self.target, self.reg_users, self.reg_items = (
+            (part / self.total).astype(dtype)[:, None] for part in parts
+        )
+
+    def at(self, P: np.ndarray, Q: np.ndarray) -> PairsAt:
+        return PairsAt(self, P, Q)
+
+
+class PairsAt:
+    """The loss at P (n_users, K) and Q (n_items, K), and its derivatives by them."""
+
+    def __init__(self, pairs: PairLoss, P: np.ndarray, Q: np.ndarray):
+        self.pairs, self.P, self.Q = pairs, P, Q
+        self.sums = pairs.X @ Q  # (n_users, K): of each user's items
+        self.gram_P, self.sum_P = moments(P, pairs.weight[:, 0], pairs.all_target[:, 0])
+        self.gram_Q, self.sum_Q = moments(Q, None, None)
+        over_all = np.sum(self.gram_P * self.gram_Q) - 2 * self.sum_P @ self.sum_Q
+        over_interactions = -2 * np.einsum("uk,uk,uz->", P, self.sums, pairs.target, dtype=np.float64, optimize=False)
+        ridge = _weighted_squares(P, pairs.reg_users) + _weighted_squares(Q, pairs.reg_items)
+        self.loss = float(over_all + over_interactions + ridge + pairs.constant)
+
+    def gradient(self) -> tuple[np.ndarray, np.ndarray]:
+        by_P, by_Q = self.within(self.P, self.Q)
+        by_P -= 2 * (self.pairs.all_target * self.sum_Q.astype(by_P.dtype) + self.pairs.target * self.sums)
+        by_Q -= 2 * (self.sum_P.astype(by_Q.dtype) + self.pairs.Xt @ (self.pairs.target * self.P))
+        return by_P, by_Q
+
+    def product(self, dP: np.ndarray, dQ: np.ndarray, damping: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+        """The Gauss-Newton matrix, and `damping` times its blocks of single users and items, times (dP, dQ)."""
+        by_P, by_Q = self.within((1 + damping) * dP, (1 + damping) * dQ)
+        by_P += 2 * self.pairs.weight * _times(self.P, _cross(dQ, self.Q))
+        by_Q += 2 * _times(self.Q, _cross(dP * self.pairs.weight, self.P))
+        return by_P, by_Q
+
+    def within(self, dP: np.ndarray, dQ: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The blocks of single users and items, 2 (w_u QᵀQ + reg_u I) and 2 (PᵀWP + reg_i I), times (dP, dQ)."""
+        pairs = self.pairs
+        by_P = 2 * (pairs.weight * _times(dP, self.gram_Q) + pairs.reg_users * dP)
+        return by_P, 2 * (_times(dQ, self.gram_P) + pairs.reg_items * dQ)
+
+
+class Vectors:
+    """Matrix factorisation: the parameters are P (n_users, K) and Q (n_items, K)."""
+
+    def __init__(self, pairs: PairLoss, dim: int):
+        self.pairs, self.dim, self.n_users = pairs, dim, pairs.X.shape[0]
+
+    def start(self, items: np.ndarray) -> np.ndarray:
+        """`items`, and the users that have the least loss with them: zeros where a user has no interactions.
+
+        Raises NumericalError when the items are too long for their products to be finite.
+        """
+        values = _flat(np.zeros((self.n_users, self.dim), items.dtype), items)
+        point = self.at(values)
+        if not np.isfinite(point.pairs.gram_Q).all():
+            raise NumericalError(f"the vectors at the start are too long for {items.dtype}: lower init_scale")
+        users, _ = self.split(
+            point.divide(-point.gradient())
+        )  # with the items fixed, the metric is the whole second derivative
+        return _flat(users, items)
+
+    def split(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        rows = values.reshape(-1, self.dim)
+        return rows[: self.n_users], rows[self.n_users :]
+
+    def at(self, values: np.ndarray) -> VectorsAt:
+        return VectorsAt(self, values)
+
+
+class VectorsAt:
+    """The metric is G's blocks of single users and items: in it G has no eigenvalue beyond 2, whatever the scales."""
+
+    def __init__(self, model: Vectors, values: np.ndarray):
+        self.model, (self.P, self.Q) = model, model.split(values)
+        self.pairs = model.pairs.at(self.P, self.Q)
+        self.loss = self.pairs.loss
+        self._inverses: list[tuple[np.ndarray, np.ndarray]] = []
+
+    def gradient(self) -> np.ndarray:
+        return _flat(*self.pairs.gradient())
+
+    def product(self, d: np.ndarray, damping: float) -> np.ndarray:
+        return _flat(*self.pairs.product(*self.model.split(d), damping))
+
+    def divide(self, r: np.ndarray) -> np.ndarray:
+        if not self._inverses:
+            at, pairs = self.pairs, self.model.pairs
+            for gram, weight, reg in ((at.gram_Q, pairs.weight, pairs.reg_users), (at.gram_P, 1, pairs.reg_items)):
+                self._inverses.append(_eigen_inverse(gram, weight, reg))
+        done = (
+            _times(_times(rows, basis) * inverse, basis.T)
+            for rows, (basis, inverse) in zip(self.model.split(r), self._inverses, strict=True)
+        )
+        return _flat(*done)
+
+
+def _eigen_inverse(gram: np.ndarray, weight: np.ndarray | int, reg: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The basis of `gram` and, in it, the inverses of 2 (weight_r gram + reg_r I), (n_rows, K); zero where that has none."""
+    spectrum, basis = np.linalg.eigh(gram)
+    curvature = 2 * (weight * np.maximum(spectrum, 0).astype(reg.dtype) + reg)
+    floor = 10 * len(gram) * np.finfo(reg.dtype).eps * curvature.max(axis=1, keepdims=True)
+    return basis, np.divide(1, curvature, out=np.zeros_like(curvature), where=curvature > floor)
+
+
+class Tower:
+    """One side's network: rows E (n_rows, K) → relu(E A + a) B + b, with `hidden` units. Parameters: E, A, a, B, b, flat."""
+
+    def __init__(self, n_rows: int, dim: int, hidden: int):
+        self.shapes = ((n_rows, dim), (dim, hidden), (hidden,), (hidden, dim), (dim,))
+        self.ends = np.cumsum([np.prod(shape) for shape in self.shapes])
+        self.size = int(self.ends[-1])
+
+    def split(self, values: np.ndarray) -> list[np.ndarray]:
+        parts = np.split(values, self.ends[:-1])
+        return [part.reshape(shape) for part, shape in zip(parts, self.shapes, strict=True)]
+
+    def start(self, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Weights as He et al. (ICCV 2015) start them; biases zero."""
+        _, (dim, hidden), *_ = self.shapes
+        A = rng.standard_normal((dim, hidden)) * np.sqrt(2 / dim)
+        B = rng.standard_normal((hidden, dim)) / np.sqrt(hidden)
+        return _flat(rows, A, np.zeros(hidden), B, np.zeros(dim)).astype(rows.dtype)
+
+    def at(self, values: np.ndarray) -> TowerAt:
+        return TowerAt(self, values)
+
+
+class TowerAt:
+    """The network's outputs (n_rows, K), and products with its Jacobian J."""
+
+    def __init__(self, tower: Tower, values: np.ndarray):
+        self.tower = tower
+        self.E, self.A, a, self.B, b = tower.split(values)
+        before = _times(self.E, self.A) + a
+        self.on = before > 0
+        self.hidden = before * self.on
+        self.out = _times(self.hidden, self.B) + b
+
+    def forward(self, d: np.ndarray) -> np.ndarray:
+        """J d, (n_rows, K), for d (size,)."""
+        dE, dA, da, dB, db = self.tower.split(d)
+        inner = (_times(dE, self.A) + _times(self.E, dA) + da) * self.on
+        return _times(inner, self.B) + _times(self.hidden, dB) + db
+
+    def backward(self, out: np.ndarray) -> np.ndarray:
+        """Jᵀ out, (size,), for out (n_rows, K)."""
+        inner = _times(out, self.B.T) * self.on
+        of_weights = _cross(self.E, inner), inner.sum(axis=0), _cross(self.hidden, out), out.sum(axis=0)
+        return _flat(_times(inner, self.A.T), *of_weights).astype(out.dtype)
+
+    def curvature(self, weight: np.ndarray, gram: np.ndarray) -> np.ndarray:
+        """About the diagonal of Jᵀ H J, (size,), where H is weight_r · gram for the outputs of row r; weight (n_rows, 1).
+
+        Curvatures are passed back through squared weights, unit by unit, as if units did not interact (Becker and LeCun, 1988).
+        """
+        of_outputs = np.maximum(np.diag(gram), 0)
+        inner = weight * self.on * np.maximum(np.einsum("hk,kl,hl->h", self.B, gram, self.B), 0).astype(weight.dtype)
+        rows = _times(inner, np.square(self.A).T)
+        A, B = _cross(np.square(self.E), inner), np.outer((weight * np.square(self.hidden)).sum(axis=0), of_outputs)
+        return _flat(rows, A, inner.sum(axis=0), B, weight.sum() * of_outputs).astype(weight.dtype)
+
+
+class Towers:
+    """A network each for users and items, and lam ‖parameters‖² over the whole loss."""
+
+    def __init__(self, pairs: PairLoss, dim: int, hidden: int, lam: float):
+        self.pairs, self.reg = pairs, lam / pairs.total
+        self.users, self.items = (Tower(n_rows, dim, hidden) for n_rows in pairs.X.shape)
+
+    def start(self, users: np.ndarray, items: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        return np.concatenate([self.users.start(users, rng), self.items.start(items, rng)])
+
+    def split(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return values[: self.users.size], values[self.users.size :]
+
+    def at(self, values: np.ndarray) -> TowersAt:
+        return TowersAt(self, values)
+
+
+class TowersAt:
+    """The metric is diagonal: each tower's `curvature`, and the regulariser's."""
+
+    def __init__(self, model: Towers, values: np.ndarray):
+        self.model, self.values = model, values
+        users, items = model.split(values)
+        self.users, self.items = model.users.at(users), model.items.at(items)
+        self.P, self.Q = self.users.out, self.items.out
+        self.pairs = model.pairs.at(self.P, self.Q)
+        self.loss = self.pairs.loss + model.reg * float(np.einsum("n,n->", values, values, dtype=np.float64))
+        self._metric: np.ndarray | None = None
+
+    def gradient(self) -> np.ndarray:
+        return self._back(*self.pairs.gradient()) + 2 * self.model.reg * self.values
+
+    def product(self, d: np.ndarray, damping: float) -> np.ndarray:
+        users, items = self.model.split(d)
+        dy = self.pairs.product(self.users.forward(users), self.items.forward(items))
+        return self._back(*dy) + 2 * self.model.reg * d + damping * self.metric() * d
+
+    def divide(self, r: np.ndarray) -> np.ndarray:
+        metric = self.metric()
+        return np.divide(r, metric, out=np.zeros_like(r), where=metric > 0)
+
+    def metric(self) -> np.ndarray:
+        if self._metric is None:
+            weight, gram_P, gram_Q = self.model.pairs.weight, self.pairs.gram_P, self.pairs.gram_Q
+            users = self.users.curvature(weight, gram_Q)
+            items = self.items.curvature(np.ones((len(self.Q), 1), weight.dtype), gram_P)
+            self._metric = 2 * (np.concatenate([users, items]) + weight.dtype.type(self.model.reg))
+        return self._metric
+
+    def _back(self, by_P: np.ndarray, by_Q: np.ndarray) -> np.ndarray:
+        return np.concatenate([self.users.backward(by_P), self.items.backward(by_Q)])
+
+
+def _flat(*parts: np.ndarray) -> np.ndarray:
+    return np.concatenate([part.ravel() for part in parts])
+
+
+def _times(rows: np.ndarray, small: np.ndarray) -> np.ndarray:
+    return multiply(rows, small.astype(rows.dtype), np.empty((len(rows), small.shape[1]), rows.dtype))
+
+
+def _cross(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """leftᵀ right (K, L) float64, for long and thin arrays."""
+    total = np.zeros((left.shape[1], right.shape[1]))
+    for part in in_chunks(lambda rows: left[rows].T @ right[rows], len(left)):
+        total += part
+    return total
+
+
+def _weighted_squares(rows: np.ndarray, weight: np.ndarray) -> float:
+    return float(np.einsum("rk,rk,rz->", rows, rows, weight, dtype=np.float64, optimize=False))

@@ -1,0 +1,201 @@
+"""RG² by Newton-CG: Gauss-Newton steps, each solved by conjugate gradients (Pu et al., ICML 2024, appendix D).
+
+An iteration solves (G + μM) d = −g for the whole data at once: g the gradient, G the Gauss-Newton matrix, M its metric, all of
+them in `towers.py`. Conjugate gradients, preconditioned by M, stop at `cg_tolerance` times the gradient's length. A line search
+halves d until the loss falls by Armijo's rule; the damping μ follows how well the quadratic model has foreseen that fall.
+The loss never rises; where rounding lets no step lower it, the fit ends.
+
+`rg2-newton` minimises what `rg2` minimises by alternating least squares: one number compares both. `rg2-newton-mlp` scores by
+two-layer towers, out of the reach of least squares, with a plain L2 penalty of all their parameters.
+Differs from the paper: its Gauss-Newton product is printed times −1/|D|, with a minus between the terms of the items and with
+couplings of users and items whose shapes do not fit; here it is worked out anew from the loss.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse as sp
+from threadpoolctl import threadpool_limits
+
+from rankbench.core.config import param
+from rankbench.core.errors import NumericalError, require
+from rankbench.core.rng import stream
+from rankbench.fitting.checkpoints import State
+from rankbench.fitting.context import Context
+from rankbench.fitting.method import METHODS, Iterative
+from rankbench.fitting.recommenders import FactorRecommender
+from rankbench.fitting.step import Step, Steps
+from rankbench.fitting.stopping import Stopping
+from rankbench.solvers.als.fit import Counts
+from rankbench.solvers.factorisation.rg2 import RG2, rg2
+from rankbench.solvers.newton.gauss_newton import PairLoss, Point, Towers, Vectors
+
+ARMIJO = 1e-4  # the share of the slope that a step must fall by
+HALVINGS = 30  # near the saddle at zero G is next to nothing, and d far too long
+DAMPING = 1.0  # at the start; in the metric M, in which G's largest eigenvalue is about 2
+LEAST_DAMPING = 1e-6  # P and Q may be turned against each other for nothing: undamped, G has no inverse
+
+
+@dataclass(frozen=True)
+class NewtonParams(Stopping):
+    embedding_dim: int = param(64, "length of the vectors of users and items, > 0", "16 to 512")
+    iterations: int = param(30, "Gauss-Newton steps, > 0", "10 to 100")
+    cg_steps: int = param(20, "conjugate-gradient steps an iteration, at most, > 0", "5 to 50")
+    cg_tolerance: float = param(0.1, "they end at this share of the gradient's length, > 0 and < 1", "0.01 to 0.5")
+    init_scale: float = param(0.1, "vectors start normal with this deviation over √embedding_dim, > 0", "0.01 to 1")
+    tolerance: float = param(0.0, "stop when an iteration lowers the loss by less than this share of it; 0: never", "0")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("embedding_dim", "iterations", "cg_steps", "init_scale"):
+            require(getattr(self, name) > 0, f"{name} must be > 0, got {getattr(self, name)}")
+        require(0 < self.cg_tolerance < 1, f"cg_tolerance must be > 0 and < 1, got {self.cg_tolerance}")
+        require(self.tolerance >= 0, f"tolerance must be >= 0, got {self.tolerance}")
+
+
+@dataclass(frozen=True)
+class RG2Newton(NewtonParams):
+    lam: float = param(0.01, "λ of the ridge, ≥ 0, as in rg2", "0 to 1")
+    regulariser: Literal["weighted", "product"] = param("weighted", "of vectors, by weight; or of scores", "weighted")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.lam >= 0, f"lam must be >= 0, got {self.lam}")
+
+
+@dataclass(frozen=True)
+class RG2NewtonMLP(NewtonParams):
+    hidden_dim: int = param(64, "hidden units of a tower, > 0", "32 to 256")
+    lam: float = param(1.0, "of lam ‖parameters‖² beside the loss's sum over interactions, ≥ 0", "0.1 to 100")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.hidden_dim > 0, f"hidden_dim must be > 0, got {self.hidden_dim}")
+        require(self.lam >= 0, f"lam must be >= 0, got {self.lam}")
+
+
+def pair_loss(X: sp.csr_array, lam: float, regulariser: str, dtype: type) -> PairLoss:
+    users, items = np.diff(X.indptr).astype(np.float64), np.bincount(X.indices, minlength=X.shape[1]).astype(np.float64)
+    return PairLoss(X, rg2(Counts(users, items), RG2(lam=lam, regulariser=regulariser)), dtype)
+
+
+def noise(X: sp.csr_array, p: NewtonParams, seed: int, dtype: type) -> tuple[np.ndarray, np.ndarray]:
+    """Normal vectors of users (n_users, dim) and items (n_items, dim)."""
+    scale, tables = p.init_scale / np.sqrt(p.embedding_dim), []
+    for name, n in zip(("users", "items"), X.shape, strict=True):
+        drawn = stream(seed, "newton", name).standard_normal((n, p.embedding_dim), np.float32)
+        tables.append((scale * drawn).astype(dtype))
+    return tables[0], tables[1]
+
+
+def vectors(X: sp.csr_array, p: RG2Newton, seed: int, dtype: type) -> tuple[Vectors, np.ndarray]:
+    """The model, and where it starts: as in rg2, items at random and users where these leave the least loss."""
+    model = Vectors(pair_loss(X, p.lam, p.regulariser, dtype), p.embedding_dim)
+    return model, model.start(noise(X, p, seed, dtype)[1])
+
+
+def towers(X: sp.csr_array, p: RG2NewtonMLP, seed: int, dtype: type) -> tuple[Towers, np.ndarray]:
+    model = Towers(pair_loss(X, 0.0, "weighted", dtype), p.embedding_dim, p.hidden_dim, p.lam)
+    return model, model.start(*noise(X, p, seed, dtype), stream(seed, "newton", "towers"))
+
+
+def conjugate_gradients(
+    product: Callable[[np.ndarray], np.ndarray], divide: Callable[[np.ndarray], np.ndarray], b: np.ndarray, p: NewtonParams
+) -> np.ndarray:
+    """x with `product(x)` = b about, from zero, by at most p.cg_steps steps preconditioned by `divide`."""
+    x, r = np.zeros_like(b), b.copy()
+    z = divide(r)
+    direction, length = z.copy(), float(r @ z)
+    enough = p.cg_tolerance**2 * length
+    for _ in range(p.cg_steps):
+        image = product(direction)
+        curvature = float(direction @ image)
+        if not curvature > 0:  # rounding: the matrix has no such direction
+            break
+        step = length / curvature
+        x += step * direction
+        r -= step * image
+        z = divide(r)
+        length, before = float(r @ z), length
+        if length <= enough:
+            break
+        direction *= length / before
+        direction += z
+    return x
+
+
+def step(
+    at: Callable[[np.ndarray], Point], values: np.ndarray, here: Point, damping: float, p: NewtonParams
+) -> tuple[np.ndarray, Point, float] | None:
+    """The parameters, `at` them, and the damping after an iteration from `values`; None where no step lowers the loss."""
+    g = here.gradient()
+    d = conjugate_gradients(lambda v: here.product(v, damping), here.divide, -g, p)
+    slope = float(g @ d)
+    if not slope < 0:
+        return None
+    for halvings in range(HALVINGS):
+        share = 0.5**halvings
+        trial = values + share * d
+        there = at(trial)
+        if there.loss < here.loss and there.loss <= here.loss + ARMIJO * share * slope:
+            break
+    else:
+        return None
+    # From zero, conjugate gradients give a d at which the damped quadratic model has fallen by half the slope.
+    foreseen = (there.loss - here.loss) / (slope / 2)
+    if halvings or foreseen < 0.25:
+        damping *= 4
+    elif foreseen > 0.75:
+        damping = max(damping / 3, LEAST_DAMPING)
+    return trial, there, damping
+
+
+def newton_cg(model: Vectors | Towers, values: np.ndarray, p: NewtonParams, begin: State | None = None) -> Steps:
+    """Minimise from `values` on, or from a state that was saved. Seconds count the losses of the line search, which are a part
+    of the method. It ends where no step lowers the loss, or by the tolerance.
+
+    Raises NumericalError when the loss is not finite at the start; no step leads to where it is not.
+    """
+    number, damping, seconds, losses = 0, DAMPING, 0.0, []
+    if begin:
+        number, values, damping = begin.number, begin.arrays["values"], begin.values["damping"]
+        seconds, losses = begin.values["seconds"], begin.values["losses"]
+    here = model.at(values)
+    if not np.isfinite(here.loss):
+        raise NumericalError(f"the loss is {here.loss} at the start ({values.dtype}) with {p}: lower init_scale")
+
+    def recommender() -> FactorRecommender:
+        return FactorRecommender(np.array(here.P), np.array(here.Q))
+
+    def state() -> State:
+        return State(number, {"values": values}, {"damping": damping, "seconds": seconds, "losses": losses})
+
+    yield Step(number, here.loss, seconds, recommender, state)
+    while not (p.tolerance and len(losses) > 1 and losses[-2] - losses[-1] < p.tolerance * abs(losses[-1])):
+        began = time.perf_counter()
+        lower = step(model.at, values, here, damping, p)
+        seconds += time.perf_counter() - began
+        if lower is None:
+            return
+        values, here, damping = lower
+        number += 1
+        losses.append(here.loss)
+        yield Step(number, here.loss, seconds, recommender, state)
+
+
+def _register(name: str, params: type, build: Callable, title: str) -> None:
+    def steps(X: sp.csr_array, p: Any, seed: int, dtype: type, context: Context, start: State | None) -> Steps:
+        with threadpool_limits(1, "blas"):  # `in_chunks` of alternating least squares, used here too, says why
+            yield from newton_cg(*build(X, p, seed, np.dtype(dtype).type), p, start)
+
+    about = {"title": title, "source": "Pu et al., ICML 2024, appendix D"}
+    METHODS.add(name, Iterative(name=name, params=params, steps=steps, seeded=True, folds=False, **about))
+
+
+_register("rg2-newton", RG2Newton, vectors, "RG² by Newton-CG: the loss of rg2, users and items moved at once")
+_register("rg2-newton-mlp", RG2NewtonMLP, towers, "RG² by Newton-CG on two-layer towers")

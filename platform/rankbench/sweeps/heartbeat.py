@@ -1,0 +1,116 @@
+"""What a running sweep tells other shells, in a file that is renewed every few seconds; and a wish to stop, left beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import threading
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rankbench.core.errors import ConfigError, StorageError
+from rankbench.core.files import atomic_file
+from rankbench.tracking.record import RunRecord
+
+EVERY = 2.0  # seconds
+SILENT = 30.0  # seconds without a sign after which a sweep counts as dead
+_RUNNING, _STOP = "running.json", "stop"
+
+
+@dataclass
+class Progress:
+    """Of one stage: trials by state, the cost that is done and that there is in all, and the best value of each arm."""
+
+    stage: str
+    of: int
+    cost_of: float
+    started: float = field(default_factory=time.time)
+    finished: int = 0
+    stopped: int = 0
+    failed: int = 0
+    cost: float = 0.0
+    cached: float = 0.0
+    best: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def done(self) -> int:
+        return self.finished + self.stopped + self.failed
+
+    def add(self, records: list[RunRecord], cost: float, metric: str, cached: bool) -> None:
+        """A unit of `cost` is over. `cached`: it was there before, and says nothing of the rate."""
+        self.finished += all(record.finished for record in records)
+        self.stopped += any(record.status == "stopped" for record in records)
+        self.failed += any(record.failed for record in records)
+        self.cost += cost
+        self.cached += cost * cached
+        for record in records:
+            if record.finished and metric in record.metrics:
+                label = f"{record.dataset['name']}/{record.arm or record.method}"
+                self.best[label] = max(record.metrics[metric]["mean"], self.best.get(label, float("-inf")))
+
+    def remaining(self, now: float) -> float | None:
+        """Seconds, by the rate so far; None before there is one."""
+        paid = self.cost - self.cached
+        return None if paid <= 0 else (now - self.started) * (self.cost_of - self.cost) / paid
+
+
+class Pulse:
+    """A context in which `folder` says that its sweep is alive, and in which a wish to stop interrupts this process."""
+
+    def __init__(self, folder: Path):
+        self.folder, self.progress = folder, None
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._beat, daemon=True)
+
+    def __enter__(self) -> Pulse:
+        (self.folder / _STOP).unlink(missing_ok=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        for name in (_RUNNING, _STOP):
+            with suppress(OSError):
+                (self.folder / name).unlink(missing_ok=True)
+
+    def _beat(self) -> None:
+        asked = False
+        while True:
+            # A full disk or a file server away is no reason to end a sweep.
+            with suppress(OSError, StorageError):
+                self._write()
+                if (self.folder / _STOP).exists() and not asked:
+                    asked = True
+                    os.kill(os.getpid(), signal.SIGINT)
+            if self._over.wait(EVERY):
+                return
+
+    def _write(self) -> None:
+        now = time.time()
+        about: dict[str, Any] = {"pid": os.getpid(), "host": socket.gethostname(), "seen_at": now}
+        if self.progress:
+            about |= {"progress": asdict(self.progress), "remaining_seconds": self.progress.remaining(now)}
+        with atomic_file(self.folder / _RUNNING) as scratch:
+            scratch.write_text(json.dumps(about, indent=2), encoding="utf-8")
+
+
+def signs(folder: Path) -> dict[str, Any] | None:
+    """What a running sweep last said; None where none runs: never begun, ended, or silent for too long."""
+    try:
+        about = json.loads((folder / _RUNNING).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return about if time.time() - about["seen_at"] < SILENT else None
+
+
+def ask_to_stop(folder: Path) -> None:
+    """Leave the wish. Raises ConfigError when no sweep runs there to hear it."""
+    if signs(folder) is None:
+        raise ConfigError(f"{folder.name} is not running; nothing to stop")
+    (folder / _STOP).touch()

@@ -1,0 +1,48 @@
+"""A failed allocation, whichever library reports it, is one line that names the work."""
+
+import numpy as np
+import pytest
+import torch
+
+from rankbench.cli import _main
+from rankbench.core.errors import StorageError
+from rankbench.core.memory import memory_errors_are_clear
+
+PIBIBYTE = 1 << 50
+
+
+def on_device():
+    if torch.cuda.is_available():
+        return torch.empty(PIBIBYTE, dtype=torch.uint8, device="cuda")
+    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.00 PiB.\nMore words")
+
+
+def of_cublas():
+    raise RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
+
+
+@pytest.mark.parametrize(
+    "allocate",
+    [lambda: np.empty(PIBIBYTE, np.uint8), lambda: torch.empty(PIBIBYTE, dtype=torch.uint8), on_device, of_cublas],
+    ids=["numpy", "torch", "cuda", "cublas"],
+)
+def test_memory_that_cannot_be_had_is_a_storage_error(allocate):
+    with pytest.raises(StorageError, match="shop: bpr: not enough memory") as error, memory_errors_are_clear("shop: bpr"):
+        allocate()
+    assert error.value.exit_code == 5 and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("mat1 and mat2 shapes cannot be multiplied"), RuntimeError(), ValueError("x")])
+def test_another_error_keeps_its_name(error):
+    with pytest.raises(type(error)) as raised, memory_errors_are_clear("shop: bpr"):
+        raise error
+    assert raised.value is error
+
+
+def test_a_run_without_enough_memory_ends_with_one_line(settings, monkeypatch, capsys):
+    monkeypatch.setenv("RANKBENCH_DATA", str(settings.data))
+    monkeypatch.setenv("RANKBENCH_RESULTS", str(settings.results))
+    assert _main(["run", "synthetic", "bpr", "embedding_dim=300000000", "epochs=1", "--no-track"]) == 5
+    output = capsys.readouterr()
+    assert output.err.count("\n") == 1 and "synthetic: bpr: not enough memory" in output.err
+    assert not settings.results.exists() or not list(settings.results.rglob("record.json"))

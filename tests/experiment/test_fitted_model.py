@@ -1,0 +1,302 @@
+"""A fitted model: what it recommends and finds similar, against dense scores sorted by hand; kept and read back."""
+
+import json
+import shutil
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from numpy.testing import assert_allclose
+from safetensors.numpy import load_file, save_file
+
+import rankbench.api as rb
+from rankbench.core.errors import ConfigError, DataError, StorageError
+from rankbench.core.files import sha256_of
+from rankbench.core.memory import Spill
+from rankbench.experiment.fitted_model import load
+
+METHODS = {
+    "ease": ("ease", {"lam": 20}),
+    "deql-l2": ("deql-l2", {"p": 0.4, "lam_prime": 30}),
+    "deql-l2 by tiles": ("deql-l2", {"p": 0.4, "lam_prime": 30}),
+    "edlae-low-rank": ("edlae-low-rank", {"embedding_dim": 4, "iterations": 3}),
+}
+
+
+class NothingFits(Spill):
+    """As if the machine had 30 MB."""
+
+    def fits(self, n_items, itemsize):
+        return False
+
+    def left(self):
+        return 30_000_000
+
+
+@pytest.fixture(scope="module")
+def card(tmp_path_factory):
+    """Raw ids are words for users and shifted numbers for items."""
+    rng = np.random.default_rng(5)
+    rows = [f"u{user},{3 * item + 100}" for user in range(40) for item in rng.permutation(25)[: 8 + user % 5]]
+    folder = tmp_path_factory.mktemp("card")
+    (folder / "raw.csv").write_text("user,item\n" + "\n".join(rows), encoding="utf-8")
+    (folder / "shop.yaml").write_text(yaml.safe_dump({"name": "shop", "source": {"file": "raw.csv"}}), encoding="utf-8")
+    return str(folder / "shop.yaml")
+
+
+@pytest.fixture(params=METHODS)
+def model(request, card, settings, tmp_path):
+    method, params = METHODS[request.param]
+    spill = NothingFits(tmp_path / "spill", 0) if request.param.endswith("tiles") else None
+    return rb.fit(card, method, settings=settings, dtype="float64", spill=spill, **params)
+
+
+def test_a_matrix_of_several_tiles_recommends_as_one_in_memory(settings, tmp_path):
+    card = {"name": "large", "source": {"generator": {"users": 300, "items": 3000, "interactions_per_user": 30}}}
+    (tmp_path / "large.yaml").write_text(yaml.safe_dump(card), encoding="utf-8")
+    fit = partial(rb.fit, str(tmp_path / "large.yaml"), "ease", settings=settings, dtype="float64")
+    tiled, dense = fit(spill=NothingFits(tmp_path / "spill", 0)), fit()
+    assert tiled.recommender.C.tile < 1500
+    some = tiled.users.to_pylist()[5::40]
+    one, other = tiled.recommend(some, 20), dense.recommend(some, 20)
+    assert_allclose(one["score"], other["score"], rtol=1e-9)
+    assert (one["item"] == other["item"]).mean() > 0.95  # but for ties
+    one, other = (each.evaluate(settings=settings).metrics["ndcg@20"].mean for each in (tiled, dense))
+    assert one == pytest.approx(other, abs=1e-4)
+
+
+def test_a_saved_matrix_outlives_the_file_it_came_from(card, settings, tmp_path):
+    model = rb.fit(card, "ease", settings=settings, spill=NothingFits(tmp_path / "spill", 0))
+    expected, evaluated = model.recommend(["u1"], 7), model.evaluate(settings=settings, metrics=["ndcg@5", "auc"])
+    model.save(tmp_path / "kept")
+    shutil.rmtree(tmp_path / "spill")
+    again = load(tmp_path / "kept")
+    pd.testing.assert_frame_equal(again.recommend(["u1"], 7), expected)
+    assert again.evaluate(settings=settings, metrics=["ndcg@5", "auc"]).metrics == evaluated.metrics
+    state = tmp_path / "kept" / "tiles" / "panel.json"
+    kept = json.loads(state.read_text(encoding="utf-8"))
+    damaged = [kept | {"slots": [99] * len(kept["slots"])}, kept | {"problem": kept["problem"] | {"dtype": "object"}}, {}]
+    damaged += [None, [], kept | {"slots": None}, kept | {"problem": None}, kept | {"tile": "x"}, kept | {"finished": None}]
+    for each in damaged:
+        state.write_text(json.dumps(each), encoding="utf-8")
+        with pytest.raises(DataError, match="not a saved model"):
+            load(tmp_path / "kept")
+    shutil.rmtree(state.parent)
+    with pytest.raises(DataError, match="not a saved model"):
+        load(tmp_path / "kept")
+
+
+def test_a_model_is_not_saved_with_the_matrix_of_another(card, settings, tmp_path):
+    spill = NothingFits(tmp_path / "spill", 0)
+    one = rb.fit(card, "ease", settings=settings, spill=spill, lam=10)
+    expected = one.recommend(["u1"], 5)
+    other = rb.fit(card, "ease", settings=settings, spill=spill, lam=1000)
+    pd.testing.assert_frame_equal(one.recommend(["u1"], 5), expected)
+    with pytest.raises(StorageError, match="another matrix by now"):
+        one.save(tmp_path / "kept")
+    other.save(tmp_path / "other")
+    assert not (tmp_path / "kept").exists()
+
+
+def by_hand(model, history, k, filter_seen=True):
+    """Item ids and scores of the k best for one dense history row."""
+    scores = history @ model.recommender.dense_weights()
+    if filter_seen:
+        scores = np.where(history > 0, -np.inf, scores)
+    best = np.lexsort((np.arange(len(scores)), -scores))[:k]
+    return [model.items[int(j)].as_py() for j in best], scores[best]
+
+
+@pytest.mark.parametrize("filter_seen", [True, False])
+def test_known_users_get_the_best_of_what_is_left(model, filter_seen):
+    wanted = ["u7", "u39", "u0"]
+    frame = model.recommend(wanted, k=6, filter_seen=filter_seen)
+    assert list(frame.columns) == ["user", "rank", "item", "score"]
+    for user in wanted:
+        mine = frame[frame.user == user]
+        row = model.users.to_pylist().index(user)
+        items, scores = by_hand(model, model.history[[row]].toarray()[0], 6, filter_seen)
+        assert mine["item"].tolist() == items and mine["rank"].tolist() == [1, 2, 3, 4, 5, 6]
+        assert_allclose(mine["score"], scores, atol=1e-9)
+
+
+def test_new_users_are_scored_by_what_they_met(model):
+    met = {"ann": [100, 106, 172], "bob": [103, 999], "eve": [7]}
+    frame = model.recommend_new(pd.DataFrame([(u, i) for u, items in met.items() for i in items], columns=["user", "item"]), 5)
+    assert set(frame["user"]) == {"ann", "bob"}  # of eve the model knows nothing
+    for user in ("ann", "bob"):
+        history = np.isin(model.items.to_numpy(), met[user]).astype(float)
+        items, scores = by_hand(model, history, 5)
+        assert frame[frame.user == user]["item"].tolist() == items
+        assert_allclose(frame[frame.user == user]["score"], scores, atol=1e-9)
+
+
+def test_a_known_history_folds_in_to_what_its_user_gets(model):
+    row = model.users.to_pylist().index("u3")
+    items = model.items.to_numpy()[model.history[[row]].indices]
+    new = model.recommend_new(pd.DataFrame({"user": ["x"] * len(items), "item": items}), 5)
+    assert new["item"].tolist() == model.recommend(["u3"], 5)["item"].tolist()
+
+
+def test_similar_items_are_those_of_a_history_of_one(model):
+    frame = model.similar([103, 121], 4)
+    assert list(frame.columns) == ["item", "rank", "similar", "score"]
+    for item in (103, 121):
+        expected, scores = by_hand(model, (model.items.to_numpy() == item).astype(float), 4)
+        assert frame[frame["item"] == item]["similar"].tolist() == expected
+        assert_allclose(frame[frame["item"] == item]["score"], scores, atol=1e-9)
+    assert not (frame["item"] == frame["similar"]).any()
+
+
+def test_factors_are_similar_by_cosine_and_do_not_fold_in(card, settings):
+    model = rb.fit(card, "random", settings=settings, seed=3)
+    V = model.recommender.V / np.linalg.norm(model.recommender.V, axis=1, keepdims=True)
+    cosine = V[2] @ V.T
+    cosine[2] = -np.inf
+    best = np.argsort(-cosine, kind="stable")[:3]
+    assert model.similar([model.items[2].as_py()], 3)["similar"].tolist() == model.items.to_numpy()[best].tolist()
+    with pytest.raises(ConfigError, match="random has a vector for each of its own users"):
+        model.recommend_new(pd.DataFrame({"user": ["x"], "item": [100]}))
+
+
+def test_saved_and_loaded_it_is_the_same(model, tmp_path):
+    again = load(model.save(tmp_path / "kept"))
+    pd.testing.assert_frame_equal(model.recommend(["u1", "u2"], 7), again.recommend(["u1", "u2"], 7))
+    with pytest.raises(ConfigError, match="exists already"):
+        model.save(tmp_path / "kept")
+    assert not list(tmp_path.glob(".tmp-*"))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda folder: (folder / "model.json").unlink(),
+        lambda folder: (folder / "arrays.safetensors").write_bytes(b"\x80\x04pickle"),
+        lambda folder: (folder / "model.json").write_text("{", encoding="utf-8"),
+        lambda folder: _edit(folder, method="eval"),
+        lambda folder: _edit(folder, users=["u1"]),
+        lambda folder: _edit(folder, format=99),
+        lambda folder: _edit(folder, form="pickle"),
+        lambda folder: _edit(folder, form="low-rank"),
+        lambda folder: _edit(folder, users=None),
+        lambda folder: _edit(folder, users=["u1", None]),
+        lambda folder: _edit(folder, users=[["u1"]] * 40),
+        lambda folder: _edit(folder, items=[2**70, *range(24)]),
+        lambda folder: _edit(folder, items=[1.5] * 25),
+        lambda folder: _edit(folder, method=None),
+        lambda folder: _edit(folder, form=["linear"]),
+        lambda folder: _edit(folder, params=None),
+        lambda folder: _edit(folder, params={"lam": [[]]}),
+        lambda folder: _edit(folder, dataset="shop"),
+        lambda folder: _edit(folder, dataset={"card": 1, "changes": {}, "name": "shop", "fingerprint": "x"}),
+        lambda folder: _edit(folder, seed="x"),
+        lambda folder: _edit(folder, fit_on="test"),
+        lambda folder: _edit(folder, sha256="0" * 64),
+        lambda folder: (folder / "model.json").write_text("null", encoding="utf-8"),
+        lambda folder: (folder / "model.json").write_text("[" * 100_000, encoding="utf-8"),
+        lambda folder: (folder / "model.json").write_bytes(b"\xff\xfe{}"),
+        lambda folder: _change(folder, "model.C", lambda C: C[:, :-1]),
+        lambda folder: _change(folder, "model.C", lambda C: C.astype(np.float16)),
+        lambda folder: _change(folder, "model.alpha", lambda alpha: alpha[:-1]),
+        lambda folder: _change(folder, "history.indices", lambda indices: indices + 1),
+        lambda folder: _change(folder, "history.indices", lambda indices: indices[:-1]),
+        lambda folder: _change(folder, "history.indptr", lambda indptr: indptr[::-1]),
+    ],
+)
+def test_a_damaged_folder_is_refused_by_name(card, settings, tmp_path, damage):
+    folder = rb.fit(card, "ease", settings=settings).save(tmp_path / "kept")
+    damage(folder)
+    with pytest.raises((DataError, ConfigError), match=r"kept|unknown method") as error:
+        load(folder)
+    assert "\n" not in str(error.value) and len(str(error.value)) < 600
+
+
+def test_a_bit_that_flips_in_the_arrays_is_noticed(card, settings, tmp_path):
+    folder = rb.fit(card, "ease", settings=settings).save(tmp_path / "kept")
+    path = folder / "arrays.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"arrays\.safetensors: is damaged"):
+        load(folder)
+    # Models that were saved before there was a checksum can still be read.
+    content[-5] ^= 1
+    path.write_bytes(content)
+    _edit(folder, sha256=None)
+    assert load(folder).method == "ease"
+
+
+def _change(folder, name, change):
+    """With a checksum that fits, so that it is the contents that are refused."""
+    arrays = load_file(folder / "arrays.safetensors")
+    save_file(arrays | {name: np.ascontiguousarray(change(arrays[name]))}, folder / "arrays.safetensors")
+    _edit(folder, sha256=sha256_of(folder / "arrays.safetensors"))
+
+
+def _edit(folder, **changes):
+    path = folder / "model.json"
+    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | changes), encoding="utf-8")
+
+
+def test_what_cannot_be_answered_is_said(model):
+    with pytest.raises(ConfigError, match=r"unknown user id 'u400'"):
+        model.recommend(["u1", "u400"])
+    with pytest.raises(ConfigError, match="k = 26 is more than the 25 items"):
+        model.recommend(["u1"], k=26)
+    with pytest.raises(ConfigError, match="no column 'item'"):
+        model.recommend_new(pd.DataFrame({"user": ["x"]}))
+
+
+def test_changes_of_the_card_are_kept_with_the_model(card, settings, tmp_path):
+    changed = rb.fit(card, "ease", settings=settings, changes={"split.seed": 7}).save(tmp_path / "kept")
+    model = load(changed)
+    assert model.dataset["fingerprint"] != rb.fit(card, "ease", settings=settings).dataset["fingerprint"]
+    assert model.evaluate(settings=settings).dataset == model.dataset["fingerprint"]
+
+
+def test_held_out_users_are_scored_from_their_fold_in(card, settings, tmp_path):
+    folder = tmp_path / "strong"
+    folder.mkdir()
+    content = yaml.safe_load(Path(card).read_text(encoding="utf-8")) | {"split": {"protocol": "held-out-users"}}
+    shutil.copy(card.replace("shop.yaml", "raw.csv"), folder / "raw.csv")
+    (folder / "shop.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+    model = rb.fit(str(folder / "shop.yaml"), "ease", settings=settings, lam=20)
+    assert model.fit_on == "train"
+    assert (np.diff(model.history.indptr) > 0).all()  # everybody has a history, held out or not
+    assert len(model.evaluate(settings=settings).per_user) == 4
+
+
+def test_the_command_line_takes_ids_and_gives_files(card, settings, tmp_path, capsys, monkeypatch):
+    from rankbench.cli import _main
+
+    monkeypatch.setenv("RANKBENCH_DATA", str(settings.data))
+    kept, users, out = tmp_path / "kept", tmp_path / "users.csv", tmp_path / "out.parquet"
+    users.write_text("user\nu1\nu5\n", encoding="utf-8")
+    only_names, strange = tmp_path / "only_names.csv", tmp_path / "strange.csv"
+    only_names.write_text("user,item\n", encoding="utf-8")
+    strange.write_text("user,item\nnew,99999\n", encoding="utf-8")
+    assert _main(["fit", card, "ease", "lam=20", "--out", str(kept)]) == 0
+    assert _main(["recommend", str(kept), "--users", str(users), "-k", "3", "--out", str(out)]) == 0
+    pd.testing.assert_frame_equal(pd.read_parquet(out), load(kept).recommend(["u1", "u5"], 3))
+    assert _main(["similar", str(kept), "--item", "103", "-k", "2", "--json"]) == 0
+    capsys.readouterr()
+    assert _main(["recommend", str(kept), "--history", str(strange), "--json"]) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out) == [] and "1 users have met no item" in said.err
+    for words, message in {
+        ("recommend", str(kept), "--user", "nobody"): "unknown user id 'nobody'",
+        ("recommend", str(kept)): "name at least one user",
+        ("recommend", str(kept), "--all", "--out", "x.xlsx"): "ends in .csv or .parquet",
+        ("recommend", str(tmp_path / "none"), "--all"): "not a saved model",
+        ("recommend", str(kept), "--history", str(users)): "no column 'item'",
+        ("similar", str(kept), "--item", "103", "-k", "99"): "more than the 25 items",
+        ("fit", card, "ease", "--out", str(kept)): "exists already",
+        ("recommend", str(kept), "--history", str(only_names)): "only_names.csv: no rows",
+        ("recommend", str(kept), "--users", str(only_names)): "only_names.csv: no rows",
+    }.items():
+        assert _main(list(words)) == 2
+        captured = capsys.readouterr()
+        assert message in captured.err and captured.err.count("\n") == 1

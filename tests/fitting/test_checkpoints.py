@@ -1,0 +1,137 @@
+"""Checkpoints: two kept, whole or not at all, and a fit that goes on from one is the fit that was never broken off."""
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.testing import assert_array_equal
+
+from rankbench.experiment.execution import Execution
+from rankbench.experiment.fit import fit as fit_configs
+from rankbench.experiment.job import configure
+from rankbench.fitting.checkpoints import Checkpoints, State
+
+
+def state(number):
+    return State(number, {"P": np.full((3, 2), number, np.float32)}, {"seconds": 0.5 * number})
+
+
+def test_the_last_two_are_kept_and_the_newest_is_read(tmp_path):
+    kept = Checkpoints(tmp_path / "run")
+    for number in range(1, 6):
+        kept.save(state(number))
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["000004", "000005"]
+    last = Checkpoints(tmp_path / "run", resume=True).last()
+    assert last.number == 5 and last.values == {"seconds": 2.5}
+    assert_array_equal(last.arrays["P"], state(5).arrays["P"])
+
+
+def test_a_damaged_one_is_passed_over(tmp_path, caplog):
+    kept = Checkpoints(tmp_path, resume=True)
+    kept.save(state(1))
+    kept.save(state(2))
+    (tmp_path / "000002" / "arrays.safetensors").write_bytes(b"\x08")
+    assert kept.last().number == 1
+    assert "000002: not readable" in caplog.text
+
+
+@pytest.mark.parametrize("damage", ["a bit", "a null", "no checksum"])
+def test_one_with_another_checksum_is_passed_over(damage, tmp_path, caplog):
+    kept = Checkpoints(tmp_path, resume=True)
+    kept.save(state(1))
+    kept.save(state(2))
+    arrays, values = (tmp_path / "000002" / name for name in ("arrays.safetensors", "values.json"))
+    if damage == "a bit":
+        content = bytearray(arrays.read_bytes())
+        content[-1] ^= 1
+        arrays.write_bytes(content)
+    else:
+        values.write_text({"a null": "null", "no checksum": '{"seconds": 1.0}'}[damage])
+    assert kept.last().number == 1
+    assert "000002: not readable" in caplog.text
+
+
+def test_scratch_of_a_killed_fit_is_removed(tmp_path):
+    Checkpoints(tmp_path).save(state(1))
+    (tmp_path / ".tmp-000002-abcd").mkdir()
+    assert Checkpoints(tmp_path, resume=True).last().number == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["000001"]
+
+
+def test_without_resume_a_fit_starts_anew(tmp_path):
+    Checkpoints(tmp_path).save(state(3))
+    assert Checkpoints(tmp_path).last() is None
+    assert not tmp_path.exists()
+
+
+def test_nothing_there_is_no_state(tmp_path):
+    assert Checkpoints(tmp_path / "none", resume=True).last() is None
+
+
+@pytest.mark.parametrize("method", ["ials", "rg2"])
+@pytest.mark.parametrize("values", [{}, {"solver": "cg", "embedding_dim": 160}])
+def test_a_fit_that_goes_on_has_the_bits_of_one_that_was_not_broken_off(method, values, tmp_path):
+    rng = np.random.default_rng(0)
+    X = sp.csr_array((rng.random((300, 200)) < 0.3).astype(np.float32))
+
+    class Broken(Exception):
+        pass
+
+    def fit(iterations, checkpoints=None, stop_after=-1):
+        chosen = configure(method, {"iterations": iterations} | values)
+        seen = []
+
+        def tell(step):
+            seen.append(step.number)
+            if step.number == stop_after + 1:
+                raise Broken
+
+        (model,) = fit_configs(
+            (chosen,), X, "float32", 0, Execution(checkpoints=checkpoints), observe=lambda step: tell(step) or {}
+        ).models
+        return model, seen
+
+    whole, _ = fit(6)
+    with pytest.raises(Broken):
+        fit(6, Checkpoints(tmp_path), stop_after=4)
+    again, seen = fit(6, Checkpoints(tmp_path, resume=True))
+    assert seen == [5, 6]
+    assert_array_equal(again.U, whole.U)
+    assert_array_equal(again.V, whole.V)
+
+
+RUN = ("run", "synthetic", "wrmf", "iterations=400", "embedding_dim=64", "--curve", "0", "--no-track", "--threads", "1")
+
+
+def test_a_killed_run_goes_on(tmp_path):
+    """SIGKILL at some iteration, then --resume: at most one iteration is lost, and the numbers are those of a whole run."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("RANKBENCH_", "RAY_"))}
+    environment |= {"RANKBENCH_DATA": str(tmp_path / "data")}
+
+    def start(results, *more):
+        where = environment | {"RANKBENCH_RESULTS": str(tmp_path / results)}
+        words = [sys.executable, "-m", "rankbench", *RUN, "--json", *more]
+        return subprocess.Popen(words, env=where, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    whole, _ = start("whole").communicate(timeout=200)
+    broken = start("broken")
+    folder = tmp_path / "broken" / "checkpoints"
+    while not list(folder.glob("*/0000[2-9]*")):
+        assert broken.poll() is None, broken.stderr.read()
+    broken.send_signal(signal.SIGKILL)
+    broken.communicate(timeout=60)
+    saved = max(int(path.name) for path in folder.glob("*/[0-9]*"))
+    assert 20 <= saved < 400
+    resumed, errors = start("broken", "--resume").communicate(timeout=200)
+    assert json.loads(resumed)["metrics"] == json.loads(whole)["metrics"], errors
+    (record,) = (tmp_path / "broken" / "runs").glob("*/record.json")
+    curve = json.loads(record.read_text())["curve"]
+    assert [row["iteration"] for row in curve] == list(range(1, 401))
+    assert all(a["loss"] >= b["loss"] - 1e-5 and a["seconds"] <= b["seconds"] for a, b in itertools.pairwise(curve))
+    assert not list(folder.glob("*"))

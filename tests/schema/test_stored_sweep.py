@@ -1,0 +1,81 @@
+"""What a sweep left in its folder is read whole, or refused with the file and the field."""
+
+import json
+import os
+
+import pytest
+
+from rankbench.core.errors import DataError
+from rankbench.schema.experiment import ExperimentSpec
+from rankbench.sweeps.sweep import read_sweep
+
+SPEC = ExperimentSpec.model_validate(
+    {"name": "toy", "datasets": ["synthetic"], "arms": [{"method": "ease", "params": {"lam": 1}}]}
+)
+SWEEP = {"id": "toy-1", "experiment": SPEC.model_dump(mode="json"), "notes": [], "fits": 1, "started_at": "2026-11-22T00:00:00"}
+CHOSEN = {
+    "rows": [{"dataset": "synthetic", "arm": "ease", "final": ["run"]}],
+    "finished_at": "2026-11-22T00:01:00",
+    "on": "valid",
+}
+COMPARED = {"metrics": ["ndcg@20"], "models": [], "comparisons": [], "level": 0.05}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name, content in (("sweep", SWEEP), ("chosen", CHOSEN), ("comparisons", COMPARED)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+    return tmp_path
+
+
+def test_a_whole_sweep_is_read(folder):
+    stored = read_sweep(folder)
+    assert stored.spec == SPEC
+    assert stored.chosen["rows"][0] == {"dataset": "synthetic", "arm": "ease", "final": ["run"], "search": None}
+    assert (stored.chosen["on"], stored.compared["level"]) == ("valid", 0.05)  # what the schemas do not name is kept
+
+
+def test_an_unfinished_sweep_is_read(folder):
+    (folder / "chosen.json").unlink()
+    (folder / "comparisons.json").unlink()
+    assert (read_sweep(folder).chosen, read_sweep(folder).compared) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("sweep", {**SWEEP, "experiment": {}}, "experiment.name: missing"),
+        ("sweep", {**SWEEP, "experiment": "toy"}, "experiment: "),
+        ("sweep", {**SWEEP, "notes": 3}, "notes: "),
+        ("sweep", {**SWEEP, "cards": [{}]}, "cards.0.name: missing"),
+        ("sweep", {**SWEEP, "fits": "1"}, "fits: expected a whole number, got '1'"),
+        ("sweep", [SWEEP], "not the sweep.json of a sweep (input should be an object"),
+        ("chosen", {**CHOSEN, "rows": [{"dataset": "synthetic"}]}, "rows.0.arm: missing"),
+        ("chosen", {**CHOSEN, "rows": [{"dataset": "synthetic", "arm": "ease", "final": None}]}, "rows.0.final: "),
+        ("chosen", None, "not the chosen.json of a sweep (input should be an object"),
+        ("comparisons", {**COMPARED, "models": [{"dataset": "synthetic"}]}, "models.0.metric: missing"),
+        ("comparisons", {**COMPARED, "comparisons": [{"metric": "ndcg@20"}]}, "comparisons.0.dataset: missing"),
+    ],
+)
+def test_a_damaged_file_is_named_with_its_field(name, content, message, folder):
+    path = folder / f"{name}.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(DataError) as error:
+        read_sweep(folder)
+    assert str(error.value).startswith(f"{path}: {message}")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[" * 100_000, b"\xff"])
+def test_what_is_no_json_is_named(text, folder):
+    path = folder / "chosen.json"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(DataError) as error:
+        read_sweep(folder)
+    assert str(error.value).startswith(f"{path}: ")
+
+
+def test_a_pipe_in_place_of_a_file_is_refused(folder):
+    (folder / "sweep.json").unlink()
+    os.mkfifo(folder / "sweep.json")
+    with pytest.raises(DataError, match=r"sweep\.json: not the sweep\.json of a sweep \(no regular file\)"):
+        read_sweep(folder)

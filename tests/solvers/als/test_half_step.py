@@ -1,0 +1,142 @@
+"""Half steps: kernels against dense solves at every length of row, and bits that do not depend on blocks or threads."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from rankbench.core.errors import NumericalError
+from rankbench.fitting.executors import ThreadMap
+from rankbench.solvers.als import half_step as module
+from rankbench.solvers.als.gradients import solve_gradients, steps_are_cheaper
+from rankbench.solvers.als.half_step import Coefficients, Side, moments
+
+
+def rows(n_rows, n_cols, rng):
+    """Rows of every length from none to all columns."""
+    return sp.csr_array((rng.random((n_rows, n_cols)) < np.linspace(0, 1, n_rows)[:, None]).astype(np.float32))
+
+
+def coefficients(n_rows, n_cols, rng, weighted=True, columns=True):
+    own = [rng.random(n_rows) + 0.1 for _ in range(5)]
+    if not weighted:
+        own[1] = np.zeros(n_rows)
+    theirs = [rng.random(n_cols) + 0.1 for _ in range(4)] if columns else [None] * 4
+    return Coefficients(*own, *theirs)
+
+
+def dense_solution(X, on, Y):
+    R, ones = X.toarray().astype(float), np.ones(X.shape[1])
+    v, tau, g, eta = (ones if each is None else each for each in (on.col_w1, on.col_t1, on.col_w0, on.col_t0))
+    G, h = Y.T @ (g[:, None] * Y), Y.T @ eta
+    out = []
+    for r in range(len(R)):
+        A = on.w0[r] * G + on.reg[r] * np.eye(Y.shape[1]) + on.w1[r] * Y.T @ ((R[r] * v)[:, None] * Y)
+        out.append(np.linalg.solve(A, on.t0[r] * h + on.t1[r] * Y.T @ (R[r] * tau)))
+    return np.stack(out)
+
+
+@settings(max_examples=40)
+@given(
+    seed=st.integers(0, 10**6),
+    shape=st.tuples(st.integers(1, 50), st.integers(1, 80)),
+    dim=st.sampled_from([1, 3, 15, 16, 17, 32, 40]),
+    weighted=st.booleans(),
+    columns=st.booleans(),
+)
+def test_any_side_is_solved_as_densely(seed, shape, dim, weighted, columns):
+    rng = np.random.default_rng(seed)
+    X, on = rows(*shape, rng), coefficients(*shape, rng, weighted, columns)
+    Y = rng.normal(size=(shape[1], dim))
+    expected = dense_solution(X, on, Y)
+    assert_allclose(Side(X, on, dim, np.float64, "exact", ThreadMap(1)).solve(Y), expected, rtol=1e-7, atol=1e-9)
+    single = Side(X, on, dim, np.float32, "exact", ThreadMap(1)).solve(Y.astype(np.float32))
+    assert_allclose(single, expected, rtol=5e-3, atol=2e-4 * (1 + np.abs(expected).max()))
+
+
+@pytest.mark.parametrize("method", ["exact", "cg"])
+@pytest.mark.parametrize("weighted", [True, False])
+def test_the_bits_are_the_same_for_any_blocks_and_threads(method, weighted, monkeypatch):
+    rng = np.random.default_rng(1)
+    X, on = rows(400, 300, rng), coefficients(400, 300, rng, weighted)
+    Y, start = (rng.normal(size=(n, 256)).astype(np.float32) for n in (300, 400))
+    found = []
+    for workers, cycles in [(1, 1e12), (1, 3e5), (2, 1e6), (7, 1e12), (64, 1e12)]:
+        monkeypatch.setattr(module, "BLOCK_CYCLES", cycles)
+        side = Side(X, on, 256, np.float32, method, ThreadMap(workers))
+        found.append((len(side.blocks), side.solve(Y, start, 3)))
+    assert len({blocks for blocks, _ in found}) > 2
+    for _, answer in found[1:]:
+        assert_array_equal(answer, found[0][1])
+
+
+def test_blocks_hold_every_row_once_and_about_the_same_work():
+    rng = np.random.default_rng(2)
+    X = rows(5000, 60, rng)
+    side = Side(X, coefficients(5000, 60, rng), 32, np.float32, "exact", ThreadMap(4))
+    blocks = [block.rows for block in side.blocks]
+    assert sorted(np.concatenate(blocks)) == list(range(5000))
+    assert all(len(rows) % module.LANES == 0 for rows in blocks[:-1])
+    lengths = np.diff(X.indptr)
+    work = [module.row_work(lengths[rows], 32, "exact").sum() for rows in blocks[:-1]]
+    assert len(work) >= 8 and max(work) < 2 * min(work)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_gradient_steps_come_to_the_exact_solution(dtype):
+    rng = np.random.default_rng(3)
+    K, n_rows, n_cols = 256, 40, 900
+    X = rows(n_rows, n_cols, rng)[::-1]
+    Y = np.vstack([rng.normal(size=(n_cols, K)), np.zeros((1, K))]).astype(dtype)
+    w0, w1, t0, t1, reg = (rng.random(n_rows).astype(dtype) + dtype(0.1) for _ in range(5))
+    ratio, spectrum, h = rng.random(n_cols).astype(dtype), rng.random(K).astype(dtype), rng.random(K).astype(dtype)
+    arrays = (X.indptr.astype(np.int64), X.indices.astype(np.int32), w0, w1, t0, t1, reg, Y, ratio, spectrum, h, dtype(1e-12))
+    R, y = X.toarray(), Y[:-1].astype(float)
+    exact = np.stack([
+        np.linalg.solve(
+            np.diag(w0[r] * spectrum + reg[r]) + w1[r] ** 2.0 * y.T @ (R[r][:, None] * y),
+            t0[r] * h + w1[r] * t1[r] * y.T @ (R[r] * ratio),
+        )
+        for r in range(n_rows)
+    ])  # fmt: skip
+    distances = []
+    for steps in (1, 2, 3, 4):
+        assert steps_are_cheaper(n_cols // 2, K, steps)
+        x = rng.normal(size=(n_rows, K)).astype(dtype)
+        solve_gradients(*arrays, steps, x)
+        # In the norm of the system conjugate gradients come closer with every step.
+        apart = x - exact
+        quadratic = ((w0[:, None] * spectrum + reg[:, None]) * apart**2).sum(1) + w1**2 * (R * (apart @ y.T) ** 2).sum(1)
+        distances.append(quadratic.sum())
+    assert (np.diff(distances) < 0).all()
+    again = rng.normal(size=(n_rows, K)).astype(dtype)
+    for _ in range(100):
+        solve_gradients(*arrays, 4, again)
+    # Where a row has about as many interactions as dimensions, its system is too stretched to be reached in so few steps.
+    settled = (np.diff(X.indptr) > 2 * K) | (np.diff(X.indptr) < K / 4)
+    assert settled.sum() > 10
+    again, exact = again[settled], exact[settled]
+    assert_allclose(again, exact, atol=(1e-8 if dtype == np.float64 else 5e-3) * np.abs(exact).max())
+
+
+def test_moments_of_more_rows_than_a_chunk():
+    rng = np.random.default_rng(4)
+    n = 2 * module.CHUNK + 5
+    Y, weights, targets = rng.normal(size=(n, 6)), rng.random(n), rng.normal(size=n)
+    gram, total = moments(Y, weights, targets)
+    assert_allclose(gram, (Y.T * weights) @ Y, rtol=1e-12)
+    assert_allclose(total, Y.T @ targets, rtol=1e-10)
+    gram, total = moments(Y, None, None)
+    assert_allclose(gram, Y.T @ Y, rtol=1e-12)
+    assert_allclose(total, Y.sum(axis=0), rtol=1e-10)
+
+
+def test_what_is_not_finite_is_an_error():
+    rng = np.random.default_rng(5)
+    X, on = rows(20, 10, rng), coefficients(20, 10, rng)
+    Y = rng.normal(size=(10, 4)).astype(np.float32)
+    Y[2, 1] = np.inf
+    with pytest.raises(NumericalError, match="raise lam"), np.errstate(all="ignore"):
+        Side(X, on, 4, np.float32, "exact", ThreadMap(1)).solve(Y)

@@ -1,0 +1,83 @@
+"""A running sweep's signs of life: progress and remaining time, the end, silence, and a wish to stop that is heard."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+
+from rankbench.core.errors import ConfigError
+from rankbench.sweeps.heartbeat import SILENT, Progress, Pulse, ask_to_stop, signs
+from rankbench.tracking.record import RunRecord
+
+RECORD = RunRecord("run", "ease", {}, {"name": "data"}, "train", "valid", 0, "float32", metrics={"ndcg@20": {"mean": 0.2}})
+
+
+def test_progress_counts_trials_by_state_and_keeps_the_best():
+    progress = Progress("search", 4, 10.0, started=100.0)
+    progress.add([RECORD, replace(RECORD, metrics={"ndcg@20": {"mean": 0.3}})], 2.0, "ndcg@20", cached=False)
+    progress.add([replace(RECORD, status="failed", metrics={})], 1.0, "ndcg@20", cached=False)
+    progress.add([replace(RECORD, status="stopped", metrics={})], 1.0, "ndcg@20", cached=False)
+    assert (progress.finished, progress.failed, progress.stopped, progress.done) == (1, 1, 1, 3)
+    assert progress.best == {"data/ease": 0.3}
+    # 4 of cost took 8 s, so the 6 that are left take 12.
+    assert progress.remaining(108.0) == pytest.approx(12.0)
+
+
+def test_what_was_there_before_says_nothing_of_the_rate():
+    progress = Progress("search", 3, 9.0, started=0.0)
+    progress.add([RECORD], 3.0, "ndcg@20", cached=True)
+    assert progress.remaining(5.0) is None
+    progress.add([RECORD], 3.0, "ndcg@20", cached=False)
+    assert progress.remaining(6.0) == pytest.approx(6.0)
+
+
+def test_signs_while_it_lives_and_none_after(tmp_path):
+    assert signs(tmp_path) is None
+    with Pulse(tmp_path) as pulse:
+        pulse.progress = Progress("final", 2, 1.0)
+        deadline = time.monotonic() + 20
+        while not (found := signs(tmp_path)) or "progress" not in found:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert found["pid"] == os.getpid() and found["progress"]["stage"] == "final"
+    assert signs(tmp_path) is None and not list(tmp_path.iterdir())
+
+
+def test_a_sweep_silent_for_long_is_not_running(tmp_path):
+    about = {"pid": 1, "host": "x", "seen_at": time.time() - SILENT - 1}
+    (tmp_path / "running.json").write_text(json.dumps(about), encoding="utf-8")
+    assert signs(tmp_path) is None
+    with pytest.raises(ConfigError, match="not running"):
+        ask_to_stop(tmp_path)
+
+
+SLEEPER = """
+import sys, time
+from pathlib import Path
+from rankbench.sweeps.heartbeat import Pulse
+try:
+    with Pulse(Path(sys.argv[1])):
+        time.sleep(60)
+except KeyboardInterrupt:
+    sys.exit(77)
+"""
+
+
+def test_a_wish_to_stop_interrupts_the_process_once(tmp_path):
+    process = subprocess.Popen([sys.executable, "-c", SLEEPER, str(tmp_path)])
+    try:
+        deadline = time.monotonic() + 30
+        while signs(tmp_path) is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        ask_to_stop(tmp_path)
+        assert process.wait(30) == 77
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+    assert not list(tmp_path.iterdir())
