@@ -36,21 +36,6 @@ EDGES = {
         "tracking", "training",
     },
 }  # fmt: skip
-        "api",
-        "cluster",
-        "core",
-        "data",
-        "evaluation",
-        "experiment",
-        "fitting",
-        "reports",
-        "schema",
-        "studies",
-        "sweeps",
-        "tracking",
-        "training",
-    },
-}
 HEAVY = {
     "ray": {"cluster", "sweeps"},
     "mlflow": {"tracking"},
