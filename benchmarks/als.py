@@ -42,7 +42,7 @@ from rankbench.fitting.context import Context
 from rankbench.fitting.executors import ThreadMap
 from rankbench.fitting.recommenders import FactorRecommender, Recommender
 from rankbench.solvers.als.fit import Counts
-from rankbench.solvers.als.half_step import Side, objective, of_items, of_users
+from rankbench.solvers.als.half_step import HalfStep, objective, of_items, of_users
 from rankbench.solvers.als.params import ALSParams
 from rankbench.solvers.factorisation.ials import IALS
 from rankbench.solvers.factorisation.rg2 import RG2
@@ -77,22 +77,22 @@ class Ours:
     def __init__(self, X: sp.csr_array, name: str, p: ALSParams, start: tuple[np.ndarray, np.ndarray], threads: int):
         self.blas, self.steps, (self.P, self.Q) = (1,), p.cg_steps, start
         users, items = np.diff(X.indptr).astype(np.float64), np.bincount(X.indices, minlength=X.shape[1]).astype(np.float64)
-        self.problem = registered().get(name).problem(Counts(users, items, X), p)
+        self.quadratic_loss = registered().get(name).quadratic_loss(Counts(users, items, X), p)
         by_item = X.T.tocsr()
         by_item.sort_indices()
-        self.where = ThreadMap(threads)
-        self.user_side = Side(X, of_users(self.problem), p.embedding_dim, np.float32, p.solver, self.where)
-        self.item_side = Side(by_item, of_items(self.problem), p.embedding_dim, np.float32, p.solver, self.where)
+        self.executor = ThreadMap(threads)
+        self.user_step = HalfStep(X, of_users(self.quadratic_loss), p.embedding_dim, np.float32, p.solver, self.executor)
+        self.item_step = HalfStep(by_item, of_items(self.quadratic_loss), p.embedding_dim, np.float32, p.solver, self.executor)
 
     def step(self) -> None:
-        self.P = self.user_side.solve(self.Q, self.P, self.steps)
-        self.Q = self.item_side.solve(self.P, self.Q, self.steps)
+        self.P = self.user_step.solve(self.Q, self.P, self.steps)
+        self.Q = self.item_step.solve(self.P, self.Q, self.steps)
 
     def factors(self) -> tuple[np.ndarray, np.ndarray]:
         return self.P, self.Q
 
     def loss(self, P: np.ndarray, Q: np.ndarray) -> float:
-        return objective(self.problem, self.user_side.blocks, self.where, P, Q)
+        return objective(self.quadratic_loss, self.user_step.blocks, self.executor, P, Q)
 
 
 class Irspack:

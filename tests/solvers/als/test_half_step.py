@@ -1,4 +1,4 @@
-"""Half steps: kernels against dense solves at every length of row, and bits that do not depend on blocks or threads."""
+"""Half steps against the reference for rows of every length; the bits do not depend on blocks or threads."""
 
 import numpy as np
 import pytest
@@ -10,8 +10,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from rankbench.core.errors import NumericalError
 from rankbench.fitting.executors import ThreadMap
 from rankbench.solvers.als import half_step as module
+from rankbench.solvers.als import reference
 from rankbench.solvers.als.gradients import solve_gradients, steps_are_cheaper
-from rankbench.solvers.als.half_step import Coefficients, Side, moments
+from rankbench.solvers.als.half_step import Coefficients, HalfStep, moments
 
 
 def rows(n_rows, n_cols, rng):
@@ -23,19 +24,8 @@ def coefficients(n_rows, n_cols, rng, weighted=True, columns=True):
     own = [rng.random(n_rows) + 0.1 for _ in range(5)]
     if not weighted:
         own[1] = np.zeros(n_rows)
-    theirs = [rng.random(n_cols) + 0.1 for _ in range(4)] if columns else [None] * 4
-    return Coefficients(*own, *theirs)
-
-
-def dense_solution(X, on, Y):
-    R, ones = X.toarray().astype(float), np.ones(X.shape[1])
-    v, tau, g, eta = (ones if each is None else each for each in (on.col_w1, on.col_t1, on.col_w0, on.col_t0))
-    G, h = Y.T @ (g[:, None] * Y), Y.T @ eta
-    out = []
-    for r in range(len(R)):
-        A = on.w0[r] * G + on.reg[r] * np.eye(Y.shape[1]) + on.w1[r] * Y.T @ ((R[r] * v)[:, None] * Y)
-        out.append(np.linalg.solve(A, on.t0[r] * h + on.t1[r] * Y.T @ (R[r] * tau)))
-    return np.stack(out)
+    of_columns = [rng.random(n_cols) + 0.1 for _ in range(4)] if columns else [None] * 4
+    return Coefficients(*own, *of_columns)
 
 
 @settings(max_examples=40)
@@ -46,13 +36,13 @@ def dense_solution(X, on, Y):
     weighted=st.booleans(),
     columns=st.booleans(),
 )
-def test_any_side_is_solved_as_densely(seed, shape, dim, weighted, columns):
+def test_any_half_step_is_that_of_the_reference(seed, shape, dim, weighted, columns):
     rng = np.random.default_rng(seed)
     X, on = rows(*shape, rng), coefficients(*shape, rng, weighted, columns)
     Y = rng.normal(size=(shape[1], dim))
-    expected = dense_solution(X, on, Y)
-    assert_allclose(Side(X, on, dim, np.float64, "exact", ThreadMap(1)).solve(Y), expected, rtol=1e-7, atol=1e-9)
-    single = Side(X, on, dim, np.float32, "exact", ThreadMap(1)).solve(Y.astype(np.float32))
+    expected = reference.half_step(X, on, Y)
+    assert_allclose(HalfStep(X, on, dim, np.float64, "exact", ThreadMap(1)).solve(Y), expected, rtol=1e-7, atol=1e-9)
+    single = HalfStep(X, on, dim, np.float32, "exact", ThreadMap(1)).solve(Y.astype(np.float32))
     assert_allclose(single, expected, rtol=5e-3, atol=2e-4 * (1 + np.abs(expected).max()))
 
 
@@ -62,21 +52,21 @@ def test_the_bits_are_the_same_for_any_blocks_and_threads(method, weighted, monk
     rng = np.random.default_rng(1)
     X, on = rows(400, 300, rng), coefficients(400, 300, rng, weighted)
     Y, start = (rng.normal(size=(n, 256)).astype(np.float32) for n in (300, 400))
-    found = []
+    results = []
     for workers, cycles in [(1, 1e12), (1, 3e5), (2, 1e6), (7, 1e12), (64, 1e12)]:
         monkeypatch.setattr(module, "BLOCK_CYCLES", cycles)
-        side = Side(X, on, 256, np.float32, method, ThreadMap(workers))
-        found.append((len(side.blocks), side.solve(Y, start, 3)))
-    assert len({blocks for blocks, _ in found}) > 2
-    for _, answer in found[1:]:
-        assert_array_equal(answer, found[0][1])
+        step = HalfStep(X, on, 256, np.float32, method, ThreadMap(workers))
+        results.append((len(step.blocks), step.solve(Y, start, 3)))
+    assert len({blocks for blocks, _ in results}) > 2
+    for _, solution in results[1:]:
+        assert_array_equal(solution, results[0][1])
 
 
 def test_blocks_hold_every_row_once_and_about_the_same_work():
     rng = np.random.default_rng(2)
     X = rows(5000, 60, rng)
-    side = Side(X, coefficients(5000, 60, rng), 32, np.float32, "exact", ThreadMap(4))
-    blocks = [block.rows for block in side.blocks]
+    step = HalfStep(X, coefficients(5000, 60, rng), 32, np.float32, "exact", ThreadMap(4))
+    blocks = [block.rows for block in step.blocks]
     assert sorted(np.concatenate(blocks)) == list(range(5000))
     assert all(len(rows) % module.LANES == 0 for rows in blocks[:-1])
     lengths = np.diff(X.indptr)
@@ -139,4 +129,4 @@ def test_what_is_not_finite_is_an_error():
     Y = rng.normal(size=(10, 4)).astype(np.float32)
     Y[2, 1] = np.inf
     with pytest.raises(NumericalError, match="raise lam"), np.errstate(all="ignore"):
-        Side(X, on, 4, np.float32, "exact", ThreadMap(1)).solve(Y)
+        HalfStep(X, on, 4, np.float32, "exact", ThreadMap(1)).solve(Y)

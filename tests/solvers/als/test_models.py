@@ -16,13 +16,15 @@ from rankbench.experiment.fit import fit as fit_configs
 from rankbench.experiment.job import configure
 from rankbench.experiment.methods import registered
 from rankbench.fitting.executors import ThreadMap
+from rankbench.fitting.method import Iterative
+from rankbench.solvers.als import reference
 from rankbench.solvers.als.fit import Counts
-from rankbench.solvers.als.half_step import Side, objective, of_items, of_users
+from rankbench.solvers.als.half_step import HalfStep, objective, of_items, of_users
 
-ALS = [each.name for each in registered() if each.problem]
+ALS = [each.name for each in registered() if isinstance(each, Iterative) and each.quadratic_loss]
 HERE = ThreadMap(1)
 
-# Models, with parameters off their defaults and both sides of every choice.
+# Models, with parameters off their defaults and both values of every choice.
 CASES = [
     ("wrmf", {"lam": 0.7, "alpha": 3.0}),
     ("wrmf", {"lam": 0.7, "alpha": 0.0}),
@@ -56,16 +58,17 @@ def fit(R, method, values, iterations=6, dim=3, seed=1, dtype="float64", tell=la
     return model
 
 
-def problem(R, method, values):
+def loss_of(R, method, values):
     chosen = configure(method, values)
     return chosen.spec.quadratic_loss(Counts(R.sum(1), R.sum(0), sp.csr_array(R)), chosen.params)
 
 
-def sides(R, problem, dim, dtype=np.float64, method="exact", where=HERE):
+def half_steps(R, loss, dim):
     X = sp.csr_array(R.astype(np.float32))
     by_item = sp.csr_array(X.T)
     by_item.sort_indices()
-    return Side(X, of_users(problem), dim, dtype, method, where), Side(by_item, of_items(problem), dim, dtype, method, where)
+    both = (X, of_users(loss)), (by_item, of_items(loss))
+    return tuple(HalfStep(rows, on, dim, np.float64, "exact", HERE) for rows, on in both)
 
 
 def oracle(R, method, values):
@@ -79,8 +82,8 @@ def test_every_method_of_this_kind_has_a_case():
 @EVERY_CASE
 def test_the_objective_is_the_printed_loss(method, values):
     R, rng = matrix(), np.random.default_rng(2)
-    model, stated = oracle(R, method, values), problem(R, method, values)
-    users, _ = sides(R, stated, 3)
+    model, stated = oracle(R, method, values), loss_of(R, method, values)
+    users, _ = half_steps(R, stated, 3)
     for _ in range(3):
         P, Q = rng.normal(size=(len(R), 3)), rng.normal(size=(R.shape[1], 3))
         found = objective(stated, users.blocks, HERE, P, Q) - stated.constant
@@ -96,16 +99,16 @@ def test_the_constant_makes_the_objective_a_sum_of_squares(method, values):
     else:
         W, WS, _, _ = oracle(R, method, values)
         expected = np.divide(WS**2, W, out=np.zeros_like(W), where=W > 0).sum()
-    stated = problem(R, method, values)
-    assert_allclose(objective(stated, sides(R, stated, 3)[0].blocks, HERE, P, Q), expected)
+    stated = loss_of(R, method, values)
+    assert_allclose(objective(stated, half_steps(R, stated, 3)[0].blocks, HERE, P, Q), expected)
 
 
 def test_rg2_on_a_worked_example():
     """One user with items 0 and 2 of six: −o + ‖o + 1‖² / 2N is −0.625 and 0.875."""
     scores, R = np.array([[2.0, 1.0, 0.5, 0.0, -0.5, -1.0]]), np.zeros((1, 6))
     R[0, [0, 2]] = 1
-    stated = problem(R, "rg2", {"lam": 0.0})
-    users, _ = sides(R, stated, 6)
+    stated = loss_of(R, "rg2", {"lam": 0.0})
+    users, _ = half_steps(R, stated, 6)
     assert_allclose(objective(stated, users.blocks, HERE, scores, np.eye(6)), -0.625 + 0.875)
 
 
@@ -114,12 +117,18 @@ def test_rg2_on_a_worked_example():
 def test_a_half_step_is_the_dense_solution(method, values, dim):
     R, rng = matrix(), np.random.default_rng(3)
     model = oracle(R, method, values)
-    users, items = sides(R, problem(R, method, values), dim)
+    loss, X = loss_of(R, method, values), sp.csr_array(R)
+    users, items = half_steps(R, loss, dim)
     P, Q = rng.normal(size=(len(R), dim)), rng.normal(size=(R.shape[1], dim))
+    reference_P = reference.half_step(X, of_users(loss), Q)
+    reference_Q = reference.half_step(sp.csr_array(X.T), of_items(loss), P)
     if values.get("regulariser") == "product" and dim > R.shape[1]:
         # Vectors that the loss does not determine: any of its solutions has the scores of the least.
-        assert_allclose(users.solve(Q) @ Q.T, dense.solve_users(model, Q) @ Q.T, atol=1e-6)
+        for P in (users.solve(Q), reference_P):
+            assert_allclose(P @ Q.T, dense.solve_users(model, Q) @ Q.T, atol=1e-6)
         return
+    assert_allclose(reference_P, dense.solve_users(model, Q), rtol=1e-8, atol=1e-9)
+    assert_allclose(reference_Q, dense.solve_items(model, P), rtol=1e-8, atol=1e-9)
     assert_allclose(users.solve(Q), dense.solve_users(model, Q), rtol=1e-8, atol=1e-9)
     assert_allclose(items.solve(P), dense.solve_items(model, P), rtol=1e-8, atol=1e-9)
 
@@ -128,7 +137,7 @@ def test_a_half_step_is_the_dense_solution(method, values, dim):
 def test_no_direction_leads_down_from_a_half_steps_solution(method, values):
     R, rng = matrix(), np.random.default_rng(4)
     model = oracle(R, method, values)
-    users, items = sides(R, problem(R, method, values), 3)
+    users, items = half_steps(R, loss_of(R, method, values), 3)
     P, Q = rng.normal(size=(len(R), 3)), rng.normal(size=(R.shape[1], 3))
     best_P, best_Q = users.solve(Q), items.solve(P)
     step = 1e-5
@@ -177,8 +186,8 @@ def test_the_loss_never_rises(case, seed, shape, density, dim, dtype):
 def test_the_authors_item_step_is_the_one_that_raises_the_loss():
     R = matrix()
     values = {"lam": 0.01, "alpha": 0.0, "item_rhs_sign": 1}
-    assert not problem(R, "rg-authors", values).consistent
-    assert all(problem(R, *case).consistent for case in CASES)
+    assert not loss_of(R, "rg-authors", values).consistent
+    assert all(loss_of(R, *case).consistent for case in CASES)
     losses = []
     fit(R, "rg-authors", values, tell=lambda step: losses.append(step.loss))
     assert max(np.diff(losses)) > 1e-3
@@ -214,12 +223,12 @@ def test_debiased_ials_with_one_c_is_ials_at_another_alpha():
     R, rng = matrix(), np.random.default_rng(5)
     alpha0, a, lam = 0.3, 0.8, 0.04
     c = 1 + a
-    debiased = problem(R, "debiased-ials", {"alpha0": alpha0, "a": a, "lam": lam})
-    plain = problem(R, "ials", {"alpha0": alpha0 / (c * (1 - alpha0)), "lam": lam})
+    debiased = loss_of(R, "debiased-ials", {"alpha0": alpha0, "a": a, "lam": lam})
+    plain = loss_of(R, "ials", {"alpha0": alpha0 / (c * (1 - alpha0)), "lam": lam})
     share = c * (1 - alpha0)
     kept = dataclasses.replace(plain, reg_users=debiased.reg_users / share, reg_items=debiased.reg_items / share)
     Q = rng.normal(size=(R.shape[1], 4))
-    one, other = (sides(R, each, 4)[0].solve(Q) for each in (debiased, kept))
+    one, other = (half_steps(R, each, 4)[0].solve(Q) for each in (debiased, kept))
     assert_allclose(one, other / (1 - alpha0), rtol=1e-9, atol=1e-12)
 
 

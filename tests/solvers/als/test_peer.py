@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 
 from rankbench.fitting.executors import ThreadMap
 from rankbench.solvers.als.fit import Counts
-from rankbench.solvers.als.half_step import Side, of_items, of_users
+from rankbench.solvers.als.half_step import HalfStep, of_items, of_users
 from rankbench.solvers.factorisation.wrmf import WRMF, wrmf
 
 implicit = pytest.importorskip("implicit.cpu.als")
@@ -25,10 +25,10 @@ def test_wrmf_is_implicits_als(dim):
     peer.user_factors, peer.item_factors = P.copy(), Q.copy()
     peer.fit(sp.csr_matrix(R), show_progress=False)
 
-    problem = wrmf(Counts(np.diff(R.indptr).astype(float), R.sum(0)), WRMF(lam=lam, alpha=alpha))
+    loss = wrmf(Counts(np.diff(R.indptr).astype(float), R.sum(0)), WRMF(lam=lam, alpha=alpha))
     by_item = sp.csr_array(R.T)
-    users = Side(R, of_users(problem), dim, np.float32, "exact", ThreadMap(2))
-    items = Side(by_item, of_items(problem), dim, np.float32, "exact", ThreadMap(2))
+    users = HalfStep(R, of_users(loss), dim, np.float32, "exact", ThreadMap(2))
+    items = HalfStep(by_item, of_items(loss), dim, np.float32, "exact", ThreadMap(2))
     for _ in range(rounds):
         P = users.solve(Q)
         Q = items.solve(P)

@@ -1,7 +1,7 @@
-"""The iterations: items against users, users against items, for as long as the loss falls.
+"""The iterations of alternating least squares: solve for items, then for users, until the loss stops falling.
 
-Items start at random and users from them, so that the order of the users changes nothing. An iteration ends with the users, so
-that a user's vector is what folding in the same history would give.
+Items start at random, and users are solved from them, so the order of the users does not matter. An iteration ends with the
+users, so a user's vector equals the vector that folding in the same history gives.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from rankbench.fitting.context import Context
 from rankbench.fitting.method import METHODS, Iterative
 from rankbench.fitting.step import Step, Steps
 from rankbench.solvers.als.fold_in import FoldInRecommender
-from rankbench.solvers.als.half_step import Side, objective, of_items, of_users
+from rankbench.solvers.als.half_step import HalfStep, objective, of_items, of_users
 from rankbench.solvers.als.params import ALSParams
-from rankbench.solvers.als.quadratic_loss import Problem
+from rankbench.solvers.als.quadratic_loss import QuadraticLoss
 
 
 @dataclass(frozen=True)
 class Counts:
     """What the weights of a loss may depend on: interactions per user (n_users,) and per item (n_items,), float64.
 
-    `X` (n_users, n_items): the interactions; None where the loss of imagined users is asked for, to fold in by.
+    `X` (n_users, n_items) are the interactions, or None if the users are hypothetical, as in the table for folding in.
     """
 
     users: np.ndarray
@@ -40,7 +40,7 @@ class Counts:
     X: sp.csr_array | None = None
 
     def over_users(self, values: np.ndarray) -> np.ndarray:
-        """Σ values_u over the users u of each item, (n_items,); zeros where only the counts are known."""
+        """Σ values_u over the users u of each item, (n_items,); zeros if X is None."""
         return np.zeros(self.n_items) if self.X is None else self.X.T @ values
 
     @property
@@ -57,52 +57,52 @@ class Counts:
 
 
 def als(name: str, params: type, **about: Any) -> Callable[[Callable], Callable]:
-    """Register the decorated function, (Counts, parameters) → Problem, as a method fitted by alternating least squares."""
+    """Register the decorated function, (Counts, parameters) → QuadraticLoss, as a method of alternating least squares."""
 
-    def add(problem: Callable[[Counts, Any], Problem]) -> Callable:
+    def add(loss_of: Callable[[Counts, Any], QuadraticLoss]) -> Callable:
         def steps(X: sp.csr_array, p: ALSParams, seed: int, dtype: type, context: Context, start: State | None) -> Steps:
             with threadpool_limits(1, "blas"):  # `half_step.in_chunks` says why
-                yield from alternate(X, problem, p, seed, dtype, context, start)
+                yield from alternate(X, loss_of, p, seed, dtype, context, start)
 
         about.setdefault("seeded", True)
-        METHODS.add(name, Iterative(name=name, params=params, steps=steps, quadratic_loss=problem, **about))
-        return problem
+        METHODS.add(name, Iterative(name=name, params=params, steps=steps, quadratic_loss=loss_of, **about))
+        return loss_of
 
     return add
 
 
 def alternate(
     X: sp.csr_array,
-    problem_of: Callable[[Counts, Any], Problem],
+    loss_of: Callable[[Counts, Any], QuadraticLoss],
     p: ALSParams,
     seed: int,
     dtype: type,
     context: Context,
     start: State | None = None,
 ) -> Steps:
-    """Fit X (n_users, n_items) 0/1. Users and items without interactions: see `FoldInRecommender` and the method's file.
+    """Fit X (n_users, n_items), 0/1. For users and items without interactions see `FoldInRecommender` and the method's file.
 
     Raises NumericalError when the loss is not finite.
     """
     n_users, n_items = X.shape
     users, items = np.diff(X.indptr).astype(np.float64), np.bincount(X.indices, minlength=n_items).astype(np.float64)
-    problem = problem_of(Counts(users, items, X), p)
+    loss = loss_of(Counts(users, items, X), p)
     executor, dim = context.executor, p.embedding_dim
     by_item = X.T.tocsr()
     by_item.sort_indices()
-    user_side = Side(X, of_users(problem), dim, dtype, p.solver, executor)
-    item_side = Side(by_item, of_items(problem), dim, dtype, p.solver, executor)
+    user_step = HalfStep(X, of_users(loss), dim, dtype, p.solver, executor)
+    item_step = HalfStep(by_item, of_items(loss), dim, dtype, p.solver, executor)
     del by_item
-    table = problem_of(Counts(np.arange(n_items + 1.0), items), p)  # a user of every possible number of interactions
+    table = loss_of(Counts(np.arange(n_items + 1.0), items), p)  # one user for every possible number of interactions
     if start:
         number, P, Q = start.number, start.arrays["P"], start.arrays["Q"]
         seconds, losses = start.values["seconds"], start.values["losses"]
     else:
         began = time.perf_counter()
         noise = stream(seed, "als", "items").standard_normal((n_items, dim), np.float32)
-        # Around zero: the step of RG² keeps the items' mean there, and RG×, which differs by it, is then RG² from the start.
+        # Items have mean zero, which a half step of RG² preserves: RG×, which differs by that mean, equals RG² from the start.
         Q = (p.init_scale / np.sqrt(dim) * (noise - noise.mean(axis=0))).astype(dtype)
-        P = user_side.solve(Q, np.zeros((n_users, dim), dtype), p.cg_steps)
+        P = user_step.solve(Q, np.zeros((n_users, dim), dtype), p.cg_steps)
         number, seconds, losses = 0, time.perf_counter() - began, []
 
     def model() -> FoldInRecommender:
@@ -114,10 +114,10 @@ def alternate(
     yield Step(number, losses[-1] if losses else math.nan, seconds, model, state)
     while not (p.tolerance and len(losses) > 1 and losses[-2] - losses[-1] < p.tolerance * abs(losses[-1])):
         began = time.perf_counter()
-        Q = item_side.solve(P, Q, p.cg_steps)
-        P = user_side.solve(Q, P, p.cg_steps)
+        Q = item_step.solve(P, Q, p.cg_steps)
+        P = user_step.solve(Q, P, p.cg_steps)
         number, seconds = number + 1, seconds + time.perf_counter() - began
-        losses.append(objective(problem, user_side.blocks, executor, P, Q) / max(X.nnz, 1))
+        losses.append(objective(loss, user_step.blocks, executor, P, Q) / max(X.nnz, 1))
         if not np.isfinite(losses[-1]):
             raise NumericalError(f"the loss is {losses[-1]} in iteration {number} with {p}")
         yield Step(number, losses[-1], seconds, model, state)

@@ -1,16 +1,17 @@
-"""One half step, written once for users and for items: every row of a side solved against the vectors of the other.
+"""One half step of alternating least squares: the vectors of all users for fixed items, or of all items for fixed users.
 
-A row r of either side minimises, over its vector x, with the vectors y_c of the other side fixed,
+The fixed side supplies the columns c, the other side the rows r. Each row minimises over its vector x
 
     xᵀ (w0_r G + reg_r I) x − 2 t0_r h·x + Σ_c (w1_r v_c (x·y_c)² − 2 t1_r τ_c x·y_c),    G = Σ_c g_c y_c y_cᵀ,  h = Σ_c η_c y_c
 
-where c runs over its interactions in the second sum and over all columns in G and h. For users v, τ, g and η are ones and the
-row's own factors are the user's; for items it is the other way round. In the eigenbasis of G the first matrix is diagonal for
-every row at once: without weights on interactions nothing is left to solve but a division (so RG² costs no K x K system a row),
-and with them `exact.py` or `gradients.py` solves what remains.
+where the second sum runs over the row's interactions, and G and h run over all columns. When the rows are users, v, τ, g and η
+are ones and w0, w1, t0 and t1 belong to the user; when the rows are items, it is the other way round. `reference.py` solves the
+same equations in twenty lines of NumPy: read it first. The code here is faster because it works in the eigenbasis of G, where
+the first matrix is diagonal for all rows at once. If interactions carry no weights, only a division is left (RG² needs no K x K
+system per row); otherwise `exact.py` or `gradients.py` solves the rest.
 
-Rows are sorted by their number of interactions and dealt in blocks of equal work. A row's answer does not depend on its block,
-so the bits are the same for any number of blocks, here or on a cluster.
+Rows are sorted by their number of interactions and grouped into blocks of equal work. The solution of a row does not depend on
+its block, so the bits are the same for any number of blocks, in one process or on a cluster.
 """
 
 from __future__ import annotations
@@ -28,17 +29,20 @@ from rankbench.core.errors import NumericalError
 from rankbench.fitting.executors import BlockMap, threads_of
 from rankbench.solvers.als.exact import solve_exact
 from rankbench.solvers.als.gradients import solve_gradients, steps_are_cheaper
-from rankbench.solvers.als.quadratic_loss import Problem
+from rankbench.solvers.als.quadratic_loss import QuadraticLoss
 from rankbench.solvers.als.simd import LANES, gather_four, gather_one
 
-Method = Literal["exact", "cg"]
-BLOCK_CYCLES = 1.5e9  # half a second: a lost block costs no more, and a cluster's deadline for one is several times as long
-CHUNK = 4096  # rows whose products are summed in float32 before the sum goes on in float64
+RowSolver = Literal["exact", "cg"]
+BLOCK_CYCLES = 1.5e9  # half a second: the most that a lost block costs; a cluster waits several times as long for a block
+CHUNK = 4096  # rows whose products are summed in float32; the sums of chunks are added in float64
 
 
 @dataclass(frozen=True)
 class Coefficients:
-    """Of one side: a row's own factors (n_rows,) and those of the columns (n_cols,), as in this module's docstring."""
+    """The coefficients of the rows (n_rows,) and of the columns (n_cols,), named as in this module's docstring.
+
+    A column coefficient that is None stands for ones.
+    """
 
     w0: np.ndarray
     w1: np.ndarray
@@ -52,12 +56,12 @@ class Coefficients:
 
     @property
     def diagonal(self) -> bool:
-        """Whether interactions carry no weight of their own, so that one system serves all rows."""
+        """Whether interactions carry no weights, so that all rows share one system up to its diagonal."""
         return not self.w1.any() or (self.col_w1 is not None and not self.col_w1.any())
 
     @property
     def proportion(self) -> float | None:
-        """reg / w0, where that is one number for all rows that have either; None where it is not."""
+        """The ratio reg / w0 if it is the same for all rows, else None. Rows where both are zero do not count."""
         rows = self.w0 > 0
         if self.reg[~rows].any():
             return None
@@ -65,20 +69,20 @@ class Coefficients:
         return float(ratio.mean()) if len(ratio) and np.ptp(ratio) <= 1e-12 * ratio.max() else None
 
 
-def of_users(problem: Problem) -> Coefficients:
-    return Coefficients(problem.all_weight, problem.weight, problem.all_target, problem.target, problem.reg_users)
+def of_users(loss: QuadraticLoss) -> Coefficients:
+    """The coefficients of the half step that solves for users."""
+    return Coefficients(loss.all_weight, loss.weight, loss.all_target, loss.target, loss.reg_users)
 
 
-def of_items(problem: Problem) -> Coefficients:
-    ones = np.ones(len(problem.reg_items))
-    all_target = problem.all_target if problem.item_all_target is None else problem.item_all_target
-    return Coefficients(
-        ones, ones, ones, ones, problem.reg_items, problem.all_weight, problem.weight, all_target, problem.target
-    )
+def of_items(loss: QuadraticLoss) -> Coefficients:
+    """The coefficients of the half step that solves for items."""
+    ones = np.ones(len(loss.reg_items))
+    all_target = loss.all_target if loss.item_all_target is None else loss.item_all_target
+    return Coefficients(ones, ones, ones, ones, loss.reg_items, loss.all_weight, loss.weight, all_target, loss.target)
 
 
 class Block(NamedTuple):
-    """Some rows of a side: their numbers, their interactions as CSR, and their coefficients, of the factors' dtype."""
+    """Some rows of a half step: their indices, their interactions as CSR, and their coefficients in the factors' dtype."""
 
     rows: np.ndarray
     indptr: np.ndarray
@@ -91,33 +95,37 @@ class Block(NamedTuple):
 
 
 class System(NamedTuple):
-    """What all rows of a half step share: the rotated vectors of the columns and the Gram's eigenbasis."""
+    """What all rows of a half step share: the columns' vectors rotated into the eigenbasis of the Gram, and its eigenvalues."""
 
-    Y: np.ndarray  # (n_cols + 1, K), K filled up to a multiple of LANES; the last row is zero
+    Y: np.ndarray  # (n_cols + 1, K), where K is padded to a multiple of LANES; the last row is zero
     ratio: np.ndarray
     spectrum: np.ndarray
     h: np.ndarray
     floor: float
 
 
-class Side:
-    """The rows of X, a 0/1 CSR matrix (n_rows, n_cols), cut into blocks that lie where `where` works."""
+class HalfStep:
+    """The half step over the rows of X, a 0/1 CSR matrix (n_rows, n_cols), cut into blocks that are stored with `executor`."""
 
-    def __init__(self, X: sp.csr_array, coefficients: Coefficients, dim: int, dtype: type, method: Method, where: BlockMap):
-        self.shape, self.coefficients, self.dtype, self.where = (X.shape[0], dim), coefficients, np.dtype(dtype), where
-        self.method = "sums" if coefficients.diagonal else method
-        self.proportion = coefficients.proportion if self.method == "sums" else None
+    def __init__(
+        self, X: sp.csr_array, coefficients: Coefficients, dim: int, dtype: type, solver: RowSolver, executor: BlockMap
+    ):
+        self.shape, self.coefficients, self.dtype, self.executor = (X.shape[0], dim), coefficients, np.dtype(dtype), executor
+        self.solver = "sums" if coefficients.diagonal else solver
+        self.proportion = coefficients.proportion if self.solver == "sums" else None
         if self.proportion is not None:
             coefficients = replace(coefficients, reg=np.zeros(X.shape[0]))
-        blocks = cut(X, coefficients, dim, self.dtype, self.method, where.workers)
-        self.places = [_slice(block.rows) for block in blocks]
+        blocks = cut(X, coefficients, dim, self.dtype, self.solver, executor.workers)
+        self.positions = [_slice(block.rows) for block in blocks]
         self.lengths = np.unique(np.diff(X.indptr))
-        self.blocks = [where.put(block) for block in blocks]
-        # Room that is used again in every step: fresh memory costs as much as the product that fills it.
+        self.blocks = [executor.put(block) for block in blocks]
+        # Buffers that are reused in every step: allocating memory costs as much as the product that fills it.
         self._columns = self._rotated = None
 
     def solve(self, Y: np.ndarray, x: np.ndarray | None = None, steps: int = 0) -> np.ndarray:
-        """The rows' vectors (n_rows, dim) for the columns' vectors Y (n_cols, dim). `x`: where gradient steps start.
+        """Solve for the rows' vectors (n_rows, dim), given the columns' vectors Y (n_cols, dim).
+
+        `x` (n_rows, dim) is the starting point of conjugate gradients, and `steps` is the number of their steps.
 
         Raises NumericalError when a vector is not finite.
         """
@@ -126,16 +134,16 @@ class Side:
         if self._columns is None:
             self._columns = np.zeros((len(Y) + 1, padded), self.dtype)
             self._rotated = np.empty((self.shape[0], padded), self.dtype)
-        system, basis = share(Y, self.coefficients, self.method == "sums", self.proportion, self._columns)
+        system, basis = share(Y, self.coefficients, self.solver == "sums", self.proportion, self._columns)
         rotated = np.empty_like(self._rotated) if basis is None else self._rotated
-        method, begin = self.method, None
-        if method == "cg" and not any(steps_are_cheaper(m, padded, steps) for m in self.lengths):
-            method = "exact"
-        if method == "cg":
-            begin = self.where.put(multiply(x, basis, np.empty_like(self._rotated)))
-        for index, answer in self.where.map(solve_block, self.blocks, self.where.put(system), method, begin, steps):
-            rotated[self.places[index]] = answer
-        # Not by block: how a product is rounded may depend on its shape.
+        solver, begin = self.solver, None
+        if solver == "cg" and not any(steps_are_cheaper(m, padded, steps) for m in self.lengths):
+            solver = "exact"
+        if solver == "cg":
+            begin = self.executor.put(multiply(x, basis, np.empty_like(self._rotated)))
+        for index, solution in self.executor.map(solve_block, self.blocks, self.executor.put(system), solver, begin, steps):
+            rotated[self.positions[index]] = solution
+        # The rows are rotated back together: the rounding of a product may depend on its shape, and so on the block.
         out = rotated[:, :dim] if basis is None else multiply(rotated, basis.T, np.empty(self.shape, self.dtype))
         if not np.isfinite(out).all():
             row = int(np.flatnonzero(~np.isfinite(out).all(axis=1))[0])
@@ -143,44 +151,45 @@ class Side:
         return np.ascontiguousarray(out)
 
 
-def cut(X: sp.csr_array, on: Coefficients, dim: int, dtype: np.dtype, method: str, workers: int) -> list[Block]:
-    """Blocks of about equal work, but for sums longest rows first; all but the last hold a multiple of LANES rows.
+def cut(X: sp.csr_array, on: Coefficients, dim: int, dtype: np.dtype, solver: str, workers: int) -> list[Block]:
+    """Cut the rows into blocks of about equal work. All blocks but the last have a multiple of LANES rows.
 
-    A block is at most BLOCK_CYCLES of work, and there are several for each worker, so that they end together.
+    A block is at most BLOCK_CYCLES of work, and there are several blocks per worker, so that all workers finish at about the
+    same time. Rows are sorted by decreasing length, except for the solver "sums".
     """
     lengths = np.diff(X.indptr)
-    # Sums need no company of equal length, and neighbours are placed faster than strangers.
-    order = np.arange(len(lengths)) if method == "sums" else np.argsort(-lengths, kind="stable")
-    work = np.cumsum(row_work(lengths[order], dim, method))
-    target = max(min(work[-1] / ((4 if method == "sums" else 8) * workers), BLOCK_CYCLES), 1.0)
-    # A block ends where its work is full, at the next multiple of LANES.
+    # Sums gain nothing from rows of similar length, and results of consecutive rows are copied faster.
+    order = np.arange(len(lengths)) if solver == "sums" else np.argsort(-lengths, kind="stable")
+    work = np.cumsum(row_work(lengths[order], dim, solver))
+    target = max(min(work[-1] / ((4 if solver == "sums" else 8) * workers), BLOCK_CYCLES), 1.0)
+    # A block ends at the first multiple of LANES rows at which its work reaches the target.
     ends = np.searchsorted(work, np.arange(target, work[-1], target), side="right")
     ends = np.unique(np.append(np.minimum((ends + LANES - 1) // LANES * LANES, len(order)), len(order)))
     coefficients = [on.w0, np.sqrt(on.w1), on.t0, on.t1, on.reg]
-    if method != "sums":
+    if solver != "sums":
         coefficients[3] = np.divide(on.t1, coefficients[1], out=np.zeros(len(on.t1)), where=on.w1 > 0)
     blocks, start = [], 0
     for end in ends:
         if end == start:
             continue
         rows = order[start:end]
-        mine = X[rows]
+        interactions = X[rows]
         own = (np.ascontiguousarray(each[rows], dtype) for each in coefficients)
-        blocks.append(Block(rows, mine.indptr.astype(np.int64), mine.indices.astype(np.int32), *own))
+        blocks.append(Block(rows, interactions.indptr.astype(np.int64), interactions.indices.astype(np.int32), *own))
         start = end
     return blocks
 
 
 def _slice(rows: np.ndarray) -> np.ndarray | slice:
-    """Rows one after another as a slice, which is copied to without looking up each."""
+    """Consecutive rows as a slice, which can be assigned to without an index lookup per row; other rows unchanged."""
     in_a_row = len(rows) and rows[-1] - rows[0] == len(rows) - 1 and (np.diff(rows) == 1).all()
     return slice(int(rows[0]), int(rows[-1]) + 1) if in_a_row else rows
 
 
-def row_work(lengths: np.ndarray, dim: int, method: str) -> np.ndarray:
-    """About how many cycles a row of so many interactions takes, (n_rows,). It decides what a block is, and nothing else."""
+def row_work(lengths: np.ndarray, dim: int, solver: str) -> np.ndarray:
+    """Approximate number of processor cycles for rows with `lengths` interactions, (n_rows,). Used only to cut blocks."""
     lengths = lengths.astype(np.float64)
-    if method == "sums":
+    if solver == "sums":
         return (lengths / 2 + 5) * dim
     small = np.minimum(lengths, dim)
     return lengths * dim * (1 + small / 50) + small**3 / 96 + 10 * dim
@@ -189,15 +198,16 @@ def row_work(lengths: np.ndarray, dim: int, method: str) -> np.ndarray:
 def share(
     Y: np.ndarray, on: Coefficients, sums: bool, proportion: float | None, rotated: np.ndarray
 ) -> tuple[System, np.ndarray | None]:
-    """The system of a half step, from the columns' vectors Y (n_cols, dim), and the basis (dim, K): x = basis @ rotated x.
+    """Compute the shared system from the columns' vectors Y (n_cols, dim), and the basis (dim, K) with x = basis @ rotated x.
 
-    `rotated` (n_cols + 1, K), zero in the last row and beyond dim, is overwritten with the system's Y. With a `proportion` of
-    ridge and weight the rows' one system is solved here: Y becomes Y (G + proportion I)^-1, and the basis is None.
+    `rotated` (n_cols + 1, K), which must be zero in its last row and beyond column dim, is overwritten with the system's Y. If
+    `proportion` is given, all rows have the same system, and it is solved here: Y becomes Y (G + proportion I)^-1, and the
+    basis is None.
     """
     dim, dtype, padded = Y.shape[1], Y.dtype, rotated.shape[1]
     G, total = moments(Y, on.col_w0, on.col_t0)
     if not np.isfinite(G).all():
-        raise NumericalError("the factors have grown beyond what a float can hold; raise lam, or use dtype float64")
+        raise NumericalError("the factors overflow the range of their dtype; raise lam, or use dtype float64")
     spectrum, basis = np.linalg.eigh(G)
     floor = 10 * dim * float(np.finfo(dtype).eps)
     spectrum, turn = np.maximum(spectrum, 0), basis
@@ -221,13 +231,13 @@ def share(
 
 
 def moments(Y: np.ndarray, weights: np.ndarray | None, targets: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Σ_c weights_c y_c y_cᵀ (dim, dim) and Σ_c targets_c y_c (dim,), float64; without weights or targets all are one."""
+    """Σ_c weights_c y_c y_cᵀ (dim, dim) and Σ_c targets_c y_c (dim,), float64. None stands for ones."""
     ones = np.ones(len(Y), Y.dtype) if targets is None else targets.astype(Y.dtype)
     scale = None if weights is None else weights[:, None].astype(Y.dtype)
 
     def part(rows: slice) -> tuple[np.ndarray, np.ndarray]:
-        mine = Y[rows]
-        return mine.T @ (mine if scale is None else mine * scale[rows]), ones[rows] @ mine
+        chunk = Y[rows]
+        return chunk.T @ (chunk if scale is None else chunk * scale[rows]), ones[rows] @ chunk
 
     gram, total = np.zeros((Y.shape[1], Y.shape[1])), np.zeros(Y.shape[1])
     for each, sums in in_chunks(part, len(Y)):
@@ -237,15 +247,17 @@ def moments(Y: np.ndarray, weights: np.ndarray | None, targets: np.ndarray | Non
 
 
 def multiply(A: np.ndarray, B: np.ndarray, out: np.ndarray) -> np.ndarray:
-    """A @ B for a long A and a small B."""
+    """Compute A @ B into `out`, for an A with many rows and a small B."""
     for _ in in_chunks(lambda rows: np.matmul(A[rows], B, out=out[rows]), len(A)):
         pass
     return out
 
 
 def in_chunks(function: Callable[[slice], Any], n_rows: int) -> Iterator[Any]:
-    """function(rows) of chunk after chunk, in order. A thread takes one each: BLAS's own threads wait in a loop after every
-    product, and would hold the processors that the blocks need next. Chunks of one size round alike for any number of threads.
+    """Yield function(rows) for chunks of rows, in order, computed by one thread per chunk.
+
+    The threads of BLAS are not used: they spin after every product and would occupy the processors that the blocks need next.
+    Since the size of a chunk is fixed, results are rounded alike for any number of threads.
     """
     chunks = [slice(start, min(start + CHUNK, n_rows)) for start in range(0, n_rows, CHUNK)]
     if len(chunks) == 1:
@@ -254,15 +266,15 @@ def in_chunks(function: Callable[[slice], Any], n_rows: int) -> Iterator[Any]:
         yield from threads_of(numba.get_num_threads()).map(function, chunks)
 
 
-def solve_block(block: Block, system: System, method: str, begin: np.ndarray | None, steps: int) -> np.ndarray:
-    """The rotated vectors (len(block.rows), K) of a block. Pure, so that it may run anywhere, and twice."""
+def solve_block(block: Block, system: System, solver: str, begin: np.ndarray | None, steps: int) -> np.ndarray:
+    """Solve for the rotated vectors (len(block.rows), K) of a block. The function is pure and may run anywhere, even twice."""
     _, *rows = block
     Y, ratio, spectrum, h, floor = system
     x = np.empty((len(block.rows), Y.shape[1]), Y.dtype)
-    if method == "sums":
+    if solver == "sums":
         add_rows(block.indptr, block.indices, block.t0, block.t1, h, Y, x)
         divide(x, block.w0, block.reg, spectrum, Y.dtype.type(floor))
-    elif method == "cg":
+    elif solver == "cg":
         x[:] = begin[block.rows]
         solve_gradients(*rows, Y, ratio, spectrum, h, Y.dtype.type(floor), steps, x)
     else:
@@ -287,7 +299,7 @@ def add_rows(indptr, indices, t0, t1, h, Y, out):
 
 @numba.njit(nogil=True, cache=True)
 def divide(x, w0, reg, spectrum, floor):
-    """x_r / (w0_r · spectrum + reg_r), and 0 where nothing determines it: in a row without weight and without interactions."""
+    """Overwrite x_r with x_r / (w0_r · spectrum + reg_r), or with 0 where the divisor is 0 up to rounding."""
     top = spectrum.max()
     for row in range(len(x)):
         least = floor * (w0[row] * top + reg[row])
@@ -296,22 +308,22 @@ def divide(x, w0, reg, spectrum, floor):
             x[row, k] = x[row, k] / d if d > least else d * 0
 
 
-def objective(problem: Problem, parts: list[Any], where: BlockMap, P: np.ndarray, Q: np.ndarray) -> float:
-    """The problem's value at factors P (n_users, dim), Q (n_items, dim), without the (n_users, n_items) matrix.
+def objective(loss: QuadraticLoss, parts: list[Any], executor: BlockMap, P: np.ndarray, Q: np.ndarray) -> float:
+    """The value of the loss at P (n_users, dim), Q (n_items, dim), computed without an (n_users, n_items) matrix.
 
-    `parts`: blocks of users, as a Side of users holds them.
+    `parts` are the blocks of the half step that solves for users.
     """
-    (users, user_sums), (items, item_sums) = moments(P, problem.all_weight, problem.all_target), moments(Q, None, None)
+    (users, user_sums), (items, item_sums) = moments(P, loss.all_weight, loss.all_target), moments(Q, None, None)
     over_all = np.sum(users * items) - 2 * user_sums @ item_sums
-    p, q = where.put(P), where.put(Q)
-    # The number of blocks depends on the workers, so the sum is over users.
-    found = sorted(where.map(_over_interactions, parts, p, q, problem.weight, problem.target), key=itemgetter(0))
+    p, q = executor.put(P), executor.put(Q)
+    # The number of blocks depends on the workers, so values are summed by user, not by block.
+    results = sorted(executor.map(_over_interactions, parts, p, q, loss.weight, loss.target), key=itemgetter(0))
     by_user = np.zeros(len(P))
-    for _, (rows, values) in found:
+    for _, (rows, values) in results:
         by_user[rows] = values
     over_interactions = by_user.sum()
-    penalty = problem.reg_users @ _squares(P) + problem.reg_items @ _squares(Q)
-    return float(over_all + over_interactions + penalty + problem.constant)
+    penalty = loss.reg_users @ _squares(P) + loss.reg_items @ _squares(Q)
+    return float(over_all + over_interactions + penalty + loss.constant)
 
 
 def _squares(Y: np.ndarray) -> np.ndarray:
@@ -321,7 +333,7 @@ def _squares(Y: np.ndarray) -> np.ndarray:
 def _over_interactions(
     block: Block, P: np.ndarray, Q: np.ndarray, weight: np.ndarray, target: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of a block (m,) and for each of them the loss of its interactions (m,), float64."""
+    """The rows of a block (m,) and the loss of each row's interactions (m,), float64."""
     rows = block.rows
     return rows, _losses(block.indptr, block.indices, P[rows], Q, weight[rows], target[rows])
 

@@ -1,4 +1,4 @@
-"""What every model solved by alternating least squares can be told, beside its own loss."""
+"""Parameters that all methods fitted by alternating least squares share."""
 
 from __future__ import annotations
 
@@ -12,12 +12,16 @@ from rankbench.fitting.stopping import Stopping
 
 @dataclass(frozen=True)
 class ALSParams(Stopping):
-    embedding_dim: int = param(64, "length of the vectors of users and items, > 0", "16 to 512")
-    iterations: int = param(16, "rounds of an item step and a user step, > 0", "1 to 50")
-    solver: Literal["exact", "cg"] = param("exact", "of rows with a system of their own: cg takes a few steps", "exact")
-    cg_steps: int = param(3, "steps of conjugate gradients a row, where solver = cg", "3")
-    init_scale: float = param(0.1, "items start normal with this deviation over √embedding_dim, > 0", "0.01 to 1")
-    tolerance: float = param(0.0, "stop when an iteration lowers the loss by less than this share of it; 0: never", "0")
+    embedding_dim: int = param(64, "dimension of the user and item vectors, > 0", "16 to 512")
+    iterations: int = param(16, "number of iterations, each of an item step and a user step, > 0", "1 to 50")
+    solver: Literal["exact", "cg"] = param(
+        "exact", "solver of each row's system: exact, or a few steps of conjugate gradients (cg)", "exact"
+    )
+    cg_steps: int = param(3, "number of conjugate-gradient steps per row, for solver = cg", "3")
+    init_scale: float = param(0.1, "items start normal with standard deviation init_scale / √embedding_dim, > 0", "0.01 to 1")
+    tolerance: float = param(
+        0.0, "stop when an iteration lowers the loss by a smaller fraction than this; 0: never stop early", "0"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from rankbench.core.config import param
 from rankbench.core.errors import require
 from rankbench.solvers.als.fit import Counts, als
-from rankbench.solvers.als.quadratic_loss import Problem, per_user
+from rankbench.solvers.als.quadratic_loss import QuadraticLoss, per_user
 from rankbench.solvers.factorisation.ials import IALS
 
 
@@ -37,9 +37,9 @@ class DebiasedIALS(IALS):
     title="Debiased iALS: interactions are not negatives",
     source="debiased contrastive losses, §3.2",
 )
-def debiased_ials(n: Counts, p: DebiasedIALS) -> Problem:
+def debiased_ials(n: Counts, p: DebiasedIALS) -> QuadraticLoss:
     c = 1 + p.a + p.extra / n.users.clip(1)
-    return Problem(
+    return QuadraticLoss(
         all_weight=per_user(n.n_users, p.alpha0),
         all_target=per_user(n.n_users, 0),
         weight=c * (1 - p.alpha0),

@@ -13,7 +13,7 @@ from rankbench.core.config import param
 from rankbench.core.errors import require
 from rankbench.solvers.als.fit import Counts, als
 from rankbench.solvers.als.params import ALSParams
-from rankbench.solvers.als.quadratic_loss import Problem, per_user
+from rankbench.solvers.als.quadratic_loss import QuadraticLoss, per_user
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class IALS(ALSParams):
 
 
 @als("ials", IALS, title="iALS: all pairs pulled to 0, a ridge by frequency", source="Rendle et al., RecSys 2022")
-def ials(n: Counts, p: IALS) -> Problem:
-    return Problem(
+def ials(n: Counts, p: IALS) -> QuadraticLoss:
+    return QuadraticLoss(
         all_weight=per_user(n.n_users, p.alpha0),
         all_target=per_user(n.n_users, 0),
         weight=per_user(n.n_users, 1),

@@ -19,7 +19,7 @@ from rankbench.core.config import param
 from rankbench.core.errors import require
 from rankbench.solvers.als.fit import Counts, als
 from rankbench.solvers.als.params import ALSParams
-from rankbench.solvers.als.quadratic_loss import Problem, per_user
+from rankbench.solvers.als.quadratic_loss import QuadraticLoss, per_user
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,10 @@ class RG2(ALSParams):
 
 
 @als("rg2", RG2, title="RG²: softmax's squared surrogate, one system a side", source="Pu et al., ICML 2024", pace=0.6)
-def rg2(n: Counts, p: RG2) -> Problem:
+def rg2(n: Counts, p: RG2) -> QuadraticLoss:
     weight = n.users / (2 * n.n_items)
     product = p.regulariser == "product"
-    return Problem(
+    return QuadraticLoss(
         # Per interaction, as the loss is printed.
         all_weight=weight + (p.lam / (2 * n.n_items) if product else 0),
         all_target=-weight,

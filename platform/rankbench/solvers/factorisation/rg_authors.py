@@ -21,7 +21,7 @@ from rankbench.core.config import param
 from rankbench.core.errors import require
 from rankbench.solvers.als.fit import Counts, als
 from rankbench.solvers.als.params import ALSParams
-from rankbench.solvers.als.quadratic_loss import Problem, per_user
+from rankbench.solvers.als.quadratic_loss import QuadraticLoss, per_user
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ class RGAuthors(ALSParams):
     title="RG² and RG× as their authors run them: α and β",
     source="Pu et al., ICML 2024 and after; their program",
 )
-def rg_authors(n: Counts, p: RGAuthors) -> Problem:
+def rg_authors(n: Counts, p: RGAuthors) -> QuadraticLoss:
     weight = n.users / (2 * n.n_items)
-    return Problem(
+    return QuadraticLoss(
         all_weight=(1 - p.beta) * weight,
         all_target=-weight,
         weight=per_user(n.n_users, (1 - p.beta) * p.alpha),

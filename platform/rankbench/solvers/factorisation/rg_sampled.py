@@ -21,7 +21,7 @@ from rankbench.core.config import param
 from rankbench.core.errors import require
 from rankbench.solvers.als.fit import Counts, als
 from rankbench.solvers.als.params import ALSParams
-from rankbench.solvers.als.quadratic_loss import Problem, per_user
+from rankbench.solvers.als.quadratic_loss import QuadraticLoss, per_user
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,13 @@ class RG2Sampled(ALSParams):
 
 
 @als("rg2-sampled", RG2Sampled, title="RG² of sampled softmax", source="Pu et al., NDCG-consistent softmax approximation")
-def rg2_sampled(n: Counts, p: RG2Sampled) -> Problem:
+def rg2_sampled(n: Counts, p: RG2Sampled) -> QuadraticLoss:
     N, negatives = n.n_items, p.n_negatives
     require(negatives < N, f"n_negatives must be < {N:,}, the number of items, got {negatives:,}")
     half, everyone = n.users / (2 * N), per_user(n.n_users, 1)
     if p.weights == "expected":
         pairs, positives = half * negatives / (negatives + 1), everyone / (2 * (negatives + 1))
-        return Problem(
+        return QuadraticLoss(
             all_weight=pairs,
             all_target=-pairs,
             weight=np.where(n.users > 0, positives, 0),
@@ -53,7 +53,7 @@ def rg2_sampled(n: Counts, p: RG2Sampled) -> Problem:
             constant=float(N * pairs.sum() + positives[0] * n.total),
         )
     other = half * (negatives + 1) / N
-    return Problem(
+    return QuadraticLoss(
         all_weight=other,
         all_target=-other,
         weight=half - other,

@@ -18,7 +18,7 @@ from rankbench.core.config import param
 from rankbench.core.errors import require
 from rankbench.solvers.als.fit import Counts, als
 from rankbench.solvers.als.params import ALSParams
-from rankbench.solvers.als.quadratic_loss import Problem
+from rankbench.solvers.als.quadratic_loss import QuadraticLoss
 from rankbench.solvers.factorisation.rg2 import RG2, rg2
 
 
@@ -48,11 +48,11 @@ class RGxPaper(RGx):
     source="Pu et al., NDCG-consistent softmax approximation, Eq. 17",
     pace=0.6,
 )
-def rgx(n: Counts, p: RGx) -> Problem:
+def rgx(n: Counts, p: RGx) -> QuadraticLoss:
     return rg2(n, RG2(lam=p.lam))
 
 
 @als("rgx-paper", RGxPaper, title="RG× as published: RG² with less curvature", source="ibid., Eq. 38, 39", pace=0.6)
-def rgx_paper(n: Counts, p: RGxPaper) -> Problem:
-    problem = rgx(n, p)
-    return replace(problem, all_weight=(1 - p.beta) * problem.all_weight)
+def rgx_paper(n: Counts, p: RGxPaper) -> QuadraticLoss:
+    loss = rgx(n, p)
+    return replace(loss, all_weight=(1 - p.beta) * loss.all_weight)

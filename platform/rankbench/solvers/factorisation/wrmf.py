@@ -15,7 +15,7 @@ from rankbench.core.config import param
 from rankbench.core.errors import require
 from rankbench.solvers.als.fit import Counts, als
 from rankbench.solvers.als.params import ALSParams
-from rankbench.solvers.als.quadratic_loss import Problem, per_user
+from rankbench.solvers.als.quadratic_loss import QuadraticLoss, per_user
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class WRMF(ALSParams):
 
 
 @als("wrmf", WRMF, title="WRMF: weighted squares, one ridge", source="Hu et al., ICDM 2008")
-def wrmf(n: Counts, p: WRMF) -> Problem:
-    return Problem(
+def wrmf(n: Counts, p: WRMF) -> QuadraticLoss:
+    return QuadraticLoss(
         all_weight=per_user(n.n_users, 1),
         all_target=per_user(n.n_users, 0),
         weight=per_user(n.n_users, p.alpha),

@@ -1,7 +1,7 @@
-"""What Newton-CG is told of a model: its loss anywhere, and there the gradient, Gauss-Newton products and a metric.
+"""What Newton-CG needs of a model: its loss at given parameters, the gradient, Gauss-Newton products and a metric.
 
-The loss is a function of the scores y_ui = p_u · q_i of all pairs, a `Problem` of alternating least squares without weights on
-single interactions. Its second derivative in y_ui is 2 w_u, w = all_weight, for every pair; hence for directions dP and dQ
+The loss is a function of the scores y_ui = p_u · q_i of all pairs: a `QuadraticLoss` of alternating least squares without
+weights on interactions. Its second derivative in y_ui is 2 w_u, w = all_weight, for every pair; hence for directions dP and dQ
 
     dy = dP Qᵀ + P dQᵀ,    the products of its Gauss-Newton matrix are    2 W (dP QᵀQ + P dQᵀQ)    and    2 (Q dPᵀWP + dQ PᵀWP)
 
@@ -19,7 +19,7 @@ import scipy.sparse as sp
 
 from rankbench.core.errors import NumericalError
 from rankbench.solvers.als.half_step import in_chunks, moments, multiply
-from rankbench.solvers.als.quadratic_loss import Problem
+from rankbench.solvers.als.quadratic_loss import QuadraticLoss
 
 
 class Point(Protocol):
@@ -41,14 +41,14 @@ class Point(Protocol):
 class PairLoss:
     """The loss of scores P Qᵀ on X (n_users, n_items) 0/1, per interaction."""
 
-    def __init__(self, X: sp.csr_array, problem: Problem, dtype: type):
-        if problem.weight.any() or not problem.consistent:
+    def __init__(self, X: sp.csr_array, loss: QuadraticLoss, dtype: type):
+        if loss.weight.any() or not loss.consistent:
             raise ValueError("the weights of this loss must depend on the user alone")
         self.total = max(X.nnz, 1)
         self.X = sp.csr_array((np.ones(X.nnz, dtype), X.indices, X.indptr), X.shape)
         self.Xt = self.X.T.tocsr()
-        self.constant = problem.constant / self.total
-        parts = problem.all_weight, problem.all_target, problem.target, problem.reg_users, problem.reg_items
+        self.constant = loss.constant / self.total
+        parts = loss.all_weight, loss.all_target, loss.target, loss.reg_users, loss.reg_items
         self.weight, self.all_target, self.target, self.reg_users, self.reg_items = (
             (part / self.total).astype(dtype)[:, None] for part in parts
         )
