@@ -6,7 +6,7 @@ import pytest
 
 from rankbench.core.environment import Settings
 from rankbench.data.cards import load_card
-from rankbench.experiment import Job, setting
+from rankbench.experiment.job import Job, configure
 from rankbench.schema.experiment import SearchSpec
 from rankbench.sweeps import tuner
 from rankbench.sweeps.plan import Unit
@@ -35,7 +35,7 @@ def race(tmp_path):
     params = {"embedding_dim": 8, "epochs": 9, "patience": 9}
     search = tuner._Search(tmp_path / "records", SearchSpec(scheduler="asha", grace=1))
     units = [
-        Unit(Job(card, (setting("bpr", params | {"learning_rate": r}, arm="a"),), stage="search"), 1, 1, 1.0)
+        Unit(Job(card, (configure("bpr", params | {"learning_rate": r}, arm="a"),), stage="search"), 1, 1, 1.0)
         for r in (0.1, 0.2)
     ]
     for unit in units:
