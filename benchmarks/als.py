@@ -30,7 +30,7 @@ import scipy.sparse as sp
 from linear import SIZES, movielens_sized
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
-from rankbench.core.environment import Settings
+from rankbench.core.environment import Environment
 from rankbench.core.threads import pinned
 from rankbench.data.blocks import csr_from_pairs
 from rankbench.data.prepare import load
@@ -46,7 +46,7 @@ from rankbench.solvers.als.half_step import HalfStep, objective, of_items, of_us
 from rankbench.solvers.als.params import ALSParams
 from rankbench.solvers.factorisation.ials import IALS
 from rankbench.solvers.factorisation.rg2 import RG2
-from rankbench.tracking.environment import environment
+from rankbench.tracking.environment import describe_environment
 
 # iALS's own, near what a search finds on Gowalla.
 ALPHA0, LAM = 0.03, 0.003
@@ -253,9 +253,9 @@ def some_rows(rows: np.ndarray, n: int = 2_000) -> np.ndarray:
     return np.sort(np.random.default_rng(1).choice(rows, min(n, len(rows)), replace=False))
 
 
-def gowalla(settings: Settings) -> tuple[sp.csr_array, sp.csr_array, Holdout]:
+def gowalla(environment: Environment) -> tuple[sp.csr_array, sp.csr_array, Holdout]:
     """What a final fit is made on; train alone, and 2,000 users to validate it with."""
-    split = load("gowalla", settings).split
+    split = load("gowalla", environment).split
     whole = split.holdout("valid", "train")
     rows = some_rows(np.flatnonzero(np.diff(whole.target.indptr)))
     return split.fit_matrix("train+valid"), split.train, Holdout(whole.users[rows], whole.history[rows], whole.target[rows])
@@ -280,18 +280,18 @@ def main() -> None:
     parser.add_argument("--reach", action="store_true", help="the way to the final NDCG@10 on generated sets too")
     given = parser.parse_args()
     sizes, dims = given.sizes.split(","), [int(dim) for dim in given.dims.split(",")]
-    settings = Settings.from_env()
-    if "gowalla" in sizes and settings.mirror is None:
+    environment = Environment.from_env()
+    if "gowalla" in sizes and environment.mirror is None:
         print("gowalla is skipped: RANKBENCH_MIRROR is not set")
         sizes.remove("gowalla")
     warnings.filterwarnings("ignore", module="implicit")
     with pinned(given.threads):
         warm_up()
-        about = environment()
+        about = describe_environment()
         packages = ", ".join(f"{name} {version(name)}" for name in ("numpy", "numba", "irspack", "implicit"))
         print(f"{about['machine']['cpu']}, {about['machine']['cores']} cores, {given.threads} threads; {packages}")
         print(f"{', '.join(about['blas'])}; {about['revision']}")
-        sets = {size: gowalla(settings) if size == "gowalla" else generated(size) for size in sizes}
+        sets = {size: gowalla(environment) if size == "gowalla" else generated(size) for size in sizes}
         print(
             f"\n{'an iteration':52s} {'product s':>9s} {'peer s':>9s} {'faster':>8s} {'loss':>10s} {'peer loss':>10s}"
             f"   after {given.rounds + 1} iterations, per interaction",

@@ -14,7 +14,7 @@ import argparse
 import itertools
 import time
 
-from rankbench.core.environment import Settings
+from rankbench.core.environment import Environment
 from rankbench.data.cards import load_card
 from rankbench.data.prepare import prepare
 from rankbench.experiment.job import Job, MethodConfig, configure
@@ -30,13 +30,13 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--dataset", default="movielens-1m")
     given = arguments.parse_args()
-    settings = Settings.from_env()
-    card = load_card(given.dataset, settings)
-    prepare(card, settings)
+    environment = Environment.from_env()
+    card = load_card(given.dataset, environment)
+    prepare(card, environment)
 
     def run(cells: tuple[MethodConfig, ...]) -> dict[MethodConfig, dict]:
         job = Job(card, cells, fit_on="train", measure_on="valid", stage="search")
-        return {cell: outcome.record.metrics for cell, outcome in zip(cells, run_job(job, settings), strict=True)}
+        return {cell: outcome.record.metrics for cell, outcome in zip(cells, run_job(job, environment), strict=True)}
 
     run((configure("ease", {}),))  # compiles
     seconds = {"shared": 0.0, "cell by cell": 0.0}

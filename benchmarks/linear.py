@@ -32,7 +32,7 @@ from rankbench.fitting.recommenders import FactorRecommender, LinearRecommender
 from rankbench.solvers.inverse.shared import fit_shared
 from rankbench.solvers.linear.deql import DEQLL2
 from rankbench.solvers.linear.ease import EASE
-from rankbench.tracking.environment import environment, peak_memory, reset_peak_memory
+from rankbench.tracking.environment import describe_environment, peak_memory, reset_peak_memory
 
 LAM = 300.0
 SIZES = {"1M": (6_040, 3_706, 600_000), "10M": (69_815, 9_888, 8_240_000), "20M": (136_677, 20_108, 9_990_000)}
@@ -163,7 +163,7 @@ def main() -> None:
     large = parser.parse_args().large
     small = movielens_sized("1M")
     gram(small[:10]), ease(small[:10])  # compile before the clock starts
-    about = environment()
+    about = describe_environment()
     print(f"{about['machine']['cpu']}, {about['machine']['cores']} cores; {', '.join(about['blas'])}; {about['revision']}")
     print(f"{'task':46s} {'product s':>9s} {'peer s':>9s} {'faster':>8s} {'GB':>8s} {'peer GB':>8s} {'apart':>10s}")
     for name in ("1M", "10M"):

@@ -31,15 +31,15 @@ def child(arrangement: str, method: str, n_threads: int, epochs: int) -> None:
     import torch
     from threadpoolctl import threadpool_limits
 
-    from rankbench.core.environment import Settings
+    from rankbench.core.environment import Environment
     from rankbench.core.threads import pinned
     from rankbench.data.cards import load_card
     from rankbench.data.prepare import prepare
     from rankbench.experiment.fit import fit as fit_configs
     from rankbench.experiment.job import configure
 
-    settings = Settings.from_env()
-    X = prepare(load_card("synthetic", settings), settings).split.fit_matrix("train")
+    environment = Environment.from_env()
+    X = prepare(load_card("synthetic", environment), environment).split.fit_matrix("train")
 
     def fit(epochs: int) -> None:
         chosen = configure(method, {"epochs": epochs, "patience": 0})

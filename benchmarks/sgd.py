@@ -27,11 +27,11 @@ import scipy.sparse as sp
 import torch
 from torch.nn import functional as F
 
-from rankbench.core.environment import Settings
+from rankbench.core.environment import Environment
 from rankbench.data.prepare import load
 from rankbench.experiment.job import configure
 from rankbench.losses.spec import registered as losses
-from rankbench.tracking.environment import environment, peak_memory
+from rankbench.tracking.environment import describe_environment, peak_memory
 from rankbench.training.negatives import Negatives
 from rankbench.training.trainer import Trainer
 
@@ -164,7 +164,7 @@ def lightgcn_task(X: sp.csr_array, rounds: int) -> None:
 
 
 def peak(dataset: str, answer) -> None:
-    ours = trainer(load(dataset, Settings.from_env()).split.train, "softmax")
+    ours = trainer(load(dataset, Environment.from_env()).split.train, "softmax")
     before, order = peak_memory(), batches(ours)
     for number in range(3):
         chosen = next(order)
@@ -189,10 +189,10 @@ def main() -> None:
     parser.add_argument("--n", default="100,1024", help="numbers of negatives")
     parser.add_argument("--rounds", type=int, default=6)
     given = parser.parse_args()
-    X = load(given.dataset, Settings.from_env()).split.train
+    X = load(given.dataset, Environment.from_env()).split.train
     print(f"{given.dataset}: {X.shape[0]:,} x {X.shape[1]:,}, {X.nnz:,} interactions; batch {BATCH}, dimension {DIM}")
     torch.sparse.check_sparse_tensor_invariants.disable()  # said, or the peer warns of it
-    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads; revision {environment()['revision']}")
+    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads; revision {describe_environment()['revision']}")
     print(f"{'positives a second':48s} {'product':>11s} {PEER:>11s} {'ratio':>9s}   first loss of each")
     if "negatives" in given.tasks:
         negatives_task(X, [int(n) for n in given.n.split(",")], given.rounds)

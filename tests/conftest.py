@@ -10,7 +10,7 @@ os.environ.setdefault("NUMBA_NUM_THREADS", str(max(3, os.cpu_count() or 1)))
 import hypothesis
 import pytest
 
-from rankbench.core.environment import Settings
+from rankbench.core.environment import Environment
 
 # A time limit per example would fail on a busy machine, and where a kernel is compiled at its first call.
 hypothesis.settings.register_profile("rankbench", deadline=None)
@@ -18,9 +18,9 @@ hypothesis.settings.load_profile("rankbench")
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
+def environment(tmp_path: Path) -> Environment:
     """Everything under tmp_path, without a mirror, offline."""
-    return Settings(
+    return Environment(
         data=tmp_path / "cache",
         mirror=None,
         offline=True,
@@ -31,9 +31,9 @@ def settings(tmp_path: Path) -> Settings:
 
 
 @pytest.fixture
-def mirror_settings(settings: Settings) -> Settings:
+def mirror_environment(environment: Environment) -> Environment:
     """The same with the mirror of RANKBENCH_MIRROR, for tests marked `mirror`."""
     folder = os.environ.get("RANKBENCH_MIRROR")
     if not folder:
         pytest.skip("RANKBENCH_MIRROR is not set: the real datasets are not on this machine")
-    return replace(settings, mirror=Path(folder))
+    return replace(environment, mirror=Path(folder))

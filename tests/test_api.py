@@ -34,14 +34,14 @@ def evaluation(**columns):
     return rb.Evaluation({name: Interval(float(np.mean(v))) for name, v in columns.items()}, frame)
 
 
-def test_models_are_measured_and_compared_with_the_best_and_the_baseline(settings, card):
+def test_models_are_measured_and_compared_with_the_best_and_the_baseline(environment, card):
     models = {
-        "floor": rb.fit(card(0), "random", settings=settings),
-        "ease": rb.fit(card(0), "ease", lam=50, settings=settings),
-        "weak": rb.fit(card(0), "ease", lam=5000, settings=settings),
+        "floor": rb.fit(card(0), "random", environment=environment),
+        "ease": rb.fit(card(0), "ease", lam=50, environment=environment),
+        "weak": rb.fit(card(0), "ease", lam=5000, environment=environment),
     }
-    found = rb.compare(models, metric="ndcg@10", baseline="floor", settings=settings).set_index(["model", "against"])
-    values = {n: m.evaluate(metrics=["ndcg@10"], settings=settings).per_user["ndcg@10"] for n, m in models.items()}
+    found = rb.compare(models, metric="ndcg@10", baseline="floor", environment=environment).set_index(["model", "against"])
+    values = {n: m.evaluate(metrics=["ndcg@10"], environment=environment).per_user["ndcg@10"] for n, m in models.items()}
     best = max(values, key=lambda name: values[name].mean())
     assert {against for _, against in found.index} == {best, "floor"} and len(found) == 4
     for (model, against), row in found.iterrows():
@@ -61,12 +61,12 @@ def test_evaluations_are_taken_as_they_are_and_users_matched_by_id():
     assert abs(row["difference"]) == pytest.approx(abs((both["hit_x"] - both["hit_y"]).mean()))
 
 
-def test_what_cannot_be_compared_is_refused(settings, card):
-    one = rb.fit(card(0), "popularity", settings=settings)
+def test_what_cannot_be_compared_is_refused(environment, card):
+    one = rb.fit(card(0), "popularity", environment=environment)
     with pytest.raises(ConfigError, match="needs two models or more, got 1"):
-        rb.compare([one], settings=settings)
+        rb.compare([one], environment=environment)
     with pytest.raises(ConfigError, match="only what was measured alike can be compared"):
-        rb.compare([one, rb.fit(card(1), "popularity", settings=settings)], settings=settings)
+        rb.compare([one, rb.fit(card(1), "popularity", environment=environment)], environment=environment)
     with pytest.raises(ConfigError, match=r"1: no per-user values of 'hitt'; did you mean hit\?"):
         rb.compare([evaluation(hit=np.ones(3))] * 2, metric="hitt")
     with pytest.raises(ConfigError, match="unknown baseline '3'"):

@@ -15,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from rankbench.core.environment import Settings
+from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError, require
 from rankbench.core.memory import Spill
 from rankbench.core.registry import nearest
@@ -36,7 +36,7 @@ def fit(
     fit_on: str | None = None,
     dtype: str = "float32",
     seed: int = 0,
-    settings: Settings | None = None,
+    environment: Environment | None = None,
     progress: Progress = progress_to_nobody,
     execution: Execution | None = None,
     changes: dict[str, Any] | None = None,
@@ -54,11 +54,11 @@ def fit(
     """
     require(fit_on in (None, "train", "train+valid"), f"fit_on: expected train or train+valid, got {fit_on!r}")
     require(dtype in ("float32", "float64"), f"dtype: expected float32 or float64, got {dtype!r}")
-    settings = settings or Settings.from_env()
+    environment = environment or Environment.from_env()
     config = configure(method, params)
-    card = load_card(dataset, settings, changes)
+    card = load_card(dataset, environment, changes)
     fit_on = fit_on or config.part_to_fit(card)
-    data, fitted = load_and_fit(Job(card, (config,), fit_on, dtype=dtype, seed=seed), settings, execution, progress)
+    data, fitted = load_and_fit(Job(card, (config,), fit_on, dtype=dtype, seed=seed), environment, execution, progress)
     history = union(data.split.fit_matrix(fit_on), data.split.valid_history, data.split.test_history)
     about = {"card": dataset, "changes": changes or {}, "name": data.name, "fingerprint": data.fingerprint}
     return Model(fitted.models[0], method, config.flat, about, fit_on, seed, data.users, data.items, history)
@@ -70,7 +70,7 @@ def compare(
     *,
     baseline: str | None = None,
     seed: int = 0,
-    settings: Settings | None = None,
+    environment: Environment | None = None,
 ) -> pd.DataFrame:
     """Paired tests over users: every model against the best one, and against `baseline` where one is named.
 
@@ -83,7 +83,7 @@ def compare(
     require(len(named) >= 2, f"compare needs two models or more, got {len(named)}")
     samples, first = {}, None
     for name, each in named.items():
-        measured = each.evaluate(metrics=[metric], settings=settings) if isinstance(each, Model) else each
+        measured = each.evaluate(metrics=[metric], environment=environment) if isinstance(each, Model) else each
         first = first or measured
         alike = (measured.dataset, measured.measured_on) == (first.dataset, first.measured_on)
         require(

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from rankbench.cli import _main
-from rankbench.core.environment import Settings
+from rankbench.core.environment import Environment
 from rankbench.data.cards import load_card
 from rankbench.experiment.execution import Execution
 from rankbench.experiment.job import Job, configure
@@ -24,9 +24,9 @@ TINY = {"users": 80, "items": 60, "interactions_per_user": 10}
 def shop(tmp_path_factory):
     """A results folder, and name → id: two of ease, one random, one on another split, one on valid, one failed."""
     home = tmp_path_factory.mktemp("compare")
-    settings = Settings(home / "data", None, True, home / "results", None, None)
+    environment = Environment(home / "data", None, True, home / "results", None, None)
     changes = {f"source.generator.{name}": value for name, value in TINY.items()}
-    card, other = (load_card("synthetic", settings, changes | {"split.seed": seed}) for seed in (0, 1))
+    card, other = (load_card("synthetic", environment, changes | {"split.seed": seed}) for seed in (0, 1))
     ease, weak, random = (configure(*each) for each in (("ease", {"lam": 50}), ("ease", {"lam": 500}), ("random", {})))
     jobs = {
         "ease": Job(card, (ease,)),
@@ -37,18 +37,18 @@ def shop(tmp_path_factory):
     }
     ids = {}
     for name, job in jobs.items():
-        (outcome,) = run_job(job, settings, Execution(1))
-        ids[name] = write_record(settings.results / "runs", outcome.record, outcome.per_user).name
+        (outcome,) = run_job(job, environment, Execution(1))
+        ids[name] = write_record(environment.results / "runs", outcome.record, outcome.per_user).name
     failed = failure(Job(card, (ease,), seed=9), ease, "no memory")
-    ids["failed"] = write_record(settings.results / "runs", failed, None).name
+    ids["failed"] = write_record(environment.results / "runs", failed, None).name
     # One of them in a sweep's folder, where it is found as well.
     (home / "results" / "sweeps" / "s" / "records").mkdir(parents=True)
-    shutil.move(settings.results / "runs" / ids["weak"], home / "results" / "sweeps" / "s" / "records" / ids["weak"])
+    shutil.move(environment.results / "runs" / ids["weak"], home / "results" / "sweeps" / "s" / "records" / ids["weak"])
     return home / "results", ids
 
 
 @pytest.fixture(autouse=True)
-def environment(shop, monkeypatch):
+def variables(shop, monkeypatch):
     monkeypatch.setenv("RANKBENCH_RESULTS", str(shop[0]))
     monkeypatch.delenv("RANKBENCH_TRACKING_URI", raising=False)
 

@@ -10,7 +10,7 @@ import pytest
 
 from rankbench.cli import _main
 from rankbench.cli import checks as doctor
-from rankbench.core.environment import Settings
+from rankbench.core.environment import Environment
 from rankbench.data.prepare import load
 from rankbench.tracking.store import make_tables
 
@@ -65,11 +65,11 @@ def test_results_that_cannot_be_written_do_not_end_the_checks(home, capsys, monk
 @pytest.mark.skipif(os.geteuid() != 0, reason="root alone can become somebody else")
 def test_folders_that_may_not_be_entered_do_not_end_the_checks(tmp_path):
     tmp_path.chmod(0o700)
-    settings = Settings.from_env()
-    list(doctor.checks(settings))  # imports what it needs while it may
+    environment = Environment.from_env()
+    list(doctor.checks(environment))  # imports what it needs while it may
     os.seteuid(65534)
     try:
-        found = {check.what: check for check in doctor.checks(settings)}
+        found = {check.what: check for check in doctor.checks(environment)}
     finally:
         os.seteuid(0)
     assert found["RANKBENCH_DATA"].status == found["RANKBENCH_RESULTS"].status == "fail"
@@ -195,7 +195,7 @@ def test_what_waits_for_tracking_is_counted(results, capsys):
 
 
 def test_the_cache_is_weighed(home, capsys):
-    load("synthetic", Settings.from_env(), {"source.generator.users": 50, "source.generator.items": 30})
+    load("synthetic", Environment.from_env(), {"source.generator.users": 50, "source.generator.items": 30})
     assert checks(capsys)["cache"][0] == "ok"
 
 

@@ -54,8 +54,8 @@ def test_the_contract_found_the_cards():
 
 
 @EVERY_CARD
-def test_a_card_is_valid_and_named_as_its_file(path, settings):
-    card = load_card(str(path), settings)
+def test_a_card_is_valid_and_named_as_its_file(path, environment):
+    card = load_card(str(path), environment)
     assert card.name == path.stem
     assert card.title
     assert card.split.protocol in protocols().names()
@@ -63,8 +63,8 @@ def test_a_card_is_valid_and_named_as_its_file(path, settings):
 
 
 @EVERY_CARD
-def test_a_card_says_where_its_data_come_from_and_on_what_terms(path, settings):
-    source = load_card(str(path), settings).source
+def test_a_card_says_where_its_data_come_from_and_on_what_terms(path, environment):
+    source = load_card(str(path), environment).source
     if source.generator is None:
         assert source.home.startswith("https://")
         assert source.licence
@@ -72,31 +72,31 @@ def test_a_card_says_where_its_data_come_from_and_on_what_terms(path, settings):
 
 
 @EVERY_CARD
-def test_what_a_card_downloads_cannot_change_unseen(path, settings):
+def test_what_a_card_downloads_cannot_change_unseen(path, environment):
     """A file in a repository is named at a commit, or by its checksum."""
-    source = load_card(str(path), settings).source
+    source = load_card(str(path), environment).source
     for remote in [*source.files.values(), *source.companions.values()]:
         if "githubusercontent.com" in remote.url:
             assert re.search(r"/[0-9a-f]{40}/", remote.url) or remote.md5 or remote.sha256
 
 
 @EVERY_CARD
-def test_a_card_that_names_the_mirror_knows_the_checksum_of_every_part(path, settings):
-    source = load_card(str(path), settings).source
+def test_a_card_that_names_the_mirror_knows_the_checksum_of_every_part(path, environment):
+    source = load_card(str(path), environment).source
     if "mirror" in source.model_fields_set:
         assert set(source.mirror.sha256) == set(source.part_names)
 
 
 @EVERY_CARD
-def test_a_card_can_be_loaded_by_its_name(path, settings):
-    assert load_card(path.stem, settings) == load_card(str(path), settings)
+def test_a_card_can_be_loaded_by_its_name(path, environment):
+    assert load_card(path.stem, environment) == load_card(str(path), environment)
 
 
-def test_no_two_cards_have_one_title_or_are_one_dataset(settings):
+def test_no_two_cards_have_one_title_or_are_one_dataset(environment):
     """One source, prepared and split alike, has one name: a second one would be compared with itself."""
     alike = defaultdict(list)
     for path in CARDS:
-        card = load_card(str(path), settings)
+        card = load_card(str(path), environment)
         alike[card.title].append(card.name)
         shaping = f"{card.prepare} {card.split}"
         alike["mirror", card.mirror_folder, shaping].append(card.name)
@@ -107,22 +107,22 @@ def test_no_two_cards_have_one_title_or_are_one_dataset(settings):
 
 
 @EVERY_CARD
-def test_the_mirror_folder_stays_inside_the_mirror(path, settings, tmp_path):
-    folder = (tmp_path / load_card(str(path), settings).mirror_folder).resolve()
+def test_the_mirror_folder_stays_inside_the_mirror(path, environment, tmp_path):
+    folder = (tmp_path / load_card(str(path), environment).mirror_folder).resolve()
     assert folder.parent == tmp_path.resolve()
 
 
 @pytest.mark.parametrize("folder", ["../elsewhere", "/elsewhere", "a/../../b"])
-def test_a_mirror_folder_outside_the_mirror_is_refused(folder, settings):
+def test_a_mirror_folder_outside_the_mirror_is_refused(folder, environment):
     with pytest.raises(ConfigError, match="must lie inside the mirror"):
-        load_card("movielens-1m", settings, {"source.mirror.folder": folder})
+        load_card("movielens-1m", environment, {"source.mirror.folder": folder})
 
 
 @EVERY_CARD
-def test_an_unknown_key_is_refused(path, settings):
+def test_an_unknown_key_is_refused(path, environment):
     key = f"{next(key for key in read_yaml(path) if key != 'name')}x"
     with pytest.raises(ConfigError, match=rf"{path.name}: {key}: unknown key; did you mean {key[:-1]}\?"):
-        load_card(str(path), settings, {key: 1})
+        load_card(str(path), environment, {key: 1})
 
 
 def check_parts(split):
@@ -133,33 +133,35 @@ def check_parts(split):
     assert all(len(part) for part in cells[:3])
 
 
-def test_a_generated_dataset_has_disjoint_parts(settings):
-    check_parts(prepare(load_card("synthetic", settings), settings).split)
+def test_a_generated_dataset_has_disjoint_parts(environment):
+    check_parts(prepare(load_card("synthetic", environment), environment).split)
 
 
-def prepared(card, settings):
-    if card.source.generator or not (settings.mirror / card.mirror_folder).is_dir():
+def prepared(card, environment):
+    if card.source.generator or not (environment.mirror / card.mirror_folder).is_dir():
         pytest.skip(f"the mirror has no {card.mirror_folder}")
-    return prepare(card, settings)
+    return prepare(card, environment)
 
 
 @pytest.mark.mirror
 @BY_SIZE
-def test_a_card_of_the_mirror_has_disjoint_parts_and_the_counts_it_expects(path, mirror_settings):
-    dataset = prepared(load_card(str(path), mirror_settings), mirror_settings)
+def test_a_card_of_the_mirror_has_disjoint_parts_and_the_counts_it_expects(path, mirror_environment):
+    dataset = prepared(load_card(str(path), mirror_environment), mirror_environment)
     check_parts(dataset.split)
     assert dataset.differences == EXPLAINED.get(path.stem, ())
 
 
-def test_the_three_gowallas_expect_different_items(settings):
-    items = {name: load_card(name, settings).expect.prepared.items for name in ("gowalla", "gowalla-talos", "gowalla-strong")}
+def test_the_three_gowallas_expect_different_items(environment):
+    items = {
+        name: load_card(name, environment).expect.prepared.items for name in ("gowalla", "gowalla-talos", "gowalla-strong")
+    }
     assert items == {"gowalla": 40_981, "gowalla-talos": 40_988, "gowalla-strong": 13_681}
 
 
 @pytest.mark.mirror
-def test_the_three_gowallas_are_never_mixed(mirror_settings):
+def test_the_three_gowallas_are_never_mixed(mirror_environment):
     """`gowalla-strong` is not to be had; its stand-in is made from the files of `gowalla`."""
-    cards = [load_card(name, mirror_settings) for name in ("gowalla", "gowalla-talos", "gowalla-strong-standin")]
-    datasets = [prepared(card, mirror_settings) for card in cards]
+    cards = [load_card(name, mirror_environment) for name in ("gowalla", "gowalla-talos", "gowalla-strong-standin")]
+    datasets = [prepared(card, mirror_environment) for card in cards]
     assert len({dataset.fingerprint for dataset in datasets}) == 3
     assert [len(dataset.items) for dataset in datasets] == [40_981, 40_988, 13_701]

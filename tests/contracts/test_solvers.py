@@ -174,6 +174,6 @@ def test_float32_measures_what_float64_measures_on_real_data(method, movielens_1
 
 
 @pytest.fixture
-def movielens_1m(mirror_settings):
-    split = load("movielens-1m", mirror_settings).split
+def movielens_1m(mirror_environment):
+    split = load("movielens-1m", mirror_environment).split
     return split.fit_matrix("train+valid"), split.holdout("test", "train+valid")

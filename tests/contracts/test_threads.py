@@ -6,7 +6,7 @@ import pytest
 import torch
 from numpy.testing import assert_array_equal
 
-from rankbench.core.environment import Settings
+from rankbench.core.environment import Environment
 from rankbench.data.cards import load_card
 from rankbench.evaluation.metrics import metric_set
 from rankbench.experiment.execution import Execution
@@ -39,9 +39,9 @@ VARIANTS = [
 
 
 @pytest.fixture(scope="module")
-def settings(tmp_path_factory):
+def environment(tmp_path_factory):
     folder = tmp_path_factory.mktemp("threads")
-    return Settings(folder / "data", None, True, folder / "results", None, None)
+    return Environment(folder / "data", None, True, folder / "results", None, None)
 
 
 @pytest.fixture(autouse=True)
@@ -51,14 +51,14 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(catalogue, "_CHUNK", 1 << 17)
 
 
-def outcomes(method, values, settings, dtype="float32"):
+def outcomes(method, values, environment, dtype="float32"):
     """What a run with each number of threads has in its record, its table of users and its model."""
-    card = load_card("synthetic", settings, {"source.generator": SIZE})
+    card = load_card("synthetic", environment, {"source.generator": SIZE})
     known = {field.name for field in registered().get(method).fields()}
     chosen = configure(method, {name: value for name, value in SHORT.items() if name in known} | values)
     metrics = metric_set(["recall", "ndcg", "auc"], [10])
     job = Job(card, (chosen,), chosen.part_to_fit(card), metrics=metrics, dtype=dtype, curve=1)
-    return [run(job, settings, Execution(n))[0] for n in THREADS]
+    return [run(job, environment, Execution(n))[0] for n in THREADS]
 
 
 def require_equal(found):
@@ -82,21 +82,21 @@ def test_this_process_can_use_as_many_threads():
 
 
 @pytest.mark.parametrize("method", registered().names())
-def test_the_number_of_threads_changes_no_bit(method, settings):
-    require_equal(outcomes(method, {}, settings))
+def test_the_number_of_threads_changes_no_bit(method, environment):
+    require_equal(outcomes(method, {}, environment))
 
 
 @pytest.mark.parametrize("method, values", VARIANTS)
-def test_nor_with_other_parameters(method, values, settings):
-    require_equal(outcomes(method, values, settings))
+def test_nor_with_other_parameters(method, values, environment):
+    require_equal(outcomes(method, values, environment))
 
 
 @pytest.mark.parametrize("method", ["ease", "ials", "psl", "rg2-newton"])
-def test_nor_in_float64(method, settings):
-    require_equal(outcomes(method, {}, settings, "float64"))
+def test_nor_in_float64(method, environment):
+    require_equal(outcomes(method, {}, environment, "float64"))
 
 
-def test_a_run_leaves_the_numbers_of_threads_as_they_were(settings):
+def test_a_run_leaves_the_numbers_of_threads_as_they_were(environment):
     before = torch.get_num_threads(), numba.get_num_threads()
-    outcomes("popularity", {}, settings)
+    outcomes("popularity", {}, environment)
     assert (torch.get_num_threads(), numba.get_num_threads()) == before

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rankbench.core.environment import VARIABLES, Settings
+from rankbench.core.environment import VARIABLES, Environment
 from rankbench.core.errors import ConfigError
 
 
@@ -20,10 +20,10 @@ def bare_environment(monkeypatch):
 def test_defaults(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
     monkeypatch.chdir(tmp_path)
-    settings = Settings.from_env()
-    assert settings.data.name == "rankbench" and settings.data.is_absolute()
-    assert settings.results == tmp_path / "results"
-    assert (settings.mirror, settings.offline, settings.tracking_uri, settings.home) == (None, False, None, None)
+    environment = Environment.from_env()
+    assert environment.data.name == "rankbench" and environment.data.is_absolute()
+    assert environment.results == tmp_path / "results"
+    assert (environment.mirror, environment.offline, environment.tracking_uri, environment.home) == (None, False, None, None)
     assert list(tmp_path.iterdir()) == []  # reading settings makes no folder
 
 
@@ -41,7 +41,7 @@ def test_every_variable_is_read(tmp_path, monkeypatch):
     assert set(values) == set(VARIABLES)
     for name, value in values.items():
         monkeypatch.setenv(name, value)
-    assert Settings.from_env() == Settings(
+    assert Environment.from_env() == Environment(
         data=tmp_path / "data",
         mirror=mirror,
         offline=True,
@@ -56,16 +56,16 @@ def test_folders_are_absolute_and_may_begin_at_home(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RANKBENCH_DATA", "~/data")
     monkeypatch.setenv("RANKBENCH_RESULTS", "here/results")
-    settings = Settings.from_env()
-    assert settings.data == tmp_path / "data"
-    assert settings.results == tmp_path / "here" / "results"
+    environment = Environment.from_env()
+    assert environment.data == tmp_path / "data"
+    assert environment.results == tmp_path / "here" / "results"
 
 
 def test_an_empty_variable_is_an_unset_one(monkeypatch):
-    unset = Settings.from_env()
+    unset = Environment.from_env()
     for name in VARIABLES:
         monkeypatch.setenv(name, "")
-    assert Settings.from_env() == unset
+    assert Environment.from_env() == unset
 
 
 @pytest.mark.parametrize(
@@ -74,20 +74,20 @@ def test_an_empty_variable_is_an_unset_one(monkeypatch):
 )
 def test_offline_is_a_switch(value, offline, monkeypatch):
     monkeypatch.setenv("RANKBENCH_OFFLINE", value)
-    assert Settings.from_env().offline is offline
+    assert Environment.from_env().offline is offline
 
 
 def test_a_switch_that_is_neither_on_nor_off_is_refused(monkeypatch):
     """Read as off, it would go to the network against the user's word."""
     monkeypatch.setenv("RANKBENCH_OFFLINE", "ture")
     with pytest.raises(ConfigError, match="RANKBENCH_OFFLINE=ture: expected 1 or 0"):
-        Settings.from_env()
+        Environment.from_env()
 
 
 def test_an_unknown_variable_is_named_with_the_nearest(monkeypatch):
     monkeypatch.setenv("RANKBENCH_MIROR", "/data")
     with pytest.raises(ConfigError, match=r"unknown variable RANKBENCH_MIROR; did you mean RANKBENCH_MIRROR\?"):
-        Settings.from_env()
+        Environment.from_env()
 
 
 @pytest.mark.parametrize("make", [lambda path: None, lambda path: path.write_text("a file")], ids=["missing", "a-file"])
@@ -95,16 +95,16 @@ def test_a_mirror_that_is_no_folder_is_refused(make, tmp_path, monkeypatch):
     make(tmp_path / "mirror")
     monkeypatch.setenv("RANKBENCH_MIRROR", str(tmp_path / "mirror"))
     with pytest.raises(ConfigError, match=r"mirror: no such folder"):
-        Settings.from_env()
+        Environment.from_env()
 
 
-def test_catalogues_look_at_home_first_and_name_a_folder_once(tmp_path, settings, monkeypatch):
+def test_catalogues_look_at_home_first_and_name_a_folder_once(tmp_path, environment, monkeypatch):
     product = Path(__file__).parents[2]
-    assert settings.catalogues("datasets")[-1] == product / "datasets"
+    assert environment.catalogues("datasets")[-1] == product / "datasets"
     for place in ("home", "work"):
         (tmp_path / place / "datasets").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "work")
     expected = [tmp_path / "home" / "datasets", tmp_path / "work" / "datasets", product / "datasets"]
-    assert replace(settings, home=tmp_path / "home").catalogues("datasets") == expected
+    assert replace(environment, home=tmp_path / "home").catalogues("datasets") == expected
     monkeypatch.chdir(product)
-    assert replace(settings, home=product).catalogues("datasets") == [product / "datasets"]
+    assert replace(environment, home=product).catalogues("datasets") == [product / "datasets"]

@@ -21,9 +21,9 @@ def pools() -> dict[str, int]:
 
 
 @pytest.mark.parametrize("method, values", [("bpr", {"epochs": 1, "patience": 0}), ("ease", {}), ("ials", {"iterations": 1})])
-def test_the_libraries_use_one_thread_during_a_fit(method, values, settings):
+def test_the_libraries_use_one_thread_during_a_fit(method, values, environment):
     """Threads that several fits on one machine would wait for."""
-    card = load_card("synthetic", settings, {"source.generator": {"users": 60, "items": 40, "interactions_per_user": 8}})
+    card = load_card("synthetic", environment, {"source.generator": {"users": 60, "items": 40, "interactions_per_user": 8}})
     job = Job(card, (configure(method, values),), card.final_fit)
     seen = []
 
@@ -31,7 +31,7 @@ def test_the_libraries_use_one_thread_during_a_fit(method, values, settings):
         if phase == "fit":
             seen.append((torch.get_num_threads(), set(pools().values()), numba.get_num_threads()))
 
-    run(job, settings, Execution(2), progress)
+    run(job, environment, Execution(2), progress)
     assert seen
     assert set(map(str, seen)) == {str((1, {1}, 2))}
 

@@ -16,38 +16,38 @@ RAW = "user,item,time\n" + "".join(f"{u},{i},{1000 + u + i}\n" for u in range(12
 
 
 @pytest.fixture
-def dataset(write, settings):
-    return load(write(CARD, {"raw.csv": RAW}), settings)
+def dataset(write, environment):
+    return load(write(CARD, {"raw.csv": RAW}), environment)
 
 
-def prepared(settings):
-    return next(path for path in (settings.data / "prepared").iterdir() if path.is_dir() and not path.name.startswith("."))
+def prepared(environment):
+    return next(path for path in (environment.data / "prepared").iterdir() if path.is_dir() and not path.name.startswith("."))
 
 
-def kinds(settings):
-    return sorted(entry.kind for entry in cache.entries(settings))
+def kinds(environment):
+    return sorted(entry.kind for entry in cache.entries(environment))
 
 
-def test_what_was_just_prepared_is_current_and_stays(dataset, settings):
-    assert kinds(settings) == ["prepared"]
-    (entry,) = cache.entries(settings)
+def test_what_was_just_prepared_is_current_and_stays(dataset, environment):
+    assert kinds(environment) == ["prepared"]
+    (entry,) = cache.entries(environment)
     assert entry.dataset == "toy"
     assert entry.n_bytes == sum(path.stat().st_size for path in entry.path.iterdir())
 
 
 @pytest.mark.parametrize("manifest", ['{"code": "other"}', "{}", "no json", "[]"])
-def test_what_other_code_prepared_is_stale_and_goes(dataset, settings, manifest):
-    (prepared(settings) / "manifest.json").write_text(manifest, encoding="utf-8")
-    assert kinds(settings) == ["stale"]
-    assert cache.clean(cache.entries(settings)) > 0
-    assert cache.entries(settings) == []
+def test_what_other_code_prepared_is_stale_and_goes(dataset, environment, manifest):
+    (prepared(environment) / "manifest.json").write_text(manifest, encoding="utf-8")
+    assert kinds(environment) == ["stale"]
+    assert cache.clean(cache.entries(environment)) > 0
+    assert cache.entries(environment) == []
 
 
-def test_unfinished_work_goes_when_it_is_old(dataset, settings):
-    scratch = settings.data / "prepared" / ".tmp-toy-0123-4567"
+def test_unfinished_work_goes_when_it_is_old(dataset, environment):
+    scratch = environment.data / "prepared" / ".tmp-toy-0123-4567"
     scratch.mkdir()
     (scratch / "train.npy").write_bytes(b"half")
-    unfinished = [entry for entry in cache.entries(settings) if entry.kind == "unfinished"]
+    unfinished = [entry for entry in cache.entries(environment) if entry.kind == "unfinished"]
     assert [entry.path for entry in unfinished] == [scratch]
     cache.clean(unfinished)
     assert scratch.exists()  # it may be in the making
@@ -57,19 +57,19 @@ def test_unfinished_work_goes_when_it_is_old(dataset, settings):
     assert not scratch.exists()
 
 
-def test_what_a_process_holds_is_left(dataset, settings):
-    folder = prepared(settings)
+def test_what_a_process_holds_is_left(dataset, environment):
+    folder = prepared(environment)
     with FileLock(folder.parent / f".{folder.name}.lock"):
-        assert cache.clean(cache.entries(settings)) == 0
+        assert cache.clean(cache.entries(environment)) == 0
     assert folder.is_dir()
 
 
-def test_downloads_are_listed_and_what_is_left_of_one_is_unfinished(settings):
-    folder = settings.data / "raw" / "ml"
+def test_downloads_are_listed_and_what_is_left_of_one_is_unfinished(environment):
+    folder = environment.data / "raw" / "ml"
     folder.mkdir(parents=True)
     for name in ("ml.zip", "other.zip.part", "other.zip.part.json", "ml.zip.lock"):
         (folder / name).write_bytes(b"12345")
-    assert {(entry.path.name, entry.kind) for entry in cache.entries(settings)} == {
+    assert {(entry.path.name, entry.kind) for entry in cache.entries(environment)} == {
         ("ml.zip", "raw"), ("other.zip.part", "unfinished"), ("other.zip.part.json", "unfinished"),
     }  # fmt: skip
 

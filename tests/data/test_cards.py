@@ -17,8 +17,8 @@ def test_there_are_cards():
 
 
 @pytest.mark.parametrize("path", CARDS, ids=lambda path: path.stem)
-def test_a_card_of_the_product_is_valid_and_called_as_its_file(path, settings):
-    card = load_card(str(path), settings)
+def test_a_card_of_the_product_is_valid_and_called_as_its_file(path, environment):
+    card = load_card(str(path), environment)
     assert card.name == path.stem
     assert card.source.generator or card.source.licence
 
@@ -38,10 +38,10 @@ def test_a_card_of_the_product_is_valid_and_called_as_its_file(path, settings):
         ({"source": SOURCE, "read": {"format": "parket"}}, "unknown 'parket'; did you mean parquet?"),
     ],
 )
-def test_an_unknown_word_is_named_with_file_place_and_nearest(card, message, write, settings):
+def test_an_unknown_word_is_named_with_file_place_and_nearest(card, message, write, environment):
     path = write(card)
     with pytest.raises(ConfigError) as error:
-        load_card(path, settings)
+        load_card(path, environment)
     assert str(error.value).startswith(f"{path}: ")
     assert message in str(error.value)
 
@@ -71,72 +71,72 @@ def test_an_unknown_word_is_named_with_file_place_and_nearest(card, message, wri
         ({"source": {"generator": {"interactions_per_user": float("inf")}}}, "source.generator.interactions_per_user"),
     ],
 )
-def test_a_wrong_value_is_named_with_file_and_place(card, message, write, settings):
+def test_a_wrong_value_is_named_with_file_and_place(card, message, write, environment):
     path = write(card)
     with pytest.raises(ConfigError) as error:
-        load_card(path, settings)
+        load_card(path, environment)
     assert str(error.value).startswith(f"{path}: ")
     assert message in str(error.value)
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("url", ["http://a.org/x.csv", "ftp://a.org/x.csv", "file:///etc/passwd", "x.csv", "https\n://a.org/x"])
-def test_only_https_is_downloaded(url, write, settings):
+def test_only_https_is_downloaded(url, write, environment):
     with pytest.raises(ConfigError, match="only https:// is downloaded"):
-        load_card(write({"source": {"files": {"all": {"url": url}}}}), settings)
+        load_card(write({"source": {"files": {"all": {"url": url}}}}), environment)
 
 
 @pytest.mark.parametrize("url", ["https://a.org/", "https://a.org/..", "https://a.org/."])
-def test_a_url_must_end_in_a_file_name(url, write, settings):
+def test_a_url_must_end_in_a_file_name(url, write, environment):
     """The cache keeps the file under that name; `..` would lead out of it."""
     with pytest.raises(ConfigError, match="must end in a file name"):
-        load_card(write({"source": {"files": {"all": {"url": url}}}}), settings)
+        load_card(write({"source": {"files": {"all": {"url": url}}}}), environment)
 
 
-def test_two_urls_may_not_end_in_the_same_file_name(write, settings):
+def test_two_urls_may_not_end_in_the_same_file_name(write, environment):
     """The second part would be read from the first one's place in the cache."""
     parts = {"train": {"url": "https://a.org/train/data.txt"}, "test": {"url": "https://a.org/test/data.txt"}}
     with pytest.raises(ConfigError, match=r"two URLs end in data\.txt"):
-        load_card(write({"source": {"files": parts}}), settings)
+        load_card(write({"source": {"files": parts}}), environment)
     one_archive = {part: {"url": "https://a.org/data.zip", "member": f"{part}.txt"} for part in ("train", "test")}
-    assert set(load_card(write({"source": {"files": one_archive}}), settings).source.parts()) == {"train", "test"}
+    assert set(load_card(write({"source": {"files": one_archive}}), environment).source.parts()) == {"train", "test"}
 
 
-def test_an_unknown_dataset_gets_the_nearest_name(settings):
+def test_an_unknown_dataset_gets_the_nearest_name(environment):
     with pytest.raises(ConfigError, match=r"unknown dataset 'gowala'; did you mean gowalla\?"):
-        load_card("gowala", settings)
+        load_card("gowala", environment)
     with pytest.raises(ConfigError, match=r"no/such\.yaml: no such dataset card"):
-        load_card("no/such.yaml", settings)
+        load_card("no/such.yaml", environment)
 
 
-def test_a_card_of_ones_own_wins_over_the_products(tmp_path, settings):
+def test_a_card_of_ones_own_wins_over_the_products(tmp_path, environment):
     folder = tmp_path / "home" / "datasets"
     folder.mkdir(parents=True)
     (folder / "gowalla.yaml").write_text("name: gowalla\ntitle: mine\nsource: {file: raw.csv}\n")
-    mine = replace(settings, home=tmp_path / "home")
+    mine = replace(environment, home=tmp_path / "home")
     assert load_card("gowalla", mine).title == "mine"
     assert load_card("gowalla", mine).folder == folder
-    assert load_card("gowalla", settings).title != "mine"
-    assert set(card_names(mine)) == set(card_names(settings))
+    assert load_card("gowalla", environment).title != "mine"
+    assert set(card_names(mine)) == set(card_names(environment))
 
 
-def test_a_card_that_is_called_otherwise_than_its_file_is_refused_by_name(tmp_path, settings):
+def test_a_card_that_is_called_otherwise_than_its_file_is_refused_by_name(tmp_path, environment):
     # Its results would stand under a name that no command knows.
     folder = tmp_path / "home" / "datasets"
     folder.mkdir(parents=True)
     (folder / "my-shop.yaml").write_text("name: shop\nsource: {file: x.csv}\n")
-    mine = replace(settings, home=tmp_path / "home")
+    mine = replace(environment, home=tmp_path / "home")
     with pytest.raises(ConfigError, match=r"my-shop\.yaml: name: shop: .* called as its file, my-shop"):
         load_card("my-shop", mine)
     assert load_card(str(folder / "my-shop.yaml"), mine).name == "shop"
 
 
-def test_changes_reach_into_the_card_and_are_checked_like_it(write, settings):
+def test_changes_reach_into_the_card_and_are_checked_like_it(write, environment):
     path = write({"source": SOURCE, "split": {"seed": 1, "test": 0.3}})
-    card = load_card(path, settings, {"split.seed": 7})
+    card = load_card(path, environment, {"split.seed": 7})
     assert (card.split.seed, card.split.test) == (7, 0.3)
     with pytest.raises(ConfigError, match=r"split\.sede: unknown key; did you mean seed\?"):
-        load_card(path, settings, {"split.sede": 7})
+        load_card(path, environment, {"split.sede": 7})
 
 
 @pytest.mark.parametrize(
@@ -152,6 +152,6 @@ def test_changes_reach_into_the_card_and_are_checked_like_it(write, settings):
         ({"source": {"generator": {"seed": 1}}}, False),
     ],
 )
-def test_the_content_key_follows_what_shapes_the_data_and_nothing_else(changes, same, write, settings):
+def test_the_content_key_follows_what_shapes_the_data_and_nothing_else(changes, same, write, environment):
     path = write({"source": SOURCE})
-    assert (load_card(path, settings).content_key() == load_card(path, settings, changes).content_key()) is same
+    assert (load_card(path, environment).content_key() == load_card(path, environment, changes).content_key()) is same

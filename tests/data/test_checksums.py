@@ -121,68 +121,68 @@ def test_files_that_are_gone_are_forgotten(raw, tmp_path):
 
 
 @pytest.fixture
-def card(write, settings):
+def card(write, environment):
     """card(**more) → a card on an old raw.csv beside it."""
 
     def make(raw=RAW, **more):
         path = Path(write({"source": {"file": "raw.csv"}} | more, {"raw.csv": raw}))
         os.utime(path.with_name("raw.csv"), (LONG_AGO, LONG_AGO))
-        return load_card(str(path), settings)
+        return load_card(str(path), environment)
 
     return make
 
 
-def test_preparing_again_reads_no_raw_file(card, settings, reads):
+def test_preparing_again_reads_no_raw_file(card, environment, reads):
     one = card()
-    fingerprint = prepare(one, settings).fingerprint
+    fingerprint = prepare(one, environment).fingerprint
     reads.clear()
-    assert {prepare(one, settings).fingerprint for _ in range(3)} == {fingerprint} and reads == []
-    prepare(one, settings, verify=True)
+    assert {prepare(one, environment).fingerprint for _ in range(3)} == {fingerprint} and reads == []
+    prepare(one, environment, verify=True)
     assert reads == ["raw.csv"]
 
 
-def test_a_wrong_memory_is_not_held_against_the_file(card, settings):
+def test_a_wrong_memory_is_not_held_against_the_file(card, environment):
     pinned = card(source={"files": {"all": {"file": "raw.csv", "sha256": sha256(RAW)}}})
-    (file,) = fetch(pinned, settings)
-    memory = settings.data / "checksums.json"
+    (file,) = fetch(pinned, environment)
+    memory = environment.data / "checksums.json"
     memory.write_text(memory.read_text().replace(sha256(RAW), "0" * 64))
-    assert fetch(pinned, settings)[0].sha256 == file.sha256
+    assert fetch(pinned, environment)[0].sha256 == file.sha256
     with pytest.raises(DataError, match=r"raw\.csv: sha256 is .* the card toy says"):
-        fetch(card(RAW + "1,1\n", source={"files": {"all": {"file": "raw.csv", "sha256": sha256(RAW)}}}), settings)
+        fetch(card(RAW + "1,1\n", source={"files": {"all": {"file": "raw.csv", "sha256": sha256(RAW)}}}), environment)
 
 
-def test_prepared_data_outlive_their_raw_file(card, settings):
-    here = prepare(card(), settings)
+def test_prepared_data_outlive_their_raw_file(card, environment):
+    here = prepare(card(), environment)
     assert here.raw_gone is None
     (here.card.folder / "raw.csv").unlink()
-    gone = prepare(here.card, settings)
+    gone = prepare(here.card, environment)
     assert gone.fingerprint == here.fingerprint and gone.sources == here.sources
     assert gone.raw_gone == "raw file gone; its checksum was verified when the data were prepared"
     with pytest.raises(DownloadError, match=r"raw\.csv: no such file"):
-        prepare(here.card, settings, verify=True)
+        prepare(here.card, environment, verify=True)
     # Other data would be prepared by another card, and from a file of another checksum.
     path = str(here.card.folder / "toy.yaml")
     pinned = {"source": {"files": {"all": {"file": "raw.csv", "sha256": "0" * 64}}}}
     for changes in ({"prepare": [{"k_core": 2}]}, {"split.seed": 5}, pinned):
         with pytest.raises(DownloadError, match=r"raw\.csv: no such file"):
-            prepare(load_card(path, settings, changes), settings)
+            prepare(load_card(path, environment, changes), environment)
 
 
-def test_which_of_two_versions_of_a_raw_file_is_gone_nobody_knows(card, settings):
-    prepare(card(), settings)
+def test_which_of_two_versions_of_a_raw_file_is_gone_nobody_knows(card, environment):
+    prepare(card(), environment)
     second = card(RAW.replace("1,2", "2,1"))
-    prepare(second, settings)
+    prepare(second, environment)
     (second.folder / "raw.csv").unlink()
     with pytest.raises(DownloadError, match=r"raw\.csv: no such file"):
-        prepare(second, settings)
+        prepare(second, environment)
 
 
-def test_describe_and_list_say_that_the_raw_file_is_gone(card, settings, monkeypatch, capsys):
-    monkeypatch.setenv("RANKBENCH_DATA", str(settings.data))
+def test_describe_and_list_say_that_the_raw_file_is_gone(card, environment, monkeypatch, capsys):
+    monkeypatch.setenv("RANKBENCH_DATA", str(environment.data))
     monkeypatch.setenv("RANKBENCH_OFFLINE", "1")
-    monkeypatch.setenv("RANKBENCH_HOME", str(settings.data.parent / "home"))
+    monkeypatch.setenv("RANKBENCH_HOME", str(environment.data.parent / "home"))
     monkeypatch.delenv("RANKBENCH_MIRROR", raising=False)
-    folder = settings.data.parent / "home" / "datasets"
+    folder = environment.data.parent / "home" / "datasets"
     folder.mkdir(parents=True)
     for path in card().folder.iterdir():
         path.rename(folder / path.name)

@@ -41,11 +41,11 @@ def network(monkeypatch):
 
 
 @pytest.fixture
-def mirrored(tmp_path, settings):
-    """Settings with an empty mirror, and the folder of the dataset `toy` in it."""
+def mirrored(tmp_path, environment):
+    """Environment with an empty mirror, and the folder of the dataset `toy` in it."""
     folder = tmp_path / "mirror" / "toy"
     folder.mkdir(parents=True)
-    return replace(settings, mirror=folder.parent), folder
+    return replace(environment, mirror=folder.parent), folder
 
 
 def packed(members: dict[str, bytes]) -> bytes:
@@ -73,20 +73,20 @@ def read(file) -> bytes:
         return content.read()
 
 
-def test_a_local_file_lies_beside_its_card(write, settings):
-    (file,) = fetch(load_card(write({"source": {"file": "raw.csv"}}, {"raw.csv": CONTENT}), settings), settings)
+def test_a_local_file_lies_beside_its_card(write, environment):
+    (file,) = fetch(load_card(write({"source": {"file": "raw.csv"}}, {"raw.csv": CONTENT}), environment), environment)
     assert (file.part, file.origin, file.sha256, read(file)) == ("all", "file", SHA256, CONTENT)
 
 
-def test_a_missing_local_file_is_named(write, settings):
+def test_a_missing_local_file_is_named(write, environment):
     with pytest.raises(DataError, match=r"absent\.csv: no such file \(dataset toy\)"):
-        fetch(load_card(write({"source": {"file": "absent.csv"}}), settings), settings)
+        fetch(load_card(write({"source": {"file": "absent.csv"}}), environment), environment)
 
 
-def test_parts_come_in_the_order_train_valid_test(write, settings):
+def test_parts_come_in_the_order_train_valid_test(write, environment):
     parts = {part: {"file": f"{part}.csv"} for part in ("test", "train", "valid")}
-    card = load_card(write({"source": {"files": parts}}, {f"{part}.csv": part for part in parts}), settings)
-    assert [(file.part, read(file)) for file in fetch(card, settings)] == [
+    card = load_card(write({"source": {"files": parts}}, {f"{part}.csv": part for part in parts}), environment)
+    assert [(file.part, read(file)) for file in fetch(card, environment)] == [
         ("train", b"train"),
         ("valid", b"valid"),
         ("test", b"test"),
@@ -94,28 +94,28 @@ def test_parts_come_in_the_order_train_valid_test(write, settings):
 
 
 @pytest.mark.parametrize("kind", ["sha256", "md5"])
-def test_a_checksum_is_held_to(kind, write, settings):
+def test_a_checksum_is_held_to(kind, write, environment):
     right = {"sha256": SHA256, "md5": MD5}[kind]
     source = {"files": {"all": {"file": "raw.csv", kind: right}}}
-    assert fetch(load_card(write({"source": source}, {"raw.csv": CONTENT}), settings), settings)[0].sha256 == SHA256
+    assert fetch(load_card(write({"source": source}, {"raw.csv": CONTENT}), environment), environment)[0].sha256 == SHA256
     source["files"]["all"][kind] = WRONG[kind]
     with pytest.raises(DataError, match=rf"raw\.csv: {kind} is {right}, the card toy says {WRONG[kind]}"):
-        fetch(load_card(write({"source": source}), settings), settings)
+        fetch(load_card(write({"source": source}), environment), environment)
 
 
-def test_a_member_is_read_out_of_its_archive_and_nothing_is_extracted(write, settings):
+def test_a_member_is_read_out_of_its_archive_and_nothing_is_extracted(write, environment):
     archive = packed({"deep/raw.csv": CONTENT, "other.csv": b"x"})
     path = write({"source": {"files": {"all": {"file": "raw.zip", "member": "deep/raw.csv"}}}}, {"raw.zip": archive})
     before = sorted(Path(path).parent.rglob("*"))
-    (file,) = fetch(load_card(path, settings), settings)
+    (file,) = fetch(load_card(path, environment), environment)
     assert read(file) == CONTENT
     assert file.sha256 == hashlib.sha256(archive).hexdigest()
     assert sorted(Path(path).parent.rglob("*")) == before
 
 
-def test_an_error_while_reading_a_member_is_not_taken_for_a_missing_member(write, settings):
+def test_an_error_while_reading_a_member_is_not_taken_for_a_missing_member(write, environment):
     path = write({"source": {"files": {"all": {"file": "a.zip", "member": "m"}}}}, {"a.zip": packed({"m": CONTENT})})
-    (file,) = fetch(load_card(path, settings), settings)
+    (file,) = fetch(load_card(path, environment), environment)
     with pytest.raises(KeyError, match="a bug elsewhere"), file.open():
         raise KeyError("a bug elsewhere")
 
@@ -145,31 +145,31 @@ ARCHIVE = packed({"m": bytes(range(256)) * 8})
     ],
     ids=["no-member", "truncated", "empty", "overwritten", "encrypted"],
 )
-def test_a_damaged_archive_is_named(archive, message, write, settings):
+def test_a_damaged_archive_is_named(archive, message, write, environment):
     path = write({"source": {"files": {"all": {"file": "raw.zip", "member": "m"}}}}, {"raw.zip": archive})
-    (file,) = fetch(load_card(path, settings), settings)
+    (file,) = fetch(load_card(path, environment), environment)
     with pytest.raises(DataError, match=rf"raw\.zip: .*{message}"):
         read(file)
 
 
-def test_offline_never_downloads(write, settings, internet):
-    card = load_card(write({"source": {"files": {"all": {"url": URL}}}}), settings)
+def test_offline_never_downloads(write, environment, internet):
+    card = load_card(write({"source": {"files": {"all": {"url": URL}}}}), environment)
     with pytest.raises(DataError, match=r"toy: raw\.csv is not in the cache .*offline is set"):
-        fetch(card, settings)
+        fetch(card, environment)
     assert internet.requests == []
 
 
-def test_a_file_put_into_the_cache_by_hand_is_found_offline(write, settings):
-    place = settings.data / "raw" / "toy" / "raw.csv"
+def test_a_file_put_into_the_cache_by_hand_is_found_offline(write, environment):
+    place = environment.data / "raw" / "toy" / "raw.csv"
     place.parent.mkdir(parents=True)
     place.write_bytes(CONTENT)
-    (file,) = fetch(load_card(write({"source": {"files": {"all": {"url": URL}}}}), settings), settings)
+    (file,) = fetch(load_card(write({"source": {"files": {"all": {"url": URL}}}}), environment), environment)
     assert read(file) == CONTENT
 
 
 @pytest.mark.parametrize("known", [{}, {"sha256": SHA256}, {"md5": MD5}])
-def test_a_file_is_downloaded_once(known, write, settings, internet):
-    online = replace(settings, offline=False)
+def test_a_file_is_downloaded_once(known, write, environment, internet):
+    online = replace(environment, offline=False)
     card = load_card(write({"source": {"files": {"all": {"url": URL, **known}}}}), online)
     files = [fetch(card, online)[0] for _ in range(2)]
     assert [read(file) for file in files] == [CONTENT, CONTENT]
@@ -178,110 +178,113 @@ def test_a_file_is_downloaded_once(known, write, settings, internet):
 
 
 @pytest.mark.parametrize("kind", ["sha256", "md5"])
-def test_a_download_with_a_wrong_checksum_is_refused_and_not_kept(kind, write, settings, internet):
-    online = replace(settings, offline=False)
+def test_a_download_with_a_wrong_checksum_is_refused_and_not_kept(kind, write, environment, internet):
+    online = replace(environment, offline=False)
     card = load_card(write({"source": {"files": {"all": {"url": URL, kind: WRONG[kind]}}}}), online)
     with pytest.raises(DataError, match=rf"toy: .*: {kind} is .*, the card says 0+.*RANKBENCH_MIRROR"):
         fetch(card, online)
-    assert [path for path in settings.data.rglob("*") if path.is_file() and path.suffix != ".lock"] == []
+    assert [path for path in environment.data.rglob("*") if path.is_file() and path.suffix != ".lock"] == []
 
 
-def test_a_failed_download_says_where_to_put_the_file(write, settings, internet):
+def test_a_failed_download_says_where_to_put_the_file(write, environment, internet):
     internet.plan = [{"status": 404}]
-    online = replace(settings, offline=False)
+    online = replace(environment, offline=False)
     with pytest.raises(DataError, match=r"toy: cannot download .* 404 .*; or put raw\.csv into .*RANKBENCH_MIRROR"):
         fetch(load_card(write({"source": {"files": {"all": {"url": URL}}}}), online), online)
-    assert [path for path in settings.data.rglob("*") if path.is_file() and path.suffix != ".lock"] == []
+    assert [path for path in environment.data.rglob("*") if path.is_file() and path.suffix != ".lock"] == []
 
 
 def test_the_lock_pins_a_file_without_checksum_at_its_first_fetch(write, mirrored):
-    settings, folder = mirrored
-    card = load_card(write({"source": {"files": {"all": {"url": URL}}}}), settings)
+    environment, folder = mirrored
+    card = load_card(write({"source": {"files": {"all": {"url": URL}}}}), environment)
     (folder / "raw.csv").write_bytes(CONTENT)
-    fetch(card, settings)
-    assert json.loads((settings.data / "lock.json").read_text()) == {"toy/raw.csv": SHA256}
+    fetch(card, environment)
+    assert json.loads((environment.data / "lock.json").read_text()) == {"toy/raw.csv": SHA256}
 
     (folder / "raw.csv").write_bytes(CONTENT + b"5,6\n")
     with pytest.raises(DataError, match=rf"raw\.csv: sha256 is .* but {SHA256} when first fetched"):
-        fetch(card, settings)
+        fetch(card, environment)
 
     (folder / "raw.csv").write_bytes(CONTENT)
-    assert fetch(card, settings)[0].sha256 == SHA256
+    assert fetch(card, environment)[0].sha256 == SHA256
 
 
-def test_a_file_beside_a_card_is_the_users_to_edit(write, settings):
+def test_a_file_beside_a_card_is_the_users_to_edit(write, environment):
     for content in (CONTENT, CONTENT + b"5,6\n"):
-        (file,) = fetch(load_card(write({"source": {"file": "raw.csv"}}, {"raw.csv": content}), settings), settings)
+        (file,) = fetch(load_card(write({"source": {"file": "raw.csv"}}, {"raw.csv": content}), environment), environment)
         assert file.sha256 == hashlib.sha256(content).hexdigest()
-    assert not (settings.data / "lock.json").exists()
+    assert not (environment.data / "lock.json").exists()
 
 
 def test_a_damaged_lock_is_named(write, mirrored):
-    settings, folder = mirrored
+    environment, folder = mirrored
     (folder / "raw.csv").write_bytes(CONTENT)
-    settings.data.mkdir()
-    (settings.data / "lock.json").write_text("{")
+    environment.data.mkdir()
+    (environment.data / "lock.json").write_text("{")
     with pytest.raises(DataError, match=r"lock\.json: damaged"):
-        fetch(load_card(write({"source": {"files": {"all": {"url": URL}}}}), settings), settings)
+        fetch(load_card(write({"source": {"files": {"all": {"url": URL}}}}), environment), environment)
 
 
 def test_the_mirrors_raw_file_comes_before_cache_and_url(write, mirrored):
-    settings, folder = mirrored
-    cached = settings.data / "raw" / "toy" / "raw.csv"
+    environment, folder = mirrored
+    cached = environment.data / "raw" / "toy" / "raw.csv"
     cached.parent.mkdir(parents=True)
     cached.write_bytes(b"from the cache")
     (folder / "raw.csv").write_bytes(CONTENT)
-    (file,) = fetch(load_card(write({"source": {"files": {"all": {"url": URL}}}}), settings), settings)
+    (file,) = fetch(load_card(write({"source": {"files": {"all": {"url": URL}}}}), environment), environment)
     assert (file.origin, read(file)) == ("mirror", CONTENT)
 
 
 @pytest.mark.parametrize("name", ["all.parquet", "edges.parquet"])
 def test_the_mirrors_parquet_comes_before_its_raw_file(name, write, mirrored):
-    settings, folder = mirrored
+    environment, folder = mirrored
     (folder / "raw.csv").write_bytes(CONTENT)
     pq.write_table(pa.table({"user": [1], "item": [2]}), folder / name)
-    (file,) = fetch(load_card(write({"source": {"files": {"all": {"url": URL}}}}), settings), settings)
+    (file,) = fetch(load_card(write({"source": {"files": {"all": {"url": URL}}}}), environment), environment)
     assert (file.origin, file.path.name, file.spec.format) == ("mirror", name, "parquet")
 
 
 def test_the_mirror_may_hold_the_dataset_under_another_name(write, mirrored):
-    settings, folder = mirrored
+    environment, folder = mirrored
     (folder.parent / "other").mkdir()
     pq.write_table(pa.table({"user": [1], "item": [2]}), folder.parent / "other" / "all.parquet")
     source = {"files": {"all": {"url": URL}}, "mirror": {"folder": "other"}}
-    assert fetch(load_card(write({"source": source}), settings), settings)[0].path.parent.name == "other"
+    assert fetch(load_card(write({"source": source}), environment), environment)[0].path.parent.name == "other"
 
 
 def test_the_mirrors_checksum_is_held_to(write, mirrored):
-    settings, folder = mirrored
+    environment, folder = mirrored
     pq.write_table(pa.table({"user": [1], "item": [2]}), folder / "all.parquet")
     source = {"files": {"all": {"url": URL}}, "mirror": {"sha256": {"all": WRONG["sha256"]}}}
     with pytest.raises(DataError, match=rf"all\.parquet: sha256 is .* the card toy says {WRONG['sha256']}"):
-        fetch(load_card(write({"source": source}), settings), settings)
+        fetch(load_card(write({"source": source}), environment), environment)
 
 
 def test_half_a_dataset_in_the_mirror_is_refused(write, mirrored):
     """Else train would come from the mirror and test from elsewhere."""
-    settings, folder = mirrored
+    environment, folder = mirrored
     pq.write_table(pa.table({"user": [1], "item": [2]}), folder / "train.parquet")
     parts = {part: {"url": f"https://example.org/{part}.txt"} for part in ("train", "test")}
     with pytest.raises(DataError, match=r"has train\.parquet but no test\.parquet"):
-        fetch(load_card(write({"source": {"files": parts}}), settings), settings)
+        fetch(load_card(write({"source": {"files": parts}}), environment), environment)
 
 
 def test_the_mirror_does_not_replace_a_file_beside_the_card(write, mirrored):
-    settings, folder = mirrored
+    environment, folder = mirrored
     pq.write_table(pa.table({"user": [1], "item": [2]}), folder / "all.parquet")
-    (file,) = fetch(load_card(write({"source": {"file": "raw.csv"}}, {"raw.csv": CONTENT}), settings), settings)
+    (file,) = fetch(load_card(write({"source": {"file": "raw.csv"}}, {"raw.csv": CONTENT}), environment), environment)
     assert (file.origin, read(file)) == ("file", CONTENT)
 
 
-def test_what_was_prepared_before_comes_before_a_second_download(write, settings, internet):
-    card, online = load_card(write({"source": {"files": {"all": {"url": URL}}}}), settings), replace(settings, offline=False)
+def test_what_was_prepared_before_comes_before_a_second_download(write, environment, internet):
+    card, online = (
+        load_card(write({"source": {"files": {"all": {"url": URL}}}}), environment),
+        replace(environment, offline=False),
+    )
     internet.content = b"user,item\n" + b"".join(b"%d,%d\n" % (user, item) for user in range(9) for item in range(8))
     first = prepare(card, online)
-    (settings.data / "raw" / "toy" / "raw.csv").unlink()
-    assert prepare(card, online).raw_gone and prepare(card, settings).fingerprint == first.fingerprint
+    (environment.data / "raw" / "toy" / "raw.csv").unlink()
+    assert prepare(card, online).raw_gone and prepare(card, environment).fingerprint == first.fingerprint
     assert len(internet.requests) == 1
 
 
@@ -293,14 +296,14 @@ def test_what_was_prepared_before_comes_before_a_second_download(write, settings
         ({"mirror": {"parts": ["all"]}}, "no mirror"),
     ],
 )
-def test_what_cannot_be_had_is_told_from_what_is_wrong(write, settings, source, brief):
+def test_what_cannot_be_had_is_told_from_what_is_wrong(write, environment, source, brief):
     with pytest.raises(DownloadError) as error:
-        fetch(load_card(write({"source": source}), settings), settings)
+        fetch(load_card(write({"source": source}), environment), environment)
     assert error.value.brief == brief and error.value.exit_code == 2
 
 
-def test_a_file_of_another_checksum_is_wrong_and_a_server_without_the_file_has_none(write, settings, internet):
-    online = replace(settings, offline=False)
+def test_a_file_of_another_checksum_is_wrong_and_a_server_without_the_file_has_none(write, environment, internet):
+    online = replace(environment, offline=False)
     with pytest.raises(DataError) as error:
         fetch(load_card(write({"source": {"files": {"all": {"url": URL, "md5": "0" * 32}}}}), online), online)
     assert not isinstance(error.value, DownloadError)

@@ -17,11 +17,11 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 import rankbench.data.prepare as prepare
-from rankbench.core.environment import Settings
+from rankbench.core.environment import Environment
 data, card = sys.argv[1:]
-settings = Settings(Path(data), None, True, Path(data) / "results", None, None)
+environment = Environment(Path(data), None, True, Path(data) / "results", None, None)
 print("ready", flush=True)
-print(prepare.load(card, settings).fingerprint, flush=True)
+print(prepare.load(card, environment).fingerprint, flush=True)
 """
 CARD = {
     "name": "busy",
@@ -30,9 +30,9 @@ CARD = {
 }
 
 
-def child(settings, card) -> subprocess.Popen:
+def child(environment, card) -> subprocess.Popen:
     """A process that says `ready` when its imports are done, then prepares the dataset and prints its fingerprint."""
-    command = [sys.executable, "-c", CHILD, str(settings.data), str(card)]
+    command = [sys.executable, "-c", CHILD, str(environment.data), str(card)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "ready\n"
     return process
@@ -45,45 +45,45 @@ def card(tmp_path):
     return path
 
 
-def leftovers(settings):
-    return list((settings.data / "prepared").glob(".tmp-*"))
+def leftovers(environment):
+    return list((environment.data / "prepared").glob(".tmp-*"))
 
 
-def test_processes_that_prepare_at_once_get_one_copy(settings, card):
-    children = [child(settings, card) for _ in range(2)]
+def test_processes_that_prepare_at_once_get_one_copy(environment, card):
+    children = [child(environment, card) for _ in range(2)]
     prints = {process.communicate(timeout=120)[0].strip() for process in children}
-    assert prints == {load(str(card), settings).fingerprint}
-    folders = [path for path in (settings.data / "prepared").iterdir() if path.is_dir()]
+    assert prints == {load(str(card), environment).fingerprint}
+    folders = [path for path in (environment.data / "prepared").iterdir() if path.is_dir()]
     assert len(folders) == 1
-    assert not leftovers(settings)
+    assert not leftovers(environment)
 
 
-def kill_and_check(settings, card, kills: int) -> int:
+def kill_and_check(environment, card, kills: int) -> int:
     """Kill a preparing process `kills` times at random moments, in an empty cache or beside what the last one left;
     returns how many died in the middle.
     """
-    whole = load(str(card), settings).fingerprint
+    whole = load(str(card), environment).fingerprint
     moments, in_the_middle = random.Random(7), 0
     for _ in range(kills):
-        for folder in (settings.data / "prepared").glob("busy-*"):
+        for folder in (environment.data / "prepared").glob("busy-*"):
             for path in folder.iterdir():
                 path.unlink()
             folder.rmdir()
-        process = child(settings, card)
+        process = child(environment, card)
         time.sleep(moments.uniform(0, 0.4))
         os.kill(process.pid, signal.SIGKILL)
         process.wait(timeout=60)
-        in_the_middle += bool(leftovers(settings))
+        in_the_middle += bool(leftovers(environment))
         # What is there under its name is whole; what is not is made now, and the remains are swept away.
-        assert load(str(card), settings).fingerprint == whole
-        assert not leftovers(settings)
+        assert load(str(card), environment).fingerprint == whole
+        assert not leftovers(environment)
     return in_the_middle
 
 
-def test_a_killed_preparation_leaves_nothing_half_done(settings, card):
-    kill_and_check(settings, card, 4)
+def test_a_killed_preparation_leaves_nothing_half_done(environment, card):
+    kill_and_check(environment, card, 4)
 
 
 @pytest.mark.slow
-def test_fifty_killed_preparations_leave_nothing_half_done(settings, card):
-    assert kill_and_check(settings, card, 50) >= 10
+def test_fifty_killed_preparations_leave_nothing_half_done(environment, card):
+    assert kill_and_check(environment, card, 50) >= 10

@@ -107,15 +107,15 @@ def test_one_of_a_repeated_pair_is_kept(rows, keep, with_time):
     assert applied(rows, with_time, duplicates=keep) == deduplicated(rows, keep, with_time)
 
 
-def test_steps_run_in_the_cards_order(write, settings):
+def test_steps_run_in_the_cards_order(write, environment):
     """User 1 has three items, one of them rated low: minimum before threshold keeps her, after it does not."""
     many = "".join(f"{u},{i},5\n" for u in range(2, 8) for i in range(6))
     path = write(
         {"source": {"file": "r.csv"}, "read": {"value": "stars"}}, {"r.csv": f"user,item,stars\n1,0,5\n1,1,5\n1,2,1\n{many}"}
     )
     minimum, threshold = {"min_items_per_user": 3}, {"min_value": 4}
-    assert 1 in load(path, settings, {"prepare": [minimum, threshold]}).users.to_pylist()
-    assert 1 not in load(path, settings, {"prepare": [threshold, minimum]}).users.to_pylist()
+    assert 1 in load(path, environment, {"prepare": [minimum, threshold]}).users.to_pylist()
+    assert 1 not in load(path, environment, {"prepare": [threshold, minimum]}).users.to_pylist()
 
 
 @pytest.mark.parametrize(
@@ -126,11 +126,11 @@ def test_steps_run_in_the_cards_order(write, settings):
         ([{"duplicates": "max"}], r"toy: prepare\[1\]: duplicates needs a value column"),
     ],
 )
-def test_a_step_that_cannot_be_done_is_named_and_leaves_nothing(steps, message, write, settings):
+def test_a_step_that_cannot_be_done_is_named_and_leaves_nothing(steps, message, write, environment):
     path = write({"source": {"file": "raw.csv"}, "prepare": steps}, {"raw.csv": RAW})
     with pytest.raises(DataError, match=message):
-        load(path, settings)
-    assert list((settings.data / "prepared").glob("[!.]*")) == []
+        load(path, environment)
+    assert list((environment.data / "prepared").glob("[!.]*")) == []
 
 
 PAIRS = sorted({(int(u), int(i)) for u, i in np.random.default_rng(1).integers(0, 15, (120, 2))})
@@ -153,8 +153,8 @@ def raw_pairs(data: Dataset, *matrices: str) -> set[tuple]:
 ALL = ("train", "valid_target", "test_target")
 
 
-def test_the_matrices_hold_the_files_pairs(write, settings):
-    data = load(write(CARD, {"raw.csv": RAW}), settings)
+def test_the_matrices_hold_the_files_pairs(write, environment):
+    data = load(write(CARD, {"raw.csv": RAW}), environment)
     assert raw_pairs(data, *ALL) == set(PAIRS)
     assert data.raw_counts == {
         "users": len({u for u, _ in PAIRS}),
@@ -163,32 +163,32 @@ def test_the_matrices_hold_the_files_pairs(write, settings):
     }
 
 
-def test_ids_that_are_whole_numbers_sort_as_numbers(write, settings):
+def test_ids_that_are_whole_numbers_sort_as_numbers(write, environment):
     pairs = [(10 * u, f"i{i}") for u in range(1, 12) for i in range(1, 12)]
-    data = load(write(CARD, {"raw.csv": csv(pairs)}), settings)
+    data = load(write(CARD, {"raw.csv": csv(pairs)}), environment)
     assert data.users.to_pylist() == [10 * u for u in range(1, 12)]
     assert data.items.to_pylist() == sorted(f"i{i}" for i in range(1, 12))
 
 
-def test_the_order_of_the_rows_changes_nothing(write, settings):
+def test_the_order_of_the_rows_changes_nothing(write, environment):
     rng = np.random.default_rng(2)
     prints = {
-        load(write(CARD, {"raw.csv": csv([PAIRS[n] for n in rng.permutation(len(PAIRS))])}), settings).fingerprint
+        load(write(CARD, {"raw.csv": csv([PAIRS[n] for n in rng.permutation(len(PAIRS))])}), environment).fingerprint
         for _ in range(4)
     }
     assert len(prints) == 1
 
 
 @pytest.mark.parametrize("rename", [lambda n: 7 * n + 50, lambda n: f"name {n:04d}"], ids=["numbers", "words"])
-def test_renaming_the_raw_ids_changes_nothing(rename, write, settings):
+def test_renaming_the_raw_ids_changes_nothing(rename, write, environment):
     """Names in the same order as before: only the vocabularies change."""
-    before = load(write(CARD, {"raw.csv": RAW}), settings)
-    after = load(write(CARD, {"raw.csv": csv([(rename(u), rename(i)) for u, i in PAIRS])}), settings)
+    before = load(write(CARD, {"raw.csv": RAW}), environment)
+    after = load(write(CARD, {"raw.csv": csv([(rename(u), rename(i)) for u, i in PAIRS])}), environment)
     assert after.fingerprint == before.fingerprint
     assert after.users.to_pylist() == [rename(u) for u in before.users.to_pylist()]
 
 
-def test_renaming_in_another_order_permutes_the_published_parts(write, settings):
+def test_renaming_in_another_order_permutes_the_published_parts(write, environment):
     """Names that sort otherwise move rows and columns, and nothing else."""
     rng = np.random.default_rng(3)
     new_user, new_item = rng.permutation(15), rng.permutation(15)
@@ -197,31 +197,31 @@ def test_renaming_in_another_order_permutes_the_published_parts(write, settings)
     card = {"source": {"files": {name: {"file": f"{name}.csv"} for name in parts}}, "split": {"protocol": "published"}}
     data = load(
         write(card, {f"{name}.csv": csv([(new_user[u], new_item[i]) for u, i in pairs]) for name, pairs in parts.items()}),
-        settings,
+        environment,
     )
     for matrix, part in zip(ALL, PARTS, strict=False):
         assert raw_pairs(data, matrix) == {(new_user[u], new_item[i]) for u, i in parts[part]}
 
 
-def test_csv_and_parquet_forms_have_one_fingerprint(write, settings):
+def test_csv_and_parquet_forms_have_one_fingerprint(write, environment):
     buffer = io.BytesIO()
     pq.write_table(pa.table({"user": [u for u, _ in PAIRS], "item": [i for _, i in PAIRS]}), buffer)
-    text = load(write(CARD, {"raw.csv": RAW}), settings)
+    text = load(write(CARD, {"raw.csv": RAW}), environment)
     path = write({**CARD, "source": {"file": "raw.parquet"}, "read": {"format": "parquet"}}, {"raw.parquet": buffer.getvalue()})
-    assert load(path, settings).fingerprint == text.fingerprint
-    assert len(list((settings.data / "prepared").glob("[!.]*"))) == 2
+    assert load(path, environment).fingerprint == text.fingerprint
+    assert len(list((environment.data / "prepared").glob("[!.]*"))) == 2
 
 
-def test_another_split_has_another_fingerprint(write, settings):
+def test_another_split_has_another_fingerprint(write, environment):
     path = write(CARD, {"raw.csv": RAW})
-    assert load(path, settings).fingerprint != load(path, settings, {"split.seed": 1}).fingerprint
+    assert load(path, environment).fingerprint != load(path, environment, {"split.seed": 1}).fingerprint
 
 
-def test_a_cache_hit_is_not_built_again(write, settings, monkeypatch):
+def test_a_cache_hit_is_not_built_again(write, environment, monkeypatch):
     path = write(CARD, {"raw.csv": RAW})
-    made = load(path, settings)
+    made = load(path, environment)
     monkeypatch.setattr(room, "_build", lambda *arguments: pytest.fail("built again"))
-    found = load(path, settings)
+    found = load(path, environment)
     assert found.fingerprint == made.fingerprint
     for name in ALL:
         assert (getattr(found.split, name) != getattr(made.split, name)).nnz == 0
@@ -237,46 +237,46 @@ def test_a_cache_hit_is_not_built_again(write, settings, monkeypatch):
         ({"read.time": "item"}, 2),
     ],
 )
-def test_the_cache_is_addressed_by_what_shapes_the_data(changes, folders, write, settings):
+def test_the_cache_is_addressed_by_what_shapes_the_data(changes, folders, write, environment):
     path = write(CARD, {"raw.csv": RAW})
-    load(path, settings)
-    load(path, settings, changes)
-    assert len(list((settings.data / "prepared").glob("[!.]*"))) == folders
+    load(path, environment)
+    load(path, environment, changes)
+    assert len(list((environment.data / "prepared").glob("[!.]*"))) == folders
 
 
-def test_a_changed_raw_file_gets_its_own_folder(write, settings):
-    before = load(write(CARD, {"raw.csv": RAW}), settings)
-    after = load(write(CARD, {"raw.csv": RAW + "99,0\n99,1\n"}), settings)
+def test_a_changed_raw_file_gets_its_own_folder(write, environment):
+    before = load(write(CARD, {"raw.csv": RAW}), environment)
+    after = load(write(CARD, {"raw.csv": RAW + "99,0\n99,1\n"}), environment)
     assert after.counts["interactions"] == before.counts["interactions"] + 2
-    assert len(list((settings.data / "prepared").glob("[!.]*"))) == 2
+    assert len(list((environment.data / "prepared").glob("[!.]*"))) == 2
 
 
-def test_another_member_of_the_same_archive_is_another_dataset(write, settings, tmp_path):
+def test_another_member_of_the_same_archive_is_another_dataset(write, environment, tmp_path):
     archive = tmp_path / "raw.zip"
     with zipfile.ZipFile(archive, "w") as members:
         members.writestr("a.csv", RAW)
         members.writestr("b.csv", RAW + "99,0\n99,1\n")
     source = {"files": {"all": {"file": "raw.zip", "member": "a.csv"}}}
     path = write({**CARD, "source": source}, {"raw.zip": archive.read_bytes()})
-    assert 99 not in load(path, settings).users.to_pylist()
-    assert 99 in load(path, settings, {"source.files.all.member": "b.csv"}).users.to_pylist()
+    assert 99 not in load(path, environment).users.to_pylist()
+    assert 99 in load(path, environment, {"source.files.all.member": "b.csv"}).users.to_pylist()
 
 
 @pytest.mark.parametrize("damaged", ["manifest.json", "train.indices.npy", "users.parquet"])
 @pytest.mark.parametrize("how", ["cut", "gone"])
-def test_a_damaged_cache_names_its_folder(damaged, how, write, settings):
+def test_a_damaged_cache_names_its_folder(damaged, how, write, environment):
     path = write(CARD, {"raw.csv": RAW})
-    load(path, settings)
-    (folder,) = (settings.data / "prepared").glob("[!.]*")
+    load(path, environment)
+    (folder,) = (environment.data / "prepared").glob("[!.]*")
     if how == "cut":
         (folder / damaged).write_bytes((folder / damaged).read_bytes()[:20])
     else:
         (folder / damaged).unlink()
     with pytest.raises(DataError, match=rf"{folder.name}: damaged .*delete the folder"):
-        load(path, settings)
+        load(path, environment)
 
 
-def test_counts_are_those_of_a_loop(write, settings):
+def test_counts_are_those_of_a_loop(write, environment):
     """Published parts with cold items, users without test items, and users without train items."""
     rng = np.random.default_rng(4)
     pairs = sorted({(int(u), int(i)) for u, i in rng.integers(0, 40, (150, 2))})
@@ -288,7 +288,7 @@ def test_counts_are_those_of_a_loop(write, settings):
     all_users, test_users = {u for u, _ in pairs}, {u for u, _ in test}
     cold = {i for _, i in pairs} - fit_items
     assert cold and all_users - test_users and all_users - fit_users
-    assert load(write(card, files), settings).counts == {
+    assert load(write(card, files), environment).counts == {
         "users": len(all_users),
         "items": len({i for _, i in pairs}),
         "interactions": len(pairs),
@@ -304,39 +304,39 @@ def test_counts_are_those_of_a_loop(write, settings):
     }
 
 
-def test_differences_from_published_counts_are_sentences(write, settings):
+def test_differences_from_published_counts_are_sentences(write, environment):
     users, items = len({u for u, _ in PAIRS}), len({i for _, i in PAIRS})
     path = write(CARD, {"raw.csv": RAW})
-    data = load(path, settings)
+    data = load(path, environment)
     right = {"expect.raw.users": users, "expect.raw.interactions": len(PAIRS), "expect.prepared.items": items}
     # A published train part includes what is set aside for validation here.
     right["expect.prepared.train"] = data.counts["train"] + data.counts["valid"]
-    assert load(path, settings, right).differences == ()
+    assert load(path, environment, right).differences == ()
     wrong = {"expect.raw.users": users + 2000, "expect.prepared.items": items - 1, "expect.prepared.test": data.counts["test"]}
-    assert load(path, settings, wrong).differences == (
+    assert load(path, environment, wrong).differences == (
         f"raw users: {users}, published {users + 2000:,} (-2,000)",
         f"prepared items: {items}, published {items - 1} (+1)",
     )
 
 
-def test_the_manifest_names_every_source(write, settings):
+def test_the_manifest_names_every_source(write, environment):
     path = write(CARD, {"raw.csv": RAW})
-    (source,) = load(path, settings).sources
+    (source,) = load(path, environment).sources
     assert (source["part"], source["file"], source["origin"], len(source["sha256"])) == ("all", "raw.csv", "file", 64)
-    (folder,) = (settings.data / "prepared").glob("[!.]*")
+    (folder,) = (environment.data / "prepared").glob("[!.]*")
     assert str(Path(path).parent) not in json.dumps(json.loads((folder / "manifest.json").read_text()))
 
 
 @pytest.mark.parametrize(
     ("train", "test"), [("user,item\n1,2\nx,3\n", "user,item\n1,3\n"), ("user,item\nx,2\ny,3\n", "user,item\n1,5\n")]
 )
-def test_parts_may_differ_in_how_their_ids_look(train, test, write, settings):
+def test_parts_may_differ_in_how_their_ids_look(train, test, write, environment):
     card = {
         "source": {"files": {"train": {"file": "a.csv"}, "test": {"file": "b.csv"}}},
         "split": {"protocol": "published", "valid": 0.5},
     }
     with pytest.raises(DataError, match="the valid part is empty"):
-        load(write(card, {"a.csv": train, "b.csv": test}), settings)
+        load(write(card, {"a.csv": train, "b.csv": test}), environment)
 
 
 @pytest.mark.mirror
@@ -349,8 +349,8 @@ def test_parts_may_differ_in_how_their_ids_look(train, test, write, settings):
         ("amazon-beauty", None, (15603, 8692, 139554), ("prepared items: 8,692, published 8,693 (-1)",)),
     ],
 )
-def test_the_mirrors_datasets_have_their_published_counts(dataset, raw, prepared, differences, mirror_settings):
-    data = load(dataset, mirror_settings)
+def test_the_mirrors_datasets_have_their_published_counts(dataset, raw, prepared, differences, mirror_environment):
+    data = load(dataset, mirror_environment)
     for expected, counts in ((raw, data.raw_counts), (prepared, data.counts)):
         assert expected is None or expected == (counts["users"], counts["items"], counts["interactions"])
     assert data.differences == differences

@@ -234,17 +234,17 @@ def test_the_line_is_right_beyond_the_first_block_of_the_parser():
         (parquet_of(user=[1], item=[2], rating=[1.0], time=[0.5]), {"format": "parquet", "time": "time"}, "0.5"),
     ],
 )  # fmt: skip
-def test_a_malformed_file_is_one_line_that_names_it_and_leaves_nothing(content, read, message, write, settings):
+def test_a_malformed_file_is_one_line_that_names_it_and_leaves_nothing(content, read, message, write, environment):
     if "format" not in read:
         read = {"value": "rating", "time": "time"} | read
     path = write({"source": {"file": "raw.dat"}, "read": read}, {"raw.dat": content})
     with pytest.raises((DataError, ConfigError)) as error:
-        load(path, settings)
+        load(path, environment)
     assert error.value.exit_code == 2
     assert str(error.value).startswith(str(Path(path).parent / "raw.dat") + ":")
     assert message in str(error.value)
     assert str(error.value).isprintable()
-    assert [path for path in (settings.data / "prepared").glob("*") if path.suffix != ".lock"] == []
+    assert [path for path in (environment.data / "prepared").glob("*") if path.suffix != ".lock"] == []
 
 
 @pytest.mark.parametrize(
@@ -258,9 +258,9 @@ def test_a_malformed_file_is_one_line_that_names_it_and_leaves_nothing(content, 
     ],
     ids=["csv", "csv-bom", "user-lines", "user-lines-bom", "parquet"],
 )
-def test_the_same_files_unharmed_are_read(content, read, write, settings):
+def test_the_same_files_unharmed_are_read(content, read, write, environment):
     """The oracle of the test above: what it refuses is the harm, not the rest of the file."""
-    data = load(write({"source": {"file": "raw.dat"}, "read": read}, {"raw.dat": content}), settings)
+    data = load(write({"source": {"file": "raw.dat"}, "read": read}, {"raw.dat": content}), environment)
     assert data.users.to_pylist() == list(range(6))
     assert data.items.to_pylist() == list(range(8))
     total = data.split.train + data.split.valid_target + data.split.test_target

@@ -125,13 +125,13 @@ def test_taste_is_real():
     assert strong > 2.0
 
 
-def test_the_generator_is_a_dataset_without_files(write, settings):
+def test_the_generator_is_a_dataset_without_files(write, environment):
     spec = {"users": 100, "items": 50, "seed": 3}
-    data = load(write({"source": {"generator": spec}}), settings)
+    data = load(write({"source": {"generator": spec}}), environment)
     X = dense(Generator(**spec))
     found = np.zeros((100, 50))
     total = data.split.train + data.split.valid_target + data.split.test_target
     found[np.ix_(data.users.to_numpy(), data.items.to_numpy())] = total.toarray()
     np.testing.assert_array_equal(found, X)
     assert data.sources == ()
-    assert not (settings.data / "raw").exists()
+    assert not (environment.data / "raw").exists()

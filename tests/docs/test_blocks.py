@@ -9,7 +9,7 @@ from pages import PAGES, ROOT, WRITTEN, Block, blocks, name, spans
 
 from rankbench import cli
 from rankbench.core.config import assignments
-from rankbench.core.environment import Settings
+from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError
 from rankbench.data.cards import card_names, load_card
 from rankbench.experiment.job import configure
@@ -57,7 +57,7 @@ def check(words, brief=False):
     if names[0] in ("run", "fit") and is_name(given["method"]):
         configure(given["method"], values)
     if names[0] in ("run", "fit") and is_name(given["dataset"]):
-        assert given["dataset"] in card_names(Settings.from_env()), f"no card {given['dataset']}"
+        assert given["dataset"] in card_names(Environment.from_env()), f"no card {given['dataset']}"
     if names == ["sweep", "run"] and given["experiment"].parent.name:
         load_experiment(ROOT / given["experiment"], values)
 
@@ -133,7 +133,7 @@ EVERY_YAML = pytest.mark.parametrize(("path", "block"), YAML, ids=[f"{name(path)
 
 
 @EVERY_YAML
-def test_cards_and_experiments_are_taken_by_their_schema(path, block: Block, settings, tmp_path):
+def test_cards_and_experiments_are_taken_by_their_schema(path, block: Block, environment, tmp_path):
     file = tmp_path / "example.yaml"
     file.write_text(block.text, encoding="utf-8")
     if "arms:" in block.text:
@@ -143,14 +143,14 @@ def test_cards_and_experiments_are_taken_by_their_schema(path, block: Block, set
             configure(arm.method, fixed)
             known = set(configure(arm.method, {}).flat)
             assert set(arm.params) | {key for values in arm.chosen.values() for key in values} <= known
-        assert all(each in card_names(settings) for each in spec.datasets if isinstance(each, str))
+        assert all(each in card_names(environment) for each in spec.datasets if isinstance(each, str))
     else:
-        load_card(str(file), settings)
+        load_card(str(file), environment)
 
 
-def test_a_wrong_card_or_experiment_is_found(settings, tmp_path):
+def test_a_wrong_card_or_experiment_is_found(environment, tmp_path):
     for text in ("name: a\nsource: {file: a.csv}\nsplitt: {}\n", "name: a\ndatasets: [b]\narms: [{method: ease, parms: {}}]\n"):
         file = tmp_path / "wrong.yaml"
         file.write_text(text, encoding="utf-8")
         with pytest.raises(ConfigError):
-            load_experiment(file, {}) if "arms" in text else load_card(str(file), settings)
+            load_experiment(file, {}) if "arms" in text else load_card(str(file), environment)

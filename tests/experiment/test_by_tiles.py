@@ -16,12 +16,12 @@ MEGABYTE = 1_000_000
 
 
 @pytest.fixture
-def jobs(settings):
+def jobs(environment):
     sizes = {"users": 400, "items": 3000, "interactions_per_user": 30}
-    card = load_card("synthetic", settings, {f"source.generator.{name}": value for name, value in sizes.items()})
+    card = load_card("synthetic", environment, {f"source.generator.{name}": value for name, value in sizes.items()})
     cells = [{"p": 0.4, "lam_prime": 50, "b": b} for b in (0.25, 1.0)]
     job = Job(card, tuple(configure("deql-l2", cell) for cell in cells))
-    return lambda spill: run_job(job, settings, Execution(spill=spill))
+    return lambda spill: run_job(job, environment, Execution(spill=spill))
 
 
 def test_the_metrics_are_those_of_the_dense_path_and_the_file_is_gone(jobs, tmp_path):
@@ -36,13 +36,13 @@ def test_the_metrics_are_those_of_the_dense_path_and_the_file_is_gone(jobs, tmp_
     assert not list((tmp_path / "spill").iterdir())
 
 
-def test_a_matrix_that_is_not_positive_definite_leaves_no_tiles(settings, tmp_path):
+def test_a_matrix_that_is_not_positive_definite_leaves_no_tiles(environment, tmp_path):
     sizes = {"users": 400, "items": 5000, "interactions_per_user": 30}
-    card = load_card("synthetic", settings, {f"source.generator.{name}": value for name, value in sizes.items()})
+    card = load_card("synthetic", environment, {f"source.generator.{name}": value for name, value in sizes.items()})
     job = Job(card, (configure("ease", {"lam": 1e-12}),))
     with pytest.raises(NumericalError, match="not positive definite"):
         limit = psutil.Process().memory_info().rss + LATER + 85 * MEGABYTE  # 141 MB are needed
-        run_job(job, settings, Execution(spill=Spill(tmp_path / "spill", limit)))
+        run_job(job, environment, Execution(spill=Spill(tmp_path / "spill", limit)))
     assert not list((tmp_path / "spill").iterdir())
 
 

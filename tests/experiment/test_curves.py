@@ -15,18 +15,18 @@ from rankbench.reports.plots import convergence_plot
 
 
 @pytest.fixture
-def card(settings):
-    return load_card("synthetic", settings, {"source.generator.users": 300, "source.generator.items": 120})
+def card(environment):
+    return load_card("synthetic", environment, {"source.generator.users": 300, "source.generator.items": 120})
 
 
-def outcome(card, settings, curve, **values):
+def outcome(card, environment, curve, **values):
     chosen = configure("ials", {"iterations": 6, "embedding_dim": 8} | values)
-    (found,) = run_job(Job(card, (chosen,), curve=curve), settings, Execution(1))
+    (found,) = run_job(Job(card, (chosen,), curve=curve), environment, Execution(1))
     return found
 
 
-def test_a_curve_has_every_iteration_and_ends_at_the_final_metrics(card, settings):
-    found = outcome(card, settings, curve=2)
+def test_a_curve_has_every_iteration_and_ends_at_the_final_metrics(card, environment):
+    found = outcome(card, environment, curve=2)
     rows = found.record.curve
     assert [row["iteration"] for row in rows] == [1, 2, 3, 4, 5, 6]
     assert [("ndcg@10" in row) for row in rows] == [False, True] * 3
@@ -37,36 +37,37 @@ def test_a_curve_has_every_iteration_and_ends_at_the_final_metrics(card, setting
         assert rows[-1][name] == pytest.approx(found.record.metrics[name]["mean"], abs=1e-6)
 
 
-def test_following_a_fit_changes_nothing_of_it(card, settings):
-    followed, alone = (outcome(card, settings, curve=curve) for curve in (1, 0))
+def test_following_a_fit_changes_nothing_of_it(card, environment):
+    followed, alone = (outcome(card, environment, curve=curve) for curve in (1, 0))
     assert followed.record.metrics == alone.record.metrics
     assert all("ndcg@10" not in row for row in alone.record.curve)
     assert followed.record.id == alone.record.id
 
 
-def test_the_tolerance_ends_a_fit_early(card, settings):
-    found = outcome(card, settings, 0, iterations=200, tolerance=1e-3)
+def test_the_tolerance_ends_a_fit_early(card, environment):
+    found = outcome(card, environment, 0, iterations=200, tolerance=1e-3)
     losses = [row["loss"] for row in found.record.curve]
     assert 2 < len(losses) < 200
     assert losses[-2] - losses[-1] < 1e-3 * abs(losses[-1])
 
 
-def test_a_convergence_plot_needs_a_curve(card, settings, tmp_path):
-    followed, alone = (outcome(card, settings, curve=curve).record for curve in (1, 0))
+def test_a_convergence_plot_needs_a_curve(card, environment, tmp_path):
+    followed, alone = (outcome(card, environment, curve=curve).record for curve in (1, 0))
     assert convergence_plot([alone], "ndcg@20", tmp_path / "none.png") is None
     path = convergence_plot([alone, followed], "ndcg@20", tmp_path / "some.png")
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_fit_that_goes_on_from_a_checkpoint_tells_of_its_earlier_evaluations_too(card, settings, tmp_path):
+def test_a_fit_that_goes_on_from_a_checkpoint_tells_of_its_earlier_evaluations_too(card, environment, tmp_path):
     values = {"epochs": 6, "patience": 6, "embedding_dim": 8, "n_negatives": 5}
     job = Job(card, (configure("bpr", values),), fit_on="train", measure_on="valid")
-    whole = [[*curve] for curve in run_stepwise(job, settings, Execution(1))]
-    killed = run_stepwise(job, settings, Execution(1, checkpoints=Checkpoints(tmp_path / "fit")))
+    whole = [[*curve] for curve in run_stepwise(job, environment, Execution(1))]
+    killed = run_stepwise(job, environment, Execution(1, checkpoints=Checkpoints(tmp_path / "fit")))
     list(itertools.islice(killed, 4))
     killed.close()
     rest = [
-        [*curve] for curve in run_stepwise(job, settings, Execution(1, checkpoints=Checkpoints(tmp_path / "fit", resume=True)))
+        [*curve]
+        for curve in run_stepwise(job, environment, Execution(1, checkpoints=Checkpoints(tmp_path / "fit", resume=True)))
     ]
     valid = lambda curve: [(row["iteration"], row["valid"]) for row in curve]  # noqa: E731
     assert valid(rest[0]) == valid(whole[3]) and valid(rest[-1]) == valid(whole[-1])

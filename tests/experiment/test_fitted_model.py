@@ -48,34 +48,34 @@ def card(tmp_path_factory):
 
 
 @pytest.fixture(params=METHODS)
-def model(request, card, settings, tmp_path):
+def model(request, card, environment, tmp_path):
     method, params = METHODS[request.param]
     spill = NothingFits(tmp_path / "spill", 0) if request.param.endswith("tiles") else None
-    return rb.fit(card, method, settings=settings, dtype="float64", spill=spill, **params)
+    return rb.fit(card, method, environment=environment, dtype="float64", spill=spill, **params)
 
 
-def test_a_matrix_of_several_tiles_recommends_as_one_in_memory(settings, tmp_path):
+def test_a_matrix_of_several_tiles_recommends_as_one_in_memory(environment, tmp_path):
     card = {"name": "large", "source": {"generator": {"users": 300, "items": 3000, "interactions_per_user": 30}}}
     (tmp_path / "large.yaml").write_text(yaml.safe_dump(card), encoding="utf-8")
-    fit = partial(rb.fit, str(tmp_path / "large.yaml"), "ease", settings=settings, dtype="float64")
+    fit = partial(rb.fit, str(tmp_path / "large.yaml"), "ease", environment=environment, dtype="float64")
     tiled, dense = fit(spill=NothingFits(tmp_path / "spill", 0)), fit()
     assert tiled.recommender.C.tile < 1500
     some = tiled.users.to_pylist()[5::40]
     one, other = tiled.recommend(some, 20), dense.recommend(some, 20)
     assert_allclose(one["score"], other["score"], rtol=1e-9)
     assert (one["item"] == other["item"]).mean() > 0.95  # but for ties
-    one, other = (each.evaluate(settings=settings).metrics["ndcg@20"].mean for each in (tiled, dense))
+    one, other = (each.evaluate(environment=environment).metrics["ndcg@20"].mean for each in (tiled, dense))
     assert one == pytest.approx(other, abs=1e-4)
 
 
-def test_a_saved_matrix_outlives_the_file_it_came_from(card, settings, tmp_path):
-    model = rb.fit(card, "ease", settings=settings, spill=NothingFits(tmp_path / "spill", 0))
-    expected, evaluated = model.recommend(["u1"], 7), model.evaluate(settings=settings, metrics=["ndcg@5", "auc"])
+def test_a_saved_matrix_outlives_the_file_it_came_from(card, environment, tmp_path):
+    model = rb.fit(card, "ease", environment=environment, spill=NothingFits(tmp_path / "spill", 0))
+    expected, evaluated = model.recommend(["u1"], 7), model.evaluate(environment=environment, metrics=["ndcg@5", "auc"])
     model.save(tmp_path / "kept")
     shutil.rmtree(tmp_path / "spill")
     again = load(tmp_path / "kept")
     pd.testing.assert_frame_equal(again.recommend(["u1"], 7), expected)
-    assert again.evaluate(settings=settings, metrics=["ndcg@5", "auc"]).metrics == evaluated.metrics
+    assert again.evaluate(environment=environment, metrics=["ndcg@5", "auc"]).metrics == evaluated.metrics
     state = tmp_path / "kept" / "tiles" / "panel.json"
     kept = json.loads(state.read_text(encoding="utf-8"))
     damaged = [kept | {"slots": [99] * len(kept["slots"])}, kept | {"problem": kept["problem"] | {"dtype": "object"}}, {}]
@@ -89,11 +89,11 @@ def test_a_saved_matrix_outlives_the_file_it_came_from(card, settings, tmp_path)
         load(tmp_path / "kept")
 
 
-def test_a_model_is_not_saved_with_the_matrix_of_another(card, settings, tmp_path):
+def test_a_model_is_not_saved_with_the_matrix_of_another(card, environment, tmp_path):
     spill = NothingFits(tmp_path / "spill", 0)
-    one = rb.fit(card, "ease", settings=settings, spill=spill, lam=10)
+    one = rb.fit(card, "ease", environment=environment, spill=spill, lam=10)
     expected = one.recommend(["u1"], 5)
-    other = rb.fit(card, "ease", settings=settings, spill=spill, lam=1000)
+    other = rb.fit(card, "ease", environment=environment, spill=spill, lam=1000)
     pd.testing.assert_frame_equal(one.recommend(["u1"], 5), expected)
     with pytest.raises(StorageError, match="another matrix by now"):
         one.save(tmp_path / "kept")
@@ -151,8 +151,8 @@ def test_similar_items_are_those_of_a_history_of_one(model):
     assert not (frame["item"] == frame["similar"]).any()
 
 
-def test_factors_are_similar_by_cosine_and_do_not_fold_in(card, settings):
-    model = rb.fit(card, "random", settings=settings, seed=3)
+def test_factors_are_similar_by_cosine_and_do_not_fold_in(card, environment):
+    model = rb.fit(card, "random", environment=environment, seed=3)
     V = model.recommender.V / np.linalg.norm(model.recommender.V, axis=1, keepdims=True)
     cosine = V[2] @ V.T
     cosine[2] = -np.inf
@@ -206,16 +206,16 @@ def test_saved_and_loaded_it_is_the_same(model, tmp_path):
         lambda folder: _change(folder, "history.indptr", lambda indptr: indptr[::-1]),
     ],
 )
-def test_a_damaged_folder_is_refused_by_name(card, settings, tmp_path, damage):
-    folder = rb.fit(card, "ease", settings=settings).save(tmp_path / "kept")
+def test_a_damaged_folder_is_refused_by_name(card, environment, tmp_path, damage):
+    folder = rb.fit(card, "ease", environment=environment).save(tmp_path / "kept")
     damage(folder)
     with pytest.raises((DataError, ConfigError), match=r"kept|unknown method") as error:
         load(folder)
     assert "\n" not in str(error.value) and len(str(error.value)) < 600
 
 
-def test_a_bit_that_flips_in_the_arrays_is_noticed(card, settings, tmp_path):
-    folder = rb.fit(card, "ease", settings=settings).save(tmp_path / "kept")
+def test_a_bit_that_flips_in_the_arrays_is_noticed(card, environment, tmp_path):
+    folder = rb.fit(card, "ease", environment=environment).save(tmp_path / "kept")
     path = folder / "arrays.safetensors"
     content = bytearray(path.read_bytes())
     content[-5] ^= 1
@@ -250,29 +250,29 @@ def test_what_cannot_be_answered_is_said(model):
         model.recommend_new(pd.DataFrame({"user": ["x"]}))
 
 
-def test_changes_of_the_card_are_kept_with_the_model(card, settings, tmp_path):
-    changed = rb.fit(card, "ease", settings=settings, changes={"split.seed": 7}).save(tmp_path / "kept")
+def test_changes_of_the_card_are_kept_with_the_model(card, environment, tmp_path):
+    changed = rb.fit(card, "ease", environment=environment, changes={"split.seed": 7}).save(tmp_path / "kept")
     model = load(changed)
-    assert model.dataset["fingerprint"] != rb.fit(card, "ease", settings=settings).dataset["fingerprint"]
-    assert model.evaluate(settings=settings).dataset == model.dataset["fingerprint"]
+    assert model.dataset["fingerprint"] != rb.fit(card, "ease", environment=environment).dataset["fingerprint"]
+    assert model.evaluate(environment=environment).dataset == model.dataset["fingerprint"]
 
 
-def test_held_out_users_are_scored_from_their_fold_in(card, settings, tmp_path):
+def test_held_out_users_are_scored_from_their_fold_in(card, environment, tmp_path):
     folder = tmp_path / "strong"
     folder.mkdir()
     content = yaml.safe_load(Path(card).read_text(encoding="utf-8")) | {"split": {"protocol": "held-out-users"}}
     shutil.copy(card.replace("shop.yaml", "raw.csv"), folder / "raw.csv")
     (folder / "shop.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
-    model = rb.fit(str(folder / "shop.yaml"), "ease", settings=settings, lam=20)
+    model = rb.fit(str(folder / "shop.yaml"), "ease", environment=environment, lam=20)
     assert model.fit_on == "train"
     assert (np.diff(model.history.indptr) > 0).all()  # everybody has a history, held out or not
-    assert len(model.evaluate(settings=settings).per_user) == 4
+    assert len(model.evaluate(environment=environment).per_user) == 4
 
 
-def test_the_command_line_takes_ids_and_gives_files(card, settings, tmp_path, capsys, monkeypatch):
+def test_the_command_line_takes_ids_and_gives_files(card, environment, tmp_path, capsys, monkeypatch):
     from rankbench.cli import _main
 
-    monkeypatch.setenv("RANKBENCH_DATA", str(settings.data))
+    monkeypatch.setenv("RANKBENCH_DATA", str(environment.data))
     kept, users, out = tmp_path / "kept", tmp_path / "users.csv", tmp_path / "out.parquet"
     users.write_text("user\nu1\nu5\n", encoding="utf-8")
     only_names, strange = tmp_path / "only_names.csv", tmp_path / "strange.csv"

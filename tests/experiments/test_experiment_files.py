@@ -139,11 +139,11 @@ def test_the_file_is_an_experiment_called_as_the_file(path):
 
 
 @EVERY_FILE
-def test_datasets_are_cards_and_long_enough_for_its_lists(path, settings):
+def test_datasets_are_cards_and_long_enough_for_its_lists(path, environment):
     spec = load(path)
     wanted = metric_set([*spec.metrics, spec.search.choose.metric], spec.cutoffs)
     for name in card_names(spec):
-        items = load_card(name, settings).expect.prepared.items
+        items = load_card(name, environment).expect.prepared.items
         if items is not None:
             require_within(wanted, items, name, path.name)
 
@@ -176,10 +176,10 @@ def test_rows_and_datasets_have_names_of_their_own(path):
 
 
 @EVERY_FILE
-def test_published_numbers_are_shares_of_metrics_on_datasets_of_the_file_or_their_stand_ins(path, settings):
+def test_published_numbers_are_shares_of_metrics_on_datasets_of_the_file_or_their_stand_ins(path, environment):
     spec = load(path)
     for label, dataset, metric, value in numbers(spec):
-        assert dataset in card_names(spec) or load_card(dataset, settings).stand_in, f"{label}: {dataset}"
+        assert dataset in card_names(spec) or load_card(dataset, environment).stand_in, f"{label}: {dataset}"
         assert metric_set([metric]).names == (metric,), f"{label}: {metric} has no cutoff"
         assert 0 < value < 1, f"{label}, {dataset}: {metric} = {value}"
     assert spec.published or not numbers(spec), "numbers without a source"

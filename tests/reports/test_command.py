@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from rankbench.cli import _main
-from rankbench.core.environment import Settings
+from rankbench.core.environment import Environment
 from rankbench.core.files import write_json
 from rankbench.tracking.record import write_record
 
@@ -62,7 +62,7 @@ def test_an_unknown_name_is_one_line_with_the_nearest(home, capsys):
 
 def test_all_writes_the_index_and_survives_a_broken_file(home, capsys, monkeypatch):
     # The product's own experiments are those of the repository: here the user's folder alone is looked at.
-    monkeypatch.setattr(Settings, "catalogues", lambda self, kind: [self.home / kind] if (self.home / kind).is_dir() else [])
+    monkeypatch.setattr(Environment, "catalogues", lambda self, kind: [self.home / kind] if (self.home / kind).is_dir() else [])
     assert _main(["report", "--all", "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
     states = {each["name"]: each["state"] for each in content["experiments"]}
@@ -105,7 +105,7 @@ def test_a_file_stands_for_its_newest_sweep_and_the_index_for_the_newest_finishe
     assert _main(["report", "my_table.yaml", "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
     assert content["folder"] == str(third) and content["rows"][0]["state"] == "not run"
-    monkeypatch.setattr(Settings, "catalogues", lambda self, kind: [self.home / kind] if (self.home / kind).is_dir() else [])
+    monkeypatch.setattr(Environment, "catalogues", lambda self, kind: [self.home / kind] if (self.home / kind).is_dir() else [])
     assert _main(["report", "--all", "--out", str(home / "pages"), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["experiments"]
     assert next(each["sweep"] for each in found if each["name"] == "my-table") == second.name

@@ -39,16 +39,16 @@ def file(tmp_path, monkeypatch):
     return path
 
 
-def test_a_path_is_relative_to_the_experiment_file_and_becomes_the_name_of_the_card(file, settings):
+def test_a_path_is_relative_to_the_experiment_file_and_becomes_the_name_of_the_card(file, environment):
     card = shop(file.parent, "beside the file")
     shop(Path.cwd(), "in the working folder")
     spec = load_experiment(file, {})
     assert spec.datasets == ({"name": "my-shop", "file": str(card), "split": {"seed": 7}},)
-    found = card_of(spec.datasets[0], settings, "here")
+    found = card_of(spec.datasets[0], environment, "here")
     assert (found.title, found.split.seed) == ("beside the file", 7)
 
 
-def test_the_working_folder_is_looked_at_second_and_first_for_a_path_of_the_command_line(file, settings):
+def test_the_working_folder_is_looked_at_second_and_first_for_a_path_of_the_command_line(file, environment):
     here = shop(Path.cwd())
     assert load_experiment(file, {}).datasets[0]["file"] == str(here)
     beside = shop(file.parent)
@@ -64,10 +64,10 @@ def test_of_a_card_that_is_nowhere_the_message_says_where_was_looked(file):
         load_experiment(file, {"datasets": [{"name": "synthetic", "file": "x.yaml"}]})
 
 
-def test_the_maps_of_an_arm_and_the_table_go_by_the_name_of_the_card(file, settings):
+def test_the_maps_of_an_arm_and_the_table_go_by_the_name_of_the_card(file, environment):
     shop(file.parent)
     spec = load_experiment(file, {})
-    (given,) = plan(spec, settings, 2, "x.yaml", use_chosen=True).given["my-shop"]
+    (given,) = plan(spec, environment, 2, "x.yaml", use_chosen=True).given["my-shop"]
     assert given.flat["lam"] == 10
     about = {"experiment": spec.model_dump(mode="json"), "notes": []}
     rows = sweep_table(about, None, {}, {"metrics": ["ndcg@5"], "comparisons": [], "models": []}).rows
@@ -82,8 +82,8 @@ def test_a_sweep_that_was_stored_with_a_path_has_no_rows_by_that_path(file):
     assert [row.dataset for row in rows] == ["my-shop"]
 
 
-def test_a_sweep_is_the_same_wherever_its_card_lies(file, settings):
+def test_a_sweep_is_the_same_wherever_its_card_lies(file, environment):
     shop(file.parent)
-    key = plan(load_experiment(file, {}), settings, 2, "x.yaml").key
+    key = plan(load_experiment(file, {}), environment, 2, "x.yaml").key
     (file.parent / "my-shop.yaml").rename(Path.cwd() / "my-shop.yaml")
-    assert plan(load_experiment(file, {}), settings, 2, "x.yaml").key == key
+    assert plan(load_experiment(file, {}), environment, 2, "x.yaml").key == key

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankbench.core.environment import Settings
+from rankbench.core.environment import Environment
 from rankbench.data.cards import load_card
 from rankbench.data.prepare import prepare
 from rankbench.evaluation.metrics import metric_set
@@ -18,7 +18,7 @@ from rankbench.experiment.methods import registered
 from rankbench.sweeps import estimate
 from rankbench.sweeps.estimate import Size, family, memory, products_a_second, seconds
 
-CARD = load_card("synthetic", Settings.from_env())
+CARD = load_card("synthetic", Environment.from_env())
 FAMILIES = {
     "inverse": ("ease", {}),
     "low-rank": ("edlae-low-rank", {}),
@@ -157,8 +157,10 @@ def test_a_fit_that_looks_at_valid_is_taken_to_end_early_and_to_spend_time_looki
     assert early < often < whole
 
 
-def test_a_size_counts_all_parts_of_the_split(settings):
-    dataset = prepare(load_card("synthetic", settings, {"source.generator.users": 90, "source.generator.items": 40}), settings)
+def test_a_size_counts_all_parts_of_the_split(environment):
+    dataset = prepare(
+        load_card("synthetic", environment, {"source.generator.users": 90, "source.generator.items": 40}), environment
+    )
     size, split = Size.of(dataset), dataset.split
     whole = split.train + split.valid_target + split.test_target
     assert (size.users, size.items, size.interactions) == (*whole.shape, whole.nnz) == (90, 40, dataset.counts["interactions"])

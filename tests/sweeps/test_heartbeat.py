@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from rankbench.core.errors import ConfigError
-from rankbench.sweeps.heartbeat import SILENT, Progress, Pulse, ask_to_stop, signs
+from rankbench.sweeps.heartbeat import SILENT, Heartbeat, Progress, ask_to_stop, signs
 from rankbench.tracking.record import RunRecord
 
 RECORD = RunRecord("run", "ease", {}, {"name": "data"}, "train", "valid", 0, "float32", metrics={"ndcg@20": {"mean": 0.2}})
@@ -38,8 +38,8 @@ def test_what_was_there_before_says_nothing_of_the_rate():
 
 def test_signs_while_it_lives_and_none_after(tmp_path):
     assert signs(tmp_path) is None
-    with Pulse(tmp_path) as pulse:
-        pulse.progress = Progress("final", 2, 1.0)
+    with Heartbeat(tmp_path) as heartbeat:
+        heartbeat.progress = Progress("final", 2, 1.0)
         deadline = time.monotonic() + 20
         while not (found := signs(tmp_path)) or "progress" not in found:
             assert time.monotonic() < deadline
@@ -59,9 +59,9 @@ def test_a_sweep_silent_for_long_is_not_running(tmp_path):
 SLEEPER = """
 import sys, time
 from pathlib import Path
-from rankbench.sweeps.heartbeat import Pulse
+from rankbench.sweeps.heartbeat import Heartbeat
 try:
-    with Pulse(Path(sys.argv[1])):
+    with Heartbeat(Path(sys.argv[1])):
         time.sleep(60)
 except KeyboardInterrupt:
     sys.exit(77)

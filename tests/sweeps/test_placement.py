@@ -25,11 +25,11 @@ NODES = Path(__file__).parents[1] / "cluster" / "nodes.py"
 
 
 @pytest.fixture
-def fits(settings):
+def fits(environment):
     """One closed form, and one method without a matrix to solve by tiles."""
     small = {"name": "synthetic", "source": {"generator": {"users": 60, "items": 30, "interactions_per_user": 8}}}
     content = {"name": "test", "datasets": [small], "arms": [{"method": "ease"}, {"method": "ials"}]}
-    closed, iterative = plan(validate(ExperimentSpec, content, "x.yaml"), settings, 2, "x.yaml").search
+    closed, iterative = plan(validate(ExperimentSpec, content, "x.yaml"), environment, 2, "x.yaml").search
     assert closed.memory_bytes == iterative.memory_bytes == GB
     return closed, iterative
 
@@ -98,14 +98,14 @@ import json, sys
 from pathlib import Path
 from rankbench.cluster.session import session
 from rankbench.core.config import validate
-from rankbench.core.environment import Settings
+from rankbench.core.environment import Environment
 from rankbench.sweeps.plan import plan
 from rankbench.schema.experiment import ExperimentSpec
 
 data = {"name": "synthetic", "source": {"generator": {"users": 60, "items": 30, "interactions_per_user": 8}}}
 spec = validate(ExperimentSpec, {"name": "small", "datasets": [data], "arms": [{"method": "popularity"}]}, "here")
-settings = Settings.from_env()
-planned = plan(spec, settings, 1, "here")
+environment = Environment.from_env()
+planned = plan(spec, environment, 1, "here")
 with session(None, 1) as cluster:
     import ray
     from rankbench.sweeps import waiting
@@ -124,7 +124,7 @@ with session(None, 1) as cluster:
         said.append(line)
         ray.kill(holder)
 
-    records = run_units(planned.search, settings, Path(sys.argv[1]) / "records", cluster, spec, lambda *_: None, warn=warn)
+    records = run_units(planned.search, environment, Path(sys.argv[1]) / "records", cluster, spec, lambda *_: None, warn=warn)
 print(json.dumps({"said": said, "finished": [record.finished for record in records]}))
 """
 

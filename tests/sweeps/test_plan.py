@@ -7,7 +7,7 @@ from rankbench.core.errors import ConfigError
 from rankbench.data.prepare import prepare
 from rankbench.experiment.job import configure
 from rankbench.schema.experiment import ExperimentSpec
-from rankbench.sweeps.dry_run import outline
+from rankbench.sweeps.dry_run import dry_run
 from rankbench.sweeps.estimate import Size
 from rankbench.sweeps.plan import plan, units
 
@@ -18,14 +18,14 @@ def spec_of(*arms, **more):
     return validate(ExperimentSpec, {"name": "test", "datasets": [SMALL], "arms": list(arms), **more}, "x.yaml")
 
 
-def planned(settings, *arms, **more):
-    return plan(spec_of(*arms, **more), settings, 2, "x.yaml")
+def planned(environment, *arms, **more):
+    return plan(spec_of(*arms, **more), environment, 2, "x.yaml")
 
 
-def test_every_b_and_edlae_share_one_fit(settings):
+def test_every_b_and_edlae_share_one_fit(environment):
     bs = [0.1, 0.5, 1.0, 2.0]
     found = planned(
-        settings,
+        environment,
         {"method": "edlae", "params": {"p": {"grid": [0.3, 0.6]}, "lam": 10}},
         {"method": "deql-l2", "params": {"p": {"grid": [0.3, 0.6]}, "lam_prime": 10, "b": {"grid": bs}}},
     )
@@ -34,41 +34,41 @@ def test_every_b_and_edlae_share_one_fit(settings):
     assert "10 settings need 2 fits: the others share a fit" in found.notes
 
 
-def test_lam_on_the_papers_scale_does_not_share(settings):
-    found = planned(settings, {"method": "deql-l2", "params": {"lam": 10, "b": {"grid": [0.5, 1.0]}}})
+def test_lam_on_the_papers_scale_does_not_share(environment):
+    found = planned(environment, {"method": "deql-l2", "params": {"lam": 10, "b": {"grid": [0.5, 1.0]}}})
     assert len(found.search) == 2
 
 
-def test_b_under_zero_diagonal_is_planned_once_and_said_to_be_redundant(settings):
+def test_b_under_zero_diagonal_is_planned_once_and_said_to_be_redundant(environment):
     arm = {"method": "deql-l2-zero-diag", "params": {"p": {"grid": [0.2, 0.4]}, "lam": 5, "b": {"grid": [0.5, 1, 2]}}}
-    found = planned(settings, arm)
+    found = planned(environment, arm)
     assert found.n_settings == 2
     assert any("2 of 6 settings" in note and "EDLAE" in note for note in found.notes)
 
 
-def test_equal_rankings_of_two_arms_are_named(settings):
+def test_equal_rankings_of_two_arms_are_named(environment):
     found = planned(
-        settings,
+        environment,
         {"method": "edlae", "params": {"p": 0.5, "lam": 10}},
         {"method": "deql-l2-zero-diag", "params": {"p": 0.5, "lam_prime": 10}},
     )
     assert any(note.startswith("edlae and deql-l2-zero-diag: 1 settings have the same ranking") for note in found.notes)
 
 
-def test_a_model_that_two_arms_ask_for_is_fitted_once_and_shown_for_both(settings):
-    found = planned(settings, {"method": "rg2"}, {"method": "rgx"}, {"method": "ials"})
+def test_a_model_that_two_arms_ask_for_is_fitted_once_and_shown_for_both(environment):
+    found = planned(environment, {"method": "rg2"}, {"method": "rgx"}, {"method": "ials"})
     assert [[each.method for each in unit.job.configs] for unit in found.search] == [["rg2", "rgx"], ["ials"]]
     assert [note for note in found.notes if "same ranking" in note] == [
         "rg2 and rgx: 1 settings have the same ranking; run once, shown for each"
     ]
 
 
-def test_losses_that_are_one_in_other_words_are_trained_once(settings):
+def test_losses_that_are_one_in_other_words_are_trained_once(environment):
     def arm(method, name=None, **params):
         return {"method": method, "name": name or method, "params": {"sampler": "uniform-all", **params}}
 
     found = planned(
-        settings,
+        environment,
         arm("sl", tau=0.3),
         arm("mine", tau=0.3),
         arm("mine-plus", tau=0.3, lam=1),
@@ -91,9 +91,9 @@ def test_losses_that_are_one_in_other_words_are_trained_once(settings):
     ]
 
 
-def test_draws_one_after_another_have_one_need_and_idle_ones_are_named(settings):
+def test_draws_one_after_another_have_one_need_and_idle_ones_are_named(environment):
     arm = {"method": "deql-l2-zero-diag", "params": {"p": 0.4, "lam": 5, "b": {"uniform": [0.5, 2]}}}
-    found = planned(settings, arm, search={"by": "tpe", "trials": 7})
+    found = planned(environment, arm, search={"by": "tpe", "trials": 7})
     (ask,) = found.asks
     assert (found.n_fits, found.n_settings, ask.trials) == (7, 7, 7)
     unit = ask.unit({"b": 1.25})
@@ -103,49 +103,49 @@ def test_draws_one_after_another_have_one_need_and_idle_ones_are_named(settings)
     assert note.startswith("deql-l2-zero-diag: every draw of b is run, for nothing: under a zero diagonal")
 
 
-def test_a_draft_has_room_for_the_largest_draw(settings):
+def test_a_draft_has_room_for_the_largest_draw(environment):
     arm = {"method": "ials", "params": {"embedding_dim": {"choice": [8, 2_000_000]}, "iterations": 1}}
-    (ask,) = planned(settings, arm, search={"by": "tpe", "trials": 12}).asks
+    (ask,) = planned(environment, arm, search={"by": "tpe", "trials": 12}).asks
     assert ask.draft.job.configs[0].params.embedding_dim == 2_000_000 and ask.draft.memory_bytes > 4e9
 
 
-def test_a_card_may_be_written_out_in_the_file(settings):
+def test_a_card_may_be_written_out_in_the_file(environment):
     card = {"name": "own", "source": {"generator": {"users": 50, "items": 25, "interactions_per_user": 6}}}
-    found = planned(settings, {"method": "popularity"}, datasets=[{"name": "own", "card": card, "split": {"seed": 3}}])
+    found = planned(environment, {"method": "popularity"}, datasets=[{"name": "own", "card": card, "split": {"seed": 3}}])
     assert [(card.name, card.split.seed) for card in found.cards] == [("own", 3)]
     with pytest.raises(ConfigError, match=r"x\.yaml: datasets\[0\]\.card: sorce: unknown key; did you mean source\?"):
-        planned(settings, {"method": "popularity"}, datasets=[{"name": "own", "card": {"name": "own", "sorce": {}}}])
+        planned(environment, {"method": "popularity"}, datasets=[{"name": "own", "card": {"name": "own", "sorce": {}}}])
 
 
-def test_search_measures_valid_and_the_final_stage_has_not_begun(settings):
-    found = planned(settings, {"method": "ease"})
+def test_search_measures_valid_and_the_final_stage_has_not_begun(environment):
+    found = planned(environment, {"method": "ease"})
     job = found.search[0].job
     assert (job.fit_on, job.measure_on, job.stage) == ("train", "valid", "search")
 
 
-def test_the_key_ignores_resources_but_not_the_grid(settings):
+def test_the_key_ignores_resources_but_not_the_grid(environment):
     arm = {"method": "ease", "params": {"lam": {"grid": [1, 2]}}}
-    key = planned(settings, arm).key
-    assert planned(settings, arm, resources={"cpus": 1}).key == key
-    assert planned(settings, {"method": "ease", "params": {"lam": {"grid": [1, 3]}}}).key != key
+    key = planned(environment, arm).key
+    assert planned(environment, arm, resources={"cpus": 1}).key == key
+    assert planned(environment, {"method": "ease", "params": {"lam": {"grid": [1, 3]}}}).key != key
 
 
-def final_jobs(settings, arms, **more):
+def final_jobs(environment, arms, **more):
     """What the final stage would run, were these arms chosen as they stand."""
-    found = planned(settings, *arms, **more)
+    found = planned(environment, *arms, **more)
     chosen = [configure(arm["method"], arm.get("params", {})) for arm in arms]
     return found, [
         unit.job
         for card in found.final_cards
-        for unit in units(card, Size.of(prepare(card, settings)), chosen, found.spec, found.metrics, "final", 2)
+        for unit in units(card, Size.of(prepare(card, environment)), chosen, found.spec, found.metrics, "final", 2)
     ]
 
 
 ARMS = [{"method": "random"}, {"method": "ease"}, {"method": "edlae", "params": {"p": 0.5}}, {"method": "popularity"}]
 
 
-def test_a_final_run_a_seed_where_the_method_uses_it_and_one_where_not(settings):
-    found, jobs = final_jobs(settings, ARMS, final={"seeds": [3, 1, 2]})
+def test_a_final_run_a_seed_where_the_method_uses_it_and_one_where_not(environment):
+    found, jobs = final_jobs(environment, ARMS, final={"seeds": [3, 1, 2]})
     seeds = {}
     for job in jobs:
         for each in job.configs:
@@ -153,21 +153,21 @@ def test_a_final_run_a_seed_where_the_method_uses_it_and_one_where_not(settings)
     assert seeds == {"random": [3, 1, 2], "ease": [3], "edlae": [3], "popularity": [3]}
     assert len({job.run_id(each) for job in jobs for each in job.configs}) == 6
     assert "ease, edlae, popularity: the method uses no seed; run with seed 3 alone" in found.notes
-    assert not any("no seed" in note for note in planned(settings, *ARMS).notes)
+    assert not any("no seed" in note for note in planned(environment, *ARMS).notes)
 
 
-def test_a_final_run_a_split_seed_on_other_data_under_the_same_name(settings):
-    found, jobs = final_jobs(settings, ARMS, final={"seeds": [0, 1], "split_seeds": [0, 7]})
+def test_a_final_run_a_split_seed_on_other_data_under_the_same_name(environment):
+    found, jobs = final_jobs(environment, ARMS, final={"seeds": [0, 1], "split_seeds": [0, 7]})
     assert [(job.card.name, job.card.split.seed) for job in jobs if job.seed == 1] == [("synthetic", 0), ("synthetic", 7)]
     assert len(jobs) == 2 * 5 and len({job.run_id(each) for job in jobs for each in job.configs}) == 10
-    first, other = (prepare(card, settings) for card in found.final_cards)
-    assert first.fingerprint == prepare(found.cards[0], settings).fingerprint != other.fingerprint
+    first, other = (prepare(card, environment) for card in found.final_cards)
+    assert first.fingerprint == prepare(found.cards[0], environment).fingerprint != other.fingerprint
     assert "synthetic: settings are chosen on the split of seed 0, then measured on those of 0, 7" in found.notes
     # The card's own changes hold on every split.
     assert other.split.n_users <= 60
 
 
-def test_a_split_seed_that_changes_no_final_run_is_left_out(settings, tmp_path):
+def test_a_split_seed_that_changes_no_final_run_is_left_out(environment, tmp_path):
     # Parts as published: a seed carves another validation part, and train + valid is what it was.
     for part, pairs in {"train": range(40), "test": range(40, 50)}.items():
         (tmp_path / f"{part}.csv").write_text("\n".join(["user,item", *[f"u{i % 5},i{i}" for i in pairs]]))
@@ -176,10 +176,10 @@ def test_a_split_seed_that_changes_no_final_run_is_left_out(settings, tmp_path):
         "split: {protocol: published, valid: 0.4}"
     )
     more = {"datasets": [str(tmp_path / "shop.yaml")], "cutoffs": [5], "search": {"choose": {"metric": "ndcg@5"}}}
-    found = planned(settings, {"method": "ease"}, final={"split_seeds": [0, 1]}, **more)
+    found = planned(environment, {"method": "ease"}, final={"split_seeds": [0, 1]}, **more)
     assert [card.split.seed for card in found.final_cards] == [0]
     assert "shop: split seed 1 gives the same final runs as 0 and is left out" in found.notes
-    on_train = planned(settings, {"method": "ease"}, final={"split_seeds": [0, 1], "fit_on": "train"}, **more)
+    on_train = planned(environment, {"method": "ease"}, final={"split_seeds": [0, 1], "fit_on": "train"}, **more)
     assert [card.split.seed for card in on_train.final_cards] == [0, 1]
 
 
@@ -192,8 +192,8 @@ def test_a_split_seed_that_changes_no_final_run_is_left_out(settings, tmp_path):
         ({"protocol": "held-out-users", "valid": 8, "test": 8}, "train+valid", "train+valid"),
     ],
 )
-def test_the_final_fit_is_what_the_protocol_says_unless_the_file_does(settings, split, fit_on, expected):
-    _, jobs = final_jobs(settings, ARMS, datasets=[SMALL | {"split": split}], final={"fit_on": fit_on})
+def test_the_final_fit_is_what_the_protocol_says_unless_the_file_does(environment, split, fit_on, expected):
+    _, jobs = final_jobs(environment, ARMS, datasets=[SMALL | {"split": split}], final={"fit_on": fit_on})
     assert {(job.fit_on, job.measure_on) for job in jobs} == {(expected, "test")}
 
 
@@ -237,9 +237,9 @@ def test_the_columns_are_what_the_paper_reports_or_what_was_searched():
         ({"method": "ease"}, {"resources": {"cpus": 3}}, r"resources\.cpus: 3 asked for a trial, this machine has 2"),
     ],
 )
-def test_a_wrong_experiment_is_refused_whole(settings, arm, more, message):
+def test_a_wrong_experiment_is_refused_whole(environment, arm, more, message):
     with pytest.raises(ConfigError, match=message):
-        planned(settings, arm, **more)
+        planned(environment, arm, **more)
 
 
 def test_an_unknown_key_names_its_place_and_the_nearest():
@@ -247,32 +247,32 @@ def test_an_unknown_key_names_its_place_and_the_nearest():
         spec_of({"method": "ease"}, search={"chose": {}})
 
 
-def test_two_arms_cannot_have_one_name(settings):
+def test_two_arms_cannot_have_one_name(environment):
     with pytest.raises(ConfigError, match="ease is given twice"):
-        planned(settings, {"method": "ease"}, {"method": "ease", "params": {"lam": 5}})
+        planned(environment, {"method": "ease"}, {"method": "ease", "params": {"lam": 5}})
 
 
-def test_chosen_parameters_replace_the_search(settings):
+def test_chosen_parameters_replace_the_search(environment):
     arms = [
         {"method": "popularity"},
         {"method": "ease", "params": {"lam": {"grid": [1, 2]}}, "chosen": {"synthetic": {"lam": 7}}},
         {"method": "deql-l2", "params": {"p": 0.3, "b": {"grid": [1, 2]}}, "chosen": {"synthetic": {"b": 2, "lam": 3}}},
     ]
-    found = plan(spec_of(*arms), settings, 2, "x.yaml", use_chosen=True)
+    found = plan(spec_of(*arms), environment, 2, "x.yaml", use_chosen=True)
     assert found.search == ()
     _, ease, deql = found.given["synthetic"]
     assert ease.params.lam == 7 and (deql.params.p, deql.params.b, deql.params.lam) == (0.3, 2, 3)
-    assert found.key != planned(settings, *arms).key
+    assert found.key != planned(environment, *arms).key
 
 
-def test_a_searched_arm_without_chosen_parameters_is_refused(settings):
+def test_a_searched_arm_without_chosen_parameters_is_refused(environment):
     arm = {"method": "ease", "params": {"lam": {"grid": [1, 2]}}}
     with pytest.raises(ConfigError, match=r"x\.yaml: arms\[0\]\.chosen: nothing for synthetic; run the search first"):
-        plan(spec_of(arm), settings, 2, "x.yaml", use_chosen=True)
+        plan(spec_of(arm), environment, 2, "x.yaml", use_chosen=True)
 
 
-def test_a_dry_run_says_what_goes_by_tiles(settings):
-    found = planned(settings, {"method": "ease"}, {"method": "ials"})
-    told = outline(found, settings, 2, found.search[0].memory_bytes - 1)
+def test_a_dry_run_says_what_goes_by_tiles(environment):
+    found = planned(environment, {"method": "ease"}, {"method": "ials"})
+    told = dry_run(found, environment, 2, found.search[0].memory_bytes - 1)
     assert told.by_tiles == ("synthetic: ease: its matrix does not fit; solved by tiles in a file",)
-    assert outline(found, settings, 2, 10**12).by_tiles == ()
+    assert dry_run(found, environment, 2, 10**12).by_tiles == ()

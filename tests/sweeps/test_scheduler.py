@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rankbench.core.environment import Settings
+from rankbench.core.environment import Environment
 from rankbench.data.cards import load_card
 from rankbench.experiment.job import Job, configure
 from rankbench.schema.experiment import SearchSpec
@@ -31,7 +31,7 @@ class Controller:
 @pytest.fixture
 def race(tmp_path):
     """(scheduler, two trials of one arm, controller, report): `report(trial, value)` answers a look after the first epoch."""
-    card = load_card("synthetic", Settings.from_env())
+    card = load_card("synthetic", Environment.from_env())
     params = {"embedding_dim": 8, "epochs": 9, "patience": 9}
     search = tuner._Search(tmp_path / "records", SearchSpec(scheduler="asha", grace=1))
     units = [

@@ -9,7 +9,7 @@ import pytest
 
 from rankbench.cli import _main
 from rankbench.core.config import validate
-from rankbench.core.environment import Settings
+from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError
 from rankbench.data.cards import card_names, load_card
 from rankbench.data.prepare import prepare
@@ -42,27 +42,27 @@ def spec_of(content):
     return validate(ExperimentSpec, content, "x.yaml")
 
 
-def test_an_experiment_on_stand_ins_has_their_names_and_no_published_number(settings):
-    spec = stand_in(spec_of(BEAUTY), settings, 0.02, "x.yaml")
+def test_an_experiment_on_stand_ins_has_their_names_and_no_published_number(environment):
+    spec = stand_in(spec_of(BEAUTY), environment, 0.02, "x.yaml")
     assert spec.name == "paper-table-stand-in"
     assert [entry["name"] for entry in spec.datasets] == ["amazon-beauty-stand-in-0.02", "movielens-1m-stand-in-0.02"]
     assert spec.published is None and spec.not_run == () and not any(arm.published for arm in spec.arms)
     assert "0.5" not in spec.model_dump_json() and "0.9" not in spec.model_dump_json()
     assert spec.arms[0].chosen == {"amazon-beauty-stand-in-0.02": {"lam": 33}, "movielens-1m-stand-in-0.02": {"lam": 44}}
-    whole = stand_in(spec_of(BEAUTY), settings, 1, "x.yaml")
+    whole = stand_in(spec_of(BEAUTY), environment, 1, "x.yaml")
     assert [entry["name"] for entry in whole.datasets] == ["amazon-beauty-stand-in", "movielens-1m-stand-in"]
 
 
-def test_its_plan_has_a_key_of_its_own_measures_the_papers_columns_and_takes_chosen_parameters(settings):
-    small, smaller = (stand_in(spec_of(BEAUTY), settings, factor, "x.yaml") for factor in (0.02, 0.015))
-    found = plan(small, settings, 2, "x.yaml")
-    assert found.key != plan(smaller, settings, 2, "x.yaml").key
+def test_its_plan_has_a_key_of_its_own_measures_the_papers_columns_and_takes_chosen_parameters(environment):
+    small, smaller = (stand_in(spec_of(BEAUTY), environment, factor, "x.yaml") for factor in (0.02, 0.015))
+    found = plan(small, environment, 2, "x.yaml")
+    assert found.key != plan(smaller, environment, 2, "x.yaml").key
     assert "recall@5" in found.metrics.names
     assert len(found.search) == 2 * 3
     # What a sweep keeps in its folder is read back as the same experiment.
     again = ExperimentSpec.model_validate(json.loads(small.model_dump_json()))
-    assert plan(again, settings, 2, "x.yaml").key == found.key
-    given = plan(small, settings, 2, "x.yaml", use_chosen=True).given
+    assert plan(again, environment, 2, "x.yaml").key == found.key
+    given = plan(small, environment, 2, "x.yaml", use_chosen=True).given
     assert [members[0].params.lam for members in given.values()] == [33, 44]
 
 
@@ -77,12 +77,12 @@ def test_its_plan_has_a_key_of_its_own_measures_the_papers_columns_and_takes_cho
         ("movielens-1m", 0.05, "random-per-user", ""),
     ],
 )
-def test_a_stand_in_is_prepared_split_and_labelled(name, factor, protocol, said, settings):
-    card = load_card(name, settings)
+def test_a_stand_in_is_prepared_split_and_labelled(name, factor, protocol, said, environment):
+    card = load_card(name, environment)
     made = stand_in_card(card, factor, "x.yaml")
     assert made.split.protocol == protocol and made.split.seed == card.split.seed
     assert f"{factor:g} of the size of {name}" in made.stand_in and said in made.stand_in
-    dataset = prepare(made, settings)
+    dataset = prepare(made, environment)
     wanted = card.expect.prepared.users or card.expect.raw.users
     # Users whom a protocol leaves without an item of train are dropped, so a few are missing.
     assert 0.9 * wanted * factor < dataset.counts["users"] <= wanted * factor + 1
@@ -90,22 +90,22 @@ def test_a_stand_in_is_prepared_split_and_labelled(name, factor, protocol, said,
     assert not dataset.differences
 
 
-def test_numbers_of_held_out_users_are_scaled_and_shares_are_not(settings):
-    users = load_card("movielens-20m", settings)
+def test_numbers_of_held_out_users_are_scaled_and_shares_are_not(environment):
+    users = load_card("movielens-20m", environment)
     assert users.split.valid == 10_000
     assert stand_in_card(users, 0.01, "x.yaml").split.valid == 100
-    share = load_card("amazon-beauty-2018", settings)
+    share = load_card("amazon-beauty-2018", environment)
     assert stand_in_card(share, 0.01, "x.yaml").split == share.split
 
 
-def test_full_size_is_the_published_size(settings):
-    generator = stand_in_card(load_card("movielens-20m", settings), 1, "x.yaml").source.generator
+def test_full_size_is_the_published_size(environment):
+    generator = stand_in_card(load_card("movielens-20m", environment), 1, "x.yaml").source.generator
     assert (generator.users, generator.items) == (136_677, 20_108)
     assert generator.interactions_per_user == pytest.approx(9_990_682 / 136_677)
 
 
-def test_built_in_data_stay_or_are_scaled(settings):
-    card = load_card("synthetic", settings)
+def test_built_in_data_stay_or_are_scaled(environment):
+    card = load_card("synthetic", environment)
     assert stand_in_card(card, 1, "x.yaml") == card
     scaled = stand_in_card(card, 0.1, "x.yaml")
     assert (scaled.name, scaled.source.generator.users, scaled.source.generator.items) == ("synthetic-0.1", 200, 100)
@@ -113,26 +113,26 @@ def test_built_in_data_stay_or_are_scaled(settings):
     assert "built-in data at 0.1 of the size of synthetic" in scaled.stand_in
 
 
-def test_a_card_without_counts_is_refused_by_name(settings, tmp_path):
+def test_a_card_without_counts_is_refused_by_name(environment, tmp_path):
     (tmp_path / "shop.yaml").write_text("name: shop\nsource: {file: shop.csv}\nexpect: {raw: {users: 40}}")
     content = BEAUTY | {"datasets": [str(tmp_path / "shop.yaml")], "arms": [{"method": "ease"}], "not_run": []}
     with pytest.raises(ConfigError, match=r"x\.yaml: shop: no stand-in, .* how many items, interactions there are"):
-        stand_in(spec_of(content), settings, 1, "x.yaml")
+        stand_in(spec_of(content), environment, 1, "x.yaml")
 
 
 @pytest.mark.parametrize("factor", [0, -0.5, 1.01, float("nan")])
-def test_a_factor_that_is_none_is_refused(factor, settings):
+def test_a_factor_that_is_none_is_refused(factor, environment):
     with pytest.raises(ConfigError, match="--stand-in: a factor above 0 and at most 1"):
-        stand_in(spec_of(BEAUTY), settings, factor, "x.yaml")
+        stand_in(spec_of(BEAUTY), environment, factor, "x.yaml")
 
 
-def test_every_card_of_the_catalogue_has_a_stand_in(settings):
-    names = list(card_names(Settings.from_env()))
+def test_every_card_of_the_catalogue_has_a_stand_in(environment):
+    names = list(card_names(Environment.from_env()))
     assert len(names) > 50
     for name in names:
-        made = stand_in_card(load_card(name, settings), 0.01, name)
+        made = stand_in_card(load_card(name, environment), 0.01, name)
         entry = {"name": made.name, "card": made.model_dump(mode="json", exclude={"folder"}, exclude_none=True)}
-        assert made.stand_in and card_of(entry, settings, name) == made
+        assert made.stand_in and card_of(entry, environment, name) == made
 
 
 @pytest.fixture

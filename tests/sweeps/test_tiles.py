@@ -12,7 +12,7 @@ from pathlib import Path
 from rankbench.cluster.machine import Machine
 from rankbench.cluster.session import session
 from rankbench.core.config import validate
-from rankbench.core.environment import Settings
+from rankbench.core.environment import Environment
 from rankbench.sweeps.plan import plan
 from rankbench.schema.experiment import ExperimentSpec
 
@@ -22,14 +22,14 @@ spec = validate(ExperimentSpec, {
     "datasets": [{"name": "synthetic", "source": {"generator": sizes}}],
     "arms": [{"method": "ease"}],
 }, "here")
-settings = Settings.from_env()
-planned = plan(spec, settings, 1, "here")
+environment = Environment.from_env()
+planned = plan(spec, environment, 1, "here")
 records = Path(sys.argv[1]) / "sweep" / "records"
 with session(None, 1) as cluster:
     from rankbench.sweeps.tuner import run_units
-    dense = run_units(planned.search, settings, records.parent / "dense", cluster, spec, lambda *_: None)
+    dense = run_units(planned.search, environment, records.parent / "dense", cluster, spec, lambda *_: None)
     small = replace(cluster, machines=(Machine(1, 660_000_000),))  # the matrix alone takes 320
-    tiled = run_units(planned.search, settings, records, small, spec, lambda *_: None)
+    tiled = run_units(planned.search, environment, records, small, spec, lambda *_: None)
 left = [path.name for path in records.parent.iterdir()]
 told = [[each.tiles, each.error, {name: value["mean"] for name, value in each.metrics.items()}] for each in (*dense, *tiled)]
 print(json.dumps({"told": told, "left": left}))

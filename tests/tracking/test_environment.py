@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rankbench.tracking.environment import environment, peak_memory, reset_peak_memory
+from rankbench.tracking.environment import describe_environment, peak_memory, reset_peak_memory
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,7 +25,7 @@ def test_peak_memory_sees_an_allocation_and_forgets_it_after_a_reset():
 
 
 def test_the_revision_is_the_commit_of_the_checkout():
-    about = environment()
+    about = describe_environment()
     if not (ROOT / ".git").exists():
         assert about["revision"] is None
         return
@@ -34,7 +34,7 @@ def test_the_revision_is_the_commit_of_the_checkout():
 
 
 def test_versions_and_machine_are_stated():
-    about = environment()
+    about = describe_environment()
     assert about["packages"]["numpy"] == np.__version__
     assert about["machine"]["cores"] >= 1 and about["machine"]["memory_bytes"] > 1e8
     assert about["blas"]

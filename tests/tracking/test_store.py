@@ -42,21 +42,21 @@ from .stores import content, records, run_tags, spooled
         ("me:secret@host", r"=\*\*\*: MLflow no longer takes a folder"),
     ],
 )
-def test_an_address_that_cannot_work_is_refused_in_one_line(settings, uri, says):
+def test_an_address_that_cannot_work_is_refused_in_one_line(environment, uri, says):
     with pytest.raises(ConfigError, match=says) as caught:
-        tracking_uri(dataclasses.replace(settings, tracking_uri=uri))
+        tracking_uri(dataclasses.replace(environment, tracking_uri=uri))
     assert "\n" not in str(caught.value) and "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("uri", ["http://host:5000", "https://me:pw@host", "sqlite:////a/b.db"])
-def test_other_addresses_are_taken_as_they_are(settings, uri):
-    assert tracking_uri(dataclasses.replace(settings, tracking_uri=uri)) == uri
+def test_other_addresses_are_taken_as_they_are(environment, uri):
+    assert tracking_uri(dataclasses.replace(environment, tracking_uri=uri)) == uri
 
 
 @pytest.mark.parametrize("name", ["a@b c#d:e", "a%41b?c"])
-def test_a_results_folder_of_any_name_has_a_store(settings, tmp_path, name):
+def test_a_results_folder_of_any_name_has_a_store(environment, tmp_path, name):
     results = tmp_path / name
-    uri = tracking_uri(dataclasses.replace(settings, results=results))
+    uri = tracking_uri(dataclasses.replace(environment, results=results))
     make_tables(uri, results / "mlartifacts")
     assert sqlite_file(uri) == results / "mlflow.db"
     with sqlite3.connect(results / "mlflow.db") as connection:

@@ -14,15 +14,15 @@ HELD_OUT = {"split.protocol": "held-out-users", "split.valid": 40, "split.test":
 TRAINING = {"embedding_dim": 8, "epochs": 60, "batch_size": 256, "n_negatives": 20, "learning_rate": 0.05, "patience": 2}
 
 
-def run(settings, name="bpr", changes=None, job=None, **values):
-    card = load_card("synthetic", settings, TINY | (changes or {}))
+def run(environment, name="bpr", changes=None, job=None, **values):
+    card = load_card("synthetic", environment, TINY | (changes or {}))
     chosen = configure(name, TRAINING | values)
-    (found,) = run_job(Job(card, (chosen,), **(job or {})), settings, Execution(1))
+    (found,) = run_job(Job(card, (chosen,), **(job or {})), environment, Execution(1))
     return found
 
 
-def test_early_stopping_on_valid_gives_the_record_its_epochs(settings):
-    found = run(settings, job={"fit_on": "train"})
+def test_early_stopping_on_valid_gives_the_record_its_epochs(environment):
+    found = run(environment, job={"fit_on": "train"})
     curve = found.record.curve
     valid = [row["valid"] for row in curve]
     assert 2 < len(curve) < 60, "patience ended it"
@@ -33,24 +33,24 @@ def test_early_stopping_on_valid_gives_the_record_its_epochs(settings):
     assert found.model.U.shape == (300, 8) and np.isfinite(found.record.metrics["ndcg@20"]["mean"])
 
 
-def test_what_is_watched_is_what_a_run_measures_on_valid(settings):
-    found = run(settings, job={"fit_on": "train", "measure_on": "valid"})
+def test_what_is_watched_is_what_a_run_measures_on_valid(environment):
+    found = run(environment, job={"fit_on": "train", "measure_on": "valid"})
     assert max(row["valid"] for row in found.record.curve) == pytest.approx(found.record.metrics["ndcg@20"]["mean"], abs=1e-6)
 
 
-def test_a_fit_on_train_and_valid_does_all_its_epochs(settings):
-    found = run(settings, epochs=3)
+def test_a_fit_on_train_and_valid_does_all_its_epochs(environment):
+    found = run(environment, epochs=3)
     assert found.record.fit_on == "train+valid" and found.record.iterations == 3
     assert all("valid" not in row for row in found.record.curve)
 
 
-def test_training_ranks_better_than_no_training(settings):
-    trained, start = (run(settings, "sl", epochs=15, learning_rate=rate).record.metrics["ndcg@20"] for rate in (0.05, 1e-30))
+def test_training_ranks_better_than_no_training(environment):
+    trained, start = (run(environment, "sl", epochs=15, learning_rate=rate).record.metrics["ndcg@20"] for rate in (0.05, 1e-30))
     assert trained["mean"] > 1.5 * start["mean"]
 
 
 @pytest.mark.parametrize("fit_on", ["train", "train+valid"])
-def test_users_who_were_held_out_cannot_be_scored(fit_on, settings):
+def test_users_who_were_held_out_cannot_be_scored(fit_on, environment):
     message = "bpr scores only users it was trained on, and synthetic measures users who were held out"
     with pytest.raises(ConfigError, match=message):
-        run(settings, changes=HELD_OUT, job={"fit_on": fit_on})
+        run(environment, changes=HELD_OUT, job={"fit_on": fit_on})

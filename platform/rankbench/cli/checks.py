@@ -16,7 +16,7 @@ from typing import Literal
 
 import requests
 
-from rankbench.core.environment import Settings
+from rankbench.core.environment import Environment
 from rankbench.core.errors import RankbenchError
 from rankbench.core.memory import available_memory
 from rankbench.core.threads import available_cpus
@@ -44,16 +44,16 @@ class Check:
     advice: str = ""
 
 
-def checks(settings: Settings) -> Iterator[Check]:
+def checks(environment: Environment) -> Iterator[Check]:
     """Everything that needs no cluster, in a few seconds."""
     yield from versions()
     yield from machine()
     yield blas()
-    yield from folder("RANKBENCH_DATA", settings.data)
-    yield from folder("RANKBENCH_RESULTS", settings.results)
+    yield from folder("RANKBENCH_DATA", environment.data)
+    yield from folder("RANKBENCH_RESULTS", environment.results)
     for check in (cache, leftovers, mirror, tracking):
         try:
-            yield from check(settings)
+            yield from check(environment)
         except OSError as error:
             yield Check("fail", check.__name__, f"{error.filename}: {error.strerror}", "let this user read and write it")
 
@@ -167,17 +167,17 @@ def _file_system(path: Path) -> str:
     return max(above, key=lambda words: len(words[1]))[2] if above else ""
 
 
-def cache(settings: Settings) -> Iterator[Check]:
+def cache(environment: Environment) -> Iterator[Check]:
     """How much lies there, and how much of it for nothing."""
-    found = entries(settings)
+    found = entries(environment)
     idle = sum(entry.n_bytes for entry in found if entry.kind in ("stale", "unfinished"))
     detail = f"{sum(entry.n_bytes for entry in found) / 1e6:,.0f} MB, {idle / 1e6:,.0f} MB of it stale or unfinished"
     yield Check("warn", "cache", detail, "rankbench data clean --yes") if idle > 1e9 else Check("ok", "cache", detail)
 
 
-def leftovers(settings: Settings) -> Iterator[Check]:
+def leftovers(environment: Environment) -> Iterator[Check]:
     """What killed processes left among the results."""
-    found = [*settings.results.glob(".tmp-*"), *settings.results.glob("*/.tmp-*")]
+    found = [*environment.results.glob(".tmp-*"), *environment.results.glob("*/.tmp-*")]
     old = [path for path in found if _age(path) > STALE_AFTER]
     if old:
         yield Check("warn", "leftovers", f"{len(old)} unfinished, the first: {old[0]}", "delete them: no run needs them")
@@ -191,44 +191,44 @@ def _age(path: Path) -> float:
         return 0.0
 
 
-def mirror(settings: Settings) -> Iterator[Check]:
+def mirror(environment: Environment) -> Iterator[Check]:
     """How many of the datasets can be had without the internet."""
     cards, broken = [], []
-    for path in card_names(settings).values():
+    for path in card_names(environment).values():
         try:
-            cards.append(load_card(str(path), settings))
+            cards.append(load_card(str(path), environment))
         except RankbenchError as error:
             broken.append(str(error))
     if broken:
         yield Check("fail", "cards", broken[0], "mend the card")
         return
-    if settings.mirror is None:
-        where = "offline is set: only what is in the cache" if settings.offline else "downloads go to the internet"
-        yield Check("warn" if settings.offline else "ok", "mirror", f"none; {len(cards)} datasets; {where}")
+    if environment.mirror is None:
+        where = "offline is set: only what is in the cache" if environment.offline else "downloads go to the internet"
+        yield Check("warn" if environment.offline else "ok", "mirror", f"none; {len(cards)} datasets; {where}")
         return
-    here = [card for card in cards if any((settings.mirror / card.mirror_folder).glob("*"))]
-    advice = "" if here else f"expected {settings.mirror}/<dataset>/{{train,valid,test,all}}.parquet"
-    yield Check("ok" if here else "warn", "mirror", f"{settings.mirror}: {len(here)} of {len(cards)} datasets", advice)
+    here = [card for card in cards if any((environment.mirror / card.mirror_folder).glob("*"))]
+    advice = "" if here else f"expected {environment.mirror}/<dataset>/{{train,valid,test,all}}.parquet"
+    yield Check("ok" if here else "warn", "mirror", f"{environment.mirror}: {len(here)} of {len(cards)} datasets", advice)
 
 
-def tracking(settings: Settings) -> Iterator[Check]:
+def tracking(environment: Environment) -> Iterator[Check]:
     """Whether the MLflow store answers, and what it has not got yet."""
     try:
-        uri = tracking_uri(settings)
+        uri = tracking_uri(environment)
     except RankbenchError as error:
         yield Check("fail", "tracking", str(error), "correct it, or unset it for SQLite under the results")
         return
-    yield _store(settings, uri)
+    yield _store(environment, uri)
     file = sqlite_file(uri)
     if file is not None and (kind := _file_system(file)) in NETWORK_FILE_SYSTEMS:
         advice = "set RANKBENCH_TRACKING_URI to a server, or to a file on a local disk"
         yield Check("warn", "tracking file", f"{file} lies on {kind}, where SQLite breaks", advice)
-    waiting = len(Spool(settings.results / "spool").waiting())
+    waiting = len(Spool(environment.results / "spool").waiting())
     if waiting:
         yield Check("warn", "tracking spool", f"{waiting} messages wait", "rankbench tracking sync")
 
 
-def _store(settings: Settings, uri: str) -> Check:
+def _store(environment: Environment, uri: str) -> Check:
     shown, advice = without_password(uri), "records are kept without it; later: rankbench tracking sync"
     try:
         if is_server(uri):
@@ -241,11 +241,11 @@ def _store(settings: Settings, uri: str) -> Check:
         return Check("warn", "tracking", f"{shown}: {reason(error, uri)}", advice)
     except OSError as error:
         return Check("warn", "tracking", f"{shown}: cannot be made ({error.strerror})", advice)
-    problem = tracking_problem(uri, settings.results / "mlartifacts", seconds=15.0)
+    problem = tracking_problem(uri, environment.results / "mlartifacts", seconds=15.0)
     return Check("warn", "tracking", f"{shown}: {problem}", advice) if problem else Check("ok", "tracking", f"{shown} answers")
 
 
-def cluster(settings: Settings, address: str | None) -> Iterator[Check]:
+def cluster(environment: Environment, address: str | None) -> Iterator[Check]:
     """A local cluster, or the one at `address`: it runs a task, and every node sees the shared folders and this version."""
     from rankbench.cluster.session import session
 
@@ -255,7 +255,7 @@ def cluster(settings: Settings, address: str | None) -> Iterator[Check]:
 
             offered = f"{joined.cpus} processors, {joined.memory_bytes / 1e9:.1f} GB"
             yield Check("ok", "cluster", f"{address or 'local'}: {offered}")
-            for node in probe_nodes([settings.data, settings.results]):
+            for node in probe_nodes([environment.data, environment.results]):
                 wrong = []
                 if node.version != version("rankbench"):
                     wrong.append(f"rankbench {node.version} there, {version('rankbench')} here")

@@ -30,7 +30,7 @@ def compare(
     """Paired tests over the users of runs on the same data: each run against the best, corrected for every pair of runs."""
     from dataclasses import asdict
 
-    from rankbench.core.environment import Settings
+    from rankbench.core.environment import Environment
     from rankbench.core.errors import require
     from rankbench.core.registry import nearest
     from rankbench.evaluation.compare import compare as compare_values
@@ -38,7 +38,7 @@ def compare(
     from rankbench.tracking.record import read_per_user, read_record
 
     require(len(runs) >= 2, f"compare needs two runs or more, got {len(runs)}")
-    results = Settings.from_env().results
+    results = Environment.from_env().results
     folders = [find_run(name, results) for name in runs]
     records = [read_record(folder) for folder in folders]
     ids = [record.id for record in records]

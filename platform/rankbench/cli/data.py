@@ -15,19 +15,19 @@ app = typer.Typer(help="List, fetch, describe and clean datasets.", no_args_is_h
 @app.command("list")
 def list_(json: Json = False) -> None:
     """Every dataset that can be named, and whether its raw data are at hand."""
-    from rankbench.core.environment import Settings
+    from rankbench.core.environment import Environment
     from rankbench.data.cards import card_names, load_card
 
-    settings = Settings.from_env()
+    environment = Environment.from_env()
     rows = []
-    for path in card_names(settings).values():
-        card = load_card(str(path), settings)
+    for path in card_names(environment).values():
+        card = load_card(str(path), environment)
         rows.append(
             {
                 "name": card.name,
                 "title": card.title,
                 "protocol": card.split.protocol,
-                "at_hand": _at_hand(card, settings),
+                "at_hand": _at_hand(card, environment),
             }
         )
     if json:
@@ -39,23 +39,24 @@ def list_(json: Json = False) -> None:
     )
 
 
-def _at_hand(card, settings) -> str:
+def _at_hand(card, environment) -> str:
     if card.source.generator:
         return "built in"
     from rankbench.data.prepare import prepared_before
 
-    if settings.mirror and any((settings.mirror / card.mirror_folder).glob("*")):
+    if environment.mirror and any((environment.mirror / card.mirror_folder).glob("*")):
         return "mirror"
     remotes = card.source.parts().values()
     local = any(remote.file for remote in remotes)
     places = [
-        card.folder / remote.file if remote.file else settings.data / "raw" / card.name / remote.filename for remote in remotes
+        card.folder / remote.file if remote.file else environment.data / "raw" / card.name / remote.filename
+        for remote in remotes
     ]
     if places and all(place.is_file() for place in places):
         return "local file" if local else "cached"
-    if prepared_before(card, settings) is not None:
+    if prepared_before(card, environment) is not None:
         return "gone, prepared"
-    return "no such file" if local else "offline" if settings.offline else "download"
+    return "no such file" if local else "offline" if environment.offline else "download"
 
 
 @app.command(epilog="Example:\n\n  rankbench data fetch movielens-1m")
@@ -64,18 +65,18 @@ def fetch(
     json: Json = False,
 ) -> None:
     """Fetch, verify and prepare datasets, so that later runs need no network."""
-    from rankbench.core.environment import Settings
+    from rankbench.core.environment import Environment
     from rankbench.data.cards import load_card
     from rankbench.data.prepare import prepare
 
-    settings = Settings.from_env()
-    cards = [load_card(name, settings) for name in datasets]  # every name is checked before the first download
+    environment = Environment.from_env()
+    cards = [load_card(name, environment) for name in datasets]  # every name is checked before the first download
     rows = []
     for card in cards:
         if not json:
             err.print(f"{card.name} ...", markup=False)
         with phase_progress() as progress:
-            dataset = prepare(card, settings, progress)
+            dataset = prepare(card, environment, progress)
         rows.append(
             {
                 "name": card.name,
@@ -108,7 +109,7 @@ def describe(
     json: Json = False,
 ) -> None:
     """Counts against published ones, density, cold items, time span, activity and popularity, protocol and checksums."""
-    from rankbench.core.environment import Settings
+    from rankbench.core.environment import Environment
     from rankbench.core.errors import require
     from rankbench.core.files import require_file_place
     from rankbench.data.cards import load_card
@@ -119,8 +120,8 @@ def describe(
     require(plot is None or plot.suffix in formats, f"--plot {plot}: expected a name that ends in {', '.join(formats)}")
     if plot is not None:
         require_file_place(plot)
-    settings = Settings.from_env()
-    prepared = prepare(load_card(dataset, settings), settings, verify=verify)
+    environment = Environment.from_env()
+    prepared = prepare(load_card(dataset, environment), environment, verify=verify)
     facts = facts_of(prepared) | {"verified": verify}
     if plot is not None:
         from rankbench.reports.plots import data_plot
@@ -165,11 +166,11 @@ def clean(
     json: Json = False,
 ) -> None:
     """Show what the cache holds, and with --yes remove what nothing needs: stale and unfinished folders."""
-    from rankbench.core.environment import Settings
+    from rankbench.core.environment import Environment
     from rankbench.data import cache
 
-    settings = Settings.from_env()
-    found = cache.entries(settings)
+    environment = Environment.from_env()
+    found = cache.entries(environment)
     chosen = [entry for entry in found if everything or entry.kind in ("stale", "unfinished")]
     freed = cache.clean(chosen) if yes else 0
     if json:
@@ -177,14 +178,14 @@ def clean(
             {"kind": e.kind, "dataset": e.dataset, "path": str(e.path), "bytes": e.n_bytes, "chosen": e in chosen}
             for e in found
         ]
-        print_json({"folder": str(settings.data), "entries": rows, "freed_bytes": freed})
+        print_json({"folder": str(environment.data), "entries": rows, "freed_bytes": freed})
         return
     print_table(
         ["kind", "dataset", "MB", "file", ""],
         [[e.kind, e.dataset, f"{e.n_bytes / 1e6:.1f}", e.path.name, "removed" if yes and e in chosen else ""] for e in found],
     )
     total, kept = sum(e.n_bytes for e in found), sum(e.n_bytes for e in chosen)
-    out.print(f"{settings.data}: {total / 1e6:,.1f} MB", markup=False)
+    out.print(f"{environment.data}: {total / 1e6:,.1f} MB", markup=False)
     if yes:
         out.print(f"{freed / 1e6:,.1f} MB are free now", markup=False)
     elif chosen:

@@ -27,15 +27,15 @@ def doctor(
     """Check machine, folders, mirror, tracking and cluster; exit code 2 when something will not work."""
     from rankbench.cli import checks as doctor
     from rankbench.cluster.session import host_and_port
-    from rankbench.core.environment import Settings
+    from rankbench.core.environment import Environment
     from rankbench.core.errors import ConfigError
 
     if address:
         host_and_port(address)
-    settings = Settings.from_env()
-    found = list(doctor.checks(settings))
+    environment = Environment.from_env()
+    found = list(doctor.checks(environment))
     if cluster or address:
-        found += doctor.cluster(settings, address)
+        found += doctor.cluster(environment, address)
     failed = [check for check in found if check.status == "fail"]
     if json:
         print_json({"ok": not failed, "checks": [asdict(check) for check in found]})

@@ -15,7 +15,7 @@ LINE_EVERY = 60.0  # seconds
 
 
 class SweepView:
-    """Shows a sweeps.pulse.Progress. `metric` is what chooses."""
+    """Shows a sweeps.heartbeat.Progress. `metric` is what chooses."""
 
     def __init__(self, metric: str, quiet: bool = False):
         self.metric, self.quiet = metric, quiet

@@ -40,7 +40,7 @@ def report(
     json: Json = False,
 ) -> None:
     """Show a table of final results: measured, interval, published, difference, setting, seconds, memory."""
-    from rankbench.core.environment import Settings
+    from rankbench.core.environment import Environment
     from rankbench.core.errors import require
     from rankbench.core.files import require_place
     from rankbench.core.registry import nearest
@@ -51,14 +51,14 @@ def report(
     from rankbench.reports.tables import as_json, render
 
     require(format in FORMATS, f"--format: unknown {format!r}{nearest(format, FORMATS)}; one of {', '.join(FORMATS)}")
-    settings = Settings.from_env()
+    environment = Environment.from_env()
     if to is not None:
         require_place(to)
     if all:
         require(what is None and metrics is None, "--all: shows every experiment; give no sweep, file or --metrics with it")
-        _index(to or settings.results / "reports", settings, json)
+        _index(to or environment.results / "reports", environment, json)
         return
-    stored = _stored(what, settings)
+    stored = _stored(what, environment)
     columns = metric_set(metrics.split(",")).names if metrics else ()
     measured = {name for record in stored.records.values() for name in record.metrics}
     for name in columns if measured else ():
@@ -102,7 +102,7 @@ def show_table(table) -> None:
         out.print(f"  {note}", style="dim", markup=False)
 
 
-def _stored(what: str | None, settings):
+def _stored(what: str | None, environment):
     """The sweep that is meant; of an experiment file its newest one, or where there is none, the published numbers alone.
 
     A name that is both the start of a sweep's id and an experiment's is the sweep's: an id starts with its experiment's name.
@@ -112,20 +112,20 @@ def _stored(what: str | None, settings):
     from rankbench.schema.experiment import load_experiment
     from rankbench.sweeps.sweep import find_sweep, read_sweep
 
-    path = _experiment_file(what, settings) if what else None
+    path = _experiment_file(what, environment) if what else None
     if path is None or not what.endswith((".yaml", ".yml")):
         try:
-            return read_sweep(find_sweep(what, settings.results))
+            return read_sweep(find_sweep(what, environment.results))
         except ConfigError as error:
             if path is None:
-                near = nearest(what or "", [each.stem for each in _catalogue(settings)])
+                near = nearest(what or "", [each.stem for each in _catalogue(environment)])
                 raise ConfigError(f"{error}, nor an experiment file of that name{near}" if what else str(error)) from None
     spec = load_experiment(path, {})
-    sweeps = _sweeps(spec.name, settings.results)
+    sweeps = _sweeps(spec.name, environment.results)
     return read_sweep(sweeps[-1]) if sweeps else _never_run(spec, path)
 
 
-def _experiment_file(what: str, settings) -> Path | None:
+def _experiment_file(what: str, environment) -> Path | None:
     """A path as given, else the catalogues' file of that name; a bare name may be a file's or an experiment's own.
 
     Raises ConfigError for a name ending in .yaml that is no file.
@@ -137,7 +137,7 @@ def _experiment_file(what: str, settings) -> Path | None:
     is_file_name = given.suffix in (".yaml", ".yml")
     if is_file_name and given.is_file():
         return given
-    known = {path.stem: path for path in _catalogue(settings)}
+    known = {path.stem: path for path in _catalogue(environment)}
     stem = given.stem if is_file_name else given.name
     if given.parent.name in ("", "experiments") and stem in known:
         return known[stem]
@@ -147,10 +147,10 @@ def _experiment_file(what: str, settings) -> Path | None:
     return known.get(what.replace("-", "_"))
 
 
-def _catalogue(settings) -> list[Path]:
+def _catalogue(environment) -> list[Path]:
     """Every experiment file, by name; of two with one name, the first folder's."""
     found: dict[str, Path] = {}
-    for folder in settings.catalogues("experiments"):
+    for folder in environment.catalogues("experiments"):
         for path in sorted(folder.glob("*.yaml")):
             found.setdefault(path.name, path)
     return [found[name] for name in sorted(found)]
@@ -172,7 +172,7 @@ def _never_run(spec, path: Path):
     return StoredSweep(path.parent, about, None, {}, None)
 
 
-def _index(folder: Path, settings, json: bool) -> None:
+def _index(folder: Path, environment, json: bool) -> None:
     """Write the index and a report of every experiment into `folder`."""
     from rankbench.core.errors import RankbenchError
     from rankbench.reports.index import entry, index_page, unreadable, write_index
@@ -181,13 +181,13 @@ def _index(folder: Path, settings, json: bool) -> None:
     from rankbench.sweeps.sweep import read_sweep
 
     entries = {}
-    for path in _catalogue(settings):
+    for path in _catalogue(environment):
         try:
             spec = load_experiment(path, {})
             if spec.name in entries:
                 err.print(f"warning: {path}: the name {spec.name} is another file's too; left out", markup=False)
                 continue
-            sweeps = _sweeps(spec.name, settings.results, finished=True)
+            sweeps = _sweeps(spec.name, environment.results, finished=True)
             stored = read_sweep(sweeps[-1]) if sweeps else _never_run(spec, path)
             compared = stored.comparisons()
             table = sweep_table(stored.about, stored.chosen, stored.records, compared)

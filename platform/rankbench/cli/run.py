@@ -67,7 +67,7 @@ def run(
     """Fit METHOD on train + valid of DATASET and measure it on test; on train where valid says when training ends, or where
     validation users are held out."""
     from rankbench.cli.options import Options, card_and_method, execution, require_meaning
-    from rankbench.core.environment import Settings
+    from rankbench.core.environment import Environment
     from rankbench.core.errors import require
     from rankbench.core.files import require_place
     from rankbench.core.threads import require_threads
@@ -79,33 +79,36 @@ def run(
     from rankbench.tracking.mlflow_sink import MlflowSink, tracking_uri
     from rankbench.tracking.record import read_record, write_record
 
-    settings = Settings.from_env()
+    environment = Environment.from_env()
     if threads is not None:
         require_threads(threads, "--threads")
-    uri = tracking_uri(settings) if track else ""  # an address that cannot work is refused before the work
+    uri = tracking_uri(environment) if track else ""  # an address that cannot work is refused before the work
     changes, values = card_and_method(params or [])
     chosen = configure(method, values)
     require(dtype in ("float32", "float64"), f"--dtype: expected float32 or float64, got {dtype}")
     names = metrics.split(",") if metrics else DEFAULT_METRICS
     wanted = metric_set(names, _cutoffs(cutoffs) if cutoffs else DEFAULT_CUTOFFS)
-    card = load_card(dataset, settings, changes)
-    require_place(settings.results / "runs")
+    card = load_card(dataset, environment, changes)
+    require_place(environment.results / "runs")
     if spill is not None:
         require_place(spill)
     if cutoffs or metrics:
-        n_items = prepare(card, settings).split.n_items
+        n_items = prepare(card, environment).split.n_items
         require_within(wanted, n_items, card.name, "--cutoffs" if cutoffs else "--metrics")
     options = Options(address, resume, memory, spill, device, threads)
     require_meaning(chosen.spec, options)
     job = Job(card, (chosen,), chosen.part_to_fit(card), metrics=wanted, dtype=dtype, seed=seed, curve=curve)
     if not fresh:
         # A record that cannot be read is refused before the fit, not after it.
-        _require_readable(settings.results / "runs" / job.run_id(chosen))
-    checkpoints = settings.results / "checkpoints" / job.run_id(chosen)
-    with execution(chosen.spec, options, checkpoints, spill or settings.results / "spill") as how, phase_progress() as progress:
-        (outcome,) = run_job(job, settings, how, progress)
+        _require_readable(environment.results / "runs" / job.run_id(chosen))
+    checkpoints = environment.results / "checkpoints" / job.run_id(chosen)
+    with (
+        execution(chosen.spec, options, checkpoints, spill or environment.results / "spill") as how,
+        phase_progress() as progress,
+    ):
+        (outcome,) = run_job(job, environment, how, progress)
     record = outcome.record
-    folder = write_record(settings.results / "runs", record, outcome.per_user, replace=fresh)
+    folder = write_record(environment.results / "runs", record, outcome.per_user, replace=fresh)
     # Not by the start: its second may be the same.
     kept = read_record(folder).seconds != record.seconds
     if kept:
@@ -119,7 +122,7 @@ def run(
         how.checkpoints.clear()
     if track:
         sink = MlflowSink(
-            uri, "runs", settings.results / "mlartifacts", lambda line: err.print(f"warning: {line}", markup=False)
+            uri, "runs", environment.results / "mlartifacts", lambda line: err.print(f"warning: {line}", markup=False)
         )
         with err.status("telling MLflow") as line:
             sink.waiting = lambda left: line.update(f"telling MLflow: {left} messages left")

@@ -33,23 +33,23 @@ def study(
 ) -> None:
     """Measure again what a paper simulates or draws, with the published numbers beside."""
     from rankbench.core.config import assignments, parameters
-    from rankbench.core.environment import Settings
+    from rankbench.core.environment import Environment
     from rankbench.core.files import require_place
     from rankbench.studies.spec import registered
     from rankbench.studies.write import body, write
-    from rankbench.tracking.environment import environment
+    from rankbench.tracking.environment import describe_environment
 
     if name is None:
         _list(registered(), json)
         return
     chosen = registered().get(name)
     checked = parameters(chosen.params, assignments(params or []), name)
-    settings = Settings.from_env()
-    folder = to or settings.results / "studies" / name
+    environment = Environment.from_env()
+    folder = to or environment.results / "studies" / name
     require_place(folder)
     with phase_progress() as progress:
-        findings = chosen.measure(checked, seed, settings, progress)
-    files = write(folder, chosen, checked, seed, findings, environment())
+        findings = chosen.measure(checked, seed, environment, progress)
+    files = write(folder, chosen, checked, seed, findings, describe_environment())
     if json:
         about = {"study": name, "params": dataclasses.asdict(checked), "seed": seed, "datasets": findings.datasets}
         print_json(about | {"rows": findings.rows, "notes": findings.notes, "files": [str(path) for path in files]})

@@ -76,17 +76,17 @@ def sweep(
     """Search hyperparameters on validation, refit the chosen ones, read test once a seed, and show the table."""
     from rankbench.cluster.session import host_and_port
     from rankbench.core.config import assignments
-    from rankbench.core.environment import Settings
+    from rankbench.core.environment import Environment
     from rankbench.core.errors import ClusterError, DownloadError
     from rankbench.core.threads import available_cpus
     from rankbench.schema.experiment import load_experiment, of_arms
     from rankbench.sweeps.plan import plan
     from rankbench.training.device import require_device
 
-    settings = Settings.from_env()
+    environment = Environment.from_env()
     if address:
         host_and_port(address)
-    path = _find(experiment, settings)
+    path = _find(experiment, environment)
     spec = load_experiment(path, assignments(changes or []))
     if arms:
         spec = of_arms(spec, arms, str(path))
@@ -95,16 +95,16 @@ def sweep(
     if stand_in is not None:
         from rankbench.sweeps.stand_in import stand_in as on_stand_ins
 
-        spec = on_stand_ins(spec, settings, stand_in, str(path))
+        spec = on_stand_ins(spec, environment, stand_in, str(path))
     try:
         if dry_run:
             cpus = None if address else available_cpus()
-            _show_plan(plan(spec, settings, cpus, str(path), chosen, require_all), settings, cpus, json)
+            _show_plan(plan(spec, environment, cpus, str(path), chosen, require_all), environment, cpus, json)
             return
         folder, failed = execute(
             spec,
             str(path),
-            settings,
+            environment,
             resume=resume,
             use_chosen=chosen,
             address=address,
@@ -115,7 +115,7 @@ def sweep(
         )
     except DownloadError as error:
         raise DownloadError(f"{error}; --stand-in 0.01 takes built-in data instead, datasets=[NAME] another dataset") from None
-    show(folder, settings, json)
+    show(folder, environment, json)
     if failed:
         raise ClusterError(f"{failed} runs failed; their reasons are in {folder}/report/report.md (--resume tries them again)")
     if not json:
@@ -125,7 +125,7 @@ def sweep(
 def execute(
     spec,
     where: str,
-    settings,
+    environment,
     *,
     resume=False,
     use_chosen=False,
@@ -147,7 +147,7 @@ def execute(
 
     # What a run is called by: the parameters that differ between the runs of its arm.
     named = {arm.label: [n for n, v in arm.params.items() if isinstance(v, dict)] or [*arm.params] for arm in spec.arms}
-    sink = MlflowSink(tracking_uri(settings), spec.name, settings.results / "mlartifacts", warn)
+    sink = MlflowSink(tracking_uri(environment), spec.name, environment.results / "mlartifacts", warn)
     with SweepView(spec.search.choose.metric, quiet) as view:
 
         def planned(plan, folder: Path) -> None:
@@ -174,7 +174,7 @@ def execute(
         result = run_sweep(
             spec,
             where,
-            settings,
+            environment,
             resume=resume,
             use_chosen=use_chosen,
             address=address,
@@ -195,7 +195,7 @@ def execute(
     return result.folder, len(result.failed)
 
 
-def show(folder: Path, settings, json: bool) -> None:
+def show(folder: Path, environment, json: bool) -> None:
     """Print a sweep's table."""
     from rankbench.cli.report import show_table
     from rankbench.reports.report import sweep_table
@@ -219,11 +219,11 @@ def status(
     import time
 
     from rankbench.cli.live import clock
-    from rankbench.core.environment import Settings
+    from rankbench.core.environment import Environment
     from rankbench.sweeps.heartbeat import signs
     from rankbench.sweeps.sweep import find_sweep, read_sweep
 
-    stored = read_sweep(find_sweep(name, Settings.from_env().results))
+    stored = read_sweep(find_sweep(name, Environment.from_env().results))
     running = signs(stored.folder)
     state = "running" if running else "finished" if stored.chosen else "interrupted"
     metric = stored.spec.search.choose.metric
@@ -258,11 +258,11 @@ def stop(
     json: Json = False,
 ) -> None:
     """End a running sweep as Ctrl-C would, from any shell that sees its folder; what is finished is kept."""
-    from rankbench.core.environment import Settings
+    from rankbench.core.environment import Environment
     from rankbench.sweeps.heartbeat import ask_to_stop
     from rankbench.sweeps.sweep import find_sweep
 
-    folder = find_sweep(name, Settings.from_env().results)
+    folder = find_sweep(name, Environment.from_env().results)
     ask_to_stop(folder)
     if json:
         print_json({"id": folder.name, "asked": True})
@@ -286,7 +286,7 @@ def _by_arm(records, metric: str) -> list[tuple]:
     return result
 
 
-def _find(experiment: Path, settings) -> Path:
+def _find(experiment: Path, environment) -> Path:
     """The file as given, or under experiments/ of the user, the folder or the product."""
     from rankbench.core.errors import ConfigError
     from rankbench.core.registry import nearest
@@ -295,7 +295,7 @@ def _find(experiment: Path, settings) -> Path:
         return experiment
     name = experiment.name if experiment.suffix in (".yaml", ".yml") else f"{experiment.name}.yaml"
     known = {}
-    for folder in settings.catalogues("experiments"):
+    for folder in environment.catalogues("experiments"):
         for path in sorted(folder.glob("*.yaml")):
             known.setdefault(path.name, path)
     if name in known and experiment.parent.name in ("", "experiments"):
@@ -303,12 +303,12 @@ def _find(experiment: Path, settings) -> Path:
     raise ConfigError(f"{experiment}: no such experiment file{nearest(name, known)}")
 
 
-def _show_plan(plan, settings, cpus: int | None, json: bool) -> None:
+def _show_plan(plan, environment, cpus: int | None, json: bool) -> None:
     from rankbench.cli.live import clock
     from rankbench.core.memory import available_memory
-    from rankbench.sweeps.dry_run import fits_of, outline
+    from rankbench.sweeps.dry_run import dry_run, fits_of
 
-    found = outline(plan, settings, cpus, available_memory() if cpus else None)
+    found = dry_run(plan, environment, cpus, available_memory() if cpus else None)
     if json:
         print_json(_plan_as_json(plan, found, fits_of(plan)))
         return

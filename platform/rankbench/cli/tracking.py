@@ -30,16 +30,16 @@ PATIENCE = 120.0  # s without a message taken, after which a sync gives up; of a
 @app.command()
 def status(json: Json = False) -> None:
     """Show the store, whether it answers, and how many messages wait for it."""
-    from rankbench.core.environment import Settings
+    from rankbench.core.environment import Environment
     from rankbench.tracking.address import tracking_uri
     from rankbench.tracking.delivery import check
     from rankbench.tracking.redaction import without_password
     from rankbench.tracking.spool import Spool
     from rankbench.tracking.store import is_new
 
-    settings = Settings.from_env()
-    uri, spool = tracking_uri(settings), Spool(settings.results / "spool")
-    why = "" if is_new(uri) else check(uri, settings.results / "mlartifacts")
+    environment = Environment.from_env()
+    uri, spool = tracking_uri(environment), Spool(environment.results / "spool")
+    why = "" if is_new(uri) else check(uri, environment.results / "mlartifacts")
     waiting, aside = spool.waiting(), spool.aside()
     if json:
         facts = {"store": without_password(uri), "reachable": not why, "reason": why or None, "exists": not is_new(uri)}
@@ -59,19 +59,19 @@ def sync(json: Json = False) -> None:
     """Send what waits to MLflow; what it has already is left as it is. Exit code 5 when some of it still waits."""
     from rich.progress import Progress
 
-    from rankbench.core.environment import Settings
+    from rankbench.core.environment import Environment
     from rankbench.core.errors import StorageError
     from rankbench.tracking.address import tracking_uri
     from rankbench.tracking.delivery import Delivery
     from rankbench.tracking.redaction import without_password
     from rankbench.tracking.spool import Spool
 
-    settings = Settings.from_env()
-    uri, spool = tracking_uri(settings), Spool(settings.results / "spool")
+    environment = Environment.from_env()
+    uri, spool = tracking_uri(environment), Spool(environment.results / "spool")
     messages = spool.waiting()
     left, aside = 0, len(spool.aside())
     if messages:
-        delivery = Delivery(uri, settings.results / "mlartifacts", queue=False)
+        delivery = Delivery(uri, environment.results / "mlartifacts", queue=False)
         with Progress(console=err, transient=True, disable=json or not err.is_terminal) as bar:
             task = bar.add_task("sending", total=len(messages))
             delivery.start()
@@ -117,7 +117,7 @@ def serve(
     """Run an MLflow server over the store until interrupted. Its files lie in the results folder and pass through it."""
     import sys
 
-    from rankbench.core.environment import Settings
+    from rankbench.core.environment import Environment
     from rankbench.core.errors import StorageError, require
     from rankbench.tracking import server
     from rankbench.tracking.address import checked_uri, is_server, tracking_uri
@@ -125,8 +125,8 @@ def serve(
     from rankbench.tracking.store import clear_errors, make_tables
     from rankbench.tracking.upgrade import upgrade
 
-    settings = Settings.from_env()
-    uri, artifacts = checked_uri(store, "--store") if store else tracking_uri(settings), settings.results / "mlartifacts"
+    environment = Environment.from_env()
+    uri, artifacts = checked_uri(store, "--store") if store else tracking_uri(environment), environment.results / "mlartifacts"
     shown, public = without_password(uri), not server.is_loopback(host)
     given = "--store" if store else "RANKBENCH_TRACKING_URI"
     require(not is_server(uri), f"{given}={shown} is an MLflow server; name a database, as in --store sqlite:///FILE")

@@ -21,15 +21,15 @@ def ui(
     """Browse results in MLflow at http://127.0.0.1:PORT until interrupted."""
     import sys
 
-    from rankbench.core.environment import Settings
+    from rankbench.core.environment import Environment
     from rankbench.core.errors import StorageError, require
     from rankbench.tracking import server
     from rankbench.tracking.address import is_server, tracking_uri
     from rankbench.tracking.redaction import without_password
     from rankbench.tracking.store import clear_errors, make_tables
 
-    settings = Settings.from_env()
-    uri, artifacts = tracking_uri(settings), settings.results / "mlartifacts"
+    environment = Environment.from_env()
+    uri, artifacts = tracking_uri(environment), environment.results / "mlartifacts"
     shown = without_password(uri)
     require(not is_server(uri), f"RANKBENCH_TRACKING_URI={shown} is an MLflow server already: open it in a browser")
     try:

@@ -14,7 +14,7 @@ from rankbench.core.errors import ClusterError
 ANSWER = 20.0  # seconds for the cluster's head to say which nodes live
 
 
-def living_nodes() -> list[dict]:
+def alive_nodes() -> list[dict]:
     """Those that the cluster's head knows to be up. Raises ClusterError when it does not answer: Ray would wait on."""
     answer: list[list[dict]] = []
 
@@ -31,6 +31,6 @@ def living_nodes() -> list[dict]:
 
 
 def living_machines() -> list[Machine]:
-    """What each of the living nodes offers. Raises as `living_nodes`."""
-    offers = [node["Resources"] for node in living_nodes()]
+    """What each of the alive nodes offers. Raises as `alive_nodes`."""
+    offers = [node["Resources"] for node in alive_nodes()]
     return [Machine(int(each.get("CPU", 0)), int(each.get("memory", 0)), int(each.get("GPU", 0))) for each in offers]

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import ray
 from ray.exceptions import ObjectStoreFullError, OutOfDiskError, RayError, RayTaskError
 
-from rankbench.cluster.alive_nodes import living_nodes
+from rankbench.cluster.alive_nodes import alive_nodes
 from rankbench.core.errors import StorageError
 from rankbench.fitting.executors import Lost
 
@@ -119,7 +119,7 @@ class RayFlow:
             # Without fetch_local Ray does not touch the object store: see `session`, which would not survive its death.
             done, _ = ray.wait(list(self._running), num_returns=1, timeout=_TICK, fetch_local=False)
             if not done and time.monotonic() > began + patience:
-                living = len(living_nodes())
+                living = len(alive_nodes())
                 # Until the first answer others may have the processors, as long as they like, while the cluster answers.
                 if self._seconds:
                     raise Lost(f"nothing came back for {patience:.0f} s, {living} nodes are up")

@@ -29,7 +29,7 @@ from ray.exceptions import (
 )
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from rankbench.cluster.alive_nodes import living_nodes
+from rankbench.cluster.alive_nodes import alive_nodes
 from rankbench.cluster.ray_flow import RayFlow, one_thread
 from rankbench.core.errors import ClusterError, StorageError
 
@@ -98,7 +98,7 @@ class RayMap:
                     flight.submit_again()
                     asked_again, self._wary_until = now, now + _WARY
                 if now - progress > max(self.give_up, 10 * median(seconds or [0])):
-                    living = len(living_nodes())
+                    living = len(alive_nodes())
                     # The first block of a call may be as long as it likes, while the cluster answers.
                     if seconds:
                         raise ClusterError(
@@ -207,7 +207,7 @@ class _Flight:
 def _nodes_by_trust() -> list[str]:
     """The living nodes with processors; first the driver's own, which surely runs."""
     own = ray.get_runtime_context().get_node_id()
-    nodes = [node["NodeID"] for node in living_nodes() if node["Resources"].get("CPU")]
+    nodes = [node["NodeID"] for node in alive_nodes() if node["Resources"].get("CPU")]
     return sorted(nodes, key=lambda node: node != own) or [own]
 
 
@@ -227,7 +227,7 @@ def _solve(function: Callable, block: Any, *shared: Any) -> tuple[float, Any]:
 
 
 def _total(resource: str) -> float:
-    return sum(node["Resources"].get(resource, 0) for node in living_nodes())
+    return sum(node["Resources"].get(resource, 0) for node in alive_nodes())
 
 
 def _size(value: Any) -> int:

@@ -25,8 +25,8 @@ _ON, _OFF = {"1", "true", "yes", "on"}, {"", "0", "false", "no", "off"}
 
 
 @dataclass(frozen=True)
-class Settings:
-    """Resolved folders and switches; `Settings.from_env()` makes one."""
+class Environment:
+    """Resolved folders and switches; `Environment.from_env()` reads them."""
 
     data: Path
     mirror: Path | None
@@ -36,7 +36,7 @@ class Settings:
     home: Path | None
 
     @classmethod
-    def from_env(cls) -> Settings:
+    def from_env(cls) -> Environment:
         """Raises ConfigError for an unknown RANKBENCH_ variable, a mirror that is no folder, a switch neither on nor off."""
         for name in os.environ:
             if name.startswith("RANKBENCH_") and name not in VARIABLES:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from rankbench.core.environment import Settings
+from rankbench.core.environment import Environment
 from rankbench.data import checksums
 from rankbench.data.prepare import code_version
 
@@ -29,15 +29,15 @@ class Entry:
     n_bytes: int
 
 
-def entries(settings: Settings) -> list[Entry]:
+def entries(environment: Environment) -> list[Entry]:
     """Everything in the cache."""
     found = []
-    for path in sorted((settings.data / "prepared").glob("*")):
+    for path in sorted((environment.data / "prepared").glob("*")):
         if path.name.startswith(".tmp-"):
             found.append(Entry("unfinished", path.name, path, size_of(path)))
         elif path.is_dir():
             found.append(Entry("prepared" if _is_current(path) else "stale", path.name.rpartition("-")[0], path, size_of(path)))
-    for folder in sorted((settings.data / "raw").glob("*")):
+    for folder in sorted((environment.data / "raw").glob("*")):
         found += [
             Entry(
                 "unfinished" if ".part" in path.suffixes or path.name.startswith(".tmp-") else "raw",
@@ -48,7 +48,7 @@ def entries(settings: Settings) -> list[Entry]:
             for path in sorted(folder.glob("*"))
             if path.suffix != ".lock"
         ]
-    remembered = settings.data / checksums.FILE
+    remembered = environment.data / checksums.FILE
     if remembered.is_file():
         found.append(Entry("checksums", "", remembered, size_of(remembered)))
     return found

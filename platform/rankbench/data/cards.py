@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, SerializeAsAny, field_validator, model_validator
 
 from rankbench.core.config import Strict, override, read_yaml, validate
-from rankbench.core.environment import Settings
+from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError, shown
 from rankbench.core.registry import nearest
 from rankbench.data.interactions import PARTS
@@ -230,16 +230,16 @@ class Card(Strict):
         return hashlib.sha256(json.dumps(shaping, sort_keys=True).encode()).hexdigest()
 
 
-def card_names(settings: Settings) -> dict[str, Path]:
+def card_names(environment: Environment) -> dict[str, Path]:
     """Every card that can be named, with its file; the user's own folders win over the product's."""
     found: dict[str, Path] = {}
-    for folder in settings.catalogues("datasets"):
+    for folder in environment.catalogues("datasets"):
         for path in sorted(folder.glob("*.yaml")):
             found.setdefault(path.stem, path)
     return dict(sorted(found.items()))
 
 
-def load_card(dataset: str, settings: Settings, changes: dict[str, Any] | None = None) -> Card:
+def load_card(dataset: str, environment: Environment, changes: dict[str, Any] | None = None) -> Card:
     """The card called `dataset`, or the card file at that path, with dotted `changes` ("split.seed") applied.
 
     Raises ConfigError with the nearest name when there is none, and for every key or value the schema refuses.
@@ -249,7 +249,7 @@ def load_card(dataset: str, settings: Settings, changes: dict[str, Any] | None =
         if not path.is_file():
             raise ConfigError(f"{dataset}: no such dataset card")
         return read_card(path, changes)
-    cards = card_names(settings)
+    cards = card_names(environment)
     if dataset not in cards:
         raise ConfigError(f"unknown dataset {dataset!r}{nearest(dataset, cards)} (rankbench data list)")
     card = read_card(cards[dataset], changes)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from rankbench.core.environment import Settings
+from rankbench.core.environment import Environment
 from rankbench.core.errors import DataError, DownloadError
 from rankbench.core.files import make_folder, write_json
 from rankbench.data.cards import Card, RemoteFile
@@ -24,7 +24,9 @@ log = logging.getLogger(__name__)
 MIRROR_NAMES = {part: [f"{part}.parquet"] for part in PARTS} | {"all": ["all.parquet", "edges.parquet"]}
 
 
-def fetch(card: Card, settings: Settings, progress: Progress = lambda done, total: None, verify: bool = False) -> list[RawFile]:
+def fetch(
+    card: Card, environment: Environment, progress: Progress = lambda done, total: None, verify: bool = False
+) -> list[RawFile]:
     """Every part of the card's raw data, in the order of PARTS. With `verify` the checksums of unchanged files are computed
     anew, too.
 
@@ -33,33 +35,35 @@ def fetch(card: Card, settings: Settings, progress: Progress = lambda done, tota
     """
     source = card.source
     # A mirror stands in for the internet, not for files beside the card.
-    if settings.mirror is not None and all(remote.url for remote in source.parts().values()):
-        mirrored = _mirrored_parquet(card, settings, verify)
+    if environment.mirror is not None and all(remote.url for remote in source.parts().values()):
+        mirrored = _mirrored_parquet(card, environment, verify)
         if mirrored:
             return mirrored
     if source.mirror.parts:
-        looked = f"{settings.mirror / card.mirror_folder} is not there" if settings.mirror else "RANKBENCH_MIRROR is not set"
-        brief = "not in the mirror" if settings.mirror else "no mirror"
+        looked = (
+            f"{environment.mirror / card.mirror_folder} is not there" if environment.mirror else "RANKBENCH_MIRROR is not set"
+        )
+        brief = "not in the mirror" if environment.mirror else "no mirror"
         raise DownloadError(f"{card.name} can be had from a mirror alone, and {looked}", brief)
-    companions = {name: _raw(card, name, remote, settings, progress, verify) for name, remote in source.companions.items()}
-    files = [_raw(card, part, source.parts()[part], settings, progress, verify) for part in source.part_names]
+    companions = {name: _raw(card, name, remote, environment, progress, verify) for name, remote in source.companions.items()}
+    files = [_raw(card, part, source.parts()[part], environment, progress, verify) for part in source.part_names]
     return [replace(file, companions=companions) for file in files]
 
 
-def _raw(card: Card, part: str, remote: RemoteFile, settings: Settings, progress: Progress, verify: bool) -> RawFile:
-    path, origin = _locate(card, remote, settings, progress)
-    digest = _verified(card, path, remote.sha256, remote.md5, origin, settings, verify)
+def _raw(card: Card, part: str, remote: RemoteFile, environment: Environment, progress: Progress, verify: bool) -> RawFile:
+    path, origin = _locate(card, remote, environment, progress)
+    digest = _verified(card, path, remote.sha256, remote.md5, origin, environment, verify)
     return RawFile(part, path, digest, card.read, origin, remote.member)
 
 
-def _mirrored_parquet(card: Card, settings: Settings, verify: bool) -> list[RawFile]:
+def _mirrored_parquet(card: Card, environment: Environment, verify: bool) -> list[RawFile]:
     """The mirror's Parquet parts: exactly those that the card names, or none at all."""
-    folder = settings.mirror / card.mirror_folder
+    folder = environment.mirror / card.mirror_folder
     found = []
     for part in card.source.part_names:
         path = next((folder / name for name in MIRROR_NAMES[part] if (folder / name).is_file()), None)
         if path is not None:
-            digest = _verified(card, path, card.source.mirror.sha256.get(part), None, "mirror", settings, verify)
+            digest = _verified(card, path, card.source.mirror.sha256.get(part), None, "mirror", environment, verify)
             found.append(RawFile(part, path, digest, MIRROR, "mirror"))
     missing = [part for part in card.source.part_names if part not in [file.part for file in found]]
     if found and missing:
@@ -67,21 +71,21 @@ def _mirrored_parquet(card: Card, settings: Settings, verify: bool) -> list[RawF
     return found
 
 
-def _locate(card: Card, remote: RemoteFile, settings: Settings, progress: Progress) -> tuple[Path, str]:
+def _locate(card: Card, remote: RemoteFile, environment: Environment, progress: Progress) -> tuple[Path, str]:
     if remote.file is not None:
         path = (card.folder or Path()) / remote.file
         if not path.is_file():
             raise DownloadError(f"{path}: no such file (dataset {card.name})", "no such file")
         return path, "file"
-    if settings.mirror is not None:
-        path = settings.mirror / card.mirror_folder / remote.filename
+    if environment.mirror is not None:
+        path = environment.mirror / card.mirror_folder / remote.filename
         if path.is_file():
             return path, "mirror"
-    cached = settings.data / "raw" / card.name / remote.filename
+    cached = environment.data / "raw" / card.name / remote.filename
     if cached.is_file():
         return cached, remote.url
-    if settings.offline:
-        searched = f"; not in the mirror {settings.mirror / card.mirror_folder}" if settings.mirror else ""
+    if environment.offline:
+        searched = f"; not in the mirror {environment.mirror / card.mirror_folder}" if environment.mirror else ""
         raise DownloadError(
             f"{card.name}: {remote.filename} is not in the cache {cached.parent}{searched}, and offline is set", "offline"
         )
@@ -95,13 +99,13 @@ def _locate(card: Card, remote: RemoteFile, settings: Settings, progress: Progre
 
 
 def _verified(
-    card: Card, path: Path, sha256: str | None, md5: str | None, origin: str, settings: Settings, verify: bool
+    card: Card, path: Path, sha256: str | None, md5: str | None, origin: str, environment: Environment, verify: bool
 ) -> str:
     """The file's sha256, after holding it against the card or, where the card has none, against the first fetch."""
     expected = {kind: each for kind, each in (("sha256", sha256), ("md5", md5)) if each is not None}
-    found = checksums(path, {"sha256", *expected}, settings.data, anew=verify)
+    found = checksums(path, {"sha256", *expected}, environment.data, anew=verify)
     if any(found[kind] != each for kind, each in expected.items()):
-        found = checksums(path, found, settings.data, anew=True)  # what was remembered may be wrong
+        found = checksums(path, found, environment.data, anew=True)  # what was remembered may be wrong
     for kind, each in expected.items():
         if found[kind] != each:
             raise DataError(
@@ -110,7 +114,7 @@ def _verified(
     digest = found["sha256"]
     # A file beside a card is the user's own to edit; its checksum goes into the fingerprint, not into the lock.
     if sha256 is None and md5 is None and origin != "file":
-        _hold_to_lock(settings.data / "lock.json", f"{card.name}/{path.name}", digest, path)
+        _hold_to_lock(environment.data / "lock.json", f"{card.name}/{path.name}", digest, path)
     return digest
 
 

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import scipy.sparse as sp
 from filelock import FileLock
 
-from rankbench.core.environment import Settings
+from rankbench.core.environment import Environment
 from rankbench.core.errors import DataError, DownloadError
 from rankbench.core.files import atomic_folder, make_folder, sweep_scratch, write_json
 from rankbench.data.blocks import csr_from_parts
@@ -64,13 +64,13 @@ class Dataset:
         return self.card.name
 
 
-def load(dataset: str, settings: Settings, changes: dict[str, Any] | None = None) -> Dataset:
+def load(dataset: str, environment: Environment, changes: dict[str, Any] | None = None) -> Dataset:
     """The dataset of a card name or card file, prepared at first use, memory-mapped from the cache after."""
-    return prepare(load_card(dataset, settings, changes), settings)
+    return prepare(load_card(dataset, environment, changes), environment)
 
 
 def prepare(
-    card: Card, settings: Settings, progress: Progress = lambda phase, done, total: None, verify: bool = False
+    card: Card, environment: Environment, progress: Progress = lambda phase, done, total: None, verify: bool = False
 ) -> Dataset:
     """The card's dataset from the cache, or made and put there. Raises DataError as fetch, the readers and split do.
 
@@ -81,15 +81,15 @@ def prepare(
     raw: list[RawFile] = []
     if not card.source.generator:
         try:
-            raw = fetch(card, replace(settings, offline=True), verify=verify)
+            raw = fetch(card, replace(environment, offline=True), verify=verify)
         except DownloadError as gone:
-            folder = None if verify else prepared_before(card, settings)
+            folder = None if verify else prepared_before(card, environment)
             if folder is not None:
                 log.info("%s; what was prepared before is used", gone)
                 return replace(_open(card, folder), raw_gone=RAW_GONE)
-            raw = fetch(card, settings, lambda done, total: progress("download", done, total), verify)
+            raw = fetch(card, environment, lambda done, total: progress("download", done, total), verify)
     content = json.dumps([card.content_key(), [_key(file) for file in raw], code_version()])
-    folder = settings.data / "prepared" / f"{card.name}-{hashlib.sha256(content.encode()).hexdigest()[:16]}"
+    folder = environment.data / "prepared" / f"{card.name}-{hashlib.sha256(content.encode()).hexdigest()[:16]}"
     if not folder.is_dir():
         make_folder(folder.parent)
         # One process prepares, the others wait for it; the lock of a killed one is free.
@@ -101,12 +101,12 @@ def prepare(
     return _open(card, folder)
 
 
-def prepared_before(card: Card, settings: Settings) -> Path | None:
+def prepared_before(card: Card, environment: Environment) -> Path | None:
     """The folder that this code prepared from the very source that the card names, whether or not the raw files are still
     there. None where there is none, or where several hold different data: the raw files changed meanwhile.
     """
     found: dict[str, Path] = {}
-    for path in sorted((settings.data / "prepared").glob(f"{card.name}-*/manifest.json")):
+    for path in sorted((environment.data / "prepared").glob(f"{card.name}-*/manifest.json")):
         try:
             manifest = json.loads(path.read_text(encoding="utf-8"))
             if (manifest["dataset"], manifest["code"], manifest["source"]) == (card.name, code_version(), _source_key(card)):

@@ -19,7 +19,7 @@ from safetensors.numpy import load_file, save_file
 from typing_extensions import TypedDict
 
 from rankbench.core.config import read_json
-from rankbench.core.environment import Settings
+from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError, DataError, StorageError, require
 from rankbench.core.files import atomic_folder, sha256_of, write_json
 from rankbench.core.memory import available_memory
@@ -195,7 +195,7 @@ class Model:
         metrics: Sequence[str] = DEFAULT_METRICS,
         cutoffs: Sequence[int] = DEFAULT_CUTOFFS,
         on: str = "test",
-        settings: Settings | None = None,
+        environment: Environment | None = None,
     ) -> Evaluation:
         """Full ranking on the held-out part `on` of the dataset the model was fitted on.
 
@@ -204,9 +204,9 @@ class Model:
         """
         require(on in ("valid", "test"), f"on: expected valid or test, got {on!r}")
         require(on == "test" or self.fit_on == "train", f"a model fitted on {self.fit_on} cannot be measured on valid")
-        settings = settings or Settings.from_env()
+        environment = environment or Environment.from_env()
         changes = None if dataset else self.dataset.get("changes")
-        data = prepare(load_card(dataset or self.dataset["card"], settings, changes), settings)
+        data = prepare(load_card(dataset or self.dataset["card"], environment, changes), environment)
         require(
             data.fingerprint == self.dataset["fingerprint"],
             f"{data.name} has fingerprint {data.fingerprint}, the model was fitted on {self.dataset['fingerprint']}",

@@ -13,7 +13,7 @@ from rankbench.core.errors import RankbenchError
 from rankbench.data.prepare import Dataset
 from rankbench.experiment.job import Job, MethodConfig
 from rankbench.fitting.recommenders import Recommender
-from rankbench.tracking.environment import environment
+from rankbench.tracking.environment import describe_environment
 from rankbench.tracking.record import RunRecord
 
 
@@ -41,7 +41,7 @@ def base_record(job: Job, config: MethodConfig, dataset: dict[str, Any], started
         dtype=job.dtype,
         arm=config.arm,
         stage=job.stage,
-        environment=environment(),
+        environment=describe_environment(),
         started_at=started_at,
     )
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import scipy.sparse as sp
 
 from rankbench.core import threads
-from rankbench.core.environment import Settings
+from rankbench.core.environment import Environment
 from rankbench.core.errors import NumericalError, require
 from rankbench.core.memory import memory_errors_are_clear
 from rankbench.data.prepare import Dataset, prepare
@@ -38,24 +38,24 @@ from rankbench.tracking.record import RunRecord, per_user_table
 
 
 def run(
-    job: Job, settings: Settings, execution: Execution | None = None, progress: Progress = progress_to_nobody
+    job: Job, environment: Environment, execution: Execution | None = None, progress: Progress = progress_to_nobody
 ) -> list[Outcome]:
     """One Outcome per configuration, in order. `progress(phase, done, total)` is called throughout.
 
     Raises what the rooms raise: only a MemoryError is caught, and becomes a StorageError.
     """
-    return result_of(run_stepwise(job, settings, execution or Execution(), progress))
+    return result_of(run_stepwise(job, environment, execution or Execution(), progress))
 
 
 def run_stepwise(
-    job: Job, settings: Settings, execution: Execution, progress: Progress = progress_to_nobody
+    job: Job, environment: Environment, execution: Execution, progress: Progress = progress_to_nobody
 ) -> Generator[list[Row], None, list[Outcome]]:
     """`run`, which yields the curve so far after each iteration of a method that has iterations."""
     started_at, seconds = now(), dict[str, float]()
     reset_peak_memory()
     with memory_errors_are_clear(job.title), threads.pinned(execution.n_threads):
         with _timed(seconds, "load"):
-            dataset = prepare(job.card, settings, progress)
+            dataset = prepare(job.card, environment, progress)
             X = dataset.split.fit_matrix(job.fit_on)
             holdout = dataset.split.holdout(job.measure_on, job.fit_on)
             _require_fold_in(job.configs, holdout, X, job.card.name)
@@ -98,12 +98,12 @@ def run_stepwise(
 
 
 def load_and_fit(
-    job: Job, settings: Settings, execution: Execution | None = None, progress: Progress = progress_to_nobody
+    job: Job, environment: Environment, execution: Execution | None = None, progress: Progress = progress_to_nobody
 ) -> tuple[Dataset, Fitted]:
     """The first half of a run: the prepared dataset and the fitted models, which nobody measures."""
     execution = execution or Execution()
     with memory_errors_are_clear(job.title), threads.pinned(execution.n_threads):
-        dataset = prepare(job.card, settings, progress)
+        dataset = prepare(job.card, environment, progress)
         X = dataset.split.fit_matrix(job.fit_on)
         return dataset, result_of(_fit(job, dataset, X, execution, progress))
 

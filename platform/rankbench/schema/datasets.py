@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rankbench.core.config import override, validate
-from rankbench.core.environment import Settings
+from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError, require
 from rankbench.data.cards import Card, is_card_path, load_card, read_card
 
@@ -41,15 +41,15 @@ def _with_card_name(entry: Entry, folders: Sequence[Path], source: str) -> Entry
     return content | {"name": read_card(path).name, "file": str(path.resolve())}
 
 
-def card_of(entry: Entry, settings: Settings, source: str) -> Card:
+def card_of(entry: Entry, environment: Environment, source: str) -> Card:
     """The card of an entry. Raises ConfigError as `load_card` does."""
     if isinstance(entry, str):
-        return load_card(entry, settings)
+        return load_card(entry, environment)
     changes = _flatten({key: value for key, value in entry.items() if key not in ("name", "file", "card")})
     if "card" in entry:  # written out, where no file has it
         return validate(Card, override(entry["card"], changes), f"{source}.card")
     require(isinstance(entry.get("name"), str), f"{source}: give the card's `name`, then what to change in it")
-    return load_card(entry.get("file", entry["name"]), settings, changes)
+    return load_card(entry.get("file", entry["name"]), environment, changes)
 
 
 def _flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:

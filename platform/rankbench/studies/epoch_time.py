@@ -15,7 +15,7 @@ import numpy as np
 
 from rankbench.core import threads
 from rankbench.core.config import param
-from rankbench.core.environment import Settings
+from rankbench.core.environment import Environment
 from rankbench.core.errors import require
 from rankbench.data.prepare import load
 from rankbench.experiment.job import configure
@@ -52,12 +52,12 @@ class EpochTime:
     title="Seconds of an epoch, loss by loss",
     source="Zhang et al., WWW 2026, Table F.1",
 )
-def epoch_time(p: EpochTime, seed: int, settings: Settings, progress: Progress) -> Findings:
+def epoch_time(p: EpochTime, seed: int, environment: Environment, progress: Progress) -> Findings:
     registry = losses()
     asked = registry.names() if p.losses == "all" else [name.strip() for name in p.losses.split(",")]
     names = list(dict.fromkeys([AGAINST, *asked]))
     checked = {name: (registry.get(name), configure(name, p.of(name)).params) for name in names}  # before the first is timed
-    data = load(p.dataset, settings)
+    data = load(p.dataset, environment)
     n_threads = threads.available_cpus()
     rows: list[dict[str, Any]] = []
     with threads.pinned(n_threads):

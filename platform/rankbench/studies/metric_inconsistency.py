@@ -23,7 +23,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from rankbench.core.config import param
-from rankbench.core.environment import Settings
+from rankbench.core.environment import Environment
 from rankbench.core.errors import require
 from rankbench.core.rng import stream
 from rankbench.data.prepare import load
@@ -131,12 +131,12 @@ def simulate(sizes: np.ndarray, length: int, p: MetricInconsistency, seed: int) 
     title="How often a metric prefers the list whose top K is worse",
     source="Zhang et al., WWW 2026, Table 1.1",
 )
-def metric_inconsistency(p: MetricInconsistency, seed: int, settings: Settings, progress: Progress) -> Findings:
+def metric_inconsistency(p: MetricInconsistency, seed: int, environment: Environment, progress: Progress) -> Findings:
     rows: list[dict[str, Any]] = []
     datasets = []
     names = [name.strip() for name in p.datasets.split(",")]
     for place, name in enumerate(names):
-        data = load(name, settings)
+        data = load(name, environment)
         matrix = data.split.test_target if p.positives == "test" else data.split.fit_matrix("train+valid")
         sizes = np.diff(matrix.indptr) + (np.diff(data.split.test_target.indptr) if p.positives == "all" else 0)
         sizes = sizes[sizes > 0]

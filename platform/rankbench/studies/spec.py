@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from rankbench.core.environment import Settings
+from rankbench.core.environment import Environment
 from rankbench.core.registry import Registry
 
 STUDIES: Registry[Study] = Registry("study")
@@ -34,11 +34,11 @@ class Findings:
 
 @dataclass(frozen=True)
 class Study:
-    """`measure(p, seed, settings, progress)` does the work; `title` is a question or a claim, `source` the paper's table."""
+    """`measure(p, seed, environment, progress)` does the work; `title` is a question or a claim, `source` the paper's table."""
 
     name: str
     params: type
-    measure: Callable[[Any, int, Settings, Progress], Findings]
+    measure: Callable[[Any, int, Environment, Progress], Findings]
     title: str
     source: str
 

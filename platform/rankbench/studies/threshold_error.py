@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from rankbench.core.config import param
-from rankbench.core.environment import Settings
+from rankbench.core.environment import Environment
 from rankbench.core.errors import NumericalError, require
 from rankbench.core.rng import stream
 from rankbench.data.prepare import load
@@ -186,8 +186,8 @@ def errors(beta: np.ndarray, kth: np.ndarray, after: np.ndarray) -> dict[str, fl
     title="How far estimated top-K thresholds lie from the true ones",
     source="Zhang et al., WWW 2026, Table A.4",
 )
-def threshold_error(p: ThresholdError, seed: int, settings: Settings, progress: Progress) -> Findings:
-    data = load(p.dataset, settings)
+def threshold_error(p: ThresholdError, seed: int, environment: Environment, progress: Progress) -> Findings:
+    data = load(p.dataset, environment)
     X = data.split.train
     require(X.shape[1] > p.K, f"K: {p.dataset} has {X.shape[1]} items, got {p.K}")
     users = np.flatnonzero(np.diff(X.indptr))

@@ -10,13 +10,13 @@ from functools import partial
 from typing import Any
 
 from rankbench.cluster.machine import Machine
-from rankbench.core.environment import Settings
+from rankbench.core.environment import Environment
 from rankbench.data.prepare import prepare
 from rankbench.experiment.job import MethodConfig
 from rankbench.schema.experiment import Resources
 from rankbench.sweeps.estimate import Size
 from rankbench.sweeps.placement import placed
-from rankbench.sweeps.plan import Ask, Plan, Unit, units
+from rankbench.sweeps.plan import AdaptiveSearch, Plan, Unit, units
 
 RECORD, USER = 10_000, 40  # bytes of a record, and of a user's metrics beside it
 
@@ -77,7 +77,7 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Outline:
+class DryRun:
     """`final` rows of a search are one possible choice each: the first setting of every arm. `short`: bytes of memory that the
     largest trial needs beyond what is free.
     """
@@ -93,9 +93,9 @@ class Outline:
     by_tiles: tuple[str, ...] = ()
 
 
-def outline(plan: Plan, settings: Settings, cpus: int | None, memory_bytes: int | None) -> Outline:
+def dry_run(plan: Plan, environment: Environment, cpus: int | None, memory_bytes: int | None) -> DryRun:
     """`cpus` and `memory_bytes`: of the machine that will run it, None for a cluster. Prepares the datasets, as a run would."""
-    sizes = {card.name: Size.of(prepare(card, settings)) for card in plan.cards}
+    sizes = {card.name: Size.of(prepare(card, environment)) for card in plan.cards}
     last = [
         unit
         for card in plan.final_cards
@@ -120,10 +120,10 @@ def outline(plan: Plan, settings: Settings, cpus: int | None, memory_bytes: int 
     largest = max(unit.memory_bytes for unit, _ in (*search, *final))
     users = sum(n * len(unit.job.configs) * sizes[unit.job.card.name].ranked for unit, n in (*search, *final))
     records = sum(n * len(unit.job.configs) for unit, n in (*search, *final))
-    return Outline(
+    return DryRun(
         tuple(rows),
         tuple(stages),
-        str(settings.results / "sweeps" / f"{plan.spec.name}-{plan.key}-<time>"),
+        str(environment.results / "sweeps" / f"{plan.spec.name}-{plan.key}-<time>"),
         records,
         records * RECORD + users * USER,
         _shared(plan, final),
@@ -155,11 +155,11 @@ def _alike(members: Iterable[Unit]) -> list[tuple[Unit, int]]:
     return [(unit, 1) for unit in members]
 
 
-def _drawn(asks: Iterable[Ask]) -> list[tuple[Unit, int]]:
+def _drawn(asks: Iterable[AdaptiveSearch]) -> list[tuple[Unit, int]]:
     return [(ask.draft, ask.trials) for ask in asks]
 
 
-def _rows(members: list[tuple[Unit, int]], asks: Iterable[Ask]) -> list[Row]:
+def _rows(members: list[tuple[Unit, int]], asks: Iterable[AdaptiveSearch]) -> list[Row]:
     rows: dict[tuple[str, str], Row] = {}
     drawn = {id(ask.draft) for ask in asks}
     for unit, times in members:

@@ -59,7 +59,7 @@ class Progress:
         return None if paid <= 0 else (now - self.started) * (self.cost_of - self.cost) / paid
 
 
-class Pulse:
+class Heartbeat:
     """A context in which `folder` says that its sweep is alive, and in which a wish to stop interrupts this process."""
 
     def __init__(self, folder: Path):
@@ -67,7 +67,7 @@ class Pulse:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._beat, daemon=True)
 
-    def __enter__(self) -> Pulse:
+    def __enter__(self) -> Heartbeat:
         (self.folder / _STOP).unlink(missing_ok=True)
         self._thread.start()
         return self

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from rankbench.cluster.machine import Needs
-from rankbench.core.environment import Settings
+from rankbench.core.environment import Environment
 from rankbench.core.errors import DownloadError, require
 from rankbench.core.registry import nearest
 from rankbench.data.cards import Card
@@ -55,7 +55,7 @@ class Unit:
 
 
 @dataclass(frozen=True)
-class Ask:
+class AdaptiveSearch:
     """`trials` units of an arm on a dataset whose parameters are drawn one after another, by what earlier ones gave.
 
     `draft`: a unit of one possible draw, which says what all of them need.
@@ -104,7 +104,7 @@ class Plan:
     notes: tuple[str, ...]
     final_cards: tuple[Card, ...]
     given: dict[str, list[MethodConfig]] | None = None
-    asks: tuple[Ask, ...] = ()
+    asks: tuple[AdaptiveSearch, ...] = ()
     not_available: dict[str, NotAvailable] = field(default_factory=dict)
 
     @property
@@ -136,7 +136,7 @@ class Plan:
 
 def plan(
     spec: ExperimentSpec,
-    settings: Settings,
+    environment: Environment,
     cpus: int | None,
     where: str,
     use_chosen: bool = False,
@@ -161,12 +161,12 @@ def plan(
     metrics = metric_set([*spec.metrics, spec.search.choose.metric, *with_both_recalls(spec.report_metrics)], spec.cutoffs)
     notes: list[str] = []
     final_notes: list[str] = []
-    declared = [card_of(entry, settings, f"{where}: datasets[{i}]") for i, entry in enumerate(spec.datasets)]
+    declared = [card_of(entry, environment, f"{where}: datasets[{i}]") for i, entry in enumerate(spec.datasets)]
     card_names = [card.name for card in declared]
     doubled = {name for name in card_names if card_names.count(name) > 1}
     require(not doubled, f"{where}: datasets: {', '.join(doubled)} is given twice; its rows could not be told apart")
     # A file may be run on some of its datasets: what it says of the others is then not looked at.
-    known = {*names_of_cards(settings), *card_names}
+    known = {*names_of_cards(environment), *card_names}
     candidates: list[MethodConfig] = []
     asked: list[tuple[ArmSpec, list[MethodConfig]]] = []
     for position, arm in enumerate(spec.arms):
@@ -185,7 +185,7 @@ def plan(
         require(row.name not in names, f"{place}: the name {row.name} is an arm's")
         _require_known(row.published, known, f"{place}.published")
     chosen = {card.name: _chosen_settings(spec, card.name, where) for card in declared} if use_chosen else {}
-    datasets, final_cards, not_available = _available(spec, declared, settings, where, final_notes, require_all)
+    datasets, final_cards, not_available = _available(spec, declared, environment, where, final_notes, require_all)
     cards = [dataset.card for dataset in datasets]
     everyone = [*candidates, *(drawn[0] for _, drawn in asked)]
     unseeded = dict.fromkeys(each.arm for each in everyone if not each.spec.seeded)
@@ -217,7 +217,7 @@ def plan(
     for card, (arm, drawn) in itertools.product(cards, asked):
         drafts = units(card, sizes[card.name], drawn, spec, metrics, "search", cpus)
         draft = max((replace(unit, job=replace(unit.job, configs=unit.job.configs[:1])) for unit in drafts), key=_needs)
-        asks.append(Ask(arm, spec, draft, spec.search.trials))
+        asks.append(AdaptiveSearch(arm, spec, draft, spec.search.trials))
     return Plan(
         spec,
         tuple(declared),
@@ -232,14 +232,14 @@ def plan(
 
 
 def _available(
-    spec: ExperimentSpec, declared: list[Card], settings: Settings, where: str, notes: list[str], require_all: bool
+    spec: ExperimentSpec, declared: list[Card], environment: Environment, where: str, notes: list[str], require_all: bool
 ) -> tuple[list[Dataset], list[Card], dict[str, NotAvailable]]:
     """The datasets whose raw data can be had, prepared; the cards of their final runs; and why the others cannot."""
     datasets, final_cards, errors = [], [], {}
     for position, (entry, card) in enumerate(zip(spec.datasets, declared, strict=True)):
         try:
-            dataset, said = prepare(card, settings), []
-            of_finals = _final_cards(entry, card, spec, settings, f"{where}: datasets[{position}]", said)
+            dataset, said = prepare(card, environment), []
+            of_finals = _final_cards(entry, card, spec, environment, f"{where}: datasets[{position}]", said)
         except DownloadError as error:
             if require_all or len(declared) == 1:
                 raise
@@ -306,7 +306,7 @@ def final_fit(card: Card, spec: ExperimentSpec) -> str:
 
 
 def _final_cards(
-    entry: Entry, card: Card, spec: ExperimentSpec, settings: Settings, where: str, notes: list[str]
+    entry: Entry, card: Card, spec: ExperimentSpec, environment: Environment, where: str, notes: list[str]
 ) -> list[Card]:
     """The card for each split seed, without splits that are another one again, as those that their authors published."""
     if spec.final.split_seeds is None:
@@ -314,8 +314,8 @@ def _final_cards(
     given = {"name": entry} if isinstance(entry, str) else entry
     kept: dict[int, tuple[Card, list[np.ndarray]]] = {}
     for seed in spec.final.split_seeds:
-        other = card_of(given | {"split": given.get("split", {}) | {"seed": seed}}, settings, where)
-        split = prepare(other, settings).split
+        other = card_of(given | {"split": given.get("split", {}) | {"seed": seed}}, environment, where)
+        split = prepare(other, environment).split
         parts = (split.fit_matrix(final_fit(card, spec)), split.test_target, split.test_history, split.excluded)
         arrays = [array for part in parts if part is not None for array in (part.indptr, part.indices)]
         twin = next((known for known, (_, them) in kept.items() if all(map(np.array_equal, arrays, them))), None)

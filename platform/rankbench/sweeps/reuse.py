@@ -7,12 +7,12 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from rankbench.core.environment import Settings
+from rankbench.core.environment import Environment
 from rankbench.core.errors import DataError
 from rankbench.core.files import atomic_folder
 from rankbench.data.prepare import prepare
 from rankbench.sweeps.plan import Unit
-from rankbench.tracking.environment import environment
+from rankbench.tracking.environment import describe_environment
 from rankbench.tracking.record import RunRecord, find_record, read_record
 
 log = logging.getLogger(__name__)
@@ -24,17 +24,19 @@ class Earlier:
 
     records: dict[str, Path]
     code: tuple[str | None, str | None]
-    settings: Settings
+    environment: Environment
 
     @classmethod
-    def than(cls, folder: Path, settings: Settings) -> Earlier:
+    def than(cls, folder: Path, environment: Environment) -> Earlier:
         """All but those of the sweep in `folder`. None where this code has no name of its own: uncommitted changes."""
-        code = _code(environment())
+        code = _code(describe_environment())
         if code[0] is not None and code[0].endswith("+changes"):
-            return cls({}, code, settings)
-        found = sorted((settings.results / "sweeps").glob("*/records/[!.]*/record.json"), key=lambda path: path.stat().st_mtime)
+            return cls({}, code, environment)
+        found = sorted(
+            (environment.results / "sweeps").glob("*/records/[!.]*/record.json"), key=lambda path: path.stat().st_mtime
+        )
         others = {path.parent.name: path.parent for path in found if path.parents[2] != folder}
-        return cls(others, code, settings)
+        return cls(others, code, environment)
 
     def adopt(self, unit: Unit, records: Path) -> bool:
         """Copy the records of all the unit's settings into `records`, if all are there. Returns whether they are."""
@@ -46,7 +48,7 @@ class Earlier:
         except DataError as error:
             log.warning("%s; the run is made again", error)
             return False
-        fingerprint = prepare(unit.job.card, self.settings).fingerprint
+        fingerprint = prepare(unit.job.card, self.environment).fingerprint
         if not all(self._same(record, fingerprint) for record in found):
             return False
         for record in found:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from rankbench.core.config import validate
-from rankbench.core.environment import Settings
+from rankbench.core.environment import Environment
 from rankbench.core.errors import require
 from rankbench.data.cards import Card
 from rankbench.evaluation.metrics import metric_set
@@ -21,14 +21,14 @@ FEWEST = 10  # users and items of the smallest, and items a place of the longest
 SUFFIX = "-stand-in"
 
 
-def stand_in(spec: ExperimentSpec, settings: Settings, factor: float, where: str) -> ExperimentSpec:
+def stand_in(spec: ExperimentSpec, environment: Environment, factor: float, where: str) -> ExperimentSpec:
     """`spec` on stand-ins of its datasets, with users, items and interactions scaled by `factor`, 0 < factor <= 1.
 
     Parameters that the file gives as `chosen` for a dataset are those of its stand-in. Raises ConfigError where a card does not
     say how large its data are, and as `load_card` does.
     """
     require(0 < factor <= 1, f"--stand-in: a factor above 0 and at most 1, got {factor:g}")
-    cards = [card_of(entry, settings, f"{where}: datasets[{position}]") for position, entry in enumerate(spec.datasets)]
+    cards = [card_of(entry, environment, f"{where}: datasets[{position}]") for position, entry in enumerate(spec.datasets)]
     longest = metric_set([*spec.metrics, *spec.report_metrics], spec.cutoffs).k
     stand_ins = {card.name: stand_in_card(card, factor, where, FEWEST * longest) for card in cards}
     changes = {

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from rankbench.core.environment import Settings
+from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError, DataError
 from rankbench.core.files import require_place, write_json
 from rankbench.core.threads import available_cpus
@@ -18,7 +18,7 @@ from rankbench.schema.experiment import ExperimentSpec
 from rankbench.schema.stored_sweep import ChosenFile, ComparisonsFile, SweepFile, read_file
 from rankbench.sweeps.comparisons import compare_finals
 from rankbench.sweeps.estimate import Size
-from rankbench.sweeps.heartbeat import Progress, Pulse
+from rankbench.sweeps.heartbeat import Heartbeat, Progress
 from rankbench.sweeps.plan import Plan, Unit, final_fit, plan, units, with_both_recalls
 from rankbench.sweeps.reuse import Earlier
 from rankbench.tracking.record import RunRecord, read_record, read_records
@@ -86,7 +86,7 @@ def open_folder(spec: ExperimentSpec, plan: Plan, results: Path, resume: bool, c
 def run_sweep(
     spec: ExperimentSpec,
     where: str,
-    settings: Settings,
+    environment: Environment,
     *,
     resume: bool = False,
     use_chosen: bool = False,
@@ -106,26 +106,26 @@ def run_sweep(
     from rankbench.cluster.workplace import require_shared
 
     listener = listener or Listener()
-    require_place(settings.results / "sweeps")
+    require_place(environment.results / "sweeps")
     # A wrong key should not cost the seconds that a cluster takes to start, so the plan is made before it is joined.
-    planned = plan(spec, settings, None if address else available_cpus(), where, use_chosen, require_all)
+    planned = plan(spec, environment, None if address else available_cpus(), where, use_chosen, require_all)
     if address:
         knock(address)  # nor should a sweep be left behind that never began
-    folder = open_folder(spec, planned, settings.results, resume, changes)
+    folder = open_folder(spec, planned, environment.results, resume, changes)
     read_records(folder / "records")  # one that cannot be read is refused before any work
     listener.planned(planned, folder)
-    earlier = None if fresh else Earlier.than(folder, settings)
+    earlier = None if fresh else Earlier.than(folder, environment)
     metric = spec.search.choose.metric
-    with Pulse(folder) as pulse, session(address, available_cpus(), gpus=spec.resources.device == "cuda") as cluster:
+    with Heartbeat(folder) as heartbeat, session(address, available_cpus(), gpus=spec.resources.device == "cuda") as cluster:
         if address:
-            require_shared(settings.data, settings.results)
+            require_shared(environment.data, environment.results)
 
         def stage(name: str, members: list[Unit]) -> None:
-            pulse.progress = Progress(name, len(members), sum(unit.cost for unit in members))
-            listener.stage(pulse.progress)
+            heartbeat.progress = Progress(name, len(members), sum(unit.cost for unit in members))
+            listener.stage(heartbeat.progress)
 
         def done(unit: Unit, finished: list[RunRecord], cached: bool) -> None:
-            pulse.progress.add(finished, unit.cost, metric, cached)
+            heartbeat.progress.add(finished, unit.cost, metric, cached)
             listener.done(unit, finished)
 
         # Imported here: Ray reads its settings, which the session made, when it is imported.
@@ -133,7 +133,7 @@ def run_sweep(
 
         records = folder / "records"
         stage("search", [*planned.search, *(ask.draft for ask in planned.asks for _ in range(ask.trials))])
-        search = run_units(planned.search, settings, records, cluster, spec, done, planned.asks, earlier, listener.warn)
+        search = run_units(planned.search, environment, records, cluster, spec, done, planned.asks, earlier, listener.warn)
         best = choose(search, spec)
         settled = planned.given or {
             card.name: [_again(record, final_fit(card, spec)) for (dataset, _), record in best.items() if dataset == card.name]
@@ -144,7 +144,7 @@ def run_sweep(
             for card in planned.final_cards
             for unit in units(
                 card,
-                Size.of(prepare(card, settings)),
+                Size.of(prepare(card, environment)),
                 settled[card.name],
                 spec,
                 planned.metrics,
@@ -153,7 +153,7 @@ def run_sweep(
             )
         ]
         stage("final", final_units)
-        finals = run_units(final_units, settings, records, cluster, spec, done, earlier=earlier, warn=listener.warn)
+        finals = run_units(final_units, environment, records, cluster, spec, done, earlier=earlier, warn=listener.warn)
     final: dict[tuple[str, str], list[RunRecord]] = {}
     for record in finals:
         final.setdefault((record.dataset["name"], record.arm), []).append(record)

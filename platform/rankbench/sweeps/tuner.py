@@ -21,7 +21,7 @@ from ray.tune.search import Searcher
 
 from rankbench.cluster.machine import Needs
 from rankbench.cluster.session import Session
-from rankbench.core.environment import Settings
+from rankbench.core.environment import Environment
 from rankbench.core.memory import Spill
 from rankbench.experiment.execution import Execution
 from rankbench.experiment.outcome import failure, stopped
@@ -32,7 +32,7 @@ from rankbench.fitting.method import Iterative
 from rankbench.schema.experiment import ExperimentSpec, SearchSpec
 from rankbench.sweeps.draws import Draws
 from rankbench.sweeps.placement import placed, require_place
-from rankbench.sweeps.plan import Ask, Unit
+from rankbench.sweeps.plan import AdaptiveSearch, Unit
 from rankbench.sweeps.reuse import Earlier
 from rankbench.sweeps.study import Study
 from rankbench.sweeps.waiting import Waiting
@@ -48,12 +48,12 @@ log = logging.getLogger(__name__)
 
 def run_units(
     units: Sequence[Unit],
-    settings: Settings,
+    environment: Environment,
     records: Path,
     session: Session,
     spec: ExperimentSpec,
     on_done: OnDone,
-    asks: Sequence[Ask] = (),
+    asks: Sequence[AdaptiveSearch] = (),
     earlier: Earlier | None = None,
     warn: Callable[[str], None] = lambda line: None,
 ) -> list[RunRecord]:
@@ -92,7 +92,7 @@ def run_units(
         search.open(drawing, lag=bound if len(drawing) > 1 else 2 * bound - 1)
         lost: list[tuple[Unit, str]] = []
         for _ in range(ATTEMPTS):
-            lost = _tune(alike, drawing, search, settings, needs, bound, on_done, warn)
+            lost = _tune(alike, drawing, search, environment, needs, bound, on_done, warn)
             alike, drawing = [unit for unit, _ in lost], []
             if not alike:
                 break
@@ -131,7 +131,7 @@ class _Search:
         self._place(unit, self.studies[key].start())
         self._settle(unit)
 
-    def open(self, asks: Sequence[Ask], lag: int) -> None:
+    def open(self, asks: Sequence[AdaptiveSearch], lag: int) -> None:
         for ask in asks:
             study = self._study(ask.draft, ask.arm.params)
             study.lag = self.draws.lag(study.name, lag)
@@ -141,11 +141,11 @@ class _Search:
         """Whether a unit may be ended at a look."""
         return self.spec.scheduler != "none" and _can_end_early(unit)
 
-    def waits(self, ask: Ask) -> bool:
+    def waits(self, ask: AdaptiveSearch) -> bool:
         """Whether the next draw depends on a trial that still runs."""
         return self.studies[_arm(ask.draft)].waits
 
-    def draw(self, ask: Ask, on_done: OnDone) -> tuple[Unit, dict[str, Any]] | None:
+    def draw(self, ask: AdaptiveSearch, on_done: OnDone) -> tuple[Unit, dict[str, Any]] | None:
         """The next draw, or None where it is over already: an interrupted sweep ran it, or an earlier draw was the same."""
         study = self.studies[_arm(ask.draft)]
         known = self.draws.drawn(study.name, study.next)
@@ -221,7 +221,7 @@ class _Group:
     """The trials of one Tuner: planned units by position, drawn ones by the name of their trial."""
 
     units: list[Unit]
-    asks: list[Ask]
+    asks: list[AdaptiveSearch]
     search: _Search
     trials: dict[str, Unit] = field(default_factory=dict)
 
@@ -343,9 +343,9 @@ class _Watcher(tune.Callback):
 
 def _tune(
     units: list[Unit],
-    asks: list[Ask],
+    asks: list[AdaptiveSearch],
     search: _Search,
-    settings: Settings,
+    environment: Environment,
     needs: Needs,
     concurrent: int,
     on_done: OnDone,
@@ -356,7 +356,7 @@ def _tune(
     records = search.records
     trainable = tune.with_resources(
         tune.with_parameters(
-            _Trial, units=units, asks=asks, settings=settings, records=records, prunes=search.spec.scheduler != "none"
+            _Trial, units=units, asks=asks, environment=environment, records=records, prunes=search.spec.scheduler != "none"
         ),
         {"CPU": needs.cpus, "memory": needs.memory_bytes} | ({"GPU": needs.gpus} if needs.gpus else {}),
     )
@@ -395,8 +395,10 @@ def _tune(
 class _Trial(tune.Trainable):
     """One unit a trial, in a worker. What the rooms raise becomes a record; only a lost worker is Tune's to report."""
 
-    def setup(self, config: dict, units: list[Unit], asks: list[Ask], settings: Settings, records: Path, prunes: bool) -> None:
-        self.units, self.asks, self.settings, self.records, self.prunes = units, asks, settings, records, prunes
+    def setup(
+        self, config: dict, units: list[Unit], asks: list[AdaptiveSearch], environment: Environment, records: Path, prunes: bool
+    ) -> None:
+        self.units, self.asks, self.environment, self.records, self.prunes = units, asks, environment, records, prunes
         self.run: Generator[list[Row], None, None] | None = None
         self._take(config)
 
@@ -443,7 +445,7 @@ class _Trial(tune.Trainable):
         if unit.tiled:
             spill = Spill(self.records.parent / "spill", unit.memory_bytes, resume=True)
         execution = Execution(unit.cpus, device=unit.device, checkpoints=checkpoints, spill=spill)
-        outcomes = yield from run_stepwise(unit.job, self.settings, execution)
+        outcomes = yield from run_stepwise(unit.job, self.environment, execution)
         for outcome in outcomes:
             write_record(self.records, outcome.record, outcome.per_user)
         if checkpoints:

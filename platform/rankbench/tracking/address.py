@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import quote
 
-from rankbench.core.environment import Settings
+from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError, require
 from rankbench.core.registry import nearest
 from rankbench.tracking.redaction import without_password
@@ -18,11 +18,11 @@ EXPECTED = "expected http(s)://HOST:PORT, sqlite:///FILE or postgresql+psycopg2:
 ENCODE = "write signs such as @ : / ? # % in a user name or password as %40 %3A %2F %3F %23 %25"
 
 
-def tracking_uri(settings: Settings) -> str:
+def tracking_uri(environment: Environment) -> str:
     """RANKBENCH_TRACKING_URI, or the SQLite store under the results folder. Raises ConfigError for one that cannot work."""
-    if settings.tracking_uri is None:
-        return sqlite_uri(settings.results / "mlflow.db")
-    return checked_uri(settings.tracking_uri, "RANKBENCH_TRACKING_URI")
+    if environment.tracking_uri is None:
+        return sqlite_uri(environment.results / "mlflow.db")
+    return checked_uri(environment.tracking_uri, "RANKBENCH_TRACKING_URI")
 
 
 def checked_uri(uri: str, name: str) -> str:

@@ -14,7 +14,7 @@ import psutil
 PACKAGES = ("rankbench", "ray", "torch", "mlflow", "numpy", "scipy", "pandas", "pyarrow", "numba")
 
 
-def environment() -> dict[str, Any]:
+def describe_environment() -> dict[str, Any]:
     """Versions, machine and revision, as JSON values."""
     return {
         "python": platform.python_version(),

@@ -326,7 +326,7 @@ def test_many_small_statements_cost_no_more_than_a_pass():
     assert links_of({**GOOD, "pagelinks": head + small + b"INSERT" + tail}, 4 << 20) == [(10, 20)] * 20_000 + links_of(GOOD)
 
 
-def test_from_card_to_split(write, settings):
+def test_from_card_to_split(write, environment):
     """Through the card: companions beside the part, a page that links to itself, the same page on both sides."""
     n = 12
     pages = [(7 * i + 1, 0, b"Page %d" % i, 0, 0.5, None) for i in range(n)]
@@ -343,7 +343,7 @@ def test_from_card_to_split(write, settings):
         "split": {"protocol": "link-prediction"},
     }
     files = {f"{table}.sql.gz": gzip.compress(content) for table, content in contents_of(wiki).items()}
-    data = load(write(card, files), settings)
+    data = load(write(card, files), environment)
     assert data.users.to_pylist() == data.items.to_pylist() == [page[0] for page in pages]
     total = data.split.train + data.split.valid_target + data.split.test_target
     assert (total.toarray() == 1 - np.eye(n)).all()
