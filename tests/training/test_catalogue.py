@@ -1,12 +1,11 @@
-"""Scores of the whole catalogue in chunks against the same from an array that holds them all."""
+"""Scores of the whole catalogue in chunks against the reference, which holds them all."""
 
 import pytest
 import torch
 from numpy.testing import assert_allclose
 from torch.autograd import gradcheck
 
-from rankbench.losses.spec import WholeCatalogue
-from rankbench.training import catalogue
+from rankbench.training import catalogue, reference
 from rankbench.training.catalogue import ChunkedCatalogue
 
 METHODS = {
@@ -29,14 +28,14 @@ def chunk(request, monkeypatch):
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("n_items", [1, 64, 65, 300])
-def test_what_a_loss_asks_of_it_is_as_from_all_scores(method, n_items, chunk):
+def test_every_method_agrees_with_the_reference_forth_and_back(method, n_items, chunk):
     rows, items = vectors(n_items=n_items)
-    found, expected = METHODS[method](ChunkedCatalogue(rows, items)), METHODS[method](WholeCatalogue(rows @ items.T))
-    assert_allclose(found.detach(), expected.detach(), rtol=1e-12, atol=1e-12)
+    chunked, expected = (METHODS[method](form(rows, items)) for form in (ChunkedCatalogue, reference.catalogue))
+    assert_allclose(chunked.detach(), expected.detach(), rtol=1e-12, atol=1e-12)
     weight = torch.randn(expected.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    gradients = (torch.autograd.grad(value, (rows, items), weight) for value in (found, expected))
-    for mine, theirs in zip(*gradients, strict=True):
-        assert_allclose(mine, theirs, rtol=1e-10, atol=1e-12)
+    gradients = (torch.autograd.grad(value, (rows, items), weight) for value in (chunked, expected))
+    for fast, plain in zip(*gradients, strict=True):
+        assert_allclose(fast, plain, rtol=1e-10, atol=1e-12)
 
 
 def test_the_logsumexp_has_the_gradient_of_finite_differences(chunk):

@@ -1,4 +1,4 @@
-"""Gather-dot, ragged dot and unit rows against PyTorch's own operations, on both paths and with any number of threads."""
+"""Gather-dot, ragged dot and unit rows against the reference, on both paths and with any number of threads."""
 
 import numba
 import numpy as np
@@ -7,9 +7,8 @@ import torch
 from elsewhere import Elsewhere, elsewhere, here
 from numpy.testing import assert_allclose, assert_array_equal
 from torch.autograd import gradcheck
-from torch.nn.functional import normalize
 
-from rankbench.training import kernels
+from rankbench.training import kernels, reference
 from rankbench.training.kernels import gather_dot, ragged_dot, unit_rows
 
 TOLERANCE = {torch.float64: {"rtol": 1e-12, "atol": 1e-12}, torch.float32: {"rtol": 2e-5, "atol": 2e-5}}
@@ -31,24 +30,23 @@ def drawn(shape, n_items, d, dtype=torch.float64):
     return rows, table, torch.from_numpy(ids), grad
 
 
-def naive(rows, table, ids, grad):
-    """(dots, gradient of the rows, gradient of the table) in float64, by the tensor (B, n, d) that the kernels avoid."""
-    rows, table = (leaf.detach().double().clone().requires_grad_() for leaf in (rows, table))
-    dots = (rows[:, None] * table[ids]).sum(-1)
-    return dots.detach(), *torch.autograd.grad(dots, (rows, table), grad.double())
-
-
-def ours(rows, table, ids, grad):
+def forth_and_back(function, rows, table, ids, grad):
+    """(dots, gradient of the rows, gradient of the table)."""
     rows, table = (leaf.detach().clone().requires_grad_() for leaf in (rows, table))
-    dots = gather_dot(rows, table, ids)
+    dots = function(rows, table, ids)
     return dots.detach(), *torch.autograd.grad(dots, (rows, table), grad)
+
+
+def expected_of(rows, table, ids, grad):
+    """The same from the reference, in float64."""
+    return forth_and_back(reference.gather_dot, rows.double(), table.double(), ids, grad.double())
 
 
 @BOTH
 @EVERY_SHAPE
 def test_gather_dot_is_the_sum_over_gathered_vectors_forth_and_back(shape, n_items, d, dtype):
     given = drawn(shape, n_items, d, dtype)
-    for found, expected in zip(ours(*given), naive(*given), strict=True):
+    for found, expected in zip(forth_and_back(gather_dot, *given), expected_of(*given), strict=True):
         assert found.dtype == dtype
         # Hundreds of gradients meet at a popular item, and float32 rounds each addition.
         assert_allclose(found.double(), expected, **TOLERANCE[dtype] | {"atol": TOLERANCE[dtype]["atol"] * shape[0] ** 0.5})
@@ -62,7 +60,7 @@ def test_gather_dot_has_the_gradient_of_finite_differences():
 @pytest.mark.parametrize("wanted", ["rows", "table"])
 def test_only_the_gradient_that_is_asked_for_is_made(wanted):
     rows, table, ids, grad = drawn((7, 5), 9, 3)
-    _, d_rows, d_table = naive(rows, table, ids, grad)
+    _, d_rows, d_table = expected_of(rows, table, ids, grad)
     leaf, expected = (rows, d_rows) if wanted == "rows" else (table, d_table)
     leaf.requires_grad_()
     gather_dot(rows, table, ids).backward(grad)
@@ -74,11 +72,11 @@ def test_views_and_expanded_gradients_are_read_as_they_are():
     rows, table, ids, _ = drawn((6, 4), 9, 6)
     turned, every_other, weight = rows.T.contiguous().T, table[:, ::2], torch.tensor(0.5, dtype=torch.float64).expand(6, 4)
     given = turned[:, :3], every_other, ids, weight
-    for found, expected in zip(ours(*given), naive(*given), strict=True):
+    for found, expected in zip(forth_and_back(gather_dot, *given), expected_of(*given), strict=True):
         assert_allclose(found, expected, rtol=1e-12)
     leaf = every_other.clone().requires_grad_()
     gather_dot(turned[:, :3], leaf, ids).sum().backward()  # a gradient without memory of its own
-    assert_allclose(leaf.grad, 2 * naive(*given)[2], rtol=1e-12)
+    assert_allclose(leaf.grad, 2 * expected_of(*given)[2], rtol=1e-12)
 
 
 @pytest.fixture
@@ -99,7 +97,7 @@ def test_the_number_of_threads_changes_no_bit(shape, threads):
         threads(n)
         leaf = vectors.clone().requires_grad_()
         unit = unit_rows(leaf)
-        results.append([*ours(*given), unit.detach(), *torch.autograd.grad((unit**3).sum(), leaf)])
+        results.append([*forth_and_back(gather_dot, *given), unit.detach(), *torch.autograd.grad((unit**3).sum(), leaf)])
     for other in results[1:]:
         for found, expected in zip(other, results[0], strict=True):
             assert_array_equal(found, expected)
@@ -114,7 +112,7 @@ def test_the_plain_path_is_the_same_function(chunk, monkeypatch):
     assert isinstance(dots, Elsewhere)
     dots.backward(grad)
     d_rows, d_table = kernels._plain_backward(rows, table, ids, grad)
-    expected, *gradients = naive(rows, table, ids, grad)
+    expected, *gradients = expected_of(rows, table, ids, grad)
     assert_allclose(here(dots), expected, rtol=1e-12)
     for found, right in zip((p.grad, q.grad, d_rows, d_table), gradients * 2, strict=True):
         assert_allclose(here(found), right, rtol=1e-12, atol=1e-14)
@@ -127,13 +125,13 @@ def test_ragged_dot_is_a_dot_product_a_pair(n, dtype, monkeypatch):
     rng = np.random.default_rng(1)
     rows, table = (torch.tensor(rng.normal(size=(size, 3)), dtype=dtype) for size in (4, 9))
     row, ids = (torch.from_numpy(rng.integers(0, size, n)) for size in (4, 9))
-    expected = (rows[row].double() * table[ids].double()).sum(1)
-    found = ragged_dot(rows.requires_grad_(), table, row, ids)
-    assert found.dtype == dtype and not found.requires_grad
-    assert_allclose(found.double(), expected.detach(), **TOLERANCE[dtype])
+    expected = reference.ragged_dot(rows.double(), table.double(), row, ids)
+    dots = ragged_dot(rows.requires_grad_(), table, row, ids)
+    assert dots.dtype == dtype and not dots.requires_grad
+    assert_allclose(dots.double(), expected, **TOLERANCE[dtype])
     plain = ragged_dot(elsewhere(rows, True), elsewhere(table), row, ids)
     assert not plain.requires_grad
-    assert_allclose(here(plain), expected.detach(), **TOLERANCE[dtype])
+    assert_allclose(here(plain), expected, **TOLERANCE[dtype])
 
 
 @BOTH
@@ -142,10 +140,10 @@ def test_unit_rows_are_normalised_rows_forth_and_back(dtype):
     table = torch.tensor(rng.normal(size=(30, 5)) * 10.0 ** rng.integers(-6, 7, (30, 1)), dtype=dtype)
     grad = torch.tensor(rng.normal(size=(30, 5)), dtype=dtype)
     leaves = [table.clone().requires_grad_(), table.double().requires_grad_(), elsewhere(table, True)]
-    found, expected, plain = unit_rows(leaves[0]), normalize(leaves[1], dim=1), unit_rows(leaves[2])
-    for value, weight in ((found, grad), (expected, grad.double()), (plain, grad)):
+    unit, expected, plain = unit_rows(leaves[0]), reference.unit_rows(leaves[1]), unit_rows(leaves[2])
+    for value, weight in ((unit, grad), (expected, grad.double()), (plain, grad)):
         value.backward(weight)
-    for value, leaf in ((found.detach().numpy(), leaves[0].grad.numpy()), (here(plain), here(leaves[2].grad))):
+    for value, leaf in ((unit.detach().numpy(), leaves[0].grad.numpy()), (here(plain), here(leaves[2].grad))):
         assert_allclose(value, expected.detach(), **TOLERANCE[dtype])
         # Relative to the length of the row: what is taken away is nearly what is there.
         size = leaves[1].detach().norm(dim=1, keepdim=True).numpy()
@@ -161,9 +159,9 @@ def test_unit_rows_have_the_gradient_of_finite_differences():
 def test_a_row_of_zeros_stays_one_and_has_the_gradient_that_torch_gives_it(dtype):
     table = torch.zeros(2, 3, dtype=dtype)
     table[1] = torch.tensor([3.0, 0.0, 4.0])
-    mine, theirs = table.clone().requires_grad_(), table.clone().requires_grad_()
+    fast, plain = table.clone().requires_grad_(), table.clone().requires_grad_()
     weight = torch.tensor([[1.0, -2.0, 0.5], [1.0, 1.0, 1.0]], dtype=dtype)
-    unit_rows(mine).backward(weight)
-    normalize(theirs, dim=1).backward(weight)
-    assert_array_equal(unit_rows(mine).detach()[0], np.zeros(3))
-    assert_allclose(mine.grad, theirs.grad, rtol=1e-5)
+    unit_rows(fast).backward(weight)
+    reference.unit_rows(plain).backward(weight)
+    assert_array_equal(unit_rows(fast).detach()[0], np.zeros(3))
+    assert_allclose(fast.grad, plain.grad, rtol=1e-5)

@@ -1,6 +1,7 @@
-"""Products of a batch with many items, in chunks that stay in cache: scores, what softmax and RG² need, and their gradients.
+"""Products of a batch with many items, in chunks that fit into the cache: scores, their log-sum-exp and moments, and gradients.
 
-Each chunk is computed by one thread, and sums over chunks are taken in their order: the number of threads changes no bit.
+`reference.py` states the same in plain PyTorch, from an array of all scores. Each chunk is computed by one thread, and chunks
+are added in order, so the bits do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -16,14 +17,16 @@ from torch.autograd.function import once_differentiable
 
 from rankbench.fitting.executors import in_order
 
-_CHUNK = 1 << 20  # scores that are worked on at a time
-_KEPT = 1 << 28  # bytes
+_CHUNK = 1 << 20  # scores computed at once
+_KEPT = 1 << 28  # bytes of exponentials that are kept for the backward pass
 
 
 @dataclass(frozen=True)
 class ChunkedCatalogue:
-    """rows (B, d) against items (n_items, d): `losses.spec.Catalogue` without the (B, n_items) array. `precision`: of the
-    products; bfloat16 has eight bits for a score and is three times as fast where the processor has it.
+    """`losses.spec.Catalogue` of rows (B, d) and items (n_items, d), without the (B, n_items) array of scores.
+
+    `precision` is that of the products: bfloat16 keeps eight bits of a score and is about three times as fast on processors
+    that support it.
     """
 
     rows: Tensor
@@ -34,7 +37,7 @@ class ChunkedCatalogue:
         return _LogSumExp.apply(self.rows, self.items, self.precision == "bfloat16")
 
     def moments(self) -> tuple[Tensor, Tensor]:
-        """By the Gram of the items: mean_j (p · q_j)² = pᵀ (QᵀQ) p / N, in O(N d² + B d²)."""
+        """From the Gram of the items: mean_j (p · q_j)² = pᵀ (QᵀQ) p / N, in O(N d² + B d²)."""
         n = len(self.items)
         mean = self.rows @ (self.items.sum(dim=0) / n)
         return mean, ((self.rows @ (self.items.T @ self.items / n)) * self.rows).sum(dim=1)
@@ -44,7 +47,7 @@ class ChunkedCatalogue:
 
 
 def product(rows: Tensor, items: Tensor, precision: Literal["float32", "bfloat16"] = "float32") -> Tensor:
-    """rows (B, d) times the transpose of items (n, d), (B, n), of the dtype of `rows`; once differentiable."""
+    """Multiply rows (B, d) by the transpose of items (n, d): (B, n), in the dtype of `rows`. Differentiable once."""
     return _Product.apply(rows, items, precision == "bfloat16")
 
 
@@ -79,8 +82,9 @@ class _Product(torch.autograd.Function):
 
 
 class _LogSumExp(torch.autograd.Function):
-    """Exponentials, relative to the largest score of their chunk, are kept for the backward pass where they fit into _KEPT;
-    else it makes the scores again, a third product more.
+    """Exponentials, relative to the largest score of their chunk, are kept for the backward pass if they fit into _KEPT bytes.
+
+    Otherwise the backward pass computes the scores again, which is a third product.
     """
 
     @staticmethod
@@ -114,7 +118,7 @@ class _LogSumExp(torch.autograd.Function):
         size = _items_a_chunk(rows)
 
         def work(chunk: slice) -> Tensor:
-            # The softmax times what is passed down.
+            # The softmax times the incoming gradient.
             if ctx.kept:
                 powers, top = ctx.kept[chunk.start // size]
                 share = powers * (torch.exp(top - result) * grad)[:, None]
@@ -130,13 +134,13 @@ class _LogSumExp(torch.autograd.Function):
 
 
 def _in_chunks(work: Callable[[slice], Any], rows: Tensor, items: Tensor) -> Iterator[Any]:
-    """work(chunk of the items) for every chunk, in order; by several threads on the CPU, whose products use one each."""
+    """Yield work(chunk) for every chunk of the items, in order. On the CPU several threads work, each with one BLAS thread."""
     size = _items_a_chunk(rows)
     chunks = [slice(start, min(start + size, len(items))) for start in range(0, len(items), size)]
     workers = numba.get_num_threads() if rows.device.type == "cpu" and len(chunks) > 1 else 1
 
     def alone(chunk: slice) -> Any:
-        # Both are settings of each thread.
+        # The number of threads and the gradient mode are settings of each thread.
         if workers > 1 and torch.get_num_threads() > 1:
             torch.set_num_threads(1)
         with torch.no_grad():

@@ -1,7 +1,8 @@
-"""Dot products of rows with items picked by number, and their gradients, without ever building a (B, n, d) tensor.
+"""Dot products of rows with items selected by index, and their gradients, without building a (B, n, d) tensor.
 
-A row of 64 floats is read from cache where PyTorch would copy it, read the copy, and add a gradient of the same size to the
-table by index. Every output row belongs to one task, so the bits do not depend on the number of threads.
+`reference.py` states the same operations in plain PyTorch. There each vector is copied, the copy is read, and a gradient of the
+same size is added to the table by index; here vectors are read from the cache. Every output row is computed by one task, so the
+bits do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -18,19 +19,22 @@ from torch.nn.functional import normalize
 
 from rankbench.fitting.executors import threads_of
 
-_BUCKET = 9  # 2^9 item vectors of 64 floats, and their gradients, lie in a core's own cache
-_SMALL = 1 << 16  # pairs below which handing work to a thread costs more than it saves
-_TINY = 1e-12  # the least length that a vector is divided by
-_CHUNK = 1 << 24  # floats that the plain path gathers at a time
+_BUCKET = 9  # 2^9 item vectors of 64 floats, and their gradients, fit into the cache of one core
+_SMALL = 1 << 16  # number of pairs below which starting a thread costs more than it saves
+_TINY = 1e-12  # the smallest length that a vector is divided by
+_CHUNK = 1 << 24  # floats that the plain path gathers at once
 
 
 def gather_dot(rows: Tensor, table: Tensor, ids: Tensor) -> Tensor:
-    """rows[b] · table[ids[b, k]], (B, n). rows (B, d), table (N, d), ids (B, n) int64; gradients for both tensors."""
+    """Compute rows[b] · table[ids[b, k]], (B, n), for rows (B, d), table (N, d) and ids (B, n) int64.
+
+    Gradients flow to both `rows` and `table`.
+    """
     return _GatherDot.apply(rows, table, ids)
 
 
 def ragged_dot(rows: Tensor, table: Tensor, row: Tensor, ids: Tensor) -> Tensor:
-    """rows[row[t]] · table[ids[t]], (T,), without gradients. row, ids (T,) int64."""
+    """Compute rows[row[t]] · table[ids[t]], (T,), without gradients, for row and ids (T,) int64."""
     if rows.device.type == "cpu":
         out = np.empty(len(ids), _array(rows).dtype)
         _ragged(_array(rows), _array(table), row.numpy(), ids.numpy(), out)
@@ -41,7 +45,7 @@ def ragged_dot(rows: Tensor, table: Tensor, row: Tensor, ids: Tensor) -> Tensor:
 
 
 def unit_rows(table: Tensor) -> Tensor:
-    """Rows divided by their lengths, (n, d), as torch.nn.functional.normalize has it, in one pass each way."""
+    """Divide rows by their lengths, (n, d), as `torch.nn.functional.normalize` does, in one pass per direction."""
     return _UnitRows.apply(table) if table.device.type == "cpu" else normalize(table, dim=1, eps=_TINY)
 
 
@@ -116,7 +120,7 @@ def _array(tensor: Tensor) -> np.ndarray:
 
 
 def _side_by_side(kernel: Callable, n: int, work: int, *arrays) -> None:
-    """kernel(*arrays, start, stop) over 0 .. n, cut into one part per thread."""
+    """Call kernel(*arrays, start, stop) over 0 .. n, divided into one part per thread."""
     n_threads = numba.get_num_threads() if work >= _SMALL else 1
     cuts = np.linspace(0, n, n_threads + 1).astype(np.int64)
     parts = list(pairwise(cuts))
@@ -141,7 +145,7 @@ def _unit(table, tiny, out, length, start, stop):
 
 @numba.njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
 def _unit_back(unit, length, grad, tiny, out, start, stop):
-    """(g − (g · u) u) / ‖v‖. Vectors shorter than `tiny`, whose length is a constant, are not told apart: they are noise."""
+    """(g − (g · u) u) / ‖v‖. Vectors shorter than `tiny` are not treated separately, although their length is constant."""
     d = unit.shape[1]
     for r in range(start, stop):
         u, g, along = unit[r], grad[r], tiny * 0
@@ -180,16 +184,16 @@ def _ragged(rows, table, row, ids, out):
 def _to_rows(table, ids, grad, out, start, stop):
     n, d = ids.shape[1], table.shape[1]
     for b in range(start, stop):
-        mine = out[b]
+        gradient = out[b]
         for k in range(n):
             q, weight = table[ids[b, k]], grad[b, k]
             for t in range(d):
-                mine[t] += weight * q[t]
+                gradient[t] += weight * q[t]
 
 
 @numba.njit(nogil=True, cache=True)
 def _buckets(ids, n_items):
-    """Places of `ids` (pairs,) grouped by blocks of neighbouring items: where each block starts, and the places in order."""
+    """Positions in `ids` (pairs,) grouped into buckets of neighbouring items: the start of each bucket, and the positions."""
     n_buckets = (n_items >> _BUCKET) + 1
     starts = np.zeros(n_buckets + 1, np.int64)
     for s in range(len(ids)):
@@ -207,8 +211,8 @@ def _buckets(ids, n_items):
 def _to_table(rows, ids, grad, n, starts, order, out, start, stop):
     d = rows.shape[1]
     for s in range(starts[start], starts[stop]):
-        place = order[s]
-        weight = grad[place]
-        p, mine = rows[place // n], out[ids[place]]
+        pair = order[s]
+        weight = grad[pair]
+        p, gradient = rows[pair // n], out[ids[pair]]
         for t in range(d):
-            mine[t] += weight * p[t]
+            gradient[t] += weight * p[t]

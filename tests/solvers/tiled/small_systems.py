@@ -1,4 +1,4 @@
-"""Small 0/1 data, and the matrix that is inverted, from its definition."""
+"""Small 0/1 data for the inverse by tiles."""
 
 import time
 
@@ -17,13 +17,6 @@ def some_data(n_users, n_items, density=0.3, seed=0):
     if n_items > 2:
         dense[:, rng.integers(n_items)] = False
     return sp.csr_array(dense.astype(np.float32))
-
-
-def system(X, shift=SHIFT):
-    """G + odds · diag(G) + ridge · I in float64, with a one more on the diagonal of an item without interactions."""
-    X = X.toarray().astype(float)
-    d = X.sum(axis=0)
-    return X.T @ X + np.diag(shift.odds * d + shift.ridge + (d == 0))
 
 
 def slowly(done: int, total: int) -> None:

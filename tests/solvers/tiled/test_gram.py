@@ -1,18 +1,17 @@
-"""Block columns of the shifted Gram, to the bit what `linear.inverse` inverts."""
-
-from unittest import mock
+"""Block columns of the shifted Gram: to the bit the matrix that is inverted in memory, and the reference's up to rounding."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from small_systems import some_data, system
+from small_systems import some_data
 
 from rankbench.core.errors import ConfigError
 from rankbench.data.blocks import gram as dense_gram
 from rankbench.fitting.method import Shift
-from rankbench.solvers.inverse import shared as linear
+from rankbench.solvers.inverse.shared import inverse
+from rankbench.solvers.tiled import reference
 from rankbench.solvers.tiled.gram import ENTRY, ShiftedGram
 from rankbench.solvers.tiled.grid import Grid
 
@@ -29,12 +28,10 @@ def test_a_column_of_tiles_is_that_of_the_matrix(n, tile, dtype, entries, ridge,
     X = some_data(30, n, seed=seed)
     shift = Shift(0.5, ridge)
     gram, grid = ShiftedGram(X, shift, np.dtype(dtype)), Grid(n, min(tile, n), np.dtype(dtype))
-    # From room for one item at a time to room for all.
+    # From memory for one item at a time to memory for all.
     workspace = np.empty(gram.least_workspace + entries * ENTRY, np.uint8)
-    # `linear.inverse` up to where it inverts.
-    with mock.patch.object(linear, "spd_inverse_", lambda A, progress: A):
-        expected = linear.inverse(dense_gram(X, dtype), shift)
-    assert_allclose(expected, system(X, shift), rtol=1e-6)
+    expected = inverse(dense_gram(X, dtype), shift, invert=lambda A, progress: A)
+    assert_allclose(expected, reference.shifted_gram(X, shift), rtol=1e-6)
     for k in range(grid.n_blocks):
         panel = np.full((grid.n_blocks - k, grid.tile**2), np.nan, dtype)
         gram.column(k, grid, panel, workspace)

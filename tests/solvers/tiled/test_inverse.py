@@ -1,4 +1,4 @@
-"""The inverse by tiles against NumPy's in float64 and the dense one; what is refused; killed and resumed, the same bits."""
+"""The inverse by tiles against the reference and the one in memory; refused input; the same bits after a kill and a resume."""
 
 import itertools
 import multiprocessing
@@ -15,12 +15,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from small_systems import SHIFT, slowly, some_data, system
+from small_systems import SHIFT, slowly, some_data
 
 from rankbench.core.errors import ConfigError, NumericalError, StorageError
 from rankbench.data.blocks import gram
 from rankbench.fitting.method import Shift
 from rankbench.solvers.inverse.shared import inverse
+from rankbench.solvers.tiled import reference
 from rankbench.solvers.tiled.grid import RESERVE, SMALLEST, choose_grid
 from rankbench.solvers.tiled.inverse import tiled_inverse
 from rankbench.solvers.tiled.matrix import TiledMatrix
@@ -53,18 +54,18 @@ def folder(tmp_path_factory):
 def test_it_is_the_inverse(folder, n, tile, density, odds, ridge, seed):
     X = some_data(30, n, density, seed)
     C = tiled_inverse(X, Shift(odds, ridge), folder, PLENTY, np.float64, tile=tile)
-    found = C.columns(0, n)
-    expected = np.linalg.inv(system(X, Shift(odds, ridge)))
-    assert_allclose(found, expected, rtol=1e-9, atol=1e-10 * np.abs(expected).max())
-    assert_array_equal(found, found.T)
-    assert_array_equal(C.diagonal(), np.diagonal(found))
+    inverted = C.columns(0, n)
+    expected = reference.inverse(X, Shift(odds, ridge))
+    assert_allclose(inverted, expected, rtol=1e-9, atol=1e-10 * np.abs(expected).max())
+    assert_array_equal(inverted, inverted.T)
+    assert_array_equal(C.diagonal(), np.diagonal(inverted))
 
 
 @pytest.mark.parametrize("ridge", [10.0, 0.01])
 def test_float32_is_as_accurate_as_the_dense_inverse(tmp_path, ridge):
     X = some_data(1500, 700, seed=1)
     shift = Shift(0.0, ridge)
-    expected = np.linalg.inv(system(X, shift))
+    expected = reference.inverse(X, shift)
 
     def error(found):
         return np.linalg.norm(found - expected) / np.linalg.norm(expected)
@@ -87,7 +88,8 @@ def test_any_block_of_columns_is_that_of_the_matrix(folder, n, tile, ends):
 def test_a_system_that_is_not_positive_definite_is_refused_by_its_row(tmp_path, tile):
     X = some_data(60, 30, density=0.5, seed=2)
     shift = Shift(0.0, -4.0)
-    minors = [np.linalg.eigvalsh(system(X, shift)[: row + 1, : row + 1])[0] for row in range(30)]
+    A = reference.shifted_gram(X, shift)
+    minors = [np.linalg.eigvalsh(A[: row + 1, : row + 1])[0] for row in range(30)]
     row = next(row for row, least in enumerate(minors) if least < 0)
     assert 0 < row < 29
     with pytest.raises(NumericalError, match=re.escape(f"not positive definite (row {row} of 30, float64)")):
@@ -106,7 +108,7 @@ def test_who_comes_second_leaves_the_tiles_of_the_first_alone(tmp_path, resume):
             refused.append(str(error.value))
 
     C = tiled_inverse(X, SHIFT, tmp_path, PLENTY, np.float64, tile=5, progress=come_second)
-    assert_allclose(C.columns(0, 12), np.linalg.inv(system(X)), rtol=1e-10, atol=1e-12)
+    assert_allclose(C.columns(0, 12), reference.inverse(X, SHIFT), rtol=1e-10, atol=1e-12)
     assert any("another process" in each for each in refused)
 
 
@@ -122,7 +124,7 @@ def test_who_comes_before_the_first_panel_is_finished_does_no_harm_either(tmp_pa
 
     monkeypatch.setattr(TileFile, "replace", come_second)
     C = tiled_inverse(X, SHIFT, tmp_path, PLENTY, np.float64, tile=5)
-    assert_allclose(C.columns(0, 12), np.linalg.inv(system(X)), rtol=1e-10, atol=1e-12)
+    assert_allclose(C.columns(0, 12), reference.inverse(X, SHIFT), rtol=1e-10, atol=1e-12)
     assert len(refused) == 9
 
 
@@ -186,7 +188,7 @@ def test_an_unfinished_matrix_cannot_be_read_and_another_system_is_not_gone_on_w
         tiled_inverse(X, SHIFT, tmp_path, 1, resume=True)
     resumed = tiled_inverse(X, SHIFT, tmp_path, PLENTY, resume=True)
     assert resumed.tile == 5
-    assert_allclose(resumed.columns(0, 12), np.linalg.inv(system(X)), rtol=1e-4, atol=1e-5)
+    assert_allclose(resumed.columns(0, 12), reference.inverse(X, SHIFT), rtol=1e-4, atol=1e-5)
 
 
 def test_a_file_that_was_cut_is_told(tmp_path):
@@ -200,7 +202,7 @@ def test_a_file_that_was_cut_is_told(tmp_path):
 def test_resume_with_nothing_to_go_on_from_begins(tmp_path):
     X = some_data(20, 12)
     C = tiled_inverse(X, SHIFT, tmp_path / "new", PLENTY, np.float64, resume=True)
-    assert_allclose(C.columns(0, 12), np.linalg.inv(system(X)), rtol=1e-10, atol=1e-12)
+    assert_allclose(C.columns(0, 12), reference.inverse(X, SHIFT), rtol=1e-10, atol=1e-12)
     before = (tmp_path / "new" / TILES).stat().st_mtime_ns
     tiled_inverse(X, SHIFT, tmp_path / "new", PLENTY, np.float64, resume=True)
     assert (tmp_path / "new" / TILES).stat().st_mtime_ns == before

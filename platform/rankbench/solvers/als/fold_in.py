@@ -19,9 +19,9 @@ from rankbench.solvers.als.quadratic_loss import QuadraticLoss
 class FoldInRecommender(FactorRecommender):
     """U (n_users, embedding_dim), V (n_items, embedding_dim), and the loss's coefficients for a user of n interactions.
 
-    Row n of `loss` (n_items + 1, 5), float64, holds all_weight, weight, all_target, target and reg_users of `QuadraticLoss`, for
-    a user with n interactions. A user whose vector in U is zero had no interactions in the fit: `fold` gives this user the vector
-    that the half step for users computes from the history.
+    Row n of `loss` (n_items + 1, 5), float64, holds the coefficients all_weight, weight, all_target, target and reg_users of
+    `QuadraticLoss` for a user with n interactions. A user with a zero vector in U had no interactions in the fit: `fold` gives
+    this user the vector that the half step for users computes from the history.
     """
 
     loss: np.ndarray

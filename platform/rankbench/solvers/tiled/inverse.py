@@ -1,4 +1,7 @@
-"""C = (XᵀX + odds · diag + ridge · I)^-1 in a given memory, whatever n_items is: by tiles that lie in a file."""
+"""C = (XᵀX + odds · diag + ridge · I)^-1 within a given memory, for any n_items, by tiles that are stored in a file.
+
+`reference.py` states the same in NumPy; `graph.py` explains the operations on tiles.
+"""
 
 from __future__ import annotations
 
@@ -36,14 +39,14 @@ def tiled_inverse(
     progress: Callable[[int, int], None] = lambda done, total: None,
     flow: Flow | None = None,
 ) -> TiledMatrix:
-    """The inverse of the shifted Gram of X (n_users, n_items), 0/1 CSR with sorted columns, as a matrix in `folder`.
+    """Compute the inverse of the shifted Gram of X (n_users, n_items), 0/1 CSR with sorted columns, as a matrix in `folder`.
 
-    It takes at most `memory` bytes beside X and about n_items² · itemsize / 2 bytes of disk, reads n_items³/(2 tile) numbers
-    and does n_items³ flops, which `progress(done, total)` counts. `tile`: rows of a tile, by default as many as fit. With
-    `resume` a run that was killed goes on after its last finished panel, to the same bits, whatever the number of threads.
-    With a `flow` its workers do the work, who must all see `folder`; `memory` then bounds what each of them takes.
-    Raises StorageError before any work when memory or disk do not suffice, NumericalError when the matrix is not positive
-    definite to working precision, ConfigError when `resume` meets another problem.
+    It needs at most `memory` bytes beside X and about n_items² · itemsize / 2 bytes of disk, reads n_items³/(2 tile) numbers
+    and takes n_items³ flops, which `progress(done, total)` counts. `tile` is the number of rows per tile; by default it is as
+    large as `memory` allows. With `resume`, a run that was killed continues after its last finished panel and gives the same
+    bits, for any number of threads. With a `flow`, its workers do the work: they must all see `folder`, and `memory` limits
+    each of them. Raises StorageError before any work if memory or disk do not suffice, NumericalError if the matrix is not
+    positive definite to working precision, and ConfigError if `resume` finds the tiles of another matrix.
     """
     dtype = np.dtype(dtype)
     gram = ShiftedGram(X, shift, dtype)
@@ -63,7 +66,7 @@ def tiled_inverse(
         else:
             _run(store, gram, progress)
     except BaseException as error:
-        # What would spare a later run no work is not left on the disk.
+        # Tiles that would save a later run no work are not left on the disk.
         if store is not None and (store.finished == 0 or isinstance(error, NumericalError)):
             store.discard()
         raise
@@ -76,7 +79,7 @@ def tiled_inverse(
 def _run(store: TileFile, gram: ShiftedGram, progress: Callable[[int, int], None]) -> None:
     grid = store.grid
     panel_memory = np.empty((grid.n_blocks, grid.tile**2), grid.dtype)
-    # The Gram of a panel is made before the panel's first tile is read, so they share their workspace.
+    # The Gram of a panel is computed before the panel's first tile is read, so both can share this memory.
     workspace = np.empty(max(STREAM * grid.tile_bytes, gram.least_workspace), np.uint8)
     done = 0.0
     with threadpool_limits(1, "blas"), ThreadPoolExecutor(1) as reader:
@@ -96,20 +99,20 @@ def _work(
     reader: ThreadPoolExecutor,
 ) -> None:
     grid = store.grid
-    mine = {tile: grid.view(buffer, tile) for tile, buffer in zip(panel.tiles, memory, strict=False)}
+    own = {tile: grid.view(buffer, tile) for tile, buffer in zip(panel.tiles, memory, strict=False)}
     if panel.phase == CHOLESKY:
-        gram.column(panel.k, grid, memory[: len(mine)], workspace)
+        gram.column(panel.k, grid, memory[: len(own)], workspace)
     else:
-        for tile, buffer in zip(mine, memory, strict=False):
+        for tile, buffer in zip(own, memory, strict=False):
             store.read(tile, buffer)
     buffers = workspace[: STREAM * grid.tile_bytes].view(grid.dtype).reshape(STREAM, -1)
     for task, others in with_tiles(panel, store, buffers, reader):
-        operands = [mine[tile] if tile in mine else others[tile] for tile in task.reads]
+        operands = [own[tile] if tile in own else others[tile] for tile in task.reads]
         try:
-            KERNELS[task.op](mine[task.out], *operands)
+            KERNELS[task.op](own[task.out], *operands)
         except NotPositiveDefinite as error:
             raise not_positive_definite(panel.k * grid.tile + error.row, grid.n, grid.dtype) from None
-    store.replace(mine.items())
+    store.replace(own.items())
 
 
 def _fingerprint(X: sp.csr_array) -> str:

@@ -1,0 +1,32 @@
+"""The operations of `kernels.py` and `catalogue.py` in plain PyTorch, with gradients by autograd.
+
+The tests compare the fast paths with these functions. They build what the fast paths avoid: vectors gathered for every pair
+(B, n, d), and the scores of all items (B, n_items).
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from rankbench.losses.spec import WholeCatalogue
+
+
+def gather_dot(rows: Tensor, table: Tensor, ids: Tensor) -> Tensor:
+    """rows[b] · table[ids[b, k]], (B, n), for rows (B, d), table (N, d) and ids (B, n)."""
+    return (rows[:, None] * table[ids]).sum(dim=2)
+
+
+def ragged_dot(rows: Tensor, table: Tensor, row: Tensor, ids: Tensor) -> Tensor:
+    """rows[row[t]] · table[ids[t]], (T,), without gradients."""
+    return (rows[row] * table[ids]).sum(dim=1).detach()
+
+
+def unit_rows(table: Tensor) -> Tensor:
+    """The rows of `table` divided by their lengths, (n, d)."""
+    return normalize(table, dim=1)
+
+
+def catalogue(rows: Tensor, items: Tensor) -> WholeCatalogue:
+    """The scores rows @ items.T of all items, (B, n_items), which `ChunkedCatalogue` never holds at once."""
+    return WholeCatalogue(rows @ items.T)
