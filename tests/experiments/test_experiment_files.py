@@ -20,7 +20,6 @@ from rankbench.training.methods import Trained
 
 FOLDER = Path(__file__).parents[2] / "experiments"
 FILES = sorted(FOLDER.glob("*.yaml"))
-EVERY_FILE = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 
 # Every table that compares models. Tables of data sets are `rankbench data describe`; 1.1, A.4 and F.1 of Talos are studies.
 TABLES = {
@@ -109,23 +108,23 @@ def check_parameters(spec, where):
             configure(arm.method, fixed | chosen, where, arm.label)
 
 
-@pytest.mark.parametrize("name", TABLES)
-def test_every_table_of_the_papers_that_compares_models_has_its_file(name):
-    about = read(name).published
-    assert (about.paper, str(about.table)) == TABLES[name]
+def test_every_table_of_the_papers_that_compares_models_has_its_file():
+    for name in TABLES:
+        about = read(name).published
+        assert (about.paper, str(about.table)) == TABLES[name]
 
 
-@pytest.mark.parametrize("name", OTHERS)
-def test_every_figure_and_every_table_of_settings_has_its_file(name):
-    read(name)
-    assert OTHERS[name] in (FOLDER / f"{name}.yaml").read_text(encoding="utf-8").lower()
+def test_every_figure_and_every_table_of_settings_has_its_file():
+    for name in OTHERS:
+        read(name)
+        assert OTHERS[name] in (FOLDER / f"{name}.yaml").read_text(encoding="utf-8").lower()
 
 
-@pytest.mark.parametrize("name", PUBLISHED_NUMBERS)
-def test_no_number_of_a_table_is_missing(name):
-    spec = read(name)
-    of_the_paper = [number for number in numbers(spec) if number[1] in card_names(spec)]
-    assert len(of_the_paper) == PUBLISHED_NUMBERS[name]
+def test_no_number_of_a_table_is_missing():
+    for name in PUBLISHED_NUMBERS:
+        spec = read(name)
+        of_the_paper = [number for number in numbers(spec) if number[1] in card_names(spec)]
+        assert len(of_the_paper) == PUBLISHED_NUMBERS[name]
 
 
 def test_a_stand_in_has_the_numbers_of_what_it_stands_for():
@@ -133,24 +132,24 @@ def test_a_stand_in_has_the_numbers_of_what_it_stands_for():
         assert arm.published["movielens-1m-rg2"] == arm.published["movielens-10m"]
 
 
-@EVERY_FILE
-def test_the_file_is_an_experiment_called_as_the_file(path):
-    assert load(path).name == path.stem.replace("_", "-")
+def test_the_file_is_an_experiment_called_as_the_file():
+    for path in FILES:
+        assert load(path).name == path.stem.replace("_", "-")
 
 
-@EVERY_FILE
-def test_datasets_are_cards_and_long_enough_for_its_lists(path, environment):
-    spec = load(path)
-    wanted = metric_set([*spec.metrics, spec.search.choose.metric], spec.cutoffs)
-    for name in card_names(spec):
-        items = load_card(name, environment).expect.prepared.items
-        if items is not None:
-            require_within(wanted, items, name, path.name)
+def test_datasets_are_cards_and_long_enough_for_its_lists(environment):
+    for path in FILES:
+        spec = load(path)
+        wanted = metric_set([*spec.metrics, spec.search.choose.metric], spec.cutoffs)
+        for name in card_names(spec):
+            items = load_card(name, environment).expect.prepared.items
+            if items is not None:
+                require_within(wanted, items, name, path.name)
 
 
-@EVERY_FILE
-def test_every_setting_that_is_drawn_or_chosen_is_one_that_its_method_takes(path):
-    check_parameters(load(path), path.name)
+def test_every_setting_that_is_drawn_or_chosen_is_one_that_its_method_takes():
+    for path in FILES:
+        check_parameters(load(path), path.name)
 
 
 @pytest.mark.parametrize(
@@ -168,49 +167,49 @@ def test_a_parameter_that_no_method_takes_would_be_noticed(change, complaint):
         check_parameters(spec, "changed")
 
 
-@EVERY_FILE
-def test_rows_and_datasets_have_names_of_their_own(path):
-    spec = load(path)
-    for names in ([arm.label for arm in spec.arms] + [row.name for row in spec.not_run], card_names(spec)):
-        assert len(set(names)) == len(names)
+def test_rows_and_datasets_have_names_of_their_own():
+    for path in FILES:
+        spec = load(path)
+        for names in ([arm.label for arm in spec.arms] + [row.name for row in spec.not_run], card_names(spec)):
+            assert len(set(names)) == len(names)
 
 
-@EVERY_FILE
-def test_published_numbers_are_shares_of_metrics_on_datasets_of_the_file_or_their_stand_ins(path, environment):
-    spec = load(path)
-    for label, dataset, metric, value in numbers(spec):
-        assert dataset in card_names(spec) or load_card(dataset, environment).stand_in, f"{label}: {dataset}"
-        assert metric_set([metric]).names == (metric,), f"{label}: {metric} has no cutoff"
-        assert 0 < value < 1, f"{label}, {dataset}: {metric} = {value}"
-    assert spec.published or not numbers(spec), "numbers without a source"
+def test_published_numbers_are_shares_of_metrics_on_datasets_of_the_file_or_their_stand_ins(environment):
+    for path in FILES:
+        spec = load(path)
+        for label, dataset, metric, value in numbers(spec):
+            assert dataset in card_names(spec) or load_card(dataset, environment).stand_in, f"{label}: {dataset}"
+            assert metric_set([metric]).names == (metric,), f"{label}: {metric} has no cutoff"
+            assert 0 < value < 1, f"{label}, {dataset}: {metric} = {value}"
+        assert spec.published or not numbers(spec), "numbers without a source"
 
 
-@EVERY_FILE
-def test_the_settings_of_an_earlier_search_are_there_for_every_row_of_a_dataset_or_for_none(path):
+def test_the_settings_of_an_earlier_search_are_there_for_every_row_of_a_dataset_or_for_none():
     """Else --chosen would refuse the dataset."""
-    spec = load(path)
-    searched = [arm for arm in spec.arms if any(isinstance(value, dict) for value in arm.params.values())]
-    for dataset in {dataset for arm in spec.arms for dataset in arm.chosen}:
-        assert dataset in card_names(spec)
-        assert [arm.label for arm in searched if dataset not in arm.chosen] == []
+    for path in FILES:
+        spec = load(path)
+        searched = [arm for arm in spec.arms if any(isinstance(value, dict) for value in arm.params.values())]
+        for dataset in {dataset for arm in spec.arms for dataset in arm.chosen}:
+            assert dataset in card_names(spec)
+            assert [arm.label for arm in searched if dataset not in arm.chosen] == []
 
 
-@EVERY_FILE
-def test_what_is_chosen_is_what_is_searched(path):
+def test_what_is_chosen_is_what_is_searched():
     """A parameter that the file fixes cannot be another one for a dataset."""
-    for arm in load(path).arms:
-        searched = {name for name, value in arm.params.items() if isinstance(value, dict)}
-        for dataset, chosen in arm.chosen.items():
-            assert set(chosen) == searched, f"{arm.label}, {dataset}"
+    for path in FILES:
+        for arm in load(path).arms:
+            searched = {name for name, value in arm.params.items() if isinstance(value, dict)}
+            for dataset, chosen in arm.chosen.items():
+                assert set(chosen) == searched, f"{arm.label}, {dataset}"
 
 
-@EVERY_FILE
-def test_training_that_looks_at_validation_and_was_not_searched_is_measured_on_a_model_of_train_alone(path):
+def test_training_that_looks_at_validation_and_was_not_searched_is_measured_on_a_model_of_train_alone():
     """Fitted on train and valid, it would have nothing to look at, and no search to say for how many epochs it should run."""
-    spec = load(path)
-    trained = [arm for arm in spec.arms if isinstance(registered().get(arm.method), Trained)]
-    stopping = [arm for arm in trained if arm.chosen and arm.params.get("patience", 1) != 0]
-    assert spec.final.fit_on == "train" or not stopping, ", ".join(arm.label for arm in stopping)
+    for path in FILES:
+        spec = load(path)
+        trained = [arm for arm in spec.arms if isinstance(registered().get(arm.method), Trained)]
+        stopping = [arm for arm in trained if arm.chosen and arm.params.get("patience", 1) != 0]
+        assert spec.final.fit_on == "train" or not stopping, ", ".join(arm.label for arm in stopping)
 
 
 def test_only_some_arms_leave_the_others_in_the_table():
