@@ -1,5 +1,5 @@
 # make demo    set up a virtual environment, sweep all methods on the built-in data, show where to look next
-# make test    set up a virtual environment, lint, run the tests
+# make test    set up a virtual environment, lint, check types, run the tests
 # make docs    set up a virtual environment, build the documentation into docs/_site
 PYTHON ?= python3
 VENV   ?= .venv
@@ -20,6 +20,7 @@ demo: install
 test: install
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
 	$(VENV)/bin/python -m pytest
 
 docs: install
@@ -30,4 +31,4 @@ bench: install
 	$(VENV)/bin/python benchmarks/linear.py
 
 clean:
-	rm -rf $(VENV) build dist docs/_site .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist docs/_site .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -14,7 +14,7 @@ def test_the_hooks_lint_as_the_makefile_does_and_need_no_network():
     repos = read(ROOT / ".pre-commit-config.yaml")["repos"]
     hooks = [hook for repo in repos for hook in repo["hooks"]]
     assert {repo["repo"] for repo in repos} == {"local"} and {hook["language"] for hook in hooks} == {"system"}
-    linted = re.findall(r"bin/(ruff .*) \.$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    linted = re.findall(r"bin/((?:ruff|mypy).*?)(?: \.)?$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     assert linted == [hook["entry"].removesuffix(" --force-exclude") for hook in hooks]
 
 

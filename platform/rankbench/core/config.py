@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -16,8 +16,12 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from rankbench.core.errors import ConfigError, DataError, require, shown
 from rankbench.core.registry import nearest
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 T = TypeVar("T")
-M = TypeVar("M", bound="Strict")
+P = TypeVar("P", bound="DataclassInstance")
+M = TypeVar("M", bound=BaseModel)
 
 
 class Strict(BaseModel):
@@ -52,11 +56,11 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return value
 
 
-class _TooMuch(yaml.MarkedYAMLError):
+class _TooMuch(yaml.MarkedYAMLError):  # type: ignore[misc]
     """The document passes one of the limits above."""
 
 
-class _UniqueKeys(yaml.SafeLoader):
+class _UniqueKeys(yaml.SafeLoader):  # type: ignore[misc]
     """The safe loader with rules of YAML 1.2 (a key given twice is an error, 1e-3 is a number, `on` is a word) and limits."""
 
     yaml_implicit_resolvers: ClassVar = {
@@ -113,7 +117,7 @@ def _measure(node: yaml.Node, measured: dict[int, tuple[int, int] | None]) -> tu
     return values, levels
 
 
-def _mapping_without_duplicates(loader: _UniqueKeys, node: yaml.MappingNode) -> dict:
+def _mapping_without_duplicates(loader: _UniqueKeys, node: yaml.MappingNode) -> dict[str, Any]:
     seen: set[str] = set()
     for key, _ in node.value:
         if not isinstance(key, yaml.ScalarNode):
@@ -212,7 +216,7 @@ def _has(node: Any, keys: list[str]) -> bool:
     return True
 
 
-def _index(key: str, node: list, path: str) -> int:
+def _index(key: str, node: list[Any], path: str) -> int:
     if not key.isdecimal() or int(key) >= len(node):
         raise ConfigError(f"{path}: {key!r} is no position in a list of {len(node)}")
     return int(key)
@@ -316,7 +320,7 @@ def param(default: Any, help: str, search: str = "") -> Any:
     return dataclasses.field(default=default, metadata={"help": help, "search": search})
 
 
-def parameters(cls: type[T], values: Mapping[str, Any], where: str) -> T:
+def parameters(cls: type[P], values: Mapping[str, Any], where: str) -> P:
     """A parameter dataclass from plain values, types checked. Raises ConfigError naming `where` and the field.
 
     NaN and infinity are refused: no parameter of any method here means anything by them.
@@ -327,7 +331,7 @@ def parameters(cls: type[T], values: Mapping[str, Any], where: str) -> T:
             known = f"; known: {', '.join(fields)}" if fields else " (it has no parameters)"
             raise ConfigError(f"{where}: unknown parameter {shown(key)}{nearest(key, fields) or known}")
     try:
-        result = _adapter(cls).validate_python(dict(values))
+        result: P = _adapter(cls).validate_python(dict(values))
         for name in fields:
             value = getattr(result, name)
             _require_numbers(values.get(name), value, name)
@@ -342,6 +346,6 @@ def parameters(cls: type[T], values: Mapping[str, Any], where: str) -> T:
 
 
 @cache
-def _adapter(cls: type[T]) -> TypeAdapter[T]:
+def _adapter(cls: Any) -> TypeAdapter[Any]:
     """Building one takes milliseconds, and a sweep may check thousands of settings."""
     return TypeAdapter(cls)

@@ -46,7 +46,7 @@ def pinned(threads: int) -> Iterator[None]:
     with threadpool_limits(1):
         if torch:
             torch.set_num_threads(1)
-        numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+        numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))  # type: ignore[attr-defined]
         try:
             yield
         finally:

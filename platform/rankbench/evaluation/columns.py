@@ -132,16 +132,16 @@ def _families(states: list[_State]) -> dict[int, list[_State]]:
     return families
 
 
-def _top_of_block(block: slice, data: tuple) -> list[tuple[np.ndarray, np.ndarray, np.ndarray | None]]:
+def _top_of_block(block: slice, data: _Data) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """For each model the top k of the block's items for all users, and the scores of the targets among them."""
     models, holdout, rows, k, auc = data
     states = [_State(model, holdout.target, len(rows), min(k, block.stop - block.start), auc) for model in models]
     _scan_block(states, _merge, block, holdout, rows)
-    inside = _inside(holdout.target, block) if auc else None
-    return [(s.top.items, s.top.scores, s.target_scores[inside] if auc else None) for s in states]
+    inside = _inside(holdout.target, block) if auc else slice(0)
+    return [(s.top.items, s.top.scores, s.target_scores[inside]) for s in states]
 
 
-def _wins_of_block(block: slice, data: tuple, target_scores: list[np.ndarray]) -> list[np.ndarray]:
+def _wins_of_block(block: slice, data: _Data, target_scores: list[np.ndarray]) -> list[np.ndarray]:
     models, holdout, rows, k, auc = data
     states = [_State(model, holdout.target, len(rows), k, auc) for model in models]
     for state, scores in zip(states, target_scores, strict=True):
@@ -150,7 +150,7 @@ def _wins_of_block(block: slice, data: tuple, target_scores: list[np.ndarray]) -
     return [state.wins for state in states]
 
 
-def _scan_block(states: list[_State], use: Callable, block: slice, holdout: Holdout, rows: np.ndarray) -> None:
+def _scan_block(states: list[_State], use: _Use, block: slice, holdout: Holdout, rows: np.ndarray) -> None:
     workspace, seen = threading.local(), holdout.seen
     families = _families(states)
     for family in families.values():
@@ -166,7 +166,7 @@ def _inside(target: sp.csr_array, block: slice) -> np.ndarray:
 
 
 @numba.njit(cache=True)
-def _merge_top(items, scores, other_items, other_scores):
+def _merge_top(items: np.ndarray, scores: np.ndarray, other_items: np.ndarray, other_scores: np.ndarray) -> None:
     """Take the better ones of another list into the first, row by row; both are best first, a tie goes to the lower item."""
     k = items.shape[1]
     for u in range(items.shape[0]):
@@ -186,25 +186,40 @@ def _merge_top(items, scores, other_items, other_scores):
                 a += 1
 
 
+_Use = Callable[..., None]  # _merge or _count
+_Data = tuple[list[ColumnRecommender], Holdout, np.ndarray, int, bool]  # models, holdout, rows, k, auc
+
+
 class _State:
     """What is known so far of one model's rankings of all users."""
 
     def __init__(self, model: ColumnRecommender, target: sp.csr_array, n_rows: int, k: int, auc: bool):
         self.model = model
         self.top = _TopK(n_rows, min(k, target.shape[1]), model.dtype)
-        self.target_scores = np.empty(target.nnz) if auc else None
-        self.wins = np.zeros(n_rows) if auc else None
+        self.auc = auc
+        self.target_scores = np.empty(target.nnz if auc else 0)
+        self.wins = np.zeros(n_rows if auc else 0)
 
     def ranking(self, holdout: Holdout, seen: sp.csr_array, rows: np.ndarray) -> Ranking:
         area = None
-        if self.wins is not None:
+        if self.auc:
             n_targets, n_seen = np.diff(holdout.target.indptr)[rows], np.diff(seen.indptr)[rows]
             pairs = n_targets * (holdout.target.shape[1] - n_seen - n_targets)
             area = np.divide(self.wins, pairs, out=np.full(len(rows), 0.5), where=pairs > 0)
         return Ranking(rows, holdout.users[rows], self.top.items, self.top.scores, area)
 
 
-def _scan_part(holder, family, use, block, holdout, seen_rows, rows, workspace, part) -> int:
+def _scan_part(
+    holder: Recommender,
+    family: list[_State],
+    use: _Use,
+    block: slice,
+    holdout: Holdout,
+    seen_rows: sp.csr_array,
+    rows: np.ndarray,
+    workspace: threading.local,
+    part: slice,
+) -> int:
     """Score the users of `part` for the items of `block`, and let `use` take what it needs; how many they are."""
     users, history, target = (of[rows[part]] for of in (holdout.users, holdout.history, holdout.target))
     seen = history if seen_rows is holdout.history else seen_rows[rows[part]]
@@ -223,14 +238,18 @@ def _scan_part(holder, family, use, block, holdout, seen_rows, rows, workspace, 
     return len(users)
 
 
-def _merge(state, scores, start, seen, target, part, entries) -> None:
+def _merge(
+    state: _State, scores: np.ndarray, start: int, seen: sp.csr_array, target: sp.csr_array, part: slice, entries: slice
+) -> None:
     top = state.top
     if _scan(scores, start, seen.indptr, seen.indices, top.items[part], top.scores[part]):
         raise NumericalError(f"{type(state.model).__name__}: a score is not a number; raise lam, or use float64")
-    if state.target_scores is not None:
+    if state.auc:
         _gather(scores, start, target.indptr, target.indices, state.target_scores[entries])
 
 
-def _count(state, scores, start, seen, target, part, entries) -> None:
+def _count(
+    state: _State, scores: np.ndarray, start: int, seen: sp.csr_array, target: sp.csr_array, part: slice, entries: slice
+) -> None:
     _mask(scores, start, seen.indptr, seen.indices)
     _count_wins(scores, start, target.indptr, target.indices, state.target_scores[entries], state.wins[part])

@@ -172,7 +172,7 @@ def user_means(samples: Sequence[UserValues]) -> UserValues:
     """One value a user: the mean over those of the samples that the user is in, as over seeds or over splits."""
     ids = [sample[0] for sample in samples]
     if all(np.array_equal(ids[0], each) for each in ids[1:]):
-        return ids[0], np.mean([values for _, values in samples], axis=0, dtype=np.float64)
+        return ids[0], np.asarray(np.mean([values for _, values in samples], axis=0, dtype=np.float64))
     users, position = np.unique(np.concatenate(ids), return_inverse=True)
     sums = np.bincount(position, weights=np.concatenate([values for _, values in samples]))
     return users, sums / np.bincount(position)
@@ -180,8 +180,8 @@ def user_means(samples: Sequence[UserValues]) -> UserValues:
 
 def _aligned(samples: Mapping[str, UserValues]) -> tuple[np.ndarray, np.ndarray, int]:
     """The users that all have, their values (m, n_models), and how many users only some have."""
-    for name, (ids, values) in samples.items():
-        if len(np.unique(ids)) != len(ids):
+    for name, (of_model, values) in samples.items():
+        if len(np.unique(of_model)) != len(of_model):
             raise DataError(f"{name}: a user has two values; give one a user")
         if not np.isfinite(values).all():
             raise DataError(f"{name}: {int((~np.isfinite(values)).sum())} users have a value that is not a finite number")

@@ -155,6 +155,7 @@ def measure(ranking: Ranking, target: sp.csr_array, item_counts: np.ndarray, wan
     overall: dict[str, float] = {}
     for name in wanted.names:
         if name == "auc":
+            assert ranking.auc is not None, "rank with auc=True"
             values[name] = ranking.auc
             continue
         base, _, cutoff = name.partition("@")
@@ -172,7 +173,7 @@ def measure(ranking: Ranking, target: sp.csr_array, item_counts: np.ndarray, wan
 
 
 @numba.njit(cache=True)
-def _mark_hits(items, ptr, targets, hits):
+def _mark_hits(items: np.ndarray, ptr: np.ndarray, targets: np.ndarray, hits: np.ndarray) -> None:
     """hits[u, r] = whether the item at rank r is a target; lists may be deeper than `hits`, or end before it."""
     for u in range(items.shape[0]):
         mine = targets[ptr[u] : ptr[u + 1]]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numba
 import numpy as np
+import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
 from rankbench.core.errors import NumericalError
@@ -61,7 +62,7 @@ def rank(
     of_rows = (holdout.users, holdout.history) if every else (holdout.users[rows], holdout.history[rows])
     models = [model.fold(*of_rows) for model in models]
     top = [_TopK(len(rows), k, model.dtype) for model in models]
-    areas = [np.zeros(len(rows)) if auc else None for _ in models]
+    areas = [np.zeros(len(rows)) for _ in models]
     seen = holdout.seen
     families: dict[int, list[int]] = {}
     for position, model in enumerate(models):
@@ -74,7 +75,7 @@ def rank(
         found = _rank_block(family, holdout, seen, rows[part], k, block_items, auc, workspace)
         for position, (best, area) in zip(members, found, strict=True):
             top[position].items[part], top[position].scores[part] = best.items, best.scores
-            if auc:
+            if area is not None:
                 areas[position][part] = area
         return part.stop - part.start
 
@@ -90,10 +91,19 @@ def rank(
             pool.shutdown(cancel_futures=True)
             raise
     users = holdout.users[rows]
-    return [Ranking(rows, users, best.items, best.scores, area) for best, area in zip(top, areas, strict=True)]
+    return [Ranking(rows, users, best.items, best.scores, area if auc else None) for best, area in zip(top, areas, strict=True)]
 
 
-def _rank_block(family, holdout, seen_rows, rows, k, width, auc, workspace) -> Iterator[tuple[_TopK, np.ndarray | None]]:
+def _rank_block(
+    family: Sequence[Recommender],
+    holdout: Holdout,
+    seen_rows: sp.csr_array,
+    rows: np.ndarray,
+    k: int,
+    width: int,
+    auc: bool,
+    workspace: threading.local,
+) -> Iterator[tuple[_TopK, np.ndarray | None]]:
     users, history, target = holdout.users[rows], holdout.history[rows], holdout.target[rows]
     seen = history if seen_rows is holdout.history else seen_rows[rows]
     n_items = target.shape[1]
@@ -148,7 +158,7 @@ class _TopK:
 
 
 @numba.njit(nogil=True, cache=True)
-def _mask(scores, start, seen_ptr, seen):
+def _mask(scores: np.ndarray, start: int, seen_ptr: np.ndarray, seen: np.ndarray) -> None:
     """-inf where the item was seen."""
     width = scores.shape[1]
     for u in range(scores.shape[0]):
@@ -161,7 +171,9 @@ def _mask(scores, start, seen_ptr, seen):
 
 
 @numba.njit(nogil=True, cache=True)
-def _scan(scores, start, seen_ptr, seen, top_items, top_scores):
+def _scan(
+    scores: np.ndarray, start: int, seen_ptr: np.ndarray, seen: np.ndarray, top_items: np.ndarray, top_scores: np.ndarray
+) -> bool:
     """Mask seen items in `scores` with -inf and merge a block into the top k; true when a score is NaN.
 
     Items come in increasing id and a newcomer must be strictly better, so ties keep the lower id. Positions are unsigned,
@@ -188,7 +200,7 @@ def _scan(scores, start, seen_ptr, seen, top_items, top_scores):
 
 
 @numba.njit(nogil=True, cache=True)
-def _news(row, first, threshold):
+def _news(row: np.ndarray, first: int | np.integer, threshold: float) -> bool:
     """Whether a stride holds anything above `threshold`, or a NaN, which fails the comparison too.
 
     A single bit, so that the compiler makes a few vector instructions of it.
@@ -200,7 +212,7 @@ def _news(row, first, threshold):
 
 
 @numba.njit(nogil=True, cache=True)
-def _take(score, item, items, best):
+def _take(score: float, item: int | np.integer, items: np.ndarray, best: np.ndarray) -> bool:
     """Put an item that is better than the last into its place in a top k; true, and nothing done, when its score is NaN."""
     if score != score:
         return True
@@ -215,7 +227,7 @@ def _take(score, item, items, best):
 
 
 @numba.njit(nogil=True, cache=True)
-def _gather(scores, start, ptr, targets, out):
+def _gather(scores: np.ndarray, start: int, ptr: np.ndarray, targets: np.ndarray, out: np.ndarray) -> None:
     """out = the scores of each user's targets that lie in this block."""
     m, width = scores.shape
     for u in range(m):
@@ -226,7 +238,9 @@ def _gather(scores, start, ptr, targets, out):
 
 
 @numba.njit(nogil=True, cache=True)
-def _count_wins(scores, start, ptr, targets, target_scores, wins):
+def _count_wins(
+    scores: np.ndarray, start: int, ptr: np.ndarray, targets: np.ndarray, target_scores: np.ndarray, wins: np.ndarray
+) -> None:
     """Add, for every candidate that is no target, how many targets beat it; a tie counts half."""
     m, width = scores.shape
     for u in range(m):

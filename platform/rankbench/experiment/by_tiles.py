@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -19,8 +19,8 @@ from rankbench.evaluation.ranking import Ranking
 from rankbench.experiment.job import Job, MethodConfig
 from rankbench.fitting.executors import BlockMap, Flow
 from rankbench.fitting.method import ClosedForm
-from rankbench.fitting.recommenders import Recommender
 from rankbench.solvers.tiled.fit import fit_tiled
+from rankbench.solvers.tiled.recommender import TiledLinearRecommender
 
 COLUMNS = 512 << 20  # bytes of a matrix's columns that a worker of a cluster holds
 
@@ -33,15 +33,22 @@ def goes_by_tiles(config: MethodConfig, n_items: int, dtype: str, spill: Spill |
 
 
 def fit_by_tiles(
-    configs: tuple[MethodConfig, ...], X: sp.csr_array, dtype: str, spill: Spill, executor: BlockMap, progress: Callable
-) -> list[Recommender]:
-    """One model per config; they read the tiles in the folder of `spill`. Raises StorageError with the sizes."""
-    members: list[tuple[ClosedForm, Any]] = [(each.spec, each.params) for each in configs]
+    members: Sequence[tuple[ClosedForm, Any]],
+    X: sp.csr_array,
+    dtype: str,
+    spill: Spill,
+    executor: BlockMap,
+    progress: Callable[..., None],
+) -> list[TiledLinearRecommender]:
+    """One model per member, a method with its parameters. The models read the tiles in the folder of `spill`.
+
+    Raises StorageError with the sizes.
+    """
     memory, number = spill.left(), np.dtype(dtype)
     try:
         with _removed_if_useless(spill):
-            told = partial(progress, "fit by tiles")
-            return list(fit_tiled(X, members, spill.folder, memory, number.type, spill.resume, told, executor.flow()))
+            on_progress = partial(progress, "fit by tiles")
+            return fit_tiled(X, members, spill.folder, memory, number.type, spill.resume, on_progress, executor.flow())
     except StorageError as error:
         needed = dense_bytes(X.shape[1], number.itemsize) / 1e9
         what = f"the item-item matrix of {X.shape[1]:,} items needs {needed:.1f} GB of memory, {memory / 1e9:.1f} GB are free"
@@ -49,22 +56,27 @@ def fit_by_tiles(
 
 
 def rank_by_tiles(
-    job: Job, models: list[Recommender], holdout: Holdout, spill: Spill, executor: BlockMap, told: Callable[[int, int], None]
+    job: Job,
+    models: Sequence[TiledLinearRecommender],
+    holdout: Holdout,
+    spill: Spill,
+    executor: BlockMap,
+    on_progress: Callable[[int, int], None],
 ) -> list[Ranking]:
     """One ranking per model. The tiles are removed after it: nothing else reads them."""
     tile, n_items = models[0].C.tile, models[0].n_items
     with _removed_if_useless(spill):
         if executor.flow() is None:
-            rankings = rank_by_columns(models, holdout, job.metrics.k, tile, job.metrics.auc, told)
+            rankings = rank_by_columns(models, holdout, job.metrics.k, tile, job.metrics.auc, on_progress)
         else:
             width = max(1, min(tile, COLUMNS // (n_items * models[0].dtype.itemsize)))
-            rankings = rank_by_columns_on(executor, models, holdout, job.metrics.k, width, job.metrics.auc, told)
+            rankings = rank_by_columns_on(executor, models, holdout, job.metrics.k, width, job.metrics.auc, on_progress)
     shutil.rmtree(spill.folder, ignore_errors=True)
     return rankings
 
 
 @contextmanager
-def _removed_if_useless(spill: Spill):
+def _removed_if_useless(spill: Spill) -> Iterator[None]:
     """Tiles of a matrix that has no inverse, or whose scores are not numbers, would only fail again."""
     try:
         yield

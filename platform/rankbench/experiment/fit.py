@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable
+from collections.abc import Callable, Generator, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -13,7 +13,7 @@ from rankbench.data.blocks import gram
 from rankbench.experiment.by_tiles import fit_by_tiles, goes_by_tiles
 from rankbench.experiment.execution import Execution, progress_to_nobody
 from rankbench.experiment.job import MethodConfig
-from rankbench.fitting.drive import Row, Validation, drive, result_of
+from rankbench.fitting.drive import Fit, Row, Validation, drive, result_of
 from rankbench.fitting.method import ClosedForm, Direct, Iterative
 from rankbench.fitting.recommenders import Recommender
 from rankbench.fitting.step import Step
@@ -30,7 +30,7 @@ class Fitted:
     model was kept, and the seconds within the fit that were not fitting. `tiles`: rows of a tile, if the fit went by tiles.
     """
 
-    models: list[Recommender]
+    models: Sequence[Recommender]
     curve: list[Row] = field(default_factory=list)
     iterations: int | None = None
     paused: float = 0.0
@@ -45,7 +45,7 @@ def fit_stepwise(
     execution: Execution,
     progress: Progress = progress_to_nobody,
     validation: Validation | None = None,
-    observe: Callable[[Step], Row] = lambda step: {},
+    observe: Callable[[Step], Row] | None = None,
     data: Hashable = None,
 ) -> Generator[list[Row], None, Fitted]:
     """Fit `configs` on X (n_users, n_items) 0/1 CSR, and yield the curve so far after each iteration.
@@ -55,10 +55,10 @@ def fit_stepwise(
     """
     first, context, number = configs[0], execution.context, np.dtype(dtype).type
     match first.spec:
-        case Iterative() as method:
-            limit = method.limit(first.params)
+        case Iterative() as iterative:
+            limit = iterative.limit(first.params)
             curves = drive(
-                lambda start: method.steps(X, first.params, seed, number, context, start),
+                lambda start: iterative.steps(X, first.params, seed, number, context, start),
                 limit, validation, observe, execution.checkpoints,
             )  # fmt: skip
             fit = yield from _reported(curves, limit, progress)
@@ -66,12 +66,15 @@ def fit_stepwise(
         case Direct() as method:
             return Fitted([method.fit(X, first.params, seed)] * len(configs))
         case ClosedForm():
-            if goes_by_tiles(first, X.shape[1], dtype, execution.spill, context.executor.flow()):
-                models = fit_by_tiles(configs, X, dtype, execution.spill, context.executor, progress)
+            # A closed form shares its key with closed forms alone.
+            members = [(each.spec, each.params) for each in configs if isinstance(each.spec, ClosedForm)]
+            spill = execution.spill
+            if spill and goes_by_tiles(first, X.shape[1], dtype, spill, context.executor.flow()):
+                models = fit_by_tiles(members, X, dtype, spill, context.executor, progress)
                 return Fitted(models, tiles=models[0].C.tile)
-            members = [(each.spec, each.params) for each in configs]
             made = gram(X, number) if data is None else gram_of(data, X, number)
             return Fitted(list(fit_shared(made, members, partial(progress, "fit"), _inversion(context.device))))
+    raise TypeError(f"{first.method}: a method is a ClosedForm, Direct or Iterative")
 
 
 def fit(
@@ -80,7 +83,7 @@ def fit(
     dtype: str,
     seed: int,
     execution: Execution | None = None,
-    observe: Callable[[Step], Row] = lambda step: {},
+    observe: Callable[[Step], Row] | None = None,
 ) -> Fitted:
     """`fit_stepwise`, run to its end."""
     return result_of(fit_stepwise(configs, X, dtype, seed, execution or Execution(), observe=observe))
@@ -95,14 +98,15 @@ def _inversion(device: str) -> Invert:
     return lambda C, progress: spd_inverse_on_(C, device)
 
 
-def _reported(curves: Generator, limit: int, progress: Progress) -> Generator:
+def _reported(curves: Generator[list[Row], None, Fit], limit: int, progress: Progress) -> Generator[list[Row], None, Fit]:
     """Report the iterations to `progress` on their way."""
     try:
         while True:
             curve = next(curves)
-            progress("fit", curve[-1]["iteration"], limit)
+            progress("fit", int(curve[-1]["iteration"]), limit)
             yield curve
     except StopIteration as end:
-        return end.value
+        fit: Fit = end.value
+        return fit
     finally:
         curves.close()

@@ -39,7 +39,8 @@ from rankbench.solvers.als.fold_in import FoldInRecommender
 from rankbench.solvers.tiled.matrix import TiledMatrix
 from rankbench.solvers.tiled.recommender import TiledLinearRecommender
 
-_FORMS = {
+_Form = Literal["linear", "low-rank", "factors", "factors with fold-in", "linear by tiles"]
+_FORMS: dict[_Form, type[Recommender]] = {
     "linear": LinearRecommender,
     "low-rank": LowRankRecommender,
     "factors": FactorRecommender,
@@ -55,10 +56,11 @@ _SHAPES = {  # i: items, u: users, n: items and one, k: what they share
 }
 _ABOUT, _ARRAYS = "model.json", "arrays.safetensors"
 _TILES = "tiles"  # the folder of a matrix that is too large for one file of arrays
+_Part = Literal["train", "train+valid"]
 _Id = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 
 
-class _FittedOn(TypedDict):
+class FittedOn(TypedDict):
     """The dataset of a saved model: the card, by name or path, and what was changed in it."""
 
     card: str
@@ -71,11 +73,11 @@ class _FittedOn(TypedDict):
 class _About:
     """What model.json holds."""
 
-    form: Literal[tuple(_FORMS)]
+    form: _Form
     method: str
     params: dict[str, Any]
-    dataset: _FittedOn
-    fit_on: Literal["train", "train+valid"]
+    dataset: FittedOn
+    fit_on: _Part
     seed: Annotated[int, Field(ge=0)]
     users: list[_Id] | list[str]
     items: list[_Id] | list[str]
@@ -107,8 +109,8 @@ class Model:
     recommender: Recommender
     method: str
     params: dict[str, Any]
-    dataset: dict[str, Any]
-    fit_on: str
+    dataset: FittedOn
+    fit_on: _Part
     seed: int
     users: pa.Array
     items: pa.Array
@@ -133,10 +135,10 @@ class Model:
         self._require_fold_in()
         for column in ("user", "item"):
             require(column in interactions, f"interactions: no column {column!r}; columns: {', '.join(interactions)}")
-        column = _find(_array(interactions["item"]), self.items)
-        users = _array(interactions["user"]).filter(pa.array(column >= 0)).dictionary_encode()
+        known = _find(_array(interactions["item"]), self.items)
+        users = _array(interactions["user"]).filter(pa.array(known >= 0)).dictionary_encode()
         shape = (len(users.dictionary), len(self.items))
-        history = csr_from_pairs(users.indices.to_numpy(), column[column >= 0], shape)
+        history = csr_from_pairs(users.indices.to_numpy(), known[known >= 0], shape)
         # Numbers beyond those of the fit's users: nobody's vector is theirs.
         strangers = len(self.users) + np.arange(shape[0], dtype=np.int32)
         return self._best("user", users.dictionary, strangers, history, k, filter_seen)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Literal
 
 import pyarrow as pa
 
@@ -14,7 +14,7 @@ from rankbench.data.prepare import Dataset
 from rankbench.experiment.job import Job, MethodConfig
 from rankbench.fitting.recommenders import Recommender
 from rankbench.tracking.environment import describe_environment
-from rankbench.tracking.record import RunRecord
+from rankbench.tracking.record import DatasetInfo, RunRecord
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Outcome:
     model: Recommender | None = None
 
 
-def base_record(job: Job, config: MethodConfig, dataset: dict[str, Any], started_at: str) -> RunRecord:
+def base_record(job: Job, config: MethodConfig, dataset: DatasetInfo, started_at: str) -> RunRecord:
     """A record with what is known before the work; the caller replaces the rest."""
     return RunRecord(
         id=job.run_id(config),
@@ -60,7 +60,9 @@ def stopped(job: Job, config: MethodConfig, reason: str, curve: list[dict[str, f
     return _unfinished(job, config, "stopped", reason, curve)
 
 
-def _unfinished(job: Job, config: MethodConfig, status: str, reason: str, curve: list[dict[str, float]]) -> RunRecord:
+def _unfinished(
+    job: Job, config: MethodConfig, status: Literal["failed", "stopped"], reason: str, curve: list[dict[str, float]]
+) -> RunRecord:
     record = base_record(job, config, {"name": job.card.name}, now())
     return dataclasses.replace(record, status=status, error=" ".join(reason.split())[:500], curve=curve)
 
@@ -69,7 +71,7 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def describe(dataset: Dataset) -> dict[str, Any]:
+def describe(dataset: Dataset) -> DatasetInfo:
     """What a record says of its data."""
     return {
         "name": dataset.name,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Generator, Hashable
+from collections.abc import Generator, Hashable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
@@ -33,8 +33,9 @@ from rankbench.experiment.outcome import Outcome, base_record, describe, now
 from rankbench.experiment.watch import Curve, ValidationSet
 from rankbench.fitting.drive import Row, Validation, result_of
 from rankbench.fitting.method import Iterative
+from rankbench.solvers.tiled.recommender import TiledLinearRecommender
 from rankbench.tracking.environment import peak_memory, reset_peak_memory
-from rankbench.tracking.record import RunRecord, per_user_table
+from rankbench.tracking.record import Measured, RunRecord, per_user_table
 
 
 def run(
@@ -78,7 +79,7 @@ def run_stepwise(
         leader = leaders[position]
         record = dataclasses.replace(
             base_record(job, config, about, started_at),
-            metrics={name: dataclasses.asdict(summary) for name, summary in summaries[leader].items()},
+            metrics={name: Measured(mean=each.mean, low=each.low, high=each.high) for name, each in summaries[leader].items()},
             users={"measured": n_ranked, "without_targets": holdout.target.shape[0] - n_ranked},
             seconds={name: round(value, 4) for name, value in seconds.items()},
             curve=fitted.curve,
@@ -118,21 +119,23 @@ def _fit(
     data: Hashable = None,
 ) -> Generator[list[Row], None, Fitted]:
     """Fit the job's configurations on X; measure a curve on `holdout` if the job asks for one. `data`: as in `fit_stepwise`."""
-    first, validation, observe = job.configs[0], None, lambda step: {}
+    first, validation = job.configs[0], None
     if first.stopping and job.fit_on == "train":
         validation = Validation(ValidationSet(dataset.split.holdout("valid", "train"), job.seed), first.stopping)
+    curve = None
     if job.curve and holdout is not None and isinstance(first.spec, Iterative):
-        observe = Curve(job, holdout, X, first.spec.limit(first.params))
-    return (yield from fit_stepwise(job.configs, X, job.dtype, job.seed, execution, progress, validation, observe, data))
+        curve = Curve(job, holdout, X, first.spec.limit(first.params))
+    return (yield from fit_stepwise(job.configs, X, job.dtype, job.seed, execution, progress, validation, curve, data))
 
 
 def _rank(
     job: Job, fitted: Fitted, unique: list[int], holdout: Holdout, execution: Execution, progress: Progress
 ) -> list[Ranking]:
-    models, told = [fitted.models[position] for position in unique], partial(progress, "rank")
-    if fitted.tiles:
-        return rank_by_tiles(job, models, holdout, execution.spill, execution.context.executor, told)
-    return rank(models, holdout, job.metrics.k, job.metrics.auc, told)
+    models, on_progress = [fitted.models[position] for position in unique], partial(progress, "rank")
+    tiled = [model for model in models if isinstance(model, TiledLinearRecommender)]
+    if tiled and execution.spill:
+        return rank_by_tiles(job, tiled, holdout, execution.spill, execution.context.executor, on_progress)
+    return rank(models, holdout, job.metrics.k, job.metrics.auc, on_progress)
 
 
 def _with_own_spill_folder(job: Job, execution: Execution) -> Execution:
@@ -144,7 +147,7 @@ def _with_own_spill_folder(job: Job, execution: Execution) -> Execution:
 
 def _require_fold_in(configs: tuple[MethodConfig, ...], holdout: Holdout, X: sp.csr_array, name: str) -> None:
     """Raise ConfigError where a method that scores fitted users alone would be measured on others."""
-    strangers = np.count_nonzero(np.diff(X.indptr)[holdout.users] == 0)
+    strangers = int(np.count_nonzero(np.diff(X.indptr)[holdout.users] == 0))
     for each in configs:
         require(
             each.spec.folds or strangers < len(holdout.users),
@@ -166,7 +169,7 @@ def _refuse_non_finite(record: RunRecord) -> None:
 
 
 @contextmanager
-def _timed(seconds: dict[str, float], phase: str):
+def _timed(seconds: dict[str, float], phase: str) -> Iterator[None]:
     start = time.perf_counter()
     yield
     seconds[phase] = time.perf_counter() - start

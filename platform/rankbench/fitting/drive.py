@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from rankbench.fitting.step import Step, Steps
 from rankbench.fitting.stopping import Stopping
 
 Row = dict[str, float]  # of a curve: iteration, seconds, loss, and where they were measured valid and other metrics
+Ending = Literal["last iteration", "converged", "patience"]
 T = TypeVar("T")
 
 
@@ -39,7 +40,7 @@ class Fit:
     model: Recommender
     curve: list[Row]
     iterations: int
-    ended: Literal["last iteration", "converged", "patience"]
+    ended: Ending
     paused: float
 
 
@@ -96,7 +97,7 @@ def drive(
     begin: Callable[[State | None], Steps],
     limit: int,
     validation: Validation | None = None,
-    observe: Callable[[Step], Row] = lambda step: {},
+    observe: Callable[[Step], Row] | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> Generator[list[Row], None, Fit]:
     """Run the steps that `begin` starts, from the state of the last checkpoint if there is one. Yield the curve so far after
@@ -106,15 +107,16 @@ def drive(
     evaluations as its patience; then the best model is returned, otherwise the last one. `observe` adds columns to a row.
     Raises NumericalError when a metric on the validation set is not finite, and what the steps raise.
     """
-    watching = validation is not None and validation.stopping.patience > 0
-    stopping = validation.stopping if validation else Stopping()
+    watched = validation if validation and validation.stopping.patience > 0 else None
+    stopping = watched.stopping if watched else Stopping()
     course, start = _Course.restored(checkpoints.last() if checkpoints else None)
-    patience, paused, ended = course.patience, 0.0, "converged"
+    patience, paused = course.patience, 0.0
+    ended: Ending = "converged"
     steps = begin(start)
     try:
         step = next(steps)
         while True:
-            if watching and patience.waited >= stopping.patience:
+            if watched and patience.waited >= stopping.patience:
                 ended = "patience"
                 break
             if step.number >= limit:
@@ -128,16 +130,16 @@ def drive(
             step = step._replace(model=cache(step.model))  # validation and curve look at one model
             row: Row = {"iteration": step.number, "seconds": round(step.seconds, 4), "loss": step.loss}
             course.valid = None
-            if watching and (step.number % stopping.eval_every == 0 or step.number == limit):
-                row["valid"] = _evaluate(course, step, validation)
-            row |= observe(step)
+            if watched and (step.number % stopping.eval_every == 0 or step.number == limit):
+                row["valid"] = _evaluate(course, step, watched)
+            row |= observe(step) if observe else {}
             course.curve.append(row)
             yield course.curve
             paused += time.perf_counter() - resumed_at
             if checkpoints and checkpoints.due():
                 checkpoints.save(course.state(step.state()))
-        if watching and course.valid is None and course.curve:
-            course.curve[-1]["valid"] = _evaluate(course, step, validation)  # converged between two evaluations
+        if watched and course.valid is None and course.curve:
+            course.curve[-1]["valid"] = _evaluate(course, step, watched)  # converged between two evaluations
         model = step.model()
         if course.best:
             return Fit(type(model)(**course.best), course.curve, patience.iteration, ended, paused)
@@ -152,7 +154,7 @@ def _evaluate(course: _Course, step: Step, validation: Validation) -> float:
     if not math.isfinite(course.valid):
         raise NumericalError(f"{metric} on the validation set is {course.valid} after iteration {step.number}")
     if course.patience.update(course.valid, step.number):
-        course.best = {each.name: getattr(model, each.name) for each in dataclasses.fields(model)}
+        course.best = {each.name: getattr(model, each.name) for each in dataclasses.fields(cast(Any, model))}
     return course.valid
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -25,7 +25,7 @@ class BlockMap(Protocol):
     def put(self, value: Any) -> Any:
         """A handle of `value`, sent once and good for every later `map` as a block or as a shared argument."""
 
-    def map(self, function: Callable, blocks: Sequence[Any], *shared: Any) -> Iterator[tuple[int, Any]]:
+    def map(self, function: Callable[..., Any], blocks: Sequence[Any], *shared: Any) -> Iterator[tuple[int, Any]]:
         """Yield (index, function(block, *shared)) as blocks finish, each index once.
 
         `blocks` and `shared` are handles or plain values; functions are pure, so that a block may be worked on twice. What
@@ -57,13 +57,13 @@ class Flow(Protocol):
     def put(self, value: Any) -> Any:
         """A handle of `value`, for the arguments of functions; good beyond `clear`."""
 
-    def make(self, names: Sequence[Hashable], function: Callable, *arguments: Any) -> None:
+    def make(self, names: Sequence[Hashable], function: Callable[..., Any], *arguments: Any) -> None:
         """function(*arguments) returns a list with an array for each name."""
 
-    def change(self, name: Hashable, function: Callable, reads: Sequence[Hashable]) -> None:
+    def change(self, name: Hashable, function: Callable[..., Any], reads: Sequence[Hashable]) -> None:
         """function(array, *others) works on the array of `name` in place; the others are the arrays of `reads`."""
 
-    def use(self, name: Hashable, function: Callable, *arguments: Any) -> Any:
+    def use(self, name: Hashable, function: Callable[..., Any], *arguments: Any) -> Any:
         """function(array, *arguments) is done for its effect; a ticket for `wait`."""
 
     def wait(self, tickets: Iterable[Any]) -> None:
@@ -88,12 +88,13 @@ class ThreadMap:
     def flow(self) -> None:
         return None
 
-    def map(self, function: Callable, blocks: Sequence[Any], *shared: Any) -> Iterator[tuple[int, Any]]:
+    def map(self, function: Callable[..., Any], blocks: Sequence[Any], *shared: Any) -> Iterator[tuple[int, Any]]:
         if self.workers == 1 or len(blocks) == 1:
             for index, block in enumerate(blocks):
                 yield index, function(block, *shared)
             return
-        pool, todo, running = threads_of(self.workers), iter(enumerate(blocks)), {}
+        pool, todo = threads_of(self.workers), iter(enumerate(blocks))
+        running: dict[Future[Any], int] = {}
         try:
             while True:
                 for index, block in islice(todo, 2 * self.workers - len(running)):
@@ -109,7 +110,7 @@ class ThreadMap:
             wait(running)
 
 
-def in_order(function: Callable, blocks: Iterable[Any], workers: int) -> Iterator[Any]:
+def in_order(function: Callable[..., Any], blocks: Iterable[Any], workers: int) -> Iterator[Any]:
     """Yield function(block) in the order of `blocks`, computed by `workers` threads, whatever the order in which they finish.
 
     At most two results for each worker exist at a time, apart from the one that the caller holds.
@@ -117,7 +118,8 @@ def in_order(function: Callable, blocks: Iterable[Any], workers: int) -> Iterato
     if workers == 1:
         yield from map(function, blocks)
         return
-    pool, todo, running = threads_of(workers), iter(blocks), deque()
+    pool, todo = threads_of(workers), iter(blocks)
+    running: deque[Future[Any]] = deque()
     try:
         while True:
             running.extend(pool.submit(function, block) for block in islice(todo, 2 * workers - len(running)))

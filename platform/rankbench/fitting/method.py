@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,6 +21,7 @@ from rankbench.fitting.recommenders import Recommender
 from rankbench.fitting.step import Steps
 from rankbench.fitting.stopping import Stopping
 
+F = TypeVar("F", bound=Callable[..., Any])
 METHODS: Registry[Method] = Registry("method")
 
 
@@ -85,7 +86,7 @@ class Method:
 
     # A configuration is written flat, name by name, on the command line, in experiment files and in records.
 
-    def fields(self) -> tuple[dataclasses.Field, ...]:
+    def fields(self) -> tuple[dataclasses.Field[Any], ...]:
         """The parameters, flat: a dataclass field each, whose metadata hold `help` and `search`."""
         return dataclasses.fields(self.params)
 
@@ -149,20 +150,20 @@ class Iterative(Method):
         return p if p.patience > 0 else None
 
 
-def direct(name: str, params: type, **about: Any) -> Callable[[Callable], Callable]:
+def direct(name: str, params: type, **about: Any) -> Callable[[F], F]:
     """Register the decorated function as `fit` of a Direct method."""
 
-    def add(function: Callable) -> Callable:
+    def add(function: F) -> F:
         METHODS.add(name, Direct(name=name, params=params, fit=function, **about))
         return function
 
     return add
 
 
-def closed_form(name: str, params: type, *, shift: Callable[[Any], Shift], **about: Any) -> Callable[[Callable], Callable]:
+def closed_form(name: str, params: type, *, shift: Callable[[Any], Shift], **about: Any) -> Callable[[F], F]:
     """Register the decorated function as `columns` of a ClosedForm that inverts the Gram shifted by `shift`."""
 
-    def add(function: Callable) -> Callable:
+    def add(function: F) -> F:
         METHODS.add(name, ClosedForm(name=name, params=params, shift=shift, columns=function, **about))
         return function
 

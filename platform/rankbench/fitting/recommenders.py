@@ -162,7 +162,7 @@ class LowRankRecommender:
 
 # Both kernels are serial: callers run blocks of users side by side, in threads that hold no lock.
 @numba.njit(nogil=True, cache=True)
-def _sum_rows(indptr, indices, C, start, out):
+def _sum_rows(indptr: np.ndarray, indices: np.ndarray, C: np.ndarray, start: int, out: np.ndarray) -> None:
     """out[u] = Σ_{i in history of u} C[i, start:start + width], in order, so sums are repeatable."""
     width = out.shape[1]
     for u in range(out.shape[0]):
@@ -175,7 +175,9 @@ def _sum_rows(indptr, indices, C, start, out):
 
 
 @numba.njit(nogil=True, cache=True)
-def _scale(base, beta, alpha, indptr, indices, start, out):
+def _scale(
+    base: np.ndarray, beta: np.ndarray, alpha: np.ndarray, indptr: np.ndarray, indices: np.ndarray, start: int, out: np.ndarray
+) -> None:
     """out = base · beta by column, plus alpha where the user met the item."""
     width = out.shape[1]
     for u in range(out.shape[0]):

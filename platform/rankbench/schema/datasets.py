@@ -48,8 +48,10 @@ def card_of(entry: Entry, environment: Environment, source: str) -> Card:
     changes = _flatten({key: value for key, value in entry.items() if key not in ("name", "file", "card")})
     if "card" in entry:  # written out, where no file has it
         return validate(Card, override(entry["card"], changes), f"{source}.card")
-    require(isinstance(entry.get("name"), str), f"{source}: give the card's `name`, then what to change in it")
-    return load_card(entry.get("file", entry["name"]), environment, changes)
+    name = entry.get("name")
+    if not isinstance(name, str):
+        raise ConfigError(f"{source}: give the card's `name`, then what to change in it")
+    return load_card(entry.get("file", name), environment, changes)
 
 
 def _flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:

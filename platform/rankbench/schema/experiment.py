@@ -144,7 +144,8 @@ class ExperimentSpec(Strict):
     @property
     def report_metrics(self) -> tuple[str, ...]:
         """The columns of its table: what its papers report, else recall and the metric of the search, at its cutoff."""
-        reported = [name for row in (*self.arms, *self.not_run) for by_metric in row.published.values() for name in by_metric]
+        published = [*(arm.published for arm in self.arms), *(row.published for row in self.not_run)]
+        reported = [name for by_dataset in published for by_metric in by_dataset.values() for name in by_metric]
         metric = self.search.choose.metric
         return tuple(dict.fromkeys(reported or [f"recall@{metric.partition('@')[2]}", metric]))
 
@@ -169,7 +170,7 @@ def of_arms(spec: ExperimentSpec, patterns: Sequence[str], where: str) -> Experi
     """
     labels = [arm.label for arm in spec.arms]
     for pattern in patterns:
-        require(fnmatch.filter(labels, pattern), f"{where}: --arms {pattern!r} fits none of: {'; '.join(labels)}")
+        require(bool(fnmatch.filter(labels, pattern)), f"{where}: --arms {pattern!r} fits none of: {'; '.join(labels)}")
     taken = [arm for arm in spec.arms if any(fnmatch.fnmatchcase(arm.label, pattern) for pattern in patterns)]
     left_out = tuple(
         NotRun(name=arm.label, why="left out by --arms", published=arm.published)

@@ -37,7 +37,7 @@ def kinds(space: dict[str, Any]) -> set[str]:
     return {kind for value in space.values() if isinstance(value, dict) for kind in value}
 
 
-def _kind(name: str, value: dict[str, Any], where: str) -> tuple[str, list]:
+def _kind(name: str, value: dict[str, Any], where: str) -> tuple[str, list[Any]]:
     place = f"{where}.{name}"
     if len(value) != 1:
         raise ConfigError(f"{place}: expected one of {', '.join(GRIDS + DRAWS)}, found {sorted(value)}")
@@ -55,7 +55,7 @@ def _kind(name: str, value: dict[str, Any], where: str) -> tuple[str, list]:
     return kind, arguments
 
 
-def _draw(kind: str, arguments: list, trials: int, seed: int, name: str) -> list[Any]:
+def _draw(kind: str, arguments: list[Any], trials: int, seed: int, name: str) -> list[Any]:
     rng = stream(seed, "search", name)
     if kind == "choice":
         return [arguments[position] for position in rng.integers(0, len(arguments), trials)]

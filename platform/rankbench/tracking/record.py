@@ -44,6 +44,7 @@ class DatasetInfo(TypedDict, total=False):
     counts: dict[str, int]
     differences: list[str]
     sources: list[dict[str, Any]]
+    raw_gone: str | None
 
 
 @dataclass(frozen=True)
