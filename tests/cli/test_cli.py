@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import signal
 import threading
 import time
@@ -11,7 +12,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from rankbench.cli import _main, _stopped
+from rankbench.cli import _main, _stopped, app
 from rankbench.cli.console import phase_progress
 
 CARD = """
@@ -167,6 +168,17 @@ def test_an_interrupt_that_a_library_swallowed_is_raised_again(monkeypatch):
 def test_an_interrupt_speaks_of_what_the_command_leaves(capsys, words, said):
     assert _stopped(words) == 130
     assert capsys.readouterr().err == said
+
+
+def test_the_end_of_a_file_is_no_interrupt(monkeypatch):
+    monkeypatch.setattr(app, "registered_commands", [*app.registered_commands])
+
+    @app.command("load")
+    def load() -> None:
+        pickle.loads(b"")
+
+    with pytest.raises(EOFError, match="Ran out of input"):
+        _main(["load"])
 
 
 def test_ones_own_csv_needs_a_card_of_five_lines(home, capsys):

@@ -18,6 +18,15 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a small disk can be m
 
 SIZES = ("data.source.generator.users=300", "data.source.generator.items=200", "data.source.generator.interactions_per_user=20")
 IALS = ("synthetic", "ials", "embedding_dim=32", "iterations=4", *SIZES)
+SWEEP = """
+name: full
+datasets:
+  - {name: synthetic, source: {generator: {users: 300, items: 200, interactions_per_user: 20}}}
+arms:
+  - {method: ease, params: {lam: {grid: [1, 3, 10, 30]}}}
+search: {choose: {metric: ndcg@10, on: valid}}
+resources: {cpus: 1}
+"""
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -126,3 +135,31 @@ def test_the_spool(times, tmp_path):
         last, sync = home.run(*words, "--fresh"), home.run("tracking", "sync")  # a busy machine may not have sent it yet
         assert (last.code, sync.code) == (0, 0), (last.err, sync.err)
         assert not [*disk.folder.glob("*.json")]
+
+
+@disks(sample=1)
+def test_results_of_a_sweep(times, tmp_path):
+    """The sweep is continued on a disk that is full again, and at last on one with room."""
+    home, rng = Home(tmp_path / "home"), random.Random(4)
+    (home.folder / "full.yaml").write_text(SWEEP)
+
+    def sweep() -> Ended:
+        return home.run("sweep", "full.yaml", *["--resume"] * any(home.results.glob("sweeps/*/sweep.json")))
+
+    with disk_at(home.results) as disk:
+        before: dict[Path, bytes] = {}
+        for number in range(times):
+            disk.leave_free(PAGE * rng.randint(2, 12))
+            ended = sweep()
+            assert ended.code in (4, 5), (number, ended)
+            assert "Traceback" not in ended.err and ended.err.count("error: ") == 1, (number, ended.err)
+            after = home.records()
+            assert {path: after.get(path) for path in before} == before, number
+            before = after
+            home.require_no_processes()
+        disk.resize(64 << 20)
+        home.age()
+        last, after = sweep(), home.records()
+        assert last.code == 0, last.err
+        assert {path: after.get(path) for path in before} == before
+        assert not home.leftovers()

@@ -110,7 +110,10 @@ def _main(words: list[str]) -> int:
         return 2
     except ClickException as error:
         return _fail(error.format_message(), 2, words)
-    except (KeyboardInterrupt, typer.Abort):
+    except (KeyboardInterrupt, typer.Abort) as stop:
+        # Typer makes an Abort of an EOFError, too, which is an error like any other.
+        if isinstance(stop.__cause__, EOFError) and not SIGNALS:
+            raise stop.__cause__ from None
         return _stopped(words)
     except BrokenPipeError:
         # The reader of our output left, as `| head` does.

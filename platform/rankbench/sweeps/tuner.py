@@ -20,6 +20,7 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
 from rankbench.cluster.machine import Needs
+from rankbench.cluster.private_folder import private_folder
 from rankbench.cluster.session import Session
 from rankbench.core.environment import Environment
 from rankbench.core.memory import Spill
@@ -360,35 +361,35 @@ def _tune(
         ),
         {"CPU": needs.cpus, "memory": needs.memory_bytes} | ({"GPU": needs.gpus} if needs.gpus else {}),
     )
-    storage = records.parent / "tune"
     watcher = _Watcher(group, records, on_done)
-    tuner = tune.Tuner(
-        trainable,
-        tune_config=tune.TuneConfig(
-            num_samples=len(units) + sum(ask.trials for ask in asks),
-            search_alg=_Queue(group, on_done),
-            scheduler=_Scheduler(group),
-            max_concurrent_trials=concurrent,
-            trial_dirname_creator=lambda trial: trial.trial_id,
-            # A worker starts once and takes trial after trial: its imports cost more than a small fit.
-            reuse_actors=True,
-        ),
-        run_config=tune.RunConfig(
-            name=f"trials-{os.getpid()}",
-            storage_path=str(storage),
-            verbose=0,
-            callbacks=[watcher, Waiting(needs, warn)],
-            # Tune's own retry waits for ever on the worker that it kept for reuse; run_units retries instead.
-            failure_config=tune.FailureConfig(max_failures=0),
-            # Fits save their own state, in a form that no pickle is needed to read.
-            checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
-        ),
-    )
     # A lost worker is this file's to report, in one line; Tune would print its stack.
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
-    tuner.fit()
-    # Tune's own state serves nobody: a sweep is continued from its records.
-    shutil.rmtree(storage, ignore_errors=True)
+    # Tune's own state serves nobody, since a sweep is continued from its records. It stays off the disk of the results: Tune
+    # reads it again at the end, and breaks where that disk ran full.
+    with private_folder() as scratch:
+        tuner = tune.Tuner(
+            trainable,
+            tune_config=tune.TuneConfig(
+                num_samples=len(units) + sum(ask.trials for ask in asks),
+                search_alg=_Queue(group, on_done),
+                scheduler=_Scheduler(group),
+                max_concurrent_trials=concurrent,
+                trial_dirname_creator=lambda trial: trial.trial_id,
+                # A worker starts once and takes trial after trial: its imports cost more than a small fit.
+                reuse_actors=True,
+            ),
+            run_config=tune.RunConfig(
+                name=f"trials-{os.getpid()}",
+                storage_path=str(scratch),
+                verbose=0,
+                callbacks=[watcher, Waiting(needs, warn)],
+                # Tune's own retry waits for ever on the worker that it kept for reuse; run_units retries instead.
+                failure_config=tune.FailureConfig(max_failures=0),
+                # Fits save their own state, in a form that no pickle is needed to read.
+                checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
+            ),
+        )
+        tuner.fit()
     return watcher.lost
 
 
