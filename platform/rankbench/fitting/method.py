@@ -168,3 +168,13 @@ def closed_form(name: str, params: type, *, shift: Callable[[Any], Shift], **abo
         return function
 
     return add
+
+
+def iterative(name: str, params: type, **about: Any) -> Callable[[Callable], Callable]:
+    """Register the decorated function as `steps` of an Iterative method."""
+
+    def add(function: Callable) -> Callable:
+        METHODS.add(name, Iterative(name=name, params=params, steps=function, **about))
+        return function
+
+    return add
