@@ -2,8 +2,8 @@
 
     ℓ(u, i) = [β_u − s_ui + 1]_+ + mean_k [s_uj_k − β_u + 1]_+
 
-paper s_ui → s.pos (B,), s_uj → s.neg (B, n);  β_u → the learned threshold of quantile.py, a constant here
-With cosines and a margin of 1 the hinges seldom close: the loss is nearly linear, 2 − s_ui + mean_k s_uj_k.
+paper s_ui → s.pos (B,), s_uj → s.neg (B, n);  β_u → the learned threshold of quantile.py, treated as a constant
+With cosines and a margin of 1 the hinges are seldom zero, so the loss is nearly linear: 2 − s_ui + mean_k s_uj_k.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rankbench.losses.spec import Scores, Sizes, loss
 
 @dataclass(frozen=True)
 class AATP:
-    K: int = param(20, "length of the list whose last score is the threshold, ≥ 1", "10, 20, 50")
+    K: int = param(20, "length K of the list whose last score is the threshold, ≥ 1", "10, 20, 50")
     beta_lr: float = param(1e-3, "learning rate of the thresholds, > 0", "1e-4 to 1e-1")
 
     def __post_init__(self) -> None:

@@ -3,9 +3,10 @@
     min_θ max_p softplus( log κ + log n + lse_k( s_uj_k/τ + log p(j_k|u) ) − s_ui/τ ),   p(·|u) = softmax_k( a_u · c_j_k )
 
 paper s_ui → s.pos (B,), s_uj → s.neg (B, n);  κ → kappa, weight of the negatives;  τ → tau;  δ_uj = log(n p(j|u))
-Epochs T_adv, 2 T_adv, ... (E_adv of them at most) train the adversary a, c alone, by ascent; the others train the model
-alone. The radius of the paper's ball around the uniform p is not enforced: E_adv and adv_lr set it, as in its code.
-Differs from the paper: p is normalised over the row's sampled negatives, as in its code.
+Epochs T_adv, 2 T_adv, ... (at most E_adv of them) train only the adversary a, c, by gradient ascent; all other epochs train
+only the model. The radius of the paper's ball around the uniform p is not enforced: E_adv and adv_lr determine it, as in the
+authors' code.
+Differs from the paper: p is normalised over the row's sampled negatives, as in the authors' code.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from rankbench.losses.spec import LossState, Scores, Sizes, loss
 
 @dataclass(frozen=True)
 class AdvInfoNCE:
-    tau: float = param(0.1, "temperature τ, of the cosine, > 0", "0.05 to 0.3")
+    tau: float = param(0.1, "temperature τ that divides the cosine, > 0", "0.05 to 0.3")
     kappa: float = param(64.0, "weight κ of the negatives, > 0", "1 to 256")
-    T_adv: int = param(5, "an adversarial epoch every T_adv epochs, ≥ 1", "5, 10, 15, 20")
-    E_adv: int = param(15, "adversarial epochs in all, ≥ 0", "5 to 30")
+    T_adv: int = param(5, "number of epochs from one adversarial epoch to the next, ≥ 1", "5, 10, 15, 20")
+    E_adv: int = param(15, "largest number of adversarial epochs, ≥ 0", "5 to 30")
     adv_lr: float = param(5e-5, "learning rate of the adversary, > 0", "1e-5 to 1e-4")
 
     def __post_init__(self) -> None:
@@ -40,7 +41,7 @@ class AdvInfoNCE:
 
 
 class Adversary(LossState):
-    """A vector for every user and for every item, as long as the model's; whether this epoch is the adversary's own."""
+    """The adversary: one vector per user and per item, of the model's dimension, trained in its own epochs only."""
 
     def __init__(self, p: AdvInfoNCE, sizes: Sizes, generator: Generator):
         super().__init__()
@@ -70,7 +71,7 @@ class Adversary(LossState):
     AdvInfoNCE,
     similarity="cosine",
     state=Adversary,
-    title="AdvInfoNCE: InfoNCE against an adversary that weighs the negatives",
+    title="AdvInfoNCE: InfoNCE with adversarially weighted negatives",
     source="Zhang et al., NeurIPS 2023",
     pace=3.0,
 )
@@ -78,10 +79,10 @@ def advinfonce(s: Scores, p: AdvInfoNCE, state: Adversary) -> Tensor:
     if state.attacking:
         pos, neg = s.pos.detach(), s.neg.detach()
         log_p = state.log_p(s)
-        log_p = 2 * log_p.detach() - log_p  # the value of log p with its gradient turned round: descent ascends
+        log_p = 2 * log_p.detach() - log_p  # the value of log p with its gradient negated, so that descent on the loss ascends
     else:
         pos, neg = s.pos, s.neg
-        with torch.no_grad():  # left in the graph, adversary and model would work together
+        with torch.no_grad():  # a gradient here would let the adversary help the model
             log_p = state.log_p(s)
     weight = math.log(p.kappa) + math.log(neg.shape[1])
     return softplus(weight + torch.logsumexp(neg / p.tau + log_p, dim=1) - pos / p.tau)

@@ -1,10 +1,10 @@
-"""BCE, binary cross-entropy (He et al., WWW 2017): every positive a hit, every sampled negative a miss.
+"""BCE, binary cross-entropy (He et al., WWW 2017): positives are labelled 1, sampled negatives 0.
 
     ℓ(u, i) = softplus(−o_ui) + 1/n Σ_j softplus(o_uj)
 
 paper o → s.pos (B,), s.neg (B, n), logits
-Differs from the paper: the sum over all pairs that did not meet runs over n sampled items, and is divided by n unless
-`neg_reduction` is sum. Scores are dot products: a cosine cannot saturate the loss.
+Differs from the paper: the sum over all pairs without an interaction runs over n sampled items, and is divided by n unless
+`neg_reduction` is sum. Scores are dot products, because a cosine cannot saturate the loss.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rankbench.losses.spec import Scores, loss
 
 @dataclass(frozen=True)
 class BCE:
-    neg_reduction: Literal["mean", "sum"] = param("mean", "how a row's negatives are put together", "mean, sum")
+    neg_reduction: Literal["mean", "sum"] = param("mean", "reduction over the negatives of a row", "mean, sum")
 
 
 @loss(

@@ -3,7 +3,8 @@
     ℓ(u, i) = mean_k softplus(o_uj_k − o_ui)
 
 paper x̂_ui → s.pos (B,);  x̂_uj → s.neg (B, n)
-Differs from the paper: n negatives a row in place of one, averaged; some authors sum them, which is n times this.
+Differs from the paper: each row has n negatives instead of one, and their terms are averaged; some authors sum them, which is n
+times this loss.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""BSL, bilateral softmax loss (Wu et al., ICDE 2024): a temperature for positives and one for negatives.
+"""BSL, bilateral softmax loss (Wu et al., ICDE 2024): one temperature for positives and one for negatives.
 
     ℓ(u, i) = −log mean_{i' of u} exp(s_ui' / τ₁) + τ₂/τ₁ log Σ_j exp(s_uj / τ₂)
 
 paper s → s.pos (B,), s.neg (B, n), cosines;  τ₁, τ₂ → tau1, tau2
-`form: single` takes the row's own positive alone: it is τ₂/τ₁ times SL with τ₂, so that tau1 only scales the loss. `multi`
-takes the mean over the rows of the batch that have the same user.
-Differs from the paper: divided by τ₁, as in its program; the sum over j runs over the sampled negatives.
+`form: single` uses only the row's own positive: the loss is τ₂/τ₁ times SL with τ₂, so tau1 only scales it. `form: multi` takes
+the mean over the rows of the batch that have the same user.
+Differs from the paper: the loss is divided by τ₁, as in the authors' program; the sum over j runs over the sampled negatives.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from rankbench.losses.spec import Scores, Twin, loss
 
 @dataclass(frozen=True)
 class BSL:
-    tau1: float = param(0.2, "temperature τ₁ of positives, > 0; in `form: single` a scale of the loss", "0.05 to 0.5")
-    tau2: float = param(0.2, "temperature τ₂ of negatives, of the cosine, > 0", "0.01 to 0.5")
+    tau1: float = param(0.2, "temperature τ₁ of positives, > 0; for form = single it only scales the loss", "0.05 to 0.5")
+    tau2: float = param(0.2, "temperature τ₂ of negatives, > 0", "0.01 to 0.5")
     form: Literal["single", "multi"] = param(
-        "single", "positives of a row: its own, or its user's in the batch", "single, multi"
+        "single", "positives of a row: its own item (single), or all its user's items in the batch (multi)", "single, multi"
     )
 
     def __post_init__(self) -> None:
@@ -35,7 +35,7 @@ class BSL:
 
 
 def log_mean_exp(x: Tensor, users: Tensor) -> Tensor:
-    """For every row the log of the mean of exp(x) (B,) over the rows of its user."""
+    """The logarithm of the mean of exp(x) over the rows of the same user, (B,)."""
     _, group, n_rows = users.unique(return_inverse=True, return_counts=True)
     top = torch.full_like(n_rows, -torch.inf, dtype=x.dtype).scatter_reduce(0, group, x.detach(), "amax")
     sums = torch.zeros_like(top).index_add(0, group, (x - top[group]).exp())

@@ -1,9 +1,9 @@
-"""CCL, cosine contrastive loss (Mao et al., CIKM 2021, SimpleX): negatives below a margin do not count.
+"""CCL, cosine contrastive loss (Mao et al., CIKM 2021, SimpleX): negatives below a margin are ignored.
 
     ℓ(u, i) = 1 − s_ui + w/n Σ_j [s_uj − ε]₊
 
 paper s → s.pos (B,), s.neg (B, n), cosines;  w → w;  ε → margin
-SimpleX's program can leave w out and sum over negatives: that is w = n.
+The SimpleX program can also omit w and sum over negatives, which is w = n.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rankbench.losses.spec import Scores, loss
 @dataclass(frozen=True)
 class CCL:
     w: float = param(0.3, "weight of the mean over negatives, ≥ 0", "0.1 to 1000, log scale")
-    margin: float = param(0.8, "cosine ε from which a negative counts, 0 ≤ margin < 1", "0 to 0.9")
+    margin: float = param(0.8, "cosine ε above which a negative contributes, 0 ≤ margin < 1", "0 to 0.9")
 
     def __post_init__(self) -> None:
         require(self.w >= 0, f"w must be >= 0, got {self.w}")

@@ -3,8 +3,8 @@
     ℓ(u, i) = log(1 + rank_ui) · [m + d(u, i)² − min_k d(u, j_k)²]_+
 
 paper d(u, i)² → −s.pos (B,), d(u, j)² → −s.neg (B, n), vectors in the unit ball;  m → margin
-rank_ui: n_items times the share of the sampled negatives that come within the margin; a constant for the gradient.
-Differs from the paper: no covariance penalty and no feature loss, which want the vectors themselves.
+rank_ui is n_items times the fraction of sampled negatives within the margin, and is treated as a constant by the gradient.
+Differs from the paper: there is no covariance penalty and no feature loss, because both need the vectors themselves.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from rankbench.losses.spec import Scores, loss
 
 @dataclass(frozen=True)
 class CML:
-    margin: float = param(1.0, "margin m, of squared distances in the unit ball, > 0", "0.1 to 2")
-    rank_weight: bool = param(True, "weigh a row by log(1 + its estimated rank)", "true, false")
+    margin: float = param(1.0, "margin m between squared distances in the unit ball, > 0", "0.1 to 2")
+    rank_weight: bool = param(True, "whether a row is weighted by log(1 + its estimated rank)", "true, false")
 
     def __post_init__(self) -> None:
         require(self.margin > 0, f"margin must be > 0, got {self.margin}")

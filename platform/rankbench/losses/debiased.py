@@ -1,7 +1,7 @@
 """Debiased losses (Jin and Li, (Debiased) contrastive learning loss, Eq. 6, 7, 20 to 22; InfoNCE after Chuang et al. 2020).
 
-Items drawn from the whole catalogue contain a share τ⁺ of a user's positives. Their part is taken out again, as the mean over
-m positives k of the user:
+Among items drawn from the whole catalogue, a fraction τ⁺ are positives of the user. Their contribution is subtracted, estimated
+by the mean over m positives k of the user:
 
     MSE, CCL  ℓ(u, i) = τ⁺ l⁺(y_ui) + λ (1/n Σ_j l⁻(y_uj) − τ⁺/m Σ_k l⁻(y_uk)),   MSE: l⁺ = (1 − y)², l⁻ = y²
                                                                                   CCL: l⁺ = 1 − y, l⁻ = [y − ε]₊
@@ -10,9 +10,9 @@ m positives k of the user:
 
 paper y → s.pos (B,), s.neg (B, n) drawn from all items, s.extra_positives (B, m), cosines, for MSE dot products;  λ → lam;
 ε → margin;  t → tau;  m → n_positives;  τ⁺ → class_prior(s, p)
-MSE and CCL can be negative, and MSE has no minimum where λ > c/(c − 1), c = N τ⁺/n_u.
-Differs from the paper: its two formulas of τ⁺, (n_u + extra)/N and (1 + a) n_u/N, are one here, and end at 0.999. The floor of
-f is the least value e^(y/t) can take, as the text says; Eq. 7 prints the greatest, e^(1/t), under which no negative counts.
+MSE and CCL can be negative, and MSE has no minimum for λ > c/(c − 1), c = N τ⁺/n_u.
+Differs from the paper: its two formulas for τ⁺, (n_u + extra)/N and (1 + a) n_u/N, are combined and capped at 0.999. The floor
+of f is the smallest value of e^(y/t), as the text says; Eq. 7 prints the largest, e^(1/t), with which no negative would count.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ PAPER = "Jin and Li, (Debiased) contrastive learning loss"
 
 @dataclass(frozen=True)
 class DebiasedMSE:
-    lam: float = param(0.5, "weight λ of the negative part, ≥ 0", "0.1 to 1; not published")
-    a: float = param(0.0, "the prior τ⁺ counts each known positive 1 + a times, ≥ 0", "0, 0.5, 1, 2, 5")
-    extra: float = param(0.0, "positives that the prior τ⁺ adds to those of every user, ≥ 0", "not published")
-    n_positives: int = param(10, "m, positives of the user drawn for a row, ≥ 1", "10, 20, 50")
+    lam: float = param(0.5, "weight λ of the negatives, ≥ 0", "0.1 to 1; not published")
+    a: float = param(0.0, "unseen positives per known positive, counted by the prior τ⁺, ≥ 0", "0, 0.5, 1, 2, 5")
+    extra: float = param(0.0, "unseen positives per user, counted by the prior τ⁺, ≥ 0", "not published")
+    n_positives: int = param(10, "number m of the user's positives drawn per row, ≥ 1", "10, 20, 50")
 
     def __post_init__(self) -> None:
         require(self.lam >= 0, f"lam must be >= 0, got {self.lam}")
@@ -47,8 +47,8 @@ class DebiasedMSE:
 
 @dataclass(frozen=True)
 class DebiasedCCL(DebiasedMSE):
-    lam: float = param(0.4, "weight λ of the negative part, ≥ 0", "0.1 to 1")
-    margin: float = param(0.9, "cosine ε from which a negative counts, 0 ≤ margin < 1", "0 to 0.9")
+    lam: float = param(0.4, "weight λ of the negatives, ≥ 0", "0.1 to 1")
+    margin: float = param(0.9, "cosine ε above which a negative contributes, 0 ≤ margin < 1", "0 to 0.9")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -57,8 +57,8 @@ class DebiasedCCL(DebiasedMSE):
 
 @dataclass(frozen=True)
 class DebiasedInfoNCE(DebiasedMSE):
-    lam: float = param(500.0, "weight λ of the negatives, > 0; about n_negatives", "100 to 1000")
-    tau: float = param(0.2, "temperature t, of the cosine, > 0", "0.05 to 0.5; not published")
+    lam: float = param(500.0, "weight λ of the negatives, > 0; typically about n_negatives", "100 to 1000")
+    tau: float = param(0.2, "temperature t that divides the cosine, > 0", "0.05 to 0.5; not published")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -67,7 +67,7 @@ class DebiasedInfoNCE(DebiasedMSE):
 
 
 def class_prior(s: Scores, p: DebiasedMSE) -> Tensor:
-    """τ⁺ (B,): the share of all items taken for positives of the row's user, in [0, 0.999]."""
+    """τ⁺ (B,): the estimated fraction of all items that are positives of the row's user, in [0, 0.999]."""
     expected = (1 + p.a) * s.n_interactions.to(s.pos.dtype) + p.extra
     return (expected / s.n_items).clamp(0, 0.999)
 
@@ -78,7 +78,7 @@ def class_prior(s: Scores, p: DebiasedMSE) -> Tensor:
     similarity="dot",
     sampler="uniform-all",
     needs=("extra_positives",),
-    title="Debiased MSE: known positives taken out of the negatives",
+    title="Debiased MSE: positives subtracted from the negatives",
     source=f"{PAPER}, §3.2",
 )
 def debiased_mse(s: Scores, p: DebiasedMSE) -> Tensor:
@@ -93,7 +93,7 @@ def debiased_mse(s: Scores, p: DebiasedMSE) -> Tensor:
     similarity="cosine",
     sampler="uniform-all",
     needs=("extra_positives",),
-    title="Debiased CCL: known positives taken out of the negatives",
+    title="Debiased CCL: positives subtracted from the negatives",
     source=f"{PAPER}, Eq. 22",
 )
 def debiased_ccl(s: Scores, p: DebiasedCCL) -> Tensor:
@@ -108,7 +108,7 @@ def debiased_ccl(s: Scores, p: DebiasedCCL) -> Tensor:
     similarity="cosine",
     sampler="uniform-all",
     needs=("extra_positives",),
-    title="Debiased InfoNCE: known positives taken out of the negatives",
+    title="Debiased InfoNCE: positives subtracted from the negatives",
     source=f"{PAPER}, Eq. 7",
 )
 def debiased_infonce(s: Scores, p: DebiasedInfoNCE) -> Tensor:
@@ -116,7 +116,7 @@ def debiased_infonce(s: Scores, p: DebiasedInfoNCE) -> Tensor:
     neg, own = s.neg / p.tau, s.extra_positives / p.tau
     top = torch.maximum(neg.amax(dim=1), own.amax(dim=1)).detach()
     mass = (neg - top[:, None]).exp().mean(dim=1) - prior * (own - top[:, None]).exp().mean(dim=1)
-    # e^(−1/t) underflows float32 at small t, its logarithm does not; the inner `where` keeps log(0) out of the gradient.
+    # e^(−1/t) underflows float32 at small t, but its logarithm does not; the inner `where` keeps log(0) out of the gradient.
     some = mass > 0
     log_f = torch.where(some, top + (torch.where(some, mass, 1) / (1 - prior)).log(), -1 / p.tau).clamp(min=-1 / p.tau)
     return -logsigmoid(s.pos / p.tau - log_f - math.log(p.lam))

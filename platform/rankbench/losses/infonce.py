@@ -5,8 +5,8 @@
     MINE+    ℓ(u, i) = −y_ui/t + λ log Σ_j e^(y_uj/t)
 
 paper y → s.pos (B,), s.neg (B, n), cosines;  t → tau;  λ → lam
-MINE leaves out the 1/n of its expectation, a constant. It can be negative, and its pull on the positive never fades.
-Differs from the paper: it prints t in Eq. 16 alone, and does not say whether MINE's similarity is the cosine.
+MINE omits the constant factor 1/n of its expectation. It can be negative, and its gradient by the positive never vanishes.
+Differs from the paper: the paper prints t in Eq. 16 only, and does not say whether the similarity of MINE is the cosine.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PAPER = "Jin and Li, (Debiased) contrastive learning loss"
 
 @dataclass(frozen=True)
 class Temperature:
-    tau: float = param(0.2, "temperature t, of the cosine, > 0", "0.05 to 0.5; not published")
+    tau: float = param(0.2, "temperature t that divides the cosine, > 0", "0.05 to 0.5; not published")
 
     def __post_init__(self) -> None:
         require(self.tau > 0, f"tau must be > 0, got {self.tau}")
@@ -34,7 +34,7 @@ class Temperature:
 
 @dataclass(frozen=True)
 class MINEPlus(Temperature):
-    tau: float = param(0.4, "temperature t, of the cosine, > 0", "0.4 to 0.5")
+    tau: float = param(0.4, "temperature t that divides the cosine, > 0", "0.4 to 0.5")
     lam: float = param(1.1, "weight λ of the negatives, > 0; 1 is MINE", "1 to 1.2")
 
     def __post_init__(self) -> None:
@@ -48,7 +48,7 @@ class MINEPlus(Temperature):
     similarity="cosine",
     sampler="uniform-all",
     twin=lambda p: Twin("sl", (p.tau, True)),
-    title="InfoNCE: the positive against itself and sampled negatives",
+    title="InfoNCE: softmax over the positive and sampled negatives",
     source=f"{PAPER}, Eq. 4",
 )
 def infonce(s: Scores, p: Temperature) -> Tensor:
@@ -61,7 +61,7 @@ def infonce(s: Scores, p: Temperature) -> Tensor:
     similarity="cosine",
     sampler="uniform-all",
     twin=lambda p: Twin("sl", (p.tau, False)),
-    title="MINE: a bound on mutual information, positive not in the sum",
+    title="MINE: a bound on mutual information, without the positive in the sum",
     source=f"{PAPER}, Eq. 10",
 )
 def mine(s: Scores, p: Temperature) -> Tensor:
@@ -74,7 +74,7 @@ def mine(s: Scores, p: Temperature) -> Tensor:
     similarity="cosine",
     sampler="uniform-all",
     twin=lambda p: Twin("sl", (p.tau, False)) if p.lam == 1 else None,
-    title="MINE+: MINE with a weight on negatives",
+    title="MINE+: MINE with weighted negatives",
     source=f"{PAPER}, Eq. 16",
 )
 def mine_plus(s: Scores, p: MINEPlus) -> Tensor:

@@ -3,10 +3,10 @@
     ℓ(u, i) = −s⁺ − r(−ℓ⁺ − s⁺)/α + s⁻ + mean_k r(ℓ⁻_k − s⁻)/β − g² + θa (a + g) + θb (g + 1 − b)
     ℓ⁺ = (p − a)² − 2 (1 + g) p,    ℓ⁻ = (q − b)² + 2 (1 + g) q,    r(x) = softplus(5x)/5
 
-minimised over the model, a, b, s⁻, θa, θb and maximised over g and s⁺, one value of each for all users. It stands for the
-mean of (1 − (p − q))² − 1 over the α share of the positives and the β share of the negatives that score highest.
+minimised over the model, a, b, s⁻, θa, θb and maximised over g and s⁺, with one value of each for all users. It represents the
+mean of (1 − (p − q))² − 1 over the highest scoring fraction α of the positives and fraction β of the negatives.
 paper p → sigmoid(s.pos) (B,), q → sigmoid(s.neg) (B, n);  α, β → alpha, beta
-θ ≥ 0 press g to at least max(−a, b − 1); g itself is kept in [−1, 1], as in the authors' code.
+θ ≥ 0 penalise g below max(−a, b − 1); g itself is kept in [−1, 1], as in the authors' code.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ SHARPNESS = 5  # of r, the smooth hinge
 
 @dataclass(frozen=True)
 class LLPAUC:
-    alpha: float = param(0.7, "share α of the positives: bound on the true positive rate, in (0, 1]", "0.1 to 0.9")
-    beta: float = param(0.1, "share β of the negatives: bound on the false positive rate, in (0, 1]", "0.01 to 0.9")
+    alpha: float = param(0.7, "fraction α of positives: upper bound of the true positive rate, in (0, 1]", "0.1 to 0.9")
+    beta: float = param(0.1, "fraction β of negatives: upper bound of the false positive rate, in (0, 1]", "0.01 to 0.9")
 
     def __post_init__(self) -> None:
         require(0 < self.alpha <= 1, f"alpha must lie in (0, 1], got {self.alpha}")
@@ -66,7 +66,7 @@ class Saddle(LossState):
 
 
 def ascending(x: Tensor) -> Tensor:
-    """The value of x with its gradient turned round, so that descent on the loss climbs in x."""
+    """The value of x with its gradient negated, so that descent on the loss ascends in x."""
     return 2 * x.detach() - x
 
 
@@ -79,7 +79,7 @@ def smooth_hinge(x: Tensor) -> Tensor:
     LLPAUC,
     similarity="dot",
     state=Saddle,
-    title="LLPAUC: partial AUC of the lower left corner",
+    title="LLPAUC: lower-left partial AUC",
     source="Shi et al., WWW 2024",
     pace=2.0,
 )

@@ -3,9 +3,9 @@
     ℓ(u, i) = (1 − y_ui)² + λ/n Σ_j y_uj²
 
 paper y → s.pos (B,), s.neg (B, n), dot products;  λ → lam
-A user's rows, summed, are the plain squared error where λ is the number of negatives over the number of positives, and
-WRMF's with weight 1 + α on positives, divided by it, where λ is that over 1 + α.
-Differs from the paper: the mean over all items that did not meet runs over n sampled ones.
+Summed over a user's rows, this is the plain squared error if λ is the ratio of the numbers of negatives and positives. If λ is
+that ratio over 1 + α, it is the loss of WRMF with weight 1 + α on positives, divided by 1 + α.
+Differs from the paper: the mean over all items without an interaction is replaced by the mean over n sampled items.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
     dns:  ℓ(u, i) = mean of softplus(o_uj − o_ui) over the ⌈β n⌉ highest scoring of the n sampled negatives
     kl:   ℓ(u, i) = τ log mean_k exp( softplus(o_uj_k − o_ui) / τ )
 
-dns is AUC at a false positive rate of at most β (a CVaR, whose threshold the sort finds); kl is its softened form.
+dns is the AUC at a false positive rate of at most β (a CVaR, whose threshold is found by sorting); kl is its soft form.
 paper o_ui → s.pos (B,), o_uj → s.neg (B, n);  β → beta;  τ → tau
-Below β = 1/n, dns takes the hardest negative alone.
-Stated from the definition and the duality of CVaR and KL; the paper's own display was not followed line by line.
+For β below 1/n, dns uses only the hardest negative.
+The formulas follow from the definition and the duality of CVaR and KL, not line by line from the paper.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ from rankbench.losses.spec import Scores, loss
 
 @dataclass(frozen=True)
 class OPAUC:
-    form: Literal["dns", "kl"] = param("dns", "the exact form on the hardest negatives, or the soft one", "dns, kl")
-    beta: float = param(0.1, "share β of the negatives, of form dns, in (0, 1]", "0.001 to 1")
-    tau: float = param(0.2, "temperature τ of form kl, > 0", "0.05 to 5")
+    form: Literal["dns", "kl"] = param(
+        "dns", "form of the loss: exact, on the hardest negatives (dns), or soft (kl)", "dns, kl"
+    )
+    beta: float = param(0.1, "fraction β of the negatives that are used, for form = dns, in (0, 1]", "0.001 to 1")
+    tau: float = param(0.2, "temperature τ, for form = kl, > 0", "0.05 to 5")
 
     def __post_init__(self) -> None:
         require(0 < self.beta <= 1, f"beta must lie in (0, 1], got {self.beta}")

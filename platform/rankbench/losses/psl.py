@@ -3,7 +3,7 @@
     ℓ(u, i) = log Σ_j σ(d_uij)^(1/τ),    d_uij = f(u, j) − f(u, i),  f half the cosine
 
 paper f → s.pos (B,), s.neg (B, n);  τ → tau;  σ → surrogate, one of the paper's three
-Differs from the paper: the sum over all items runs over the sampled negatives.
+Differs from the paper: the sum over all items is replaced by the sum over sampled negatives.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rankbench.core.config import param
 from rankbench.core.errors import require
 from rankbench.losses.spec import Scores, loss
 
-# log σ(x) on [−1, 1]. 1 + tanh x is 2 sigmoid(2x); the clamp keeps a negative at d = −1 from a logarithm of 0.
+# log σ(x) on [−1, 1]. 1 + tanh x is 2 sigmoid(2x); the clamp avoids log(0) for a negative at d = −1.
 LOG_SURROGATE = {
     "tanh": lambda x: math.log(2) + logsigmoid(2 * x),
     "atan": lambda x: torch.log1p(torch.atan(x)),
@@ -30,8 +30,8 @@ LOG_SURROGATE = {
 
 @dataclass(frozen=True)
 class PSL:
-    tau: float = param(0.1, "temperature τ, of half the cosine, > 0", "0.005 to 0.3")
-    surrogate: Literal["tanh", "atan", "relu"] = param("tanh", "the activation σ", "tanh, atan, relu")
+    tau: float = param(0.1, "temperature τ, applied to half the cosine, > 0", "0.005 to 0.3")
+    surrogate: Literal["tanh", "atan", "relu"] = param("tanh", "surrogate activation σ", "tanh, atan, relu")
 
     def __post_init__(self) -> None:
         require(self.tau > 0, f"tau must be > 0, got {self.tau}")
@@ -40,5 +40,5 @@ class PSL:
 @loss("psl", PSL, similarity="half-cosine", title="PSL: softmax with a bounded surrogate", source="Yang et al., NeurIPS 2024")
 def psl(s: Scores, p: PSL) -> Tensor:
     d = s.neg - s.pos[:, None]
-    # σ(d)^(1/τ) overflows float32 at the τ that are searched; log σ(d) / τ does not.
+    # σ(d)^(1/τ) overflows float32 at the values of τ that are searched; log σ(d) / τ does not.
     return torch.logsumexp(LOG_SURROGATE[p.surrogate](d) / p.tau, dim=1)

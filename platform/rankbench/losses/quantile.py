@@ -1,10 +1,10 @@
-"""A threshold a user at its top-K quantile, learned by quantile regression (Zhang et al., WWW 2026, Eq. 3.3).
+"""One threshold per user at its top-K quantile, learned by quantile regression (Zhang et al., WWW 2026, Eq. 3.3).
 
     Q(u) = (1/N) { Σ_{i ∈ P_u} ρ(s_ui − β_u) + w_u Σ_k ρ(s_uj_k − β_u) },    w_u = (N − n_u)/n
     ρ(x) = (1 − K/N) [x]_+ + (K/N) [−x]_+
 
-Its minimisers are all values between the (K+1)-th and the K-th largest of the user's N scores. No loss of its own: Talos
-and AATP keep the table as their state.
+Its minimisers are all values between the (K+1)-th and the K-th largest of the user's N scores. This is not a registered loss:
+Talos and AATP keep the thresholds as their state.
 paper s_ui of all i ∈ P_u → s.all_positives;  s_uj → s.neg (B, n);  n_u → s.n_interactions (B,);  N → s.n_items
 """
 
@@ -19,26 +19,26 @@ from rankbench.losses.spec import LossState, Scores, Sizes
 
 
 class Thresholds(LossState):
-    """`beta` (n_users,), from 0, with a learning rate of its own: a step moves a threshold by about that much."""
+    """The thresholds `beta` (n_users,), starting at 0, with their own learning rate, which is about the size of a step."""
 
     def __init__(self, sizes: Sizes, K: int, learning_rate: float):
         super().__init__()
         self.learning_rate = learning_rate
-        self.share = min(K, sizes.n_items) / sizes.n_items  # of the catalogue, however few items are sampled
+        self.share = min(K, sizes.n_items) / sizes.n_items  # a fraction of the catalogue, however few items are sampled
         self.beta = nn.Parameter(torch.zeros(sizes.n_users))
 
     def groups(self, learning_rate: float) -> list[dict[str, Any]]:
         return [{"params": [self.beta], "lr": self.learning_rate}]
 
     def of(self, users: Tensor) -> Tensor:
-        """β of each row, (B,), a constant: the loss of the model does not move it."""
+        """β of each row, (B,), detached: the loss of the model does not change it."""
         return self.beta.detach()[users]
 
     def own_loss(self, s: Scores) -> Tensor:
-        """The mean of Q over the rows."""
+        """The mean of Q over the rows, which trains the thresholds."""
         beta = self.beta[s.users]
         value, slope = self._q(s, beta.detach())
-        # Linear in β with the slope that Q has here: nothing of the scores' size waits for the backward pass.
+        # A function that is linear in β with the slope of Q: no array of the scores' size is kept for the backward pass.
         return (value + slope * (beta - beta.detach())).mean() / s.n_items
 
     @torch.no_grad()

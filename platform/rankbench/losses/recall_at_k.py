@@ -3,8 +3,8 @@
     ℓ(u, i) = 1 − σ( (K − R_ui)/τ2 ),    R_ui = 1 + Σ_k σ( (s_uj_k − s_ui)/τ1 )
 
 paper s_ui → s.pos (B,), s_uj → s.neg (B, n);  τ1, τ2 → tau1, tau2
-Differs from the paper: one positive a row, one K, and R counts the sampled negatives alone, though K is a place in a list
-of all N items; `scale_rank` counts each of them (N − 1)/n times, which no paper does.
+Differs from the paper: each row has one positive, there is one K, and R counts only the sampled negatives, although K is a rank
+among all N items; `scale_rank` counts each negative (N − 1)/n times, which no paper does.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from rankbench.losses.spec import Scores, loss
 
 @dataclass(frozen=True)
 class RecallAtK:
-    K: int = param(20, "length of the list, ≥ 1", "10, 20, 50")
-    tau1: float = param(0.1, "temperature τ1 of a comparison, of the cosine, > 0", "0.01 to 0.3")
+    K: int = param(20, "length K of the list, ≥ 1", "10, 20, 50")
+    tau1: float = param(0.1, "temperature τ1 of score differences, > 0", "0.01 to 0.3")
     tau2: float = param(1.0, "temperature τ2 of the rank, > 0", "1 to 5")
-    scale_rank: bool = param(False, "estimate the rank among all items, not among the sampled", "true, false")
+    scale_rank: bool = param(False, "whether to estimate the rank among all items instead of the sampled ones", "true, false")
 
     def __post_init__(self) -> None:
         require(self.K >= 1, f"K must be ≥ 1, got {self.K}")
@@ -44,4 +44,4 @@ def recall_at_k(s: Scores, p: RecallAtK) -> Tensor:
     above = torch.sigmoid((s.neg - s.pos[:, None]) / p.tau1).sum(dim=1)
     if p.scale_rank:
         above = above * (s.n_items - 1) / s.neg.shape[1]
-    return torch.sigmoid((1 + above - p.K) / p.tau2)  # 1 − σ(x) is σ(−x), which keeps its digits near 0
+    return torch.sigmoid((1 + above - p.K) / p.tau2)  # 1 − σ(x) is σ(−x), which is accurate near 0

@@ -5,13 +5,13 @@
 
 paper o_ui → s.pos (B,), dot products;  mean and mean square of o_u over all N items → s.catalogue.moments()
 The minimum of RG² is at N/n_u − 1 on a user's n_u positives and −1 elsewhere, far outside the range of a cosine.
-Both are negative there. RG× forgives any shift of a user's scores.
+Both losses are negative there. RG× does not change when all scores of a user are shifted.
 
-The sampled forms replace mean and variance by estimates without bias from n items, drawn from all with replacement.
+The sampled forms replace the mean and the variance by unbiased estimates from n items, drawn from all items with replacement.
 
-Differs from the papers: Eq. 13 is printed without the parenthesis that puts the square under its sum's minus sign, and
-without 1/|D|. The sampled loss of the journal version keeps the positive among the n + 1 scores that it squares, which pulls
-positives to another target; here it is not kept. That paper claims RG² + log N − ½ to bound softmax, which it does not.
+Differs from the papers: Eq. 13 is printed without the parenthesis that puts the square under its sum's minus sign, and without
+1/|D|. The sampled loss of the journal version keeps the positive among the n + 1 scores that it squares, which changes the
+target of positives; here the positive is left out. That paper claims RG² + log N − ½ to bound softmax, which it does not.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ JOURNAL = "Pu et al., NDCG-consistent softmax approximation"
     needs=("catalogue",),
     title="RG² by SGD: softmax's squared surrogate over all items",
     source="Pu et al., ICML 2024",
-    pace=0.25,  # two moments stand for the catalogue
+    pace=0.25,  # two moments replace the scores of the catalogue
 )
 def rg2(s: Scores, p: RG) -> Tensor:
     mean, mean_square = s.catalogue.moments()
@@ -55,7 +55,7 @@ def rg2(s: Scores, p: RG) -> Tensor:
     needs=("catalogue",),
     title="RG× by SGD: softmax to second order over all items",
     source=f"{JOURNAL}, Eq. 15",
-    pace=0.2,  # two moments stand for the catalogue
+    pace=0.2,  # two moments replace the scores of the catalogue
 )
 def rgx(s: Scores, p: RG) -> Tensor:
     mean, mean_square = s.catalogue.moments()
@@ -67,7 +67,7 @@ def rgx(s: Scores, p: RG) -> Tensor:
     RG,
     similarity="dot",
     sampler="uniform-all",
-    title="RG² by SGD, its mean over sampled items",
+    title="RG² by SGD, with its mean over sampled items",
     source="Pu et al., ICML 2024",
 )
 def rg2_sampled(s: Scores, p: RG) -> Tensor:
@@ -79,10 +79,10 @@ def rg2_sampled(s: Scores, p: RG) -> Tensor:
     RG,
     similarity="dot",
     sampler="uniform-all",
-    title="RG× by SGD, its mean and variance over sampled items",
+    title="RG× by SGD, with its mean and variance over sampled items",
     source=JOURNAL,
 )
 def rgx_sampled(s: Scores, p: RG) -> Tensor:
     n = s.neg.shape[1]
-    require(n > 1, f"n_negatives must be > 1 for rgx-sampled-sgd, which estimates a variance, got {n}")
+    require(n > 1, f"n_negatives must be > 1 for rgx-sampled-sgd, because it estimates a variance, got {n}")
     return -s.pos + s.neg.mean(dim=1) + s.neg.var(dim=1, correction=1) / 2 + 0.5

@@ -3,8 +3,8 @@
     ℓ(u, i) = log Σ_j exp(d_uij / τ),    d_uij = s_uj − s_ui
 
 paper s → s.pos (B,), s.neg (B, n), cosines;  τ → tau
-Differs from the paper: the sum over all items runs over the sampled negatives, without the positive, as in the programs that
-compare with SL (Yang et al., NeurIPS 2024 and KDD 2025); `include_positive` puts it in, which is InfoNCE.
+Differs from the paper: the sum over all items runs over the sampled negatives, without the positive, as in programs that
+compare with SL (Yang et al., NeurIPS 2024 and KDD 2025); `include_positive` adds the positive, which gives InfoNCE.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from rankbench.losses.spec import Scores, Twin, loss
 
 @dataclass(frozen=True)
 class SL:
-    tau: float = param(0.2, "temperature τ, of the cosine, > 0", "0.01 to 0.5")
-    include_positive: bool = param(False, "whether the positive is in the sum", "false, true")
+    tau: float = param(0.2, "temperature τ that divides the cosine, > 0", "0.01 to 0.5")
+    include_positive: bool = param(False, "whether the sum includes the positive", "false, true")
 
     def __post_init__(self) -> None:
         require(self.tau > 0, f"tau must be > 0, got {self.tau}")

@@ -3,10 +3,10 @@
     ℓ(u, i) = σ( (s_ui − β_u)/τ_w ) · lse_k( (s_uj_k − s_ui)/τ_d )
 
 paper s_ui → s.pos (B,), s_uj → s.neg (B, n);  τ_d, τ_w → tau_d, tau_w;  β_u: K-th largest score of user u, a constant
-β starts at 0. In every T_beta-th epoch each row sets its user's to the K-th largest among the user's own items and the
-row's negatives: too low by what was not sampled, but an item that appears twice counts twice. The gradient passes through
-the weight, as in the authors' code.
-Differs from the paper: a batch refreshes its β with the scores before its step, and long lists of positives are not cut.
+β starts at 0. In every T_beta-th epoch each row sets the β of its user to the K-th largest score among the user's own items and
+the row's negatives. This is too low, because other items are not sampled; an item that appears twice counts twice. The gradient
+passes through the weight, as in the authors' code.
+Differs from the paper: a batch updates its β with the scores before its step, and long lists of positives are not truncated.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from rankbench.losses.spec import LossState, Scores, Sizes, loss
 
 @dataclass(frozen=True)
 class SLAtK:
-    K: int = param(20, "length of the list whose last score is the threshold, ≥ 1", "10, 20, 50")
-    tau_d: float = param(0.2, "temperature τ_d of the softmax, of the cosine, > 0", "0.01 to 0.5")
-    tau_w: float = param(2.25, "temperature τ_w of the weight, of the cosine, > 0", "0.5 to 3")
-    T_beta: int = param(20, "thresholds are refreshed every T_beta epochs, ≥ 1", "5, 20")
-    detach_weight: bool = param(False, "the weight is a constant for the gradient", "true, false")
+    K: int = param(20, "length K of the list whose last score is the threshold, ≥ 1", "10, 20, 50")
+    tau_d: float = param(0.2, "temperature τ_d of the softmax, > 0", "0.01 to 0.5")
+    tau_w: float = param(2.25, "temperature τ_w of the weight, > 0", "0.5 to 3")
+    T_beta: int = param(20, "number of epochs from one update of the thresholds to the next, ≥ 1", "5, 20")
+    detach_weight: bool = param(False, "whether the gradient treats the weight as a constant", "true, false")
 
     def __post_init__(self) -> None:
         require(self.K >= 1, f"K must be ≥ 1, got {self.K}")
@@ -37,7 +37,7 @@ class SLAtK:
 
 
 class SampledThresholds(LossState):
-    """`beta` (n_users,), a buffer; whether this epoch refreshes it."""
+    """The thresholds `beta` (n_users,), a buffer that some epochs update."""
 
     def __init__(self, p: SLAtK, sizes: Sizes, generator: Generator):
         super().__init__()
@@ -50,21 +50,21 @@ class SampledThresholds(LossState):
 
     @torch.no_grad()
     def refresh(self, s: Scores) -> None:
-        """β of the batch's users; of a user's rows the last one decides."""
+        """Update β of the batch's users; if a user has several rows, the last one decides."""
         kth = kth_largest(s, self.p.K).to(self.beta.dtype)
         rows = torch.arange(len(kth), device=kth.device)
         last = torch.zeros_like(self.beta, dtype=rows.dtype).scatter_reduce(0, s.users, rows, "amax")[s.users]
-        self.beta[s.users] = kth[last]  # rows of a user write one value, so their order cannot matter
+        self.beta[s.users] = kth[last]  # all rows of a user write the same value, so their order does not matter
 
 
 def kth_largest(s: Scores, K: int) -> Tensor:
-    """K-th largest of a row's own positives and sampled negatives together, the smallest where they are fewer: (B,)."""
+    """The K-th largest score among a row's own positives and sampled negatives, or the smallest if there are fewer, (B,)."""
     n_rows, n = s.neg.shape
     best = s.neg.topk(min(K, n), dim=1).values
     values = torch.cat([s.all_positives.values, best.flatten()])
     row = torch.cat([s.all_positives.row, torch.arange(n_rows, device=best.device).repeat_interleave(best.shape[1])])
     order = values.argsort(descending=True)
-    order = order[row[order].argsort(stable=True)]  # row after row, each from its largest down
+    order = order[row[order].argsort(stable=True)]  # row after row, in decreasing order
     length = torch.bincount(row, minlength=n_rows)
     return values[order[length.cumsum(0) - length + (length - 1).clamp(max=K - 1)]]
 

@@ -3,9 +3,9 @@
     ℓ(u, i) = [d(u, i) − d(u, j) + m_u]_+ + λ [d(u, i) − d(i, j) + n_i]_+ − γ (mean_u m_u + mean_i n_i)
     m_u, n_i in [0, l], learned;  j: the sampled negative nearest to u;  d: squared distances, vectors in the unit ball
 
-paper d(u, i) → −s.pos (B,), d(u, j) → −s.neg (B, n), d(i, j) → −s.rival(k);  λ → lam;  γ → gamma;  l → margin
-Differs from the paper: its code sums over the rows of a batch; with a mean, its γ is `gamma` times the batch size. At rest the
-margins are such that a share `gamma` of the rows has an active user hinge: from 1 on, they stay at l.
+paper d(u, i) → −s.pos (B,), d(u, j) → −s.neg (B, n), d(i, j) → −s.rival(k);  λ → lam;  γ → gamma;  l → margin Differs from the
+paper: the authors' code sums over the rows of a batch, so its γ is `gamma` times the batch size. At equilibrium a fraction
+`gamma` of the rows has an active user hinge; if gamma is 1 or more, the margins stay at l.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ from rankbench.losses.spec import LossState, Scores, Sizes, loss
 @dataclass(frozen=True)
 class SML:
     lam: float = param(0.01, "weight λ of the item-centred hinge, ≥ 0", "0.001 to 1")
-    gamma: float = param(0.3, "reward γ of large margins, ≥ 0: about the share of rows that margins leave active", "0.01 to 1")
-    margin: float = param(1.0, "largest margin l, where every margin starts, > 0", "0.5 to 2")
+    gamma: float = param(
+        0.3, "reward γ of large margins, ≥ 0; about the fraction of rows whose user hinge stays active", "0.01 to 1"
+    )
+    margin: float = param(1.0, "largest margin l, which is also the initial margin, > 0", "0.5 to 2")
 
     def __post_init__(self) -> None:
         require(self.lam >= 0, f"lam must be ≥ 0, got {self.lam}")
@@ -33,7 +35,7 @@ class SML:
 
 
 class Margins(LossState):
-    """A margin for every user (n_users,) and for every item (n_items,)."""
+    """One margin per user (n_users,) and per item (n_items,)."""
 
     def __init__(self, p: SML, sizes: Sizes, generator: Generator):
         super().__init__()
@@ -54,13 +56,13 @@ class Margins(LossState):
     unit_ball=True,
     needs=("rivals",),
     state=Margins,
-    title="SML: hinges around user and item, learned margins",
+    title="SML: metric learning with learned margins of users and items",
     source="Li et al., AAAI 2020",
 )
 def sml(s: Scores, p: SML, state: Margins) -> Tensor:
     nearest, k = s.neg.max(dim=1)
     around_user = torch.relu(nearest - s.pos + state.user[s.users])
     around_item = torch.relu(s.rival(k) - s.pos + state.item[s.items])
-    # The mean over all users and items, not over the batch's: without it a margin only ever shrinks.
+    # The mean over all users and items, not only those of the batch: a margin without a reward would only shrink.
     reward = state.user.mean() + state.item.mean()
     return around_user + p.lam * around_item - p.gamma * reward

@@ -22,9 +22,9 @@ from rankbench.losses.spec import Scores, loss
 
 @dataclass(frozen=True)
 class SmoothI:
-    K: int = param(20, "length of the list, ≥ 1; K softmaxes a row", "5, 10, 20")
-    tau: float = param(0.1, "temperature τ, of the cosine, > 0", "0.05 to 0.3")
-    delta: float = param(0.1, "δ, pushes what was already taken below the rest, in [0, 1)", "0.05 to 0.3")
+    K: int = param(20, "length K of the list, ≥ 1; each row takes K softmaxes", "5, 10, 20")
+    tau: float = param(0.1, "temperature τ that divides the cosine, > 0", "0.05 to 0.3")
+    delta: float = param(0.1, "offset δ that lowers items already selected, in [0, 1)", "0.05 to 0.3")
 
     def __post_init__(self) -> None:
         require(self.K >= 1, f"K must be ≥ 1, got {self.K}")
@@ -42,7 +42,7 @@ class SmoothI:
 )
 def smoothi_at_k(s: Scores, p: SmoothI) -> Tensor:
     scores = torch.cat([s.pos[:, None], s.neg], dim=1)
-    scores = (scores - scores.amin(dim=1, keepdim=True)) / p.tau  # from 0 up: a factor c < 1 lowers them
+    scores = (scores - scores.amin(dim=1, keepdim=True)) / p.tau  # nonnegative, so that a factor c < 1 lowers them
     left = torch.ones_like(scores)
     precision = torch.zeros_like(s.pos)
     for _ in range(p.K):

@@ -5,9 +5,9 @@
 
 paper o → s.pos (B,), s.neg (B, n), dot products;  the sum over all N items → s.catalogue;  log q → s.logq, s.logq_pos
 A user's other positives stay in both sums, as in the paper.
-Differs from the paper: `correction` names three that are in use. `nq_N` is the paper's: the n terms sum to n/N of the whole on
-average. `expected_count`, log(n q_k), makes that the whole. `both` takes log q from the positive as well, with neither n nor N.
-None is without bias, as the paper says of its own: the logarithm of an unbiased estimate is not.
+Differs from the paper: `correction` offers three variants that are in use. `nq_N` is the paper's: on average the n terms sum to
+n/N of the full sum. `expected_count`, log(n q_k), makes that the full sum. `both` subtracts log q from the positive as well,
+with neither n nor N. All three are biased, as the paper says of its own: the logarithm of an unbiased estimate is biased.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Softmax:
 @dataclass(frozen=True)
 class SampledSoftmax:
     correction: Literal["nq_N", "expected_count", "both"] = param(
-        "nq_N", "what is taken from a score for its proposal q", "nq_N, expected_count, both"
+        "nq_N", "correction of the scores for the proposal distribution q", "nq_N, expected_count, both"
     )
 
 
@@ -53,7 +53,7 @@ def softmax(s: Scores, p: Softmax) -> Tensor:
     SampledSoftmax,
     similarity="dot",
     sampler="uniform-all",
-    title="Sampled softmax, corrected for its proposal",
+    title="Sampled softmax, corrected for its proposal distribution",
     source="Pu et al., NDCG-consistent softmax approximation, Eq. 9",
 )
 def sampled_softmax(s: Scores, p: SampledSoftmax) -> Tensor:

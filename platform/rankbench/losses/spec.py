@@ -1,7 +1,8 @@
-"""What a loss is: parameters, and a function from the scores of a batch to one number a row. A file registers by existing.
+"""The definition of a loss: parameters, and a function from the scores of a batch to one number per row.
 
-A loss gathers no vectors, owns no optimiser, samples nothing and saves nothing. What it wants beyond the scores of a positive
-and of its negatives it declares in `needs`; what it remembers between batches is a `LossState`.
+Every file of this folder is imported and registers its losses. A loss gathers no vectors, owns no optimiser, samples nothing
+and saves nothing. If it needs more than the scores of a positive and its negatives, it declares this in `needs`; what it
+remembers between batches is a `LossState`.
 """
 
 from __future__ import annotations
@@ -24,28 +25,28 @@ Need = Literal["extra_positives", "all_positives", "catalogue", "rivals"]
 
 
 class Ragged(NamedTuple):
-    """Lists of unequal length, one a row of the batch: `values` (T,), and `row` (T,) int64, the row each belongs to."""
+    """Lists of unequal length, one per row of the batch: `values` (T,), and the row of each value, `row` (T,) int64."""
 
     values: Tensor
     row: Tensor
 
 
 class Catalogue(Protocol):
-    """The scores of every item for every row, which need not exist all at once; gradients flow through each method."""
+    """The scores of all items for all rows, which need not be in memory at once. Gradients flow through every method."""
 
     def logsumexp(self) -> Tensor:
         """log Σ_j exp s_j, (B,)."""
 
     def moments(self) -> tuple[Tensor, Tensor]:
-        """Mean and mean square of a row's scores, (B,) each."""
+        """The mean and the mean square of each row's scores, (B,) each."""
 
     def scores(self) -> Tensor:
-        """All of them, (B, n_items)."""
+        """All scores, (B, n_items)."""
 
 
 @dataclass(frozen=True)
 class WholeCatalogue:
-    """A catalogue of scores that do exist: `whole` (B, n_items)."""
+    """A catalogue that holds all scores: `whole` (B, n_items)."""
 
     whole: Tensor
 
@@ -61,16 +62,18 @@ class WholeCatalogue:
 
 @dataclass(frozen=True)
 class Scores:
-    """A batch of B rows, each an interaction (user, item), by the similarity that the loss declares.
+    """The scores of a batch of B rows, each an interaction (user, item), by the similarity that the loss declares.
 
-    pos (B,); neg (B, n), scores of n sampled items, the same for all rows or each row's own. `users`, `items` (B,) int64;
-    `neg_items` int64, (B, n), or (1, n) where rows share them. `n_interactions` (B,): items of the row's user in training;
-    `n_items`: of the whole catalogue. `logq` (B, n) or (1, n) and `logq_pos` (B,): log probabilities of the proposal that
-    drew the negatives, constants. `user_vectors`, `item_vectors` (B, embedding_dim): of the rows, as the encoder gave them.
+    `pos` (B,) are the scores of the rows' items, `neg` (B, n) those of n sampled items, shared by all rows or drawn per row.
+    `users` and `items` (B,) int64 are the indices of the rows; `neg_items` int64 those of the negatives, (B, n), or (1, n) if
+    rows share them. `n_interactions` (B,) is the number of training items of the row's user, `n_items` that of the catalogue.
+    `logq`, (B, n) or (1, n), and `logq_pos` (B,) are log probabilities under the distribution that the negatives were drawn
+    from, and are constants. `user_vectors` and `item_vectors` (B, embedding_dim) are the rows' vectors from the encoder.
 
-    Only where a loss needs them: `extra_positives` (B, m), scores of m items drawn with replacement from the user's own
-    (`m` is the loss's parameter `n_positives`); `all_positives`, all of the user's own, without gradient; `catalogue`, every
-    item; `rival(k)`: the similarity of row b's item and its k[b]-th negative, (B,) from k (B,) int64.
+    The other fields are set only if the loss needs them. `extra_positives` (B, m): scores of m items drawn with replacement
+    from the user's own, where m is the loss's parameter `n_positives`. `all_positives`: scores of all the user's own items,
+    without gradient. `catalogue`: scores of every item. `rival(k)`: the similarity of row b's item and its k[b]-th negative,
+    (B,), for k (B,) int64.
     """
 
     pos: Tensor
@@ -97,28 +100,28 @@ class Sizes(NamedTuple):
 
 
 class LossState(nn.Module):
-    """What a loss remembers: thresholds, margins, an adversary. It is trained beside the model and saved with it.
+    """What a loss remembers between batches, such as thresholds, margins or an adversary; trained and saved with the model.
 
-    Every parameter and buffer is part of a checkpoint. Weight decay never touches them.
+    Every parameter and buffer is part of a checkpoint. Weight decay does not apply to them.
     """
 
     def groups(self, learning_rate: float) -> list[dict[str, Any]]:
-        """Parameter groups of the state's own Adam; `learning_rate` is the model's."""
+        """Parameter groups for the state's own Adam optimiser; `learning_rate` is that of the model."""
         return [{"params": list(self.parameters()), "lr": learning_rate}]
 
     def begin_epoch(self, epoch: int) -> None:
-        """Called before each epoch, counted from 1; a resumed fit calls it with the epoch it goes on with."""
+        """Called before each epoch, counted from 1. A resumed fit calls it first with the epoch that it continues with."""
 
     def own_loss(self, s: Scores) -> Tensor | None:
-        """A scalar added to the batch's loss, through which only the state learns (scores detached), or None."""
+        """A scalar that is added to the batch's loss and trains only the state (from detached scores), or None."""
         return None
 
     def project(self) -> None:
-        """Called after every step: put parameters back into their range."""
+        """Called after every step: project parameters back into their range."""
 
 
 class Twin(NamedTuple):
-    """A loss as `scale` times the one that `name` and `params` say."""
+    """A loss that equals `scale` times the loss identified by `name` and `params`."""
 
     name: str
     params: tuple
@@ -127,14 +130,16 @@ class Twin(NamedTuple):
 
 @dataclass(frozen=True)
 class Loss:
-    """`function(s, p)`, or `function(s, p, state)` for a loss with `state`: (B,), a number a row; the trainer takes the mean.
+    """A registered loss. `function(s, p)`, or `function(s, p, state)` if it has a state, gives one number per row, (B,).
 
-    `sampler`: the negatives its papers draw, uniform over all items or over those the user has not met; None: it samples
-    none. `unit_ball`: vectors are kept in the ball of radius 1. `state(p, sizes, generator)` makes the state. `twin(p)`: which
-    loss it is in other words, if any, at such parameters: losses with equal twins train to the same model.
+    The trainer takes the mean of these numbers. `sampler` is the distribution of negatives in the loss's papers: uniform over
+    all items, or over the items that the user has not interacted with; None if the loss samples no negatives. If `unit_ball` is
+    set, vectors are kept in the ball of radius 1. `state(p, sizes, generator)` creates the state. `twin(p)` is the loss that
+    this one is equivalent to at parameters p, or None: losses with equal twins train the same model.
 
-    For the estimates of time and memory before a run: `pace`, the time that a fit takes relative to most losses with the same
-    `needs`; `whole_catalogue`, whether it calls `catalogue.scores()`, whose (B, n_items) array autograd then keeps.
+    Two fields serve the estimates of time and memory before a run: `pace` is the time of a fit relative to most losses with the
+    same `needs`, and `whole_catalogue` says whether the loss calls `catalogue.scores()`, whose (B, n_items) array autograd
+    keeps.
     """
 
     name: str
@@ -153,10 +158,10 @@ class Loss:
 
 
 def loss(name: str, params: type, *, needs: tuple[Need, ...] = (), **about: Any) -> Callable[[Callable], Callable]:
-    """Register the decorated function as a loss; `about` are the fields of Loss."""
+    """Register the decorated function as a loss. `about` holds further fields of `Loss`."""
 
     if set(needs) - {"rivals"} and about["similarity"] in ("distance", "half-cosine"):
-        raise ValueError(f"{name}: {', '.join(needs)} are not given for the similarity {about['similarity']}")
+        raise ValueError(f"{name}: {', '.join(needs)} are not available for the similarity {about['similarity']}")
 
     def add(function: Callable) -> Callable:
         LOSSES.add(name, Loss(name, params, function, needs=frozenset(needs), **about))
@@ -166,7 +171,7 @@ def loss(name: str, params: type, *, needs: tuple[Need, ...] = (), **about: Any)
 
 
 def registered() -> Registry[Loss]:
-    """The registry, with every file of this room imported."""
+    """The registry of losses, after importing every file of this folder."""
     package = __name__.rpartition(".")[0]
     for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
         importlib.import_module(f"{package}.{module.name}")

@@ -2,9 +2,10 @@
 
     ℓ(u, i) = log Σ_k σ(s_uj_k − β_u)^(1/τ) − log σ(s_ui − β_u)^(1/τ)
 
-paper s_ui → s.pos (B,), s_uj → s.neg (B, n);  τ → tau, outside of σ;  β_u → the learned threshold of quantile.py, a constant
-`ablation` is a row of its Table 4.1: `quantile` has β = 0, `outside` has τ inside of σ, `denominator` has K for the sum.
-Differs from the paper: the sum runs over the sampled negatives and leaves the positive out, as in the authors' code.
+paper s_ui → s.pos (B,), s_uj → s.neg (B, n);  τ → tau, outside of σ;  β_u → the learned threshold of quantile.py, treated as
+a constant
+`ablation` selects a row of Table 4.1: `quantile` sets β = 0, `outside` puts τ inside of σ, `denominator` replaces the sum by K.
+Differs from the paper: the sum runs over the sampled negatives, without the positive, as in the authors' code.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from rankbench.losses.spec import Scores, Sizes, loss
 
 @dataclass(frozen=True)
 class Talos:
-    tau: float = param(0.1, "temperature τ, of the cosine, > 0", "0.05 to 0.3")
-    K: int = param(20, "length of the list whose last score is the threshold, ≥ 1", "10, 20, 50")
+    tau: float = param(0.1, "temperature τ, > 0", "0.05 to 0.3")
+    K: int = param(20, "length K of the list whose last score is the threshold, ≥ 1", "10, 20, 50")
     beta_lr: float = param(1e-3, "learning rate of the thresholds, > 0", "1e-4 to 1e-1")
     ablation: Literal["none", "quantile", "outside", "denominator"] = param(
-        "none", "the part that is left out", "none, quantile, outside, denominator"
+        "none", "part of the loss that is removed", "none, quantile, outside, denominator"
     )
 
     def __post_init__(self) -> None:

@@ -2,9 +2,9 @@
 
     ℓ(u, i) = (1 − a) φ(b_u − o_ui) + a mean_k φ(o_uj_k − b_u)
 
-paper s_ui → s.pos (B,), s_uj → s.neg (B, n);  b_u → `boundary`: a linear map of the user's vector, or a number a user
-φ → phi: softplus(x), or the hinge [x + margin]_+. The boundary is learned with the model; a ranking does not need it.
-Differs from two papers that use UIB as a baseline: the second sum runs over negatives, not over interactions.
+paper s_ui → s.pos (B,), s_uj → s.neg (B, n);  b_u → `boundary`: a linear map of the user's vector, or one number per user
+φ → phi: softplus(x), or the hinge [x + margin]_+. The boundary is learned with the model, and is not needed for ranking.
+Differs from two papers that use UIB as a baseline: the second sum runs over negatives, where they have interactions.
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ from rankbench.losses.spec import LossState, Scores, Sizes, loss
 
 @dataclass(frozen=True)
 class UIB:
-    boundary: Literal["linear", "embedding"] = param("linear", "b_u from the user's vector, or a table", "linear, embedding")
+    boundary: Literal["linear", "embedding"] = param(
+        "linear", "boundary b_u: a linear map of the user's vector, or one number per user (embedding)", "linear, embedding"
+    )
     phi: Literal["softplus", "hinge"] = param("softplus", "the pointwise loss φ", "softplus, hinge")
-    a: float = param(0.5, "weight of the negatives, above 0 and below 1", "0.1 to 0.9")
-    margin: float = param(1.0, "margin of φ = hinge, ≥ 0", "0 to 2")
+    a: float = param(0.5, "weight of the negatives, > 0 and < 1", "0.1 to 0.9")
+    margin: float = param(1.0, "margin of the hinge, for phi = hinge, ≥ 0", "0 to 2")
 
     def __post_init__(self) -> None:
         require(0 < self.a < 1, f"a must lie between 0 and 1, got {self.a}")
@@ -34,7 +36,7 @@ class UIB:
 
 
 class LinearBoundary(LossState):
-    """b_u = w · p_u + c."""
+    """b_u = w · p_u + c, with learned w and c."""
 
     def __init__(self, sizes: Sizes, generator: Generator):
         super().__init__()
@@ -47,7 +49,7 @@ class LinearBoundary(LossState):
 
 
 class UserBoundary(LossState):
-    """b_u, (n_users,), from 0."""
+    """b_u is a learned number per user, (n_users,), starting at 0."""
 
     def __init__(self, sizes: Sizes):
         super().__init__()
