@@ -61,7 +61,7 @@ def als(name: str, params: type, **about: Any) -> Callable[[Callable], Callable]
 
     def add(loss_of: Callable[[Counts, Any], QuadraticLoss]) -> Callable:
         def steps(X: sp.csr_array, p: ALSParams, seed: int, dtype: type, context: Context, start: State | None) -> Steps:
-            with threadpool_limits(1, "blas"):  # `half_step.in_chunks` says why
+            with threadpool_limits(1, "blas"):  # `half_step.in_chunks` explains why
                 yield from alternate(X, loss_of, p, seed, dtype, context, start)
 
         about.setdefault("seeded", True)

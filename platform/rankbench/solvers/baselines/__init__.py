@@ -1,1 +1,1 @@
-"""Rankings that learn next to nothing."""
+"""Baselines that are not personal: popularity and random."""

@@ -1,4 +1,4 @@
-"""The most popular items, to everyone: the baseline that a personal model must beat."""
+"""The most popular items for everyone: the baseline that a personalised model must beat."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ class Popularity:
 
 @direct("popularity", Popularity, title="Most popular items, the same for everyone", source="baseline")
 def popularity(X: sp.csr_array, p: Popularity, seed: int) -> FactorRecommender:
-    """Score = number of train interactions of the item, exact in float32 below 2^24."""
+    """Score items by their number of training interactions, which is exact in float32 below 2^24."""
     counts = np.bincount(X.indices, minlength=X.shape[1]).astype(np.float32)
     return FactorRecommender(np.ones((X.shape[0], 1), np.float32), counts[:, None])

@@ -1,4 +1,4 @@
-"""A random ranking for every user: the floor under every metric."""
+"""A random ranking for every user: the lower end of every metric."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rankbench.fitting.recommenders import FactorRecommender
 
 @dataclass(frozen=True)
 class Random:
-    embedding_dim: int = param(32, "size of the random vectors; larger makes users less alike", "32")
+    embedding_dim: int = param(32, "dimension of the random vectors, > 0; a larger value makes users less alike", "32")
 
     def __post_init__(self) -> None:
         require(self.embedding_dim > 0, f"embedding_dim must be > 0, got {self.embedding_dim}")
@@ -24,8 +24,8 @@ class Random:
 
 @direct("random", Random, title="A random ranking for every user", source="baseline", seeded=True)
 def random(X: sp.csr_array, p: Random, seed: int) -> FactorRecommender:
-    """Independent standard normal vectors for users and items; the scores are their products."""
+    """Draw independent standard normal vectors for users and items; scores are their dot products."""
     rng = stream(seed, "random", "factors")
     U, V = (rng.standard_normal((n, p.embedding_dim), np.float32) for n in X.shape)
-    # Items of equal length, or long vectors would rank high for half of all users.
+    # Item vectors get equal lengths: long vectors would rank high for half of all users.
     return FactorRecommender(U, V / np.linalg.norm(V, axis=1, keepdims=True))

@@ -1,11 +1,11 @@
-"""Debiased iALS: iALS without the interactions among its negatives (debiased contrastive losses, §3.2).
+"""Debiased iALS: iALS whose negatives exclude the interactions (debiased contrastive losses, §3.2).
 
     Σ_R (c_u (1 − y)² − α₀ c_u y²) + α₀ Σ_ui y² + iALS's ridge,    c_u = N τ_u / |I_u|,    y = p_u · q_i
 
-τ_u, the share of items that u would like, is (1 + a) |I_u| / N + extra / N: a in proportion to what is known, and so many more.
-Without `extra` c is one number for all, and this is iALS at α₀' = α₀ / (c (1 − α₀)) with the ridge kept, its scores divided by
-1 − α₀ (theorem 1, after its corrections): another point of the same family.
-Users and items without interactions get vectors of zeros.
+τ_u is the fraction of items that user u would like: (1 + a) |I_u| / N + extra / N, so a counts unseen positives in proportion
+to the known ones, and extra is a constant number of them. With extra = 0, c is the same for all users, and this is iALS at α₀'
+= α₀ / (c (1 − α₀)) with the same ridge and scores divided by 1 − α₀ (theorem 1, corrected): another point of the same family.
+Users and items without interactions get zero vectors.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from rankbench.solvers.factorisation.ials import IALS
 
 @dataclass(frozen=True)
 class DebiasedIALS(IALS):
-    a: float = param(0.0, "a, unseen positives as a share of the seen ones, ≥ 0", "0 to 5")
-    extra: float = param(0.0, "unseen positives a user, ≥ 0", "0 to 100")
+    a: float = param(0.0, "unseen positives per known positive, ≥ 0", "0 to 5")
+    extra: float = param(0.0, "unseen positives per user, ≥ 0", "0 to 100")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.alpha0 < 1, f"alpha0 must lie in (0, 1), got {self.alpha0}: the loss has no minimum beyond")
+        require(self.alpha0 < 1, f"alpha0 must lie in (0, 1), got {self.alpha0}: otherwise the loss has no minimum")
         require(self.a >= 0, f"a must be >= 0, got {self.a}")
         require(self.extra >= 0, f"extra must be >= 0, got {self.extra}")
 
@@ -34,7 +34,7 @@ class DebiasedIALS(IALS):
 @als(
     "debiased-ials",
     DebiasedIALS,
-    title="Debiased iALS: interactions are not negatives",
+    title="Debiased iALS: iALS without interactions among the negatives",
     source="debiased contrastive losses, §3.2",
 )
 def debiased_ials(n: Counts, p: DebiasedIALS) -> QuadraticLoss:

@@ -2,7 +2,7 @@
 
     Σ_R (1 − p_u · q_i)² + α₀ Σ_ui (p_u · q_i)² + λ (Σ_u (|I_u| + α₀N)^ν ‖p_u‖² + Σ_i (|U_i| + α₀M)^ν ‖q_i‖²)
 
-Users and items without interactions get vectors of zeros.
+Users and items without interactions get zero vectors.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from rankbench.solvers.als.quadratic_loss import QuadraticLoss, per_user
 
 @dataclass(frozen=True)
 class IALS(ALSParams):
-    alpha0: float = param(0.1, "α₀, the weight of every pair, > 0", "0.001 to 1")
-    lam: float = param(0.003, "λ of the ridge, ≥ 0", "0.0003 to 0.03")
-    nu: float = param(1.0, "ν, how the ridge grows with frequency; 0: the same for all", "0 to 1")
+    alpha0: float = param(0.1, "weight α₀ of every pair, > 0", "0.001 to 1")
+    lam: float = param(0.003, "ridge λ, ≥ 0", "0.0003 to 0.03")
+    nu: float = param(1.0, "exponent ν of the frequency in the ridge, 0 ≤ nu ≤ 2; 0: the same ridge for all", "0 to 1")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -29,7 +29,7 @@ class IALS(ALSParams):
         require(0 <= self.nu <= 2, f"nu must lie in [0, 2], got {self.nu}")
 
 
-@als("ials", IALS, title="iALS: all pairs pulled to 0, a ridge by frequency", source="Rendle et al., RecSys 2022")
+@als("ials", IALS, title="iALS: implicit ALS with a ridge by frequency", source="Rendle et al., RecSys 2022")
 def ials(n: Counts, p: IALS) -> QuadraticLoss:
     return QuadraticLoss(
         all_weight=per_user(n.n_users, p.alpha0),

@@ -1,13 +1,13 @@
-"""RG² and RG× as their authors run them: a weight α on interactions beside the papers' losses, and β in both Gram terms.
+"""RG² and RG× as their authors run them: with a weight α on interactions, and β in both Gram terms.
 
     (1 − β) (Σ_ui |I_u|/2N y² + α Σ_R y²) + Σ_ui |I_u|/N y − (1 + 2α) Σ_R y + ridge,    y = p_u · q_i
 
-with the ridges λ (|I_u|/2 + αN) of a user and λ (|R|/2N + αM) of an item. α is neither paper's: it pulls interactions to 1.
-At α = β = 0 this is RG², at α = 0 `rgx-paper`.
+with the ridges λ (|I_u|/2 + αN) per user and λ (|R|/2N + αM) per item. α is in neither paper: it moves the scores of
+interactions towards 1. At α = β = 0 this is RG², and at α = 0 it is `rgx-paper`.
 
-Two switches reproduce their published program. `item_rhs_sign: 1` gives the items' step + Σ_u |I_u|/2N p_u in the place of −,
-against its own targets of −1: the two half steps then minimise different things, and the loss may rise. `reg: authors` adds
-λ to the ridge of users alone, as their program for RG² does.
+Two switches reproduce their published program. `item_rhs_sign: 1` gives the item step + Σ_u |I_u|/2N p_u instead of −, which
+contradicts its targets of −1: the two half steps then minimise different losses, and the loss may rise. `reg: authors` adds λ
+to the ridge of users only, as their program for RG² does.
 """
 
 from __future__ import annotations
@@ -26,23 +26,25 @@ from rankbench.solvers.als.quadratic_loss import QuadraticLoss, per_user
 
 @dataclass(frozen=True)
 class RGAuthors(ALSParams):
-    lam: float = param(0.01, "λ of the ridge, ≥ 0", "0 to 1")
-    alpha: float = param(0.01, "α, a square of weight α around 1 on interactions, ≥ 0", "0 to 1")
-    beta: float = param(0.0, "β, the share of the quadratic terms that is taken away, 0 ≤ β < 1; RG² has 0", "0 to 0.5")
-    item_rhs_sign: Literal[-1, 1] = param(-1, "-1: of the loss; 1: of the authors' program, inconsistent", "-1")
-    reg: Literal["weighted", "authors"] = param("weighted", "authors: λ more for users", "weighted")
+    lam: float = param(0.01, "ridge λ, ≥ 0", "0 to 1")
+    alpha: float = param(0.01, "weight α of the squared distance of interactions from 1, ≥ 0", "0 to 1")
+    beta: float = param(0.0, "fraction β of the quadratic terms that is removed, 0 ≤ beta < 1; 0 for RG²", "0 to 0.5")
+    item_rhs_sign: Literal[-1, 1] = param(-1, "sign in the item step: -1 follows the loss, 1 the authors' program", "-1")
+    reg: Literal["weighted", "authors"] = param(
+        "weighted", "ridge of users: by weight, or with λ added as in the authors' program (authors)", "weighted"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.lam >= 0, f"lam must be >= 0, got {self.lam}")
         require(self.alpha >= 0, f"alpha must be >= 0, got {self.alpha}")
-        require(0 <= self.beta < 1, f"beta must lie in [0, 1), got {self.beta}: the loss has no minimum beyond")
+        require(0 <= self.beta < 1, f"beta must lie in [0, 1), got {self.beta}: otherwise the loss has no minimum")
 
 
 @als(
     "rg-authors",
     RGAuthors,
-    title="RG² and RG× as their authors run them: α and β",
+    title="RG² and RG× as their authors run them, with α and β",
     source="Pu et al., ICML 2024 and after; their program",
 )
 def rg_authors(n: Counts, p: RGAuthors) -> QuadraticLoss:

@@ -1,13 +1,13 @@
 """RG² from sampled softmax with n negatives (journal version, Eq. 18 and 19): interactions weigh more than other pairs.
 
-`weights: printed` is Eq. 19: |I_u| on interactions and |I_u| (n + 1)/N elsewhere, with RG²'s targets and λ times a row's sum of
-weights as ridge. Those weights do not follow from the loss that the paper samples.
+`weights: printed` is Eq. 19: |I_u| on interactions and |I_u| (n + 1)/N elsewhere, with the targets of RG² and, as ridge, λ
+times the sum of a row's weights. Those weights do not follow from the loss that the paper samples.
 
 `weights: expected` is the expectation of that loss over n uniform negatives,
 
     Σ_R (−y + (y + 1)² / 2(n + 1)) + Σ_ui |I_u| n / (2N(n + 1)) (y + 1)²,    y = p_u · q_i
 
-under RG²'s ridge. Users without interactions get vectors of zeros.
+with the ridge of RG². Users without interactions get zero vectors.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ from rankbench.solvers.als.quadratic_loss import QuadraticLoss, per_user
 
 @dataclass(frozen=True)
 class RG2Sampled(ALSParams):
-    n_negatives: int = param(20, "n of the loss that is expanded; nothing is drawn, 0 < n < n_items", "10 to 1000")
-    lam: float = param(0.01, "λ of the ridge, ≥ 0", "0 to 1")
-    weights: Literal["printed", "expected"] = param("printed", "Eq. 19; or Eq. 18 on average", "printed, expected")
+    n_negatives: int = param(20, "number n of negatives in the expanded loss (none are drawn), 0 < n < n_items", "10 to 1000")
+    lam: float = param(0.01, "ridge λ, ≥ 0", "0 to 1")
+    weights: Literal["printed", "expected"] = param(
+        "printed", "weights as printed in Eq. 19, or the expectation of Eq. 18", "printed, expected"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -36,7 +38,12 @@ class RG2Sampled(ALSParams):
         require(self.lam >= 0, f"lam must be >= 0, got {self.lam}")
 
 
-@als("rg2-sampled", RG2Sampled, title="RG² of sampled softmax", source="Pu et al., NDCG-consistent softmax approximation")
+@als(
+    "rg2-sampled",
+    RG2Sampled,
+    title="RG² derived from sampled softmax",
+    source="Pu et al., NDCG-consistent softmax approximation",
+)
 def rg2_sampled(n: Counts, p: RG2Sampled) -> QuadraticLoss:
     N, negatives = n.n_items, p.n_negatives
     require(negatives < N, f"n_negatives must be < {N:,}, the number of items, got {negatives:,}")

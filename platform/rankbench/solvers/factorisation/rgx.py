@@ -1,12 +1,12 @@
 """RG×, the interactive surrogate (journal version of RG², Eq. 14, 15, 17, 38 and 39), exactly and as its authors update it.
 
-`rgx` is the loss as defined: RG² less Σ_u |I_u|/2N² (Σ_i y_ui)². An item step leaves Σ_i q_i = 0, since the targets of
-every user sum to zero: the items' sum h solves (A − N B) h = Σ_i b_i = 0 with A − N B the ridge alone. From the first item step
-on the new term is 0 for every user, and so are its part in the user step and its gradient: the iterates are RG²'s. So `rgx` is
-RG² under another name, and a sweep runs one of the two.
+`rgx` is the loss as defined: RG² minus Σ_u |I_u|/2N² (Σ_i y_ui)². After an item step Σ_i q_i = 0, because the targets of every
+user sum to zero: the items' sum h solves (A − N B) h = Σ_i b_i = 0, where A − N B is the ridge. From the first item step on the
+new term is therefore 0 for every user, and so are its gradient and its part in the user step: the iterates are those of RG².
+Thus `rgx` is RG² under another name, and a sweep runs only one of the two.
 
-`rgx-paper` is the update that was published. It puts ‖o_u‖² in the place of (Σ_i o_ui)², which takes a share from the quadratic
-term of RG²: β of it, where the printed share 1/N is replaced, "for operability", by a hyperparameter.
+`rgx-paper` is the published update. It replaces (Σ_i o_ui)² by ‖o_u‖², which removes a fraction β of the quadratic term of RG²;
+the printed fraction 1/N is replaced, "for operability", by a hyperparameter.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rankbench.solvers.factorisation.rg2 import RG2, rg2
 
 @dataclass(frozen=True)
 class RGx(ALSParams):
-    lam: float = param(0.01, "λ of the ridge, ≥ 0", "0 to 1")
+    lam: float = param(0.01, "ridge λ, ≥ 0", "0 to 1")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -33,18 +33,18 @@ class RGx(ALSParams):
 
 @dataclass(frozen=True)
 class RGxPaper(RGx):
-    beta: float = param(0.01, "β, the share of the quadratic term that is taken away, 0 ≤ β < 1", "0 to 0.5")
+    beta: float = param(0.01, "fraction β of the quadratic term that is removed, 0 ≤ beta < 1", "0 to 0.5")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(0 <= self.beta < 1, f"beta must lie in [0, 1), got {self.beta}: the loss has no minimum beyond")
+        require(0 <= self.beta < 1, f"beta must lie in [0, 1), got {self.beta}: otherwise the loss has no minimum")
 
 
 @als(
     "rgx",
     RGx,
     identity=lambda p: ("rg2", dataclasses.astuple(RG2(**dataclasses.asdict(p)))),
-    title="RG×, exactly: RG²",
+    title="RG×, exactly as defined: equal to RG²",
     source="Pu et al., NDCG-consistent softmax approximation, Eq. 17",
     pace=0.6,
 )
@@ -52,7 +52,7 @@ def rgx(n: Counts, p: RGx) -> QuadraticLoss:
     return rg2(n, RG2(lam=p.lam))
 
 
-@als("rgx-paper", RGxPaper, title="RG× as published: RG² with less curvature", source="ibid., Eq. 38, 39", pace=0.6)
+@als("rgx-paper", RGxPaper, title="RG× as published: RG² with a smaller quadratic term", source="ibid., Eq. 38, 39", pace=0.6)
 def rgx_paper(n: Counts, p: RGxPaper) -> QuadraticLoss:
     loss = rgx(n, p)
     return replace(loss, all_weight=(1 - p.beta) * loss.all_weight)

@@ -2,7 +2,7 @@
 
     Σ_ui c_ui (r_ui − p_u · q_i)² + λ (Σ_u ‖p_u‖² + Σ_i ‖q_i‖²),    c = 1 + α on interactions, 1 elsewhere
 
-Users and items without interactions get vectors of zeros. `implicit` calls 1 + α its alpha.
+Users and items without interactions get zero vectors. The library `implicit` calls 1 + α its alpha.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from rankbench.solvers.als.quadratic_loss import QuadraticLoss, per_user
 
 @dataclass(frozen=True)
 class WRMF(ALSParams):
-    lam: float = param(10.0, "ridge λ of every vector, ≥ 0", "0 to 1000")
-    alpha: float = param(4.0, "α, what an interaction weighs beside the 1 of every pair, ≥ 0", "0.5 to 40")
+    lam: float = param(10.0, "ridge λ on every vector, ≥ 0", "0 to 1000")
+    alpha: float = param(4.0, "weight α of an interaction, in addition to the weight 1 of every pair, ≥ 0", "0.5 to 40")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -29,7 +29,7 @@ class WRMF(ALSParams):
         require(self.alpha >= 0, f"alpha must be >= 0, got {self.alpha}")
 
 
-@als("wrmf", WRMF, title="WRMF: weighted squares, one ridge", source="Hu et al., ICDM 2008")
+@als("wrmf", WRMF, title="WRMF: weighted squared error with one ridge", source="Hu et al., ICDM 2008")
 def wrmf(n: Counts, p: WRMF) -> QuadraticLoss:
     return QuadraticLoss(
         all_weight=per_user(n.n_users, 1),

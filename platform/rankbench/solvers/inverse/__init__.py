@@ -1,1 +1,1 @@
-"""The inverse that closed forms share."""
+"""The matrix inverse that closed forms share."""

@@ -1,1 +1,1 @@
-"""Linear autoencoders: closed forms on the Gram."""
+"""Linear autoencoders, most of them closed forms of the Gram matrix."""

@@ -3,11 +3,11 @@
     min ‖X − XW‖² − α‖XW‖² + λ‖W‖²  with diag(W) = 0
     →  C = (G + λ/(1−α) I)^-1,    W = (I − C diag(1 / C_jj)) / (1−α)
 
-It is EASE with λ/(1−α), scaled: α changes no ranking that another λ would not give.
+It is a multiple of EASE with λ/(1−α): every ranking that α can give, EASE gives with another λ.
 
 Differs from the paper: α is a parameter here. There it comes from one weight c > 1 for the positives of every user, and
-c‖X − XW‖² − (c−1)‖XW‖², divided by c, has α = (c−1)/c and not the c−1 that is printed, which from c = 2 on leaves no minimum.
-With the corrected α, 1/(1−α) is c: where λ is divided by c as well, debiased EASE is c times EASE with the same λ.
+c‖X − XW‖² − (c−1)‖XW‖², divided by c, has α = (c−1)/c and not the printed c−1, with which there is no minimum for c ≥ 2.
+With the corrected α, 1/(1−α) is c: if λ is divided by c as well, debiased EASE is c times EASE with the same λ.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rankbench.fitting.method import Shift, closed_form
 @dataclass(frozen=True)
 class DebiasedEASE:
     lam: float = param(100.0, "ridge λ on the weights, > 0", "10 to 1000, log scale")
-    alpha: float = param(0.5, "weight of the debiasing term, 0 ≤ alpha < 1; only lam/(1−alpha) matters", "not published")
+    alpha: float = param(0.5, "weight α of the debiasing term, 0 ≤ alpha < 1; only lam/(1−alpha) matters", "not published")
 
     def __post_init__(self) -> None:
         require(self.lam > 0, f"lam must be > 0, got {self.lam}")
@@ -32,7 +32,7 @@ class DebiasedEASE:
 
 
 def ridge(p: DebiasedEASE) -> float:
-    """The λ of the EASE that ranks equally."""
+    """The λ of the EASE with the same ranking."""
     return p.lam / (1 - p.alpha)
 
 
@@ -42,11 +42,11 @@ def ridge(p: DebiasedEASE) -> float:
     shift=lambda p: Shift(0.0, ridge(p)),
     identity=lambda p: ("edlae", 0.0, ridge(p)),
     redundant=("alpha",),
-    reason="alpha only rescales lam: every setting is an EASE with lam/(1-alpha)",
+    reason="alpha only rescales lam: every configuration is an EASE with lam/(1-alpha)",
     title="Debiased EASE: EASE under the debiased squared error",
     source="Debiased contrastive losses, Eq. 27",
 )
 def debiased_ease(diag_C: np.ndarray, counts: np.ndarray, p: DebiasedEASE) -> tuple[np.ndarray, np.ndarray]:
-    """beta, alpha (n_items,) of W = C diag(beta) + diag(alpha)."""
+    """Return beta, alpha (n_items,) of W = C diag(beta) + diag(alpha)."""
     scale = 1 / (1 - p.alpha)
     return -scale / diag_C, np.full_like(diag_C, scale)

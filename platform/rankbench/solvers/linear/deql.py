@@ -1,14 +1,14 @@
-"""DEQL: the expected loss of EDLAE solved for every emphasis b > 0 (DEQL paper, Eq. 9, 16 and 17), collapsed to O(n²).
+"""DEQL: the expected loss of EDLAE solved for every emphasis b > 0 (DEQL paper, Eq. 9, 16 and 17), in O(n²).
 
     min E‖A ∘ (X − (Δ ∘ X) W)‖² + λ‖W‖²,    Δ drops with probability p,    A = a where dropped, b where kept
 
 With q = 1−p, h1 = qpa² + q²b², h2 = q·h1, c = p(a² − b²), S = G − diag(G), d = diag(G), column i solves
 (H0 + e1 eᵢᵀ + eᵢ e2ᵀ) W_i = v with H0 = h2 S + h1 diag(d) + λI and e1, e2, v in span{eᵢ, S_i}.
 H0 C_i = eᵢ for C = H0^-1 gives C S_i = (eᵢ − μ C_i)/h2, μ = h1 d_i + λ: everything lies in span{eᵢ, C_i}, and the column
-W_i = beta_i C_i + alpha_i eᵢ takes a few scalars, where the paper's second phase takes O(n²) a column.
+W_i = beta_i C_i + alpha_i eᵢ takes a few scalars, where the second phase of the paper takes O(n²) per column.
 
-Only b/a and λ/a² matter. The Gram's own scale is λ' = λ/h2: settings of equal (p, λ') share one inverse, so a grid over b
-at fixed `lam_prime` is free. Under a zero diagonal b rescales λ and nothing else: EDLAE with λ'.
+Only b/a and λ/a² matter. On the scale of the Gram matrix the ridge is λ' = λ/h2. Configurations with equal (p, λ') share one
+inverse, so a grid over b at fixed `lam_prime` costs no more. With a zero diagonal b only rescales λ: it is EDLAE with λ'.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from rankbench.core.errors import require
 from rankbench.fitting.method import Shift, closed_form
 
 A, B = "emphasis on dropped entries, > 0; only b/a matters", "emphasis on kept entries"
-P, LAM = "dropout probability, 0 ≤ p < 1", "ridge λ of the paper's Eq. 14"
-LAM_PRIME = "λ/h2, the ridge beside the Gram: give it in place of lam to share one inverse over all b"
+P, LAM = "dropout probability, 0 ≤ p < 1", "ridge λ of Eq. 14 of the paper"
+LAM_PRIME = "ridge λ/h2 added to the Gram matrix, > 0; given instead of lam, all values of b share one inverse"
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def _check(p) -> None:
     require(0 <= p.p < 1, f"p must lie in [0, 1), got {p.p}")
     require(p.a > 0, f"a must be > 0, got {p.a}")
     require(p.b >= 0, f"b must be >= 0, got {p.b}")
-    require(p.p > 0 or p.b > 0, "p = 0 and b = 0 leave no loss at all")
+    require(p.p > 0 or p.b > 0, "with p = 0 and b = 0 there is no loss: raise one of them")
     if isinstance(p, DEQLL2):
         require(p.lam is None or p.lam_prime is None, "give lam or lam_prime, not both: lam_prime is lam/h2")
         for name in ("lam", "lam_prime"):
@@ -85,15 +85,15 @@ def shift(p: DEQL | DEQLL2) -> Shift:
 
 
 def _identity(p: DEQL | DEQLL2) -> tuple:
-    # Without emphasis on kept entries a weight on the diagonal has nothing to gain: b = 0 is EDLAE.
+    # Without emphasis on kept entries the diagonal is zero at the minimum: b = 0 is EDLAE.
     if p.b == 0:
         return ("edlae", p.p, ridge(p))
-    # Without dropout nothing is emphasised apart from the rest. Equal emphases are DLAE, which names itself like this.
+    # Without dropout no entry is emphasised over others. Equal emphases are DLAE, whose identity is written the same way.
     return ("deql", p.p, ridge(p), p.b / p.a if p.p > 0 else 1.0)
 
 
 def columns(diag_C: np.ndarray, counts: np.ndarray, p: DEQL | DEQLL2) -> tuple[np.ndarray, np.ndarray]:
-    """beta, alpha (n_items,) of W = C diag(beta) + diag(alpha), for C = (G + p/(1−p) diag(G) + λ'I)^-1.
+    """Return beta, alpha (n_items,) of W = C diag(beta) + diag(alpha), for C = (G + p/(1−p) diag(G) + λ'I)^-1.
 
     A vector x eᵢ + y C_i is the pair (x, y); Sherman-Morrison is applied twice in these coordinates, for all columns.
     """
@@ -138,10 +138,10 @@ for name, params, title in (
     shift=shift,
     identity=lambda p: ("edlae", p.p, ridge(p)),
     redundant=("b", "a"),
-    reason="under a zero diagonal a and b only rescale lam: every setting is an EDLAE",
+    reason="with a zero diagonal a and b only rescale lam: every configuration is an EDLAE",
     title="DEQL(L2+zero-diag): with ridge and a zero diagonal",
     source="DEQL, Eq. 17",
 )
 def zero_diagonal(diag_C: np.ndarray, counts: np.ndarray, p: DEQLL2) -> tuple[np.ndarray, np.ndarray]:
-    """Without row and column i, H loses e1 and e2: what remains is EDLAE's system with λ'."""
+    """Return beta, alpha (n_items,): without row and column i, H loses e1 and e2, which leaves the system of EDLAE with λ'."""
     return -1.0 / (diag_C * (1 - p.p)), np.full_like(diag_C, 1 / (1 - p.p))

@@ -2,8 +2,8 @@
 
     Λ = p/(1−p) diag(G) + λI,    W = (G + Λ)^-1 G = I − CΛ,    C = (G + Λ)^-1
 
-C is EDLAE's at equal (p, λ); G = (G + Λ) − Λ makes the product with G a column scaling. DEQL(L2) at b = a gives W/(1−p) with
-λ' = λ: the same ranking.
+C equals that of EDLAE with the same (p, λ). Since G = (G + Λ) − Λ, the product with G is a column scaling. DEQL(L2) at b = a
+and λ' = λ gives W/(1−p), which has the same ranking.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from rankbench.fitting.method import Shift, closed_form
 @dataclass(frozen=True)
 class DLAE:
     p: float = param(0.5, "dropout probability, 0 ≤ p < 1", "0.1 to 0.9")
-    lam: float = param(10.0, "ridge λ beside the Gram, ≥ 0", "0 to 500")
+    lam: float = param(10.0, "ridge λ added to the Gram matrix, ≥ 0", "0 to 500")
 
     def __post_init__(self) -> None:
         require(0 <= self.p < 1, f"p must lie in [0, 1), got {self.p}")
         require(self.lam >= 0, f"lam must be >= 0, got {self.lam}")
-        require(self.p > 0 or self.lam > 0, "p = 0 and lam = 0 leave the identity matrix: raise one of them")
+        require(self.p > 0 or self.lam > 0, "p = 0 and lam = 0 give the identity matrix: raise one of them")
 
 
 @closed_form(
@@ -37,5 +37,5 @@ class DLAE:
     source="Steck, NeurIPS 2020",
 )
 def dlae(diag_C: np.ndarray, counts: np.ndarray, p: DLAE) -> tuple[np.ndarray, np.ndarray]:
-    """beta, alpha (n_items,) of W = C diag(beta) + diag(alpha)."""
+    """Return beta, alpha (n_items,) of W = C diag(beta) + diag(alpha)."""
     return -(counts * p.p / (1 - p.p) + p.lam), np.ones_like(diag_C)

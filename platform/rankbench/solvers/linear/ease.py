@@ -31,5 +31,5 @@ class EASE:
     source="Steck, WWW 2019",
 )
 def ease(diag_C: np.ndarray, counts: np.ndarray, p: EASE) -> tuple[np.ndarray, np.ndarray]:
-    """beta, alpha (n_items,) of W = C diag(beta) + diag(alpha)."""
+    """Return beta, alpha (n_items,) of W = C diag(beta) + diag(alpha)."""
     return -1.0 / diag_C, np.ones_like(diag_C)

@@ -1,9 +1,9 @@
-"""Low-rank DEQL: the expected loss under rank(W) ≤ k, in closed form for equal emphases (DEQL paper, Eq. 34 and 35).
+"""Low-rank DEQL: the expected loss under rank(W) ≤ k, in closed form, for equal emphases (DEQL paper, Eq. 34 and 35).
 
     W = Σxx^-1/2 [Σxx^-1/2 Σxy]_k,    [·]_k the truncated singular value decomposition
 
 For a = b, H^(i) is one matrix for all columns: with q = 1−p and D = diag(G), Σxx = q²b²(G + p/q D + λI) = q²b² C^-1 and
-Σxy = qb² G. Here λ stands beside the Gram (the ridge of the loss is λq²b²), so b cancels. With p = λ = 0 it is PureSVD.
+Σxy = qb² G. Here λ is added to the Gram matrix (the ridge of the loss is λq²b²), so b cancels. With p = λ = 0 this is PureSVD.
 
 No square root is needed. Right singular vectors V_k of Σxx^-1/2 Σxy are eigenvectors of Σxyᵀ Σxx^-1 Σxy ∝ GCG, and
 W = Σxx^-1 Σxy V_k V_kᵀ = (1/q) CG V_k V_kᵀ, where CG V = V − CΛV.
@@ -25,9 +25,9 @@ from rankbench.solvers.inverse.lowrank import System, system, top_eigenvectors
 
 @dataclass(frozen=True)
 class LowRankDEQL:
-    embedding_dim: int = param(64, "rank k of the weights; the number of items at most is used", "not published")
+    embedding_dim: int = param(64, "rank k of the weights, > 0; at most the number of items is used", "not published")
     p: float = param(0.5, "dropout probability, 0 ≤ p < 1", "0.1 to 0.9")
-    lam: float = param(10.0, "ridge λ beside the Gram, ≥ 0", "0 to 500")
+    lam: float = param(10.0, "ridge λ added to the Gram matrix, ≥ 0", "0 to 500")
 
     def __post_init__(self) -> None:
         require(self.embedding_dim > 0, f"embedding_dim must be > 0, got {self.embedding_dim}")
@@ -48,10 +48,10 @@ def regression(on: System, V: np.ndarray) -> np.ndarray:
     holds_matrix=True,
 )
 def lowrank_deql(X: sp.csr_array, p: LowRankDEQL, seed: int) -> LowRankRecommender:
-    """An inverse of O(n_items³) and O(n_items²) for each of some multiples of k Lanczos steps.
+    """Fit by one inverse in O(n_items³) time and Lanczos steps of O(n_items²) each, whose number is a few multiples of k.
 
-    float64 up to `lowrank.FLOAT64_ITEMS` items, float32 beyond; `seed` draws the start vector and moves rounding only.
-    Raises NumericalError when the system is not positive definite or Lanczos does not converge.
+    The inverse is float64 up to `lowrank.FLOAT64_ITEMS` items and float32 beyond. `seed` draws the start vector of Lanczos and
+    affects rounding only. Raises NumericalError when the system is not positive definite or Lanczos does not converge.
     """
     on = system(X, p.p, p.lam)
     V = top_eigenvectors(on, p.embedding_dim, seed)

@@ -2,15 +2,15 @@
 
     min ‖X − XB‖² + ‖Λ^½ B‖²    over    B = UVᵀ − diag(UVᵀ),    U, V (n_items, k),    Λ = p/(1−p) diag(G) + λI
 
-With W = UVᵀ, a vector β that stands for diag(W), scaled multipliers γ and Ω = Λ + ωI, every update is the exact minimiser of
+With W = UVᵀ, a vector β that stands for diag(W), scaled multipliers γ and Ω = Λ + ωI, every update exactly minimises
 
     L = ‖X(I + diag β) − XW‖² + ‖Λ^½ (W − diag β)‖² + ‖Ω^½ (diag(W) − β + γ)‖²
 
-over its block, and γ ← γ + diag(W) − β. The prediction is B/(1−p), as for EDLAE, to which it comes at k = n_items.
+over its block, and γ ← γ + diag(W) − β. The prediction is B/(1−p), as in EDLAE, which it equals at k = n_items.
 
-Differs from the paper: there Λ acts on W and, with a minus, on β, which is the same where β = diag(W), but not convex in β; and
+Differs from the paper: there Λ acts on W and, with a minus, on β, which is the same if β = diag(W), but not convex in β; and
 γ enters Eq. 34 with the sign opposite to that of its updates. The updates of U and V in Eq. 35 minimise with
-‖Ω^½ (W − diag(β − γ))‖² over the whole matrix in place of its diagonal, and so arrive at the solution for 2Λ + ωI, not for Λ.
+‖Ω^½ (W − diag(β − γ))‖² over the whole matrix instead of its diagonal, and so converge to the solution for 2Λ + ωI, not for Λ.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from rankbench.solvers.linear.lowrank_deql import regression
 
 @dataclass(frozen=True)
 class LowRankEDLAE:
-    embedding_dim: int = param(64, "rank k of UVᵀ; the number of items at most is used", "not published")
+    embedding_dim: int = param(64, "rank k of UVᵀ, > 0; at most the number of items is used", "not published")
     p: float = param(0.5, "dropout probability, 0 ≤ p < 1", "0.1 to 0.9")
-    lam: float = param(10.0, "ridge λ beside the Gram, ≥ 0", "0 to 500")
-    omega: float = param(100.0, "ω of the ADMM penalty, > 0: how firmly β follows the diagonal", "not published")
-    iterations: int = param(30, "rounds of the four updates, > 0", "not published")
+    lam: float = param(10.0, "ridge λ added to the Gram matrix, ≥ 0", "0 to 500")
+    omega: float = param(100.0, "weight ω of the ADMM penalty, which ties β to the diagonal, > 0", "not published")
+    iterations: int = param(30, "number of rounds of the four updates, > 0", "not published")
 
     def __post_init__(self) -> None:
         require(self.embedding_dim > 0, f"embedding_dim must be > 0, got {self.embedding_dim}")
@@ -48,15 +48,15 @@ class LowRankEDLAE:
 @direct(
     "edlae-low-rank",
     LowRankEDLAE,
-    title="Low-rank EDLAE: zero diagonal, the rest of rank k, by ADMM",
+    title="Low-rank EDLAE: weights of rank k with a zero diagonal, by ADMM",
     source="Steck, NeurIPS 2020; debiased contrastive losses, C.2",
     holds_matrix=True,
 )
 def lowrank_edlae(X: sp.csr_array, p: LowRankEDLAE, seed: int) -> LowRankRecommender:
-    """An inverse of O(n_items³), then about ten (n_items, n_items) x (n_items, k) products a round.
+    """Fit by one inverse in O(n_items³) time and about ten (n_items, n_items) x (n_items, k) products per round.
 
-    float64 up to `lowrank.FLOAT64_ITEMS` items, float32 beyond. It starts at the low-rank solution with a free diagonal.
-    Raises NumericalError when the system is not positive definite, or when the rounds end in what is not finite.
+    The inverse is float64 up to `lowrank.FLOAT64_ITEMS` items and float32 beyond. The rounds start at the low-rank solution
+    with a free diagonal. Raises NumericalError if the system is not positive definite or the factors are not finite.
     """
     on = system(X, p.p, p.lam)
     U, V = admm(on, top_eigenvectors(on, p.embedding_dim, seed), p.omega, p.iterations)[:2]
@@ -69,12 +69,12 @@ def lowrank_edlae(X: sp.csr_array, p: LowRankEDLAE, seed: int) -> LowRankRecomme
 
 
 def admm(on: System, V: np.ndarray, omega: float, iterations: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """U, V, beta, gamma after so many rounds from V (n, k) orthonormal."""
+    """Return U, V, beta and gamma after `iterations` rounds, starting from an orthonormal V (n, k)."""
     Omega = on.Lam + omega
     beta = _diagonal(regression(on, V), V)
     gamma, z = np.zeros_like(beta), np.zeros_like(beta)
     for _ in range(iterations):
-        V, _ = np.linalg.qr(V)  # U is solved for next and takes up the change of basis
+        V, _ = np.linalg.qr(V)  # U is solved for next, so it absorbs the change of basis
         U, z = update_U(on, V, beta, gamma, Omega, z)
         GU = on.G_times(U)
         V = update_V(on, U, GU, beta, gamma, Omega)
@@ -84,10 +84,10 @@ def admm(on: System, V: np.ndarray, omega: float, iterations: int) -> tuple[np.n
 
 
 def update_U(on: System, V: np.ndarray, beta, gamma, Omega, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The U (n, k) that minimises L for orthonormal V, and z = Ω (diag(UVᵀ) − β + γ), from which the next call starts.
+    """Return the U (n, k) that minimises L for orthonormal V, and z = Ω (diag(UVᵀ) − β + γ), where the next call starts.
 
-    ∂L/∂U = 0 is (G + Λ) U = (G + Λ) diag(1 + β) V − ΛV − diag(z) V, so U = diag(1 + β) V − C (Λ + diag z) V. What diag(UVᵀ)
-    that gives must agree with z: (C ∘ VVᵀ + Ω^-1) z = diag(U₀Vᵀ) − β + γ, where U₀ is U at z = 0. This matrix is positive
+    ∂L/∂U = 0 is (G + Λ) U = (G + Λ) diag(1 + β) V − ΛV − diag(z) V, so U = diag(1 + β) V − C (Λ + diag z) V. The resulting
+    diag(UVᵀ) must agree with z: (C ∘ VVᵀ + Ω^-1) z = diag(U₀Vᵀ) − β + γ, where U₀ is U at z = 0. This matrix is positive
     definite, and (C ∘ VVᵀ) z = diag(C diag(z) VVᵀ) needs no second (n, n) array.
     """
     n = len(beta)
@@ -102,23 +102,23 @@ def update_U(on: System, V: np.ndarray, beta, gamma, Omega, z: np.ndarray) -> tu
 
 
 def update_V(on: System, U: np.ndarray, GU: np.ndarray, beta, gamma, Omega) -> np.ndarray:
-    """The V (n, k) that minimises L, row by row, with one inverse for all and Sherman-Morrison:
+    """Return the V (n, k) that minimises L, row by row, from one shared inverse by Sherman-Morrison:
 
     (Uᵀ(G + Λ)U + Ω_j u_j u_jᵀ) v_j = (1 + β_j) Uᵀ G_j + (Λ_j β_j + Ω_j (β_j − γ_j)) u_j.
     """
     right = (1 + beta)[:, None] * GU + (on.Lam * beta + Omega * (beta - gamma))[:, None] * U
-    # A pseudo-inverse: where U lost rank, the system still has solutions.
+    # A pseudo-inverse is used because the system has solutions even if U has lost rank.
     K = np.linalg.pinv(U.T @ (GU + on.Lam[:, None] * U), rcond=1e-12, hermitian=True)
     free, UK = right @ K, U @ K
     return free - UK * (Omega * _diagonal(free, U) / (1 + Omega * _diagonal(UK, U)))[:, None]
 
 
 def update_beta(on: System, U: np.ndarray, GU: np.ndarray, V: np.ndarray, gamma, Omega) -> np.ndarray:
-    """The β (n,) that minimises L: an item an equation."""
+    """Return the β (n,) that minimises L; each item has its own equation."""
     weight = _diagonal(U, V)
     return (_diagonal(GU, V) - on.counts + on.Lam * weight + Omega * (weight + gamma)) / (on.counts + on.Lam + Omega)
 
 
 def _diagonal(A: np.ndarray, B: np.ndarray) -> np.ndarray:
-    """diag(ABᵀ)."""
+    """Return diag(ABᵀ)."""
     return np.einsum("ij,ij->i", A, B)

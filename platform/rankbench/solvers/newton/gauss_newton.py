@@ -5,9 +5,9 @@ weights on interactions. Its second derivative in y_ui is 2 w_u, w = all_weight,
 
     dy = dP Qᵀ + P dQᵀ,    the products of its Gauss-Newton matrix are    2 W (dP QᵀQ + P dQᵀQ)    and    2 (Q dPᵀWP + dQ PᵀWP)
 
-(Pu et al., ICML 2024, appendix D): Grams, and no (n_users, n_items) array. Losses are per interaction.
-Two models give P and Q: `Vectors`, which are the parameters themselves, and `Towers`, two-layer networks of learnt vectors.
-Parameters are one flat array: those of the users, then those of the items.
+(Pu et al., ICML 2024, appendix D), which need Gram matrices but no (n_users, n_items) array. Losses are per interaction. Two
+models give P and Q: `Vectors`, whose parameters are P and Q, and `Towers`, two-layer networks of learned vectors. Parameters
+are one flat array: those of the users, then those of the items.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rankbench.solvers.als.quadratic_loss import QuadraticLoss
 
 
 class Point(Protocol):
-    """A model at one value of its parameters (n,). `loss`: per interaction, regularisers included."""
+    """A model at one value of its parameters (n,). `loss` is per interaction and includes the regularisers."""
 
     loss: float
     P: np.ndarray
@@ -32,10 +32,10 @@ class Point(Protocol):
     def gradient(self) -> np.ndarray: ...
 
     def product(self, d: np.ndarray, damping: float) -> np.ndarray:
-        """(G + damping · M) d: the Gauss-Newton matrix of the loss, and its metric, a part of G's diagonal or like it."""
+        """(G + damping · M) d for the Gauss-Newton matrix G and its metric M, which approximates the diagonal of G."""
 
     def divide(self, r: np.ndarray) -> np.ndarray:
-        """M⁻¹ r; zero where M is."""
+        """M⁻¹ r, and zero where M is zero."""
 
 
 class PairLoss:
@@ -58,11 +58,11 @@ class PairLoss:
 
 
 class PairsAt:
-    """The loss at P (n_users, K) and Q (n_items, K), and its derivatives by them."""
+    """The loss at P (n_users, K) and Q (n_items, K), and its derivatives with respect to P and Q."""
 
     def __init__(self, pairs: PairLoss, P: np.ndarray, Q: np.ndarray):
         self.pairs, self.P, self.Q = pairs, P, Q
-        self.sums = pairs.X @ Q  # (n_users, K): of each user's items
+        self.sums = pairs.X @ Q  # (n_users, K), the sums over each user's items
         self.gram_P, self.sum_P = moments(P, pairs.weight[:, 0], pairs.all_target[:, 0])
         self.gram_Q, self.sum_Q = moments(Q, None, None)
         over_all = np.sum(self.gram_P * self.gram_Q) - 2 * self.sum_P @ self.sum_Q
@@ -77,7 +77,7 @@ class PairsAt:
         return by_P, by_Q
 
     def product(self, dP: np.ndarray, dQ: np.ndarray, damping: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
-        """The Gauss-Newton matrix, and `damping` times its blocks of single users and items, times (dP, dQ)."""
+        """The Gauss-Newton matrix, plus `damping` times its blocks of single users and items, times (dP, dQ)."""
         by_P, by_Q = self.within((1 + damping) * dP, (1 + damping) * dQ)
         by_P += 2 * self.pairs.weight * _times(self.P, _cross(dQ, self.Q))
         by_Q += 2 * _times(self.Q, _cross(dP * self.pairs.weight, self.P))
@@ -97,17 +97,16 @@ class Vectors:
         self.pairs, self.dim, self.n_users = pairs, dim, pairs.X.shape[0]
 
     def start(self, items: np.ndarray) -> np.ndarray:
-        """`items`, and the users that have the least loss with them: zeros where a user has no interactions.
+        """Join `items` with the users that minimise the loss for them; a user without interactions gets zeros.
 
-        Raises NumericalError when the items are too long for their products to be finite.
+        Raises NumericalError if the products of the item vectors overflow.
         """
         values = _flat(np.zeros((self.n_users, self.dim), items.dtype), items)
         point = self.at(values)
         if not np.isfinite(point.pairs.gram_Q).all():
-            raise NumericalError(f"the vectors at the start are too long for {items.dtype}: lower init_scale")
-        users, _ = self.split(
-            point.divide(-point.gradient())
-        )  # with the items fixed, the metric is the whole second derivative
+            raise NumericalError(f"the products of the initial vectors overflow {items.dtype}: lower init_scale")
+        # For fixed items the metric is the whole second derivative, so one step reaches the minimum.
+        users, _ = self.split(point.divide(-point.gradient()))
         return _flat(users, items)
 
     def split(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -119,7 +118,7 @@ class Vectors:
 
 
 class VectorsAt:
-    """The metric is G's blocks of single users and items: in it G has no eigenvalue beyond 2, whatever the scales."""
+    """The metric consists of G's blocks of single users and items; relative to it no eigenvalue of G exceeds 2."""
 
     def __init__(self, model: Vectors, values: np.ndarray):
         self.model, (self.P, self.Q) = model, model.split(values)
@@ -146,7 +145,7 @@ class VectorsAt:
 
 
 def _eigen_inverse(gram: np.ndarray, weight: np.ndarray | int, reg: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The basis of `gram` and, in it, the inverses of 2 (weight_r gram + reg_r I), (n_rows, K); zero where that has none."""
+    """The eigenbasis of `gram` and the inverses of 2 (weight_r gram + reg_r I) in it, (n_rows, K); zero where singular."""
     spectrum, basis = np.linalg.eigh(gram)
     curvature = 2 * (weight * np.maximum(spectrum, 0).astype(reg.dtype) + reg)
     floor = 10 * len(gram) * np.finfo(reg.dtype).eps * curvature.max(axis=1, keepdims=True)
@@ -200,9 +199,9 @@ class TowerAt:
         return _flat(_times(inner, self.A.T), *of_weights).astype(out.dtype)
 
     def curvature(self, weight: np.ndarray, gram: np.ndarray) -> np.ndarray:
-        """About the diagonal of Jᵀ H J, (size,), where H is weight_r · gram for the outputs of row r; weight (n_rows, 1).
+        """Approximate diagonal of Jᵀ H J, (size,), where H is weight_r · gram for the outputs of row r; weight is (n_rows, 1).
 
-        Curvatures are passed back through squared weights, unit by unit, as if units did not interact (Becker and LeCun, 1988).
+        Curvatures are propagated back through squared weights, as if units did not interact (Becker and LeCun, 1988).
         """
         of_outputs = np.maximum(np.diag(gram), 0)
         inner = weight * self.on * np.maximum(np.einsum("hk,kl,hl->h", self.B, gram, self.B), 0).astype(weight.dtype)
@@ -212,7 +211,7 @@ class TowerAt:
 
 
 class Towers:
-    """A network each for users and items, and lam ‖parameters‖² over the whole loss."""
+    """One network for users and one for items, with the penalty lam ‖parameters‖² on the whole loss."""
 
     def __init__(self, pairs: PairLoss, dim: int, hidden: int, lam: float):
         self.pairs, self.reg = pairs, lam / pairs.total
@@ -229,7 +228,7 @@ class Towers:
 
 
 class TowersAt:
-    """The metric is diagonal: each tower's `curvature`, and the regulariser's."""
+    """The metric is diagonal: the `curvature` of each tower and that of the regulariser."""
 
     def __init__(self, model: Towers, values: np.ndarray):
         self.model, self.values = model, values

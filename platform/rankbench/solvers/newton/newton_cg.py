@@ -1,14 +1,14 @@
 """RG² by Newton-CG: Gauss-Newton steps, each solved by conjugate gradients (Pu et al., ICML 2024, appendix D).
 
-An iteration solves (G + μM) d = −g for the whole data at once: g the gradient, G the Gauss-Newton matrix, M its metric, all of
-them in `towers.py`. Conjugate gradients, preconditioned by M, stop at `cg_tolerance` times the gradient's length. A line search
-halves d until the loss falls by Armijo's rule; the damping μ follows how well the quadratic model has foreseen that fall.
-The loss never rises; where rounding lets no step lower it, the fit ends.
+An iteration solves (G + μM) d = −g for all data at once, where g is the gradient, G the Gauss-Newton matrix and M its metric,
+all defined in `gauss_newton.py`. Conjugate gradients, preconditioned by M, stop at `cg_tolerance` times the length of the
+gradient. A line search halves d until the loss decreases by Armijo's rule; the damping μ depends on how well the quadratic
+model predicted that decrease. The loss never rises; if rounding prevents every step from lowering it, the fit ends.
 
-`rg2-newton` minimises what `rg2` minimises by alternating least squares: one number compares both. `rg2-newton-mlp` scores by
-two-layer towers, out of the reach of least squares, with a plain L2 penalty of all their parameters.
+`rg2-newton` minimises the same loss as `rg2` does by alternating least squares, so their losses can be compared.
+`rg2-newton-mlp` scores by two-layer towers, which least squares cannot fit, with a plain L2 penalty on all parameters.
 Differs from the paper: its Gauss-Newton product is printed times −1/|D|, with a minus between the terms of the items and with
-couplings of users and items whose shapes do not fit; here it is worked out anew from the loss.
+couplings of users and items whose shapes do not fit; here it is derived from the loss.
 """
 
 from __future__ import annotations
@@ -35,20 +35,26 @@ from rankbench.solvers.als.fit import Counts
 from rankbench.solvers.factorisation.rg2 import RG2, rg2
 from rankbench.solvers.newton.gauss_newton import PairLoss, Point, Towers, Vectors
 
-ARMIJO = 1e-4  # the share of the slope that a step must fall by
-HALVINGS = 30  # near the saddle at zero G is next to nothing, and d far too long
-DAMPING = 1.0  # at the start; in the metric M, in which G's largest eigenvalue is about 2
-LEAST_DAMPING = 1e-6  # P and Q may be turned against each other for nothing: undamped, G has no inverse
+ARMIJO = 1e-4  # the fraction of the predicted slope by which a step must lower the loss
+HALVINGS = 30  # the most in one line search; near the saddle at zero G is almost zero, and d much too long
+DAMPING = 1.0  # initial damping; relative to the metric M the largest eigenvalue of G is about 2
+LEAST_DAMPING = (
+    1e-6  # P and Q can be transformed against each other without changing the loss, so G without damping has no inverse
+)
 
 
 @dataclass(frozen=True)
 class NewtonParams(Stopping):
-    embedding_dim: int = param(64, "length of the vectors of users and items, > 0", "16 to 512")
-    iterations: int = param(30, "Gauss-Newton steps, > 0", "10 to 100")
-    cg_steps: int = param(20, "conjugate-gradient steps an iteration, at most, > 0", "5 to 50")
-    cg_tolerance: float = param(0.1, "they end at this share of the gradient's length, > 0 and < 1", "0.01 to 0.5")
-    init_scale: float = param(0.1, "vectors start normal with this deviation over √embedding_dim, > 0", "0.01 to 1")
-    tolerance: float = param(0.0, "stop when an iteration lowers the loss by less than this share of it; 0: never", "0")
+    embedding_dim: int = param(64, "dimension of the user and item vectors, > 0", "16 to 512")
+    iterations: int = param(30, "number of Gauss-Newton steps, > 0", "10 to 100")
+    cg_steps: int = param(20, "largest number of conjugate-gradient steps per iteration, > 0", "5 to 50")
+    cg_tolerance: float = param(
+        0.1, "conjugate gradients stop at this fraction of the gradient's length, > 0 and < 1", "0.01 to 0.5"
+    )
+    init_scale: float = param(0.1, "vectors start normal with standard deviation init_scale / √embedding_dim, > 0", "0.01 to 1")
+    tolerance: float = param(
+        0.0, "stop when an iteration lowers the loss by a smaller fraction than this; 0: never stop early", "0"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -60,8 +66,10 @@ class NewtonParams(Stopping):
 
 @dataclass(frozen=True)
 class RG2Newton(NewtonParams):
-    lam: float = param(0.01, "λ of the ridge, ≥ 0, as in rg2", "0 to 1")
-    regulariser: Literal["weighted", "product"] = param("weighted", "of vectors, by weight; or of scores", "weighted")
+    lam: float = param(0.01, "ridge λ as in rg2, ≥ 0", "0 to 1")
+    regulariser: Literal["weighted", "product"] = param(
+        "weighted", "regulariser of the vectors by their weights (weighted), or of the scores (product)", "weighted"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -70,8 +78,8 @@ class RG2Newton(NewtonParams):
 
 @dataclass(frozen=True)
 class RG2NewtonMLP(NewtonParams):
-    hidden_dim: int = param(64, "hidden units of a tower, > 0", "32 to 256")
-    lam: float = param(1.0, "of lam ‖parameters‖² beside the loss's sum over interactions, ≥ 0", "0.1 to 100")
+    hidden_dim: int = param(64, "number of hidden units per tower, > 0", "32 to 256")
+    lam: float = param(1.0, "weight of ‖parameters‖², relative to the sum of the loss over interactions, ≥ 0", "0.1 to 100")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -80,12 +88,13 @@ class RG2NewtonMLP(NewtonParams):
 
 
 def pair_loss(X: sp.csr_array, lam: float, regulariser: str, dtype: type) -> PairLoss:
+    """The loss of RG² on X (n_users, n_items), 0/1, per interaction."""
     users, items = np.diff(X.indptr).astype(np.float64), np.bincount(X.indices, minlength=X.shape[1]).astype(np.float64)
     return PairLoss(X, rg2(Counts(users, items), RG2(lam=lam, regulariser=regulariser)), dtype)
 
 
 def noise(X: sp.csr_array, p: NewtonParams, seed: int, dtype: type) -> tuple[np.ndarray, np.ndarray]:
-    """Normal vectors of users (n_users, dim) and items (n_items, dim)."""
+    """Draw normal vectors of users (n_users, dim) and items (n_items, dim)."""
     scale, tables = p.init_scale / np.sqrt(p.embedding_dim), []
     for name, n in zip(("users", "items"), X.shape, strict=True):
         drawn = stream(seed, "newton", name).standard_normal((n, p.embedding_dim), np.float32)
@@ -94,12 +103,13 @@ def noise(X: sp.csr_array, p: NewtonParams, seed: int, dtype: type) -> tuple[np.
 
 
 def vectors(X: sp.csr_array, p: RG2Newton, seed: int, dtype: type) -> tuple[Vectors, np.ndarray]:
-    """The model, and where it starts: as in rg2, items at random and users where these leave the least loss."""
+    """The model and its initial parameters: as in rg2, items are random, and users minimise the loss for these items."""
     model = Vectors(pair_loss(X, p.lam, p.regulariser, dtype), p.embedding_dim)
     return model, model.start(noise(X, p, seed, dtype)[1])
 
 
 def towers(X: sp.csr_array, p: RG2NewtonMLP, seed: int, dtype: type) -> tuple[Towers, np.ndarray]:
+    """The model and its initial parameters."""
     model = Towers(pair_loss(X, 0.0, "weighted", dtype), p.embedding_dim, p.hidden_dim, p.lam)
     return model, model.start(*noise(X, p, seed, dtype), stream(seed, "newton", "towers"))
 
@@ -107,7 +117,7 @@ def towers(X: sp.csr_array, p: RG2NewtonMLP, seed: int, dtype: type) -> tuple[To
 def conjugate_gradients(
     product: Callable[[np.ndarray], np.ndarray], divide: Callable[[np.ndarray], np.ndarray], b: np.ndarray, p: NewtonParams
 ) -> np.ndarray:
-    """x with `product(x)` = b about, from zero, by at most p.cg_steps steps preconditioned by `divide`."""
+    """Solve `product(x)` = b approximately, from x = 0, by at most p.cg_steps steps preconditioned by `divide`."""
     x, r = np.zeros_like(b), b.copy()
     z = divide(r)
     direction, length = z.copy(), float(r @ z)
@@ -115,7 +125,7 @@ def conjugate_gradients(
     for _ in range(p.cg_steps):
         image = product(direction)
         curvature = float(direction @ image)
-        if not curvature > 0:  # rounding: the matrix has no such direction
+        if not curvature > 0:  # only rounding can cause this: the matrix has no direction of negative curvature
             break
         step = length / curvature
         x += step * direction
@@ -132,7 +142,7 @@ def conjugate_gradients(
 def step(
     at: Callable[[np.ndarray], Point], values: np.ndarray, here: Point, damping: float, p: NewtonParams
 ) -> tuple[np.ndarray, Point, float] | None:
-    """The parameters, `at` them, and the damping after an iteration from `values`; None where no step lowers the loss."""
+    """One iteration from `values`: the new parameters, the point there, and the damping; None if no step lowers the loss."""
     g = here.gradient()
     d = conjugate_gradients(lambda v: here.product(v, damping), here.divide, -g, p)
     slope = float(g @ d)
@@ -146,20 +156,20 @@ def step(
             break
     else:
         return None
-    # From zero, conjugate gradients give a d at which the damped quadratic model has fallen by half the slope.
-    foreseen = (there.loss - here.loss) / (slope / 2)
-    if halvings or foreseen < 0.25:
+    # Conjugate gradients from zero give a d for which the damped quadratic model predicts a decrease of half the slope.
+    predicted = (there.loss - here.loss) / (slope / 2)
+    if halvings or predicted < 0.25:
         damping *= 4
-    elif foreseen > 0.75:
+    elif predicted > 0.75:
         damping = max(damping / 3, LEAST_DAMPING)
     return trial, there, damping
 
 
 def newton_cg(model: Vectors | Towers, values: np.ndarray, p: NewtonParams, begin: State | None = None) -> Steps:
-    """Minimise from `values` on, or from a state that was saved. Seconds count the losses of the line search, which are a part
-    of the method. It ends where no step lowers the loss, or by the tolerance.
+    """Minimise from `values`, or from a saved state. The seconds include the line search, which is part of the method. The
+    iterations end if no step lowers the loss, or by the tolerance.
 
-    Raises NumericalError when the loss is not finite at the start; no step leads to where it is not.
+    Raises NumericalError if the loss is not finite at the start; no step leads to a loss that is not.
     """
     number, damping, seconds, losses = 0, DAMPING, 0.0, []
     if begin:
@@ -190,12 +200,12 @@ def newton_cg(model: Vectors | Towers, values: np.ndarray, p: NewtonParams, begi
 
 def _register(name: str, params: type, build: Callable, title: str) -> None:
     def steps(X: sp.csr_array, p: Any, seed: int, dtype: type, context: Context, start: State | None) -> Steps:
-        with threadpool_limits(1, "blas"):  # `in_chunks` of alternating least squares, used here too, says why
+        with threadpool_limits(1, "blas"):  # `half_step.in_chunks`, which is used here too, explains why
             yield from newton_cg(*build(X, p, seed, np.dtype(dtype).type), p, start)
 
     about = {"title": title, "source": "Pu et al., ICML 2024, appendix D"}
     METHODS.add(name, Iterative(name=name, params=params, steps=steps, seeded=True, folds=False, **about))
 
 
-_register("rg2-newton", RG2Newton, vectors, "RG² by Newton-CG: the loss of rg2, users and items moved at once")
+_register("rg2-newton", RG2Newton, vectors, "RG² by Newton-CG: the loss of rg2, with users and items updated together")
 _register("rg2-newton-mlp", RG2NewtonMLP, towers, "RG² by Newton-CG on two-layer towers")
