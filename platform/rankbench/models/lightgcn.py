@@ -1,4 +1,4 @@
-"""LightGCN: the learnt vectors, spread over the graph of the interactions (He et al., SIGIR 2020, Eq. 3, 4 and 8).
+"""LightGCN: learned vectors, propagated over the graph of the interactions (He et al., SIGIR 2020, Eq. 3, 4 and 8).
 
     [U; V] = 1/(L + 1) Σ_{l=0..L} Â^l E
 
@@ -21,7 +21,7 @@ from rankbench.models.spec import EmbeddingModel, model
 
 @dataclass(frozen=True)
 class LightGCN:
-    n_layers: int = param(3, "layers of the graph, ≥ 1", "1 to 4")
+    n_layers: int = param(3, "number of graph layers, ≥ 1", "1 to 4")
 
     def __post_init__(self) -> None:
         require(self.n_layers >= 1, f"n_layers must be >= 1, got {self.n_layers}")
@@ -40,7 +40,7 @@ class LightGCNModel(EmbeddingModel):
 @model(
     "lightgcn",
     LightGCN,
-    title="LightGCN: vectors spread over the graph",
+    title="LightGCN: vectors propagated over the interaction graph",
     source="He et al., SIGIR 2020",
     layers=lambda p: p.n_layers,
 )

@@ -1,4 +1,4 @@
-"""MF, matrix factorisation: a vector for each user and each item, and nothing more."""
+"""MF, matrix factorisation: one learned vector per user and per item."""
 
 from __future__ import annotations
 
@@ -23,6 +23,6 @@ class MFModel(EmbeddingModel):
         return self.users, self.items
 
 
-@model("mf", MF, title="MF: a vector each", source="Koren et al., 2009")
+@model("mf", MF, title="MF: matrix factorisation", source="Koren et al., 2009")
 def mf(X: sp.csr_array, p: MF, users: Tensor, items: Tensor, generator: torch.Generator) -> MFModel:
     return MFModel(users, items)

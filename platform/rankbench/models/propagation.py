@@ -1,11 +1,11 @@
-"""The graph of the training interactions, and the vectors that its layers make of the learnt ones.
+"""The graph of the training interactions, and the propagation of learned vectors through its layers.
 
     Â = [ 0   R ]      R = D_u^-1/2 X D_i^-1/2,      E = [ U ]      layer l: Â^l E      (He et al., SIGIR 2020, Eq. 3 and 7)
         [ Rᵀ  0 ]                                        [ V ]
 
-`propagate` gives a polynomial Σ_l c_l Â^l E by Horner's rule: h ← c_l E + Â h, so that no layer is kept. Â is symmetric, hence
-the gradient is the same polynomial of the gradient that arrives. With h = D^1/2 h̃ the product has no weights in it:
-h̃ ← D^-1/2 c_l E + D^-1 [0 X; Xᵀ 0] h̃, sums of the neighbours' rows. A row without neighbours is c_0 E.
+`propagate` computes a polynomial Σ_l c_l Â^l E by Horner's rule, h ← c_l E + Â h, so no layer is kept. Â is symmetric, so the
+gradient is the same polynomial of the incoming gradient. With h = D^1/2 h̃ the product needs no weights:
+h̃ ← D^-1/2 c_l E + D^-1 [0 X; Xᵀ 0] h̃, which sums the neighbours' rows. A row without neighbours is c_0 E.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from torch import Tensor
 
 from rankbench.fitting.executors import threads_of
 
-BLOCKS = 32  # of rows, as many whatever the number of threads: one that is held up leaves its share to the others
+BLOCKS = 32  # number of blocks of rows, the same for any number of threads; other threads take over the blocks of a delayed one
 
 
 def propagate(graph: Graph, U: Tensor, V: Tensor, weights: Sequence[float]) -> tuple[Tensor, Tensor]:
-    """The rows of users and those of items of Σ_l weights[l] Â^l [U; V], differentiable any number of times.
+    """Compute the rows of users and those of items of Σ_l weights[l] Â^l [U; V], differentiable any number of times.
 
-    U (n_users, d), V (n_items, d), of one dtype and on one device; `weights`: two or more, of layers 0, 1, ...
+    U (n_users, d) and V (n_items, d) have one dtype and device; `weights` are those of layers 0, 1, ..., at least two.
     """
     return _Polynomial.apply(graph, tuple(weights), U, V)
 
@@ -45,16 +45,16 @@ class _Polynomial(torch.autograd.Function):
 
 
 class Graph:
-    """X, 0/1 CSR (n_users, n_items), as neighbours: users are the nodes 0 to n_users − 1, items those after them."""
+    """The neighbours in X, 0/1 CSR (n_users, n_items). Users are the nodes 0 to n_users − 1, and items follow them."""
 
     def __init__(self, X: sp.csr_array):
         X, Xt = sp.csr_array(X), sp.csr_array(X.T)
         self.n_users, self.n_nodes = X.shape[0], sum(X.shape)
         self.indptr = np.concatenate([X.indptr, X.indptr[-1] + Xt.indptr[1:].astype(np.int64)])
         self.indices = np.concatenate([X.indices + np.int32(self.n_users), Xt.indices]).astype(np.int32)
-        # 1 for a node without neighbours: its sum is empty, and its own row must stay a number.
+        # A node without neighbours has scale 1, so that its own row stays finite.
         self.scale = torch.from_numpy(np.maximum(np.diff(self.indptr), 1) ** -0.5)[:, None]
-        # A row costs its neighbours, and its own reading and writing.
+        # The cost of a row: its neighbours, and reading and writing the row itself.
         cost = self.indptr + 2 * np.arange(self.n_nodes + 1)
         cuts = np.searchsorted(cost, np.linspace(0, cost[-1], BLOCKS + 1)).tolist()
         self.blocks = [(begin, end) for begin, end in pairwise(cuts) if begin < end]
@@ -62,7 +62,7 @@ class Graph:
         self._matrices: dict[tuple[torch.device, torch.dtype], Tensor] = {}
 
     def by_rows(self, weights: tuple[float, ...], U: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
-        """The polynomial by the kernel, on the CPU. A row has one writer: same bits for any number of threads."""
+        """The polynomial by the kernel, on the CPU. One thread writes each row: same bits for any number of threads."""
         if U.dtype not in self._scales:
             self._scales[U.dtype] = self.scale.to(U.dtype)
         scale = self._scales[U.dtype]
@@ -85,7 +85,7 @@ class Graph:
         return out
 
     def by_matrix(self, weights: tuple[float, ...], U: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
-        """The polynomial by products with Â, a sparse matrix, on any device."""
+        """The polynomial by products with the sparse matrix Â, on any device."""
         place = U.device, U.dtype
         if place not in self._matrices:
             self._matrices[place] = self._matrix(*place)
@@ -104,7 +104,7 @@ class Graph:
         return matrix.to(device, dtype).coalesce()
 
 
-# `contract` alone of the fast-math rules: the others let the compiler lose a NaN, which must reach the trainer.
+# Of the fast-math rules only `contract` is used: others let the compiler drop a NaN, which must reach the trainer.
 @numba.njit(nogil=True, cache=True, fastmath={"contract"})
 def _step(begin, end, indptr, indices, scale, weight, last, U, V, h, out_users, out_items):
     """Rows `begin` to `end` of h̃ ← D^-1/2 weight E + D^-1 Σ h̃; the last step gives h = D^1/2 h̃ instead."""
@@ -113,7 +113,7 @@ def _step(begin, end, indptr, indices, scale, weight, last, U, V, h, out_users, 
     for row in range(begin, end):
         total[:] = 0
         s, stop = indptr[row], indptr[row + 1]
-        # Four rows for one reading and writing of the sum.
+        # Four rows are added per read and write of the sum.
         while s + 3 < stop:
             a, b, c, d = h[indices[s]], h[indices[s + 1]], h[indices[s + 2]], h[indices[s + 3]]
             for k in range(width):

@@ -1,4 +1,7 @@
-"""What an encoder is: parameters, and a module that gives a vector for every user and item. A file registers by existing."""
+"""The definition of an encoder: parameters, and a module that gives a vector for every user and item.
+
+Every file of this folder is imported and registers its encoders.
+"""
 
 from __future__ import annotations
 
@@ -18,34 +21,37 @@ MODELS: Registry[Encoder] = Registry("model")
 
 
 class EmbeddingModel(nn.Module):
-    """An encoder. Its parameters `users` (n_users, embedding_dim) and `items` (n_items, embedding_dim) are the vectors that
-    are learnt; `forward()` gives the vectors that are scored. Evaluation is `model.eval(); model()`.
+    """An encoder. Its parameters `users` (n_users, embedding_dim) and `items` (n_items, embedding_dim) are the learned vectors.
+
+    `forward()` gives the vectors that are scored. For evaluation, call `model.eval()` and then `model()`.
     """
 
     def __init__(self, users: Tensor, items: Tensor):
         super().__init__()
         self.users, self.items = nn.Parameter(users), nn.Parameter(items)
 
-    # Whether the vectors that are scored are the learnt ones themselves, so that a batch touches its own rows alone.
+    # Whether the scored vectors are the learned vectors themselves, so that a batch uses only its own rows.
     plain = False
 
     def forward(self) -> tuple[Tensor, Tensor]:
-        """(U (n_users, embedding_dim), V (n_items, embedding_dim)); in training mode there may be noise in them."""
+        """Return U (n_users, embedding_dim) and V (n_items, embedding_dim), which may contain noise in training mode."""
         raise NotImplementedError
 
     def own_loss(self, users: Tensor, items: Tensor) -> Tensor | None:
-        """A scalar that the encoder adds to a batch's loss, or None. `users`, `items` (B,) int64: those of the batch.
+        """A scalar that the encoder adds to the loss of a batch with `users` and `items` (B,) int64, or None.
 
-        Called after `forward`, in training mode, once a batch.
+        It is called once per batch, after `forward`, in training mode.
         """
         return None
 
 
 @dataclass(frozen=True)
 class Encoder:
-    """`build(X, p, users, items, generator)` makes the module: X (n_users, n_items) 0/1 CSR of the training interactions;
-    `users`, `items`: the vectors to start from; `generator`: for noise in training. `layers(p)`: how many times a pass sends
-    vectors along the interactions, for the estimates of time and memory before a run.
+    """A registered encoder. `build(X, p, users, items, generator)` creates the module.
+
+    X (n_users, n_items), 0/1 CSR, are the training interactions, `users` and `items` the initial vectors, and `generator` draws
+    noise in training. `layers(p)` is the number of times that a pass propagates vectors along the interactions; it serves the
+    estimates of time and memory before a run.
     """
 
     name: str
@@ -67,7 +73,7 @@ def model(name: str, params: type, **about: Any) -> Callable[[Callable], Callabl
 
 
 def registered() -> Registry[Encoder]:
-    """The registry, with every file of this room imported."""
+    """The registry of encoders, after importing every file of this folder."""
     package = __name__.rpartition(".")[0]
     for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
         importlib.import_module(f"{package}.{module.name}")

@@ -1,4 +1,4 @@
-"""XSimGCL: LightGCN with noise in its layers, and a contrast between two of them (Yu et al., TKDE 2023).
+"""XSimGCL: LightGCN with noise in its layers and a contrastive loss between two of them (Yu et al., TKDE 2023).
 
     E_l = Â E_{l−1} + ε sign(Â E_{l−1}) ⊙ Δ_l/|Δ_l|,    Δ_l uniform on [0, 1], row by row
     [U; V] = 1/L Σ_{l=1..L} E_l
@@ -6,7 +6,7 @@
 
 paper ε → noise; λ → aux_weight; τ → aux_tau; l* → contrast_layer; L → n_layers; z, c → the directions of a node's final vector
 and of its vector in E_{l*}; b, b' → the users, or items, of the batch, each once.
-Layer 0 is not in the mean, so a node without interactions scores 0. When scoring there is no noise.
+Layer 0 is not part of the mean, so a node without interactions scores 0. Scoring uses no noise.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from rankbench.models.spec import EmbeddingModel, model
 
 @dataclass(frozen=True)
 class XSimGCL:
-    n_layers: int = param(3, "layers of the graph, ≥ 1", "1 to 4")
-    noise: float = param(0.1, "length ε of a layer's noise, ≥ 0", "0.01 to 0.5")
-    aux_weight: float = param(0.01, "weight λ of the contrast, ≥ 0", "0.01 to 0.2")
-    aux_tau: float = param(0.2, "temperature τ of the contrast, > 0", "0.1 to 0.2")
-    contrast_layer: int = param(1, "the layer l* that the final vectors are contrasted with, 1 to n_layers", "1 to n_layers")
+    n_layers: int = param(3, "number of graph layers, ≥ 1", "1 to 4")
+    noise: float = param(0.1, "length ε of the noise in each layer, ≥ 0", "0.01 to 0.5")
+    aux_weight: float = param(0.01, "weight λ of the contrastive loss, ≥ 0", "0.01 to 0.2")
+    aux_tau: float = param(0.2, "temperature τ of the contrastive loss, > 0", "0.1 to 0.2")
+    contrast_layer: int = param(1, "layer l* that the final vectors are contrasted with, 1 to n_layers", "1 to n_layers")
 
     def __post_init__(self) -> None:
         require(self.n_layers >= 1, f"n_layers must be >= 1, got {self.n_layers}")
@@ -45,7 +45,7 @@ class XSimGCLModel(EmbeddingModel):
     def __init__(self, graph: Graph, p: XSimGCL, users: Tensor, items: Tensor, generator: torch.Generator):
         super().__init__(users, items)
         self.graph, self.p, self.generator = graph, p, generator
-        self.views: tuple[tuple[Tensor, Tensor], ...] = ()  # of `forward`, until `own_loss` has used them
+        self.views: tuple[tuple[Tensor, Tensor], ...] = ()  # kept by `forward` until `own_loss` uses them
 
     def forward(self) -> tuple[Tensor, Tensor]:
         n_layers = self.p.n_layers
@@ -61,11 +61,11 @@ class XSimGCLModel(EmbeddingModel):
         return users, items
 
     def noisy(self, vectors: Tensor) -> Tensor:
-        """`vectors` with noise of length ε in their own orthant; the sign's derivative is 0."""
+        """Add noise of length ε in the orthant of each vector; the derivative of the sign is 0."""
         with torch.no_grad():
             device = self.generator.device
             delta = torch.rand(vectors.shape, generator=self.generator, dtype=vectors.dtype, device=device).to(vectors.device)
-            tiny = torch.finfo(vectors.dtype).tiny  # for a row that is drawn 0, as it may happen where vectors are short
+            tiny = torch.finfo(vectors.dtype).tiny  # avoids a division by 0 if a short row is drawn as all zeros
             delta *= self.p.noise / torch.linalg.vector_norm(delta, dim=1, keepdim=True).clamp(min=tiny)
             delta *= vectors.sign()
         return vectors + delta
@@ -83,7 +83,7 @@ class XSimGCLModel(EmbeddingModel):
 @model(
     "xsimgcl",
     XSimGCL,
-    title="XSimGCL: LightGCN, noise and a contrast",
+    title="XSimGCL: LightGCN with noise and a contrastive loss",
     source="Yu et al., TKDE 2023",
     layers=lambda p: p.n_layers,
 )

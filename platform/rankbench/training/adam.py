@@ -1,8 +1,8 @@
-"""Adam, on whole tables, or on the rows of one that a batch has touched: the others keep their vectors and their moments.
+"""Adam on whole tables, or only on the rows that a batch uses; other rows then keep their vectors and moments.
 
-Kingma and Ba, ICLR 2015; moments and step are those of torch.optim.Adam, for the touched rows, and the bias correction is that
-of the table's number of steps, as in torch.optim.SparseAdam. On a catalogue of 40,000
-items and a batch that touches 2,000 of them, a dense step would read and write twenty times as much.
+Kingma and Ba, ICLR 2015. For the rows of a batch, moments and step are those of torch.optim.Adam; the bias correction uses the
+table's number of steps, as in torch.optim.SparseAdam. If a batch uses 2,000 of 40,000 items, a dense step would read and write
+twenty times as much. The tests compare both classes with PyTorch's own optimisers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ EPS = 1e-8
 
 
 class RowAdam:
-    """The optimiser of one table (n, d), in place. Decay is added to the gradient (L2), of touched rows only."""
+    """The optimiser of one table (n, d), updated in place. Weight decay (L2) is added to the gradient of the updated rows."""
 
     def __init__(self, table: Tensor, weight_decay: float = 0.0):
         self.table, self.weight_decay = table, weight_decay
@@ -29,7 +29,7 @@ class RowAdam:
 
     @torch.no_grad()
     def step(self, rows: Tensor, grad: Tensor, learning_rate: float) -> None:
-        """rows (r,) int64, each once; grad (r, d), row for row."""
+        """Update the rows with indices `rows` (r,) int64, which are unique, by their gradients `grad` (r, d)."""
         self.steps += 1
         b1, b2 = BETAS
         rate = learning_rate * math.sqrt(1 - b2**self.steps) / (1 - b1**self.steps)
@@ -58,14 +58,14 @@ class RowAdam:
 
 
 class DenseAdam:
-    """torch.optim.Adam over parameter groups, with its memory as named arrays."""
+    """torch.optim.Adam over parameter groups, with its state as named arrays."""
 
     def __init__(self, groups: list[dict[str, Any]]):
         self.optimizer = torch.optim.Adam(groups, betas=BETAS, eps=EPS)
         self.rates = [group["lr"] for group in self.optimizer.param_groups]
 
     def step(self, factor: float) -> None:
-        """`factor`: what the schedule makes of each group's own rate. Gradients are used up."""
+        """Update the parameters with `factor` times each group's own learning rate, and clear the gradients."""
         for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
             group["lr"] = rate * factor
         self.optimizer.step()
@@ -83,10 +83,10 @@ class DenseAdam:
         self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": state})
 
 
-# Without numpy's error model every division asks for a zero, and the loop over a vector stays scalar.
+# With Python's error model every division is checked for zero, and the loop over a vector is not vectorised.
 @numba.njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
 def _step(table, first, second, rows, grad, c1, c2, rate, eps, decay):
-    """c1, c2: one minus the two decay rates. All numbers come in the table's dtype, which would else be widened."""
+    """c1 and c2 are one minus the two decay rates. All numbers have the table's dtype, so that none is converted to float64."""
     for r in range(len(rows)):
         w, m, v, given = table[rows[r]], first[rows[r]], second[rows[r]], grad[r]
         for t in range(len(w)):

@@ -1,4 +1,4 @@
-"""PyTorch devices: whether one can be used, and the inverse of closed forms on it."""
+"""PyTorch devices: a check that a device is usable, and the matrix inverse of closed forms on a device."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def require_device(device: str) -> None:
 
 
 def spd_inverse_on_(A: np.ndarray, device: str) -> np.ndarray:
-    """As `linalg.spd_inverse_`, by two matrices of memory on `device`, in full float32 or float64 there.
+    """As `linalg.spd_inverse_`, computed on `device` in the matrix's own precision, with memory for two matrices there.
 
-    Raises StorageError where that is too much.
+    Raises StorageError if the memory of the device does not suffice.
     """
     try:
         L, info = torch.linalg.cholesky_ex(torch.from_numpy(A).to(device))

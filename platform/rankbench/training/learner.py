@@ -1,7 +1,7 @@
-"""An encoder with its optimiser: it hands a batch the vectors it scores, and learns from the gradients they come back with.
+"""An encoder with its optimiser: it provides the vectors of a batch, and applies the gradients that the batch computes.
 
-`RowLearner`: the vectors are the learnt ones themselves, and a step reads and writes the rows of the batch alone.
-`DenseLearner`: any encoder; a step moves every row.
+`RowLearner` is for encoders whose scored vectors are their parameters: a step reads and writes only the rows of the batch.
+`DenseLearner` is for any encoder: a step updates every row.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from rankbench.training.scoring import Rows
 
 class Learner(Protocol):
     def rows(self, users: np.ndarray, items: np.ndarray | None) -> tuple[Rows, Rows, Tensor]:
-        """Vectors of `users` and of `items` (sorted, each once; None: all), and the whole item table without gradient."""
+        """Vectors of `users` and of `items` (sorted and unique; None: all), and the whole item table without gradient."""
 
     def step(self, factor: float) -> None:
-        """After the backward pass; `factor` times the learning rate."""
+        """Update the parameters after the backward pass, with `factor` times the learning rate."""
 
     def arrays(self) -> dict[str, np.ndarray]: ...
 
@@ -31,6 +31,7 @@ class Learner(Protocol):
 
 
 def learner(encoder: EmbeddingModel, p: TrainingParams) -> Learner:
+    """The learner that suits the encoder and the optimiser of `p`."""
     decay = p.weight_decay if p.decay == "gradient" else 0.0
     if encoder.plain and p.optimizer == "row-adam":
         return RowLearner(encoder, p.learning_rate, decay)

@@ -1,4 +1,4 @@
-"""Freed memory that is kept for the next batch, which asks for the same again."""
+"""Keep freed memory in the process, because the next batch allocates the same amount again."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ _LARGEST = 1 << 29  # bytes
 
 @cache
 def keep_freed() -> None:
-    """By default glibc hands arrays of more than some megabytes back to the system, and every batch pays for fresh pages:
-    three times as long for a batch that touches a table of 40,000 rows. Does nothing where the C library is another one.
+    """Stop glibc from returning freed arrays of some megabytes to the system.
+
+    Otherwise every batch pays for fresh pages: a batch that touches a table of 40,000 rows takes three times as long. With
+    another C library this does nothing.
     """
     try:
         library = ctypes.CDLL("libc.so.6")

@@ -1,6 +1,6 @@
-"""Every loss as a method: its parameters, those of an encoder and those of training, composed.
+"""Every loss as a method, whose parameters are composed of those of the loss, an encoder and training.
 
-A loss, or an encoder, registers by existing; importing this file makes a method of each loss, called as the loss.
+Importing this file imports every file of `losses` and `models`, and registers a method for each loss, with the loss's name.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SAVE_EVERY = 10.0  # seconds of training between checkpoints
 
 @dataclass(frozen=True, kw_only=True)
 class Trained(Iterative):
-    """A loss that is minimised by gradient steps on an encoder."""
+    """A method that minimises a loss by gradient steps on the vectors of an encoder."""
 
     loss: Loss
 
@@ -45,12 +45,12 @@ class Trained(Iterative):
         return tuple(field.name for field in dataclasses.fields(self.loss.params))
 
     def fields(self) -> tuple[dataclasses.Field, ...]:
-        """Of training, of every encoder, and of the loss, each name once."""
+        """The parameters of training, of every encoder and of the loss, each name once."""
         parts = (TrainingParams, *(encoder.params for encoder in encoders()), self.loss.params)
         return tuple({field.name: field for part in parts for field in dataclasses.fields(part)}.values())
 
     def configure(self, values: Mapping[str, Any], source: str) -> TrainedParams:
-        """Distribute flat values. A parameter of another encoder is refused, unless it has its default value."""
+        """The parameters from flat values. A parameter of another encoder is refused unless it has its default value."""
         known = {field.name: field for field in self.fields()}
         for name in values:
             if name not in known:
@@ -74,12 +74,12 @@ class Trained(Iterative):
         return p.training if p.training.patience > 0 else None
 
     def layers(self, p: TrainedParams) -> int:
-        """How many times a pass of the encoder sends vectors along the interactions."""
+        """Number of times that a pass of the encoder propagates vectors along the interactions."""
         return encoders().get(p.training.model).layers(p.encoder)
 
     def identity_of(self, p: TrainedParams) -> Hashable:
         twin, training = self.loss.twin(p.loss), p.training
-        # Adam's step has no scale, but beside a penalty, or an encoder's own loss, the scale is a weight.
+        # The scale of a loss does not change Adam's steps, unless there is also a penalty or the encoder's own loss.
         scaled = twin is not None and twin.scale != 1
         if twin is None or (scaled and not (training.weight_decay == 0 and training.model in ("mf", "lightgcn"))):
             return (self.name, p)
@@ -94,7 +94,7 @@ def _of(part: type, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _method(loss: Loss) -> Trained:
-    # Names are given flat, so that two parts may share one only where it means the same.
+    # Parameters are written flat, so two parts may share a name only if it means the same.
     parts = (TrainingParams, *(encoder.params for encoder in encoders()), loss.params)
     owners: dict[str, tuple[type, object]] = {}
     for part in parts:

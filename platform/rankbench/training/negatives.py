@@ -1,12 +1,13 @@
-"""Which items stand against a positive. A draw is a function of the seed's key and its place, so threads change nothing.
+"""Sampling of negatives. A draw is a function of a key from the seed and of its position, so threads do not affect it.
 
-uniform-all     every item alike, the positive and the user's other items among them
-uniform-other   the items that the user has not met in training
-popularity      every item, in proportion to its interactions to the power `popularity_power`
-in-batch        the positives of the other rows, whose proposal is popularity, too
+uniform-all     all items with equal probability, including the positive and the user's other items
+uniform-other   the items that the user has no training interaction with, with equal probability
+popularity      all items, in proportion to their number of interactions to the power `popularity_power`
+in-batch        the positives of the other rows of the batch, which are distributed by popularity
 
-Shared negatives are drawn once for all rows of a batch. A row meets the same distribution either way, so its loss and gradient
-have the same expectation; but the rows of a batch are no longer independent, and the batch's gradient varies more.
+Shared negatives are drawn once for all rows of a batch. Each row has the same distribution of negatives either way, so its loss
+and gradient have the same expectation. But the rows of a batch are no longer independent, and its gradient has a larger
+variance.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ Sampler = Literal["uniform-all", "uniform-other", "popularity", "in-batch"]
 
 @dataclass(frozen=True)
 class Negatives:
-    """`items` (B, n), or (1, n) where all rows share them, int64. `logq`: log probability of each draw, of a shape that
-    broadcasts to (B, n); `logq_pos` (B,): of the positives, under the same proposal.
+    """Negatives `items` int64, (B, n), or (1, n) if all rows share them.
+
+    `logq` are the log probabilities of the draws, of a shape that broadcasts to (B, n), and `logq_pos` (B,) those of the
+    positives under the same distribution.
     """
 
     items: np.ndarray
@@ -36,9 +39,9 @@ class Negatives:
 
 
 class NegativeSampler:
-    """Draws for the users of X (n_users, n_items), 0/1 CSR with sorted columns.
+    """A sampler for the users of X (n_users, n_items), 0/1 CSR with sorted columns.
 
-    Raises DataError where a user has met every item, and those it has not are asked for.
+    Raises DataError if `kind` is uniform-other and a user has interactions with every item.
     """
 
     def __init__(self, X: sp.csr_array, kind: Sampler, n: int, shared: bool, power: float = 1.0):
@@ -48,17 +51,17 @@ class NegativeSampler:
             self.degree = np.diff(X.indptr)
             if (self.degree >= self.n_items).any():
                 user = int(np.argmax(self.degree >= self.n_items))
-                raise DataError(f"user {user} has met all {self.n_items} items: none is left to draw; use sampler=uniform-all")
+                raise DataError(f"user {user} has all {self.n_items} items: no negative can be drawn; use sampler=uniform-all")
         if kind in ("popularity", "in-batch"):
-            # Drawing a row of the batch is drawing an item by its interactions, whatever the power.
+            # The items of a batch are distributed by their interactions, whatever the power is.
             weight = np.bincount(X.indices, minlength=self.n_items) ** (1.0 if kind == "in-batch" else power)
             self.cumulative = np.cumsum(weight)
-            self.cumulative /= self.cumulative[-1]  # exactly 1 at the end, or an item of weight 0 could be drawn there
+            self.cumulative /= self.cumulative[-1]  # exactly 1 at the end, so that no item of weight 0 can be drawn there
             with np.errstate(divide="ignore"):
                 self.logp = np.log(weight / weight.sum())
 
     def draw(self, seed: int, epoch: int, batch: int, users: np.ndarray, items: np.ndarray) -> Negatives:
-        """For the rows (users[b], items[b]) of a batch, int64 (B,)."""
+        """Draw negatives for the rows (users[b], items[b]) of a batch, int64 (B,)."""
         key = stream(seed, "negatives", epoch, batch).integers(0, 2**63, dtype=np.uint64)
         shape = (1 if self.shared else len(users), self.n)
         if self.kind == "in-batch":
@@ -77,7 +80,7 @@ class NegativeSampler:
 
 
 def drawn_positives(seed: int, epoch: int, batch: int, X: sp.csr_array, users: np.ndarray, m: int) -> np.ndarray:
-    """m items of each user's own, uniformly and with replacement, int64 (B, m)."""
+    """Draw m of each user's own items, uniformly and with replacement, int64 (B, m)."""
     key = stream(seed, "extra positives", epoch, batch).integers(0, 2**63, dtype=np.uint64)
     drawn = np.empty((len(users), m), np.int64)
     _own(key, users, X.indptr, X.indices, drawn)
@@ -85,9 +88,9 @@ def drawn_positives(seed: int, epoch: int, batch: int, X: sp.csr_array, users: n
 
 
 @numba.njit(cache=True, inline="always")
-def _bits(key, place):
-    """64 random bits of a place: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014)."""
-    z = key + np.uint64(0x9E3779B97F4A7C15) * (np.uint64(place) + np.uint64(1))
+def _bits(key, position):
+    """64 random bits for a position: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014)."""
+    z = key + np.uint64(0x9E3779B97F4A7C15) * (np.uint64(position) + np.uint64(1))
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))
@@ -123,12 +126,12 @@ def _own(key, users, indptr, indices, out):
 
 @numba.njit(nogil=True, cache=True)
 def _uniform_other(key, n_items, users, indptr, indices, out):
-    """Draw again what the user has met; every try has bits of its own, from the bits of the one before."""
+    """Draw items that the user has no interaction with, by rejection; the bits of a try follow from those of the last."""
     n = out.shape[1]
     met = np.zeros(n_items, np.bool_)
     for b in range(len(users)):
-        mine = indices[indptr[users[b]] : indptr[users[b] + 1]]
-        for item in mine:
+        own_items = indices[indptr[users[b]] : indptr[users[b] + 1]]
+        for item in own_items:
             met[item] = True
         for k in range(n):
             bits = _bits(key, b * n + k)
@@ -137,5 +140,5 @@ def _uniform_other(key, n_items, users, indptr, indices, out):
                 bits = _bits(bits, k)
                 item = _below(bits, n_items)
             out[b, k] = item
-        for item in mine:
+        for item in own_items:
             met[item] = False

@@ -1,4 +1,4 @@
-"""From vectors to the `Scores` that a loss sees: similarities of a batch's rows with positives, negatives and the rest."""
+"""From vectors to the `Scores` that a loss takes: similarities of a batch's rows with positives, negatives and the rest."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rankbench.training.negatives import Negatives
 
 @dataclass(frozen=True)
 class Batch:
-    """B interactions: `users`, `items` int64 (B,); `negatives` None where the loss samples none; `extra` (B, m) or None."""
+    """B interactions: `users` and `items` int64 (B,), `negatives` or None if the loss samples none, `extra` (B, m) or None."""
 
     users: np.ndarray
     items: np.ndarray
@@ -29,26 +29,26 @@ class Batch:
 
 @dataclass(frozen=True)
 class Rows:
-    """Vectors of some rows of a table: `vectors` (r, d) are those of `numbers` (r,) int64, sorted; None: of all rows."""
+    """Some rows of a table: `vectors` (r, d) belong to the sorted indices `numbers` (r,) int64, or to all rows if None."""
 
     vectors: Tensor
     numbers: np.ndarray | None
 
     @classmethod
     def of(cls, table: Tensor, wanted: np.ndarray | None) -> Rows:
-        """The rows `wanted`; simply all where they are most of them, which spares a copy."""
+        """The rows with indices `wanted`, or all rows if these are more than half of the table, which avoids a copy."""
         if wanted is None or 2 * len(wanted) > len(table):
             return cls(table, None)
         return cls(table[torch.from_numpy(wanted).to(table.device)], wanted)
 
     def places(self, numbers: np.ndarray) -> Tensor:
-        """Where the rows `numbers`, all of them among these, stand in `vectors`."""
-        found = numbers if self.numbers is None else np.searchsorted(self.numbers, numbers)
-        return torch.from_numpy(np.ascontiguousarray(found)).to(self.vectors.device)
+        """Positions in `vectors` of the rows with indices `numbers`, all of which must be present."""
+        positions = numbers if self.numbers is None else np.searchsorted(self.numbers, numbers)
+        return torch.from_numpy(np.ascontiguousarray(positions)).to(self.vectors.device)
 
 
 def touched_items(batch: Batch, n_items: int, whole: bool) -> np.ndarray | None:
-    """The items that a batch scores, sorted, each once; None for all of them, where the loss wants the `whole` catalogue."""
+    """The sorted, unique items that a batch scores; None for all items, if the loss needs the `whole` catalogue."""
     if whole:
         return None
     lists = [batch.items]
@@ -63,7 +63,9 @@ def touched_items(batch: Batch, n_items: int, whole: bool) -> np.ndarray | None:
 def scores_of(
     loss: Loss, batch: Batch, users: Rows, items: Rows, X: sp.csr_array, every_item: Tensor, precision: str = "float32"
 ) -> Scores:
-    """X (n_users, n_items): the training interactions; `every_item` (n_items, d): the whole table, read without gradient."""
+    """Compute what `loss` needs for a batch. X (n_users, n_items) are the training interactions, and `every_item` (n_items, d)
+    is the table of all items, read without gradient.
+    """
     device = users.vectors.device
     U, V = unit(users.vectors, loss.similarity), unit(items.vectors, loss.similarity)
     if loss.similarity == "half-cosine":
@@ -73,7 +75,7 @@ def scores_of(
     own = p.square().sum(dim=1) if loss.similarity == "distance" else None
 
     def among(dots: Tensor, places: Tensor) -> Tensor:
-        """From dot products to the similarity; `places`: of the items in V, of a shape that broadcasts."""
+        """The similarity from dot products; `places` are positions of items in V, of a shape that broadcasts."""
         return dots if length is None else 2 * dots - own[:, None] - length[places]
 
     at = items.places(batch.items)
@@ -118,12 +120,12 @@ def scores_of(
 
 
 def unit(vectors: Tensor, similarity: Similarity) -> Tensor:
-    """Of length 1 for the cosines, else as they are."""
+    """Vectors divided by their lengths for the cosines, unchanged otherwise."""
     return unit_rows(vectors) if similarity in ("cosine", "half-cosine") else vectors
 
 
 def _without_diagonal(square: Tensor) -> Tensor:
-    """(B, B) → (B, B − 1): a row of the batch is no negative of itself."""
+    """(B, B) → (B, B − 1): the positive of a row is not its own negative."""
     n = len(square)
     return square.flatten()[1:].view(n - 1, n + 1)[:, :-1].reshape(n, n - 1)
 

@@ -1,8 +1,8 @@
-"""The one loop that trains by gradient steps: epochs of shuffled interactions, a look at valid now and then, the best kept.
+"""Training by gradient steps: each epoch passes over the shuffled interactions in batches.
 
-Every random draw is named by its purpose and its epoch, so a fit that goes on from a checkpoint meets the same numbers. Users
-without interactions keep the vectors that they started with, but for the momentum and decay of optimizer=adam; items without
-interactions are negatives like others.
+Every random stream is named by its purpose and epoch, so a fit that continues from a checkpoint draws the same numbers. Users
+without interactions keep their initial vectors, apart from the momentum and decay of optimizer=adam. Items without interactions
+can be negatives like all others.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from rankbench.training.scoring import Batch, Scores, scores_of, touched_items, 
 
 
 class Trainer:
-    """One fit of `loss` with parameters `given` on X (n_users, n_items) 0/1 CSR; `p` are those of training itself."""
+    """One fit of `loss` with parameters `given` on X (n_users, n_items), 0/1 CSR."""
 
     def __init__(self, X: sp.csr_array, given: TrainedParams, loss: Loss, seed: int, dtype: type, device: str):
         keep_freed()
@@ -51,7 +51,7 @@ class Trainer:
             self.state = loss.state(given.loss, sizes, self._generator("state")).to(self.device, self.encoder.users.dtype)
             self.state_adam = DenseAdam(self.state.groups(p.learning_rate))
         share = len(self.users) / max(1, np.count_nonzero(np.diff(X.indptr)))
-        # Mean 1 over interactions, the same total for each user.
+        # The weights of interactions have mean 1 and the same sum for each user.
         self.weight = share / np.maximum(np.diff(X.indptr), 1) if p.reduction == "user" else None
 
     def _encoder(self, dtype: np.dtype) -> EmbeddingModel:
@@ -79,7 +79,7 @@ class Trainer:
         return torch.Generator().manual_seed(int(stream(self.seed, "torch", *purpose).integers(2**62)))
 
     def epoch(self, number: int, factor: float) -> float:
-        """One pass; the mean loss of its batches. `factor` times the learning rate."""
+        """Train for one epoch with `factor` times the learning rate. Returns the mean loss over interactions."""
         p = self.p
         self.encoder.train()
         self.noise.set_state(self._generator("noise", number).get_state())
@@ -131,7 +131,7 @@ class Trainer:
 
     @torch.no_grad()
     def _project(self, batch: Batch, touched: np.ndarray | None) -> None:
-        """The vectors that moved, back into the unit ball."""
+        """Project the vectors that moved back into the unit ball."""
         everyone = self.p.optimizer == "adam" or not self.encoder.plain
         for table, rows in ((self.encoder.users, np.unique(batch.users)), (self.encoder.items, touched)):
             at = slice(None) if everyone or rows is None else torch.from_numpy(rows).to(self.device)
@@ -139,7 +139,7 @@ class Trainer:
 
     @torch.no_grad()
     def model(self) -> FactorRecommender:
-        """As it stands, so that the score is the similarity of the loss."""
+        """The current model, whose scores are the similarity of the loss."""
         self.encoder.eval()
         U, V = self.encoder()
         if self.loss.similarity == "distance":
@@ -151,7 +151,7 @@ class Trainer:
         return FactorRecommender(np.array(U), np.array(V))
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """All that the next epoch depends on."""
+        """The arrays that the next epoch depends on, for a checkpoint."""
         parts = {"encoder": _numpy(self.encoder), "learner": self.learner.arrays()}
         if self.state:
             parts |= {"state": _numpy(self.state), "state_adam": self.state_adam.arrays()}
@@ -172,7 +172,7 @@ class Trainer:
 def steps(
     X: sp.csr_array, p: TrainedParams, loss: Loss, seed: int, dtype: type, device: str = "cpu", start: State | None = None
 ) -> Steps:
-    """Fit X by `loss` with `p`, an epoch a step. Raises NumericalError when the loss is not finite."""
+    """Fit X by `loss` with `p`, one step per epoch. Raises NumericalError if the loss is not finite."""
     trainer, training = Trainer(X, p, loss, seed, dtype, device), p.training
     schedule = Schedule(training.schedule, training.learning_rate, training.epochs)
     number, mean, seconds = 0, math.nan, 0.0
@@ -205,5 +205,5 @@ def _numpy(module: torch.nn.Module) -> dict[str, np.ndarray]:
 
 
 def _load(module: torch.nn.Module, arrays: dict[str, np.ndarray]) -> None:
-    # In place: the optimiser holds the same memory.
+    # The tensors are overwritten in place, because the optimiser refers to the same memory.
     module.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in arrays.items()})
