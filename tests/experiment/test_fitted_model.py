@@ -95,7 +95,7 @@ def test_a_model_is_not_saved_with_the_matrix_of_another(card, environment, tmp_
     expected = one.recommend(["u1"], 5)
     other = rb.fit(card, "ease", environment=environment, spill=spill, lam=1000)
     pd.testing.assert_frame_equal(one.recommend(["u1"], 5), expected)
-    with pytest.raises(StorageError, match="another matrix by now"):
+    with pytest.raises(StorageError, match="replaced by another matrix"):
         one.save(tmp_path / "kept")
     other.save(tmp_path / "other")
     assert not (tmp_path / "kept").exists()

@@ -161,7 +161,7 @@ def test_the_largest_tiles_that_fit_are_chosen(n, memory):
 
 def test_too_little_memory_is_told_with_the_least_that_would_do(tmp_path):
     X = some_data(20, 3000)
-    with pytest.raises(StorageError, match=r"needs [0-9]+ MB of memory, 10 MB are given") as error:
+    with pytest.raises(StorageError, match=r"needs [0-9]+ MB of memory, 10 MB are available") as error:
         tiled_inverse(X, SHIFT, tmp_path, 10 * 10**6)
     assert list(tmp_path.iterdir()) == []
     least = int(re.search(r"needs (\d+) MB", str(error.value))[1])
@@ -182,7 +182,7 @@ def test_an_unfinished_matrix_cannot_be_read_and_another_system_is_not_gone_on_w
     with pytest.raises(StorageError, match="holds no finished inverse"):
         TiledMatrix(tmp_path)
     for other in (some_data(20, 12, seed=1), X):
-        with pytest.raises(ConfigError, match="other data or settings"):
+        with pytest.raises(ConfigError, match="other data or of another configuration"):
             tiled_inverse(other, Shift(SHIFT.odds, 3.0), tmp_path, PLENTY, resume=True)
     with pytest.raises(StorageError, match="MB of memory"):
         tiled_inverse(X, SHIFT, tmp_path, 1, resume=True)

@@ -1,7 +1,7 @@
-"""The Gram matrix of the data that this process used last, kept while it is small: the trials of a sweep begin with a copy.
+"""A cache of the Gram matrix of the data that this process used last, so that trials of a sweep start from a copy.
 
-A copy of 3,416 items costs 10 ms where counting costs 100. Beyond LARGEST it is made anew from the sparse data each time: it
-would be a second matrix beside the one that is inverted.
+With 3,416 items a copy takes 10 ms, and counting takes 100 ms. A matrix of more than LARGEST bytes is not kept, because it
+would be a second matrix beside the one that is inverted; it is computed from the sparse data each time.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import scipy.sparse as sp
 from rankbench.data.blocks import Gram, gram
 
 LARGEST = 128 << 20  # bytes
-_kept: dict[Hashable, Gram] = {}  # at most one
+_kept: dict[Hashable, Gram] = {}  # holds at most one matrix
 _lock = Lock()
 
 
 def gram_of(data: Hashable, X: sp.csr_array, dtype: type = np.float32) -> Gram:
-    """`gram(X, dtype)`. `data` names what X holds: equal names are equal matrices."""
+    """`gram(X, dtype)`, from the cache if possible. `data` identifies X: equal values mean equal matrices."""
     if kept_bytes(X.shape[1], np.dtype(dtype).itemsize) == 0:
         return gram(X, dtype)
     key = (data, X.shape, np.dtype(dtype))
@@ -33,6 +33,6 @@ def gram_of(data: Hashable, X: sp.csr_array, dtype: type = np.float32) -> Gram:
 
 
 def kept_bytes(n_items: int, itemsize: int) -> int:
-    """What is kept of so many items: all of it, or nothing."""
+    """Bytes that the cache keeps of a Gram matrix of `n_items` items: all of it or none."""
     needed = n_items * n_items * itemsize
     return needed if needed <= LARGEST else 0

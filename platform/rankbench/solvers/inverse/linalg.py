@@ -1,4 +1,4 @@
-"""The inverse of a symmetric positive definite matrix, in its own memory, at the speed of matrix products."""
+"""The in-place inverse of a symmetric positive definite matrix, at the speed of matrix products."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rankbench.core.errors import NumericalError
 from rankbench.fitting.executors import in_order
 
 PANEL, SMALL_PANEL = 512, 256
-SMALL_ORDER = 8192  # largest n for which SMALL_PANEL is the faster
+SMALL_ORDER = 8192  # largest n for which SMALL_PANEL is faster
 
 Progress = Callable[[int, int], None]
 
@@ -26,9 +26,9 @@ def spd_inverse_(A: np.ndarray, progress: Progress = lambda done, total: None) -
     """Overwrite symmetric positive definite A (n, n), float32 or float64, C-contiguous, with its inverse.
 
     A = LLᵀ, M = L^-1, A^-1 = MᵀM, on the lower triangle, by panels: n³ flops, nearly all in products of blocks, and two
-    (n, panel) panels of extra memory. `progress(done, total)` counts flops. The blocks are computed by as many threads as
-    numba has, one thread each, and depend on n alone: the result has the same bits for any number of threads.
-    Raises NumericalError when A is not positive definite to working precision.
+    (n, panel) panels of extra memory. `progress(done, total)` counts flops. Each block is computed by one of numba's
+    threads, and the blocks depend only on n, so the result has the same bits for any number of threads.
+    Raises NumericalError if A is not positive definite to working precision.
     """
     n, width = A.shape[0], panel_width(A.shape[0])
     panels = [(start, min(start + width, n)) for start in range(0, n, width)]
@@ -47,12 +47,12 @@ def spd_inverse_(A: np.ndarray, progress: Progress = lambda done, total: None) -
 
 
 def panel_width(n: int) -> int:
-    """Rows of a panel: few where the matrix is small, so that there are blocks enough for several threads."""
+    """Number of rows per panel, smaller for a small matrix, so that there are enough blocks for several threads."""
     return SMALL_PANEL if n <= SMALL_ORDER else PANEL
 
 
 def _cholesky_panel(A: np.ndarray, start: int, stop: int) -> None:
-    """Column panel of L, and the update of all that lies right of it."""
+    """Compute a column panel of L, and update everything to the right of it."""
     n = A.shape[0]
     potrf, trtri = lapack.get_lapack_funcs(("potrf", "trtri"), (A,))
     L, info = potrf(_symmetric(A[start:stop, start:stop]), lower=True)
@@ -75,10 +75,10 @@ def _cholesky_panel(A: np.ndarray, start: int, stop: int) -> None:
 
 
 def _inverse_panel(A: np.ndarray, start: int, stop: int, width: int) -> None:
-    """Row panel of M = L^-1: M_kk = L_kk^-1 and M_k = −M_kk L_k M above, where what lies above is M already."""
+    """Compute a row panel of M = L^-1: M_kk = L_kk^-1 and M_k = −M_kk L_k M, where the rows above already hold M."""
     trtri = lapack.get_lapack_funcs("trtri", (A,))
     M = trtri(np.tril(A[start:stop, start:stop]), lower=True)[0]
-    A[start:stop, start:stop] = M  # the zeros above its diagonal are read with the columns
+    A[start:stop, start:stop] = M  # including the zeros above its diagonal, which are read with the columns
     M, row = -np.ascontiguousarray(M), np.empty((stop - start, start), A.dtype)
     parts = blocks(0, start, width)
 
@@ -93,7 +93,7 @@ def _inverse_panel(A: np.ndarray, start: int, stop: int, width: int) -> None:
 
 
 def _product_panel(A: np.ndarray, start: int, stop: int, width: int) -> None:
-    """Row panel of MᵀM; the rows of M above are not needed any more."""
+    """Compute a row panel of MᵀM, which overwrites rows of M that are no longer needed."""
     column = A[start:, start:stop].copy()
 
     def multiply(columns: slice) -> None:
@@ -104,7 +104,7 @@ def _product_panel(A: np.ndarray, start: int, stop: int, width: int) -> None:
 
 @numba.njit(parallel=True, cache=True)
 def _mirror_lower(matrix):
-    """Copy the lower triangle to the upper, tile by tile so that both sides stay in cache."""
+    """Copy the lower triangle to the upper one, tile by tile, so that both stay in the cache."""
     n, tile = matrix.shape[0], 64
     n_tiles = (n + tile - 1) // tile
     for a in numba.prange(n_tiles):
@@ -115,32 +115,32 @@ def _mirror_lower(matrix):
 
 
 def blocks(start: int, stop: int, width: int) -> list[slice]:
-    """start to stop in slices of `width`, the last one shorter where it must be."""
+    """Divide start to stop into slices of `width`, of which the last may be shorter."""
     return [slice(left, min(left + width, stop)) for left in range(start, stop, width)]
 
 
 def each(function: Callable[[Any], None], parts: Sequence[Any]) -> None:
-    """Call function(part) for all parts, by as many threads as numba has. BLAS must use one thread."""
+    """Call function(part) for all parts, with as many threads as numba has. BLAS must use one thread."""
     workers = min(numba.get_num_threads(), len(parts))
     for _ in in_order(function, parts, max(workers, 1)):
         pass
 
 
 def not_positive_definite(row: int, n: int, dtype: np.dtype) -> NumericalError:
-    """What to raise when the factorisation breaks down at `row`."""
+    """The error to raise if the factorisation fails at `row`."""
     return NumericalError(f"the matrix is not positive definite (row {row} of {n}, {dtype}); raise lam, or use float64")
 
 
 def _symmetric(block: np.ndarray) -> np.ndarray:
-    """The symmetric matrix whose lower triangle is that of `block`."""
+    """The symmetric matrix that has the lower triangle of `block`."""
     return np.tril(block) + np.tril(block, -1).T
 
 
 def _subtract_product(C: np.ndarray, A: np.ndarray, B: np.ndarray) -> None:
     """C -= A @ B.T in place. C: (m, w) rows of a larger matrix; A: (m, k), B: (w, k) contiguous.
 
-    NumPy cannot accumulate into a strided block, so BLAS is called through the addresses SciPy publishes. BLAS counts
-    by column: what is C by rows is Cᵀ by columns, hence Cᵀ -= B Aᵀ.
+    NumPy cannot accumulate into a strided block, so BLAS is called through the addresses that SciPy publishes. BLAS is
+    column-major: a row-major C is Cᵀ there, hence Cᵀ -= B Aᵀ.
     """
     (m, w), k = C.shape, A.shape[1]
     scalar = np.ctypeslib.as_ctypes_type(C.dtype)

@@ -1,4 +1,4 @@
-"""What the low-rank solvers share: the system of the Gram and its top eigenvectors, with one dense matrix in memory."""
+"""The system of the Gram matrix that low-rank solvers share, and its top eigenvectors, with one dense matrix in memory."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from rankbench.fitting.executors import in_order
 from rankbench.fitting.method import Shift
 from rankbench.solvers.inverse.shared import inverse
 
-ROWS = 1024  # of a matrix that a thread multiplies: as many whatever the number of threads, so that they change no bit
+ROWS = 1024  # rows that a thread multiplies at once; the same for any number of threads, so that the bits do not depend on it
 FLOAT64_ITEMS = 4096  # largest n_items whose inverse is kept in float64
 
 
 @dataclass(frozen=True)
 class System:
-    """C = (G + Λ)^-1 for G = XᵀX and Λ = p/(1−p) diag(G) + λI, over the items that train has met.
+    """C = (G + Λ)^-1 for G = XᵀX and Λ = p/(1−p) diag(G) + λI, over the items with training interactions.
 
-    items: (n,) their positions among all n_items. X: (n_users, n) float64 CSR; G is applied through it, in time O(nnz).
-    C: (n, n) float64 up to FLOAT64_ITEMS items, float32 beyond. counts, Lam: (n,) float64, the diagonals of G and Λ.
+    `items` (n,) are their positions among all items. `X` (n_users, n), float64 CSR, applies G in time O(nnz). `C` (n, n) is
+    float64 up to FLOAT64_ITEMS items and float32 beyond. `counts` and `Lam` (n,), float64, are the diagonals of G and Λ.
     """
 
     items: np.ndarray
@@ -37,7 +37,7 @@ class System:
 
     @property
     def tolerance(self) -> float:
-        """Relative accuracy to ask of an iterative method, beyond the rounding of C."""
+        """Relative tolerance for iterative methods, which is above the rounding errors of C."""
         return 1e-10 if self.C.dtype == np.float64 else 1e-4
 
     def G_times(self, M: np.ndarray) -> np.ndarray:
@@ -45,7 +45,7 @@ class System:
         return self.X.T @ (self.X @ M)
 
     def C_times(self, M: np.ndarray) -> np.ndarray:
-        """C M for M (n,) or (n, m), in float64 but for the product itself, which several threads compute by blocks of rows."""
+        """C M for M (n,) or (n, m), in float64 apart from the product, which several threads compute by blocks of rows."""
         M = M.astype(self.C.dtype, copy=False)
         blocks = [slice(start, start + ROWS) for start in range(0, len(self.C), ROWS)]
         workers = numba.get_num_threads() if len(blocks) > 1 else 1
@@ -53,20 +53,20 @@ class System:
         return np.concatenate(parts).astype(np.float64, copy=False)
 
     def spread(self, rows: np.ndarray, n_items: int) -> np.ndarray:
-        """Values of the items met (n, ...) among all items (n_items, ...): zeros for the others."""
+        """Expand values of the system's items (n, ...) to all items (n_items, ...), with zeros for the others."""
         out = np.zeros((n_items, *rows.shape[1:]))
         out[self.items] = rows
         return out
 
 
 def system(X: sp.csr_array, p: float, lam: float) -> System:
-    """Build it from X (n_users, n_items) 0/1 CSR: one Gram, inverted in its place.
+    """Build the system from X (n_users, n_items), 0/1 CSR, by inverting its Gram matrix in place.
 
-    Raises DataError when X is empty, NumericalError when G + Λ is not positive definite.
+    Raises DataError if X is empty, and NumericalError if G + Λ is not positive definite.
     """
     items = np.flatnonzero(np.bincount(X.indices, minlength=X.shape[1]))
     if not len(items):
-        raise DataError("train holds no interactions: there is nothing to fit")
+        raise DataError("the training data has no interactions: there is nothing to fit")
     X = X[:, items] if len(items) < X.shape[1] else X
     XtX = gram(X, np.float64 if len(items) <= FLOAT64_ITEMS else np.float32)
     shift = Shift(p / (1 - p), lam)
@@ -77,8 +77,8 @@ def system(X: sp.csr_array, p: float, lam: float) -> System:
 def top_eigenvectors(system: System, k: int, seed: int) -> np.ndarray:
     """V (n, min(k, n)) float64, orthonormal: the eigenvectors of GCG for its largest eigenvalues, those first.
 
-    G = C^-1 − Λ gives GCG = G − Λ + ΛCΛ: one dense product a step of Lanczos, and less rounding than GCG.
-    Raises NumericalError when Lanczos does not converge.
+    Since G = C^-1 − Λ, GCG = G − Λ + ΛCΛ, which takes one dense product per step of Lanczos and rounds less than GCG.
+    Raises NumericalError if Lanczos does not converge.
     """
     n, Lam = len(system.counts), system.Lam
     k = min(k, n)
@@ -87,7 +87,7 @@ def top_eigenvectors(system: System, k: int, seed: int) -> np.ndarray:
         scale = Lam if M.ndim == 1 else Lam[:, None]
         return system.G_times(M) - scale * M + scale * system.C_times(scale * M)
 
-    # Measured: from n/16 on, the whole decomposition is faster than Lanczos, while a second (n, n) array is cheap.
+    # Measured: from k = n/16 on, a full decomposition is faster than Lanczos, if a second (n, n) array is affordable.
     if (16 if n <= FLOAT64_ITEMS else 4) * k >= n:
         M = times(np.eye(n))
         _, V = scipy.linalg.eigh((M + M.T) / 2, subset_by_index=[n - k, n - 1])

@@ -1,4 +1,4 @@
-"""Fit closed forms on the Gram: one inverse, then every setting that shares it for the price of two vectors."""
+"""Fit closed forms of the Gram matrix: one inverse, and then only two vectors for every configuration that shares it."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ Invert = Callable[[np.ndarray, Callable[[int, int], None]], np.ndarray]  # inver
 def fit_shared(
     gram: Gram, members: Sequence[tuple[ClosedForm, Any]], progress=lambda done, total: None, invert: Invert = spd_inverse_
 ) -> list[LinearRecommender]:
-    """One LinearRecommender a member (method, parameters); all members must have the same shift.
+    """Fit one LinearRecommender per member (method, parameters). All members must have the same shift.
 
-    O(n_items³) time once, one (n_items, n_items) matrix in all: the Gram's memory becomes C's. An item without train
-    interactions gets a column of zeros, as the definition gives it: its score is 0 for everyone.
-    Raises NumericalError when the shifted Gram is not positive definite.
+    This takes O(n_items³) time and one (n_items, n_items) matrix in all, because C overwrites the Gram. By definition, an item
+    without training interactions gets a column of zeros, so its score is 0 for everyone.
+    Raises NumericalError if the shifted Gram is not positive definite.
     """
     shifts = {method.shift(p) for method, p in members}
-    require(len(shifts) == 1, f"settings with {len(shifts)} different systems cannot share an inverse")
+    require(len(shifts) == 1, f"configurations with {len(shifts)} different systems cannot share an inverse")
     C = inverse(gram, shifts.pop(), progress, invert)
     diag_C = np.diagonal(C).astype(np.float64)
     return [LinearRecommender(C, *scales(method, p, diag_C, gram.counts)) for method, p in members]
 
 
 def scales(method: ClosedForm, p: Any, diag_C: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """beta, alpha (n_items,) float64 of W = C diag(beta) + diag(alpha); zeros for items without interactions.
+    """Compute beta, alpha (n_items,), float64, of W = C diag(beta) + diag(alpha), with zeros for items without interactions.
 
-    Raises NumericalError when one is not finite.
+    Raises NumericalError if a value is not finite.
     """
     beta, alpha = (np.where(counts == 0, 0.0, vector) for vector in method.columns(diag_C, counts, p))
     if not (np.isfinite(beta).all() and np.isfinite(alpha).all()):
@@ -45,9 +45,9 @@ def scales(method: ClosedForm, p: Any, diag_C: np.ndarray, counts: np.ndarray) -
 
 
 def inverse(gram: Gram, shift: Shift, progress=lambda done, total: None, invert: Invert = spd_inverse_) -> np.ndarray:
-    """C = (G + odds · diag(G) + ridge · I)^-1 in the Gram's memory, by `invert`."""
+    """C = (G + odds · diag(G) + ridge · I)^-1 in the memory of the Gram, by `invert`."""
     C = gram.take()
-    # An empty row and column would be singular without a ridge; a one on its diagonal decouples it and touches no other.
+    # Without a ridge, an empty row and column would be singular; 1 on its diagonal avoids that and affects no other item.
     diagonal = gram.counts * (1.0 + shift.odds) + shift.ridge + (gram.counts == 0)
     np.fill_diagonal(C, diagonal)
     return invert(C, progress)

@@ -1,1 +1,1 @@
-"""The closed forms whose item-item matrix does not fit into memory: its inverse by tiles that lie in a file."""
+"""Closed forms whose item-item matrix does not fit into memory: its inverse is computed by tiles that are stored in a file."""

@@ -1,4 +1,4 @@
-"""`linear.fit_shared` for matrices that do not fit into memory: one inverse by tiles, then two vectors a setting."""
+"""`inverse.shared.fit_shared` for matrices beyond the memory: one inverse by tiles, then two vectors per configuration."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def fit_tiled(
     progress: Callable[[int, int], None] = lambda done, total: None,
     flow: Flow | None = None,
 ) -> list[TiledLinearRecommender]:
-    """One model a member (solver, parameters); all members must have the same shift, and share the matrix in `folder`.
+    """Fit one model per member (method, parameters). All members must have the same shift, and share the matrix in `folder`.
 
-    X, `memory`, `resume`, `flow` and what is raised: see `tiled_inverse`. Items without train interactions score 0, as in
+    `tiled_inverse` documents X, `memory`, `resume`, `flow` and the errors. Items without training interactions score 0, as in
     `fit_shared`.
     """
     shifts = {solver.shift(p) for solver, p in members}
-    require(len(shifts) == 1, f"settings with {len(shifts)} different systems cannot share an inverse")
+    require(len(shifts) == 1, f"configurations with {len(shifts)} different systems cannot share an inverse")
     C = tiled_inverse(X, shifts.pop(), folder, memory, dtype, resume=resume, progress=progress, flow=flow)
     diag_C, counts = C.diagonal().astype(np.float64), count_items(X.indices, X.shape[1])
     return [TiledLinearRecommender(C, *scales(solver, p, diag_C, counts)) for solver, p in members]

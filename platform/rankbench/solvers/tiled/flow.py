@@ -1,8 +1,8 @@
-"""The inverse by tiles on a cluster: the tasks of `graph`, tied by the tiles that they read, and a file of finished panels.
+"""The inverse by tiles on a cluster: the tasks of `graph.py` in the order of their reads, and a file of finished panels.
 
-Tiles stay in the memory of the hosts that made them, as far as that reaches; every finished panel is written to the file too,
-which all hosts must see, so that what dies with a host costs the panels that were under way. Panels overlap: the tasks of the
-next one are handed out while the last tiles of this one are written.
+Tiles stay in the memory of the hosts that computed them, as far as it suffices. Every finished panel is also written to the
+file, which all hosts must see, so the loss of a host costs only unfinished panels. Panels overlap: tasks of the next panel are
+submitted while the last tiles of the current panel are written.
 """
 
 from __future__ import annotations
@@ -21,23 +21,24 @@ from rankbench.solvers.tiled.grid import SMALLEST, Grid
 from rankbench.solvers.tiled.kernels import KERNELS, NotPositiveDefinite
 from rankbench.solvers.tiled.store import TileFile, read_tile, write_tile
 
-LOSSES = 5  # in a row, without a panel in between, before the cluster is given up
-SHARE = 0.5  # of the flow's room for tiles that are kept; the rest is for what is under way
+LOSSES = 5  # consecutive losses of tiles without a finished panel, after which the fit fails
+SHARE = 0.5  # fraction of the flow's memory for finished tiles; the rest is for tiles in work
 
 
 def cluster_tile(n: int, workers: int) -> int:
-    """Rows of a tile: small enough that a panel has a tile for everyone, large enough that what moves between hosts does not
-    outweigh the work. Beyond 32 blocks more is lost by the second than gained by the first.
+    """Rows per tile: few enough that a panel has a tile for every worker, many enough that transfers do not dominate.
+
+    Beyond 32 blocks, transfers cost more than further workers gain.
     """
     blocks = min(-(-n // SMALLEST), max(-(-n // 4096), min(2 * workers, 32), 8))
     return -(-n // max(1, blocks))
 
 
 def invert_on(flow: Flow, store: TileFile, gram: ShiftedGram, progress: Callable[[int, int], None]) -> None:
-    """Finish the panels of `store`, whose folder every worker sees.
+    """Finish the panels of `store`, whose folder every worker must see.
 
-    Raises ClusterError when arrays are lost again and again, NumericalError when the matrix is not positive definite,
-    StorageError when the disk fails.
+    Raises ClusterError if arrays are lost repeatedly, NumericalError if the matrix is not positive definite, and StorageError
+    if the disk fails.
     """
     data, losses = flow.put(gram), 0
     while store.finished < len(panels(store.grid.n_blocks)):
@@ -56,7 +57,7 @@ def invert_on(flow: Flow, store: TileFile, gram: ShiftedGram, progress: Callable
 
 
 class _Run:
-    """From the first panel that is not finished to the last, if nothing is lost. `kept`: finished tiles in the flow."""
+    """One attempt at all unfinished panels, which ends if tiles are lost. `kept` are the finished tiles in the flow."""
 
     def __init__(self, flow: Flow, store: TileFile, data: Any, progress: Callable[[int, int], None]):
         self.flow, self.store, self.data, self.progress = flow, store, data, progress
@@ -84,7 +85,7 @@ class _Run:
             slots = store.reserve(panel.tiles)
             tickets = [flow.use(tile, write_tile, store.folder, slot, grid) for tile, slot in slots.items()]
             self.writing = (panel, slots, tickets)
-            # What was read for this panel alone; its own tiles stay until they are written.
+            # Drop tiles that only this panel read; its own tiles stay until they are written.
             self._drop(self.here - self.kept - own)
         self._finish()
 
@@ -96,7 +97,7 @@ class _Run:
                 self.here.add(tile)
 
     def _finish(self) -> None:
-        """Wait for the panel that is being written, and count it."""
+        """Wait until the current panel is written, and count it as finished."""
         if self.writing is None:
             return
         panel, slots, tickets = self.writing
@@ -114,7 +115,7 @@ class _Run:
 
 
 class _Cholesky:
-    """The kernel, with its row counted in the whole matrix when it fails: the driver does not know which panel did."""
+    """The Cholesky kernel, which reports a failing row in the whole matrix, because the driver does not know the panel."""
 
     def __init__(self, first: int):
         self.first = first
@@ -127,7 +128,7 @@ class _Cholesky:
 
 
 def gram_tiles(gram: ShiftedGram, k: int, grid: Grid) -> list[np.ndarray]:
-    """Block column k of the shifted Gram, from its diagonal on."""
+    """Block column k of the shifted Gram, from the diagonal down."""
     below = range(k, grid.n_blocks)
     panel = np.empty((len(below), grid.tile**2), grid.dtype)
     gram.column(k, grid, panel, np.empty(max(4 * grid.tile_bytes, gram.least_workspace), np.uint8))

@@ -1,4 +1,4 @@
-"""A = XᵀX with its shift, made where it is needed: a block column of tiles at a time, from CSR."""
+"""The shifted Gram matrix XᵀX, computed from CSR one block column of tiles at a time."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from rankbench.core.errors import require
 from rankbench.fitting.method import Shift
 from rankbench.solvers.tiled.grid import Grid
 
-ENTRY = 12  # bytes of an interaction in item order: a user, int32, and a place, int64
+ENTRY = 12  # bytes per interaction in item order: its user, int32, and its position, int64
 
 
 class ShiftedGram:
-    """G + odds · diag(G) + ridge · I of a 0/1 CSR matrix X (n_users, n_items) with sorted columns, which may be mapped.
+    """G + odds · diag(G) + ridge · I of a 0/1 CSR matrix X (n_users, n_items) with sorted columns, which may be memory-mapped.
 
-    The same matrix to the bit as `linear.inverse` inverts: whole numbers are counted, an item without interactions has a one
-    on its diagonal. Raises ConfigError where float32 cannot count.
+    The matrix has the same bits as the one that `inverse.shared.inverse` inverts: its counts are whole numbers, and 1 is added
+    to the diagonal of an item without interactions. Raises ConfigError if the counts are too large for float32.
     """
 
     def __init__(self, X: sp.csr_array, shift: Shift, dtype: np.dtype):
@@ -31,13 +31,13 @@ class ShiftedGram:
 
     @property
     def least_workspace(self) -> int:
-        """Bytes: one item must fit."""
+        """The smallest workspace in bytes, which holds the interactions of one item."""
         return ENTRY * int(self.counts.max(initial=1))
 
     def column(self, k: int, grid: Grid, panel: np.ndarray, workspace: np.ndarray) -> None:
-        """Fill `panel` (n_blocks − k, tile²) with the tiles (i, k), i >= k: of (k, k) the lower triangle.
+        """Fill `panel` (n_blocks − k, tile²) with the tiles (i, k), i >= k. Of tile (k, k) only the lower triangle is filled.
 
-        workspace: bytes, for the interactions of as many items at once as fit.
+        `workspace` is an array of bytes for the interactions of as many items at once as fit.
         """
         first, last = k * grid.tile, k * grid.tile + grid.side(k)
         capacity = workspace.nbytes // ENTRY
@@ -57,7 +57,7 @@ class ShiftedGram:
 
 @numba.njit(cache=True)
 def count_items(items, n_items):
-    """Interactions an item, (n_items,) float64."""
+    """The number of interactions per item, (n_items,) float64."""
     counts = np.zeros(n_items)
     for s in range(len(items)):
         counts[items[s]] += 1
@@ -66,20 +66,20 @@ def count_items(items, n_items):
 
 @numba.njit(cache=True)
 def _by_item(user_ptr, user_items, start, stop, fill, users, places):
-    """The transpose of items start to stop: their users, and their places in `user_items`; `fill` says where each begins."""
+    """Transpose the items start to stop: for each, from `fill` on, store its users and its positions in `user_items`."""
     for u in range(len(user_ptr) - 1):
-        mine = user_items[user_ptr[u] : user_ptr[u + 1]]
-        for s in range(np.searchsorted(mine, start), len(mine)):
-            if mine[s] >= stop:
+        items = user_items[user_ptr[u] : user_ptr[u + 1]]
+        for s in range(np.searchsorted(items, start), len(items)):
+            if items[s] >= stop:
                 break
-            i = mine[s] - start
+            i = items[s] - start
             users[fill[i]], places[fill[i]] = u, user_ptr[u] + s
             fill[i] += 1
 
 
 @numba.njit(parallel=True, cache=True)
 def _count_pairs(ptr, users, places, user_ptr, user_items, start, first, n, tile, panel):
-    """Columns of the lower triangle from item `start` on: how often it and each item after it meet in one user."""
+    """Columns of the lower triangle from item `start` on: the number of users who have both the item and each later item."""
     for task in numba.prange(len(ptr) - 1):
         item = start + task
         column = np.zeros(n - first, np.int32)

@@ -1,9 +1,9 @@
 """The inverse of a symmetric positive definite matrix as a stream of tile operations: A = LLᵀ, M = L^-1, A^-1 = MᵀM.
 
 The lower triangle is cut into n_blocks · (n_blocks + 1)/2 tiles, (i, j) with i >= j, and each of the three steps overwrites
-it in place: n³ flops in all. A panel, a block column of L and then block rows of M and of A^-1, looks only at panels that are
-finished (left-looking): it stays in memory while every other tile that it needs passes by once, n_blocks³/2 tiles in all.
-Nothing here knows where tiles lie or who works on them.
+it in place: n³ flops in all. A panel is a block column of L, or a block row of M or of A^-1. It reads only finished panels
+(left-looking), and stays in memory while every other tile that it needs is read once: n_blocks³/2 tiles in all. This file does
+not know where tiles are stored or who computes them.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import NamedTuple
 Tile = tuple[int, int]
 
 CHOLESKY, INVERSE, PRODUCT = "cholesky", "inverse", "product"
-HELD = 2  # tiles from outside the panel that a task can meet
+HELD = 2  # the most tiles from outside the panel that a task reads
 
-# Of height x width x inner dimension; what has a triangle in it takes half of a full product, or a sixth.
+# Flops as a multiple of height x width x inner dimension; with a triangular operand they are a half or a sixth of a product's.
 _SHARE = {"subtract_product_t": 2.0, "add_product": 2.0, "add_product_t": 2.0} | dict.fromkeys(
     ("cholesky", "invert", "square_t"), 1 / 3
 )
@@ -33,8 +33,9 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True)
 class Panel:
-    """Tiles that are worked on together: only when all tasks are done may they replace what lay there before, so that a panel
-    that was broken off can be done again. Those of a Cholesky panel begin as the block column `k` of A, others as they lie.
+    """Tiles that are computed together. They replace the stored tiles only after all tasks, so a panel can be repeated.
+
+    The tiles of a Cholesky panel start as block column `k` of A, those of other panels as they are stored.
     """
 
     phase: str
@@ -48,11 +49,12 @@ class Panel:
         return [(self.k, j) for j in range(self.k + 1)]
 
     def tasks(self) -> Iterator[Task]:
-        """In an order that is right one after the other."""
+        """The tasks, in an order in which they can be executed."""
         return {CHOLESKY: _cholesky, INVERSE: _inverse, PRODUCT: _product}[self.phase](self.k, self.n_blocks)
 
 
 def panels(n_blocks: int) -> list[Panel]:
+    """All panels of the inverse, in order."""
     return [Panel(phase, k, n_blocks) for phase in (CHOLESKY, INVERSE, PRODUCT) for k in range(n_blocks)]
 
 
@@ -68,7 +70,7 @@ def _cholesky(k: int, n_blocks: int) -> Iterator[Task]:
 
 
 def _inverse(k: int, n_blocks: int) -> Iterator[Task]:
-    """M_kj = Σ_{j<=l<k} P_kl M_lj with P_k = −M_kk L_k. P_kj is used up by column j, whose sum takes its place."""
+    """M_kj = Σ_{j<=l<k} P_kl M_lj with P_k = −M_kk L_k. Only column j uses P_kj, and its sum replaces P_kj."""
     yield Task("invert", (k, k))
     for j in range(k):
         yield Task("multiply_left_minus", (k, j), ((k, k),))
@@ -79,7 +81,7 @@ def _inverse(k: int, n_blocks: int) -> Iterator[Task]:
 
 
 def _product(k: int, n_blocks: int) -> Iterator[Task]:
-    """C_kj = Σ_{l>=k} M_lkᵀ M_lj for j <= k. Later rows of C do not look at this row of M."""
+    """C_kj = Σ_{l>=k} M_lkᵀ M_lj for j <= k. Later rows of C do not read this row of M."""
     for j in range(k):
         yield Task("multiply_left_t", (k, j), ((k, k),))
     yield Task("square_t", (k, k))
@@ -90,7 +92,7 @@ def _product(k: int, n_blocks: int) -> Iterator[Task]:
 
 
 def steps(panel: Panel) -> Iterator[tuple[Task, list[Tile]]]:
-    """Every task with the tiles that must be fetched for it by one who keeps the HELD that were used last."""
+    """Every task with the tiles that must be fetched for it, if the HELD tiles used last are kept."""
     own, held = set(panel.tiles), []
     for task in panel.tasks():
         fetched = []
@@ -107,7 +109,7 @@ def steps(panel: Panel) -> Iterator[tuple[Task, list[Tile]]]:
 
 
 def flops(task: Task, side: Callable[[int], int]) -> float:
-    """Additions and multiplications of a task to leading order; `side(i)` is the number of rows of block i."""
+    """Number of additions and multiplications of a task, to leading order; `side(i)` is the number of rows of block i."""
     first = task.reads[0] if task.reads else task.out
     inner = side(first[0] if task.op in ("add_square_t", "add_product_t") else first[1])
     return _SHARE.get(task.op, 1.0) * side(task.out[0]) * side(task.out[1]) * inner

@@ -9,15 +9,15 @@ import numpy as np
 from rankbench.core.errors import StorageError, require
 from rankbench.solvers.tiled.graph import HELD, Tile
 
-STREAM = HELD + 1  # tile buffers beside the panel: those a task meets, and the next one, which is being read
+STREAM = HELD + 1  # tile buffers beside the panel: those that a task reads, and the next one, which is being filled
 LAPACK_ORDER = 16_384  # largest n for LAPACK, whose potrf crashes in common builds near n = 41,000 (20,000 is known to work)
-SMALLEST = 512  # rows of a tile, below which reading takes longer than the products
-RESERVE = 8 << 20  # bytes for rows of counts and the lists of tiles
+SMALLEST = 512  # rows per tile; with fewer rows, reading takes longer than the products
+RESERVE = 8 << 20  # bytes for arrays of counts and the lists of tiles
 
 
 @dataclass(frozen=True)
 class Grid:
-    """n rows in blocks of `tile`, the last one ragged. A tile is an array (side(i), side(j)), column-major, of `dtype`."""
+    """n rows in blocks of `tile` rows, of which the last may be shorter. A tile is a column-major array (side(i), side(j))."""
 
     n: int
     tile: int
@@ -44,14 +44,14 @@ class Grid:
         return buffer[: height * width].reshape((height, width), order="F")
 
     def memory(self, least_workspace: int) -> int:
-        """Bytes that the inverse takes: a panel, and the larger of the stream's buffers and what the Gram needs."""
+        """Bytes that the inverse needs: a panel, and the larger of the stream's buffers and the workspace of the Gram."""
         return self.n_blocks * self.tile_bytes + max(STREAM * self.tile_bytes, least_workspace) + RESERVE
 
 
 def choose_grid(n: int, dtype: np.dtype, memory: int, least_workspace: int, tile: int | None = None) -> Grid:
-    """The fewest blocks whose inverse fits into `memory` bytes, or blocks of `tile` rows.
+    """Choose the fewest blocks whose inverse fits into `memory` bytes, or blocks of `tile` rows.
 
-    Larger tiles mean less to read: n³/(2 tile) numbers. Raises StorageError, with the least memory that would do.
+    Larger tiles reduce reading, which is n³/(2 tile) numbers. Raises StorageError, which states the memory that would suffice.
     """
     require(tile is None or tile >= 1, f"tile must be >= 1, got {tile}")
     if tile is not None:
@@ -70,5 +70,5 @@ def _too_little(least: Grid, memory: int, least_workspace: int) -> StorageError:
     needed = -(-least.memory(least_workspace) // 10**6)
     return StorageError(
         f"the inverse for {least.n:,} items by tiles of {least.tile:,} rows, {least.dtype}, needs {needed:,} MB of memory, "
-        f"{memory / 1e6:,.0f} MB are given"
+        f"{memory / 1e6:,.0f} MB are available"
     )

@@ -1,9 +1,9 @@
-"""What is done to tiles, in place: BLAS and LAPACK on column-major arrays of float32 or float64.
+"""The operations on tiles, in place, by BLAS and LAPACK on column-major arrays of float32 or float64.
 
-Of a diagonal tile the lower triangle alone is read and written. A kernel cuts its work into blocks of BLOCK rows or columns,
-each computed by one thread, so that the result has the same bits for any number of threads; BLAS must use one. SciPy's own BLAS
-functions hold the interpreter's lock, and a thread that reads tiles ahead would wait for each product; called by their
-addresses they do not.
+Of a diagonal tile only the lower triangle is read and written. A kernel divides its work into blocks of BLOCK rows or columns.
+One thread computes each block, so the result has the same bits for any number of threads; BLAS itself must use one thread.
+SciPy's BLAS functions hold the interpreter's lock, which would stop the thread that reads tiles ahead; the same functions
+called by address do not.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BLOCK = 512
 
 
 class NotPositiveDefinite(Exception):
-    """The pivot of `row`, counted in the tile, is not positive."""
+    """Raised if the pivot of `row`, counted within the tile, is not positive."""
 
     def __init__(self, row: int):
         super().__init__(row)
@@ -159,12 +159,12 @@ def _square(transposed: str, factor: float, A: np.ndarray, C: np.ndarray) -> Non
 
 
 def _leading(A: np.ndarray) -> int:
-    """Elements from one column to the next, in an array whose columns are contiguous. A single column may state less."""
+    """Number of elements from one column to the next, if columns are contiguous. NumPy may state less for a single column."""
     return max(A.strides[1] // A.itemsize, len(A), 1)
 
 
 def _blas(name: str, like: np.ndarray, *arguments: str | int | float | np.ndarray) -> None:
-    """Call a BLAS routine, which takes all by address, in the precision of `like`."""
+    """Call a BLAS routine in the precision of `like`; all arguments are passed by address."""
     number = np.ctypeslib.as_ctypes_type(like.dtype)
     _routine({"f": "s", "d": "d"}[like.dtype.char] + name, len(arguments))(*(_address(each, number) for each in arguments))
 

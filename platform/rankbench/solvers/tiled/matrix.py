@@ -1,4 +1,4 @@
-"""A symmetric matrix whose lower triangle lies in a file by tiles; read by block columns."""
+"""A symmetric matrix whose lower triangle is stored in a file by tiles, and read by block columns."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from rankbench.solvers.tiled.store import TileFile
 
 
 class TiledMatrix:
-    """What `tiled_inverse` left in `folder`: (n, n), of `dtype`, symmetric to the bit. It can be pickled, for processes that
-    see the same folder. Raises StorageError when the folder holds no finished inverse.
+    """The matrix (n, n) that `tiled_inverse` stored in `folder`, exactly symmetric.
+
+    It can be pickled for processes that see the same folder. Raises StorageError if the folder holds no finished inverse.
     """
 
     def __init__(self, folder: Path):
@@ -36,9 +37,9 @@ class TiledMatrix:
         return TiledMatrix, (self.folder,)
 
     def columns(self, start: int, stop: int) -> np.ndarray:
-        """Columns start to stop, (n, stop − start), by rows; one tile more of memory.
+        """The columns start to stop, (n, stop − start), in row-major order. One tile of extra memory is needed.
 
-        Every tile that they cross is read whole: blocks that begin and end with a multiple of `tile` read least.
+        Every tile that the columns cross is read completely, so multiples of `tile` as start and stop read the least.
         """
         grid = self._store.grid
         out = np.empty((self.n, stop - start), self.dtype)
@@ -59,22 +60,22 @@ class TiledMatrix:
         return out
 
     def columns_within(self, memory: int) -> int:
-        """How many columns fit into `memory` bytes beside a tile: at most as many as a tile has, at least one."""
+        """Number of columns that fit into `memory` bytes beside a tile: at least one, at most those of a tile."""
         left = memory - self._store.grid.tile_bytes
         return max(1, min(self.tile, left // (self.n * self.dtype.itemsize)))
 
     def keep_in(self, folder: Path) -> None:
-        """Make `folder` hold the matrix, too: without a copy where the disk is the same. Raises StorageError when it fails."""
+        """Store the matrix in `folder` as well, without a copy on the same disk. Raises StorageError if that fails."""
         self._store.keep_in(folder)
 
     def diagonal(self) -> np.ndarray:
-        """(n,), of `dtype`."""
+        """The diagonal, (n,)."""
         buffer = np.empty(self.tile**2, self.dtype)
         blocks = range(self._store.grid.n_blocks)
         return np.concatenate([np.diagonal(self._store.read((k, k), buffer)).copy() for k in blocks])
 
 
 def _mirror(A: np.ndarray) -> None:
-    """Copy the lower triangle of a column-major tile to the upper one, by rows of it: no second tile."""
+    """Copy the lower triangle of a column-major tile to the upper one, row by row, without a second tile."""
     for i in range(1, len(A)):
         A[:i, i] = A[i, :i]

@@ -1,4 +1,4 @@
-"""Scores from an item-item matrix that lies in a file."""
+"""Scores from an item-item matrix that is stored in a file."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from rankbench.solvers.tiled.matrix import TiledMatrix
 class TiledLinearRecommender:
     """`LinearRecommender` over a TiledMatrix: W = C diag(beta) + diag(alpha), beta, alpha (n_items,) float64.
 
-    `hold` brings columns of C into memory, for scores of the items in them. Without it every call reads the file, which suits
-    a few users; `evaluation.columns` ranks many.
+    `hold` reads columns of C into memory, to score the items in them. Without it every call reads the file, which is adequate
+    for a few users; `evaluation.columns` ranks many.
     """
 
     C: TiledMatrix
@@ -53,8 +53,8 @@ class TiledLinearRecommender:
         return out
 
     def dense_weights(self) -> np.ndarray:
-        """W, (n_items, n_items): for small problems and tests."""
+        """W, (n_items, n_items), for small data and tests."""
         return self.C.columns(0, self.n_items) * self.beta + np.diag(self.alpha)
 
-    # From the base on, where the matrix lies makes no difference.
+    # After the base, it makes no difference where the matrix is stored.
     finish = LinearRecommender.finish

@@ -1,7 +1,7 @@
-"""Tiles in one file: read and written by explicit calls, replaced a panel at a time, so that a killed run can go on.
+"""Tiles in one file, read and written explicitly, and replaced one panel at a time, so that a killed run can continue.
 
-Mapped pages would count as memory of the process; what the system caches of the file does not. New tiles go to free slots and
-`panel.json` then says, in one step, which slots hold the matrix: until then the tiles from before are all there.
+The file is not memory-mapped, because mapped pages would count as memory of the process. New tiles are written to free slots;
+then `panel.json` is replaced atomically to state which slots hold the matrix. Until then all previous tiles remain.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ EMPTY = -1
 
 
 class TileFile:
-    """The tiles of one matrix in a folder, and how many panels are `finished`. One process may write, others may read."""
+    """The tiles of one matrix in a folder, and the number of panels `finished`. One process may write, others may read."""
 
     def __init__(self, folder: Path, grid: Grid, problem: dict[str, Any], finished: int, slots: list[int], lock: IO | None):
         self.folder, self.grid, self.problem, self.finished = folder, grid, problem, finished
@@ -38,16 +38,16 @@ class TileFile:
         try:
             self._file = path.open("r+b" if lock else "rb", buffering=0)
         except FileNotFoundError:
-            raise StorageError(f"{path}: the tiles are gone; invert anew") from None
+            raise StorageError(f"{path}: the tiles are gone; compute the inverse again") from None
 
     @classmethod
     def create(cls, folder: Path, grid: Grid, problem: dict[str, Any]) -> TileFile:
-        """An empty one in place of what lay in `folder`, its disk space taken. Raises StorageError when that is not free."""
+        """Create an empty file in place of one in `folder`, and reserve its disk space. Raises StorageError if that fails."""
         lock = _lock(folder)
         path, n_bytes = folder / TILES, _n_slots(grid) * grid.tile_bytes
         with disk_errors_are_clear(path):
             (folder / STATE).unlink(missing_ok=True)
-            # Whoever reads the matrix from before keeps the file that he has open.
+            # A process that reads the previous matrix keeps its open file.
             path.unlink(missing_ok=True)
             free = shutil.disk_usage(folder).free
             too_little = StorageError(f"{path}: the tiles need {n_bytes / 1e9:.1f} GB of disk, {free / 1e9:.1f} GB are free")
@@ -66,7 +66,7 @@ class TileFile:
 
     @classmethod
     def open(cls, folder: Path, writes: bool = False) -> TileFile | None:
-        """What lies in `folder`; None when no panel was finished there. Raises StorageError for a state that cannot be."""
+        """Open the file in `folder`; None if it has no finished panel. Raises StorageError if its state is invalid."""
         if not (folder / STATE).exists():
             return None
         lock = _lock(folder) if writes else None
@@ -84,17 +84,17 @@ class TileFile:
         except (ArithmeticError, KeyError, RecursionError, TypeError, ValueError):
             if lock:
                 lock.close()
-            raise StorageError(f"{folder / STATE}: names tiles that cannot be; invert anew") from None
+            raise StorageError(f"{folder / STATE}: names invalid tiles; compute the inverse again") from None
         return cls(folder, grid, problem, finished, slots, lock)
 
     def read(self, tile: Tile, buffer: np.ndarray) -> np.ndarray:
-        """The tile in `buffer` (tile²,), as an array; threads may read side by side."""
+        """Read the tile into `buffer` (tile²,) and return it as an array. Threads may read concurrently."""
         array = self.grid.view(buffer, tile)
         _transfer(os.preadv, self._file.fileno(), array, self._slots[_index(tile)] * self.grid.tile_bytes, self.folder / TILES)
         return array
 
     def replace(self, tiles: Iterable[tuple[Tile, np.ndarray]]) -> None:
-        """Write the tiles of a panel and count it as finished, all or nothing. Raises StorageError when the disk fails."""
+        """Write the tiles of a panel and count it as finished, atomically. Raises StorageError if the disk fails."""
         arrays = dict(tiles)
         slots = self.reserve(arrays)
         path = self.folder / TILES
@@ -105,15 +105,15 @@ class TileFile:
         self.commit(slots)
 
     def slot(self, tile: Tile) -> int:
-        """Where the tile lies, for `read_tile`."""
+        """The slot of the tile, for `read_tile`."""
         return self._slots[_index(tile)]
 
     def reserve(self, tiles: Iterable[Tile]) -> dict[Tile, int]:
-        """A slot for each tile of a panel, for `write_tile` or `commit`. They are free until then: one panel at a time."""
+        """A free slot for each tile of a panel, for `write_tile` and `commit`. Only one panel may be written at a time."""
         return dict(zip(tiles, reversed(self._free), strict=False))
 
     def commit(self, slots: dict[Tile, int]) -> None:
-        """Count a panel as finished whose tiles were written to `slots`."""
+        """Count the panel whose tiles were written to `slots` as finished."""
         replaced = {tile: self._slots[_index(tile)] for tile in slots}
         after = list(self._slots)
         for tile, slot in slots.items():
@@ -125,7 +125,7 @@ class TileFile:
         self.finished += 1
 
     def keep_in(self, folder: Path) -> None:
-        """Make `folder` hold the same tiles, which nobody may change from now on: neither here nor there."""
+        """Store the same tiles in `folder` as well. From now on the tiles must not be changed in either folder."""
         self.require_own()
         make_folder(folder)
         with disk_errors_are_clear(folder / TILES):
@@ -138,17 +138,17 @@ class TileFile:
             write_json(folder / STATE, self._state(self.finished, self._slots))
 
     def require_own(self) -> None:
-        """Raise StorageError when the folder holds another matrix by now: what is open here is still read as it was."""
+        """Raise StorageError if the folder now holds another matrix than the one that is open."""
         path = self.folder / TILES
         try:
             same = os.path.samestat(os.fstat(self._file.fileno()), path.stat())
         except FileNotFoundError:
             same = False
         if not same:
-            raise StorageError(f"{path}: is gone, or another matrix by now; give each model a folder of its own")
+            raise StorageError(f"{path}: was deleted or replaced by another matrix; give each model its own folder")
 
     def discard(self) -> None:
-        """Remove it all, for a run that nobody can go on with."""
+        """Remove all files, if no later run can continue from them."""
         _discard(self.folder)
 
     def _state(self, finished: int, slots: list[int]) -> dict[str, Any]:
@@ -161,7 +161,7 @@ class TileFile:
 
 
 def read_tile(folder: Path, slot: int, grid: Grid, tile: Tile) -> np.ndarray:
-    """As `TileFile.read`, by a process that has no TileFile: it sees the folder, and was told the slot."""
+    """As `TileFile.read`, for a process that has only the folder and the slot."""
     array = grid.view(np.empty(grid.tile**2, grid.dtype), tile)
     with disk_errors_are_clear(folder / TILES), (folder / TILES).open("rb", buffering=0) as file:
         _transfer(os.preadv, file.fileno(), array, slot * grid.tile_bytes, folder / TILES)
@@ -169,31 +169,31 @@ def read_tile(folder: Path, slot: int, grid: Grid, tile: Tile) -> np.ndarray:
 
 
 def write_tile(array: np.ndarray, folder: Path, slot: int, grid: Grid) -> None:
-    """To the disk, before it returns. Raises StorageError when the disk fails."""
+    """Write a tile to its slot and flush it to the disk. Raises StorageError if the disk fails."""
     with disk_errors_are_clear(folder / TILES), (folder / TILES).open("r+b", buffering=0) as file:
         _transfer(os.pwritev, file.fileno(), array, slot * grid.tile_bytes, folder / TILES)
         os.fdatasync(file.fileno())
 
 
-def _transfer(call: Callable, file: int, array: np.ndarray, where: int, path: Path) -> None:
-    """Read or write all of it: the system may move less at once than it was asked to."""
+def _transfer(call: Callable, file: int, array: np.ndarray, offset: int, path: Path) -> None:
+    """Read or write a whole array: one call of the system may transfer less than requested."""
     data, done = memoryview(array.ravel(order="K")).cast("B"), 0
     while done < len(data):
-        moved = call(file, [data[done:]], where + done)
+        moved = call(file, [data[done:]], offset + done)
         if not moved:
-            raise StorageError(f"{path}: shorter than it should be; invert anew")
+            raise StorageError(f"{path}: shorter than it should be; compute the inverse again")
         done += moved
 
 
 def require_same(store: TileFile, problem: dict[str, Any]) -> None:
     require(
         store.problem == problem,
-        f"{store.folder}: holds tiles of other data or settings; choose another folder, or start anew without resume",
+        f"{store.folder}: holds tiles of other data or of another configuration; choose another folder, or omit resume",
     )
 
 
 def _discard(folder: Path) -> None:
-    """Only for one who holds the lock: others may be about to make theirs."""
+    """Remove all files. The caller must hold the lock, because another process may be creating its own files."""
     for name in (STATE, TILES, LOCK):
         (folder / name).unlink(missing_ok=True)
     with suppress(OSError):
@@ -201,7 +201,7 @@ def _discard(folder: Path) -> None:
 
 
 def _n_slots(grid: Grid) -> int:
-    """A panel beside the triangle."""
+    """Number of slots: those of the triangle and of one panel."""
     return grid.n_tiles + grid.n_blocks
 
 
@@ -210,7 +210,7 @@ def _index(tile: Tile) -> int:
 
 
 def _lock(folder: Path) -> IO:
-    """Held until it is closed, or the process ends, however it does. What a killed one left half written is removed."""
+    """Lock the folder until the returned file is closed or the process ends, and remove half-written files of a killed run."""
     make_folder(folder)
     with disk_errors_are_clear(folder / LOCK):
         lock = (folder / LOCK).open("w", encoding="ascii")

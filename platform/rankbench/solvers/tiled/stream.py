@@ -1,4 +1,4 @@
-"""The tiles that a panel's tasks need from outside, read ahead by a thread in the order of the tasks."""
+"""The tiles that a panel's tasks need from other panels, read ahead by a thread in the order of the tasks."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from rankbench.solvers.tiled.store import TileFile
 def with_tiles(
     panel: Panel, store: TileFile, buffers: np.ndarray, reader: ThreadPoolExecutor
 ) -> Iterator[tuple[Task, dict[Tile, np.ndarray]]]:
-    """Every task, and tiles among which are those that it reads from outside the panel.
+    """Yield every task with the held tiles, which include those that it reads from other panels.
 
-    buffers (more than HELD, tile²): one tile each. A tile stays where it is until HELD others were used after it, and what is
-    left of the buffers is being filled meanwhile.
+    `buffers` (more than HELD, tile²) hold one tile each. A tile stays in its buffer until HELD other tiles have been used after
+    it, while the remaining buffers are being filled.
     """
     wanted = (tile for _, fetched in steps(panel) for tile in fetched)
     own = set(panel.tiles)
     place: dict[Tile, np.ndarray] = {}
-    held: dict[Tile, np.ndarray] = {}  # the one used last comes last
+    held: dict[Tile, np.ndarray] = {}  # ordered by last use
     coming = deque()
 
     def fetch(buffer: np.ndarray) -> None:
@@ -47,7 +47,7 @@ def with_tiles(
                 fetch(place.pop(oldest))
             yield task, held
     finally:
-        # The buffers may serve for something else from here on.
+        # Wait for pending reads, because the caller may reuse the buffers.
         for _, _, read in coming:
             read.cancel()
         for _, _, read in coming:
