@@ -16,6 +16,7 @@ import rankbench.api as rb
 from rankbench.core.errors import ConfigError, DataError, StorageError
 from rankbench.core.files import sha256_of
 from rankbench.core.memory import Spill
+from rankbench.experiment.execution import Execution
 from rankbench.experiment.fitted_model import load
 
 METHODS = {
@@ -51,14 +52,14 @@ def card(tmp_path_factory):
 def model(request, card, environment, tmp_path):
     method, params = METHODS[request.param]
     spill = NothingFits(tmp_path / "spill", 0) if request.param.endswith("tiles") else None
-    return rb.fit(card, method, environment=environment, dtype="float64", spill=spill, **params)
+    return rb.fit(card, method, environment=environment, dtype="float64", execution=Execution(spill=spill), **params)
 
 
 def test_a_matrix_of_several_tiles_recommends_as_one_in_memory(environment, tmp_path):
     card = {"name": "large", "source": {"generator": {"users": 300, "items": 3000, "interactions_per_user": 30}}}
     (tmp_path / "large.yaml").write_text(yaml.safe_dump(card), encoding="utf-8")
     fit = partial(rb.fit, str(tmp_path / "large.yaml"), "ease", environment=environment, dtype="float64")
-    tiled, dense = fit(spill=NothingFits(tmp_path / "spill", 0)), fit()
+    tiled, dense = fit(execution=Execution(spill=NothingFits(tmp_path / "spill", 0))), fit()
     assert tiled.recommender.C.tile < 1500
     some = tiled.users.to_pylist()[5::40]
     one, other = tiled.recommend(some, 20), dense.recommend(some, 20)
@@ -69,7 +70,8 @@ def test_a_matrix_of_several_tiles_recommends_as_one_in_memory(environment, tmp_
 
 
 def test_a_saved_matrix_outlives_the_file_it_came_from(card, environment, tmp_path):
-    model = rb.fit(card, "ease", environment=environment, spill=NothingFits(tmp_path / "spill", 0))
+    execution = Execution(spill=NothingFits(tmp_path / "spill", 0))
+    model = rb.fit(card, "ease", environment=environment, execution=execution)
     expected, evaluated = model.recommend(["u1"], 7), model.evaluate(environment=environment, metrics=["ndcg@5", "auc"])
     model.save(tmp_path / "kept")
     shutil.rmtree(tmp_path / "spill")
@@ -90,10 +92,10 @@ def test_a_saved_matrix_outlives_the_file_it_came_from(card, environment, tmp_pa
 
 
 def test_a_model_is_not_saved_with_the_matrix_of_another(card, environment, tmp_path):
-    spill = NothingFits(tmp_path / "spill", 0)
-    one = rb.fit(card, "ease", environment=environment, spill=spill, lam=10)
+    execution = Execution(spill=NothingFits(tmp_path / "spill", 0))
+    one = rb.fit(card, "ease", environment=environment, execution=execution, lam=10)
     expected = one.recommend(["u1"], 5)
-    other = rb.fit(card, "ease", environment=environment, spill=spill, lam=1000)
+    other = rb.fit(card, "ease", environment=environment, execution=execution, lam=1000)
     pd.testing.assert_frame_equal(one.recommend(["u1"], 5), expected)
     with pytest.raises(StorageError, match="replaced by another matrix"):
         one.save(tmp_path / "kept")
