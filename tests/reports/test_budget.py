@@ -1,6 +1,7 @@
 """What a sweep spent, against sums made by hand; and what it says of its deviations."""
 
 import pytest
+from stored import typed
 
 from rankbench.reports.budget import budget_columns, duration, from_start_to_end, spent
 from rankbench.reports.report import sweep_table, write_report
@@ -61,7 +62,7 @@ def test_the_report_has_the_budget_and_the_deviations(records, make_run, make_sw
     records = [*records, make_run("final", "C", 0.2, params={"lam": 5}, data=data)]
     about, chosen, by_id, compared = make_sweep(records, {"A": {}, "B": {}, "C": {}}, params={"lam": 1})
     by_id = {name: record for name, record in by_id.items() if record.arm == "C" or record.stage == "search"}
-    table = sweep_table(about, chosen, by_id, compared)
+    table = sweep_table(*typed(about, chosen, by_id, compared))
     assert table.deviations == (
         "x: prepared items: 9, published 10 (-1)",
         "x is a stand-in: x for y",
@@ -71,7 +72,7 @@ def test_the_report_has_the_budget_and_the_deviations(records, make_run, make_sw
         "seed 0, split of seed 0; one run a row, so no spread over seeds",
         "failed: A on x, B on x",
     )
-    text = write_report(tmp_path, about, chosen, by_id, compared)[0].read_text()
+    text = write_report(tmp_path, *typed(about, chosen, by_id, compared))[0].read_text()
     section = text.split("## Deviations from the papers' protocol")[1].split("\n## ")[0]
     assert all(f"- {line}" in section for line in table.deviations)
     notes = text.split("## Notes")[1].split("\n## ")[0]

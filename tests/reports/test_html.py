@@ -4,6 +4,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
+from stored import typed
 
 from rankbench.reports.html import html
 from rankbench.reports.page import Best, Code, Grid, Items, Link, Page, Picture, Second, Section, State, Text
@@ -53,7 +54,7 @@ def sweep(make_run, make_sweep):
 
 
 def test_names_from_files_are_text_and_never_markup(sweep, tmp_path):
-    write_report(tmp_path, *sweep)
+    write_report(tmp_path, *typed(*sweep))
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
     page = Reader(text)
     assert page.wrong == [] and page.open == []
@@ -65,7 +66,7 @@ def test_names_from_files_are_text_and_never_markup(sweep, tmp_path):
 
 
 def test_nothing_is_asked_of_a_network(sweep, tmp_path):
-    write_report(tmp_path, *sweep)
+    write_report(tmp_path, *typed(*sweep))
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
     page = Reader(text)
     assert not {"link", "iframe", "object", "embed", "base"} & {tag for tag, _ in page.tags}
@@ -79,7 +80,7 @@ def test_nothing_is_asked_of_a_network(sweep, tmp_path):
 
 
 def test_the_first_table_has_a_line_a_row_and_marks_the_best(sweep, tmp_path):
-    files = write_report(tmp_path, *sweep)
+    files = write_report(tmp_path, *typed(*sweep))
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
     first = Reader(text.split("<table>")[1].split("</table>")[0])
     header, *lines = first.rows

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from stored import typed
 
 from rankbench.reports.index import Entry, entry, index_page, is_met, write_index
 from rankbench.reports.page import Link
@@ -34,8 +35,8 @@ def state(make_run, make_sweep):
     def find(means, published, data=None, **more):
         runs = [make_run("final", arm, mean, dataset, half=0.001, data=data) for (arm, dataset), mean in means.items()]
         about, chosen, records, compared = make_sweep(runs, published, **more)
-        table = sweep_table(about, chosen if means else None, records, compared)
-        return entry(about["experiment"], Path("e.yaml"), table, about, chosen if means else None)
+        about, chosen, *rest = typed(about, chosen if means else None, records, compared)
+        return entry(about.experiment, Path("e.yaml"), sweep_table(about, chosen, *rest), about, chosen)
 
     return find
 
@@ -68,7 +69,8 @@ def test_where_recall_is_open_the_nearer_of_both_counts(make_run, make_sweep):
     metrics = {"recall@20": 0.2, "recall_capped@20": 0.301}
     run = make_run("final", "A", 0.3, metrics={n: {"mean": m, "low": m, "high": m} for n, m in metrics.items()})
     about, *rest = make_sweep([run], {"A": {"x": {"recall@20": 0.3}}}, recall="open", metrics=tuple(metrics))
-    found = entry(about["experiment"], Path("e.yaml"), sweep_table(about, *rest), about, rest[0])
+    about, *rest = typed(about, *rest)
+    found = entry(about.experiment, Path("e.yaml"), sweep_table(about, *rest), about, rest[0])
     assert (found.state, found.judged) == ("reproduced", 1)
     assert found.largest == pytest.approx(0.001)
 
@@ -93,7 +95,8 @@ def test_the_index_is_three_files_with_links_and_its_rule(tmp_path):
 def test_the_index_says_which_data_could_not_be_had(make_run, make_sweep, tmp_path):
     about, *rest = make_sweep([make_run("final", "A", 0.3)], {"A": {"x": {"ndcg@20": 0.3}}}, datasets=["x", "y"])
     about |= {"not_available": {"y": {"brief": "offline", "reason": "y: nowhere"}}}
-    found = entry(about["experiment"], Path("e.yaml"), sweep_table(about, *rest), about, rest[0])
+    about, *rest = typed(about, *rest)
+    found = entry(about.experiment, Path("e.yaml"), sweep_table(about, *rest), about, rest[0])
     assert (found.state, found.rows_measured, found.rows) == ("partly", 1, 2)
     grid = index_page([found, Entry("b", "b.yaml", "Q?", "", "measured")]).sections[0].blocks[0]
     column = grid.header.index("not available")

@@ -5,6 +5,7 @@ import io
 import json
 
 import pytest
+from stored import typed
 
 from rankbench.reports.report import sweep_table, write_report
 from rankbench.reports.tables import Cell, Row, Table, render
@@ -25,7 +26,7 @@ def sweep(make_run, make_sweep):
 
 
 def test_rows_stand_in_the_order_of_the_file_and_then_of_the_systems_that_are_not_built(sweep):
-    rows = sweep_table(*sweep).rows
+    rows = sweep_table(*typed(*sweep)).rows
     assert [(row.arm, row.missing) for row in rows] == [
         ("A", ""), ("B", ""), ("C", "failed"), ("D", "not run"), ("Graph net", "not run"),
     ]  # fmt: skip
@@ -33,14 +34,14 @@ def test_rows_stand_in_the_order_of_the_file_and_then_of_the_systems_that_are_no
 
 @pytest.mark.parametrize("format", ["md", "latex", "csv"])
 def test_a_row_that_was_not_run_has_its_published_number_in_every_format(sweep, format):
-    lines = render(sweep_table(*sweep), format).splitlines()
+    lines = render(sweep_table(*typed(*sweep)), format).splitlines()
     for arm, state, number in (("C", "failed", "0.5000"), ("D", "not run", "0.4000"), ("Graph net", "not run", "0.9000")):
         (line,) = [line for line in lines if line.lstrip("| ").startswith(arm)]
         assert state in line and number in line
 
 
 def test_csv_and_json_have_no_difference_where_nothing_was_measured(sweep):
-    table = sweep_table(*sweep)
+    table = sweep_table(*typed(*sweep))
     cells = {line["model"]: line for line in csv.DictReader(io.StringIO(render(table, "csv")))}
     assert (cells["A"]["difference"], cells["B"]["published"], cells["D"]["difference"]) == ("-0.0100", "", "")
     rows = {row["model"]: row for row in json.loads(render(table, "json"))["rows"]}
@@ -49,7 +50,7 @@ def test_csv_and_json_have_no_difference_where_nothing_was_measured(sweep):
 
 
 def test_a_note_says_why(sweep):
-    notes = sweep_table(*sweep).notes
+    notes = sweep_table(*typed(*sweep)).notes
     assert "not run: Graph net: a network of its own, not built here" in notes
     assert "C on x: the final run failed: no memory" in notes
 
@@ -57,16 +58,16 @@ def test_a_note_says_why(sweep):
 def test_an_arm_of_which_every_searched_setting_failed_has_failed(make_run, make_sweep):
     runs = [make_run("final", "A", 0.3), make_run("search", "B", 0.1, status="failed", error="no memory", metrics={})]
     about, chosen, records, compared = make_sweep(runs, {"A": {}, "B": {}})
-    assert [row.missing for row in sweep_table(about, chosen, records, compared).rows] == ["", "failed"]
+    assert [row.missing for row in sweep_table(*typed(about, chosen, records, compared)).rows] == ["", "failed"]
     # While the sweep goes on another setting may still work.
-    assert [row.missing for row in sweep_table(about, None, records, compared).rows] == ["not run", "not run"]
+    assert [row.missing for row in sweep_table(*typed(about, None, records, compared)).rows] == ["not run", "not run"]
 
 
 def test_a_sweep_that_is_not_finished_and_one_without_any_run_can_be_shown(sweep, tmp_path):
     about, _, records, compared = sweep
-    files = write_report(tmp_path / "unfinished", about, None, records, compared)
+    files = write_report(tmp_path / "unfinished", *typed(about, None, records, compared))
     assert "The sweep is not finished" in files[0].read_text()
-    files = write_report(tmp_path / "never", about | {"id": None}, None, {}, compared)
+    files = write_report(tmp_path / "never", *typed(about | {"id": ""}, None, {}, compared))
     text = files[0].read_text()
     assert text.count("not run ") >= 5 and "Nothing was measured on test" in text and "How it was measured" not in text
     assert [path for path in files if path.suffix == ".png"] == []
@@ -100,7 +101,7 @@ def test_a_dataset_that_could_not_be_had_says_so_in_each_cell_and_once_why(make_
     published = {"A": {"y": {"ndcg@20": 0.4}}, "B": {}}
     about, *rest = make_sweep([make_run("final", "A", 0.3), make_run("final", "B", 0.2)], published, datasets=["x", "y"])
     about |= {"not_available": {"y": {"brief": "offline", "reason": "y: y.zip is nowhere, and offline is set"}}}
-    table = sweep_table(about, *rest)
+    table = sweep_table(*typed(about, *rest))
     assert [(row.dataset, row.missing) for row in table.rows] == [
         ("x", ""), ("x", ""), ("y", "not available: offline"), ("y", "not available: offline"),
     ]  # fmt: skip
@@ -110,7 +111,7 @@ def test_a_dataset_that_could_not_be_had_says_so_in_each_cell_and_once_why(make_
     for format in ("md", "latex", "csv"):
         (line,) = [line for line in render(table, format).splitlines() if "0.4000" in line]
         assert "not available: offline" in line
-    files = write_report(tmp_path, about, *rest)
+    files = write_report(tmp_path, *typed(about, *rest))
     page = next(path for path in files if path.name == "report.html").read_text()
     assert page.count("not available: offline") == 2 and "y is not available: y: y.zip is nowhere" in page
 
@@ -118,4 +119,4 @@ def test_a_dataset_that_could_not_be_had_says_so_in_each_cell_and_once_why(make_
 def test_what_was_measured_before_its_data_were_lost_stays(make_run, make_sweep):
     about, *rest = make_sweep([make_run("final", "A", 0.3)], {"A": {}, "B": {}})
     about |= {"not_available": {"x": {"brief": "offline", "reason": "x: nowhere"}}}
-    assert [row.missing for row in sweep_table(about, *rest).rows] == ["", "not available: offline"]
+    assert [row.missing for row in sweep_table(*typed(about, *rest)).rows] == ["", "not available: offline"]

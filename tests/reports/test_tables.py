@@ -7,6 +7,7 @@ import json
 
 import numpy as np
 import pytest
+from stored import typed
 
 from rankbench.evaluation.compare import compare
 from rankbench.reports.plots import convergence_plot, line_styles
@@ -36,7 +37,10 @@ def record(stage, arm, mean, lam, seed=0):
 def compared(**columns):
     """A comparisons.json of per-user values of ndcg@20."""
     found = compare({arm: (np.arange(len(v)), np.array(v)) for arm, v in columns.items()}, dataset="x", metric="ndcg@20")
-    models = [{"dataset": "x", "metric": "ndcg@20", "model": arm, **vars(found.means[arm])} for arm in columns]
+    models = [
+        {"dataset": "x", "metric": "ndcg@20", "model": arm, "std": None, "best": False, "seeds": [0], **vars(found.means[arm])}
+        for arm in columns
+    ]
     return {"metrics": ["ndcg@20"], "models": models, "comparisons": [dataclasses.asdict(pair) for pair in found.pairs]}
 
 
@@ -56,7 +60,7 @@ def sweep():
         {"name": "B", "method": "ease", "params": {}, "chosen": {}, "published": {}},
     ]
     experiment = {
-        "name": "e", "question": "Which?", "arms": arms, "published": {"paper": "P", "table": 2, "recall": "recall"},
+        "name": "e", "question": "Which?", "datasets": ["x"], "arms": arms, "published": {"paper": "P", "table": 2, "recall": "recall"},
         "search": {"choose": {"metric": "ndcg@20", "on": "valid"}},
     }  # fmt: skip
     about = {"id": "s", "experiment": experiment, "notes": ["a note"], "fits": 2, "started_at": "now"}
@@ -84,13 +88,13 @@ def several(sweep):
 def test_a_setting_shows_what_the_experiment_states_and_no_defaults(sweep):
     about, chosen, records, pairs = sweep
     records = {name: dataclasses.replace(r, params=r.params | {"solver": "exact"}) for name, r in records.items()}
-    table = sweep_table(about, chosen, records, pairs)
+    table = sweep_table(*typed(about, chosen, records, pairs))
     assert table.rows[0].params == {"lam": 1.0, "solver": "exact"}
     assert "lam=1" in render(table, "md") and "solver" not in render(table, "md")
 
 
 def test_measured_published_and_difference_stand_side_by_side(sweep):
-    row, failed = sweep_table(*sweep).rows
+    row, failed = sweep_table(*typed(*sweep)).rows
     assert (failed.arm, failed.missing, failed.cells) == ("B", "failed", {})
     cell = row.cells["ndcg@20"]
     assert (cell.mean, cell.published) == (0.25, 0.26)
@@ -99,14 +103,14 @@ def test_measured_published_and_difference_stand_side_by_side(sweep):
 
 
 def test_a_failed_row_and_a_count_difference_are_notes(sweep):
-    notes = sweep_table(*sweep).notes
+    notes = sweep_table(*typed(*sweep)).notes
     assert "B on x: the final run failed: no memory" in notes
     assert "x: prepared items: 9, published 10 (-1)" in notes
     assert notes[0] == "a note"
 
 
 def test_csv_reads_back_and_cannot_run_as_a_formula(sweep):
-    header, line, failed = csv.reader(io.StringIO(render(sweep_table(*sweep), "csv")))
+    header, line, failed = csv.reader(io.StringIO(render(sweep_table(*typed(*sweep)), "csv")))
     cells = dict(zip(header, line, strict=True))
     assert failed[:2] == ["B", "failed"]
     assert (cells["ndcg@20"], cells["published"], cells["difference"]) == ("0.2500", "0.2600", "-0.0100")
@@ -114,18 +118,18 @@ def test_csv_reads_back_and_cannot_run_as_a_formula(sweep):
 
 
 def test_json_holds_full_precision(sweep):
-    row, failed = json.loads(render(sweep_table(*sweep), "json"))["rows"]
+    row, failed = json.loads(render(sweep_table(*typed(*sweep)), "json"))["rows"]
     assert row["metrics"]["ndcg@20"]["mean"] == 0.25
     assert (row["state"], failed["state"]) == ("measured", "failed")
 
 
 def test_latex_escapes_and_has_booktabs(sweep):
-    text = render(sweep_table(*sweep), "latex")
+    text = render(sweep_table(*typed(*sweep)), "latex")
     assert "\\toprule" in text and "95 \\% interval" in text
 
 
 def test_a_row_of_two_seeds_has_their_mean_and_standard_deviation(several):
-    table = sweep_table(*several)
+    table = sweep_table(*typed(*several))
     cell = table.rows[1].cells["ndcg@20"]
     assert cell.mean == pytest.approx(0.3) and cell.low < 0.3 < cell.high
     assert cell.std == pytest.approx(np.std([0.31, 0.29], ddof=1))
@@ -136,7 +140,7 @@ def test_a_row_of_two_seeds_has_their_mean_and_standard_deviation(several):
 
 
 def test_only_rows_that_cannot_be_told_from_the_best_are_marked(several):
-    table = sweep_table(*several)
+    table = sweep_table(*typed(*several))
     assert [row.tied for row in table.rows] == [False, False, True]
     text = render(table, "md")
     assert "| C † " in text and "| A  " in text and "| B  " in text
@@ -146,14 +150,14 @@ def test_only_rows_that_cannot_be_told_from_the_best_are_marked(several):
 
 
 def test_latex_sets_the_best_in_bold_the_second_underlined_and_the_mark_as_a_dagger(several):
-    text = render(sweep_table(*several), "latex")
+    text = render(sweep_table(*typed(*several)), "latex")
     assert text.count("\\textbf{") == 1 and "\\textbf{0.4000}" in text
     assert text.count("\\underline{") == 1 and "\\underline{0.3995}" in text
     assert "C $^{\\dagger}$" in text and "$\\pm$ std" in text
 
 
 def test_json_holds_the_differences(several):
-    content = json.loads(render(sweep_table(*several), "json"))
+    content = json.loads(render(sweep_table(*typed(*several)), "json"))
     found = {(pair["model"], pair["against"]): pair for pair in content["differences"]}
     assert set(found) == {("B", "A"), ("C", "A")}
     assert found["B", "A"]["difference"] == pytest.approx(-0.1) and found["B", "A"]["verdict"] == "worse"
@@ -162,7 +166,7 @@ def test_json_holds_the_differences(several):
 
 
 def test_the_report_says_which_models_differ_and_how_it_was_decided(several, tmp_path):
-    files = write_report(tmp_path, *several)
+    files = write_report(tmp_path, *typed(*several))
     assert "differences.png" in {path.name for path in files}
     assert (tmp_path / "differences.png").read_bytes().startswith(b"\x89PNG")
     text = (tmp_path / "report.md").read_text()
@@ -177,7 +181,7 @@ def test_the_report_says_which_models_differ_and_how_it_was_decided(several, tmp
 
 
 def test_the_report_is_a_folder_of_text_tables_and_pictures(sweep, tmp_path):
-    files = write_report(tmp_path / "report", *sweep)
+    files = write_report(tmp_path / "report", *typed(*sweep))
     names = {path.name for path in files}
     # One model differs from no other: there is nothing to show.
     assert names == {"report.md", "report.html", "table.csv", "table.json", "table.tex", "final.png", "search.png"}
@@ -196,7 +200,7 @@ def test_where_the_paper_leaves_its_recall_open_its_number_stands_beside_both(sw
     metrics = {name: {"mean": mean, "low": None, "high": None} for name, mean in means.items()}
     records = {key: dataclasses.replace(r, dataset=data, metrics=metrics) for key, r in records.items() if r.finished}
     found = found | {"metrics": ["recall@20", "recall_capped@20"], "comparisons": []}
-    table = sweep_table(about, chosen, records, found)
+    table = sweep_table(*typed(about, chosen, records, found))
     cells = table.rows[0].cells
     assert {name: cell.published for name, cell in cells.items()} == {"recall@20": 0.3, "recall_capped@20": 0.3}
     assert "x is a stand-in: x for y" in table.notes

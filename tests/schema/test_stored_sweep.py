@@ -7,7 +7,7 @@ import pytest
 
 from rankbench.core.errors import DataError
 from rankbench.schema.experiment import ExperimentSpec
-from rankbench.sweeps.sweep import read_sweep
+from rankbench.schema.stored_sweep import ChosenFile, ChosenRow, read_sweep
 
 SPEC = ExperimentSpec.model_validate(
     {"name": "toy", "datasets": ["synthetic"], "arms": [{"method": "ease", "params": {"lam": 1}}]}
@@ -30,9 +30,20 @@ def folder(tmp_path):
 
 def test_a_whole_sweep_is_read(folder):
     stored = read_sweep(folder)
-    assert stored.spec == SPEC
-    assert stored.chosen["rows"][0] == {"dataset": "synthetic", "arm": "ease", "final": ["run"], "search": None}
-    assert (stored.chosen["on"], stored.compared["level"]) == ("valid", 0.05)  # what the schemas do not name is kept
+    assert stored.about.experiment == SPEC
+    assert stored.chosen.rows == (ChosenRow(dataset="synthetic", arm="ease", final=("run",)),)
+    assert (stored.chosen.on, stored.compared.level) == ("valid", 0.05)
+
+
+def test_what_was_written_by_another_version_is_written_back_with_every_key(folder):
+    later = {"name": "synthetic", "title": "T", "split": {"seed": 3}}
+    (folder / "sweep.json").write_text(json.dumps({**SWEEP, "cards": [later], "new": {"a": 1}}))
+    read_sweep(folder).about.write(folder / "sweep.json")
+    content = json.loads((folder / "sweep.json").read_text())
+    assert content["cards"] == [later] and content["new"] == {"a": 1} and content["experiment"] == SWEEP["experiment"]
+    names = ["id", "experiment", "changes", "cards", "not_available", "notes", "settings", "fits", "started_at", "new"]
+    assert list(content) == names  # the order in which every version wrote them
+    assert list(ChosenFile.model_validate(CHOSEN).model_dump()) == ["metric", "on", "rows", "failed", "finished_at"]
 
 
 def test_an_unfinished_sweep_is_read(folder):

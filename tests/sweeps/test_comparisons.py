@@ -47,14 +47,14 @@ def test_seeds_are_averaged_first_and_splits_second(runs):
         on_split = [{u: np.mean([values_of(first + split + s, us)[u] for s in seeds]) for u in us} for split, us in SPLITS]
         expected[model] = [np.mean([each[u] for each in on_split if u in each]) for u in "abcdefghi"]
     by_hand = compare({model: (np.array(list("abcdefghi")), np.array(v)) for model, v in expected.items()}, metric="hit@5")
-    (pair,) = found["comparisons"]
-    assert pair["users"] == 9 and pair["difference"] == pytest.approx(by_hand.pairs[0].difference, abs=1e-7)
-    assert pair["low"] == pytest.approx(by_hand.pairs[0].low, abs=1e-7)
-    assert pair["p_wilcoxon"] == by_hand.pairs[0].p_wilcoxon
-    rows = {row["model"]: row for row in found["models"]}
+    (pair,) = found.comparisons
+    assert pair.users == 9 and pair.difference == pytest.approx(by_hand.pairs[0].difference, abs=1e-7)
+    assert pair.low == pytest.approx(by_hand.pairs[0].low, abs=1e-7)
+    assert pair.p_wilcoxon == by_hand.pairs[0].p_wilcoxon
+    rows = {row.model: row for row in found.models}
     means = [record.metrics["hit@5"]["mean"] for record in written if record.method == "seeded"]
-    assert rows["seeded"]["std"] == pytest.approx(np.std(means, ddof=1)) and rows["seeded"]["seeds"] == [0, 1, 2]
-    assert [row["best"] for row in found["models"]].count(True) == 1
+    assert rows["seeded"].std == pytest.approx(np.std(means, ddof=1)) and rows["seeded"].seeds == (0, 1, 2)
+    assert [row.best for row in found.models].count(True) == 1
 
 
 SPLITS = ((0, "abcdefgh"), (4, "bcdefghi"))
@@ -67,10 +67,10 @@ def test_a_split_on_which_a_run_failed_is_left_out_for_all(runs):
         add("two", values_of(5 + split), split=split)
     whole = compare_finals(written, folder, ["hit@5"], 0)
     written[-1] = replace(written[-1], status="failed", error="no memory", metrics={})
-    (pair,) = compare_finals(written, folder, ["hit@5"], 0)["comparisons"]
+    (pair,) = compare_finals(written, folder, ["hit@5"], 0).comparisons
     only_first = np.mean(list(values_of(0).values())) - np.mean(list(values_of(5).values()))
-    assert abs(pair["difference"]) == pytest.approx(abs(only_first), abs=1e-6) and pair["by_split"] == {}
-    assert set(whole["comparisons"][0]["by_split"]) == {"0", "1"}
+    assert abs(pair.difference) == pytest.approx(abs(only_first), abs=1e-6) and pair.by_split == {}
+    assert set(whole.comparisons[0].by_split) == {"0", "1"}
 
 
 def test_datasets_are_apart_and_a_metric_of_whole_lists_has_no_entry(runs):
@@ -79,14 +79,14 @@ def test_datasets_are_apart_and_a_metric_of_whole_lists_has_no_entry(runs):
     add("two", values_of(1))
     add("one", values_of(2), dataset="y")
     found = compare_finals(written, folder, ["coverage@5", "hit@5"], 0)
-    assert [(p["dataset"], p["metric"]) for p in found["comparisons"]] == [("x", "hit@5")]
-    assert [(m["dataset"], m["model"]) for m in found["models"]] == [("x", "one"), ("x", "two"), ("y", "one")]
-    assert found["metrics"] == ["coverage@5", "hit@5"]
+    assert [(p.dataset, p.metric) for p in found.comparisons] == [("x", "hit@5")]
+    assert [(m.dataset, m.model) for m in found.models] == [("x", "one"), ("x", "two"), ("y", "one")]
+    assert found.metrics == ("coverage@5", "hit@5")
 
 
 def test_nothing_finished_is_no_comparison_and_a_lost_table_is_named(runs):
     folder, written, add = runs
-    assert compare_finals([], folder, ["hit@5"], 0)["comparisons"] == []
+    assert compare_finals([], folder, ["hit@5"], 0).comparisons == ()
     add("one", values_of(0))
     (folder / written[0].id / "per_user.parquet").unlink()
     with pytest.raises(DataError, match=r"x-one-0-0/per_user\.parquet"):

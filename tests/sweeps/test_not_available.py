@@ -12,8 +12,8 @@ import pytest
 from rankbench.cli import _main
 from rankbench.core.errors import ConfigError, DataError, DownloadError
 from rankbench.schema.experiment import load_experiment
+from rankbench.schema.stored_sweep import NotAvailable, read_sweep
 from rankbench.sweeps.plan import plan
-from rankbench.sweeps.sweep import read_sweep
 
 EXPERIMENT = """
 name: two-shops
@@ -138,7 +138,7 @@ def test_a_sweep_shows_what_is_missing_and_resume_takes_it_up(home, capsys):
     reason = f"{home / 'away.csv'}: no such file (dataset away)"
     assert f"warning: not available: {reason}; --resume takes it up once it is there" in err
     folder = Path(first["folder"])
-    assert read_sweep(folder).about["not_available"] == {"away": {"brief": "no such file", "reason": reason}}
+    assert read_sweep(folder).about.not_available == {"away": NotAvailable("no such file", reason)}
     assert f"away is not available: {reason}" in (folder / "report" / "report.html").read_text()
     assert _main(["sweep", "status"]) == 0
     assert f"not available: {reason}" in capsys.readouterr().out
@@ -149,7 +149,7 @@ def test_a_sweep_shows_what_is_missing_and_resume_takes_it_up(home, capsys):
     assert {row["state"] for row in second["rows"]} == {"measured"} and second["not_available"] == {}
     here = [row["metrics"] for row in first["rows"] if row["dataset"] == "here"]
     assert [row["metrics"] for row in second["rows"] if row["dataset"] == "here"] == here
-    assert {row["dataset"] for row in read_sweep(folder).chosen["rows"]} == {"here", "away"}
+    assert {row.dataset for row in read_sweep(folder).chosen.rows} == {"here", "away"}
 
     (home / "away.csv").unlink()
     for prepared in (home / "cache" / "prepared").glob("away-*"):

@@ -19,7 +19,8 @@ import torch
 from mlflow.tracking import MlflowClient
 from scipy import stats
 
-from rankbench.sweeps.sweep import read_sweep
+from rankbench.schema.stored_sweep import read_sweep
+from rankbench.sweeps.sweep import comparisons
 from rankbench.tracking.record import read_record
 
 EXPERIMENT = """
@@ -113,11 +114,11 @@ def test_comparisons_are_kept_beside_the_choice(swept):
             assert pair["difference"] == pytest.approx(means[pair["model"]] - means[best], abs=1e-6)
             assert pair["users"] == finals[best].users["measured"]
     stored = read_sweep(folder)
-    assert stored.comparisons() == content
-    (other,) = {pair["metric"] for pair in stored.comparisons(("mrr@10",))["comparisons"]}
+    assert comparisons(stored).model_dump(mode="json") == content
+    (other,) = {pair.metric for pair in comparisons(stored, ("mrr@10",)).comparisons}
     assert other == "mrr@10"
     # A folder that lost the file is as good as before.
-    assert replace(stored, compared=None).comparisons() == content
+    assert comparisons(replace(stored, compared=None)) == comparisons(stored)
 
 
 def test_several_seeds_and_splits_are_averaged_a_user_and_reported(tmp_path):

@@ -49,6 +49,7 @@ def report(
     from rankbench.reports.report import sweep_table, write_report
     from rankbench.reports.sweep_page import sweep_page
     from rankbench.reports.tables import as_json, render
+    from rankbench.sweeps.sweep import comparisons
 
     require(format in FORMATS, f"--format: unknown {format!r}{nearest(format, FORMATS)}; one of {', '.join(FORMATS)}")
     environment = Environment.from_env()
@@ -65,14 +66,14 @@ def report(
         require(
             name in measured, f"--metrics: {name} was not measured{nearest(name, measured)}; {', '.join(sorted(measured))} were"
         )
-    compared = stored.comparisons(columns)
+    compared = comparisons(stored, columns)
     table = sweep_table(stored.about, stored.chosen, stored.records, compared)
     files = write_report(to, stored.about, stored.chosen, stored.records, compared) if to else []
     if json or format == "json":
         print_json(as_json(table) | {"folder": str(stored.folder), "files": [str(path) for path in files]})
     elif format == "table":
         show_table(table)
-        if stored.chosen is None and stored.about["id"]:
+        if stored.chosen is None and stored.about.id:
             out.print("this sweep is not finished: continue it with rankbench sweep ... --resume", style="yellow")
         for path in files:
             out.print(str(path), markup=False)
@@ -110,7 +111,7 @@ def _stored(what: str | None, environment):
     from rankbench.core.errors import ConfigError
     from rankbench.core.registry import nearest
     from rankbench.schema.experiment import load_experiment
-    from rankbench.sweeps.sweep import find_sweep, read_sweep
+    from rankbench.schema.stored_sweep import find_sweep, read_sweep
 
     path = _experiment_file(what, environment) if what else None
     if path is None or not what.endswith((".yaml", ".yml")):
@@ -166,9 +167,9 @@ def _sweeps(name: str, results: Path, finished: bool = False) -> list[Path]:
 
 def _never_run(spec, path: Path):
     """A stored sweep without a run, so that the table shows what is published."""
-    from rankbench.sweeps.sweep import StoredSweep
+    from rankbench.schema.stored_sweep import StoredSweep, SweepFile
 
-    about = {"id": None, "experiment": spec.model_dump(mode="json"), "notes": [], "fits": 0, "started_at": ""}
+    about = SweepFile(id="", experiment=spec, fits=0, started_at="")
     return StoredSweep(path.parent, about, None, {}, None)
 
 
@@ -178,7 +179,8 @@ def _index(folder: Path, environment, json: bool) -> None:
     from rankbench.reports.index import entry, index_page, unreadable, write_index
     from rankbench.reports.report import sweep_table, write_report
     from rankbench.schema.experiment import load_experiment
-    from rankbench.sweeps.sweep import read_sweep
+    from rankbench.schema.stored_sweep import read_sweep
+    from rankbench.sweeps.sweep import comparisons
 
     entries = {}
     for path in _catalogue(environment):
@@ -189,10 +191,10 @@ def _index(folder: Path, environment, json: bool) -> None:
                 continue
             sweeps = _sweeps(spec.name, environment.results, finished=True)
             stored = read_sweep(sweeps[-1]) if sweeps else _never_run(spec, path)
-            compared = stored.comparisons()
+            compared = comparisons(stored)
             table = sweep_table(stored.about, stored.chosen, stored.records, compared)
             write_report(folder / spec.name, stored.about, stored.chosen, stored.records, compared)
-            entries[spec.name] = entry(spec.model_dump(mode="json"), path, table, stored.about, stored.chosen)
+            entries[spec.name] = entry(spec, path, table, stored.about, stored.chosen)
         except RankbenchError as error:
             entries[path.stem] = unreadable(path, str(error))
         err.print(f"{path.name}: {list(entries.values())[-1].state}", markup=False)

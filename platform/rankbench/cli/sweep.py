@@ -139,7 +139,8 @@ def execute(
     from rankbench.cli.live import SweepView
     from rankbench.reports.report import sweep_table, write_report
     from rankbench.reports.tables import render
-    from rankbench.sweeps.sweep import Listener, read_sweep, run_sweep
+    from rankbench.schema.stored_sweep import read_sweep
+    from rankbench.sweeps.sweep import Listener, comparisons, run_sweep
     from rankbench.tracking.mlflow_sink import MlflowSink, metric_key, tracking_uri
 
     def warn(line: str) -> None:
@@ -184,7 +185,7 @@ def execute(
             listener=Listener(planned, view.stage, done, warn),
         )
     stored = read_sweep(result.folder)
-    compared = stored.comparisons()
+    compared = comparisons(stored)
     files = write_report(result.folder / "report", stored.about, stored.chosen, stored.records, compared)
     table = sweep_table(stored.about, stored.chosen, stored.records, compared)
     headline = {
@@ -200,10 +201,11 @@ def show(folder: Path, environment, json: bool) -> None:
     from rankbench.cli.report import show_table
     from rankbench.reports.report import sweep_table
     from rankbench.reports.tables import as_json
-    from rankbench.sweeps.sweep import read_sweep
+    from rankbench.schema.stored_sweep import read_sweep
+    from rankbench.sweeps.sweep import comparisons
 
     stored = read_sweep(folder)
-    table = sweep_table(stored.about, stored.chosen, stored.records, stored.comparisons())
+    table = sweep_table(stored.about, stored.chosen, stored.records, comparisons(stored))
     if json:
         print_json(as_json(table) | {"folder": str(folder)})
         return
@@ -220,18 +222,18 @@ def status(
 
     from rankbench.cli.live import clock
     from rankbench.core.environment import Environment
+    from rankbench.schema.stored_sweep import find_sweep, read_sweep
     from rankbench.sweeps.heartbeat import signs
-    from rankbench.sweeps.sweep import find_sweep, read_sweep
 
     stored = read_sweep(find_sweep(name, Environment.from_env().results))
     running = signs(stored.folder)
     state = "running" if running else "finished" if stored.chosen else "interrupted"
-    metric = stored.spec.search.choose.metric
+    metric = stored.about.experiment.search.choose.metric
     rows = _by_arm(stored.records.values(), metric)
     if json:
         keys = ("dataset", "model", "finished", "stopped", "failed", "best", "final")
         arms = [dict(zip(keys, row, strict=True)) for row in rows]
-        missing = stored.about.get("not_available", {})
+        missing = {name: vars(why) for name, why in stored.about.not_available.items()}
         about = {"id": stored.folder.name, "state": state, "metric": metric, "running": running, "not_available": missing}
         print_json(about | {"arms": arms})
         return
@@ -246,8 +248,8 @@ def status(
             out.print(f"{progress['stage']}: {done} of {progress['of']} fits{rest}", markup=False)
     elif state == "interrupted":
         out.print("the same command with --resume continues it", markup=False)
-    for why in stored.about.get("not_available", {}).values():
-        out.print(f"not available: {why['reason']}", style="yellow", markup=False)
+    for why in stored.about.not_available.values():
+        out.print(f"not available: {why.reason}", style="yellow", markup=False)
     header = ["dataset", "model", "searched", "stopped", "failed", f"best {metric} on valid", "on test"]
     print_table(header, [[*map(str, row[:5]), "" if row[5] is None else f"{row[5]:.4f}", str(row[6])] for row in rows])
 
@@ -259,8 +261,8 @@ def stop(
 ) -> None:
     """End a running sweep as Ctrl-C would, from any shell that sees its folder; what is finished is kept."""
     from rankbench.core.environment import Environment
+    from rankbench.schema.stored_sweep import find_sweep
     from rankbench.sweeps.heartbeat import ask_to_stop
-    from rankbench.sweeps.sweep import find_sweep
 
     folder = find_sweep(name, Environment.from_env().results)
     ask_to_stop(folder)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rankbench.reports.tables import Row
+from rankbench.schema.experiment import ExperimentSpec, NotRun
 from rankbench.tracking.record import RunRecord
 
 
@@ -27,13 +28,13 @@ def stand_ins(finals: Iterable[RunRecord]) -> tuple[str, ...]:
     return tuple(name for name, data in _datasets(finals).items() if data.get("stand_in"))
 
 
-def run_deviations(experiment: dict[str, Any], rows: Sequence[Row], finals: Sequence[RunRecord]) -> tuple[str, ...]:
+def run_deviations(experiment: ExperimentSpec, rows: Sequence[Row], finals: Sequence[RunRecord]) -> tuple[str, ...]:
     """Of the runs: cold items, what was fitted, settings that nobody searched, seeds, and arms without a result."""
     lines = []
     for name, data in _datasets(finals).items():
         if cold := data["counts"].get("cold_test_items"):
             lines.append(f"{name}: {cold:,} items of test were never seen before; they are ranked with the others")
-    if (fit_on := experiment.get("final", {}).get("fit_on", "auto")) != "auto":
+    if (fit_on := experiment.final.fit_on) != "auto":
         lines.append(f"the final models are fitted on {fit_on}, which the experiment says and not the protocol of the split")
     measured = [row for row in rows if not row.missing]
     given = dict.fromkeys(row.arm for row in measured if row.stated and row.chosen_of < 2)
@@ -49,17 +50,16 @@ def run_deviations(experiment: dict[str, Any], rows: Sequence[Row], finals: Sequ
     return tuple(lines)
 
 
-def left_out(rows: Iterable[dict[str, Any]]) -> list[str]:
+def left_out(rows: Iterable[NotRun]) -> list[str]:
     """A sentence for each reason that rows of an experiment file were not run."""
     by_reason: dict[str, list[str]] = {}
     for row in rows:
-        by_reason.setdefault(row["why"], []).append(row["name"])
+        by_reason.setdefault(row.why, []).append(row.name)
     return [f"not run: {'; '.join(names)}: {why}" for why, names in by_reason.items()]
 
 
-def changes(about: dict[str, Any]) -> list[str]:
+def changes(words: Sequence[str]) -> list[str]:
     """What a command changed of the experiment file."""
-    words = about.get("changes", ())
     return [f"changed from the experiment file: {' '.join(words)}"] if words else []
 
 

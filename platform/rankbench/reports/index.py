@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from rankbench.core.files import atomic_file, write_json
 from rankbench.reports.html import html
@@ -13,6 +12,8 @@ from rankbench.reports.markdown import markdown
 from rankbench.reports.page import Grid, Link, Page, Section, State, Text
 from rankbench.reports.sweep_page import table_or_figure
 from rankbench.reports.tables import Cell, Row, Table
+from rankbench.schema.experiment import ExperimentSpec
+from rankbench.schema.stored_sweep import ChosenFile, NotAvailable, SweepFile
 
 NEAR = 0.03  # of the published number
 STATES = ("reproduced", "partly", "differs", "measured", "not run", "unreadable")
@@ -47,10 +48,10 @@ class Entry:
     largest_of: str = ""
     sweep: str | None = None
     why: str = ""
-    not_available: dict[str, dict[str, str]] = field(default_factory=dict)
+    not_available: dict[str, NotAvailable] = field(default_factory=dict)
 
 
-def entry(experiment: dict[str, Any], file: Path, table: Table, about: dict[str, Any], chosen: dict[str, Any] | None) -> Entry:
+def entry(experiment: ExperimentSpec, file: Path, table: Table, about: SweepFile, chosen: ChosenFile | None) -> Entry:
     """What the index says of an experiment file and the `table` of its newest finished sweep, or of none at all.
 
     `experiment` is the file's, which may name more arms and datasets than the sweep in `about` was run with.
@@ -59,15 +60,15 @@ def entry(experiment: dict[str, Any], file: Path, table: Table, about: dict[str,
     met = sum(is_met(cell) for _, _, cell in judged)
     by_size = sorted(judged, key=lambda found: abs(_percent(found[2])))
     worst = by_size[-1] if by_size else None
-    published = experiment["published"]
+    published = experiment.published
     measured = sum(not row.missing for row in table.rows)
     return Entry(
-        experiment["name"],
+        experiment.name,
         file.name,
-        experiment["question"],
-        f"{published['paper']}, {table_or_figure(published)}" if published else "",
+        experiment.question,
+        f"{published.paper}, {table_or_figure(published)}" if published else "",
         _state(experiment, table, len(judged), met, measured),
-        (chosen or {}).get("finished_at", ""),
+        chosen.finished_at if chosen else "",
         measured,
         measured + len(_not_measured(experiment, table)),
         met,
@@ -75,7 +76,7 @@ def entry(experiment: dict[str, Any], file: Path, table: Table, about: dict[str,
         worst[2].delta if worst else None,
         _percent(worst[2]) if worst else None,
         f"{worst[0].arm} on {worst[0].dataset}, {worst[1]}" if worst else "",
-        about["id"] if chosen else None,
+        about.id if chosen else None,
         not_available=table.not_available,
     )
 
@@ -130,11 +131,11 @@ def _line(each: Entry, lacking: bool) -> Iterator[str]:
     yield each.largest_of
     yield each.finished_at[:10]
     if lacking:
-        yield ", ".join(f"{dataset}: {why['brief']}" for dataset, why in each.not_available.items())
+        yield ", ".join(f"{dataset}: {why.brief}" for dataset, why in each.not_available.items())
     yield each.question or each.why
 
 
-def _state(experiment: dict[str, Any], table: Table, judged: int, met: int, measured: int) -> str:
+def _state(experiment: ExperimentSpec, table: Table, judged: int, met: int, measured: int) -> str:
     if not measured:
         return "not run"
     if met < judged:
@@ -145,22 +146,18 @@ def _state(experiment: dict[str, Any], table: Table, judged: int, met: int, meas
     return "partly" if judged < expected or _not_measured(experiment, table) else "reproduced"
 
 
-def _published_numbers(experiment: dict[str, Any], stand_ins: Sequence[str]) -> int:
+def _published_numbers(experiment: ExperimentSpec, stand_ins: Sequence[str]) -> int:
     """How many numbers the file has for its datasets, without those that a stand-in is measured for."""
-    rows = [*experiment["arms"], *experiment["not_run"]]
-    return sum(len(row["published"].get(name, ())) for row in rows for name in _datasets(experiment) if name not in stand_ins)
+    published = [*(arm.published for arm in experiment.arms), *(row.published for row in experiment.not_run)]
+    return sum(len(each.get(name, ())) for each in published for name in experiment.dataset_names if name not in stand_ins)
 
 
-def _datasets(experiment: dict[str, Any]) -> list[str]:
-    return [each if isinstance(each, str) else each["name"] for each in experiment["datasets"]]
-
-
-def _not_measured(experiment: dict[str, Any], table: Table) -> set[tuple[str, str]]:
+def _not_measured(experiment: ExperimentSpec, table: Table) -> set[tuple[str, str]]:
     """Dataset and name of each row that the file has and the table has no measurement of."""
     measured = {(row.dataset, row.arm) for row in table.rows if not row.missing}
-    datasets = _datasets(experiment)
-    arms = {(dataset, arm["name"] or arm["method"]) for dataset in datasets for arm in experiment["arms"]}
-    others = {(dataset, row["name"]) for row in experiment["not_run"] for dataset in datasets if dataset in row["published"]}
+    datasets = experiment.dataset_names
+    arms = {(dataset, arm.label) for dataset in datasets for arm in experiment.arms}
+    others = {(dataset, row.name) for row in experiment.not_run for dataset in datasets if dataset in row.published}
     return (arms | others) - measured
 
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from rankbench.core.files import atomic_file
-from rankbench.evaluation.compare import Comparison
 from rankbench.reports.budget import spent
 from rankbench.reports.deviations import changes, data_deviations, left_out, run_deviations, stand_ins
 from rankbench.reports.effects import effects_plot
@@ -17,39 +15,34 @@ from rankbench.reports.markdown import markdown
 from rankbench.reports.pareto import pareto_plot
 from rankbench.reports.plots import convergence_plot, differences_plot, final_plot
 from rankbench.reports.sweep_page import sweep_page
-from rankbench.reports.tables import Table, missing_row, render, row_of, setting_text, tie_note
+from rankbench.reports.tables import Row, Table, missing_row, render, row_of, setting_text, tie_note
 from rankbench.reports.targets import time_to_target
+from rankbench.schema.stored_sweep import ChosenFile, ComparisonsFile, SweepFile
 from rankbench.tracking.record import RunRecord
 
 
-def sweep_table(
-    about: dict[str, Any], chosen: dict[str, Any] | None, records: dict[str, RunRecord], compared: dict[str, Any]
-) -> Table:
+def sweep_table(about: SweepFile, chosen: ChosenFile | None, records: dict[str, RunRecord], compared: ComparisonsFile) -> Table:
     """The final rows of a sweep, and those of its experiment that were not run. `about` is its sweep.json, `chosen` its
-    chosen.json (None of one that is not finished), `compared` its comparisons.json, whose metrics are the columns.
+    chosen.json (None while it is not finished), `compared` its comparisons.json, whose metrics are the columns.
     """
-    experiment = about["experiment"]
-    arms = {(arm["name"] or arm["method"]): arm for arm in experiment["arms"]}
-    wanted = tuple(compared["metrics"])
-    differences = tuple(Comparison(**pair) for pair in compared["comparisons"])
+    experiment, wanted, differences = about.experiment, compared.metrics, compared.comparisons
+    arms = {arm.label: arm for arm in experiment.arms}
     first = next((name for name in wanted if any(pair.metric == name for pair in differences)), None)
-    entries = {(entry["dataset"], entry["arm"]): entry["final"] for entry in (chosen or {"rows": []})["rows"]}
-    # An entry may be the path of a card; records know a dataset by the name of its card.
-    cards = about.get("cards") or experiment.get("datasets", ())
-    datasets = [each if isinstance(each, str) else each["name"] for each in cards]
-    datasets = sorted({*datasets, *(dataset for dataset, _ in entries)})
-    not_available = about.get("not_available", {})
+    entries = {(row.dataset, row.arm): row.final for row in (chosen.rows if chosen else ())}
+    datasets = sorted({*about.dataset_names, *(dataset for dataset, _ in entries)})
+    not_available = about.not_available
     finals = [record for record in records.values() if record.stage == "final" and record.finished]
-    rows, notes, runs = [], list(about["notes"]), {}
+    rows, notes = list[Row](), list(about.notes)
+    runs: dict[str, list[str]] = {}
     for dataset in datasets:
         data = next((record.dataset for record in finals if record.dataset["name"] == dataset), {})
-        is_open = "open" in (data.get("recall"), (experiment["published"] or {}).get("recall"))
+        is_open = "open" in (data.get("recall"), experiment.published and experiment.published.recall)
         for arm, spec in arms.items():
-            said = _beside(spec["published"].get(dataset, {}), is_open)
-            mine = [records[name] for name in entries.get((dataset, arm), ()) if name in records]
-            finished = [record for record in mine if record.finished]
-            reasons = [record.error for record in mine if not record.finished]
-            if (dataset, arm) in entries and not mine:
+            published = _beside(spec.published.get(dataset, {}), is_open)
+            own_records = [records[name] for name in entries.get((dataset, arm), ()) if name in records]
+            finished = [record for record in own_records if record.finished]
+            reasons = [record.error for record in own_records if not record.finished]
+            if (dataset, arm) in entries and not own_records:
                 reasons.append("no record")
             notes += [f"{arm} on {dataset}: the final run failed: {error}" for error in dict.fromkeys(reasons)]
             tried = [r for r in records.values() if r.stage == "search" and (r.dataset["name"], r.arm) == (dataset, arm)]
@@ -58,37 +51,37 @@ def sweep_table(
                 nothing_to_choose = chosen is not None and tried and not any(record.finished for record in tried)
                 why = "failed" if reasons or nothing_to_choose else "not run"
                 if why == "not run" and dataset in not_available:
-                    why = f"not available: {not_available[dataset]['brief']}"
-                rows.append(missing_row(dataset, arm, spec["method"], said, why))
+                    why = not_available[dataset].state
+                rows.append(missing_row(dataset, arm, spec.method, published, why))
                 continue
-            pooled = {each["metric"]: each for each in compared["models"] if (each["dataset"], each["model"]) == (dataset, arm)}
+            pooled = {each.metric: each for each in compared.models if (each.dataset, each.model) == (dataset, arm)}
             tied = any(
                 (pair.dataset, pair.model, pair.metric) == (dataset, arm, first) and not pair.distinguishable
                 for pair in differences
             )
-            stated = {*spec["params"], *chain(*spec["chosen"].values())}
-            rows.append(row_of(finished, wanted, said, searched, pooled, tied, stated))
+            stated = {*spec.params, *chain(*spec.chosen.values())}
+            rows.append(row_of(finished, wanted, published, searched, pooled, tied, stated))
             if len(finished) > 1:
                 seeds, splits = (", ".join(map(str, values)) for values in (rows[-1].seeds, rows[-1].split_seeds))
                 runs.setdefault(f"{len(finished)} runs, seed {seeds}, split seed {splits}", []).append(f"{arm} on {dataset}")
         rows += [
-            missing_row(dataset, row["name"], "", _beside(row["published"][dataset], is_open), "not run")
-            for row in experiment.get("not_run", ())
-            if dataset in row["published"]
+            missing_row(dataset, row.name, "", _beside(row.published[dataset], is_open), "not run")
+            for row in experiment.not_run
+            if dataset in row.published
         ]
     notes += [f"mean ± standard deviation of {text}: {', '.join(members)}" for text, members in runs.items()]
-    if any(row.tied for row in rows):
+    if first and any(row.tied for row in rows):
         notes.append(tie_note(first))
     # They stand in a section of their own, and among the notes where there are no sections.
-    lost = [f"{name} is not available: {why['reason']}" for name, why in not_available.items()]
-    deviations = [*lost, *data_deviations(finals), *left_out(experiment.get("not_run", ())), *changes(about)]
+    lost = [f"{name} is not available: {why.reason}" for name, why in not_available.items()]
+    deviations = [*lost, *data_deviations(finals), *left_out(experiment.not_run), *changes(about.changes)]
     notes += deviations
     notes += [f"failed: {r.arm} {r.params}: {r.error}" for r in records.values() if r.failed]
     notes += _stopped(records)
     place = {arm: position for position, arm in enumerate(arms)}
     followed = [name for name in wanted if any(name in point for record in finals for point in record.curve)]
     table = Table(
-        experiment["question"] or experiment["name"],
+        experiment.question or experiment.name,
         wanted,
         tuple(rows),
         tuple(notes),
@@ -106,10 +99,10 @@ def sweep_table(
 
 def write_report(
     folder: Path,
-    about: dict[str, Any],
-    chosen: dict[str, Any] | None,
+    about: SweepFile,
+    chosen: ChosenFile | None,
     records: dict[str, RunRecord],
-    compared: dict[str, Any],
+    compared: ComparisonsFile,
 ) -> list[Path]:
     """Write the report's files into `folder`; returns them, report.md first."""
     table = sweep_table(about, chosen, records, compared)
@@ -129,9 +122,10 @@ def _stopped(records: dict[str, RunRecord]) -> list[str]:
     return [f"{early} of {len(searched)} searched settings were stopped before their end"] if early else []
 
 
-def _beside(said: dict[str, float], is_open: bool) -> dict[str, float]:
+def _beside(published: dict[str, float], is_open: bool) -> dict[str, float]:
     """Published numbers by column: where it is open which recall they mean, one stands beside both."""
-    return {name.replace("recall@", "recall_capped@"): number for name, number in said.items()} | said if is_open else said
+    capped = {name.replace("recall@", "recall_capped@"): number for name, number in published.items()}
+    return capped | published if is_open else published
 
 
 def _write(path: Path, text: str) -> Path:
@@ -140,9 +134,9 @@ def _write(path: Path, text: str) -> Path:
     return path
 
 
-def _pictures(folder: Path, about: dict[str, Any], table: Table, records: list[RunRecord]) -> list[Path]:
-    pictures = []
-    arms = [arm["name"] or arm["method"] for arm in about["experiment"]["arms"]]
+def _pictures(folder: Path, about: SweepFile, table: Table, records: list[RunRecord]) -> list[Path]:
+    pictures: list[Path | None] = []
+    arms = [arm.label for arm in about.experiment.arms]
     finals = [record for record in records if record.stage == "final"]
     searched = [record for record in records if record.stage == "search"]
     if shown := [metric for metric in table.metrics if any(metric in row.cells for row in table.rows)]:
@@ -152,6 +146,6 @@ def _pictures(folder: Path, about: dict[str, Any], table: Table, records: list[R
     if shown:
         pictures.append(convergence_plot(finals, shown[-1], folder / "convergence.png", arms))
         pictures.append(pareto_plot(table, shown[-1], folder / "pareto.png"))
-    metric = about["experiment"]["search"]["choose"]["metric"]
+    metric = about.experiment.search.choose.metric
     pictures.append(effects_plot(searched, metric, folder / "search.png", arms))
     return [picture for picture in pictures if picture]

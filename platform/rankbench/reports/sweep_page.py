@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from rankbench.reports.budget import budget_columns, duration, from_start_to_end
 from rankbench.reports.page import Best, Block, Code, Grid, Items, Page, Picture, Second, Section, Text
 from rankbench.reports.tables import Table, columns, difference_columns
 from rankbench.reports.targets import target_columns
+from rankbench.schema.experiment import Published
+from rankbench.schema.stored_sweep import ChosenFile, SweepFile
 from rankbench.tracking.record import RunRecord
 
 DIFFERENCES = """\
@@ -49,21 +50,20 @@ CAPTIONS = {
 
 
 def sweep_page(
-    about: dict[str, Any],
-    chosen: dict[str, Any] | None,
+    about: SweepFile,
+    chosen: ChosenFile | None,
     table: Table,
     records: dict[str, RunRecord],
     pictures: Iterable[Path],
 ) -> Page:
     """The report as text, tables and pictures, for whatever shows it."""
-    experiment = about["experiment"]
+    experiment = about.experiment
     finals = [record for record in records.values() if record.stage == "final" and record.finished]
-    lead = [experiment["question"]] if experiment["question"] else []
-    if experiment["published"]:
-        published = experiment["published"]
-        meant = published.get("recall", "open")
-        recall = "it does not say which recall it means" if meant == "open" else f"its recall is `{meant}`"
-        lead.append(f"Published: {published['paper']}, {table_or_figure(published)}; {recall}.")
+    lead = [experiment.question] if experiment.question else []
+    if published := experiment.published:
+        unknown = "it does not say which recall it means"
+        recall = unknown if published.recall == "open" else f"its recall is `{published.recall}`"
+        lead.append(f"Published: {published.paper}, {table_or_figure(published)}; {recall}.")
     several = any(len(row.seeds) * len(row.split_seeds) > 1 for row in table.rows)
     quiet = frozenset(position for position, row in enumerate(table.rows) if row.missing)
     top: list[Block] = [Grid(*columns(table, best=Best, second=Second), quiet=quiet)]
@@ -82,17 +82,17 @@ def sweep_page(
         grid = Grid(*budget_columns(table.budget), total=len(table.budget) > 1)
         sections.append(Section("Budget", (Text(BUDGET), grid)))
     if records:
-        stamp = json.dumps({"sweep": about["id"], "started_at": about["started_at"]})
+        stamp = json.dumps({"sweep": about.id, "started_at": about.started_at})
         sections.append(Section("How it was measured", (Items(tuple(_measured(about, table, records, finals))), Code(stamp))))
-    return Page(experiment["name"], tuple(lead), tuple(sections), _facts(about, chosen, table))
+    return Page(experiment.name, tuple(lead), tuple(sections), _facts(about, chosen, table))
 
 
-def table_or_figure(published: dict[str, Any]) -> str:
+def table_or_figure(published: Published) -> str:
     """Where in the paper, as in table 2."""
-    return f"figure {published['figure']}" if published.get("figure") is not None else f"table {published['table']}"
+    return f"figure {published.figure}" if published.figure is not None else f"table {published.table}"
 
 
-def _facts(about: dict[str, Any], chosen: dict[str, Any] | None, table: Table) -> tuple[tuple[str, str], ...]:
+def _facts(about: SweepFile, chosen: ChosenFile | None, table: Table) -> tuple[tuple[str, str], ...]:
     """What is worth seeing first."""
     measured = sum(not row.missing for row in table.rows)
     facts = [("datasets", ", ".join(dict.fromkeys(row.dataset for row in table.rows)))]
@@ -102,18 +102,17 @@ def _facts(about: dict[str, Any], chosen: dict[str, Any] | None, table: Table) -
         facts.append(("settings searched", f"{sum(each.settings for each in table.budget):,}"))
         facts.append(("fits", f"{fits:,.0f}"))
         facts.append(("time of fits", duration(sum(each.seconds for each in table.budget))))
-    finished = (chosen or {}).get("finished_at", "")
-    if (whole := from_start_to_end(about.get("started_at", ""), finished)) is not None:
+    finished = chosen.finished_at if chosen else ""
+    if (whole := from_start_to_end(about.started_at, finished)) is not None:
         facts.append(("from start to end", duration(whole)))
     if finished:
         facts.append(("finished", finished[:10]))
     return tuple(facts)
 
 
-def _how_chosen(about: dict[str, Any], finals: list[RunRecord], several: bool) -> str:
-    choose = about["experiment"]["search"]["choose"]
-    chosen = f"Settings were chosen by {choose['metric']} on validation; each chosen one was then"
-    if not about["fits"]:
+def _how_chosen(about: SweepFile, finals: list[RunRecord], several: bool) -> str:
+    chosen = f"Settings were chosen by {about.experiment.search.choose.metric} on validation; each chosen one was then"
+    if not about.fits:
         chosen = "No search: each setting is one that the experiment file gives,"
     fitted = " or ".join(dict.fromkeys(record.fit_on.replace("+", " + ") for record in finals))
     once = "for each seed and split" if several else "for it"
@@ -152,7 +151,7 @@ def _targets(table: Table) -> list[Section]:
     return [Section("Time to target", (Text(TARGETS.format(metric=table.targets[0].metric)), *grids))]
 
 
-def _measured(about: dict[str, Any], table: Table, records: dict[str, RunRecord], finals: list[RunRecord]) -> Iterable[str]:
+def _measured(about: SweepFile, table: Table, records: dict[str, RunRecord], finals: list[RunRecord]) -> Iterable[str]:
     """Data, machine and versions, a line each."""
     for name in dict.fromkeys(row.dataset for row in table.rows):
         splits = {r.dataset["split_seed"]: r.dataset for r in finals if r.dataset["name"] == name}
@@ -169,7 +168,7 @@ def _measured(about: dict[str, Any], table: Table, records: dict[str, RunRecord]
     if finals:
         yield from _machine(finals[0])
     runs = sum(r.stage == "search" for r in records.values())
-    yield f"{runs} searched settings in {about['fits']} fits, {sum(r.stage == 'final' for r in records.values())} final runs"
+    yield f"{runs} searched settings in {about.fits} fits, {sum(r.stage == 'final' for r in records.values())} final runs"
 
 
 def _machine(record: RunRecord) -> Iterable[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from statistics import fmean, stdev
@@ -18,6 +18,7 @@ from rankbench.reports import markdown
 from rankbench.reports.budget import Spent
 from rankbench.reports.page import Best, Second
 from rankbench.reports.targets import Reached
+from rankbench.schema.stored_sweep import NotAvailable, PooledMean
 from rankbench.tracking.record import RunRecord
 
 MANY = 5  # rows from which on a parameter that all of them share is told once
@@ -84,7 +85,7 @@ class Table:
     stand_ins: tuple[str, ...] = ()
     budget: tuple[Spent, ...] = ()
     targets: tuple[Reached, ...] = ()
-    not_available: dict[str, dict[str, str]] = field(default_factory=dict)
+    not_available: dict[str, NotAvailable] = field(default_factory=dict)
 
     @property
     def common(self) -> dict[str, Any]:
@@ -120,7 +121,7 @@ def row_of(
     metrics: tuple[str, ...],
     published: dict[str, float],
     chosen_of: int,
-    pooled: dict[str, dict[str, Any]],
+    pooled: Mapping[str, PooledMean],
     tied: bool = False,
     stated: Iterable[str] = (),
 ) -> Row:
@@ -128,12 +129,13 @@ def row_of(
     first = records[0]
     cells = {}
     for name in (name for name in metrics if name in first.metrics):
-        value, std = first.metrics[name], None
+        one, said = first.metrics[name], published.get(name)
+        cells[name] = Cell(one["mean"], one["low"], one["high"], said)
         if len(records) > 1:
             means = [record.metrics[name]["mean"] for record in records]
             # A metric of whole lists has no values of users to pool.
-            value, std = pooled.get(name, {"mean": fmean(means), "low": None, "high": None}), stdev(means)
-        cells[name] = Cell(value["mean"], value["low"], value["high"], published.get(name), std)
+            mean, low, high = (p.mean, p.low, p.high) if (p := pooled.get(name)) else (fmean(means), None, None)
+            cells[name] = Cell(mean, low, high, said, stdev(means))
     return Row(
         first.dataset["name"],
         first.arm or first.method,
@@ -295,7 +297,7 @@ def as_json(table: Table) -> dict[str, Any]:
         "deviations": list(table.deviations),
         "budget": [asdict(each) for each in table.budget],
         "time_to_target": [asdict(each) for each in table.targets],
-        "not_available": table.not_available,
+        "not_available": {name: vars(why) for name, why in table.not_available.items()},
     }
 
 

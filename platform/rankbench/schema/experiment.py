@@ -142,6 +142,10 @@ class ExperimentSpec(Strict):
     not_run: tuple[NotRun, ...] = ()
 
     @property
+    def dataset_names(self) -> tuple[str, ...]:
+        return tuple(entry if isinstance(entry, str) else entry["name"] for entry in self.datasets)
+
+    @property
     def report_metrics(self) -> tuple[str, ...]:
         """The columns of its table: what its papers report, else recall and the metric of the search, at its cutoff."""
         published = [*(arm.published for arm in self.arms), *(row.published for row in self.not_run)]

@@ -1,42 +1,73 @@
-"""Schemas of the JSON files in a sweep's folder, by which a file that somebody edited or cut is refused with its field."""
+"""The JSON files in a sweep's folder as types. A file that was edited or cut is refused with the name of its field."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from rankbench.core.config import read_json, validate
 from rankbench.core.errors import ConfigError, DataError
-from rankbench.evaluation.compare import Comparison
+from rankbench.core.files import write_json
+from rankbench.evaluation.compare import LEVEL, Comparison
 from rankbench.schema.experiment import ExperimentSpec
+from rankbench.tracking.record import RunRecord, read_records
 
 
 class _File(BaseModel):
-    """Keys that are not named here are kept as they are."""
+    """Keys that are not named here are kept as they are. The fields stand in the order in which they are written."""
 
     model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=False)
 
+    def write(self, path: Path) -> None:
+        """Write the file, whole or not at all."""
+        write_json(path, self.model_dump(mode="json"))
 
-class _Named(_File):
+
+F = TypeVar("F", bound=_File)
+
+
+class CardName(_File):
+    """A card as it was when the sweep began; only its name is looked at."""
+
     name: str
 
 
+@dataclass(frozen=True)
+class NotAvailable:
+    """Why the raw data of a dataset cannot be had: in a few words for a cell of a table, and in a sentence."""
+
+    brief: str
+    reason: str
+
+    @property
+    def state(self) -> str:
+        return f"not available: {self.brief}"
+
+
 class SweepFile(_File):
-    """sweep.json: what was asked for."""
+    """sweep.json: the experiment, what a command changed in it, and the account of the plan. `not_available`: dataset → why."""
 
     id: str
     experiment: ExperimentSpec
-    cards: tuple[_Named, ...] = ()
     changes: tuple[str, ...] = ()
+    cards: tuple[CardName, ...] = ()
+    not_available: dict[str, NotAvailable] = {}
     notes: tuple[str, ...] = ()
-    not_available: dict[str, dict[str, str]] = {}
+    settings: int = 0
     fits: int
     started_at: str
 
+    @property
+    def dataset_names(self) -> tuple[str, ...]:
+        return tuple(card.name for card in self.cards) or self.experiment.dataset_names
 
-class _Row(_File):
+
+class ChosenRow(_File):
+    """`search`: the id of the record whose setting was chosen, None without a search; `final`: those of its runs on test."""
+
     dataset: str
     arm: str
     search: str | None = None
@@ -46,12 +77,16 @@ class _Row(_File):
 class ChosenFile(_File):
     """chosen.json: the setting that was chosen for each dataset and arm, and the runs that measured it."""
 
-    rows: tuple[_Row, ...]
+    metric: str = ""
+    on: str = "valid"
+    rows: tuple[ChosenRow, ...]
     failed: tuple[str, ...] = ()
     finished_at: str
 
 
-class _Mean(_File):
+class PooledMean(_File):
+    """The mean over users of one model, pooled over its runs, with its interval; `std` over the runs if there are several."""
+
     dataset: str
     metric: str
     model: str
@@ -61,20 +96,66 @@ class _Mean(_File):
     std: float | None
     best: bool
     seeds: tuple[int, ...]
+    split_seeds: tuple[int, ...] = ()
 
 
 class ComparisonsFile(_File):
     """comparisons.json: means over users, and paired tests."""
 
     metrics: tuple[str, ...]
-    models: tuple[_Mean, ...]
+    level: float = LEVEL
+    seed: int = 0
+    models: tuple[PooledMean, ...]
     comparisons: tuple[Comparison, ...]
 
 
-def read_file(path: Path, schema: type[_File]) -> dict[str, Any]:
-    """The JSON values of a file of `schema`, with the schema's defaults. Raises DataError naming the file and the field."""
+@dataclass(frozen=True)
+class StoredSweep:
+    """A sweep read back from its folder. `chosen` and `compared` are None until it has finished."""
+
+    folder: Path
+    about: SweepFile
+    chosen: ChosenFile | None
+    records: dict[str, RunRecord]
+    compared: ComparisonsFile | None
+
+
+def read_file(path: Path, schema: type[F]) -> F:
+    """The content of a file of `schema`, with the schema's defaults. Raises DataError naming the file and the field."""
     content = read_json(path, TypeAdapter(dict[str, Any]), f"the {path.name} of a sweep")
     try:
-        return validate(schema, content, str(path)).model_dump(mode="json")
+        return validate(schema, content, str(path))
     except ConfigError as error:
         raise DataError(str(error)) from None
+
+
+def read_if_there(path: Path, schema: type[F]) -> F | None:
+    """As `read_file`; None if the file does not exist yet."""
+    return read_file(path, schema) if path.exists() else None
+
+
+def read_sweep(folder: Path) -> StoredSweep:
+    """Everything in a sweep's folder. Raises DataError for a folder that is not a sweep's, or a file that is damaged."""
+    about = read_file(folder / "sweep.json", SweepFile)
+    records = {each.id: each for each in read_records(folder / "records")}
+    labels = {arm.label for arm in about.experiment.arms}
+    for record in records.values():
+        if record.arm not in labels:
+            raise DataError(f"{folder}: the record {record.id} is of the arm {record.arm!r}, which sweep.json does not have")
+    chosen = read_if_there(folder / "chosen.json", ChosenFile)
+    compared = read_if_there(folder / "comparisons.json", ComparisonsFile)
+    return StoredSweep(folder, about, chosen, records, compared)
+
+
+def find_sweep(name: str | None, results: Path) -> Path:
+    """The folder of a sweep: a path, an id or the start of one; the newest if `name` is None.
+
+    Raises ConfigError when there is none.
+    """
+    if name and (Path(name) / "sweep.json").is_file():
+        return Path(name)
+    folders = sorted((p.parent for p in (results / "sweeps").glob("*/sweep.json")), key=lambda p: p.stat().st_mtime)
+    matching = [folder for folder in folders if folder.name.startswith(name or "")]
+    if not matching:
+        raise ConfigError(f"no sweep {name or ''} in {results / 'sweeps'}".replace("  ", " "))
+    return matching[-1]

@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from rankbench.evaluation.compare import LEVEL, Comparisons, UserValues, compare, user_means
+from rankbench.evaluation.compare import Comparisons, UserValues, compare, user_means
+from rankbench.schema.stored_sweep import ComparisonsFile, PooledMean
 from rankbench.tracking.record import RunRecord, read_per_user
 
 Runs = dict[str, dict[int, list[RunRecord]]]  # model → split seed → its runs, one a seed
 
 
-def compare_finals(finals: Iterable[RunRecord], records: Path, metrics: Sequence[str], seed: int) -> dict[str, Any]:
-    """Means and paired comparisons of the finished among `finals`, in JSON values; their per-user metrics lie in `records`.
+def compare_finals(finals: Iterable[RunRecord], records: Path, metrics: Sequence[str], seed: int) -> ComparisonsFile:
+    """Means and paired comparisons of the finished among `finals`; their per-user metrics lie in `records`.
 
     Metrics without per-user values, such as coverage, have no entry. Raises DataError when a per-user table is missing.
     """
@@ -40,14 +40,8 @@ def compare_finals(finals: Iterable[RunRecord], records: Path, metrics: Sequence
             models += [_model(dataset, metric, model, runs[model], found) for model in runs]
             for pair in found.pairs:
                 by_split = _by_split(samples[pair.model], samples[pair.against])
-                pairs.append(asdict(replace(pair, by_split=by_split)))
-    return {
-        "metrics": list(metrics),
-        "level": LEVEL,
-        "seed": seed,
-        "models": models,
-        "comparisons": pairs,
-    }
+                pairs.append(replace(pair, by_split=by_split))
+    return ComparisonsFile(metrics=tuple(metrics), seed=seed, models=tuple(models), comparisons=tuple(pairs))
 
 
 def _samples(runs: Runs, records: Path, metrics: Sequence[str]) -> dict[str, dict[str, dict[int, UserValues]]]:
@@ -62,20 +56,20 @@ def _samples(runs: Runs, records: Path, metrics: Sequence[str]) -> dict[str, dic
     return result
 
 
-def _model(dataset: str, metric: str, model: str, by_split: dict[int, list[RunRecord]], found: Comparisons) -> dict[str, Any]:
+def _model(dataset: str, metric: str, model: str, by_split: dict[int, list[RunRecord]], found: Comparisons) -> PooledMean:
     """One row: the mean over users with its interval, and `std` over runs where there are several."""
     runs = [record for members in by_split.values() for record in members]
     means = [record.metrics[metric]["mean"] for record in runs]
-    return {
-        "dataset": dataset,
-        "metric": metric,
-        "model": model,
+    return PooledMean(
+        dataset=dataset,
+        metric=metric,
+        model=model,
         **asdict(found.means[model]),
-        "std": float(np.std(means, ddof=1)) if len(means) > 1 else None,
-        "best": model == found.best,
-        "seeds": list(dict.fromkeys(record.seed for record in runs)),
-        "split_seeds": list(by_split),
-    }
+        std=float(np.std(means, ddof=1)) if len(means) > 1 else None,
+        best=model == found.best,
+        seeds=tuple(dict.fromkeys(record.seed for record in runs)),
+        split_seeds=tuple(by_split),
+    )
 
 
 def _by_split(one: dict[int, UserValues], other: dict[int, UserValues]) -> dict[str, float]:

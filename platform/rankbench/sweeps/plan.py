@@ -24,6 +24,7 @@ from rankbench.experiment.job import Job, MethodConfig, configure
 from rankbench.schema.datasets import Entry, card_of
 from rankbench.schema.experiment import ArmSpec, ExperimentSpec
 from rankbench.schema.space import DRAWS, expand, kinds
+from rankbench.schema.stored_sweep import NotAvailable
 from rankbench.sweeps import estimate
 from rankbench.sweeps.estimate import Size
 
@@ -74,18 +75,6 @@ class AdaptiveSearch:
         fixed = {name: value for name, value in self.arm.params.items() if not isinstance(value, dict)}
         each = configure(self.arm.method, fixed | values, self.arm.label, self.arm.label)
         return replace(self.draft, job=replace(self.draft.job, configs=(each,)))
-
-
-@dataclass(frozen=True)
-class NotAvailable:
-    """Why the raw data of a dataset cannot be had: in a few words for a cell of a table, and in a sentence."""
-
-    brief: str
-    reason: str
-
-    @property
-    def state(self) -> str:
-        return f"not available: {self.brief}"
 
 
 @dataclass(frozen=True)

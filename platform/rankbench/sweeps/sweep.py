@@ -6,16 +6,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from rankbench.core.environment import Environment
-from rankbench.core.errors import ConfigError, DataError
-from rankbench.core.files import require_place, write_json
+from rankbench.core.errors import ConfigError
+from rankbench.core.files import require_place
 from rankbench.core.threads import available_cpus
 from rankbench.data.prepare import prepare
 from rankbench.experiment.job import MethodConfig, configure
 from rankbench.schema.experiment import ExperimentSpec
-from rankbench.schema.stored_sweep import ChosenFile, ComparisonsFile, SweepFile, read_file
+from rankbench.schema.stored_sweep import (
+    CardName,
+    ChosenFile,
+    ChosenRow,
+    ComparisonsFile,
+    StoredSweep,
+    SweepFile,
+    read_file,
+    read_if_there,
+)
 from rankbench.sweeps.comparisons import compare_finals
 from rankbench.sweeps.estimate import Size
 from rankbench.sweeps.heartbeat import Heartbeat, Progress
@@ -26,7 +34,7 @@ from rankbench.tracking.record import RunRecord, read_record, read_records
 
 @dataclass
 class Listener:
-    """Whom a sweep tells what happens; every call is optional."""
+    """Callbacks that a sweep calls as it is planned, as stages begin and as runs end."""
 
     planned: Callable[[Plan, Path], None] = lambda plan, folder: None
     stage: Callable[[Progress], None] = lambda progress: None
@@ -53,9 +61,9 @@ def open_folder(spec: ExperimentSpec, plan: Plan, results: Path, resume: bool, c
     Raises ConfigError when there is nothing to resume.
     """
     account = {
-        "cards": [card.model_dump(mode="json", exclude={"folder"}) for card in plan.declared],
-        "not_available": {name: vars(why) for name, why in plan.not_available.items()},
-        "notes": list(plan.notes),
+        "cards": tuple(CardName(**card.model_dump(mode="json", exclude={"folder"})) for card in plan.declared),
+        "not_available": plan.not_available,
+        "notes": plan.notes,
         "settings": plan.n_settings,
         "fits": plan.n_fits,
     }
@@ -67,19 +75,13 @@ def open_folder(spec: ExperimentSpec, plan: Plan, results: Path, resume: bool, c
                 f"{spec.name}: nothing to resume in {root} for this experiment as it stands; run it without --resume"
             )
         about = read_file(earlier[-1], SweepFile)
-        if about["not_available"] != account["not_available"]:
-            write_json(earlier[-1], about | account)
+        if about.not_available != plan.not_available:
+            about.model_copy(update=account).write(earlier[-1])
         return earlier[-1].parent
     # Microseconds: two sweeps started at once get two folders.
     folder = root / f"{spec.name}-{plan.key}-{datetime.now():%Y%m%d-%H%M%S-%f}"
-    content = {
-        "id": folder.name,
-        "experiment": spec.model_dump(mode="json"),
-        "changes": list(changes),
-        **account,
-        "started_at": datetime.now().astimezone().isoformat(timespec="seconds"),
-    }
-    write_json(folder / "sweep.json", content)
+    about = SweepFile(id=folder.name, experiment=spec, changes=tuple(changes), **account, started_at=_now())
+    about.write(folder / "sweep.json")
     return folder
 
 
@@ -158,21 +160,22 @@ def run_sweep(
     for record in finals:
         final.setdefault((record.dataset["name"], record.arm), []).append(record)
     failed = [record for record in [*search, *finals] if record.failed]
-    for row in (_read_if_there(folder / "chosen.json", ChosenFile) or {"rows": []})["rows"]:
-        if row["dataset"] in planned.not_available:
-            key = row["dataset"], row["arm"]
-            final[key] = [read_record(records / name) for name in row["final"]]
+    before = read_if_there(folder / "chosen.json", ChosenFile)
+    for row in before.rows if before else ():
+        if row.dataset in planned.not_available:
+            key = row.dataset, row.arm
+            final[key] = [read_record(records / name) for name in row.final]
             finals += final[key]
-            if row["search"] is not None:
-                best[key] = read_record(records / row["search"])
+            if row.search is not None:
+                best[key] = read_record(records / row.search)
     result = SweepResult(folder, planned, search, best, final, failed)
-    write_json(folder / "comparisons.json", _compared(finals, folder, spec))
-    write_json(folder / "chosen.json", _chosen(result, spec))
+    _compared(finals, folder, spec).write(folder / "comparisons.json")
+    _chosen(result, spec).write(folder / "chosen.json")
     return result
 
 
 def choose(search: list[RunRecord], spec: ExperimentSpec) -> dict[tuple[str, str], RunRecord]:
-    """The best finished setting a dataset and arm by the chosen metric on validation; a tie goes to the earlier one."""
+    """The best finished setting of each dataset and arm by the chosen metric on validation; a tie goes to the earlier one."""
     metric = spec.search.choose.metric
     best: dict[tuple[str, str], RunRecord] = {}
     for record in search:
@@ -194,7 +197,7 @@ def _again(record: RunRecord, fit_on: str) -> MethodConfig:
     )
 
 
-def _compared(finals: list[RunRecord], folder: Path, spec: ExperimentSpec, metrics: tuple[str, ...] = ()) -> dict[str, Any]:
+def _compared(finals: list[RunRecord], folder: Path, spec: ExperimentSpec, metrics: tuple[str, ...] = ()) -> ComparisonsFile:
     arms = [arm.label for arm in spec.arms]
     in_order = sorted(finals, key=lambda record: arms.index(record.arm))
     columns = metrics or spec.report_metrics
@@ -204,74 +207,28 @@ def _compared(finals: list[RunRecord], folder: Path, spec: ExperimentSpec, metri
     return compare_finals(in_order, folder / "records", columns, spec.final.seeds[0])
 
 
-def _chosen(result: SweepResult, spec: ExperimentSpec) -> dict[str, Any]:
-    return {
-        "metric": spec.search.choose.metric,
-        "on": spec.search.choose.on,
-        "rows": [
-            {
-                "dataset": dataset,
-                "arm": arm,
-                "search": result.best[dataset, arm].id if (dataset, arm) in result.best else None,
-                "final": [record.id for record in result.final.get((dataset, arm), [])],
-            }
-            for dataset, arm in dict.fromkeys([*result.best, *result.final])
-        ],
-        "failed": [record.id for record in result.failed],
-        "finished_at": datetime.now().astimezone().isoformat(timespec="seconds"),
-    }
+def comparisons(stored: StoredSweep, metrics: tuple[str, ...] = ()) -> ComparisonsFile:
+    """What comparisons.json holds; computed again for other `metrics` than those of the experiment's table."""
+    if stored.compared is not None and metrics in ((), stored.compared.metrics):
+        return stored.compared
+    names = [name for row in (stored.chosen.rows if stored.chosen else ()) for name in row.final]
+    finals = [stored.records[name] for name in names if name in stored.records]
+    return _compared(finals, stored.folder, stored.about.experiment, metrics)
 
 
-@dataclass(frozen=True)
-class StoredSweep:
-    """A sweep read back from its folder."""
-
-    folder: Path
-    about: dict[str, Any]
-    chosen: dict[str, Any] | None
-    records: dict[str, RunRecord]
-    compared: dict[str, Any] | None
-
-    @property
-    def spec(self) -> ExperimentSpec:
-        return ExperimentSpec.model_validate(self.about["experiment"])
-
-    def comparisons(self, metrics: tuple[str, ...] = ()) -> dict[str, Any]:
-        """What comparisons.json holds; made anew for other `metrics` than those of the experiment's table."""
-        if self.compared is not None and metrics in ((), tuple(self.compared["metrics"])):
-            return self.compared
-        names = [name for row in (self.chosen or {"rows": []})["rows"] for name in row["final"]]
-        finals = [self.records[name] for name in names if name in self.records]
-        return _compared(finals, self.folder, self.spec, metrics)
+def _chosen(result: SweepResult, spec: ExperimentSpec) -> ChosenFile:
+    rows = tuple(
+        ChosenRow(
+            dataset=dataset,
+            arm=arm,
+            search=result.best[dataset, arm].id if (dataset, arm) in result.best else None,
+            final=tuple(record.id for record in result.final.get((dataset, arm), [])),
+        )
+        for dataset, arm in dict.fromkeys([*result.best, *result.final])
+    )
+    choose, failed = spec.search.choose, tuple(record.id for record in result.failed)
+    return ChosenFile(metric=choose.metric, on=choose.on, rows=rows, failed=failed, finished_at=_now())
 
 
-def find_sweep(name: str | None, results: Path) -> Path:
-    """The folder of a sweep: a path, an id or the start of one; the newest where `name` is None.
-
-    Raises ConfigError when there is none, or the start fits several experiments.
-    """
-    if name and (Path(name) / "sweep.json").is_file():
-        return Path(name)
-    folders = sorted((p.parent for p in (results / "sweeps").glob("*/sweep.json")), key=lambda p: p.stat().st_mtime)
-    matching = [folder for folder in folders if folder.name.startswith(name or "")]
-    if not matching:
-        raise ConfigError(f"no sweep {name or ''} in {results / 'sweeps'}".replace("  ", " "))
-    return matching[-1]
-
-
-def read_sweep(folder: Path) -> StoredSweep:
-    """Everything in a sweep's folder. Raises DataError for a folder that is none, or a file that is damaged."""
-    about = read_file(folder / "sweep.json", SweepFile)
-    records = {each.id: each for each in read_records(folder / "records")}
-    labels = {arm.label for arm in ExperimentSpec.model_validate(about["experiment"]).arms}
-    for record in records.values():
-        if record.arm not in labels:
-            raise DataError(f"{folder}: the record {record.id} is of the arm {record.arm!r}, which sweep.json does not have")
-    chosen = _read_if_there(folder / "chosen.json", ChosenFile)
-    compared = _read_if_there(folder / "comparisons.json", ComparisonsFile)
-    return StoredSweep(folder, about, chosen, records, compared)
-
-
-def _read_if_there(path: Path, schema: type) -> dict[str, Any] | None:
-    """None where the file is not there yet."""
-    return read_file(path, schema) if path.exists() else None
+def _now() -> str:
+    return datetime.now().astimezone().isoformat(timespec="seconds")
