@@ -60,7 +60,8 @@ def sweep():
         {"name": "B", "method": "ease", "params": {}, "chosen": {}, "published": {}},
     ]
     experiment = {
-        "name": "e", "question": "Which?", "datasets": ["x"], "arms": arms, "published": {"paper": "P", "table": 2, "recall": "recall"},
+        "name": "e", "question": "Which?", "datasets": ["x"], "arms": arms,
+        "published": {"paper": "P", "table": 2, "recall": "recall"},
         "search": {"choose": {"metric": "ndcg@20", "on": "valid"}},
     }  # fmt: skip
     about = {"id": "s", "experiment": experiment, "notes": ["a note"], "fits": 2, "started_at": "now"}

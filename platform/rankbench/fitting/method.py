@@ -170,10 +170,10 @@ def closed_form(name: str, params: type, *, shift: Callable[[Any], Shift], **abo
     return add
 
 
-def iterative(name: str, params: type, **about: Any) -> Callable[[Callable], Callable]:
+def iterative(name: str, params: type, **about: Any) -> Callable[[F], F]:
     """Register the decorated function as `steps` of an Iterative method."""
 
-    def add(function: Callable) -> Callable:
+    def add(function: F) -> F:
         METHODS.add(name, Iterative(name=name, params=params, steps=function, **about))
         return function
 
