@@ -137,8 +137,9 @@ def test_the_spool(times, tmp_path):
         assert not [*disk.folder.glob("*.json")]
 
 
-@disks(sample=1)
-def test_results_of_a_sweep(times, tmp_path):
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_results_of_a_sweep(tmp_path):
     """The sweep is continued on a disk that is full again, and at last on one with room."""
     home, rng = Home(tmp_path / "home"), random.Random(4)
     (home.folder / "full.yaml").write_text(SWEEP)
@@ -148,7 +149,7 @@ def test_results_of_a_sweep(times, tmp_path):
 
     with disk_at(home.results) as disk:
         before: dict[Path, bytes] = {}
-        for number in range(times):
+        for number in range(3):
             disk.leave_free(PAGE * rng.randint(2, 12))
             ended = sweep()
             assert ended.code in (4, 5), (number, ended)

@@ -245,6 +245,7 @@ def test_an_interrupt_keeps_finished_runs_and_leaves_no_process(tmp_path, number
     assert err.splitlines()[-1] == f"error: {word}; finished runs are kept (a sweep continues with --resume)"
     (folder,) = (tmp_path / "results" / "sweeps").iterdir()
     assert any(record.finished for record in records_of(folder))
+    assert not (folder / "tune").exists()  # nor does Tune keep its state on the disk of the results
     _, alive = psutil.wait_procs(below, timeout=10)
     assert [child for child in alive if child.status() != psutil.STATUS_ZOMBIE] == []
 

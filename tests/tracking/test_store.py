@@ -146,3 +146,10 @@ def test_another_database_is_not_turned_into_a_store(tmp_path):
     with pytest.raises(StorageError, match="no MLflow store"):
         make_tables(f"sqlite:///{path}", tmp_path / "artifacts")
     assert os.listdir(tmp_path) == ["shop.db"]  # noqa: PTH208
+
+
+def test_what_a_killed_maker_left_is_removed_by_the_next_one(tmp_path):
+    for name in (".tmp-34d7e6fc-mlflow.db", ".tmp-34d7e6fc-mlflow.db-journal"):
+        (tmp_path / name).touch()
+    make_tables(f"sqlite:///{tmp_path}/mlflow.db", tmp_path / "mlartifacts")
+    assert not [*tmp_path.glob(".tmp-*")]

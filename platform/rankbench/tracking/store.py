@@ -6,6 +6,7 @@ import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,8 @@ def make_tables(uri: str, artifacts: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with alone(uri):
             if is_new(uri):
+                for left in path.parent.glob(f".tmp-*-{escape(path.name)}*"):
+                    left.unlink()  # by a process that was killed, perhaps with its journal; no other one is here meanwhile
                 with atomic_file(path) as scratch:
                     _new_store(sqlite_uri(scratch), artifacts)
     elif path is None and schema(uri) is None:
