@@ -22,7 +22,7 @@ from rankbench.fitting.executors import threads_of
 _BUCKET = 9  # 2^9 item vectors of 64 floats, and their gradients, fit into the cache of one core
 _SMALL = 1 << 16  # number of pairs below which starting a thread costs more than it saves
 _TINY = 1e-12  # the smallest length that a vector is divided by
-_CHUNK = 1 << 24  # floats that the plain path gathers at once
+_CHUNK = 1 << 24  # floats that the PyTorch path gathers at once
 
 
 def gather_dot(rows: Tensor, table: Tensor, ids: Tensor) -> Tensor:

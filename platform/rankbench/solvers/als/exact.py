@@ -1,13 +1,13 @@
-"""Exact row solves, sixteen rows at a time: the dual system where a row has fewer interactions than dimensions.
+"""Exact row solves, sixteen rows at a time, by the dual system if a row has fewer interactions than dimensions.
 
-In the eigenbasis of the shared Gram the system of a row is (D + Σ y yᵀ) x = t₀ h + Σ τ y with D diagonal, over the row's
+In the eigenbasis of the shared Gram, the system of a row is (D + Σ y yᵀ) x = t₀ h + Σ τ y with D diagonal, over the row's
 positives y. Scaled by D^-½ it is I plus a product of the row's vectors Ỹ with themselves:
 
     m ≥ K    (I + ỸᵀỸ) D^½ x = D^-½ b                                  K x K
     m < K    (I + ỸỸᵀ) z = τ − Ỹ D^-½ t₀ h,    D^½ x = D^-½ t₀ h + Ỹᵀ z       m x m, by Woodbury's identity
 
-Both are positive definite with no eigenvalue below 1, whatever the data. Rows come sorted by their number of interactions, so
-that those that share vectors (lanes.py) are about equally long; a shorter one is filled up with vectors of zeros.
+Both are positive definite, and no eigenvalue is below 1 for any data. Rows are sorted by their number of interactions, so the
+rows that are solved together (`simd.py`) have about equally many; a shorter row is padded with zero vectors.
 """
 
 from __future__ import annotations
@@ -29,17 +29,18 @@ from rankbench.solvers.als.simd import (
     subtract_product,
 )
 
-CHUNK = LANES  # dimensions, or interactions, that are turned and multiplied at a time
+CHUNK = LANES  # dimensions, or interactions, that are transposed and multiplied at a time
 
 
 @numba.njit(nogil=True, cache=True)
 def solve_exact(indptr, indices, w0, w1, t0, t1, reg, Y, ratio, spectrum, h, floor, out):
-    """x (n_rows, K) into `out`.
+    """Solve for x (n_rows, K), which is stored in `out`.
 
-    `w0`, `t0`, `reg` (n_rows,): D = w0 · spectrum + reg, right side t0 · h. `w1` (n_rows,): square roots of the positives'
-    weights, `t1` (n_rows,) times `ratio` (n_cols,): their targets over those roots. `Y` (n_cols + 1, K): the rotated vectors
-    of the columns times the roots of the columns' weights, the last one zero; K a multiple of LANES. `floor`: where D is
-    below that share of its largest element, neither Gram nor regulariser determine x, and it is 0 there.
+    With `w0`, `t0` and `reg` (n_rows,), D is w0 · spectrum + reg and the right side is t0 · h. `w1` (n_rows,) are the square
+    roots of the positives' weights, and `t1` (n_rows,) times `ratio` (n_cols,) are their targets over these roots. `Y` (n_cols
+    + 1, K) holds the rotated vectors of the columns times the roots of the columns' weights; its last row is zero, and K is a
+    multiple of LANES. Where D is below `floor` times its largest element, neither the Gram nor the regulariser determines x,
+    and x is 0.
     """
     n_rows, K = len(indptr) - 1, Y.shape[1]
     flat = Y.reshape(-1)
@@ -48,7 +49,7 @@ def solve_exact(indptr, indices, w0, w1, t0, t1, reg, Y, ratio, spectrum, h, flo
         longest = max(longest, indptr[row + 1] - indptr[row])
     longest = max(K, (longest + CHUNK - 1) // CHUNK * CHUNK)
     nothing = (Y.shape[0] - 1) * K
-    # One more row of tiles below the matrix holds the right side: factoring the matrix solves for it on the way.
+    # An extra row of tiles below the matrix holds the right side, so that factoring also does the forward substitution.
     size = K + TILE
     S = np.empty(size * size * LANES, Y.dtype)
     block = np.empty(max(K, size) * CHUNK * LANES, Y.dtype)
@@ -85,7 +86,7 @@ def solve_exact(indptr, indices, w0, w1, t0, t1, reg, Y, ratio, spectrum, h, flo
 def _prepare(
     first, m, indptr, indices, w0, w1, t0, t1, reg, ratio, spectrum, h, floor, nothing, root, scale, start, places, tau
 ):
-    """Of sixteen rows: `root` = D^-½, `scale` = √w1 D^-½, `start` = D^-½ t₀ h, where their vectors lie, and the targets."""
+    """For sixteen rows, compute root = D^-½, scale = √w1 D^-½, start = D^-½ t₀ h, the offsets of their vectors, and targets."""
     n_rows, K, top = len(indptr) - 1, len(spectrum), spectrum.max()
     own = np.empty((5, LANES), spectrum.dtype)
     for lane in range(LANES):
@@ -115,7 +116,7 @@ def _prepare(
 
 @numba.njit(nogil=True, cache=True)
 def _dual(m, flat, places, tau, scale, start, S, block, K):
-    """z (m,) of every lane, into `tau`."""
+    """Solve for z (m,) in every SIMD lane, which is stored in `tau`."""
     n = (m + TILE - 1) // TILE * TILE
     stride = n * LANES
     S[: (n + TILE) * stride] = 0
@@ -135,7 +136,7 @@ def _dual(m, flat, places, tau, scale, start, S, block, K):
 
 @numba.njit(nogil=True, cache=True)
 def _primal(m, flat, places, tau, scale, start, S, block, K):
-    """D^½ x (K,) of every lane, into `tau`."""
+    """Solve for D^½ x (K,) in every SIMD lane, which is stored in `tau`."""
     stride = K * LANES
     S[: (K + TILE) * stride] = 0
     right = K * stride
@@ -160,7 +161,7 @@ def _primal(m, flat, places, tau, scale, start, S, block, K):
 
 @numba.njit(nogil=True, cache=True)
 def _solve(S, n, x):
-    """(I + S) x = right side, in every lane: S (n, n) lower tiles, the right side in the row after it, x (n,)."""
+    """Solve (I + S) x = b for x (n,) in every SIMD lane; S (n, n) is stored by lower tiles, and b in the row of tiles below."""
     stride = n * LANES
     for i in range(n):
         for lane in range(LANES):

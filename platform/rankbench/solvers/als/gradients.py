@@ -1,8 +1,9 @@
-"""Row solves by a few steps of conjugate gradients, from where the last iteration ended; exact where that is cheaper.
+"""Row solves by a few steps of conjugate gradients, starting at the last iteration's vectors; exact where that is cheaper.
 
-In the eigenbasis of the shared Gram the system is diagonal but for the row's own interactions, and the diagonal preconditions
-it: with u = D^½ x the steps are for (I + ỸᵀỸ) u = D^-½ b. A step costs 4 m K operations for m interactions, and no product
-with a K x K matrix.
+In the eigenbasis of the shared Gram matrix, the system is diagonal apart from the row's own interactions, and the diagonal is
+the
+preconditioner: with u = D^½ x the steps solve (I + ỸᵀỸ) u = D^-½ b. A step takes 4 m K operations for m interactions, and no
+product with a K x K matrix.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ import numpy as np
 from rankbench.solvers.als.exact import solve_exact
 from rankbench.solvers.als.simd import LANES, add_images
 
-NEAR = 1 << 17  # numbers of a row's vectors that stay in a core's own cache from step to step
+NEAR = 1 << 17  # the most numbers in a row's vectors that stay in the cache of one core from step to step
 
 
 @numba.njit(nogil=True, cache=True)
 def solve_gradients(indptr, indices, w0, w1, t0, t1, reg, Y, ratio, spectrum, h, floor, steps, x):
-    """x (n_rows, K), the rotated start, becomes the result. Arguments as of `solve_exact`; rows sorted, longest first.
+    """Overwrite x (n_rows, K), the rotated starting point, with the result. The other arguments are those of `solve_exact`.
 
-    Rows go by LANES, counted from the front, whatever the block: all of them take steps, or all an exact solve.
+    Rows must be sorted, longest first. Groups of LANES rows, counted from the first, all take steps or are all solved exactly.
     """
     n_rows, K = len(indptr) - 1, Y.shape[1]
     start = 0
@@ -48,10 +49,10 @@ def _all_cheaper(indptr, first, n_rows, K, steps):
 
 @numba.njit(cache=True)
 def steps_are_cheaper(m, K, steps):
-    """Whether `steps` steps for a row of m interactions take fewer cycles than an exact solve, sixteen rows at a time.
+    """Whether `steps` steps for a row of m interactions take fewer cycles than an exact solve of sixteen rows at a time.
 
-    Fitted to one machine. Three steps never are at K = 64; at K = 128 they are for rows whose vectors stay in a core's cache,
-    and at K = 256 for all but short rows.
+    The formula was fitted to one machine. Three steps are never cheaper at K = 64; at K = 128 they are cheaper for rows whose
+    vectors stay in the cache of one core, and at K = 256 for all but short rows.
     """
     small = min(m, K)
     exact = m * K * (1 + small / 50) + small**3 / 96
@@ -93,7 +94,7 @@ def _solve_rows(start, stop, indptr, indices, w0, w1, t0, t1, reg, Y, ratio, spe
 
 @numba.njit(nogil=True, cache=True, fastmath=True)
 def _steps(flat, indices, begin, end, ratio, w1, t0, t1, h, root, steps, u, residual, direction, scaled, image):
-    """`steps` steps for one row, from u and to u = D^½ x; the last four arrays are room to work in."""
+    """Take `steps` steps for one row, which overwrite u = D^½ x; the last four arrays are workspace."""
     K = len(u)
     none, one = flat.dtype.type(0), flat.dtype.type(1)
     # The residual D^-½ b − (I + ỸᵀỸ) u, in one pass over the interactions.

@@ -1,9 +1,10 @@
-"""Small dense systems, sixteen at a time: every number is a vector with one system a lane.
+"""SIMD kernels for small dense systems, sixteen at a time: every number is a vector with one system per SIMD lane.
 
-One 20 x 20 Cholesky wastes a wide processor: its rows are too short to fill a register. Sixteen of them side by side fill it
-at every step. The functions here are the few inner loops that must live in registers, written in LLVM's vector types, which
-compile to whatever vectors the processor has. Arrays are flat and contiguous, offsets and strides count elements, and a
-"vector" is LANES neighbours.
+A single 20 x 20 Cholesky factorisation does not use the width of a SIMD register, because its rows are too short. Sixteen of
+them side by side do at every step. The functions here are the few inner loops that must stay in registers. They use the vector
+types of LLVM, which compile to the vectors of the processor. Arrays are flat and contiguous, offsets and strides count
+elements, and a
+"vector" is LANES consecutive elements.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-LANES = 16
-TILE = 4  # a tile of 4 x 4 vectors and what it is made from stay in registers
+LANES = 16  # elements of a vector
+TILE = 4  # a tile of 4 x 4 vectors and its operands stay in registers
 
 
 class _Vectors:
-    """Loads and stores of one array's vectors."""
+    """Loads and stores of the vectors of one array."""
 
     def __init__(self, context, builder, array_type, array):
         self.builder = builder
@@ -54,12 +55,12 @@ def _arrays(context, builder, signature, arguments) -> Iterator:
 
 
 def _fma(builder, a, b, c):
-    """a·b + c, rounded once."""
+    """a·b + c with a single rounding."""
     return builder.call(_function(builder, "fma", a.type, 3), [a, b, c])
 
 
 def _function(builder, name: str, kind: ir.VectorType, n_arguments: int):
-    """LLVM's own function of that name over vectors."""
+    """The LLVM intrinsic of that name for vectors."""
     shape = ir.FunctionType(kind, [kind] * n_arguments)
     return cgutils.get_or_insert_function(builder.module, shape, f"llvm.{name}.{_suffix(kind)}")
 
@@ -75,7 +76,7 @@ def _fnma(builder, a, b, c):
 
 @intrinsic
 def add_product(typingctx, C, c, c_stride, A, a, a_stride, B, b, b_stride, n):
-    """C[i, j] += Σ_k A[i, k] B[j, k] for a tile; rows of C, A and B lie `stride` apart, their vectors side by side."""
+    """C[i, j] += Σ_k A[i, k] B[j, k] for a tile; rows of C, A and B are `stride` apart, the vectors of a row contiguous."""
     return types.void(C, c, c_stride, A, a, a_stride, B, b, b_stride, n), _product_code(subtract=False)
 
 
@@ -112,7 +113,7 @@ def _product_code(subtract: bool):
 
 @intrinsic
 def add_dot(typingctx, C, c, A, a, a_stride, B, b, b_stride, n):
-    """C += Σ_k A[k] B[k], a single vector; those of A and B lie `stride` apart."""
+    """C += Σ_k A[k] B[k], a single vector; the vectors of A and B are `stride` apart."""
     return types.void(C, c, A, a, a_stride, B, b, b_stride, n), _dot_code(subtract=False)
 
 
@@ -139,7 +140,7 @@ def _dot_code(subtract: bool):
 
 @intrinsic
 def factor_tile(typingctx, S, s, stride):
-    """A tile on the diagonal becomes its Cholesky factor, with the inverses of the diagonal in place of the diagonal."""
+    """Overwrite a diagonal tile with its Cholesky factor, whose diagonal is stored as its inverse."""
 
     def code(context, builder, signature, arguments):
         S, s, stride = _arrays(context, builder, signature, arguments)
@@ -163,7 +164,7 @@ def factor_tile(typingctx, S, s, stride):
 
 @intrinsic
 def solve_tile(typingctx, S, x, d, stride):
-    """The tile at x becomes X L^-T, where L is the factored tile at d."""
+    """Overwrite the tile X at x with X L^-T, where L is the factored tile at d."""
 
     def code(context, builder, signature, arguments):
         S, x, d, stride = _arrays(context, builder, signature, arguments)
@@ -187,8 +188,10 @@ def solve_tile(typingctx, S, x, d, stride):
 
 @intrinsic
 def gather_transposed(typingctx, source, offsets, o, shift, scale, s, target, t, t_stride):
-    """LANES neighbours of `source` at each of the LANES places offsets[o:] + shift, turned, so that a lane is a place;
-    times the vectors of `scale` from s on; to the vectors of `target` that lie t_stride apart from t on."""
+    """Load LANES consecutive elements of `source` at each of the LANES positions offsets[o:] + shift, and transpose them, so that
+    each lane belongs to one position. Multiply by the vectors of `scale` from s on, and store to the vectors of `target` that
+    are t_stride apart from t on.
+    """
 
     def code(context, builder, signature, arguments):
         source, offsets, o, shift, scale, s, target, t, t_stride = _arrays(context, builder, signature, arguments)
@@ -206,7 +209,7 @@ def gather_transposed(typingctx, source, offsets, o, shift, scale, s, target, t,
 
 @intrinsic
 def prefetch(typingctx, source, width, places, o):
-    """Ask for the `width` numbers of `source` at places[o], which are needed soon."""
+    """Prefetch the `width` elements of `source` at places[o]."""
 
     def code(context, builder, signature, arguments):
         source, width, places, o = _arrays(context, builder, signature, arguments)
@@ -224,7 +227,7 @@ def prefetch(typingctx, source, width, places, o):
 
 
 def _transposed(builder, rows: list) -> list:
-    """A square of vectors, turned in log2(LANES) rounds: each swaps the off-diagonal halves of ever smaller squares."""
+    """Transpose a square of vectors in log2(LANES) rounds; each swaps the off-diagonal halves of smaller squares."""
     width = LANES // 2
     while width:
         mixed = list(rows)
@@ -247,13 +250,13 @@ def _shuffle(builder, a, b, places: list[int]):
 
 @intrinsic
 def gather_four(typingctx, source, width, columns, begin, end, shift, target, t):
-    """Four vectors of `target` from t on become the sums of those of `source` at column · width + shift, columns[begin:end]."""
+    """Set four vectors of `target` from t on to sums of those of `source` at column · width + shift, columns[begin:end]."""
     return types.void(source, width, columns, begin, end, shift, target, t), _gather_code(4)
 
 
 @intrinsic
 def gather_one(typingctx, source, width, columns, begin, end, shift, target, t):
-    """As `gather_four`, a single vector."""
+    """As `gather_four`, for a single vector."""
     return types.void(source, width, columns, begin, end, shift, target, t), _gather_code(1)
 
 
@@ -278,7 +281,7 @@ def _gather_code(count: int):
 def add_images(typingctx, source, width, columns, begin, end, ratio, a, b, direction, image):
     """image += Σ_c t_c y_c with t_c = a · ratio_c + b · (y_c · direction), over the `width` numbers y_c of column c.
 
-    One pass over the columns' vectors: each is read once for the product and found in the cache for the sum.
+    This takes one pass over the columns' vectors: each is read for the product, and is still in the cache for the sum.
     """
 
     def code(context, builder, signature, arguments):
@@ -311,7 +314,7 @@ def add_images(typingctx, source, width, columns, begin, end, ratio, a, b, direc
 
 @intrinsic
 def add_weighted(typingctx, source, width, columns, begin, end, weights, w, image):
-    """image += Σ_s weights_s y_s over columns[begin:end]; their weights lie LANES apart from w on."""
+    """image += Σ_s weights_s y_s over columns[begin:end]; their weights are LANES apart from w on."""
 
     def code(context, builder, signature, arguments):
         source, width, columns, begin, end, weights, w, image = _arrays(context, builder, signature, arguments)
@@ -329,6 +332,6 @@ def add_weighted(typingctx, source, width, columns, begin, end, weights, w, imag
 
 
 def _spread(builder, kind: ir.VectorType, value):
-    """A vector of one value."""
+    """A vector with the value in every lane."""
     first = builder.insert_element(ir.Constant(kind, ir.Undefined), value, ir.Constant(ir.IntType(32), 0))
     return _shuffle(builder, first, first, [0] * LANES)
