@@ -2,8 +2,7 @@
 
     ℓ(u, i) = log Σ_k σ(s_uj_k − β_u)^(1/τ) − log σ(s_ui − β_u)^(1/τ)
 
-paper s_ui → s.pos (B,), s_uj → s.neg (B, n);  τ → tau, outside of σ;  β_u → the learned threshold of quantile.py, treated as
-a constant
+paper s_ui → s.pos (B,), s_uj → s.neg (B, n);  τ → tau, outside of σ;  β_u → the learned threshold of quantile.py, a constant
 `ablation` selects a row of Table 4.1: `quantile` sets β = 0, `outside` puts τ inside of σ, `denominator` replaces the sum by K.
 Differs from the paper: the sum runs over the sampled negatives, without the positive, as in the authors' code.
 """

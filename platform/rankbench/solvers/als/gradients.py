@@ -1,9 +1,8 @@
 """Row solves by a few steps of conjugate gradients, starting at the last iteration's vectors; exact where that is cheaper.
 
 In the eigenbasis of the shared Gram matrix, the system is diagonal apart from the row's own interactions, and the diagonal is
-the
-preconditioner: with u = D^½ x the steps solve (I + ỸᵀỸ) u = D^-½ b. A step takes 4 m K operations for m interactions, and no
-product with a K x K matrix.
+the preconditioner: with u = D^½ x the steps solve (I + ỸᵀỸ) u = D^-½ b. A step takes 4 m K operations for m interactions, and
+no product with a K x K matrix.
 """
 
 from __future__ import annotations
