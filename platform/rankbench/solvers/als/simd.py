@@ -190,7 +190,7 @@ def solve_tile(typingctx, S, x, d, stride):
 def gather_transposed(typingctx, source, offsets, o, shift, scale, s, target, t, t_stride):
     """Load LANES consecutive elements of `source` at each of the LANES positions offsets[o:] + shift, and transpose them.
 
-    After that each lane belongs to one position. The result is multiplied by the vectors of `scale` from s on, and stored in the
+    Then each lane belongs to one position. The result is multiplied by the vectors of `scale` from s on, and stored in the
     vectors of `target` that are t_stride apart from t on.
     """
 
