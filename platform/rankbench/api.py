@@ -42,15 +42,15 @@ def fit(
     changes: dict[str, Any] | None = None,
     **params: Any,
 ) -> Model:
-    """Fit `method` with `params` on a dataset's train + valid part, or on train alone: by default as the protocol says, and
-    on train where valid says when training ends.
+    """Fit `method` with `params` on a dataset and return the model.
 
-    `dataset`: a name or the path of a card, in which `changes`, by dotted keys, replace what it says. `progress(phase, done,
-    total)` is called throughout. `execution`: how the fit is computed, by default in this process, saving nothing. A model
-    whose matrix did not fit into memory reads the folder of `execution.spill`.
+    `dataset` is a name or the path of a card; `changes` replace values of the card by dotted keys. `fit_on` is "train" or
+    "train+valid". By default the protocol decides, and a method that stops early on valid is fitted on train.
+    `progress(phase, done, total)` is called during the fit. `execution` says how the fit is computed: by default in this
+    process, without saving anything. A model whose matrix did not fit into memory reads the folder of `execution.spill`.
 
-    Raises ConfigError for an unknown name, parameter or value, DataError for data that cannot be had or read, NumericalError
-    where the method breaks down, StorageError when memory or disk do not suffice.
+    Raises ConfigError for an unknown name, parameter or value, DataError for data that are not available or not readable,
+    NumericalError if the method breaks down, and StorageError if memory or disk do not suffice.
     """
     require(fit_on in (None, "train", "train+valid"), f"fit_on: expected train or train+valid, got {fit_on!r}")
     require(dtype in ("float32", "float64"), f"dtype: expected float32 or float64, got {dtype!r}")
@@ -72,15 +72,16 @@ def compare(
     seed: int = 0,
     environment: Environment | None = None,
 ) -> pd.DataFrame:
-    """Paired tests over users: every model against the best one, and against `baseline` where one is named.
+    """Compare models with paired tests over users: each with the best one, and with `baseline` if it is given.
 
-    A model is measured on test; an evaluation is taken as it is, and must be of the same data as the others. Names are the
-    mapping's, else the methods, or places from 1 where an evaluation names none. Returns a row a pair: the fields of
-    evaluation.compare.Comparison, which says what each of them is, and `verdict`.
-    Raises ConfigError for fewer than two, an unknown baseline or metric, or models of different data.
+    Models are measured on test; evaluations are used as they are, and must be of the same data. Names are the keys of the
+    mapping, otherwise the methods, or positions from 1 for evaluations without a method. Returns one row per pair, with the
+    fields of `evaluation.compare.Comparison` and its `verdict`.
+
+    Raises ConfigError for fewer than two models, an unknown baseline or metric, or models of different data.
     """
     named = dict(models) if isinstance(models, Mapping) else _named(models)
-    require(len(named) >= 2, f"compare needs two models or more, got {len(named)}")
+    require(len(named) >= 2, f"compare needs at least two models, got {len(named)}")
     samples, first = {}, None
     for name, each in named.items():
         measured = each.evaluate(metrics=[metric], environment=environment) if isinstance(each, Model) else each
@@ -89,21 +90,21 @@ def compare(
         require(
             alike,
             f"{name} was measured on {measured.measured_on} of {measured.dataset}, the first on {first.measured_on} of "
-            f"{first.dataset}; only what was measured alike can be compared",
+            f"{first.dataset}; only evaluations on the same part of the same data can be compared",
         )
         known = [column for column in measured.per_user if column != "user"]
         hint = nearest(metric, known) or f"; it has {', '.join(known)}"
-        require(metric in known, f"{name}: no per-user values of {metric!r}{hint}")
+        require(metric in known, f"{name}: has no per-user values of {metric!r}{hint}")
         samples[name] = (measured.per_user["user"].to_numpy(), measured.per_user[metric].to_numpy())
     pairs = compare_values(samples, dataset=first.dataset, metric=metric, baseline=baseline, seed=seed).pairs
     return pd.DataFrame([asdict(pair) | {"verdict": pair.verdict} for pair in pairs]).drop(columns="by_split")
 
 
 def _named(models: Sequence[Evaluation | Model]) -> dict[str, Evaluation | Model]:
-    names = [each.method or str(place) for place, each in enumerate(models, start=1)]
+    names = [each.method or str(position) for position, each in enumerate(models, start=1)]
     return {
-        name if names.count(name) == 1 else f"{name} {place}": each
-        for place, (name, each) in enumerate(zip(names, models, strict=True), start=1)
+        name if names.count(name) == 1 else f"{name} {position}": each
+        for position, (name, each) in enumerate(zip(names, models, strict=True), start=1)
     }
 
 

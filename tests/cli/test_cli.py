@@ -69,7 +69,7 @@ def test_a_run_of_a_kept_record_says_so(home, capsys):
         recorded = json.loads((Path(folders[-1]) / "record.json").read_text(encoding="utf-8"))["seconds"]
         assert (recorded == json.loads(printed.out)["seconds"]) is not json.loads(printed.out)["kept_an_earlier_record"]
     assert folders[0] == folders[1] == folders[3] != folders[2]
-    kept = "kept: a finished record of this run exists, with the seconds and memory of then; --fresh replaces it\n"
+    kept = "an earlier finished record of this run was kept, with its seconds and memory; --fresh replaces it\n"
     assert errors == ["", kept, "", ""]
 
 
@@ -103,10 +103,10 @@ def test_a_run_whose_record_was_lost_is_recorded_again(home, capsys):
     [
         ("ials", ["--memory", "1GB"], "--memory: ials has no item-item matrix"),
         ("ials", ["--spill", "somewhere"], "--spill: ials has no item-item matrix"),
-        ("ials", ["--device", "cuda"], "--device: ials is computed on processors only"),
+        ("ials", ["--device", "cuda"], "--device: ials runs only on CPUs"),
         ("ease", ["--device", "meta"], "--device meta: expected cpu, cuda or cuda:N"),
         ("ease", ["--memory", "4GiB"], "--memory: expected a size such as 4GB or 500MB, got '4GiB'"),
-        ("random", ["--resume"], "--resume: random is fitted in one piece"),
+        ("random", ["--resume"], "--resume: random is fitted in one step"),
         ("random", ["--address", "127.0.0.1:1"], "--address: random is fitted in this process"),
         ("ease", ["--address", "http://127.0.0.1:8265"], "expected HOST:PORT or auto, got 'http://127.0.0.1:8265'"),
     ],
@@ -145,7 +145,7 @@ def test_an_interrupted_fit_says_how_to_go_on(home, capsys, monkeypatch, command
     thread.join()
     signal.signal(signal.SIGINT, before)
     assert code == 130
-    said = "error: interrupted; the same command with --resume goes on from the last iteration saved"
+    said = "error: interrupted; the same command with --resume continues from the last saved iteration"
     assert capsys.readouterr().err.splitlines()[-1].startswith(said)
     assert saved()
 
@@ -161,7 +161,10 @@ def test_an_interrupt_that_a_library_swallowed_is_raised_again(monkeypatch):
     [
         (["ui"], "error: interrupted\n"),
         (["data", "fetch", "run"], "error: interrupted\n"),
-        (["--verbose", "sweep", "demo"], "error: interrupted; finished runs are kept (a sweep continues with --resume)\n"),
+        (
+            ["--verbose", "sweep", "demo"],
+            "error: interrupted; finished runs are kept; the same command with --resume continues the sweep\n",
+        ),
         ([], "error: interrupted\n"),
     ],
 )

@@ -107,16 +107,16 @@ def test_the_same_method_and_setting_twice_is_told_apart_by_id(shop, capsys):
 @pytest.mark.parametrize(
     ("runs", "message"),
     [
-        (["ease"], "compare needs two runs or more, got 1"),
-        (["ease", "ease"], "given twice; a run does not differ from itself"),
+        (["ease"], "compare needs at least two runs, got 1"),
+        (["ease", "ease"], "given more than once; give each run once"),
         (["ease", "run-synthetic-esae"], "unknown run 'run-synthetic-esae'"),
-        (["ease", "run-synthetic-random"], "'run-synthetic-random' is the start of 3 runs"),
+        (["ease", "run-synthetic-random"], "'run-synthetic-random' matches 3 runs"),
         (["ease", "other split"], "only runs on the same data can be compared"),
         (["random", "valid"], "was measured on valid"),
         (["ease", "failed"], "failed: no memory"),
         (["ease", "random", "--metric", "ndgc@20"], "no per-user values of 'ndgc@20'; did you mean ndcg@20?"),
         (["ease", "random", "--metric", "coverage@20"], "no per-user values of 'coverage@20'"),
-        (["ease", "random", "--baseline", "weak"], "is none of the runs compared"),
+        (["ease", "random", "--baseline", "weak"], "is not one of the compared runs"),
     ],
 )
 def test_what_cannot_be_compared_is_one_line_and_exit_2(shop, capsys, runs, message):

@@ -49,7 +49,7 @@ def test_a_folder_that_cannot_be_written_fails_and_is_named(home, capsys, monkey
     (home / "file").write_text("")
     monkeypatch.setenv("RANKBENCH_DATA", str(home / "file" / "below"))
     status, detail, advice = checks(capsys, code=2)["RANKBENCH_DATA"]
-    assert status == "fail" and "file/below: cannot be written" in detail and "RANKBENCH_DATA" in advice
+    assert status == "fail" and "file/below: not writable" in detail and "RANKBENCH_DATA" in advice
     assert _main(["doctor"]) == 2
     printed = capsys.readouterr()
     assert "fail" in printed.out and printed.err.startswith("error: 1 of ") and printed.err.count("\n") == 1
@@ -93,7 +93,7 @@ def test_an_address_that_is_no_store_fails_beside_the_other_checks(uri, capsys, 
 
 
 def test_a_server_that_hangs_is_not_waited_for(capsys, monkeypatch):
-    monkeypatch.setattr(doctor, "KNOCK", 0.2)
+    monkeypatch.setattr(doctor, "SERVER_TIMEOUT", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("RANKBENCH_TRACKING_URI", f"http://127.0.0.1:{silent.getsockname()[1]}")
         status, detail, _ = checks(capsys)["tracking"]
@@ -109,7 +109,7 @@ def test_a_store_that_cannot_be_made_is_a_warning(home, capsys, monkeypatch):
     (home / "file").write_text("")
     monkeypatch.setenv("RANKBENCH_TRACKING_URI", f"sqlite:///{home / 'file' / 'runs.db'}")
     status, detail, _ = checks(capsys)["tracking"]
-    assert status == "warn" and "cannot be made (Not a directory)" in detail
+    assert status == "warn" and "cannot be created (Not a directory)" in detail
 
 
 def test_sqlite_on_a_network_file_system_is_a_warning(capsys, monkeypatch):
@@ -137,7 +137,7 @@ def test_kernels_that_halve_the_speed_are_a_warning(coretype, kernels, flags, st
 
 @pytest.mark.parametrize(
     ("asked", "word"),
-    [("numpy>=99", "numpy 2"), ("no-such-package>=1", "no-such-package missing"), ('x>=1; extra == "test"', "")],
+    [("numpy>=99", "numpy 2"), ("no-such-package>=1", "no-such-package is missing"), ('x>=1; extra == "test"', "")],
 )
 def test_packages_are_held_against_what_is_required(asked, word, monkeypatch):
     monkeypatch.setattr(doctor, "requires", lambda name: [asked])
@@ -148,7 +148,7 @@ def test_packages_are_held_against_what_is_required(asked, word, monkeypatch):
 def test_a_python_that_is_too_old_fails(monkeypatch):
     monkeypatch.setattr(doctor.sys, "version_info", (3, 10, 9))
     (found,) = doctor.versions()
-    assert found.status == "fail" and "Python 3.10.9, needed >=3.11" in found.detail
+    assert found.status == "fail" and "Python 3.10.9, but >=3.11 is required" in found.detail
 
 
 def test_what_killed_runs_left_is_named_what_is_being_made_is_not(results, capsys):
@@ -190,7 +190,7 @@ def test_what_waits_for_tracking_is_counted(results, capsys):
     from rankbench.tracking.spool import RunMessage, Spool
 
     message = Spool(results / "spool").put(RunMessage(experiment="runs", time=0, record="runs/x"))
-    assert checks(capsys)["tracking spool"][:2] == ("warn", "1 messages wait")
+    assert checks(capsys)["tracking spool"][:2] == ("warn", "1 messages wait for MLflow")
     message.unlink()
 
 

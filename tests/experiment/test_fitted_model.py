@@ -290,12 +290,12 @@ def test_the_command_line_takes_ids_and_gives_files(card, environment, tmp_path,
     assert json.loads(said.out) == [] and "1 users have met no item" in said.err
     for words, message in {
         ("recommend", str(kept), "--user", "nobody"): "unknown user id 'nobody'",
-        ("recommend", str(kept)): "name at least one user",
+        ("recommend", str(kept)): "give at least one user",
         ("recommend", str(kept), "--all", "--out", "x.xlsx"): "ends in .csv or .parquet",
         ("recommend", str(tmp_path / "none"), "--all"): "not a saved model",
         ("recommend", str(kept), "--history", str(users)): "no column 'item'",
         ("similar", str(kept), "--item", "103", "-k", "99"): "more than the 25 items",
-        ("fit", card, "ease", "--out", str(kept)): "exists already",
+        ("fit", card, "ease", "--out", str(kept)): "already exists",
         ("recommend", str(kept), "--history", str(only_names)): "only_names.csv: no rows",
         ("recommend", str(kept), "--users", str(only_names)): "only_names.csv: no rows",
     }.items():

@@ -105,7 +105,7 @@ def test_fits_of_a_model_folder(times, tmp_path):
         out = home.folder / f"model-{number}"
         killed += home.run("fit", *IALS, "--out", out.name, death=Death.drawn(rng, calm.touches)).killed
         again = home.run("fit", *IALS, "--out", out.name, *rng.choice([(), ("--resume",)]))
-        assert again.code == (2 if "exists already" in again.err else 0), (number, again.err)
+        assert again.code == (2 if "already exists" in again.err else 0), (number, again.err)
         model = load(out).recommender
         np.testing.assert_array_equal(model.U, expected.U)
         np.testing.assert_array_equal(model.V, expected.V)

@@ -148,7 +148,7 @@ def test_a_dry_run_shows_rows_totals_and_what_the_data_are(home, capsys):
     assert _main(["sweep", str(home / "table.yaml"), "--stand-in", "0.02", "--dry-run"]) == 0
     text = capsys.readouterr().out
     header, *lines = text.splitlines()
-    assert " ".join(header.split()) == "dataset model settings fits shared with cpus memory GB time a fit in all"
+    assert " ".join(header.split()) == "dataset model settings fits shared with cpus memory GB time per fit total time"
     assert lines[0].split()[:4] == ["amazon-beauty-stand-in-0.02", "EASE", "2", "2"]
     assert len([line for line in lines if line.startswith(("amazon-beauty-stand-in", "movielens-1m-stand-in"))]) == 4
     assert "  amazon-beauty-stand-in-0.02 is a stand-in: synthetic data at 0.02 of the size of amazon-beauty" in text

@@ -242,7 +242,7 @@ def test_an_interrupt_keeps_finished_runs_and_leaves_no_process(tmp_path, number
     process.send_signal(number)
     _, err = process.communicate(timeout=60)
     assert process.returncode == code
-    assert err.splitlines()[-1] == f"error: {word}; finished runs are kept (a sweep continues with --resume)"
+    assert err.splitlines()[-1] == f"error: {word}; finished runs are kept; the same command with --resume continues the sweep"
     (folder,) = (tmp_path / "results" / "sweeps").iterdir()
     assert any(record.finished for record in records_of(folder))
     assert not (folder / "tune").exists()  # nor does Tune keep its state on the disk of the results

@@ -61,7 +61,7 @@ def test_a_run_while_the_server_is_down_then_sync(results, dead, monkeypatch, ca
 
 def test_nothing_to_send_is_no_error_and_makes_no_store(results, capsys):
     assert _main(["tracking", "status"]) == 0
-    assert "is made at the first run" in capsys.readouterr().out
+    assert "does not exist yet; the first run creates it" in capsys.readouterr().out
     assert _main(["tracking", "sync"]) == 0
     assert "0 messages sent" in capsys.readouterr().out
     assert not results.exists()

@@ -1,4 +1,4 @@
-"""The command line: one file a command; each parses, calls one function, and prints."""
+"""The command line: one file per command, which parses its arguments, calls one function and prints the result."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what happens to stderr.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Write log messages to stderr.")] = False,
 ) -> None:
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(levelname)s %(name)s %(message)s")
     if not verbose:
@@ -79,7 +79,11 @@ def _register() -> None:
     app.command("ui", epilog=ui.EXAMPLES)(ui.ui)
     app.command("doctor", epilog=doctor.EXAMPLES)(doctor.doctor)
     app.command("demo")(demo.demo)
-    app.add_typer(sweep.app, name="sweep", help="Search, refit, read test once, report; `sweep status`, `sweep stop`.")
+    app.add_typer(
+        sweep.app,
+        name="sweep",
+        help="Run an experiment: search, refit, test, report. See also `sweep status` and `sweep stop`.",
+    )
     app.add_typer(data.app, name="data")
     app.add_typer(tracking.app, name="tracking")
 
@@ -95,7 +99,7 @@ def main() -> None:
 
 
 def _on_signal(number: int, frame) -> None:
-    # Raised, not exited: the blocks on the stack clean up, and the cluster of a sweep is shut down.
+    # Raise instead of exit, so that context managers on the stack clean up and a sweep shuts its cluster down.
     SIGNALS.append(number)
     raise KeyboardInterrupt
 
@@ -116,18 +120,18 @@ def _main(words: list[str]) -> int:
             raise stop.__cause__ from None
         return _stopped(words)
     except BrokenPipeError:
-        # The reader of our output left, as `| head` does.
+        # The reader of the output closed the pipe, as `| head` does.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
-        # What breaks while a stopped command cleans up is no news.
+        # An error during the clean-up of a stopped command is not reported.
         if SIGNALS:
             return _stopped(words)
         error = _known(error)
         if isinstance(error, RankbenchError):
             return _fail(str(error), error.exit_code, words)
         if isinstance(error, OSError) and error.filename is not None and error.strerror:
-            # A file or a folder that the system refuses, where nobody met it with better words: a name too long, no permission.
+            # The system refused a file or folder (name too long, no permission) and no nearer code handled the error.
             return _fail(f"{error.filename}: {error.strerror}", _code_of(error), words)
         raise
 
@@ -137,7 +141,7 @@ def _code_of(error: OSError) -> int:
 
 
 def _known(error: Exception) -> Exception:
-    """A full disk or memory that nothing nearer to it has named, as a StorageError; any other error as it is."""
+    """Return a StorageError for a full disk or memory that no nearer code has handled; any other error unchanged."""
     from rankbench.core.memory import memory_errors_are_clear
 
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -149,11 +153,11 @@ def _known(error: Exception) -> Exception:
         return known
 
 
-_ITERATIONS = "the same command with --resume goes on from the last iteration saved, or the last tiles, where there are any"
-_GOES_ON = {  # what is left of a stopped command, and how to use it
+_ITERATIONS = "the same command with --resume continues from the last saved iteration or tiles, if there are any"
+_GOES_ON = {  # command → how a stopped command can be continued
     "run": _ITERATIONS,
     "fit": _ITERATIONS,
-    "sweep": "finished runs are kept (a sweep continues with --resume)",
+    "sweep": "finished runs are kept; the same command with --resume continues the sweep",
 }
 
 

@@ -1,4 +1,4 @@
-"""What is right and wrong with this machine, its folders, data, tracking and cluster: one check a line, with what to do."""
+"""Checks of this machine, its folders, datasets, tracking store and cluster, each with advice on what to do."""
 
 from __future__ import annotations
 
@@ -29,14 +29,17 @@ from rankbench.tracking.spool import Spool
 from rankbench.tracking.store import is_new
 
 NETWORK_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "lustre", "beegfs", "ceph"}
-WIDE_KERNELS = {"skylakex", "cooperlake", "sapphirerapids"}  # those of OpenBLAS that use AVX-512
-KNOCK = 3.0  # seconds; a server that hangs is not asked any further
-LOW_DISK = 5e9  # bytes; a large dataset with its cache
+WIDE_KERNELS = {"skylakex", "cooperlake", "sapphirerapids"}  # OpenBLAS kernels that use AVX-512
+SERVER_TIMEOUT = 3.0  # seconds that a tracking server has to answer
+LOW_DISK = 5e9  # bytes; roughly what a large dataset with its cache needs
 
 
 @dataclass(frozen=True)
 class Check:
-    """`status`: ok, warn (works, but), fail (will not work); `advice`: what to do about it."""
+    """The result of one check.
+
+    `status` is ok, warn (works, with a limitation) or fail (will not work); `advice` says what to do about it.
+    """
 
     status: Literal["ok", "warn", "fail"]
     what: str
@@ -45,7 +48,7 @@ class Check:
 
 
 def checks(environment: Environment) -> Iterator[Check]:
-    """Everything that needs no cluster, in a few seconds."""
+    """All checks that need no cluster; they take a few seconds."""
     yield from versions()
     yield from machine()
     yield blas()
@@ -55,50 +58,52 @@ def checks(environment: Environment) -> Iterator[Check]:
         try:
             yield from check(environment)
         except OSError as error:
-            yield Check("fail", check.__name__, f"{error.filename}: {error.strerror}", "let this user read and write it")
+            yield Check(
+                "fail", check.__name__, f"{error.filename}: {error.strerror}", "give this user read and write permission"
+            )
 
 
 def versions() -> Iterator[Check]:
-    """Python and every package that rankbench requires, as far as the installed ones can be told from what it asks for."""
+    """Check the versions of Python and of every package that rankbench requires."""
     from packaging.requirements import Requirement
     from packaging.specifiers import SpecifierSet
 
     python, needed = ".".join(map(str, sys.version_info[:3])), metadata("rankbench")["Requires-Python"]
-    wrong = [] if SpecifierSet(needed).contains(python) else [f"Python {python}, needed {needed}"]
+    wrong = [] if SpecifierSet(needed).contains(python) else [f"Python {python}, but {needed} is required"]
     for text in requires("rankbench") or []:
         requirement = Requirement(text)
         if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
             continue
         try:
-            found = version(requirement.name)
+            installed = version(requirement.name)
         except PackageNotFoundError:
-            found = ""
-        if not found or not requirement.specifier.contains(found, prereleases=True):
-            wrong.append(f"{requirement.name} {found or 'missing'}, needed {requirement.specifier}")
+            installed = ""
+        if not installed or not requirement.specifier.contains(installed, prereleases=True):
+            wrong.append(f"{requirement.name} {installed or 'is missing'}, but {requirement.specifier} is required")
     if wrong:
-        yield Check("fail", "packages", "; ".join(wrong), "install again: pip install -c constraints.txt -e .")
+        yield Check("fail", "packages", "; ".join(wrong), "reinstall: pip install -c constraints.txt -e .")
     else:
-        yield Check("ok", "packages", f"Python {python}, rankbench {version('rankbench')}, all that it requires")
+        yield Check("ok", "packages", f"Python {python}, rankbench {version('rankbench')}, and all required packages")
 
 
 def machine() -> Iterator[Check]:
-    """Processors and memory, and the shared memory that Ray puts its objects into."""
+    """Check processors, memory, and the shared memory that holds Ray's objects."""
     free = available_memory()
     detail = f"{available_cpus()} processors, {free / 1e9:.1f} GB of memory free"
-    # The largest n with n² float32 and a tenth beside it.
+    # The largest n for which an n × n float32 matrix and a tenth more fit.
     items = int((free / 4.4) ** 0.5)
     detail += f": item-item models up to about {items:,} items"
-    advice = "end what else runs here, or take a larger machine" if free < 4e9 else ""
+    advice = "stop other programs, or use a larger machine" if free < 4e9 else ""
     yield Check("warn" if advice else "ok", "machine", detail, advice)
     shared = Path("/dev/shm")
     if shared.is_dir():
         room = shutil.disk_usage(shared).free
-        advice = "in a container, give it --shm-size=2g" if room < 1e9 else ""
+        advice = "start the container with --shm-size=2g" if room < 1e9 else ""
         yield Check("warn" if advice else "ok", "shared memory", f"{room / 1e9:.1f} GB in {shared}", advice)
 
 
 def blas() -> Check:
-    """Which kernels the BLAS took, and how fast they are: two matrices of 1,000, float32."""
+    """Check which kernels the BLAS library chose, and measure a product of two 1,000 × 1,000 float32 matrices."""
     import numpy as np
     from threadpoolctl import threadpool_info
 
@@ -112,53 +117,56 @@ def blas() -> Check:
     detail = f"{', '.join(kernels)}, {speed:.0f} GFLOP/s in float32"
     wide = "avx512f" in _processor_flags() and not WIDE_KERNELS & {name.lower() for name in kernels}
     if wide and os.environ.get("OPENBLAS_CORETYPE"):
-        named = f"OPENBLAS_CORETYPE={os.environ['OPENBLAS_CORETYPE']}"
+        variable = f"OPENBLAS_CORETYPE={os.environ['OPENBLAS_CORETYPE']}"
         return Check(
-            "warn", "BLAS", f"{detail}; {named} keeps it from AVX-512", "try OPENBLAS_CORETYPE=SKYLAKEX: up to twice as fast"
+            "warn",
+            "BLAS",
+            f"{detail}; {variable} prevents AVX-512",
+            "try OPENBLAS_CORETYPE=SKYLAKEX, which can be twice as fast",
         )
     return Check("ok", "BLAS", detail)
 
 
 def _processor_flags() -> set[str]:
     try:
-        found = re.search(r"^flags\s*:(.*)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
+        match = re.search(r"^flags\s*:(.*)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
     except OSError:
         return set()
-    return set(found[1].split()) if found else set()
+    return set(match[1].split()) if match else set()
 
 
 def folder(name: str, path: Path) -> Iterator[Check]:
-    """Whether a file can be written there, how much fits, and on what file system it lies."""
+    """Check that `path` can be written, its free space, and its file system."""
     try:
-        place = _probe(path)
+        existing = _probe(path)
     except OSError as error:
-        yield Check("fail", name, f"{path}: cannot be written ({error.strerror})", f"set {name} to a folder of your own")
+        yield Check("fail", name, f"{path}: not writable ({error.strerror})", f"set {name} to a folder that you can write")
         return
-    free, kind = shutil.disk_usage(place).free, _file_system(place)
+    free, kind = shutil.disk_usage(existing).free, _file_system(existing)
     detail = f"{path}: {free / 1e9:.0f} GB free, {kind or 'unknown file system'}"
     if free < LOW_DISK:
-        yield Check("warn", name, detail, "free some space: rankbench data clean")
+        yield Check("warn", name, detail, "free some space, for example with rankbench data clean")
     else:
         yield Check("ok", name, detail)
 
 
 def _probe(path: Path) -> Path:
-    """Write a file into `path`, or into the folder that it would be made in, and return that. Raises OSError."""
-    place = path
+    """Write and delete a file in `path` or its nearest existing parent, and return that folder. Raises OSError."""
+    folder = path
     while True:
         try:
-            place.stat()
+            folder.stat()
             break
         except (FileNotFoundError, NotADirectoryError):
-            place = place.parent
-    probe = place / f".rankbench-probe-{secrets.token_hex(4)}"
+            folder = folder.parent
+    probe = folder / f".rankbench-probe-{secrets.token_hex(4)}"
     probe.write_bytes(b"probe")
     probe.unlink()
-    return place
+    return folder
 
 
 def _file_system(path: Path) -> str:
-    """The kind of the mount that `path` lies on; empty where that cannot be told."""
+    """Type of the file system that holds `path`; empty if it is unknown."""
     try:
         mounts = [line.split() for line in Path("/proc/mounts").read_text(encoding="utf-8").splitlines()]
     except OSError:
@@ -168,23 +176,25 @@ def _file_system(path: Path) -> str:
 
 
 def cache(environment: Environment) -> Iterator[Check]:
-    """How much lies there, and how much of it for nothing."""
-    found = entries(environment)
-    idle = sum(entry.n_bytes for entry in found if entry.kind in ("stale", "unfinished"))
-    detail = f"{sum(entry.n_bytes for entry in found) / 1e6:,.0f} MB, {idle / 1e6:,.0f} MB of it stale or unfinished"
-    yield Check("warn", "cache", detail, "rankbench data clean --yes") if idle > 1e9 else Check("ok", "cache", detail)
+    """Check the size of the cache, and how much of it is stale or unfinished."""
+    cached = entries(environment)
+    idle = sum(entry.n_bytes for entry in cached if entry.kind in ("stale", "unfinished"))
+    detail = f"{sum(entry.n_bytes for entry in cached) / 1e6:,.0f} MB, {idle / 1e6:,.0f} MB of it stale or unfinished"
+    yield Check("warn", "cache", detail, "run rankbench data clean --yes") if idle > 1e9 else Check("ok", "cache", detail)
 
 
 def leftovers(environment: Environment) -> Iterator[Check]:
-    """What killed processes left among the results."""
-    found = [*environment.results.glob(".tmp-*"), *environment.results.glob("*/.tmp-*")]
-    old = [path for path in found if _age(path) > STALE_AFTER]
+    """Find unfinished files that killed processes left in the results folder."""
+    scratch = [*environment.results.glob(".tmp-*"), *environment.results.glob("*/.tmp-*")]
+    old = [path for path in scratch if _age(path) > STALE_AFTER]
     if old:
-        yield Check("warn", "leftovers", f"{len(old)} unfinished, the first: {old[0]}", "delete them: no run needs them")
+        yield Check(
+            "warn", "leftovers", f"{len(old)} unfinished files or folders, such as {old[0]}", "delete them; no run needs them"
+        )
 
 
 def _age(path: Path) -> float:
-    """Seconds since the last change; 0 for what is gone."""
+    """Seconds since the last change; 0 if the path no longer exists."""
     try:
         return time.time() - path.stat().st_mtime
     except OSError:
@@ -192,7 +202,7 @@ def _age(path: Path) -> float:
 
 
 def mirror(environment: Environment) -> Iterator[Check]:
-    """How many of the datasets can be had without the internet."""
+    """Check the dataset cards, and how many datasets the mirror holds."""
     cards, broken = [], []
     for path in card_names(environment).values():
         try:
@@ -200,53 +210,58 @@ def mirror(environment: Environment) -> Iterator[Check]:
         except RankbenchError as error:
             broken.append(str(error))
     if broken:
-        yield Check("fail", "cards", broken[0], "mend the card")
+        yield Check("fail", "cards", broken[0], "correct the card")
         return
     if environment.mirror is None:
-        where = "offline is set: only what is in the cache" if environment.offline else "downloads go to the internet"
-        yield Check("warn" if environment.offline else "ok", "mirror", f"none; {len(cards)} datasets; {where}")
+        access = "offline: only cached data" if environment.offline else "data are downloaded from the internet"
+        yield Check("warn" if environment.offline else "ok", "mirror", f"none; {len(cards)} datasets; {access}")
         return
-    here = [card for card in cards if any((environment.mirror / card.mirror_folder).glob("*"))]
-    advice = "" if here else f"expected {environment.mirror}/<dataset>/{{train,valid,test,all}}.parquet"
-    yield Check("ok" if here else "warn", "mirror", f"{environment.mirror}: {len(here)} of {len(cards)} datasets", advice)
+    mirrored = [card for card in cards if any((environment.mirror / card.mirror_folder).glob("*"))]
+    advice = "" if mirrored else f"expected {environment.mirror}/<dataset>/{{train,valid,test,all}}.parquet"
+    yield Check(
+        "ok" if mirrored else "warn", "mirror", f"{environment.mirror}: {len(mirrored)} of {len(cards)} datasets", advice
+    )
 
 
 def tracking(environment: Environment) -> Iterator[Check]:
-    """Whether the MLflow store answers, and what it has not got yet."""
+    """Check that the MLflow store answers, and how many messages wait for it."""
     try:
         uri = tracking_uri(environment)
     except RankbenchError as error:
-        yield Check("fail", "tracking", str(error), "correct it, or unset it for SQLite under the results")
+        yield Check("fail", "tracking", str(error), "correct it, or unset it to use SQLite in the results folder")
         return
     yield _store(environment, uri)
     file = sqlite_file(uri)
     if file is not None and (kind := _file_system(file)) in NETWORK_FILE_SYSTEMS:
         advice = "set RANKBENCH_TRACKING_URI to a server, or to a file on a local disk"
-        yield Check("warn", "tracking file", f"{file} lies on {kind}, where SQLite breaks", advice)
+        yield Check("warn", "tracking file", f"{file} is on {kind}, where SQLite is not reliable", advice)
     waiting = len(Spool(environment.results / "spool").waiting())
     if waiting:
-        yield Check("warn", "tracking spool", f"{waiting} messages wait", "rankbench tracking sync")
+        yield Check("warn", "tracking spool", f"{waiting} messages wait for MLflow", "run rankbench tracking sync")
 
 
 def _store(environment: Environment, uri: str) -> Check:
-    shown, advice = without_password(uri), "records are kept without it; later: rankbench tracking sync"
+    shown, advice = without_password(uri), "records are kept; once it answers, run rankbench tracking sync"
     try:
         if is_server(uri):
-            requests.get(f"{uri.rstrip('/')}/health", timeout=KNOCK, stream=True).close()
-        # Asked, it would be made; a check leaves nothing behind.
+            requests.get(f"{uri.rstrip('/')}/health", timeout=SERVER_TIMEOUT, stream=True).close()
+        # A query would create the store; a check must not leave anything behind.
         if is_new(uri):
             _probe(sqlite_file(uri).parent)
-            return Check("ok", "tracking", f"{shown}: the first run makes it")
+            return Check("ok", "tracking", f"{shown}: the first run creates it")
     except requests.RequestException as error:
         return Check("warn", "tracking", f"{shown}: {reason(error, uri)}", advice)
     except OSError as error:
-        return Check("warn", "tracking", f"{shown}: cannot be made ({error.strerror})", advice)
+        return Check("warn", "tracking", f"{shown}: cannot be created ({error.strerror})", advice)
     problem = tracking_problem(uri, environment.results / "mlartifacts", seconds=15.0)
     return Check("warn", "tracking", f"{shown}: {problem}", advice) if problem else Check("ok", "tracking", f"{shown} answers")
 
 
 def cluster(environment: Environment, address: str | None) -> Iterator[Check]:
-    """A local cluster, or the one at `address`: it runs a task, and every node sees the shared folders and this version."""
+    """Check that a cluster runs a task, and that every node has this version and the shared folders.
+
+    The cluster is a local one if `address` is None.
+    """
     from rankbench.cluster.session import session
 
     try:
@@ -258,12 +273,12 @@ def cluster(environment: Environment, address: str | None) -> Iterator[Check]:
             for node in probe_nodes([environment.data, environment.results]):
                 wrong = []
                 if node.version != version("rankbench"):
-                    wrong.append(f"rankbench {node.version} there, {version('rankbench')} here")
+                    wrong.append(f"rankbench {node.version} on the node, {version('rankbench')} here")
                 wrong += [f"cannot see or write {path}" for path in node.unseen]
                 advice = "install the same version on every node, and let them share RANKBENCH_DATA and RANKBENCH_RESULTS"
                 if wrong:
                     yield Check("fail", f"node {node.name}", "; ".join(wrong), advice)
                 else:
-                    yield Check("ok", f"node {node.name}", "the same version, sees and writes both folders")
+                    yield Check("ok", f"node {node.name}", "same version; reads and writes both folders")
     except RankbenchError as error:
-        yield Check("fail", "cluster", str(error), "ray status on its head; see cluster.yaml")
+        yield Check("fail", "cluster", str(error), "run `ray status` on the head node; see cluster.yaml")

@@ -1,4 +1,4 @@
-"""rankbench compare: finished runs against each other, user by user."""
+"""rankbench compare: paired tests between finished runs."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ EXAMPLES = """Examples:
 
 
 def compare(
-    runs: Annotated[list[str], typer.Argument(metavar="RUN RUN...", help="A record's folder, id, or the start of its id.")],
-    metric: Annotated[str, typer.Option(help="A per-user metric that every run measured.")] = "ndcg@20",
-    baseline: Annotated[str | None, typer.Option(help="One of the runs: all are compared with it too.")] = None,
+    runs: Annotated[list[str], typer.Argument(metavar="RUN RUN...", help="Folder, id, or start of the id of a record.")],
+    metric: Annotated[str, typer.Option(help="Per-user metric that every run measured.")] = "ndcg@20",
+    baseline: Annotated[str | None, typer.Option(help="One of the runs; all others are also compared with it.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
     json: Json = False,
 ) -> None:
-    """Paired tests over the users of runs on the same data: each run against the best, corrected for every pair of runs."""
+    """Compare runs on the same data with paired tests over users: each run with the best one, with Holm's correction."""
     from dataclasses import asdict
 
     from rankbench.core.environment import Environment
@@ -37,79 +37,80 @@ def compare(
     from rankbench.reports.tables import difference_columns
     from rankbench.tracking.record import read_per_user, read_record
 
-    require(len(runs) >= 2, f"compare needs two runs or more, got {len(runs)}")
+    require(len(runs) >= 2, f"compare needs at least two runs, got {len(runs)}")
     results = Environment.from_env().results
     folders = [find_run(name, results) for name in runs]
     records = [read_record(folder) for folder in folders]
     ids = [record.id for record in records]
     doubled = sorted({name for name in ids if ids.count(name) > 1})
-    require(not doubled, f"{', '.join(doubled)}: given twice; a run does not differ from itself")
+    require(not doubled, f"{', '.join(doubled)}: given more than once; give each run once")
     _require_same_data(records)
     labels = _labels(records)
     reference = None
     if baseline is not None:
         wanted = read_record(find_run(baseline, results)).id
-        require(wanted in ids, f"--baseline: {wanted} is none of the runs compared")
+        require(wanted in ids, f"--baseline: {wanted} is not one of the compared runs")
         reference = labels[ids.index(wanted)]
     samples = {}
     for label, folder in zip(labels, folders, strict=True):
         table = read_per_user(folder)
         known = [name for name in table.column_names if name != "user"]
         hint = nearest(metric, known) or f"; it has {', '.join(known)}"
-        require(metric in known, f"{folder.name}: no per-user values of {metric!r}{hint}")
+        require(metric in known, f"{folder.name}: has no per-user values of {metric!r}{hint}")
         samples[label] = (table["user"].to_numpy(), table[metric].to_numpy())
     dataset = records[0].dataset["name"]
-    found = compare_values(samples, dataset=dataset, metric=metric, baseline=reference, seed=seed)
+    comparison = compare_values(samples, dataset=dataset, metric=metric, baseline=reference, seed=seed)
     if json:
-        rows = [{"id": name, "model": label} | asdict(found.means[label]) for name, label in zip(ids, labels, strict=True)]
-        pairs = [asdict(pair) | {"verdict": pair.verdict} for pair in found.pairs]
-        print_json({"dataset": dataset, "metric": metric, "best": found.best, "models": rows, "comparisons": pairs})
+        rows = [{"id": name, "model": label} | asdict(comparison.means[label]) for name, label in zip(ids, labels, strict=True)]
+        pairs = [asdict(pair) | {"verdict": pair.verdict} for pair in comparison.pairs]
+        print_json({"dataset": dataset, "metric": metric, "best": comparison.best, "models": rows, "comparisons": pairs})
         return
-    first = found.pairs[0]
-    left_out = f"; {first.left_out:,} that only some runs have are left out" if first.left_out else ""
+    first = comparison.pairs[0]
+    left_out = f"; {first.left_out:,} users that only some runs have are left out" if first.left_out else ""
     out.print(f"{metric} on {records[0].measured_on} of {dataset}, {first.users:,} users{left_out}", style="bold", markup=False)
-    body = [[label, f"{m.mean:.4f}", f"{m.low:.4f} – {m.high:.4f}"] for label, m in found.means.items()]
+    body = [[label, f"{m.mean:.4f}", f"{m.low:.4f} – {m.high:.4f}"] for label, m in comparison.means.items()]
     print_table(["model", metric, "95 % interval"], body)
     out.print()
-    header, lines = difference_columns(found.pairs)
+    header, lines = difference_columns(comparison.pairs)
     print_table([name.removesuffix(" (Holm)") for name in header], lines)
-    out.print(f"  both p are corrected for {first.tests} pairs by Holm", style="dim", markup=False)
+    out.print(f"  both p-values are corrected for {first.tests} pairs by Holm's method", style="dim", markup=False)
 
 
 def find_run(name: str, results: Path) -> Path:
-    """The folder of a record: a path, or an id or its start among the runs and the records of sweeps.
+    """Folder of the record `name`: a path, an id, or the start of an id among the runs and the records of sweeps.
 
-    Raises ConfigError when there is none, or the start fits several runs.
+    Raises ConfigError if there is no such record, or if several ids start with `name`.
     """
     from rankbench.core.errors import ConfigError
     from rankbench.core.registry import nearest
 
     if (Path(name) / "record.json").is_file():
         return Path(name)
-    places = [*results.glob("runs/[!.]*/record.json"), *results.glob("sweeps/*/records/[!.]*/record.json")]
-    # A sweep that was run again has a run of the same id, which is the same run: the newest stands for all.
-    folders = {path.parent.name: path.parent for path in sorted(places, key=lambda path: path.stat().st_mtime)}
+    paths = [*results.glob("runs/[!.]*/record.json"), *results.glob("sweeps/*/records/[!.]*/record.json")]
+    # A sweep that was run again has runs of the same ids, which are the same runs: the newest stands for all.
+    folders = {path.parent.name: path.parent for path in sorted(paths, key=lambda path: path.stat().st_mtime)}
     if name in folders:
         return folders[name]
     matching = sorted(each for each in folders if each.startswith(name))
     if not matching:
         raise ConfigError(f"unknown run {name!r} in {results}{nearest(name, folders)}")
     if len(matching) > 1:
-        raise ConfigError(f"{name!r} is the start of {len(matching)} runs: {', '.join(matching[:4])}; give more of the id")
+        raise ConfigError(f"{name!r} matches {len(matching)} runs: {', '.join(matching[:4])}; give more of the id")
     return folders[matching[0]]
 
 
 def _require_same_data(records: Sequence) -> None:
-    """Raises ConfigError unless all are finished and were measured on the same part of the same data."""
+    """Raise ConfigError unless all runs are finished and were measured on the same part of the same data."""
     from rankbench.core.errors import require
 
     first = records[0]
     for record in records:
         require(record.finished, f"{record.id} failed: {record.error}")
-        ours, theirs = (each.dataset["fingerprint"] for each in (first, record))
+        expected, fingerprint = first.dataset["fingerprint"], record.dataset["fingerprint"]
         require(
-            ours == theirs,
-            f"{record.id} has data of fingerprint {theirs}, {first.id} of {ours}; only runs on the same data can be compared",
+            fingerprint == expected,
+            f"{record.id} has data of fingerprint {fingerprint}, {first.id} of {expected}; "
+            "only runs on the same data can be compared",
         )
         require(
             record.measured_on == first.measured_on,
@@ -118,16 +119,16 @@ def _require_same_data(records: Sequence) -> None:
 
 
 def _labels(records: Sequence) -> list[str]:
-    """Method and setting, with what more is needed to tell the runs apart."""
+    """Method and parameters of each run, with its id where these do not tell the runs apart."""
     from rankbench.reports.tables import setting_text
 
-    def told(*parts: str) -> str:
+    def joined(*parts: str) -> str:
         return " ".join(part for part in parts if part)
 
     names = [
-        told(r.arm or r.method, setting_text({name: value for name, value in r.params.items() if value is not None}))
+        joined(r.arm or r.method, setting_text({name: value for name, value in r.params.items() if value is not None}))
         for r in records
     ]
     return [
-        name if names.count(name) == 1 else told(name, f"({record.id})") for name, record in zip(names, records, strict=True)
+        name if names.count(name) == 1 else joined(name, f"({record.id})") for name, record in zip(names, records, strict=True)
     ]

@@ -1,4 +1,4 @@
-"""What a person sees: progress and messages on stderr, results on stdout, JSON for machines."""
+"""Output of the commands: progress and messages on stderr, results on stdout, JSON with --json."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else there.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result on stdout as JSON.")]
 
 SIGNALS: list[int] = []  # SIGINT and SIGTERM received
 
@@ -26,7 +26,7 @@ err = Console(stderr=True, soft_wrap=True, highlight=False)
 
 
 def program() -> str:
-    """How the user started this program, so that what we tell them to type next works."""
+    """The command that started this program, for messages that suggest what to type next."""
     if Path(sys.argv[0]).name == "__main__.py":
         return "python -m rankbench"
     return "rankbench" if shutil.which("rankbench") else os.path.relpath(sys.argv[0])
@@ -37,7 +37,7 @@ def print_json(value: Any) -> None:
 
 
 def print_table(header: list[str], body: list[list[str | Text]]) -> None:
-    """An aligned table; columns of numbers on the right. Text is shown as it stands, whatever brackets it has."""
+    """Print an aligned table, with columns of numbers on the right. Brackets in text are not read as markup."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for position, name in enumerate(header):
         numeric = all(_is_number(str(line[position])) for line in body if line[position])
@@ -57,12 +57,12 @@ def _is_number(text: str) -> bool:
 
 @contextmanager
 def phase_progress() -> Iterator[Any]:
-    """Yields progress(phase, done, total): one live line a phase, with rate and remaining time, on a terminal only."""
+    """Yield progress(phase, done, total), which shows one line per phase with the remaining time, on a terminal only."""
     with _bar() as bar:
         tasks: dict[str, Any] = {}
 
         def progress(phase: str, done: int, total: int | None) -> None:
-            # An exception that is raised while C calls back into Python is lost, an interrupt as well.
+            # An exception raised while C calls back into Python is lost, including an interrupt.
             if SIGNALS:
                 raise KeyboardInterrupt
             if phase not in tasks:

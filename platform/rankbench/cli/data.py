@@ -1,4 +1,4 @@
-"""rankbench data: the datasets, fetched, prepared and described."""
+"""rankbench data: list, fetch, describe and clean datasets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ app = typer.Typer(help="List, fetch, describe and clean datasets.", no_args_is_h
 
 @app.command("list")
 def list_(json: Json = False) -> None:
-    """Every dataset that can be named, and whether its raw data are at hand."""
+    """List all datasets, and where their raw data are."""
     from rankbench.core.environment import Environment
     from rankbench.data.cards import card_names, load_card
 
@@ -48,11 +48,11 @@ def _at_hand(card, environment) -> str:
         return "mirror"
     remotes = card.source.parts().values()
     local = any(remote.file for remote in remotes)
-    places = [
+    paths = [
         card.folder / remote.file if remote.file else environment.data / "raw" / card.name / remote.filename
         for remote in remotes
     ]
-    if places and all(place.is_file() for place in places):
+    if paths and all(path.is_file() for path in paths):
         return "local file" if local else "cached"
     if prepared_before(card, environment) is not None:
         return "gone, prepared"
@@ -61,16 +61,18 @@ def _at_hand(card, environment) -> str:
 
 @app.command(epilog="Example:\n\n  rankbench data fetch movielens-1m")
 def fetch(
-    datasets: Annotated[list[str], typer.Argument(metavar="DATASET...", help="Names or card files.")],
+    datasets: Annotated[
+        list[str], typer.Argument(metavar="DATASET...", help="Names of datasets (rankbench data list) or card files.")
+    ],
     json: Json = False,
 ) -> None:
-    """Fetch, verify and prepare datasets, so that later runs need no network."""
+    """Download, verify and prepare datasets, so that later runs need no network."""
     from rankbench.core.environment import Environment
     from rankbench.data.cards import load_card
     from rankbench.data.prepare import prepare
 
     environment = Environment.from_env()
-    cards = [load_card(name, environment) for name in datasets]  # every name is checked before the first download
+    cards = [load_card(name, environment) for name in datasets]  # all names are checked before the first download
     rows = []
     for card in cards:
         if not json:
@@ -101,14 +103,14 @@ def fetch(
     "  rankbench data describe gowalla --verify"
 )
 def describe(
-    dataset: Annotated[str, typer.Argument(help="A name or a card file.")],
-    plot: Annotated[Path | None, typer.Option(help="Draw activity and popularity curves into this .png or .pdf file.")] = None,
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Read the raw files again and check their checksums, even if they did not change.")
-    ] = False,
+    dataset: Annotated[str, typer.Argument(help="Name of a dataset (rankbench data list) or a card file.")],
+    plot: Annotated[
+        Path | None, typer.Option(help="Write activity and popularity curves to this .png, .pdf or .svg file.")
+    ] = None,
+    verify: Annotated[bool, typer.Option("--verify", help="Read the raw files again and check their checksums.")] = False,
     json: Json = False,
 ) -> None:
-    """Counts against published ones, density, cold items, time span, activity and popularity, protocol and checksums."""
+    """Describe a dataset: counts beside the published ones, density, cold items, time span, protocol and checksums."""
     from rankbench.core.environment import Environment
     from rankbench.core.errors import require
     from rankbench.core.files import require_file_place
@@ -150,43 +152,45 @@ def describe(
     if prepared.raw_gone:
         out.print(prepared.raw_gone, style="yellow")
     if verify and prepared.sources:
-        out.print("checksums computed anew", style="green")
+        out.print("the checksums of the raw files are correct", style="green")
     for line in prepared.differences:
-        out.print(f"differs from what was published: {line}", style="yellow", markup=False)
+        out.print(f"differs from the published counts: {line}", style="yellow", markup=False)
     if not prepared.differences and (prepared.card.expect.model_dump(exclude_defaults=True)):
-        out.print("all counts are those published", style="green")
+        out.print("all counts equal the published ones", style="green")
     if plot is not None:
         out.print(f"plot {plot}", markup=False)
 
 
 @app.command(epilog="Examples:\n\n  rankbench data clean\n\n  rankbench data clean --yes\n\n  rankbench data clean --all --yes")
 def clean(
-    everything: Annotated[bool, typer.Option("--all", help="Prepared data and downloads too; they can be made again.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Remove, not just list.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also remove prepared data and downloads, which can be made again.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove the files instead of listing them.")] = False,
     json: Json = False,
 ) -> None:
-    """Show what the cache holds, and with --yes remove what nothing needs: stale and unfinished folders."""
+    """Show what the cache holds, and with --yes remove stale and unfinished folders."""
     from rankbench.core.environment import Environment
     from rankbench.data import cache
 
     environment = Environment.from_env()
-    found = cache.entries(environment)
-    chosen = [entry for entry in found if everything or entry.kind in ("stale", "unfinished")]
+    entries = cache.entries(environment)
+    chosen = [entry for entry in entries if everything or entry.kind in ("stale", "unfinished")]
     freed = cache.clean(chosen) if yes else 0
     if json:
         rows = [
             {"kind": e.kind, "dataset": e.dataset, "path": str(e.path), "bytes": e.n_bytes, "chosen": e in chosen}
-            for e in found
+            for e in entries
         ]
         print_json({"folder": str(environment.data), "entries": rows, "freed_bytes": freed})
         return
     print_table(
         ["kind", "dataset", "MB", "file", ""],
-        [[e.kind, e.dataset, f"{e.n_bytes / 1e6:.1f}", e.path.name, "removed" if yes and e in chosen else ""] for e in found],
+        [[e.kind, e.dataset, f"{e.n_bytes / 1e6:.1f}", e.path.name, "removed" if yes and e in chosen else ""] for e in entries],
     )
-    total, kept = sum(e.n_bytes for e in found), sum(e.n_bytes for e in chosen)
+    total, removable = sum(e.n_bytes for e in entries), sum(e.n_bytes for e in chosen)
     out.print(f"{environment.data}: {total / 1e6:,.1f} MB", markup=False)
     if yes:
-        out.print(f"{freed / 1e6:,.1f} MB are free now", markup=False)
+        out.print(f"{freed / 1e6:,.1f} MB freed", markup=False)
     elif chosen:
-        out.print(f"{kept / 1e6:,.1f} MB can go: rankbench data clean {'--all ' * everything}--yes", markup=False)
+        out.print(f"{removable / 1e6:,.1f} MB can be removed: rankbench data clean {'--all ' * everything}--yes", markup=False)

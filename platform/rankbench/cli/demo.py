@@ -14,10 +14,10 @@ def demo(json: Json = False) -> None:
     sweep(Path("demo.yaml"), [], resume=False, chosen=False, dry_run=False, address=None, fresh=False, json=json)
     if not json:
         steps = {
-            "ui": "every run, in MLflow",
-            "methods deql-l2": "parameters of a method",
-            "run synthetic talos tau=0.1 epochs=20": "one setting, with its curve",
-            "data list": "the real datasets",
+            "ui": "browse all runs in MLflow",
+            "methods deql-l2": "show the parameters of a method",
+            "run synthetic talos tau=0.1 epochs=20": "run one method, with its learning curve",
+            "data list": "list the datasets",
         }
         out.print("\nnext")
         for words, purpose in steps.items():

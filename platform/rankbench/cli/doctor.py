@@ -1,4 +1,4 @@
-"""rankbench doctor: is this machine ready?"""
+"""rankbench doctor: check whether this machine is ready."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ EXAMPLES = """Examples:
 
 
 def doctor(
-    cluster: Annotated[bool, typer.Option("--cluster", help="Start a local Ray cluster too, and run a task on it.")] = False,
-    address: Annotated[str | None, typer.Option(help="Join this Ray cluster and ask every node.")] = None,
+    cluster: Annotated[bool, typer.Option("--cluster", help="Also start a local Ray cluster and run a task on it.")] = False,
+    address: Annotated[str | None, typer.Option(help="HOST:PORT of a Ray cluster, whose nodes are also checked.")] = None,
     json: Json = False,
 ) -> None:
-    """Check machine, folders, mirror, tracking and cluster; exit code 2 when something will not work."""
+    """Check machine, folders, datasets, tracking and cluster; the exit code is 2 if a check fails."""
     from rankbench.cli import checks as doctor
     from rankbench.cluster.session import host_and_port
     from rankbench.core.environment import Environment
@@ -33,14 +33,14 @@ def doctor(
     if address:
         host_and_port(address)
     environment = Environment.from_env()
-    found = list(doctor.checks(environment))
+    results = list(doctor.checks(environment))
     if cluster or address:
-        found += doctor.cluster(environment, address)
-    failed = [check for check in found if check.status == "fail"]
+        results += doctor.cluster(environment, address)
+    failed = [check for check in results if check.status == "fail"]
     if json:
-        print_json({"ok": not failed, "checks": [asdict(check) for check in found]})
+        print_json({"ok": not failed, "checks": [asdict(check) for check in results]})
         raise typer.Exit(2 if failed else 0)
-    print_table(["", "check", "found", "what to do"], [[c.status, c.what, c.detail, c.advice] for c in found])
+    print_table(["", "check", "result", "what to do"], [[c.status, c.what, c.detail, c.advice] for c in results])
     if failed:
-        raise ConfigError(f"{len(failed)} of {len(found)} checks failed; the first: {failed[0].what}: {failed[0].detail}")
-    out.print(f"ready: {sum(check.status == 'warn' for check in found)} warnings", style="green", markup=False)
+        raise ConfigError(f"{len(failed)} of {len(results)} checks failed; the first: {failed[0].what}: {failed[0].detail}")
+    out.print(f"ready: {sum(check.status == 'warn' for check in results)} warnings", style="green", markup=False)

@@ -1,4 +1,4 @@
-"""rankbench fit: one setting, fitted and kept as a folder that recommends."""
+"""rankbench fit: fit one method and save the model in a folder."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ EXAMPLES = """Examples:
 
   rankbench fit amazon-beauty talos tau=0.1 --out top-20
 
-  rankbench fit gowalla ials embedding_dim=256 --out factors      then, after an interrupt, the same with --resume
+  rankbench fit gowalla ials embedding_dim=256 --out factors      after an interrupt, add --resume
 
-  rankbench fit amazon-book ease lam=200 --memory 4GB --out books      a matrix too large for memory stays in files of the model
+  rankbench fit amazon-book ease lam=200 --memory 4GB --out books      a matrix larger than 4 GB stays in files
 """
 
 
@@ -28,26 +28,27 @@ def fit(
     method: Annotated[str, typer.Argument(help="A method's name (rankbench methods).")],
     params: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[param=value]...", help="Parameters; data.PATH=VALUE changes the card."),
+        typer.Argument(metavar="[param=value]...", help="Parameters of the method; data.PATH=VALUE changes the card."),
     ] = None,
-    to: Annotated[Path, typer.Option("--out", help="A new folder for the model.")] = Path("model"),
-    seed: Annotated[int, typer.Option(min=0, help="Seed of random methods.")] = 0,
+    to: Annotated[Path, typer.Option("--out", help="Folder for the model; it must not exist.")] = Path("model"),
+    seed: Annotated[int, typer.Option(min=0, help="Seed of methods that use random numbers.")] = 0,
     dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
     address: Annotated[
-        str | None, typer.Option(help="HOST:PORT of a Ray cluster; else RAY_ADDRESS, else this process.")
+        str | None, typer.Option(help="HOST:PORT of a Ray cluster. Default: RAY_ADDRESS if it is set, otherwise this process.")
     ] = None,
-    device: Annotated[
-        str, typer.Option(help="Where gradient steps and inverses are computed: cpu, or cuda where there is one.")
-    ] = "cpu",
+    device: Annotated[str, typer.Option(help="Device for gradient steps and inverses: cpu or cuda.")] = "cpu",
     memory: Annotated[
         str | None,
-        typer.Option(help="As in 4GB: a closed form that needs more is solved by tiles in a file. On a cluster: of a worker."),
+        typer.Option(
+            help="Memory limit (of a worker, on a cluster), such as 4GB. A closed form that needs more is solved by tiles."
+        ),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last iteration, or tiles, that were saved.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue from the last saved iteration or tiles.")] = False,
     json: Json = False,
 ) -> None:
-    """Fit METHOD on train + valid of DATASET, or on train where valid says when training ends, and save it: safetensors, JSON
-    and, of a matrix that does not fit into memory, its tiles; no pickle.
+    """Fit METHOD on train + valid of DATASET and save the model as safetensors and JSON.
+
+    A method that stops early on valid is fitted on train. A matrix that does not fit into memory is saved as tiles.
     """
     import shutil
 
@@ -62,12 +63,12 @@ def fit(
     if (to / "model.json").is_file():
         for folder in (checkpoint_folder, tile_folder):  # left by a fit that was killed after its model was saved
             shutil.rmtree(folder, ignore_errors=True)
-    require(not to.exists(), f"{to}: exists already; choose another folder with --out")
+    require(not to.exists(), f"{to}: already exists; choose another folder with --out")
     changes, values = card_and_method(params or [])
     chosen = configure(method, values)
     options = Options(address, resume, memory, device=device)
     require_meaning(chosen.spec, options)
-    # Both beside the model to be: they go when the model is there.
+    # Both folders are beside the model's, and are deleted once the model is saved.
     with execution(chosen.spec, options, checkpoint_folder, tile_folder) as how, phase_progress() as progress:
         more = {"dtype": dtype, "seed": seed, "progress": progress, "execution": how}
         model = api.fit(dataset, method, changes=changes, **more, **values)

@@ -1,4 +1,4 @@
-"""Tables of ids that a user hands in, and tables of results that they get: CSV or Parquet, by the file's suffix."""
+"""Reading ids and writing results as CSV or Parquet, by the suffix of the file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SUFFIXES = (".csv", ".parquet")
 
 
 def check_output(path: Path | None) -> None:
-    """Raise ConfigError or StorageError, before any work is done, for a file that could not be written."""
+    """Raise ConfigError or StorageError if `path` cannot be written; called before any work is done."""
     from rankbench.core.files import require_file_place
 
     if path is not None:
@@ -24,7 +24,7 @@ def _require_suffix(path: Path) -> None:
 
 
 def read_columns(path: Path, columns: tuple[str, ...]) -> dict[str, list[Any]]:
-    """The named columns of a file, ids as they are written. Raises DataError naming file and column or row."""
+    """Read the named columns of a file, with ids as written. Raises DataError that names the file and the column or row."""
     import pyarrow as pa
 
     from rankbench.data.cards import Read
@@ -45,17 +45,17 @@ def read_columns(path: Path, columns: tuple[str, ...]) -> dict[str, list[Any]]:
 
 
 def chosen_ids(given: list[str] | None, path: Path | None, column: str) -> list[Any]:
-    """Ids from the command line and from a file; raises ConfigError when there are none."""
+    """Ids from the command line and from a file, without duplicates. Raises ConfigError if there are none."""
     ids: list[Any] = list(given or [])
     if path is not None:
         ids += read_columns(path, (column,))[column]
     if not ids:
-        raise ConfigError(f"name at least one {column}: --{column} ID, or --{column}s FILE with a column {column!r}")
+        raise ConfigError(f"give at least one {column}: --{column} ID, or --{column}s FILE with a column {column!r}")
     return [str(each) for each in dict.fromkeys(ids)]
 
 
 def write_frame(frame, path: Path) -> None:
-    """Write a DataFrame, whole or not at all. In CSV a word that a spreadsheet would run as a formula is quoted."""
+    """Write a DataFrame atomically. In CSV, text that a spreadsheet would run as a formula is quoted."""
     from rankbench.core.files import atomic_file
 
     with atomic_file(path) as scratch:

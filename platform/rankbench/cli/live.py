@@ -1,4 +1,4 @@
-"""A running sweep as a person sees it: a table that renews itself on a terminal, a line a minute elsewhere."""
+"""Progress of a running sweep: a live table on a terminal, otherwise one line per minute."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ LINE_EVERY = 60.0  # seconds
 
 
 class SweepView:
-    """Shows a sweeps.heartbeat.Progress. `metric` is what chooses."""
+    """Displays a `sweeps.heartbeat.Progress`; `metric` is the one that settings are chosen by."""
 
     def __init__(self, metric: str, quiet: bool = False):
         self.metric, self.quiet = metric, quiet
         self.progress: Any = None
-        self._said = 0.0
+        self._printed_at = 0.0
         self._live = Live(console=err, get_renderable=self._table, refresh_per_second=2, transient=True)
 
     def __enter__(self) -> SweepView:
@@ -32,7 +32,7 @@ class SweepView:
         self._live.stop()
 
     def stage(self, progress: Any) -> None:
-        self.progress, self._said = progress, 0.0
+        self.progress, self._printed_at = progress, 0.0
 
     def done(self, unit: Any, records: list) -> None:
         if self.quiet:
@@ -41,8 +41,8 @@ class SweepView:
             if record.failed:
                 err.print(f"{unit.title}: {record.arm or record.method} failed: {record.error}", markup=False)
         last = self.progress.done == self.progress.of
-        if not err.is_terminal and (last or time.monotonic() - self._said > LINE_EVERY):
-            self._said = time.monotonic()
+        if not err.is_terminal and (last or time.monotonic() - self._printed_at > LINE_EVERY):
+            self._printed_at = time.monotonic()
             err.print(summary(self.progress), markup=False)
 
     def _table(self) -> Table:
@@ -56,12 +56,12 @@ class SweepView:
 
 
 def summary(progress: Any) -> str:
-    """One line: trials by state, their rate, the time that remains."""
+    """One line: finished, stopped and failed fits, their rate, and the remaining time."""
     words = [f"{progress.stage} {progress.done}/{progress.of} fits"]
     words += [f"{n} {state}" for state, n in (("stopped", progress.stopped), ("failed", progress.failed)) if n]
     elapsed = time.time() - progress.started
     if progress.done and elapsed > 1:
-        words.append(f"{60 * progress.done / elapsed:.1f} a minute")
+        words.append(f"{60 * progress.done / elapsed:.1f} per minute")
     left = progress.remaining(time.time())
     if left is not None and progress.done < progress.of:
         words.append(f"{clock(left)} left")

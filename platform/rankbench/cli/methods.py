@@ -1,4 +1,4 @@
-"""rankbench methods: what can be fitted, and with which parameters."""
+"""rankbench methods: list the methods and their parameters."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ EXAMPLES = """Examples:
 
 
 def methods(
-    name: Annotated[str | None, typer.Argument(help="One method, with its parameters.")] = None, json: Json = False
+    name: Annotated[str | None, typer.Argument(help="Name of a method, to list its parameters.")] = None, json: Json = False
 ) -> None:
-    """List the methods, or the parameters of one."""
+    """List all methods, or the parameters of one method."""
     from rankbench.experiment.methods import registered
 
     registry = registered()
@@ -32,16 +32,18 @@ def methods(
         return
     if not name:
         print_table(
-            ["method", "parameters", "what it is", "source"],
+            ["method", "parameters", "description", "source"],
             [[f["name"], _short(spec, f["params"]), f["title"], f["source"]] for f, spec in zip(facts, chosen, strict=True)],
         )
-        out.print("…: and the parameters of training and of the encoder; rankbench methods bpr lists them", markup=False)
+        out.print(
+            "…: also takes the parameters of training and of the encoder; `rankbench methods bpr` lists them", markup=False
+        )
         return
     out.print(f"{facts[0]['name']}: {facts[0]['title']} ({facts[0]['source']})", style="bold", markup=False)
     if chosen[0].reason:
         out.print(chosen[0].reason, markup=False)
     body = [[p["name"], "" if p["default"] is None else str(p["default"]), p["search"], p["help"]] for p in facts[0]["params"]]
-    print_table(["parameter", "default", "searched", "meaning"], body) if body else out.print("no parameters")
+    print_table(["parameter", "default", "search range", "description"], body) if body else out.print("no parameters")
 
 
 def _short(spec, params: list[dict]) -> str:

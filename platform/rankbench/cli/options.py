@@ -1,4 +1,4 @@
-"""What a command that fits one method is told: changes of the card, parameters, and options held against what the method is."""
+"""Options of the commands that fit one method, and checks that they apply to the method."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rankbench.training.device import require_device
 
 @dataclass(frozen=True)
 class Options:
-    """What a command was told beside the method and its parameters; None, or cpu, where it was not."""
+    """Options of a command beside the method and its parameters; None (cpu for `device`) if not given."""
 
     address: str | None = None
     resume: bool = False
@@ -32,49 +32,50 @@ class Options:
 
     @property
     def memory_bytes(self) -> int:
-        """The memory that was given, or most of what is free."""
+        """The given limit in bytes, or most of the free memory."""
         return bytes_of(self.memory, "--memory") if self.memory else int(0.9 * available_memory())
 
 
 @contextmanager
 def execution(method: Method, options: Options, checkpoints: Path, spill: Path) -> Iterator[Execution]:
-    """How a fit of `method` is computed, with a cluster joined for the length of the block if one is named. `checkpoints` and
-    `spill` are the folders of this one fit.
+    """Yield how a fit of `method` is executed; a named cluster stays connected during the block.
+
+    `checkpoints` and `spill` are folders for this fit alone.
     """
     saved = Checkpoints(checkpoints, options.resume, method.save_every) if isinstance(method, Iterative) else None
     tiles = Spill(spill.resolve(), options.memory_bytes, options.resume)
     with workplace(options.address if method.distributed else "", options.threads) as executor:
-        if isinstance(method, ClosedForm) and executor.flow() is not None:  # RAY_ADDRESS may have named the cluster, too
+        if isinstance(method, ClosedForm) and executor.flow() is not None:  # the cluster may also come from RAY_ADDRESS
             require_shared(tiles.folder.parent)
         yield Execution(options.threads or available_cpus(), executor, options.device, saved, tiles)
 
 
 def card_and_method(words: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """PATH=VALUE words taken apart: those that begin with data. change the card, the others are the method's parameters."""
+    """Split PATH=VALUE words into changes of the card, which begin with `data.`, and parameters of the method."""
     given = assignments(words)
     changes = {key.removeprefix("data."): value for key, value in given.items() if key.startswith("data.")}
     return changes, {key: value for key, value in given.items() if not key.startswith("data.")}
 
 
 def require_meaning(method: Method, options: Options) -> None:
-    """Raise ConfigError for an option that would change nothing of how `method` is fitted."""
+    """Raise ConfigError for an option that has no effect on how `method` is fitted."""
     name, closed = method.name, isinstance(method, ClosedForm)
     require(
         not options.address or method.distributed,
-        f"--address: {name} is fitted in this process; only alternating least squares and closed forms share out their work",
+        f"--address: {name} is fitted in this process; only alternating least squares and closed forms run on a cluster",
     )
     require(
         not options.resume or closed or isinstance(method, Iterative),
-        f"--resume: {name} is fitted in one piece; there is nothing between to go on from",
+        f"--resume: {name} is fitted in one step and saves nothing to continue from; leave it out",
     )
     for option in ("memory", "spill"):
         require(
             getattr(options, option) is None or closed,
-            f"--{option}: {name} has no item-item matrix to solve by tiles; leave it out",
+            f"--{option}: {name} has no item-item matrix that could be solved by tiles; leave it out",
         )
     require(
         options.device == "cpu" or (method.on_device and not options.address),
-        f"--device: {name} is computed on processors{' of the cluster' if options.address else ''} only",
+        f"--device: {name} runs only on {'the CPUs of the cluster' if options.address else 'CPUs'}; leave it out",
     )
     if options.device != "cpu":
         require_device(options.device)

@@ -1,4 +1,4 @@
-"""rankbench recommend: the best items for users, known to the model or new to it."""
+"""rankbench recommend: recommend items to users of a model or to new users."""
 
 from __future__ import annotations
 
@@ -22,25 +22,30 @@ EXAMPLES = """Examples:
 
 
 def recommend(
-    model: Annotated[Path, typer.Argument(help="A folder that `rankbench fit` made.")],
-    user: Annotated[list[str] | None, typer.Option(help="A user's id; may be given again.")] = None,
-    users: Annotated[Path | None, typer.Option(help="CSV or Parquet with a column user.")] = None,
-    everybody: Annotated[bool, typer.Option("--all", help="Every user of the model.")] = False,
+    model: Annotated[Path, typer.Argument(help="Folder of a model, written by `rankbench fit`.")],
+    user: Annotated[list[str] | None, typer.Option(help="Id of a user; may be repeated.")] = None,
+    users: Annotated[Path | None, typer.Option(help="CSV or Parquet file with a column user.")] = None,
+    everybody: Annotated[bool, typer.Option("--all", help="Recommend to all users of the model.")] = False,
     history: Annotated[
-        Path | None, typer.Option(help="CSV or Parquet with columns user, item: users new to the model, by what they met.")
+        Path | None,
+        typer.Option(help="CSV or Parquet file with columns user and item: interactions of users who are new to the model."),
     ] = None,
-    k: Annotated[int, typer.Option("-k", min=1, help="Items a user.")] = 10,
-    keep_seen: Annotated[bool, typer.Option("--keep-seen", help="Do not leave out what the user has met.")] = False,
-    to: Annotated[Path | None, typer.Option("--out", help="Write a .csv or .parquet file.")] = None,
+    k: Annotated[int, typer.Option("-k", min=1, help="Number of items per user.")] = 10,
+    keep_seen: Annotated[
+        bool, typer.Option("--keep-seen", help="Do not exclude items that the user has interacted with.")
+    ] = False,
+    to: Annotated[Path | None, typer.Option("--out", help="Write the result to this .csv or .parquet file.")] = None,
     json: Json = False,
 ) -> None:
-    """Recommend items by raw ids: columns user, rank, item, score."""
+    """Recommend items; the result has the columns user, rank, item and score."""
     from rankbench.cli.frames import check_output, chosen_ids, read_columns
     from rankbench.core.errors import require
     from rankbench.experiment.fitted_model import load
 
     check_output(to)
-    require(sum([everybody, history is not None, bool(user or users)]) <= 1, "give one of --user/--users, --all, --history")
+    require(
+        sum([everybody, history is not None, bool(user or users)]) <= 1, "give only one of --user/--users, --all and --history"
+    )
     fitted = load(model)
     if history is not None:
         import pandas as pd
@@ -49,7 +54,7 @@ def recommend(
         frame = fitted.recommend_new(interactions, k, not keep_seen)
         lost = interactions["user"].nunique() - frame["user"].nunique()
         if lost:
-            err.print(f"warning: {lost:,} users have met no item that the model knows; they are left out", markup=False)
+            err.print(f"warning: {lost:,} users have no interactions with items of the model and are left out", markup=False)
     else:
         ids = fitted.users.to_pylist() if everybody else chosen_ids(user, users, "user")
         frame = fitted.recommend(ids, k, not keep_seen)
@@ -57,7 +62,7 @@ def recommend(
 
 
 def deliver(frame, to: Path | None, json: bool) -> None:
-    """A result to a file, or to the terminal."""
+    """Write a result to the file `to`, or print it."""
     from rankbench.cli.frames import write_frame
 
     if to is not None:

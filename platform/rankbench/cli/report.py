@@ -1,4 +1,4 @@
-"""rankbench report: the table of a sweep or an experiment file, printed or written as files; or the index of all."""
+"""rankbench report: print or write the table of a sweep or an experiment, or an index of all experiments."""
 
 from __future__ import annotations
 
@@ -29,17 +29,19 @@ FORMATS = ("table", "md", "html", "latex", "csv", "json")
 def report(
     what: Annotated[
         str | None,
-        typer.Argument(metavar="[SWEEP|FILE]", help="A sweep (id, its start, folder) or an experiment; default: newest sweep."),
+        typer.Argument(
+            metavar="[SWEEP|FILE]", help="A sweep (id, start of the id, or folder) or an experiment. Default: the newest sweep."
+        ),
     ] = None,
     format: Annotated[str, typer.Option(help=f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}.")] = "table",
-    metrics: Annotated[str | None, typer.Option(help="Columns, comma-separated, as in recall@20,ndcg@20.")] = None,
-    to: Annotated[
-        Path | None, typer.Option("--out", help="Write the report's pages, tables and plots into this folder.")
+    metrics: Annotated[
+        str | None, typer.Option(help="Metrics of the table, comma-separated, such as recall@20,ndcg@20.")
     ] = None,
-    all: Annotated[bool, typer.Option("--all", help="An index of all experiments, with a report of each.")] = False,
+    to: Annotated[Path | None, typer.Option("--out", help="Write pages, tables and plots to this folder.")] = None,
+    all: Annotated[bool, typer.Option("--all", help="Write an index and a report of every experiment.")] = False,
     json: Json = False,
 ) -> None:
-    """Show a table of final results: measured, interval, published, difference, setting, seconds, memory."""
+    """Show final results: measured and published values, confidence intervals, parameters, seconds and memory."""
     from rankbench.core.environment import Environment
     from rankbench.core.errors import require
     from rankbench.core.files import require_place
@@ -56,7 +58,7 @@ def report(
     if to is not None:
         require_place(to)
     if all:
-        require(what is None and metrics is None, "--all: shows every experiment; give no sweep, file or --metrics with it")
+        require(what is None and metrics is None, "--all: reports every experiment; leave out the sweep or file and --metrics")
         _index(to or environment.results / "reports", environment, json)
         return
     stored = _stored(what, environment)
@@ -64,7 +66,8 @@ def report(
     measured = {name for record in stored.records.values() for name in record.metrics}
     for name in columns if measured else ():
         require(
-            name in measured, f"--metrics: {name} was not measured{nearest(name, measured)}; {', '.join(sorted(measured))} were"
+            name in measured,
+            f"--metrics: {name} was not measured{nearest(name, measured)}; measured: {', '.join(sorted(measured))}",
         )
     compared = comparisons(stored, columns)
     table = sweep_table(stored.about, stored.chosen, stored.records, compared)
@@ -74,7 +77,7 @@ def report(
     elif format == "table":
         show_table(table)
         if stored.chosen is None and stored.about.id:
-            out.print("this sweep is not finished: continue it with rankbench sweep ... --resume", style="yellow")
+            out.print("this sweep is not finished; continue it with rankbench sweep ... --resume", style="yellow")
         for path in files:
             out.print(str(path), markup=False)
     elif format == "html":
@@ -98,15 +101,15 @@ def show_table(table) -> None:
     marked = [[Text(cell + signs.get(type(cell), ""), styles.get(type(cell), "")) for cell in line] for line in body]
     print_table(header, marked)
     if not out.is_terminal and any(type(cell) is Best for line in body for cell in line):
-        out.print("  ¹ the best, ² the second best of a dataset", style="dim")
+        out.print("  ¹ best, ² second best of a dataset", style="dim")
     for note in table.notes:
         out.print(f"  {note}", style="dim", markup=False)
 
 
 def _stored(what: str | None, environment):
-    """The sweep that is meant; of an experiment file its newest one, or where there is none, the published numbers alone.
+    """Read the sweep `what`, or the newest sweep of an experiment; if it has none, its published numbers alone.
 
-    A name that is both the start of a sweep's id and an experiment's is the sweep's: an id starts with its experiment's name.
+    If `what` is both the start of a sweep's id and the name of an experiment, the sweep is read.
     """
     from rankbench.core.errors import ConfigError
     from rankbench.core.registry import nearest
@@ -127,9 +130,9 @@ def _stored(what: str | None, environment):
 
 
 def _experiment_file(what: str, environment) -> Path | None:
-    """A path as given, else the catalogues' file of that name; a bare name may be a file's or an experiment's own.
+    """Path of the experiment `what`: a file, or the name of a file or an experiment of the catalogues; None if there is none.
 
-    Raises ConfigError for a name ending in .yaml that is no file.
+    Raises ConfigError if `what` ends in .yaml and there is no such file.
     """
     from rankbench.core.errors import ConfigError
     from rankbench.core.registry import nearest
@@ -149,24 +152,24 @@ def _experiment_file(what: str, environment) -> Path | None:
 
 
 def _catalogue(environment) -> list[Path]:
-    """Every experiment file, by name; of two with one name, the first folder's."""
-    found: dict[str, Path] = {}
+    """All experiment files, sorted by name; of two with the same name, the one of the first folder."""
+    paths: dict[str, Path] = {}
     for folder in environment.catalogues("experiments"):
         for path in sorted(folder.glob("*.yaml")):
-            found.setdefault(path.name, path)
-    return [found[name] for name in sorted(found)]
+            paths.setdefault(path.name, path)
+    return [paths[name] for name in sorted(paths)]
 
 
 def _sweeps(name: str, results: Path, finished: bool = False) -> list[Path]:
-    """Folders of the sweeps of the experiment `name`, oldest first; with `finished`, those alone that came to their end."""
+    """Folders of the sweeps of the experiment `name`, oldest first; with `finished`, only finished ones."""
     wanted = re.compile(re.escape(name) + r"-[0-9a-f]{8}-(\d{8}-\d{6}-\d{6})")
     needed = "chosen.json" if finished else "sweep.json"
-    found = [(wanted.fullmatch(path.parent.name), path.parent) for path in (results / "sweeps").glob(f"*/{needed}")]
-    return [folder for _, folder in sorted((match[1], folder) for match, folder in found if match)]
+    matches = [(wanted.fullmatch(path.parent.name), path.parent) for path in (results / "sweeps").glob(f"*/{needed}")]
+    return [folder for _, folder in sorted((match[1], folder) for match, folder in matches if match)]
 
 
 def _never_run(spec, path: Path):
-    """A stored sweep without a run, so that the table shows what is published."""
+    """A stored sweep without runs, whose table shows the published numbers."""
     from rankbench.schema.stored_sweep import StoredSweep, SweepFile
 
     about = SweepFile(id="", experiment=spec, fits=0, started_at="")
@@ -187,7 +190,7 @@ def _index(folder: Path, environment, json: bool) -> None:
         try:
             spec = load_experiment(path, {})
             if spec.name in entries:
-                err.print(f"warning: {path}: the name {spec.name} is another file's too; left out", markup=False)
+                err.print(f"warning: {path}: another file already has the name {spec.name}; left out", markup=False)
                 continue
             sweeps = _sweeps(spec.name, environment.results, finished=True)
             stored = read_sweep(sweeps[-1]) if sweeps else _never_run(spec, path)

@@ -19,17 +19,17 @@ EXAMPLES = """Examples:
 
   rankbench run ./my-shop.yaml ease lam=100 --metrics recall,ndcg,auc --cutoffs 5,20
 
-  rankbench run gowalla ials embedding_dim=128 iterations=20      then, after an interrupt, the same with --resume
+  rankbench run gowalla ials embedding_dim=128 iterations=20      after an interrupt, add --resume
 
   rankbench run amazon-beauty talos tau=0.1 n_negatives=1024 epochs=100
 
   rankbench run gowalla bpr model=lightgcn n_negatives=1 epochs=50
 
-  rankbench run netflix ials --address 10.0.0.5:6379              its blocks on a Ray cluster
+  rankbench run netflix ials --address 10.0.0.5:6379              on a Ray cluster
 
-  rankbench run amazon-book deql-l2 --memory 4GB --spill /scratch      what does not fit, by tiles in a file; --resume goes on
+  rankbench run amazon-book deql-l2 --memory 4GB --spill /scratch      a matrix larger than memory, by tiles
 
-  rankbench run amazon-book deql-l2 --address 10.0.0.5:6379 --spill /shared      the tiles on a cluster whose hosts see /shared
+  rankbench run amazon-book deql-l2 --address 10.0.0.5:6379 --spill /shared      tiles on a cluster that shares /shared
 """
 
 
@@ -38,34 +38,38 @@ def run(
     method: Annotated[str, typer.Argument(help="A method's name (rankbench methods).")],
     params: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[param=value]...", help="Parameters; data.PATH=VALUE changes the card."),
+        typer.Argument(metavar="[param=value]...", help="Parameters of the method; data.PATH=VALUE changes the card."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of random methods and of the bootstrap.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the method and of the bootstrap.")] = 0,
     dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
-    metrics: Annotated[str | None, typer.Option(help="Comma-separated, as in recall,ndcg@100,auc.")] = None,
-    cutoffs: Annotated[str | None, typer.Option(help="Comma-separated k.  [default: 10,20,50]")] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="At most 4 per processor.  [default: one per processor]")] = None,
-    device: Annotated[
-        str, typer.Option(help="Where gradient steps and inverses are computed: cpu, or cuda where there is one.")
-    ] = "cpu",
-    curve: Annotated[int, typer.Option(min=0, help="Measure every so many iterations, on 2,000 users; 0: never.")] = 1,
-    address: Annotated[
-        str | None, typer.Option(help="HOST:PORT of a Ray cluster; else RAY_ADDRESS, else this process.")
+    metrics: Annotated[str | None, typer.Option(help="Metrics, comma-separated, such as recall,ndcg@100,auc.")] = None,
+    cutoffs: Annotated[str | None, typer.Option(help="Lengths k of the lists, comma-separated.  [default: 10,20,50]")] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Number of threads, at most 4 per processor.  [default: one per processor]")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last iteration, or tiles, that were saved.")] = False,
+    device: Annotated[str, typer.Option(help="Device for gradient steps and inverses: cpu or cuda.")] = "cpu",
+    curve: Annotated[int, typer.Option(min=0, help="Measure 2,000 users every CURVE iterations; 0: never.")] = 1,
+    address: Annotated[
+        str | None, typer.Option(help="HOST:PORT of a Ray cluster. Default: RAY_ADDRESS if it is set, otherwise this process.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue from the last saved iteration or tiles.")] = False,
     memory: Annotated[
         str | None,
-        typer.Option(help="As in 4GB: a closed form that needs more is solved by tiles in a file. On a cluster: of a worker."),
+        typer.Option(
+            help="Memory limit (of a worker, on a cluster), such as 4GB. A closed form that needs more is solved by tiles."
+        ),
     ] = None,
     spill: Annotated[
-        Path | None, typer.Option(help="Folder for that file, seen by all hosts.  [default: under the results]")
+        Path | None, typer.Option(help="Folder for the tiles, shared by all hosts.  [default: in the results folder]")
     ] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Replace what was recorded of this run before.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Replace an earlier record of this run.")] = False,
     track: Annotated[bool, typer.Option("--track/--no-track", help="Send the record to MLflow.")] = True,
     json: Json = False,
 ) -> None:
-    """Fit METHOD on train + valid of DATASET and measure it on test; on train where valid says when training ends, or where
-    validation users are held out."""
+    """Fit METHOD on train + valid of DATASET and measure it on test.
+
+    A method that stops early on valid, or a dataset whose validation users are held out, is fitted on train.
+    """
     from rankbench.cli.options import Options, card_and_method, execution, require_meaning
     from rankbench.core.environment import Environment
     from rankbench.core.errors import require
@@ -82,7 +86,7 @@ def run(
     environment = Environment.from_env()
     if threads is not None:
         require_threads(threads, "--threads")
-    uri = tracking_uri(environment) if track else ""  # an address that cannot work is refused before the work
+    uri = tracking_uri(environment) if track else ""  # a wrong address is refused before the fit
     changes, values = card_and_method(params or [])
     chosen = configure(method, values)
     require(dtype in ("float32", "float64"), f"--dtype: expected float32 or float64, got {dtype}")
@@ -99,7 +103,7 @@ def run(
     require_meaning(chosen.spec, options)
     job = Job(card, (chosen,), chosen.part_to_fit(card), metrics=wanted, dtype=dtype, seed=seed, curve=curve)
     if not fresh:
-        # A record that cannot be read is refused before the fit, not after it.
+        # An unreadable record is refused before the fit, not after it.
         _require_readable(environment.results / "runs" / job.run_id(chosen))
     checkpoints = environment.results / "checkpoints" / job.run_id(chosen)
     with (
@@ -109,23 +113,23 @@ def run(
         (outcome,) = run_job(job, environment, how, progress)
     record = outcome.record
     folder = write_record(environment.results / "runs", record, outcome.per_user, replace=fresh)
-    # Not by the start: its second may be the same.
+    # Compared by duration: two runs may start in the same second.
     kept = read_record(folder).seconds != record.seconds
     if kept:
         err.print(
-            "kept: a finished record of this run exists, with the seconds and memory of then; --fresh replaces it", markup=False
+            "an earlier finished record of this run was kept, with its seconds and memory; --fresh replaces it", markup=False
         )
     if memory and record.peak_memory_bytes > options.memory_bytes:
         peak = record.peak_memory_bytes / 1e9
-        err.print(f"warning: --memory {memory} did not suffice: {peak:.2f} GB were held at the peak", markup=False)
+        err.print(f"warning: the fit needed {peak:.2f} GB at its peak, more than --memory {memory}", markup=False)
     if how.checkpoints:
         how.checkpoints.clear()
     if track:
         sink = MlflowSink(
             uri, "runs", environment.results / "mlartifacts", lambda line: err.print(f"warning: {line}", markup=False)
         )
-        with err.status("telling MLflow") as line:
-            sink.waiting = lambda left: line.update(f"telling MLflow: {left} messages left")
+        with err.status("sending to MLflow") as line:
+            sink.waiting = lambda left: line.update(f"sending to MLflow: {left} messages left")
             sink.open()
             sink.send(record, folder, list(values))
             sink.close()
@@ -148,7 +152,7 @@ def run(
             }
         )
         return
-    # Of the many parameters of training, those that were given.
+    # Only the given ones of the many training parameters.
     shown = {name: value for name, value in record.params.items() if name in (*chosen.spec.own, *values)}
     _show(record, folder, shown)
 
@@ -181,8 +185,8 @@ def _show(record, folder, shown) -> None:
     out.print(f"{record.method} {params} on {record.dataset['name']}", style="bold", markup=False)
     out.print(
         f"fitted on {record.fit_on}, measured on {record.measured_on}: {record.users['measured']:,} users, "
-        f"{counts['items']:,} items ranked in full; {record.users['without_targets']:,} users without test items left out, "
-        f"{counts['cold_test_items']:,} test items never seen",
+        f"{counts['items']:,} items ranked in full; {record.users['without_targets']:,} users without test items are left out, "
+        f"{counts['cold_test_items']:,} test items are not in train",
         markup=False,
     )
     cutoffs = sorted({name.split("@")[1] for name in record.metrics if "@" in name}, key=int)
@@ -198,9 +202,11 @@ def _show(record, folder, shown) -> None:
     phases = "  ".join(f"{name} {value:.2f} s" for name, value in record.seconds.items())
     out.print(f"{phases}  peak {record.peak_memory_bytes / 1e9:.2f} GB", markup=False)
     if record.tiles:
-        out.print(f"the item-item matrix did not fit: solved by tiles of {record.tiles:,} rows in a file", markup=False)
+        out.print(
+            f"the item-item matrix did not fit into memory and was solved by tiles of {record.tiles:,} rows", markup=False
+        )
     for line in record.dataset["differences"]:
-        out.print(f"differs from what was published: {line}", style="yellow", markup=False)
+        out.print(f"differs from the published counts: {line}", style="yellow", markup=False)
     if record.dataset["raw_gone"]:
         out.print(record.dataset["raw_gone"], style="yellow")
     out.print(f"record {folder}", markup=False)

@@ -1,4 +1,4 @@
-"""rankbench similar: the items nearest to an item."""
+"""rankbench similar: list the items most similar to an item."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ EXAMPLES = """Examples:
 
 
 def similar(
-    model: Annotated[Path, typer.Argument(help="A folder that `rankbench fit` made.")],
-    item: Annotated[list[str] | None, typer.Option(help="An item's id; may be given again.")] = None,
-    items: Annotated[Path | None, typer.Option(help="CSV or Parquet with a column item.")] = None,
-    k: Annotated[int, typer.Option("-k", min=1, help="Neighbours an item.")] = 10,
-    to: Annotated[Path | None, typer.Option("--out", help="Write a .csv or .parquet file.")] = None,
+    model: Annotated[Path, typer.Argument(help="Folder of a model, written by `rankbench fit`.")],
+    item: Annotated[list[str] | None, typer.Option(help="Id of an item; may be repeated.")] = None,
+    items: Annotated[Path | None, typer.Option(help="CSV or Parquet file with a column item.")] = None,
+    k: Annotated[int, typer.Option("-k", min=1, help="Number of similar items per item.")] = 10,
+    to: Annotated[Path | None, typer.Option("--out", help="Write the result to this .csv or .parquet file.")] = None,
     json: Json = False,
 ) -> None:
-    """List what the model would recommend to one who has met that item alone: columns item, rank, similar, score."""
+    """List the most similar items: those recommended to a user whose only interaction is the item.
+
+    The result has the columns item, rank, similar and score.
+    """
     from rankbench.cli.frames import check_output, chosen_ids
     from rankbench.cli.recommend import deliver
     from rankbench.experiment.fitted_model import load

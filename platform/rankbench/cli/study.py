@@ -1,4 +1,4 @@
-"""rankbench study: a simulation or a figure of a paper that is no table of models."""
+"""rankbench study: simulations and figures of the papers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rankbench.cli.console import Json, out, phase_progress, print_json, print_t
 
 EXAMPLES = """Examples:
 
-  rankbench study                                              the list
+  rankbench study                                              list all studies
 
   rankbench study metric-inconsistency trials=10000
 
@@ -23,15 +23,16 @@ EXAMPLES = """Examples:
 
 
 def study(
-    name: Annotated[str | None, typer.Argument(help="A study's name; without one, the list.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Name of a study. Default: list all studies.")] = None,
     params: Annotated[list[str] | None, typer.Argument(metavar="[param=value]...", help="Parameters of the study.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of all that is drawn.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")] = 0,
     to: Annotated[
-        Path | None, typer.Option("--out", help="Folder of result.json, table.md and plot.png; default: among the results.")
+        Path | None,
+        typer.Option("--out", help="Folder for result.json, table.md and plot.png. Default: in the results folder."),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Measure again what a paper simulates or draws, with the published numbers beside."""
+    """Repeat a simulation or a figure of a paper, and show the published numbers beside the measured ones."""
     from rankbench.core.config import assignments, parameters
     from rankbench.core.environment import Environment
     from rankbench.core.files import require_place
@@ -80,4 +81,6 @@ def _list(studies, json: bool) -> None:
         return
     for each in facts:
         out.print(f"{each['name']}: {each['title']} ({each['source']})", style="bold", markup=False)
-        print_table(["parameter", "default", "meaning"], [[p["name"], str(p["default"]), p["help"]] for p in each["params"]])
+        print_table(
+            ["parameter", "default", "description"], [[p["name"], str(p["default"]), p["help"]] for p in each["params"]]
+        )

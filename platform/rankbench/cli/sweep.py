@@ -1,4 +1,4 @@
-"""rankbench sweep: an experiment file through Ray Tune, to records, MLflow and a table."""
+"""rankbench sweep: run an experiment file with Ray Tune, and write records, MLflow runs and a report."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ EXAMPLES = """Examples:
 
   rankbench sweep experiments/deql_table2_gowalla.yaml --chosen
 
-  rankbench sweep status          from another shell: trials by state, the best so far, the time that remains
+  rankbench sweep status          in another shell: trials by state, best results so far, remaining time
 
-  rankbench sweep stop            the newest running sweep ends as by Ctrl-C; --resume continues it
+  rankbench sweep stop            stop the newest running sweep as Ctrl-C would; --resume continues it
 """
 
 
@@ -48,32 +48,37 @@ def sweep(
     experiment: Annotated[Path, typer.Argument(help="An experiment file; a bare name is looked up in experiments/.")],
     changes: Annotated[list[str] | None, typer.Argument(metavar="[path=value]...", help="Changes to the file.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the newest sweep of this experiment.")] = False,
-    chosen: Annotated[bool, typer.Option("--chosen", help="No search: measure the file's `chosen` parameters.")] = False,
+    chosen: Annotated[
+        bool, typer.Option("--chosen", help="Skip the search and measure the file's `chosen` parameters.")
+    ] = False,
     arms: Annotated[
         list[str] | None,
-        typer.Option("--arms", metavar="PATTERN", help="Only the arms whose name fits, as in '*, MF'; may be repeated."),
+        typer.Option(
+            "--arms", metavar="PATTERN", help="Run only the arms whose name matches, such as '*, MF'; may be repeated."
+        ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the plan, with its needs and what it will write, and stop.")
+        bool, typer.Option("--dry-run", help="Print the plan, with its time, memory and files, and exit.")
     ] = False,
     stand_in: Annotated[
         float | None,
         typer.Option(
             "--stand-in",
             metavar="FACTOR",
-            help="Synthetic data of the datasets' sizes times FACTOR in their place: 1 for the full size, 0.01 for a trial.",
+            help="Use synthetic data of the datasets' sizes times FACTOR: 1 for the full size, 0.01 for a trial.",
         ),
     ] = None,
     address: Annotated[
-        str | None, typer.Option(envvar="RAY_ADDRESS", help="HOST:PORT of a running Ray cluster, or auto; default: local.")
+        str | None,
+        typer.Option(envvar="RAY_ADDRESS", help="HOST:PORT of a running Ray cluster, or auto. Default: a local one."),
     ] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Run again what an earlier sweep has finished.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Repeat runs that an earlier sweep has finished.")] = False,
     require_all: Annotated[
-        bool, typer.Option("--require-all", help="Stop if the data of one dataset cannot be had, instead of leaving it out.")
+        bool, typer.Option("--require-all", help="Stop if a dataset is not available, instead of leaving it out.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Search hyperparameters on validation, refit the chosen ones, read test once a seed, and show the table."""
+    """Search hyperparameters on valid, refit the best ones, measure them once per seed on test, and show the table."""
     from rankbench.cluster.session import host_and_port
     from rankbench.core.config import assignments
     from rankbench.core.environment import Environment
@@ -114,17 +119,17 @@ def sweep(
             quiet=json,
         )
     except DownloadError as error:
-        raise DownloadError(f"{error}; --stand-in 0.01 takes built-in data instead, datasets=[NAME] another dataset") from None
+        raise DownloadError(f"{error}; --stand-in 0.01 uses synthetic data instead, datasets=[NAME] another dataset") from None
     show(folder, environment, json)
     if failed:
-        raise ClusterError(f"{failed} runs failed; their reasons are in {folder}/report/report.md (--resume tries them again)")
+        raise ClusterError(f"{failed} runs failed; {folder}/report/report.md gives the reasons, and --resume repeats them")
     if not json:
         out.print(f"\nreport   {folder}/report/report.html\nrecords  {folder}/records\nbrowse   {program()} ui", markup=False)
 
 
 def execute(
     spec,
-    where: str,
+    source: str,
     environment,
     *,
     resume=False,
@@ -135,7 +140,7 @@ def execute(
     changes=(),
     quiet=False,
 ) -> tuple[Path, int]:
-    """Run the sweep with progress and tracking, and write its report; returns its folder and how many runs failed."""
+    """Run a sweep with progress and tracking, and write its report. Returns its folder and the number of failed runs."""
     from rankbench.cli.live import SweepView
     from rankbench.reports.report import sweep_table, write_report
     from rankbench.reports.tables import render
@@ -146,14 +151,14 @@ def execute(
     def warn(line: str) -> None:
         err.print(f"warning: {line}", markup=False)
 
-    # What a run is called by: the parameters that differ between the runs of its arm.
+    # Parameters that differ between the runs of an arm; they make up the names of its runs.
     named = {arm.label: [n for n, v in arm.params.items() if isinstance(v, dict)] or [*arm.params] for arm in spec.arms}
     sink = MlflowSink(tracking_uri(environment), spec.name, environment.results / "mlartifacts", warn)
     with SweepView(spec.search.choose.metric, quiet) as view:
 
         def planned(plan, folder: Path) -> None:
             for why in plan.not_available.values():
-                warn(f"not available: {why.reason}; --resume takes it up once it is there")
+                warn(f"not available: {why.reason}; --resume adds it once it is available")
             if not quiet:
                 err.print(f"{spec.name}: {plan.n_settings} settings in {plan.n_fits} fits → {folder}", markup=False)
                 for note in plan.notes:
@@ -174,7 +179,7 @@ def execute(
         records: dict[str, Path] = {}
         result = run_sweep(
             spec,
-            where,
+            source,
             environment,
             resume=resume,
             use_chosen=use_chosen,
@@ -197,7 +202,7 @@ def execute(
 
 
 def show(folder: Path, environment, json: bool) -> None:
-    """Print a sweep's table."""
+    """Print the table of a sweep."""
     from rankbench.cli.report import show_table
     from rankbench.reports.report import sweep_table
     from rankbench.reports.tables import as_json
@@ -214,10 +219,10 @@ def show(folder: Path, environment, json: bool) -> None:
 
 @app.command()
 def status(
-    name: Annotated[str | None, typer.Argument(help="A sweep's folder, id, or the start of it; default: the newest.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Folder, id, or start of the id of a sweep. Default: the newest.")] = None,
     json: Json = False,
 ) -> None:
-    """Show how far a sweep is: running, interrupted or finished, its trials by state, the best of each arm."""
+    """Show the state of a sweep: running, interrupted or finished, its trials, and the best result of each arm."""
     import time
 
     from rankbench.cli.live import clock
@@ -240,7 +245,7 @@ def status(
     out.print(f"{stored.folder.name}: {state}", style="bold", markup=False)
     if running:
         seen = time.time() - running["seen_at"]
-        out.print(f"process {running['pid']} on {running['host']}, seen {seen:.0f} s ago", markup=False)
+        out.print(f"process {running['pid']} on {running['host']}, last heartbeat {seen:.0f} s ago", markup=False)
         if progress := running.get("progress"):
             done = progress["finished"] + progress["stopped"] + progress["failed"]
             left = running["remaining_seconds"]
@@ -256,10 +261,10 @@ def status(
 
 @app.command()
 def stop(
-    name: Annotated[str | None, typer.Argument(help="A sweep's folder, id, or the start of it; default: the newest.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Folder, id, or start of the id of a sweep. Default: the newest.")] = None,
     json: Json = False,
 ) -> None:
-    """End a running sweep as Ctrl-C would, from any shell that sees its folder; what is finished is kept."""
+    """Stop a running sweep as Ctrl-C would, from any shell that sees its folder; finished runs are kept."""
     from rankbench.core.environment import Environment
     from rankbench.schema.stored_sweep import find_sweep
     from rankbench.sweeps.heartbeat import ask_to_stop
@@ -276,20 +281,19 @@ def _by_arm(records, metric: str) -> list[tuple]:
     """Dataset, model, searched, stopped, failed, the best on validation, final runs; in the order of the records' ids."""
     rows = {}
     for record in records:
-        mine = rows.setdefault((record.dataset["name"], record.arm or record.method), [])
-        mine.append(record)
+        rows.setdefault((record.dataset["name"], record.arm or record.method), []).append(record)
     result = []
-    for (dataset, arm), mine in sorted(rows.items()):
-        searched = [record for record in mine if record.stage == "search"]
+    for (dataset, arm), members in sorted(rows.items()):
+        searched = [record for record in members if record.stage == "search"]
         values = [record.metrics[metric]["mean"] for record in searched if record.finished]
         counts = [sum(record.status == state for record in searched) for state in ("finished", "stopped", "failed")]
-        finals = sum(record.stage == "final" and record.finished for record in mine)
+        finals = sum(record.stage == "final" and record.finished for record in members)
         result.append((dataset, arm, *counts, max(values, default=None), finals))
     return result
 
 
 def _find(experiment: Path, environment) -> Path:
-    """The file as given, or under experiments/ of the user, the folder or the product."""
+    """Path of an experiment file: as given, or in experiments/ of the user, the working folder or the package."""
     from rankbench.core.errors import ConfigError
     from rankbench.core.registry import nearest
 
@@ -310,60 +314,65 @@ def _show_plan(plan, environment, cpus: int | None, json: bool) -> None:
     from rankbench.core.memory import available_memory
     from rankbench.sweeps.dry_run import dry_run, fits_of
 
-    found = dry_run(plan, environment, cpus, available_memory() if cpus else None)
+    outline = dry_run(plan, environment, cpus, available_memory() if cpus else None)
     if json:
-        print_json(_plan_as_json(plan, found, fits_of(plan)))
+        print_json(_plan_as_json(plan, outline, fits_of(plan)))
         return
-    header = ["dataset", "model", "settings", "fits", "shared with", "cpus", "memory GB", "time a fit", "in all"]
+    header = ["dataset", "model", "settings", "fits", "shared with", "cpus", "memory GB", "time per fit", "total time"]
     given = {(dataset, each.arm): each for dataset, members in (plan.given or {}).items() for each in members}
     stated = {arm.label: {*arm.params}.union(*arm.chosen.values()) for arm in plan.spec.arms}
     body = [
         [r.dataset, r.model, _settings_of(r, given, stated), str(r.fits), ", ".join(r.shared_with), str(r.cpus),
          f"{r.memory_bytes / 1e9:.1f}", clock(r.seconds_a_fit), clock(r.seconds_in_all)]
         if r.state == "planned" else [r.dataset, r.model, r.state, *[""] * 6]
-        for r in found.rows
+        for r in outline.rows
     ]  # fmt: skip
     print_table(header, body)
     for why in plan.not_available.values():
         out.print(f"  not available: {why.reason}", style="yellow", markup=False)
-    for line in (*found.stand_ins, *found.shared, *found.by_tiles, *plan.notes):
+    for line in (*outline.stand_ins, *outline.shared, *outline.by_tiles, *plan.notes):
         out.print(f"  {line}", markup=False)
-    for stage in found.stages:
+    for stage in outline.stages:
         if stage.seconds is None:
-            time = f"{clock(stage.seconds_of_trials)} of trials one after another (rough; the cluster is not asked)"
+            time = f"{clock(stage.seconds_of_trials)} of sequential trials (a rough estimate, without the cluster)"
         else:
-            time = f"about {clock(stage.seconds)} (rough), up to {stage.concurrent} at a time on this machine"
+            time = f"about {clock(stage.seconds)}, with up to {stage.concurrent} at a time on this machine"
         out.print(f"{stage.name}: {stage.fits} fits, {time}", markup=False)
     if plan.given is None:
-        out.print("the final fits are one for each chosen inverse, split and seed", markup=False)
-    if found.short:
-        out.print(f"not enough memory: the largest trial needs {found.short / 1e9:.1f} GB more than is free", style="yellow")
-    size = f"{found.bytes_written / 1e6:.1f} MB"
-    out.print(f"writes {found.folder}: {found.records} records, about {size}, a report; an MLflow run each", markup=False)
+        out.print("there is one final fit for each chosen inverse, split and seed", markup=False)
+    if outline.short:
+        out.print(
+            f"not enough memory: the largest trial needs {outline.short / 1e9:.1f} GB more than is available", style="yellow"
+        )
+    size = f"{outline.bytes_written / 1e6:.1f} MB"
+    out.print(
+        f"writes {outline.folder}: {outline.records} records (about {size}), each with an MLflow run, and a report",
+        markup=False,
+    )
 
 
 def _settings_of(row, given: dict, stated: dict[str, set[str]]) -> str:
-    """How many; with --chosen, which, by the parameters that the file states."""
+    """Number of settings; with --chosen, the setting, by the parameters that the file states."""
     if (row.dataset, row.model) in given:
         params = given[row.dataset, row.model].flat
         return " ".join(f"{name}={value}" for name, value in params.items() if name in stated[row.model])
     return "drawn" if row.settings is None else str(row.settings)
 
 
-def _plan_as_json(plan, found, fits: list[dict]) -> dict:
+def _plan_as_json(plan, outline, fits: list[dict]) -> dict:
     import dataclasses
 
     content = {
         "experiment": plan.spec.name,
         "settings": plan.n_settings,
-        "rows": [row.as_dict() for row in found.rows],
+        "rows": [row.as_dict() for row in outline.rows],
         "not_available": {name: vars(why) for name, why in plan.not_available.items()},
-        "stages": [dataclasses.asdict(stage) for stage in found.stages],
-        "writes": {"folder": found.folder, "records": found.records, "bytes": found.bytes_written},
-        "shared": list(found.shared),
-        "stand_ins": list(found.stand_ins),
-        "by_tiles": list(found.by_tiles),
-        "missing_memory_bytes": found.short,
+        "stages": [dataclasses.asdict(stage) for stage in outline.stages],
+        "writes": {"folder": outline.folder, "records": outline.records, "bytes": outline.bytes_written},
+        "shared": list(outline.shared),
+        "stand_ins": list(outline.stand_ins),
+        "by_tiles": list(outline.by_tiles),
+        "missing_memory_bytes": outline.short,
         "fits": fits,
         "notes": list(plan.notes),
     }

@@ -1,4 +1,4 @@
-"""rankbench tracking: what MLflow has not been told yet, telling it, and a server to tell it to."""
+"""rankbench tracking: messages that wait for MLflow, sending them, and an MLflow server."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ EXAMPLES = """Examples:
 """
 
 app = typer.Typer(
-    help="What waits for MLflow, sending it, and a server that takes it.",
+    help="Show and send messages that wait for MLflow, or run an MLflow server.",
     no_args_is_help=True,
     rich_markup_mode=None,
     epilog=EXAMPLES,
 )
 
-PATIENCE = 120.0  # s without a message taken, after which a sync gives up; of a hung server the uploader knows after 60
+PATIENCE = 120.0  # seconds without progress after which sync gives up; the uploader detects a hung server after 60
 
 
 @app.command()
 def status(json: Json = False) -> None:
-    """Show the store, whether it answers, and how many messages wait for it."""
+    """Show the tracking store, whether it answers, and how many messages wait for it."""
     from rankbench.core.environment import Environment
     from rankbench.tracking.address import tracking_uri
     from rankbench.tracking.delivery import check
@@ -45,18 +45,18 @@ def status(json: Json = False) -> None:
         facts = {"store": without_password(uri), "reachable": not why, "reason": why or None, "exists": not is_new(uri)}
         print_json(facts | {"spool": str(spool.folder), "waiting": len(waiting), "set_aside": len(aside)})
         return
-    answer = "is made at the first run" if is_new(uri) else f"does not answer: {why}" if why else "answers"
+    answer = "does not exist yet; the first run creates it" if is_new(uri) else f"does not answer: {why}" if why else "answers"
     out.print(f"store    {without_password(uri)} {answer}", markup=False)
     out.print(f"waiting  {len(waiting)} messages in {spool.folder}", markup=False)
     if aside:
-        out.print(f"damaged  {len(aside)} messages set aside there (*.bad)", markup=False)
+        out.print(f"damaged  {len(aside)} messages set aside in the same folder (*.bad)", markup=False)
     if waiting and not why:
         out.print(f"`{program()} tracking sync` sends them", markup=False)
 
 
 @app.command()
 def sync(json: Json = False) -> None:
-    """Send what waits to MLflow; what it has already is left as it is. Exit code 5 when some of it still waits."""
+    """Send waiting messages to MLflow, each once. The exit code is 5 if some of them still wait."""
     from rich.progress import Progress
 
     from rankbench.core.environment import Environment
@@ -86,7 +86,7 @@ def sync(json: Json = False) -> None:
         if left:
             raise StorageError(
                 f"tracking at {without_password(uri)}: {left} of {len(messages)} messages still wait in {spool.folder} "
-                f"({delivery.reason}); nothing is lost, try again"
+                f"({delivery.reason}); nothing is lost; try again"
             )
     damaged = len(spool.aside()) - aside
     if json:
@@ -102,19 +102,19 @@ def serve(
     store: Annotated[
         str | None,
         typer.Option(
-            help="SQLite or PostgreSQL address, without a password; default: RANKBENCH_TRACKING_URI, else under the results."
+            help="SQLite or PostgreSQL address without a password. Default: RANKBENCH_TRACKING_URI, or SQLite in the results."
         ),
     ] = None,
     open_to_network: Annotated[
-        bool, typer.Option("--open-to-network", help="Allow a --host that others can reach; the server asks for no password.")
+        bool, typer.Option("--open-to-network", help="Allow a --host that others can reach; the server has no login.")
     ] = False,
     allowed_hosts: Annotated[
         str | None,
-        typer.Option(help="Further names by which clients call the server, comma-separated; default: the machine's."),
+        typer.Option(help="Further host names of the server, comma-separated. Default: the names of the machine."),
     ] = None,
     json: Json = False,
 ) -> int:
-    """Run an MLflow server over the store until interrupted. Its files lie in the results folder and pass through it."""
+    """Run an MLflow server on the store until interrupted. It keeps artifacts in the results folder."""
     import sys
 
     from rankbench.core.environment import Environment
@@ -132,8 +132,8 @@ def serve(
     require(not is_server(uri), f"{given}={shown} is an MLflow server; name a database, as in --store sqlite:///FILE")
     require(
         open_to_network or not public,
-        f"--host {host}: others could reach it, and the server asks nobody for a password; add --open-to-network where a "
-        "firewall, or a proxy with a login, stands before it",
+        f"--host {host}: others can reach this address, and the server has no login; add --open-to-network if it is "
+        "behind a firewall or a proxy with a login",
     )
     names = server.names(host, allowed_hosts)
     hosts = server.allowed_hosts(host, port, names)
@@ -149,15 +149,15 @@ def serve(
                     print_json({"url": url, "store": shown, "artifacts": str(artifacts), "allowed_hosts": list(hosts)})
                     sys.stdout.flush()
                 else:
-                    err.print(f"MLflow on {url}, store {shown}, files in {artifacts} (Ctrl-C stops it)", markup=False)
+                    err.print(f"MLflow on {url}, store {shown}, artifacts in {artifacts} (press Ctrl-C to stop)", markup=False)
                     out.print(f"export RANKBENCH_TRACKING_URI={url}", markup=False)
                 if public:
                     err.print(
-                        f"open to the network, without a password; answers to {', '.join(hosts)}; "
-                        "for other names: --allowed-hosts NAME,NAME",
+                        f"open to the network without a login; answers to {', '.join(hosts)}; "
+                        "--allowed-hosts NAME,NAME adds other names",
                         markup=False,
                     )
-                raise StorageError(f"the MLflow server ended by itself, with code {process.wait()}")
+                raise StorageError(f"the MLflow server ended unexpectedly with exit code {process.wait()}")
     except KeyboardInterrupt:
-        # How a server is meant to end, by Ctrl-C or SIGTERM: no failure.
+        # Ctrl-C or SIGTERM is the normal end of a server, not a failure.
         return 0

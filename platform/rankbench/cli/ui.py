@@ -1,4 +1,4 @@
-"""rankbench ui: the MLflow server over this results folder, on loopback."""
+"""rankbench ui: browse the results folder in MLflow, on loopback."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EXAMPLES = """Example:
 
 
 def ui(
-    port: Annotated[int, typer.Option(min=1024, max=65535, help="Port on 127.0.0.1.")] = 5000,
+    port: Annotated[int, typer.Option(min=1024, max=65535, help="Port to listen on, at 127.0.0.1.")] = 5000,
     json: Json = False,
 ) -> int:
     """Browse results in MLflow at http://127.0.0.1:PORT until interrupted."""
@@ -31,7 +31,7 @@ def ui(
     environment = Environment.from_env()
     uri, artifacts = tracking_uri(environment), environment.results / "mlartifacts"
     shown = without_password(uri)
-    require(not is_server(uri), f"RANKBENCH_TRACKING_URI={shown} is an MLflow server already: open it in a browser")
+    require(not is_server(uri), f"RANKBENCH_TRACKING_URI={shown} is already an MLflow server; open it in a browser")
     try:
         with server.listening("127.0.0.1", port) as listener:
             with clear_errors(uri):
@@ -41,8 +41,8 @@ def ui(
                     print_json({"url": server.url("127.0.0.1", port), "store": shown})
                     sys.stdout.flush()
                 else:
-                    err.print(f"MLflow on {server.url('127.0.0.1', port)}, store {shown} (Ctrl-C stops it)", markup=False)
-                raise StorageError(f"the MLflow server ended by itself, with code {process.wait()}")
+                    err.print(f"MLflow on {server.url('127.0.0.1', port)}, store {shown} (press Ctrl-C to stop)", markup=False)
+                raise StorageError(f"the MLflow server ended unexpectedly with exit code {process.wait()}")
     except KeyboardInterrupt:
-        # How it is meant to end: no failure.
+        # Ctrl-C or SIGTERM is the normal end of a server, not a failure.
         return 0

@@ -1,4 +1,4 @@
-"""The nodes of the joined cluster that are up, asked for with a deadline."""
+"""The alive nodes of the connected cluster, queried with a deadline."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ray.exceptions import RayError
 from rankbench.cluster.machine import Machine
 from rankbench.core.errors import ClusterError
 
-ANSWER = 20.0  # seconds for the cluster's head to say which nodes live
+ANSWER = 20.0  # seconds that the head node has to answer
 
 
 def alive_nodes() -> list[dict]:
-    """Those that the cluster's head knows to be up. Raises ClusterError when it does not answer: Ray would wait on."""
+    """The nodes that the head node reports as alive. Raises ClusterError if it does not answer; Ray would wait forever."""
     answer: list[list[dict]] = []
 
     def ask() -> None:
@@ -26,11 +26,11 @@ def alive_nodes() -> list[dict]:
     asking.start()
     asking.join(ANSWER)
     if not answer:
-        raise ClusterError(f"the head of the Ray cluster gave no answer in {ANSWER:.0f} s; --resume continues")
+        raise ClusterError(f"the head of the Ray cluster did not answer within {ANSWER:.0f} s; --resume continues")
     return [node for node in answer[0] if node["Alive"]]
 
 
 def living_machines() -> list[Machine]:
-    """What each of the alive nodes offers. Raises as `alive_nodes`."""
+    """Processors, memory and GPUs of each alive node. Raises the errors of `alive_nodes`."""
     offers = [node["Resources"] for node in alive_nodes()]
     return [Machine(int(each.get("CPU", 0)), int(each.get("memory", 0)), int(each.get("GPU", 0))) for each in offers]

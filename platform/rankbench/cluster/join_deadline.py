@@ -1,7 +1,7 @@
 """A deadline for joining a Ray cluster that holds even where Ray's C++ code hangs with Python's lock held.
 
-Then nothing in Python runs any more in this process. A second process therefore tells the user what takes so long, and the C
-library's own timer ends this one.
+In that case no Python code runs in this process. A second process therefore informs the user, and a timer of the C library
+ends this process.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from contextlib import contextmanager, suppress
 from rankbench.core.errors import ClusterError
 
 PATIENCE = 120.0  # seconds
-NOTICE = 15.0  # seconds after which the user is told what takes so long
-_GRACE = 2.0  # seconds between the last word of the second process and the end of this one
+NOTICE = 15.0  # seconds after which the user is informed of the delay
+_GRACE = 2.0  # seconds between the last message of the second process and the end of this one
 _CLOCK_MONOTONIC, _SIGEV_THREAD = 1, 2
-# Waits for a word on its standard input, and reports if none comes; imports nothing of ours, so that it starts at once.
+# Waits for a byte on standard input, and reports if none comes. It imports nothing of rankbench, so that it starts at once.
 _WATCH = """
 import os, select, sys
 notice, patience, failure = float(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
@@ -28,7 +28,7 @@ for wait, line in (
     (patience - notice, f"error: {failure.format(f'no answer in {patience:.0f} s')}\\n"),
 ):
     if select.select([0], [], [], wait)[0]:
-        # An end without a word: Ray, or somebody else, ended the process that this one watches.
+        # End of file without a byte: the watched process was ended, by Ray or otherwise.
         if not os.read(0, 1):
             os.write(2, f"error: {failure.format('the process ended while it joined')}\\n".encode())
         sys.exit(0)
@@ -39,9 +39,9 @@ sys.exit(1)
 
 @contextmanager
 def join_deadline(failure: str) -> Iterator[None]:
-    """End this process with the exit code of ClusterError, and a line, unless the block ends within `PATIENCE` seconds.
+    """End this process with a message and the exit code of ClusterError unless the block ends within `PATIENCE` seconds.
 
-    `failure` is the line, with a place for the reason.
+    `failure` is the message, with `{}` for the reason.
     """
     words = [sys.executable, "-I", "-S", "-c", _WATCH, str(min(NOTICE, PATIENCE)), str(PATIENCE), failure]
     watch = subprocess.Popen(words, stdin=subprocess.PIPE, start_new_session=True)  # Ctrl-C is for this process alone
@@ -54,7 +54,7 @@ def join_deadline(failure: str) -> Iterator[None]:
             watch.stdin.write(b".")
             watch.stdin.close()
         if watch.wait():
-            os._exit(ClusterError.exit_code)  # the user was told that this is over
+            os._exit(ClusterError.exit_code)  # the second process has printed the error
 
 
 class _Notification(ctypes.Structure):
@@ -71,7 +71,7 @@ class _Notification(ctypes.Structure):
 
 
 def _exit_after(seconds: float, code: int) -> ctypes.c_void_p | None:
-    """Have the C library call `_exit(code)` after `seconds`; returns its timer, None where the system has none."""
+    """Let the C library call `_exit(code)` after `seconds`. Returns its timer, or None if the system has no timers."""
     libc = ctypes.CDLL(None)
     if not sys.platform.startswith("linux") or not hasattr(libc, "timer_create"):
         return None

@@ -1,7 +1,7 @@
-"""The Ray node of a local cluster: started in a process of its own, with a deadline, and tried twice.
+"""The Ray node of a local cluster, started in a separate process with a deadline, and with a second try.
 
-`ray.init` waits in C++ code that holds Python's lock: where it hangs, no thread and no signal handler of its process runs. A
-process that starts the node, and joins it first, can be ended from outside and started again.
+`ray.init` waits in C++ code that holds Python's lock: when it hangs, no thread and no signal handler of its process runs. A
+separate process that starts the node and joins it first can be ended from outside and started again.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from typing import Any
 from rankbench.cluster.private_folder import FOLDER, end_processes
 from rankbench.core.errors import ClusterError
 
-PATIENCE = 120.0  # seconds for one try: an idle machine takes 3, and a busy one must not be taken for a dead one
-NOTICE = 15.0  # seconds after which the user is told what takes so long
+PATIENCE = 120.0  # seconds for one try; an idle machine needs 3, a busy one many more
+NOTICE = 15.0  # seconds after which the user is informed of the delay
 TRIES = 2
 _LOG = "start.log"
-_LINES = 2  # of a log
-# How Ray's processes, and then Python, mark a line that says what went wrong.
+_LINES = 2  # lines of a log in an error message
+# Marks of an error in the logs of Ray's processes, and of Python.
 _SEVERE = r"^\[[^]]* [EFC] \d+ \d+\] "
 _TELLING = re.compile(rf"{_SEVERE}|\bERROR\b|^[\w.]*(Error|Exception)\b")
 
@@ -35,36 +35,36 @@ def local_node(folder: Path, **options: Any) -> Iterator[str]:
     """Yield the address of a new node, which ends with the block. `folder` is private to this user; `options` are those of
     `ray.init`.
 
-    Raises ClusterError with the last words of Ray's logs when the node does not come up in `PATIENCE` seconds, twice.
+    Raises ClusterError with the last errors of the logs if the node does not start within `PATIENCE` seconds in any try.
     """
     for attempt in range(1, TRIES + 1):
-        place = folder / str(attempt)  # a fresh one: what a failed try left may be why it failed
-        process = _start(folder, place, options)
+        session_folder = folder / str(attempt)  # a new one, since files of a failed try may have caused the failure
+        process = _start(folder, session_folder, options)
         try:
             if address := _answer(process, attempt):
                 yield address
                 return
         finally:
-            # At once: Ray's own shutdown is polite to each process in turn.
+            # Killed at once, because Ray's own shutdown waits for each process in turn.
             end_processes(folder)
             process.wait()
             process.stdin.close()
             process.stdout.close()
-        reason = (f"no answer in {PATIENCE:.0f} s; " if address is None else "") + _last_words(place)
+        reason = (f"no answer in {PATIENCE:.0f} s; " if address is None else "") + _last_words(session_folder)
         if attempt < TRIES:
             say(f"Ray did not start ({reason}); trying once more")
     raise ClusterError(f"cannot start a local Ray cluster, tried {TRIES} times: {reason}")
 
 
 def say(line: str) -> None:
-    """Tell the user directly: while Ray starts, the process may be in no state to do more."""
+    """Print a warning with a system call, because Python's streams may not be usable while Ray starts."""
     os.write(2, f"warning: {line}\n".encode())
 
 
-def _start(folder: Path, place: Path, options: dict[str, Any]) -> subprocess.Popen:
-    place.mkdir()
-    words = {"patience": PATIENCE, "_temp_dir": str(place), **options}
-    with (place / _LOG).open("w", encoding="utf-8") as log:
+def _start(folder: Path, session_folder: Path, options: dict[str, Any]) -> subprocess.Popen:
+    session_folder.mkdir()
+    words = {"patience": PATIENCE, "_temp_dir": str(session_folder), **options}
+    with (session_folder / _LOG).open("w", encoding="utf-8") as log:
         return subprocess.Popen(
             [sys.executable, "-m", "rankbench.cluster.node_process", json.dumps(words)],
             stdin=subprocess.PIPE,
@@ -90,11 +90,11 @@ def _ready(process: subprocess.Popen, seconds: float) -> bool:
     return bool(select.select([process.stdout], [], [], seconds)[0])
 
 
-def _last_words(place: Path) -> str:
-    """Return the last lines that say what went wrong, of the log in which they were written last."""
-    logs = [place / _LOG, *place.glob("session_*/logs/*.*")]
+def _last_words(session_folder: Path) -> str:
+    """Return the last error lines of the most recently changed log that has any."""
+    logs = [session_folder / _LOG, *session_folder.glob("session_*/logs/*.*")]
     for log in sorted(logs, key=lambda path: path.stat().st_mtime, reverse=True):
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
         if telling := [re.sub(_SEVERE, "", line).strip() for line in lines if _TELLING.search(line)]:
             return f"{log.name}: {' | '.join(telling[-_LINES:])}"
-    return "its logs do not say why"
+    return "its logs give no reason"

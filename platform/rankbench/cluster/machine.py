@@ -1,4 +1,4 @@
-"""What one node of a cluster offers, and how many tasks of equal needs find a place on it."""
+"""Resources of one node of a cluster, and how many tasks with equal needs it can run at once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, order=True)
 class Needs:
-    """What a task asks for; one node must have all of it."""
+    """Resources that a task requires, all on one node."""
 
     cpus: int
     memory_bytes: int
@@ -21,20 +21,20 @@ class Needs:
 
 @dataclass(frozen=True)
 class Machine:
-    """What a node offers to tasks. Its memory is what Ray lends out, which is less than the host has."""
+    """Resources of a node. `memory_bytes` is the memory that Ray assigns to tasks, which is less than the host has."""
 
     cpus: int
     memory_bytes: int
     gpus: int = 0
 
     def places(self, needs: Needs) -> int:
-        """How many tasks of such needs it can run at once."""
+        """Number of tasks with these needs that the node can run at once."""
         pairs = (self.cpus, needs.cpus), (self.memory_bytes, needs.memory_bytes), (self.gpus, needs.gpus)
         return min(offered // asked for offered, asked in pairs if asked)
 
 
 def described(machines: Iterable[Machine]) -> str:
-    """The machines in words, equal ones counted: '2 nodes of 1 CPU and 0.6 GB, 1 node of 8 CPUs, 1 GPU and 20.0 GB'."""
+    """Describe the machines, with equal ones counted: '2 nodes of 1 CPU and 0.6 GB, 1 node of 8 CPUs, 1 GPU and 20.0 GB'."""
     counts = Counter(machines)
     if not counts:
         return "no nodes"

@@ -1,7 +1,7 @@
-"""The process that starts the Ray node of a local cluster, and keeps it until its standard input ends: see `local_node`.
+"""The process that starts the Ray node of a local cluster and runs it until standard input ends; see `local_node`.
 
-Run as `python -m rankbench.cluster.node_process OPTIONS`, where OPTIONS is a JSON object: `patience` in seconds, and what
-`ray.init` takes. It prints the address of the node once a driver can join it.
+Run as `python -m rankbench.cluster.node_process OPTIONS`, where OPTIONS is a JSON object: `patience` in seconds, and arguments
+of `ray.init`. It prints the address of the node once a driver can join it.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ import psutil
 def main() -> None:
     options = json.loads(sys.argv[1])
     patience = options.pop("patience")
-    # Ray's C++ code may hang with Python's lock held; only this ends the process if its owner is gone by then.
+    # Ray's C++ code may hang with Python's lock held. This timer then ends the process even if its owner no longer exists.
     faulthandler.dump_traceback_later(2 * patience, exit=True)
     answer = os.dup(1)
     os.dup2(2, 1)  # whatever Ray prints goes to the log
     import ray
 
     _wait_longer(ray, patience)
-    # This process joins as a driver, too: a node that no driver can join is not up.
+    # This process also joins as a driver, because a node is usable only if a driver can join it.
     context = ray.init(address="local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR, **options)
     faulthandler.cancel_dump_traceback_later()
     os.write(answer, context.address_info["gcs_address"].encode())
     os.close(answer)
     sys.stdin.read()
     # Reached when the owner was killed; otherwise the owner ends this process. Ray's own shutdown may hang here, and Ray ends
-    # this process when its node is gone: so a program that has no part in Ray clears away instead.
+    # this process when its node is gone, so a program without Ray cleans up instead.
     os.execv(sys.executable, [sys.executable, "-m", "rankbench.cluster.private_folder"])
 
 

@@ -1,4 +1,4 @@
-"""A folder for the files of a local Ray cluster that only this user can enter, cleared away even if its process is killed.
+"""A folder for the files of a local Ray cluster that only this user can enter, removed even if its process is killed.
 
 Ray makes its own folders writable for every user of the host. They therefore lie inside a folder of mode 0700, which also holds
 the cluster's token. A lock that the kernel releases when the owner ends shows the next process which folders are abandoned. Run
@@ -19,7 +19,7 @@ from pathlib import Path
 import psutil
 
 PARENT = Path("/tmp")  # not TMPDIR: the names of Ray's sockets hold 107 bytes, of which Ray itself uses more than 70
-FOLDER = "RANKBENCH_RAY_FOLDER"  # environment variable of the processes that work in a folder: its path
+FOLDER = "RANKBENCH_RAY_FOLDER"  # environment variable with the path of the folder, set for the processes that work in it
 _PREFIX, _LOCK = "rb-", "owner.lock"
 
 
@@ -28,7 +28,7 @@ def private_folder(parent: Path = PARENT) -> Iterator[Path]:
     """Yield a new folder of mode 0700 and remove it afterwards. Abandoned folders of this user are removed first."""
     remove_abandoned(parent)
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
-    # The lock is taken before the file gets its name: another process must not find it free.
+    # The lock is taken before the file gets its name, so that no other process finds it free.
     lock = os.open(folder / f".{_LOCK}", os.O_CREAT | os.O_RDWR, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -46,7 +46,7 @@ def remove_abandoned(parent: Path = PARENT) -> None:
             about = folder.lstat()
             if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid():
                 continue
-            # A folder without the lock's file is not one of these, or its owner is about to take the lock.
+            # A folder without the lock file is unrelated, or its owner is about to take the lock.
             lock = os.open(folder / _LOCK, os.O_RDWR | os.O_NOFOLLOW)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -57,11 +57,11 @@ def remove_abandoned(parent: Path = PARENT) -> None:
 
 
 def end_processes(folder: Path) -> None:
-    """End the processes of this user that carry the folder's path in their environment, and all that they started.
+    """End the processes of this user that have the folder's path in their environment, and all their children.
 
-    Some of Ray's processes overwrite their environment with their title; these are children of one that does not.
+    Some of Ray's processes overwrite their environment with their title; these are children of a process that does not.
     """
-    for _ in range(3):  # one that was just being started may escape the first time
+    for _ in range(3):  # a process that was just being started may escape the first time
         if not (doomed := [*_processes(folder)]):
             return
         for process in doomed:
@@ -81,7 +81,7 @@ def _processes(folder: Path) -> Iterator[psutil.Process]:
 
 
 def _remove(folder: Path) -> None:
-    """Remove the folder, its lock last: whoever is killed in between leaves a folder that can still be recognised."""
+    """Remove the folder and its lock last, so that an interrupted removal leaves a folder that can be recognised."""
     for path in folder.iterdir():
         if path.name != _LOCK:
             shutil.rmtree(path, ignore_errors=True) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Every node asked whether it can read what the driver writes, and which version it runs."""
+"""Check on every node whether it can read the driver's files, and which version of rankbench it runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PATIENCE = 60  # seconds for all nodes
 
 @dataclass(frozen=True)
 class Node:
-    """`unseen`: the folders in which a file of the driver's is not found."""
+    """A node's name, its version of rankbench, and `unseen`, the folders that it does not share with the driver."""
 
     name: str
     version: str
@@ -27,7 +27,7 @@ class Node:
 
 
 def probe_nodes(folders: list[Path]) -> list[Node]:
-    """Write a file into each folder and ask every living node for it. Raises ClusterError when a node does not answer."""
+    """Write a file into each folder and look for it on every alive node. Raises ClusterError if a node does not answer."""
     probes = []
     try:
         for folder in folders:
@@ -37,15 +37,15 @@ def probe_nodes(folders: list[Path]) -> list[Node]:
                 probes[-1].write_bytes(b"probe")
         nodes = [node for node in ray.nodes() if node["Alive"]]
         task = ray.remote(num_cpus=0, max_retries=0)(_look)
-        asked = {}
+        names = {}
         for node in nodes:
             pinned = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
             name = f"{node['NodeManagerHostname']} at {node['NodeManagerAddress']}"
-            asked[task.options(scheduling_strategy=pinned).remote(probes)] = name
-        answered, silent = ray.wait(list(asked), num_returns=len(asked), timeout=PATIENCE)
+            names[task.options(scheduling_strategy=pinned).remote(probes)] = name
+        answered, silent = ray.wait(list(names), num_returns=len(names), timeout=PATIENCE)
         if silent:
-            raise ClusterError(f"node {asked[silent[0]]} gave no answer in {PATIENCE} s")
-        return [_answer(asked[each], each) for each in answered]
+            raise ClusterError(f"node {names[silent[0]]} did not answer within {PATIENCE} s")
+        return [_answer(names[each], each) for each in answered]
     finally:
         for probe in probes:
             with suppress(OSError):
@@ -66,7 +66,7 @@ def _look(probes: list[Path]) -> tuple[str, tuple[str, ...]]:
 
 
 def _usable(probe: Path) -> bool:
-    """Whether this node reads the driver's file and can write one beside it."""
+    """Whether this node can read the driver's file and write another one beside it."""
     own = probe.with_name(f"{probe.name}-{secrets.token_hex(4)}")
     try:
         own.write_bytes(b"probe")

@@ -1,7 +1,7 @@
-"""Arrays that stay on the hosts of a Ray cluster, changed by tasks that depend on each other: `mapping.Flow`.
+"""`executors.Flow` on a Ray cluster: arrays that stay on the hosts, changed by tasks that depend on each other.
 
-Ray could make a lost array again from its lineage, but of a factorisation that is everything that came before: so no task is
-tried again here, and the caller begins again from what it saved.
+Ray could reconstruct a lost array from its lineage, but for a factorisation that means repeating all earlier tasks. Therefore
+no task is retried here, and the caller restarts from what it has saved.
 
 Import this inside `cluster.session.session`.
 """
@@ -20,13 +20,13 @@ from rankbench.cluster.alive_nodes import alive_nodes
 from rankbench.core.errors import StorageError
 from rankbench.fitting.executors import Lost
 
-FUSED = 4  # changes of an array in one task, which copies it once
-_TICK = 1.0  # seconds between looks at the clock
-_SILENCE = 60.0  # seconds, or three times the longest task, without an answer: more than Ray takes to find a host dead
+FUSED = 4  # maximum number of changes of an array in one task, which copies it once
+_TICK = 1.0  # seconds between checks of the clock
+_SILENCE = 60.0  # seconds without an answer (or three times the longest task); Ray detects a dead host sooner
 
 
 class Owner(Protocol):
-    """What a flow takes from its RayMap."""
+    """The part of a RayMap that a flow uses."""
 
     @property
     def workers(self) -> int: ...
@@ -35,8 +35,9 @@ class Owner(Protocol):
 
 
 class RayFlow:
-    """The arrays of one computation. Two tasks a processor are under way at most. `n_tasks` so far, and `n_read`, how many
-    arrays they read besides those that they change.
+    """The arrays of one computation, with at most two tasks per processor in flight.
+
+    `n_tasks` counts the tasks so far, and `n_read` the arrays that they read besides those that they change.
     """
 
     def __init__(self, owner: Owner):
@@ -95,34 +96,34 @@ class RayFlow:
         self._running, self._arrays, self._waiting = {}, {}, {}
 
     def _settle(self, name: Hashable) -> None:
-        """Hand out the changes of `name` that were held back."""
+        """Submit the postponed changes of `name`."""
         if steps := self._waiting.pop(name, None):
             plan = [(function, len(reads)) for function, reads in steps]
-            reads = [each for _, mine in steps for each in mine]
+            reads = [array for _, arrays in steps for array in arrays]
             self.n_read += len(reads)
             (self._arrays[name],) = self._submit(1, _change, plan, self._arrays[name], *reads)
 
     def _submit(self, n_arrays: int, function: Callable, *arguments: Any) -> list[ray.ObjectRef]:
         while len(self._running) >= 2 * self.workers:
             self._land()
-        # What a task gives beside its arrays is small, so that asking after it moves none of them.
+        # The last result of a task is small, so that waiting for it moves no array.
         *arrays, done = _listed(self._task.options(num_returns=n_arrays + 1).remote(function, *arguments))
         self._running[done] = None
         self.n_tasks += 1
         return arrays
 
     def _land(self) -> None:
-        """Until a task is done. Raises what it raised, and Lost for what Ray says or does not say."""
+        """Wait until a task has finished. Raises its exception, or Lost if Ray reports a failure or nothing at all."""
         began, patience = time.monotonic(), max(_SILENCE, 3 * max(self._seconds, default=0))
         done: list[ray.ObjectRef] = []
         while not done:
-            # Without fetch_local Ray does not touch the object store: see `session`, which would not survive its death.
+            # With fetch_local=False Ray does not touch the object store, whose death would end this process (see `session`).
             done, _ = ray.wait(list(self._running), num_returns=1, timeout=_TICK, fetch_local=False)
             if not done and time.monotonic() > began + patience:
-                living = len(alive_nodes())
-                # Until the first answer others may have the processors, as long as they like, while the cluster answers.
+                n_alive = len(alive_nodes())
+                # Before the first answer, other jobs may occupy the processors for any time, while the cluster answers.
                 if self._seconds:
-                    raise Lost(f"nothing came back for {patience:.0f} s, {living} nodes are up")
+                    raise Lost(f"no task finished for {patience:.0f} s; {n_alive} nodes are alive")
                 began = time.monotonic()
         done, _ = ray.wait(list(self._running), num_returns=len(self._running), timeout=0, fetch_local=False)
         for task in done:
@@ -132,7 +133,7 @@ class RayFlow:
             except (ObjectStoreFullError, OutOfDiskError) as error:
                 raise StorageError(f"the object stores of the cluster and their disks are full: {_one_line(error)}") from None
             except RayTaskError as error:
-                # A task whose input is gone fails as if it had raised that itself.
+                # A task whose input is lost fails as if it had raised the error itself.
                 if isinstance(error.cause, RayError):
                     raise Lost(_one_line(error.cause)) from None
                 raise error.cause from error
@@ -145,7 +146,7 @@ def _listed(returned: Any) -> list[ray.ObjectRef]:
 
 
 def _work(function: Callable, *arguments: Any) -> Any:
-    """What a worker does: the arrays, and the seconds they took."""
+    """Run on a worker: return the arrays and the seconds that they took."""
     started = time.perf_counter()
     with one_thread():
         arrays = function(*arguments)
@@ -171,7 +172,7 @@ def _use(function: Callable, array: Any, *arguments: Any) -> list:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """A task has one processor. As `threads.pinned(1)`, without the seconds that importing torch costs a new worker."""
+    """Use one thread, as `threads.pinned(1)` does, but without importing torch, which takes a new worker seconds."""
     import numba
     from threadpoolctl import threadpool_limits
 

@@ -1,8 +1,8 @@
-"""Blocks on a Ray cluster whose workers, nodes and network fail: `mapping.BlockMap` with deadlines.
+"""`executors.BlockMap` on a Ray cluster, with deadlines for workers, nodes and networks that fail.
 
-Ray starts the task of a dead worker again by itself, but it waits without end for a node that hangs. So nothing here waits
-without a bound: a block that is late is submitted again and its first answer counts, and a cluster that answers nothing is
-given up. The death of the driver's own Ray node, and of the head, is the session's to tell.
+Ray itself restarts the task of a dead worker, but waits forever for a node that hangs. Here every wait has a bound: a late
+block is submitted again and its first answer counts, and a cluster that returns nothing is given up. `session` detects the
+death of the driver's own Ray node and of the head node.
 
 Import this inside `cluster.session.session`.
 """
@@ -33,19 +33,19 @@ from rankbench.cluster.alive_nodes import alive_nodes
 from rankbench.cluster.ray_flow import RayFlow, one_thread
 from rankbench.core.errors import ClusterError, StorageError
 
-_TRIES = 3  # times a late block is submitted again
-_WARY = 60.0  # seconds after a late block in which the next is suspected sooner
-_TICK = 1.0  # seconds between looks at the clock
+_TRIES = 3  # how often a late block is submitted again
+_WARY = 60.0  # seconds after a late block during which the next one is submitted again sooner
+_TICK = 1.0  # seconds between checks of the clock
 _ALWAYS_FITS = 75 << 20  # bytes: Ray makes no object store smaller than this
 
 
 class RayMap:
-    """The living cluster, one processor a block, and `memory` bytes claimed for each.
+    """Maps blocks over the cluster, with one processor and `memory` bytes for each block.
 
-    A block is late when none has come back for `patience` seconds, a quarter of that after one was late, or five times the
-    median block if that is more; three times `patience` before the first block of a function, which pays for imports and
-    compilation. Nothing for `give_up` seconds, or ten times the median block, is a ClusterError. `resubmitted` counts the
-    blocks submitted again.
+    The blocks in flight are late if none has finished for `patience` seconds or five times the median block, whichever is
+    more. The limit is a quarter of `patience` after a late block, and three times `patience` before the first block of a
+    function, which includes imports and compilation. If no block finishes for `give_up` seconds or ten times the median
+    block, ClusterError is raised. `resubmitted` counts the blocks submitted again.
     """
 
     def __init__(self, memory: int | None = None, patience: float = 8.0, give_up: float = 40.0):
@@ -53,31 +53,36 @@ class RayMap:
         self.resubmitted = 0
         self._wary_until = 0.0
         self._task = ray.remote(num_cpus=1, max_retries=3, retry_exceptions=False, memory=memory)(_solve)
-        self._typical: dict[Callable, float] = {}  # median seconds of a function's blocks, in its last call
+        self._typical: dict[Callable, float] = {}  # function → median seconds of its blocks in the last call
 
     @property
     def workers(self) -> int:
-        """Processors of the nodes that live now."""
+        """Number of processors of the alive nodes."""
         return max(1, int(_total("CPU")))
 
     def put(self, value: Any) -> ray.ObjectRef:
-        """Raises StorageError when `value` is larger than all object stores together, or their disk is full."""
+        """Share `value` with all tasks.
+
+        Raises StorageError if it is larger than all object stores together, or if their disk is full.
+        """
         size = _size(value)
         if size > _ALWAYS_FITS and size > (room := int(_total("object_store_memory"))):
             raise StorageError(
-                f"{size >> 20} MiB to share do not fit the object stores of the cluster, {room >> 20} MiB in all; "
+                f"{size >> 20} MiB of shared data do not fit into the object stores of the cluster, {room >> 20} MiB in total; "
                 "start its nodes with a larger --object-store-memory"
             )
         try:
             return ray.put(value)
         except (ObjectStoreFullError, OutOfDiskError) as error:
-            raise StorageError(f"{size >> 20} MiB to share do not fit the object store: {_one_line(error)}") from None
+            raise StorageError(
+                f"{size >> 20} MiB of shared data do not fit into the object store: {_one_line(error)}"
+            ) from None
 
     def map(self, function: Callable, blocks: Sequence[Any], *shared: Any) -> Iterator[tuple[int, Any]]:
-        """As `BlockMap.map`; arrays in an answer are read-only.
+        """Yield (index, answer) as `BlockMap.map` does; arrays in an answer are read-only.
 
-        Raises ClusterError when the worker of a block dies again and again or the cluster does, StorageError when the
-        disk of an object store is full.
+        Raises ClusterError if the workers of a block die repeatedly or the cluster fails, and StorageError if the disk of
+        an object store is full.
         """
         flight = _Flight(self, function, blocks, [self.handle(value) for value in shared])
         bound = 2 * self.workers
@@ -92,18 +97,18 @@ class RayMap:
                 for index, took, answer in flight.landed():
                     seconds.append(took)
                     yield index, answer
-                    progress = asked_again = time.monotonic()  # what the caller took is not the cluster's
+                    progress = asked_again = time.monotonic()  # the caller's own time does not count
                 now = time.monotonic()
                 if now - asked_again > self._late(median(seconds) if seconds else self._typical.get(function), now):
                     flight.submit_again()
                     asked_again, self._wary_until = now, now + _WARY
                 if now - progress > max(self.give_up, 10 * median(seconds or [0])):
-                    living = len(alive_nodes())
-                    # The first block of a call may be as long as it likes, while the cluster answers.
+                    n_alive = len(alive_nodes())
+                    # The first block of a call may take any time, while the cluster answers.
                     if seconds:
                         raise ClusterError(
-                            f"no block came back for {now - progress:.0f} s: {len(flight.attempts)} of {len(blocks)} are "
-                            f"under way, {living} nodes are up; --resume continues"
+                            f"no block finished for {now - progress:.0f} s: {len(flight.attempts)} of {len(blocks)} are "
+                            f"in flight, {n_alive} nodes are alive; --resume continues"
                         )
         finally:
             flight.cancel()
@@ -111,7 +116,7 @@ class RayMap:
                 self._typical[function] = median(seconds)
 
     def handle(self, value: Any) -> ray.ObjectRef:
-        """`value` itself if it is one."""
+        """An object reference to `value`; `value` itself if it is one."""
         return value if isinstance(value, ray.ObjectRef) else self.put(value)
 
     def flow(self) -> RayFlow:
@@ -120,12 +125,12 @@ class RayMap:
     def _late(self, typical: float | None, now: float) -> float:
         if typical is None:
             return 3 * self.patience
-        # A node that hangs counts as alive for some seconds more, and gets further blocks.
+        # A node that hangs counts as alive for some more seconds, and still gets blocks.
         return max(self.patience / 4 if now < self._wary_until else self.patience, 5 * typical)
 
 
 class _Flight:
-    """The blocks of a call that are under way. `attempts`: block → its tasks, more than one once it was late."""
+    """The blocks of a call that are in flight. `attempts`: block → its tasks, of which a late block has several."""
 
     def __init__(self, owner: RayMap, function: Callable, blocks: Sequence[Any], shared: list[ray.ObjectRef]):
         self._owner, self._function, self._blocks, self._shared = owner, function, blocks, shared
@@ -139,13 +144,13 @@ class _Flight:
             self._handles[index] = self._owner.handle(self._blocks[index])
         task = self._owner._task
         if self._again[index]:
-            # Left to itself Ray would hand the block to the worker that it holds already, on the very node that hangs.
+            # By default Ray would reuse the worker that it has leased, on the node that hangs.
             node = self._elsewhere(index, self._again[index])
             task = task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=True))
         self.attempts.setdefault(index, []).append(task.remote(self._function, self._handles[index], *self._shared))
 
     def submit_again(self) -> None:
-        """Every block under way, as long as it has tries left."""
+        """Submit every block in flight again, as long as it has tries left."""
         self._nodes = _nodes_by_trust()
         for index in self.attempts:
             if self._again[index] < _TRIES:
@@ -172,7 +177,7 @@ class _Flight:
         return [(index, *answer) for index, answer in answers if answer]
 
     def _answer(self, index: int, task: ray.ObjectRef) -> tuple[float, Any] | None:
-        """None: lost, but another attempt is under way."""
+        """Seconds and answer of a finished task; None if it was lost and another attempt is in flight."""
         try:
             answer = ray.get(task, timeout=self._owner.patience)
         except RayTaskError as error:
@@ -181,7 +186,7 @@ class _Flight:
             raise StorageError(f"block {index} of {len(self._blocks)}: {_one_line(error)}") from None
         except RayError as error:
             self.attempts[index].remove(task)
-            # Neither says that the block is to blame: the copy went with its node, or a late cancel hit its neighbour.
+            # These errors are not the block's fault: the answer was lost with its node, or a late cancel hit another task.
             if isinstance(error, GetTimeoutError | TaskCancelledError) and self._again[index] < _TRIES:
                 self._again[index] += 1
                 self._owner.resubmitted += 1
@@ -205,21 +210,21 @@ class _Flight:
 
 
 def _nodes_by_trust() -> list[str]:
-    """The living nodes with processors; first the driver's own, which surely runs."""
+    """Ids of the alive nodes with processors, the driver's own first, which is known to work."""
     own = ray.get_runtime_context().get_node_id()
     nodes = [node["NodeID"] for node in alive_nodes() if node["Resources"].get("CPU")]
     return sorted(nodes, key=lambda node: node != own) or [own]
 
 
 def _cancel(task: ray.ObjectRef) -> None:
-    # A generator may be closed after its session, where Ray would start a cluster to ask.
+    # A generator may be closed after its session, when Ray would start a new cluster for the call.
     if ray.is_initialized():
         with suppress(RayError, ValueError):
             ray.cancel(task)
 
 
 def _solve(function: Callable, block: Any, *shared: Any) -> tuple[float, Any]:
-    """What a worker does: (seconds, answer)."""
+    """Run on a worker: return (seconds, answer)."""
     started = time.perf_counter()
     with one_thread():
         answer = function(block, *shared)
@@ -231,7 +236,7 @@ def _total(resource: str) -> float:
 
 
 def _size(value: Any) -> int:
-    """Bytes of `value` on the wire, counted without copying its arrays."""
+    """Serialised size of `value` in bytes, computed without copying its arrays."""
     outside: list = []
     inside = cloudpickle.dumps(value, protocol=5, buffer_callback=outside.append)
     return len(inside) + sum(buffer.raw().nbytes for buffer in outside)

@@ -23,8 +23,8 @@ from rankbench.cluster.machine import Machine
 from rankbench.cluster.private_folder import private_folder
 from rankbench.core.errors import ClusterError, ConfigError
 
-# Read by Ray when it is imported and by every process it starts. A hung node would hang the run for good without the
-# keepalive; an out-of-memory task would be retried for ever without the bound on retries.
+# Read by Ray at import and by every process that it starts. Without the keepalive a hung node would block a run forever;
+# without the bound on retries an out-of-memory task would be retried forever.
 _ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_AUTH_MODE": "token",
@@ -50,19 +50,19 @@ _ENVIRONMENT = {
 
 @dataclass(frozen=True)
 class Session:
-    """What the joined cluster offers, node by node."""
+    """A connected cluster and the resources of its nodes."""
 
     local: bool
     machines: tuple[Machine, ...]
 
     @property
     def cpus(self) -> int:
-        """Of all nodes."""
+        """Number of processors of all nodes."""
         return sum(machine.cpus for machine in self.machines)
 
     @property
     def memory_bytes(self) -> int:
-        """Of all nodes."""
+        """Memory of all nodes."""
         return sum(machine.memory_bytes for machine in self.machines)
 
 
@@ -70,20 +70,21 @@ class Session:
 def session(
     address: str | None = None, cpus: int | None = None, object_store_memory: int = 256 << 20, gpus: bool = False
 ) -> Iterator[Session]:
-    """Ray for the length of the block; a local cluster is shut down after it.
+    """Connect to Ray during the block; a local cluster is shut down afterwards.
 
-    `address` (or RAY_ADDRESS) names a running cluster; without one a local cluster with `cpus` processors, with `gpus` all GPUs
-    of the host, and `object_store_memory` bytes for shared objects is started, whose sockets are all on loopback. A cluster
-    that happens to run on this host is never joined unasked. When this host's own Ray node dies, the process ends with exit
-    code 4. Ray reads its settings when it is imported, so nothing may import it before. Raises ClusterError when something
-    did or the cluster cannot be joined, ConfigError when authentication is switched off.
+    `address` (or RAY_ADDRESS) names a running cluster. Without one, a local cluster is started, with `cpus` processors, all
+    GPUs of the host if `gpus`, `object_store_memory` bytes for shared objects, and all sockets on loopback. A running cluster
+    is never joined unless it is named. If the Ray node of this host dies, the process ends with exit code 4.
+
+    Ray reads its settings at import, so nothing may import it earlier. Raises ClusterError if it was imported earlier or the
+    cluster cannot be joined, and ConfigError if authentication is switched off.
     """
     if os.environ.get("RAY_AUTH_MODE", "token") == "disabled":
         raise ConfigError("RAY_AUTH_MODE=disabled lets anyone run code on the cluster; unset it")
     address = address or os.environ.get("RAY_ADDRESS")
     if not address and "ray" in sys.modules and os.environ.get("RAY_AUTH_MODE") != "token":
         raise ClusterError(
-            "ray was imported before its settings were made; start in a fresh process or set RAY_AUTH_MODE=token"
+            "ray was imported before rankbench set its environment variables; start a new process or set RAY_AUTH_MODE=token"
         )
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
@@ -110,33 +111,33 @@ def _local(folder: Path, cpus: int | None, object_store_memory: int, gpus: bool)
 
 @cache
 def _process_token() -> str:
-    """One secret for all local clusters of this process: Ray reads its token once."""
+    """One token for all local clusters of this process, because Ray reads it only once."""
     return secrets.token_hex(32)
 
 
 def _joined(address: str) -> Iterator[Session]:
-    address = ":".join(map(str, knock(address)))
+    address = ":".join(map(str, require_reachable(address)))
     hint = "is it up, and is RAY_AUTH_TOKEN_PATH its token?"
     yield from _running(f"cannot join the Ray cluster at {address}: {{}}; {hint}", address, local=False)
 
 
 def _running(failure: str, address: str, local: bool) -> Iterator[Session]:
-    """Join a cluster, and leave it afterwards; `failure` is the message, with a place for Ray's own words."""
+    """Join a cluster, and leave it afterwards; `failure` is the error message, with `{}` for the reason."""
     import ray
 
-    # Ray tells of every death in the cluster, in many lines, on stdout: where the results go. No setting stops it.
+    # Ray prints many lines about each death in the cluster on stdout, where results go. No setting stops it.
     ray._private.worker._worker_logs_enabled = False
     handler = signal.getsignal(signal.SIGTERM)
     try:
         with join_deadline(failure):
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-    except Exception as error:  # Ray raises that very class, too
+    except Exception as error:  # Ray raises plain Exception, too
         raise ClusterError(failure.format(_one_line(error))) from None
     finally:
         _restore(handler)
     try:
         with _watched(ray):
-            # Not at the top: it imports Ray.
+            # Imported here because it imports Ray.
             from rankbench.cluster.alive_nodes import living_machines
 
             yield Session(local, tuple(living_machines()))
@@ -146,20 +147,19 @@ def _running(failure: str, address: str, local: bool) -> Iterator[Session]:
 
 @contextmanager
 def _watched(ray) -> Iterator[None]:
-    """End the process, with a line and code 4, when this host's Ray node or the cluster's head dies within the block.
+    """End the process with a message and exit code 4 if this host's Ray node or the head node dies within the block.
 
-    Without its node Ray ends the process at the next touch of the object store, be it only an array let go, with code 1 and
-    without a word, and waits for ever where nothing touches it; without the head it does so after a minute. An exception
-    could not be carried out of here: unwinding lets arrays go. A node that dies in the very millisecond of a touch is
-    still Ray's.
+    Without its node, Ray ends the process silently with code 1 at the next access to the object store, even if an array is
+    only released, and otherwise waits forever; without the head node it does so after a minute. An exception would not help,
+    because unwinding the stack releases arrays. If an access coincides with the death of the node, Ray is still faster.
     """
     context, over = ray.get_runtime_context(), threading.Event()
     own = next(node for node in ray.nodes() if node["NodeID"] == context.get_node_id())
     watches = [(_watch_head, host_and_port(context.gcs_address))]
     if hasattr(socket, "AF_UNIX"):
         watches.append((_watch_node, own["RayletSocketName"]))
-    for watch, place in watches:
-        threading.Thread(target=watch, args=(place, over), daemon=True).start()
+    for watch, socket_address in watches:
+        threading.Thread(target=watch, args=(socket_address, over), daemon=True).start()
     try:
         yield
     finally:
@@ -173,7 +173,7 @@ def _watch_node(path: str, over: threading.Event) -> None:
                 line.connect(path)
                 line.settimeout(1)
                 while not over.is_set():
-                    # The node says nothing on it; the line ends when the node does, and then there is no other.
+                    # The node sends nothing; the connection ends with the node, and then a new one fails.
                     with suppress(TimeoutError):
                         if not line.recv(1):
                             break
@@ -182,19 +182,19 @@ def _watch_node(path: str, over: threading.Event) -> None:
             _end_process("this host's Ray node died; restart it, and --resume continues")
 
 
-def _watch_head(place: tuple[str, int], over: threading.Event) -> None:
+def _watch_head(head: tuple[str, int], over: threading.Event) -> None:
     seen = time.monotonic()
     while not over.wait(5):
         with suppress(OSError):
-            socket.create_connection(place, timeout=5).close()
+            socket.create_connection(head, timeout=5).close()
             seen = time.monotonic()
-        # A head that stores its state elsewhere may come back; Ray itself waits for it for a minute.
+        # A head with external storage may come back; Ray itself waits for it for a minute.
         if time.monotonic() - seen > 30 and not over.is_set():
-            _end_process(f"the head of the Ray cluster at {place[0]}:{place[1]} is gone; restart it, and --resume continues")
+            _end_process(f"the head of the Ray cluster at {head[0]}:{head[1]} is gone; restart it, and --resume continues")
 
 
 def _end_process(message: str) -> None:
-    """Exit with the code of a ClusterError, past everything that would still speak to Ray."""
+    """Exit with the code of ClusterError at once, without any clean-up that would use Ray."""
     with suppress(OSError, ValueError):
         sys.stdout.flush()
     os.write(2, f"error: {message}\n".encode())
@@ -202,12 +202,12 @@ def _end_process(message: str) -> None:
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """The parts of HOST:PORT; of auto, those of the cluster that `ray start` made on this host or joined it to.
+    """Host and port of HOST:PORT, or for `auto` of the cluster that `ray start` started on this host or joined.
 
-    Raises ConfigError for anything else, for a port that cannot be, and for auto where there is none.
+    Raises ConfigError for any other text, an invalid port, and `auto` without a cluster.
     """
     if address == "auto":
-        # Where Ray itself looks, which is not imported yet.
+        # The file that Ray itself reads; Ray is not imported yet.
         noted = Path(os.environ.get("RAY_TMPDIR", tempfile.gettempdir())) / "ray" / "ray_current_cluster"
         try:
             address = noted.read_text(encoding="utf-8").strip()
@@ -217,13 +217,14 @@ def host_and_port(address: str) -> tuple[str, int]:
     if not host or "/" in host or not port.isdecimal():
         raise ConfigError(f"--address (or RAY_ADDRESS): expected HOST:PORT or auto, got {address!r}")
     if not 1 <= int(port) <= 65535:
-        raise ConfigError(f"--address: a port lies between 1 and 65535, got {address!r}")
+        raise ConfigError(f"--address: expected a port between 1 and 65535, got {address!r}")
     return host, int(port)
 
 
-def knock(address: str) -> tuple[str, int]:
-    """Before Ray does, which would wait for minutes at a door that nobody opens; returns where. Raises ClusterError when nobody
-    does.
+def require_reachable(address: str) -> tuple[str, int]:
+    """Check that the cluster answers, because `ray.init` would wait for minutes.
+
+    Returns its host and port. Raises ClusterError if it does not answer.
     """
     host, port = host_and_port(address)
     try:
@@ -234,7 +235,7 @@ def knock(address: str) -> tuple[str, int]:
 
 
 def _restore(handler) -> None:
-    """Ray takes SIGTERM for itself, and would exit with 15 where a terminated command exits with 143."""
+    """Restore the SIGTERM handler, which Ray replaces: it would exit with 15 instead of 143."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, handler)
 

@@ -1,7 +1,7 @@
-"""Where the blocks of a fit are worked on: in this process, or on a cluster that was named.
+"""The executor of a fit: threads of this process, or a cluster.
 
-The rule: without an address everything runs in this process, a thread a processor, whatever the size. One machine has nothing
-to gain from a cluster of itself: starting it costs seconds, and every array is copied. With an address all blocks go there.
+Without an address everything runs in this process, with one thread per processor, whatever the size. A local cluster would
+not help: starting it takes seconds, and every array is copied. With an address all blocks run on that cluster.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from rankbench.fitting.executors import BlockMap, ThreadMap
 
 @contextmanager
 def workplace(address: str | None, n_threads: int | None = None) -> Iterator[BlockMap]:
-    """`address`: HOST:PORT; None takes RAY_ADDRESS, where it is set; an empty one is this process. Raises as `session`."""
+    """Yield the executor for `address`: HOST:PORT, None for RAY_ADDRESS if it is set, or empty for this process.
+
+    Raises the errors of `session`.
+    """
     address = os.environ.get("RAY_ADDRESS", "") if address is None else address
     if not address:
         yield ThreadMap(n_threads or available_cpus())
@@ -26,15 +29,15 @@ def workplace(address: str | None, n_threads: int | None = None) -> Iterator[Blo
     from rankbench.cluster.session import session
 
     with session(address):
-        # Not before: it imports Ray, which then reads the settings that the session made.
+        # Imported here because it imports Ray, which reads the environment variables that the session sets.
         from rankbench.cluster.ray_map import RayMap
 
         yield RayMap()
 
 
 def require_shared(*folders: Path) -> None:
-    """Raise ConfigError when a node of the joined cluster does not see what this process writes into a folder."""
-    # Not at the top: it imports Ray, which reads the settings that the session made.
+    """Raise ConfigError if a node of the connected cluster does not see files that this process writes to a folder."""
+    # Imported here because it imports Ray, which reads the environment variables that the session sets.
     from rankbench.cluster.probe import probe_nodes
 
     for node in probe_nodes(list(folders)):

@@ -1,4 +1,4 @@
-"""Where things lie on this machine: the RANKBENCH_* environment variables, read in this one place."""
+"""Folders and switches of this machine, read from the RANKBENCH_* environment variables."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from rankbench.core.registry import nearest
 
 VARIABLES = {
     "RANKBENCH_DATA": "cache of downloads and prepared datasets (default: the user's cache folder)",
-    "RANKBENCH_MIRROR": "a folder that stands in for the internet: <folder>/<dataset>/{train,valid,test,all}.parquet",
-    "RANKBENCH_OFFLINE": "1: never touch the network",
+    "RANKBENCH_MIRROR": "a folder that is used instead of the internet: <folder>/<dataset>/{train,valid,test,all}.parquet",
+    "RANKBENCH_OFFLINE": "1: never use the network",
     "RANKBENCH_RESULTS": "records, sweeps, reports and the tracking store (default: ./results)",
     "RANKBENCH_TRACKING_URI": "MLflow store (default: SQLite under the results folder)",
-    "RANKBENCH_HOME": "a folder with datasets/ and experiments/ of your own, looked at first",
+    "RANKBENCH_HOME": "a folder with your own datasets/ and experiments/, searched first",
 }
 
 _ON, _OFF = {"1", "true", "yes", "on"}, {"", "0", "false", "no", "off"}
@@ -37,7 +37,10 @@ class Environment:
 
     @classmethod
     def from_env(cls) -> Environment:
-        """Raises ConfigError for an unknown RANKBENCH_ variable, a mirror that is no folder, a switch neither on nor off."""
+        """Read the variables.
+
+        Raises ConfigError for an unknown RANKBENCH_ variable, a missing mirror, or a switch that is neither on nor off.
+        """
         for name in os.environ:
             if name.startswith("RANKBENCH_") and name not in VARIABLES:
                 raise ConfigError(f"environment: unknown variable {name}{nearest(name, VARIABLES)}")
@@ -54,10 +57,10 @@ class Environment:
         )
 
     def catalogues(self, kind: str) -> list[Path]:
-        """Folders that may hold `kind` ("datasets" or "experiments"), the user's own before the product's."""
+        """Existing folders of `kind` ("datasets" or "experiments"), the user's own before those of the package."""
         package = Path(__file__).resolve().parents[1]
-        places = [self.home, Path.cwd(), package.parents[1], package / "catalogue"]
-        folders = [place / kind for place in places if place is not None]
+        parents = [self.home, Path.cwd(), package.parents[1], package / "catalogue"]
+        folders = [parent / kind for parent in parents if parent is not None]
         return list(dict.fromkeys(folder for folder in folders if folder.is_dir()))
 
 
@@ -67,7 +70,7 @@ def _folder(name: str) -> Path | None:
         return None
     try:
         folder = Path(value).expanduser().resolve()
-    except (OSError, RuntimeError) as error:  # links in a circle; ~someone who is not there
+    except (OSError, RuntimeError) as error:  # a loop of links, or ~user of an unknown user
         raise ConfigError(f"{name}={value}: {error}") from None
     if is_too_long(folder):
         raise ConfigError(f"{name}={value}: the name is too long; choose another folder")

@@ -1,4 +1,4 @@
-"""Every item ranked for every user, with items as the outer loop: for weights of which a block of columns fits into memory.
+"""Ranking of all items for every user, with items as the outer loop, for weights too large for memory.
 
 `ranking.rank` turned inside out, with the same kernels: each block is read once for all users, whose top k wait meanwhile.
 Blocks come in increasing item id, so that ties go to the lower one here too.
@@ -36,10 +36,10 @@ from rankbench.fitting.recommenders import Recommender
 
 
 class ColumnRecommender(Recommender, Protocol):
-    """A model that can hold a part of itself."""
+    """A model that can load a part of its weights."""
 
     def hold(self, items: slice) -> Recommender:
-        """The same model with all that scores of `items` need in memory."""
+        """The same model with everything in memory that the scores of `items` need."""
 
 
 def rank_by_columns(
@@ -64,7 +64,7 @@ def rank_by_columns(
     families = _families(states)
     blocks = _blocks(n_items, column_block)
     parts = [slice(start, min(start + BLOCK_USERS, len(rows))) for start in range(0, len(rows), BLOCK_USERS)]
-    # A target's score must be known before others are counted against it, so there is a second pass.
+    # AUC needs a second pass, because a target's score must be known before other scores are compared with it.
     passes = [_merge, _count] if auc else [_merge]
     done, total = 0, len(rows) * len(families) * len(passes) * len(blocks)
     workspace = threading.local()
@@ -73,7 +73,7 @@ def rank_by_columns(
             holder = family[0].model.hold(block)
             scan = functools.partial(_scan_part, holder, family, use, block, holdout, seen, rows, workspace)
             tasks = [pool.submit(scan, part) for part in parts]
-            # Or the columns of this block would still be there while the next ones come.
+            # Released before the columns of the next block are loaded.
             del holder, scan
             try:
                 for task in as_completed(tasks):
@@ -125,7 +125,7 @@ def _blocks(n_items: int, width: int) -> list[slice]:
 
 
 def _families(states: list[_State]) -> dict[int, list[_State]]:
-    """Those that share their columns."""
+    """Groups of models that share their columns."""
     families: dict[int, list[_State]] = {}
     for state in states:
         families.setdefault(state.model.family, []).append(state)
@@ -167,7 +167,7 @@ def _inside(target: sp.csr_array, block: slice) -> np.ndarray:
 
 @numba.njit(cache=True)
 def _merge_top(items: np.ndarray, scores: np.ndarray, other_items: np.ndarray, other_scores: np.ndarray) -> None:
-    """Take the better ones of another list into the first, row by row; both are best first, a tie goes to the lower item."""
+    """Merge another list into the first, row by row. Both are sorted, best first; ties go to the lower item."""
     k = items.shape[1]
     for u in range(items.shape[0]):
         mine, mine_scores = items[u].copy(), scores[u].copy()
@@ -191,7 +191,7 @@ _Data = tuple[list[ColumnRecommender], Holdout, np.ndarray, int, bool]  # models
 
 
 class _State:
-    """What is known so far of one model's rankings of all users."""
+    """Intermediate rankings of one model for all users."""
 
     def __init__(self, model: ColumnRecommender, target: sp.csr_array, n_rows: int, k: int, auc: bool):
         self.model = model
@@ -223,7 +223,7 @@ def _scan_part(
     """Score the users of `part` for the items of `block`, and let `use` take what it needs; how many they are."""
     users, history, target = (of[rows[part]] for of in (holdout.users, holdout.history, holdout.target))
     seen = history if seen_rows is holdout.history else seen_rows[rows[part]]
-    # Rows without targets have no entries, so a part's targets lie together.
+    # Rows without targets have no entries, so the targets of a part are contiguous.
     first = holdout.target.indptr[rows[part.start]]
     entries = slice(first, first + target.nnz)
     for start in range(block.start, block.stop, BLOCK_ITEMS):
@@ -231,7 +231,7 @@ def _scan_part(
         shape = (len(users), items.stop - items.start)
         base = holder.base(users, history, items, _buffer(workspace, "base", shape, holder.dtype))
         for state in family:
-            # The last of a family may overwrite what they share.
+            # The last model of a family may overwrite the shared array.
             out = base if state is family[-1] else _buffer(workspace, "scores", shape, holder.dtype)
             scores = state.model.finish(base, history, items, out)
             use(state, scores, start, seen, target, part, entries)

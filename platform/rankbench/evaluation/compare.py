@@ -1,4 +1,4 @@
-"""Which models differ: paired tests on the same users, corrected for how many are made.
+"""Paired tests between models on the same users, corrected for the number of tests.
 
 The unit is the user. A user's difference is the value of one model less that of the other; of these differences there are
 
@@ -32,9 +32,9 @@ from rankbench.core.registry import nearest
 from rankbench.evaluation.summary import Interval, bootstrap_means, percentile_bounds
 
 LEVEL = 0.05
-# The smallest bootstrap p that Holm's correction can leave is then 0.01, however many models there are.
+# With this many resamples the smallest corrected bootstrap p is 0.01, however many models there are.
 RESAMPLES, RESAMPLES_A_PAIR = 2000, 200
-DIGITS = 6  # of a user's difference; records keep float32, whose seventh digit would turn ties into differences
+DIGITS = 6  # digits of a difference; the rounding of float32 in records would turn ties into differences
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Comparison:
 
     @property
     def distinguishable(self) -> bool:
-        """Whether both corrected tests say so at 0.05: the mean differs, and not because of a few users alone."""
+        """Whether both corrected tests are significant at 0.05: the means differ, and not only because of a few users."""
         return not self.identical and max(self.p_bootstrap_holm, self.p_wilcoxon_holm) < LEVEL
 
     @property
@@ -169,7 +169,7 @@ def holm(p: Sequence[float]) -> list[float]:
 
 
 def user_means(samples: Sequence[UserValues]) -> UserValues:
-    """One value a user: the mean over those of the samples that the user is in, as over seeds or over splits."""
+    """One value per user: the mean over the samples that contain the user, for example over seeds or splits."""
     ids = [sample[0] for sample in samples]
     if all(np.array_equal(ids[0], each) for each in ids[1:]):
         return ids[0], np.asarray(np.mean([values for _, values in samples], axis=0, dtype=np.float64))
@@ -179,10 +179,10 @@ def user_means(samples: Sequence[UserValues]) -> UserValues:
 
 
 def _aligned(samples: Mapping[str, UserValues]) -> tuple[np.ndarray, np.ndarray, int]:
-    """The users that all have, their values (m, n_models), and how many users only some have."""
+    """Users common to all samples, their values (m, n_models), and the number of users that only some samples have."""
     for name, (of_model, values) in samples.items():
         if len(np.unique(of_model)) != len(of_model):
-            raise DataError(f"{name}: a user has two values; give one a user")
+            raise DataError(f"{name}: a user has two values; give one value per user")
         if not np.isfinite(values).all():
             raise DataError(f"{name}: {int((~np.isfinite(values)).sum())} users have a value that is not a finite number")
     ids = [each for each, _ in samples.values()]
@@ -218,11 +218,11 @@ def _first_equals(table: np.ndarray) -> list[int]:
 
 
 def _test(table: np.ndarray, draws: np.ndarray, a: int, b: int) -> dict[str, Any]:
-    """What a Comparison says of column a less column b, before the correction."""
+    """Fields of a Comparison of column a less column b, before the correction."""
     d = _differences(table, a, b)
     drawn = draws[:, a] - draws[:, b]
     low, high = percentile_bounds(drawn[:, None])
-    # A resample of users without a difference lies on neither side, up to rounding: it counts for both.
+    # A resample whose mean difference is zero up to rounding counts for both sides.
     zero = 1e-12 * max(1.0, float(np.abs(table[:, [a, b]]).max()))
     beyond = min((drawn <= zero).sum(), (drawn >= -zero).sum())
     ranks = stats.rankdata(np.abs(d))
@@ -250,7 +250,7 @@ _IDENTICAL: dict[str, Any] = {
 
 
 def _mirrored(test: dict[str, Any]) -> dict[str, Any]:
-    """The same of the second less the first."""
+    """The comparison with the models swapped."""
     turned = {name: None if test[name] is None else -test[name] for name in ("difference", "rank_biserial", "cohen_dz")}
     bounds = {"low": -test["high"], "high": -test["low"]}
     return test | turned | bounds | {"better": test["worse"], "worse": test["better"]}

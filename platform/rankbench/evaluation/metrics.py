@@ -1,4 +1,4 @@
-"""Ranking metrics as functions of where the hits are. Each name says its denominator.
+"""Ranking metrics as functions of the ranks of the hits. The denominator is part of each name.
 
 For a user with targets T and a list cut at k: `hits` (m, k) bool, true where the item at that rank is a target;
 `n_targets` (m,). Relevance is binary, log is base 2, ranks start at 1. Users without targets are not here.
@@ -87,7 +87,7 @@ def map_capped(hits: np.ndarray, n_targets: np.ndarray) -> np.ndarray:
 
 @metric
 def hit(hits: np.ndarray, n_targets: np.ndarray) -> np.ndarray:
-    """1 when any of the k is a target"""
+    """1 if any of the k items is a target, else 0"""
     return hits.any(axis=1).astype(float)
 
 
@@ -97,7 +97,7 @@ def _precision_at_hits(hits: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class PerUser:
-    """One float64 a user and metric, row for row with `users`; `overall` are metrics of the lists as a whole."""
+    """Values of each metric, float64, row by row with `users`; `overall` holds metrics of all lists together."""
 
     users: np.ndarray
     values: dict[str, np.ndarray]
@@ -106,7 +106,7 @@ class PerUser:
 
 @dataclass(frozen=True)
 class MetricSet:
-    """What to measure: names such as recall@20, with the deepest cutoff and whether AUC is among them."""
+    """The metrics to measure: names such as recall@20, with the largest cutoff and whether AUC is among them."""
 
     names: tuple[str, ...]
 
@@ -120,7 +120,7 @@ class MetricSet:
 
 
 def metric_set(metrics: Iterable[str] = DEFAULT_METRICS, cutoffs: Sequence[int] = DEFAULT_CUTOFFS) -> MetricSet:
-    """Every metric at every cutoff; a name that brings its own cutoff ("ndcg@100") is taken as it is.
+    """Every metric at every cutoff; a name with its own cutoff ("ndcg@100") is used unchanged.
 
     Raises ConfigError, with the nearest name, for a metric that there is none of.
     """
@@ -138,7 +138,7 @@ def metric_set(metrics: Iterable[str] = DEFAULT_METRICS, cutoffs: Sequence[int] 
 
 
 def require_within(wanted: MetricSet, n_items: int, dataset: str, where: str) -> None:
-    """Raise ConfigError when a cutoff that was asked for is deeper than the catalogue of `dataset`."""
+    """Raise ConfigError if a cutoff is larger than the number of items of `dataset`."""
     require(wanted.k <= n_items, f"{where}: {wanted.k} is more than the {n_items:,} items of {dataset}")
 
 
@@ -148,7 +148,7 @@ def measure(ranking: Ranking, target: sp.csr_array, item_counts: np.ndarray, wan
     """
     rows = target[ranking.rows]
     n_targets = np.diff(rows.indptr)
-    # A cutoff beyond the catalogue finds nothing more, but its denominator stays k.
+    # A cutoff beyond the number of items adds no hits, but its denominator remains k.
     hits = np.zeros((len(rows.indptr) - 1, wanted.k), bool)
     _mark_hits(ranking.items, rows.indptr, rows.indices, hits)
     values: dict[str, np.ndarray] = {}
@@ -176,7 +176,7 @@ def measure(ranking: Ranking, target: sp.csr_array, item_counts: np.ndarray, wan
 def _mark_hits(items: np.ndarray, ptr: np.ndarray, targets: np.ndarray, hits: np.ndarray) -> None:
     """hits[u, r] = whether the item at rank r is a target; lists may be deeper than `hits`, or end before it."""
     for u in range(items.shape[0]):
-        mine = targets[ptr[u] : ptr[u + 1]]
+        relevant = targets[ptr[u] : ptr[u + 1]]
         for r in range(min(items.shape[1], hits.shape[1])):
-            place = np.searchsorted(mine, items[u, r])
-            hits[u, r] = place < len(mine) and mine[place] == items[u, r]
+            position = np.searchsorted(relevant, items[u, r])
+            hits[u, r] = position < len(relevant) and relevant[position] == items[u, r]

@@ -1,4 +1,4 @@
-"""Every item ranked for every user: score, mask what was seen, keep the top k, by blocks of users and of items.
+"""Ranking of all items for every user: score, mask seen items, keep the top k, by blocks of users and items.
 
 Ties go to the lower item id. Memory: a few score blocks and the top k, whatever n_users x n_items is.
 """
@@ -20,7 +20,7 @@ from rankbench.data.splits import Holdout
 from rankbench.fitting.recommenders import Recommender
 
 BLOCK_USERS, BLOCK_ITEMS = 256, 2048  # one block of scores, 2 MB in float32, stays in a core's cache
-STRIDE = 64  # scores that are compared with the k-th best at once
+STRIDE = 64  # number of scores that are compared with the k-th best at once
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def rank(
     """
     rows = np.flatnonzero(np.diff(holdout.target.indptr)) if rows is None else rows
     k = min(k, holdout.target.shape[1])
-    # A copy of the rows only where they are not all: histories can be as large as the data.
+    # Rows are copied only if they are not all rows, because histories can be as large as the data.
     every = len(rows) == len(holdout.users)
     of_rows = (holdout.users, holdout.history) if every else (holdout.users[rows], holdout.history[rows])
     models = [model.fold(*of_rows) for model in models]
@@ -80,7 +80,7 @@ def rank(
         return part.stop - part.start
 
     parts = [slice(start, min(start + block_users, len(rows))) for start in range(0, len(rows), block_users)]
-    # A product of one block is too small to be split: the threads take a block each instead.
+    # The product of one block is too small to split, so each thread computes a whole block.
     with threadpool_limits(1, "blas"), ThreadPoolExecutor(numba.get_num_threads()) as pool:
         tasks = [pool.submit(block, members, part) for members in families.values() for part in parts]
         try:
@@ -116,7 +116,7 @@ def _rank_block(
         shape, dtype = (len(rows), items.stop - items.start), family[0].dtype
         base = family[0].base(users, history, items, _buffer(workspace, "base", shape, dtype))
         for position, model in enumerate(family):
-            # The last of a family may overwrite what they share.
+            # The last model of a family may overwrite the shared array.
             last = position == len(family) - 1
             yield position, model.finish(base, history, items, base if last else _buffer(workspace, "scores", shape, dtype))
 
@@ -128,7 +128,7 @@ def _rank_block(
             if auc:
                 _gather(scores, items.start, target.indptr, target.indices, target_scores[position])
     if auc:
-        # A target's score must be known before others are counted against it, so the blocks are scored again.
+        # AUC scores the blocks again, because a target's score must be known before other scores are compared with it.
         for items in blocks:
             for position, scores in scored(items):
                 _mask(scores, items.start, seen.indptr, seen.indices)
@@ -140,7 +140,7 @@ def _rank_block(
 
 
 def _buffer(workspace: threading.local, name: str, shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
-    """An array of this thread, used again from block to block: fresh memory would cost as much as the scores."""
+    """An array of this thread, reused for every block, because allocating memory would take as long as scoring."""
     size = shape[0] * shape[1]
     held = getattr(workspace, name, None)
     if held is None or held.size < size or held.dtype != dtype:
@@ -150,7 +150,7 @@ def _buffer(workspace: threading.local, name: str, shape: tuple[int, int], dtype
 
 
 class _TopK:
-    """Best items so far, by row, best first."""
+    """Best items of each row so far, best first."""
 
     def __init__(self, m: int, k: int, dtype: np.dtype):
         self.items = np.full((m, k), -1, np.int32)
@@ -159,7 +159,7 @@ class _TopK:
 
 @numba.njit(nogil=True, cache=True)
 def _mask(scores: np.ndarray, start: int, seen_ptr: np.ndarray, seen: np.ndarray) -> None:
-    """-inf where the item was seen."""
+    """Set the scores of seen items to -inf."""
     width = scores.shape[1]
     for u in range(scores.shape[0]):
         mine = seen[seen_ptr[u] : seen_ptr[u + 1]]
@@ -174,7 +174,7 @@ def _mask(scores: np.ndarray, start: int, seen_ptr: np.ndarray, seen: np.ndarray
 def _scan(
     scores: np.ndarray, start: int, seen_ptr: np.ndarray, seen: np.ndarray, top_items: np.ndarray, top_scores: np.ndarray
 ) -> bool:
-    """Mask seen items in `scores` with -inf and merge a block into the top k; true when a score is NaN.
+    """Mask seen items in `scores` with -inf and merge a block into the top k; returns whether a score is NaN.
 
     Items come in increasing id and a newcomer must be strictly better, so ties keep the lower id. Positions are unsigned,
     which spares every access a test for a negative one.
@@ -213,7 +213,7 @@ def _news(row: np.ndarray, first: int | np.integer, threshold: float) -> bool:
 
 @numba.njit(nogil=True, cache=True)
 def _take(score: float, item: int | np.integer, items: np.ndarray, best: np.ndarray) -> bool:
-    """Put an item that is better than the last into its place in a top k; true, and nothing done, when its score is NaN."""
+    """Insert an item that is better than the last of a top k. Returns True, without a change, if its score is NaN."""
     if score != score:
         return True
     place = len(best) - 1
@@ -228,7 +228,7 @@ def _take(score: float, item: int | np.integer, items: np.ndarray, best: np.ndar
 
 @numba.njit(nogil=True, cache=True)
 def _gather(scores: np.ndarray, start: int, ptr: np.ndarray, targets: np.ndarray, out: np.ndarray) -> None:
-    """out = the scores of each user's targets that lie in this block."""
+    """Write the scores of each user's targets in this block to `out`."""
     m, width = scores.shape
     for u in range(m):
         for s in range(ptr[u], ptr[u + 1]):
@@ -241,7 +241,7 @@ def _gather(scores: np.ndarray, start: int, ptr: np.ndarray, targets: np.ndarray
 def _count_wins(
     scores: np.ndarray, start: int, ptr: np.ndarray, targets: np.ndarray, target_scores: np.ndarray, wins: np.ndarray
 ) -> None:
-    """Add, for every candidate that is no target, how many targets beat it; a tie counts half."""
+    """Add, for every candidate that is not a target, the number of targets with a higher score; a tie counts half."""
     m, width = scores.shape
     for u in range(m):
         mine = np.sort(target_scores[ptr[u] : ptr[u + 1]])

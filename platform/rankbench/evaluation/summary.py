@@ -1,4 +1,4 @@
-"""Means over users, with bootstrap confidence intervals: one place, for runs, searches and reports alike."""
+"""Means over users with bootstrap confidence intervals, used by runs, searches and reports."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def run_sweep(
 
     Raises ConfigError, DataError and StorageError before any work starts, ClusterError when the cluster fails.
     """
-    from rankbench.cluster.session import knock, session
+    from rankbench.cluster.session import require_reachable, session
     from rankbench.cluster.workplace import require_shared
 
     listener = listener or Listener()
@@ -112,7 +112,7 @@ def run_sweep(
     # A wrong key should not cost the seconds that a cluster takes to start, so the plan is made before it is joined.
     planned = plan(spec, environment, None if address else available_cpus(), where, use_chosen, require_all)
     if address:
-        knock(address)  # nor should a sweep be left behind that never began
+        require_reachable(address)  # nor should a sweep be left behind that never began
     folder = open_folder(spec, planned, environment.results, resume, changes)
     read_records(folder / "records")  # one that cannot be read is refused before any work
     listener.planned(planned, folder)
