@@ -63,9 +63,9 @@ def test_evaluations_are_taken_as_they_are_and_users_matched_by_id():
 
 def test_what_cannot_be_compared_is_refused(environment, card):
     one = rb.fit(card(0), "popularity", environment=environment)
-    with pytest.raises(ConfigError, match="needs two models or more, got 1"):
+    with pytest.raises(ConfigError, match="needs at least two models, got 1"):
         rb.compare([one], environment=environment)
-    with pytest.raises(ConfigError, match="only what was measured alike can be compared"):
+    with pytest.raises(ConfigError, match="only evaluations on the same part of the same data can be compared"):
         rb.compare([one, rb.fit(card(1), "popularity", environment=environment)], environment=environment)
     with pytest.raises(ConfigError, match=r"1: no per-user values of 'hitt'; did you mean hit\?"):
         rb.compare([evaluation(hit=np.ones(3))] * 2, metric="hitt")

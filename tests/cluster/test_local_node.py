@@ -132,7 +132,7 @@ def test_a_node_that_dies_twice_ends_a_sweep_with_one_line_and_code_4(tmp_path):
 def test_a_node_that_hangs_is_given_up_twice(tmp_path):
     done = run(tmp_path, session(2, 120), "node", signal.SIGSTOP, times=2, to="self")
     assert done.returncode == 4, done.stderr
-    why = "no answer in 2 s; its logs do not say why"
+    why = "no answer in 2 s; its logs give no reason"
     assert errors(done) == [f"error: cannot start a local Ray cluster, tried 2 times: {why}"]
 
 
@@ -177,4 +177,4 @@ def test_a_killed_driver_leaves_nothing(tmp_path):
 )
 def test_the_line_that_says_why_is_found_in_the_logs(tmp_path, line, told):
     (tmp_path / "start.log").write_text(f"before\n{line}\nafter\n")
-    assert _last_words(tmp_path) == (f"start.log: {told}" if told else "its logs do not say why")
+    assert _last_words(tmp_path) == (f"start.log: {told}" if told else "its logs give no reason")

@@ -166,7 +166,7 @@ def test_a_block_has_one_thread(seen):
 
 def test_what_is_larger_than_all_object_stores_is_refused(seen):
     kind, message = seen["too_large"]
-    assert kind == "StorageError" and "400 MiB" in message and "240 MiB in all" in message
+    assert kind == "StorageError" and "400 MiB" in message and "240 MiB in total" in message
 
 
 def test_a_closed_generator_cancels_what_has_not_begun(seen):
@@ -267,4 +267,4 @@ def test_a_block_that_kills_its_workers_is_named_and_a_silent_cluster_given_up()
     assert process.returncode == 0, errors[-3000:]
     (kind, message), (silent_kind, silent) = json.loads(output)
     assert kind == "ClusterError" and message.startswith("block 3 of 8 was lost") and "\n" not in message
-    assert silent_kind == "ClusterError" and "4 of 8 are under way" in silent and "--resume" in silent
+    assert silent_kind == "ClusterError" and "4 of 8 are in flight" in silent and "--resume" in silent

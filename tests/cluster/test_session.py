@@ -59,7 +59,7 @@ def test_ray_imported_too_early_is_said_and_not_waited_for(monkeypatch):
     import ray  # noqa: F401
 
     monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
-    with pytest.raises(ClusterError, match="ray was imported before its settings were made"), session():
+    with pytest.raises(ClusterError, match="ray was imported before rankbench set its environment"), session():
         pass
 
 
@@ -80,8 +80,8 @@ def test_an_address_where_no_cluster_is_says_so_at_once():
         ("head", "expected HOST:PORT or auto, got 'head'"),
         ("head:²", "expected HOST:PORT or auto, got 'head:²'"),
         ("http://127.0.0.1:8265", "expected HOST:PORT or auto"),
-        ("127.0.0.1:65536", "a port lies between 1 and 65535, got '127.0.0.1:65536'"),
-        ("127.0.0.1:0", "a port lies between 1 and 65535"),
+        ("127.0.0.1:65536", "expected a port between 1 and 65535, got '127.0.0.1:65536'"),
+        ("127.0.0.1:0", "expected a port between 1 and 65535"),
     ],
 )
 def test_an_address_without_a_port_that_can_be_is_bad_input(address, message):
