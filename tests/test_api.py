@@ -67,7 +67,7 @@ def test_what_cannot_be_compared_is_refused(environment, card):
         rb.compare([one], environment=environment)
     with pytest.raises(ConfigError, match="only evaluations on the same part of the same data can be compared"):
         rb.compare([one, rb.fit(card(1), "popularity", environment=environment)], environment=environment)
-    with pytest.raises(ConfigError, match=r"1: no per-user values of 'hitt'; did you mean hit\?"):
+    with pytest.raises(ConfigError, match=r"1: has no per-user values of 'hitt'; did you mean hit\?"):
         rb.compare([evaluation(hit=np.ones(3))] * 2, metric="hitt")
     with pytest.raises(ConfigError, match="unknown baseline '3'"):
         rb.compare([evaluation(hit=np.ones(3))] * 2, metric="hit", baseline="3")
