@@ -72,7 +72,7 @@ def test_without_dropout_every_emphasis_is_dlae():
         ({"p": 1.0}, "p must lie in"),
         ({"p": float("nan")}, "p must lie in"),
         ({"lam": -1.0}, "lam must be >= 0"),
-        ({"p": 0.0, "lam": 0.0}, "leave the identity matrix"),
+        ({"p": 0.0, "lam": 0.0}, "give the identity matrix"),
     ],
 )
 def test_values_out_of_range_are_refused(values, message):
