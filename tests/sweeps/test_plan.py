@@ -100,7 +100,7 @@ def test_draws_one_after_another_have_one_need_and_idle_ones_are_named(environme
     assert [each.params.b for each in unit.job.configs] == [1.25]
     assert (unit.cpus, unit.memory_bytes) == (ask.draft.cpus, ask.draft.memory_bytes)
     (note,) = [note for note in found.notes if "for nothing" in note]
-    assert note.startswith("deql-l2-zero-diag: every draw of b is run, for nothing: under a zero diagonal")
+    assert note.startswith("deql-l2-zero-diag: every draw of b is run, for nothing: with a zero diagonal")
 
 
 def test_a_draft_has_room_for_the_largest_draw(environment):
