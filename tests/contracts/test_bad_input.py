@@ -146,10 +146,12 @@ def is_refused(words: list[str], message: list[str], capsys, code: int = 2) -> N
 
 
 def left(folder: Path) -> set[Path]:
-    """What lies under data/ and results/. The lock of a preparation may stay, and a dataset that was prepared whole."""
+    """What lies under data/ and results/. A lock, the remembered checksums and a dataset that was prepared whole may stay."""
     found = [path for name in ("data", "results") for path in (folder / name).rglob("*")]
     whole = [path.parent for path in found if path.name == "manifest.json" and not path.parent.name.startswith(".")]
-    return {path for path in found if path.is_file() and path.suffix != ".lock" and path.parent not in whole}
+    stays = ("checksums.json",)
+    files = (path for path in found if path.is_file() and path.suffix != ".lock" and path.name not in stays)
+    return {path for path in files if path.parent not in whole}
 
 
 @pytest.mark.parametrize("case", FILES)

@@ -16,7 +16,7 @@ from rankbench.experiment.job import configure
 from rankbench.schema.experiment import load_experiment
 
 SHELL = ("", "sh", "bash", "shell", "console", "text")
-INVENTED = ("my-shop", "hinge")  # a card and a loss that pages show how to write
+INVENTED = ("my-shop", "hinge", "pure-svd")  # a card, a loss and a solver that pages show how to write
 
 
 def commands_of(path):

@@ -287,7 +287,7 @@ def test_the_command_line_takes_ids_and_gives_files(card, environment, tmp_path,
     capsys.readouterr()
     assert _main(["recommend", str(kept), "--history", str(strange), "--json"]) == 0
     said = capsys.readouterr()
-    assert json.loads(said.out) == [] and "1 users have met no item" in said.err
+    assert json.loads(said.out) == [] and "1 users have no interactions with items of the model" in said.err
     for words, message in {
         ("recommend", str(kept), "--user", "nobody"): "unknown user id 'nobody'",
         ("recommend", str(kept)): "give at least one user",

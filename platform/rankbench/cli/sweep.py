@@ -336,7 +336,7 @@ def _show_plan(plan, environment, cpus: int | None, json: bool) -> None:
         if stage.seconds is None:
             time = f"{clock(stage.seconds_of_trials)} of sequential trials (a rough estimate, without the cluster)"
         else:
-            time = f"about {clock(stage.seconds)}, with up to {stage.concurrent} at a time on this machine"
+            time = f"about {clock(stage.seconds)} (rough), with up to {stage.concurrent} at a time on this machine"
         out.print(f"{stage.name}: {stage.fits} fits, {time}", markup=False)
     if plan.given is None:
         out.print("there is one final fit for each chosen inverse, split and seed", markup=False)
