@@ -180,7 +180,7 @@ def _tags(record: RunRecord, folder: Path) -> dict[str, str]:
         "rankbench.record": str(folder),
     }
     known = {
-        "rankbench.experiment.fitted_model": record.params.get("model"),
+        "rankbench.model": record.params.get("model"),
         "rankbench.protocol": record.dataset.get("protocol"),
         "rankbench.split_seed": record.dataset.get("split_seed"),
         "rankbench.fingerprint": record.dataset.get("fingerprint"),
