@@ -11,7 +11,7 @@ from rankbench.schema.experiment import Resources
 from rankbench.sweeps.plan import Unit
 
 FOR_TILES = 0.9  # of a machine's memory; the system's cache of the file lives in the rest
-LEAST = 580_000_000  # bytes for Python, its libraries, small data and a tile; with less a trial would only start to fail
+LEAST = 640_000_000  # bytes for Python, its libraries, small data and a tile; with less a trial would only start to fail
 
 
 def placed(unit: Unit, machines: Sequence[Machine], resources: Resources) -> Unit:
