@@ -159,7 +159,7 @@ def _secrets(uri: str) -> Iterator[str]:
     if scheme in ("http", "https"):
         # How it is sent, and so perhaps sent back.
         yield base64.b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode() if account else ""
-    if not scheme or _visible(uri) is None or "?" in account:
+    if not scheme or _visible(uri) is None or "?" in account or (":" in password and not _keeps_user(scheme)):
         # Whoever reads it in another way takes any of these for a host, a port or a folder, and says so.
         signs = [sign.span() for sign in re.finditer(r"[@:/?#&=]", rest)]
         starts, ends = [0, *(end for _, end in signs)], [*(start for start, _ in signs), len(rest)]
