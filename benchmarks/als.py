@@ -54,7 +54,7 @@ CG_STEPS, INIT = 3, 0.1
 ITERATIONS, RG2_ITERATIONS = 15, 30
 SHARE = 0.995
 PAUSE = 0.1  # seconds between turns: BLAS's idle threads wait in a loop for some time, and would take the next one's processor
-# Ours, whom it is held against, and whether both minimise one objective.
+# Our task, the libraries that it is compared with, and whether both minimise one objective.
 PAIRS = (
     ("iALS exact", "irspack Cholesky", True),
     ("iALS exact", "implicit Cholesky", False),

@@ -34,7 +34,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tests" / "cluster"))
 sys.path.insert(0, str(HERE))
 
-USERS = 20_000  # whom the columns are ranked for
+USERS = 20_000  # number of users that the columns are ranked for
 
 
 def main() -> None:

@@ -84,7 +84,7 @@ def test_a_stand_in_is_prepared_split_and_labelled(name, factor, protocol, said,
     assert f"{factor:g} of the size of {name}" in made.stand_in and said in made.stand_in
     dataset = prepare(made, environment)
     wanted = card.expect.prepared.users or card.expect.raw.users
-    # Users whom a protocol leaves without an item of train are dropped, so a few are missing.
+    # Users that have no item of train after the split are dropped, so a few are missing.
     assert 0.9 * wanted * factor < dataset.counts["users"] <= wanted * factor + 1
     assert min(dataset.counts[part] for part in ("train", "valid", "test")) > 0
     assert not dataset.differences

@@ -127,9 +127,9 @@ class Model:
         return self._best("user", ids, rows, self.history[rows], k, filter_seen)
 
     def recommend_new(self, interactions: pd.DataFrame, k: int = 10, filter_seen: bool = True) -> pd.DataFrame:
-        """The same for users whom the model has never met (fold-in): `interactions` has the columns user and item, raw ids.
+        """The same for users who were not part of the fit (fold-in): `interactions` has the columns user and item, raw ids.
 
-        Items that the model does not know are left out of a history; a user of whom nothing is left gets no rows.
+        Items that the model does not know are left out of a history; a user without other items gets no rows.
         Raises ConfigError when a column is missing, or the model scores none but its own users.
         """
         self._require_fold_in()

@@ -35,7 +35,7 @@ class EmbeddingModel(nn.Module):
 
     def forward(self) -> tuple[Tensor, Tensor]:
         """Return U (n_users, embedding_dim) and V (n_items, embedding_dim), which may contain noise in training mode."""
-        raise NotImplementedError
+        raise NotImplementedError  # abstract: every encoder has its own
 
     def own_loss(self, users: Tensor, items: Tensor) -> Tensor | None:
         """A scalar that the encoder adds to the loss of a batch with `users` and `items` (B,) int64, or None.
