@@ -12,6 +12,7 @@ from typing import TextIO
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, unquote_plus, urlsplit
 
 HIDDEN = "***"
+SIGNS = "[@:/?#&=]"  # each may end a part of an address
 SHORT = 4  # a secret of fewer letters is hidden as a whole word only: it may be a part of any other
 
 
@@ -153,17 +154,24 @@ def _secrets(uri: str) -> Iterator[str]:
     yield from (query, tail.partition("#")[2])
     yield from (value for _, value in parse_qsl(query, keep_blank_values=True))
     for part in query.split("&"):
-        key, equals, value = part.partition("=")
+        key, equals, _ = part.partition("=")
         # A word such as "password" is no secret, and stands in many an error.
-        yield from (value, "" if equals and re.fullmatch("[a-z_]+", key) else key)
+        yield "" if equals and re.fullmatch("[a-z_]+", key) else key
+    # A value may hold the signs that end it, and so it is hidden up to each of them and beyond.
+    after = tail.partition("?")[2]
+    yield from _spans(after, [0, *(sign.end() for sign in re.finditer("[=#]", after))], "[&#]")
     if scheme in ("http", "https"):
         # How it is sent, and so perhaps sent back.
         yield base64.b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode() if account else ""
     if not scheme or _visible(uri) is None or "?" in account or (":" in password and not _keeps_user(scheme)):
         # Whoever reads it in another way takes any of these for a host, a port or a folder, and says so.
-        signs = [sign.span() for sign in re.finditer(r"[@:/?#&=]", rest)]
-        starts, ends = [0, *(end for _, end in signs)], [*(start for start, _ in signs), len(rest)]
-        yield from (rest[start:end] for start in starts for end in ends if start < end)
+        yield from _spans(rest, [0, *(sign.end() for sign in re.finditer(SIGNS, rest))], SIGNS)
+
+
+def _spans(text: str, starts: list[int], end: str) -> Iterator[str]:
+    """The parts of `text` from each of `starts` to each later sign that matches `end`, and to its last letter."""
+    ends = [*(sign.start() for sign in re.finditer(end, text)), len(text)]
+    yield from (text[start:stop] for start in starts for stop in ends if start < stop)
 
 
 def _forms(secret: str) -> Iterator[str]:
