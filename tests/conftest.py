@@ -12,8 +12,10 @@ import pytest
 
 from rankbench.core.environment import Environment
 
-# A time limit per example would fail on a busy machine, and where a kernel is compiled at its first call.
-hypothesis.settings.register_profile("rankbench", deadline=None)
+# A time limit per example would fail on a busy machine, and where a kernel is compiled at its first call. The examples are
+# the same in each run; `pytest --hypothesis-profile=explore` draws others, and more of them.
+hypothesis.settings.register_profile("rankbench", deadline=None, derandomize=True)
+hypothesis.settings.register_profile("explore", deadline=None, max_examples=1000)
 hypothesis.settings.load_profile("rankbench")
 
 
