@@ -60,9 +60,9 @@ def test_an_unknown_word_is_named_with_file_place_and_nearest(card, message, wri
         ({"source": {"mirror": {"folder": "../other"}, **SOURCE}}, "must lie inside the mirror"),
         ({"source": {"mirror": {"folder": "a/../../b"}, **SOURCE}}, "must lie inside the mirror"),
         ({"source": {"mirror": {"folder": "/etc"}, **SOURCE}}, "must lie inside the mirror"),
-        ({"source": SOURCE, "prepare": [{"k_core": 5, "min_value": 4}]}, "one step a line"),
-        ({"source": SOURCE, "prepare": [{}]}, "one step a line"),
-        ({"source": SOURCE, "prepare": [{"min_value": None}]}, "one step a line"),
+        ({"source": SOURCE, "prepare": [{"k_core": 5, "min_value": 4}]}, "one step per line"),
+        ({"source": SOURCE, "prepare": [{}]}, "one step per line"),
+        ({"source": SOURCE, "prepare": [{"min_value": None}]}, "one step per line"),
         ({"source": SOURCE, "prepare": [{"min_value": float("nan")}]}, "finite"),
         ({"source": SOURCE, "prepare": [{"duplicates": "any"}]}, "'first', 'last' or 'max'"),
         ({"source": SOURCE, "read": {"separator": ""}}, "read.separator"),
@@ -126,7 +126,7 @@ def test_a_card_that_is_called_otherwise_than_its_file_is_refused_by_name(tmp_pa
     folder.mkdir(parents=True)
     (folder / "my-shop.yaml").write_text("name: shop\nsource: {file: x.csv}\n")
     mine = replace(environment, home=tmp_path / "home")
-    with pytest.raises(ConfigError, match=r"my-shop\.yaml: name: shop: .* called as its file, my-shop"):
+    with pytest.raises(ConfigError, match=r"my-shop\.yaml: name: shop: .* named after its file, my-shop"):
         load_card("my-shop", mine)
     assert load_card(str(folder / "my-shop.yaml"), mine).name == "shop"
 

@@ -157,7 +157,7 @@ def test_prepared_data_outlive_their_raw_file(card, environment):
     (here.card.folder / "raw.csv").unlink()
     gone = prepare(here.card, environment)
     assert gone.fingerprint == here.fingerprint and gone.sources == here.sources
-    assert gone.raw_gone == "raw file gone; its checksum was verified when the data were prepared"
+    assert gone.raw_gone == "raw file is missing; its checksum was verified when the data were prepared"
     with pytest.raises(DownloadError, match=r"raw\.csv: no such file"):
         prepare(here.card, environment, verify=True)
     # Other data would be prepared by another card, and from a file of another checksum.
@@ -190,9 +190,9 @@ def test_describe_and_list_say_that_the_raw_file_is_gone(card, environment, monk
     assert "the checksums of the raw files are correct" in capsys.readouterr().out
     (folder / "raw.csv").unlink()
     assert _main(["data", "describe", "toy"]) == 0
-    assert "raw file gone; its checksum was verified when the data were prepared" in capsys.readouterr().out
+    assert "raw file is missing; its checksum was verified when the data were prepared" in capsys.readouterr().out
     assert _main(["data", "describe", "toy", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["raw_gone"].startswith("raw file gone")
+    assert json.loads(capsys.readouterr().out)["raw_gone"].startswith("raw file is missing")
     assert _main(["data", "list", "--json"]) == 0
     assert {row["name"]: row["at_hand"] for row in json.loads(capsys.readouterr().out)}["toy"] == "gone, prepared"
     assert _main(["data", "describe", "toy", "--verify"]) == 2

@@ -171,7 +171,7 @@ def test_a_redirect_to_where_it_may_not_go_is_not_followed(server, target):
         if "169.254" in url:
             public_https(url.replace("http:", "https:"))
 
-    with pytest.raises(DataError, match=r"leads to 169\.254\.169\.254, which is no public address"):
+    with pytest.raises(DataError, match=r"leads to 169\.254\.169\.254, which is not a public address"):
         download(server.url, target, allowed=allowed, pause=lambda seconds: None)
     assert len(server.requests) == 1
 
@@ -381,22 +381,22 @@ def test_words_of_the_server_do_not_steer_the_terminal(server, target):
         ("http://example.org/x", "only https"),
         ("file:///etc/passwd", "only https"),
         ("https:///x", "only https"),
-        ("https://127.0.0.1/x", "no public address"),
-        ("https://[::1]/x", "no public address"),
-        ("https://10.1.2.3/x", "no public address"),
-        ("https://192.168.0.1/x", "no public address"),
-        ("https://169.254.169.254/x", "no public address"),
-        ("https://[fe80::1]/x", "no public address"),
-        ("https://localhost/x", "no public address"),
-        ("https://100.64.0.1/x", "no public address"),
-        ("https://224.0.0.1/x", "no public address"),
-        ("https://[ff02::1]/x", "no public address"),
-        ("https://[::ffff:127.0.0.1]/x", "no public address"),
-        ("https://[64:ff9b::7f00:1]/x", "no public address"),
-        ("https://[2002:a00:1::]/x", "no public address"),
+        ("https://127.0.0.1/x", "not a public address"),
+        ("https://[::1]/x", "not a public address"),
+        ("https://10.1.2.3/x", "not a public address"),
+        ("https://192.168.0.1/x", "not a public address"),
+        ("https://169.254.169.254/x", "not a public address"),
+        ("https://[fe80::1]/x", "not a public address"),
+        ("https://localhost/x", "not a public address"),
+        ("https://100.64.0.1/x", "not a public address"),
+        ("https://224.0.0.1/x", "not a public address"),
+        ("https://[ff02::1]/x", "not a public address"),
+        ("https://[::ffff:127.0.0.1]/x", "not a public address"),
+        ("https://[64:ff9b::7f00:1]/x", "not a public address"),
+        ("https://[2002:a00:1::]/x", "not a public address"),
         ("https://1.1.1.1:99999/x", "out of range"),
         ("https://[::1", "Invalid IPv6"),
-        ("https://" + "a" * 70 + ".org/x", "no name of the internet"),
+        ("https://" + "a" * 70 + ".org/x", "host name is not valid"),
     ],
 )
 def test_only_https_to_a_public_address_is_allowed(url, message):

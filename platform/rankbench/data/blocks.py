@@ -1,4 +1,4 @@
-"""Sparse 0/1 matrices: from pairs, their union, and their Gram matrix by a compiled kernel."""
+"""Sparse 0/1 matrices: building them from pairs, uniting them, and computing a Gram matrix with a compiled kernel."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def csr_from_parts(indptr: np.ndarray, indices: np.ndarray, n_items: int) -> sp.
 
 
 def union(*matrices: sp.csr_array) -> sp.csr_array:
-    """1 where any has one. A single matrix that is not empty is returned as it is, without a copy."""
+    """The union of 0/1 matrices. If at most one has entries, it is returned without a copy."""
     filled = [matrix for matrix in matrices if matrix.nnz] or list(matrices[:1])
     result = filled[0]
     for matrix in filled[1:]:
@@ -44,84 +44,84 @@ def union(*matrices: sp.csr_array) -> sp.csr_array:
 
 @dataclass
 class Gram:
-    """XᵀX of a 0/1 matrix X. `take()` hands over the memory, once: the inverse is made in its place."""
+    """XᵀX of a 0/1 matrix X. `take()` hands over its memory, once, so that the inverse can overwrite it."""
 
     matrix: np.ndarray | None  # (n_items, n_items), float32 or float64
-    counts: np.ndarray  # (n_items,) float64, its diagonal: interactions an item
+    counts: np.ndarray  # (n_items,) float64, its diagonal: the number of interactions per item
 
     @property
     def n_items(self) -> int:
         return len(self.counts)
 
     def copy(self) -> Gram:
-        require(self.matrix is not None, "this Gram was taken before: its memory holds an inverse now")
+        require(self.matrix is not None, "this Gram matrix was taken before; its memory now holds an inverse")
         return Gram(self.matrix.copy(order="K"), self.counts)
 
     def take(self) -> np.ndarray:
         matrix, self.matrix = self.matrix, None
-        require(matrix is not None, "this Gram was taken before: its memory holds an inverse now")
+        require(matrix is not None, "this Gram matrix was taken before; its memory now holds an inverse")
         return matrix
 
 
 def gram(X: sp.csr_array, dtype: type = np.float32) -> Gram:
-    """XᵀX, dense, exact: whole numbers are counted in int32 and are exact in float32 below 2^24.
+    """Dense XᵀX, exact: co-occurrences are counted in int32, and float32 holds whole numbers below 2^24 exactly.
 
     X: (n_users, n_items) 0/1 CSR with sorted columns. Cost: Σ_u |I_u|² additions, halved by symmetry. Raises StorageError,
-    before any work, when the matrix and what inverts it in place do not fit into memory.
+    before any work, if the matrix and the workspace of its in-place inversion do not fit into memory.
     """
     needed = dense_bytes(X.shape[1], np.dtype(dtype).itemsize)
     require_memory(needed, f"the item-item matrix of {X.shape[1]:,} items, {dtype.__name__},")
     n_items = X.shape[1]
-    item_ptr, item_users, places = _by_item(X.indptr, X.indices, n_items)
+    item_ptr, item_users, positions = _by_item(X.indptr, X.indices, n_items)
     counts = np.diff(item_ptr).astype(np.float64)
     require(
         dtype == np.float64 or counts.max(initial=0) < 2**24,
         "an item has 2^24 interactions or more, which float32 cannot count: use dtype=float64",
     )
     matrix = np.empty((n_items, n_items), dtype)
-    _gram_rows(item_ptr, item_users, places, X.indptr, X.indices, matrix)
+    _gram_rows(item_ptr, item_users, positions, X.indptr, X.indices, matrix)
     mirror_upper(matrix)
     return Gram(matrix, counts)
 
 
 @numba.njit(cache=True)
 def _by_item(user_ptr, user_items, n_items):
-    """The transpose: for every item where its entries start, their users, and their places in `user_items`."""
+    """The transpose: for each item the start of its entries, their users, and their positions in `user_items`."""
     ptr = np.zeros(n_items + 1, np.int64)
     for s in range(len(user_items)):
         ptr[user_items[s] + 1] += 1
     ptr = np.cumsum(ptr)
     fill = ptr[:-1].copy()
-    users, places = np.empty(len(user_items), np.int32), np.empty(len(user_items), np.int64)
+    users, positions = np.empty(len(user_items), np.int32), np.empty(len(user_items), np.int64)
     for u in range(len(user_ptr) - 1):
         for s in range(user_ptr[u], user_ptr[u + 1]):
             i = user_items[s]
-            users[fill[i]], places[fill[i]] = u, s
+            users[fill[i]], positions[fill[i]] = u, s
             fill[i] += 1
-    return ptr, users, places
+    return ptr, users, positions
 
 
 @numba.njit(parallel=True, cache=True)
-def _gram_rows(item_ptr, item_users, places, user_ptr, user_items, out):
-    """The upper triangle. A first row is long and a last one short: one of each makes a task, so that threads end together."""
+def _gram_rows(item_ptr, item_users, positions, user_ptr, user_items, out):
+    """The upper triangle. Early rows are long and late rows short: a task takes one of each, so that threads end together."""
     n_items = out.shape[0]
     for task in numba.prange((n_items + 1) // 2):
         first = np.int64(task)
         last = n_items - 1 - first
-        _gram_row(first, item_ptr, item_users, places, user_ptr, user_items, out)
+        _gram_row(first, item_ptr, item_users, positions, user_ptr, user_items, out)
         if last != first:
-            _gram_row(last, item_ptr, item_users, places, user_ptr, user_items, out)
+            _gram_row(last, item_ptr, item_users, positions, user_ptr, user_items, out)
 
 
 @numba.njit(cache=True)
-def _gram_row(i, item_ptr, item_users, places, user_ptr, user_items, out):
-    """From the diagonal on: how often i and j >= i meet in one user, whose items after i lie after its place."""
+def _gram_row(i, item_ptr, item_users, positions, user_ptr, user_items, out):
+    """Row i from the diagonal on: the number of users who have both i and j >= i; a user's items j > i follow i in the CSR."""
     n_items = out.shape[0]
     row = np.zeros(n_items, np.int32)
     for s in range(item_ptr[i], item_ptr[i + 1]):
-        # Unsigned positions spare every access a test for a negative one.
-        for place in range(numba.uint64(places[s]), numba.uint64(user_ptr[item_users[s] + 1])):
-            row[numba.uint32(user_items[place])] += np.int32(1)
+        # With unsigned indices Numba omits the check for negative ones at each access.
+        for position in range(numba.uint64(positions[s]), numba.uint64(user_ptr[item_users[s] + 1])):
+            row[numba.uint32(user_items[position])] += np.int32(1)
     for j in range(i, n_items):
         out[i, j] = row[j]
 

@@ -1,4 +1,4 @@
-"""What lies in the cache, how large it is, and what of it nothing needs any more."""
+"""The contents of the cache: what each entry is, how large it is, and whether it is still needed."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from rankbench.core.environment import Environment
 from rankbench.data import checksums
 from rankbench.data.prepare import code_version
 
-STALE_AFTER = 3600  # seconds; a folder in the making is younger, or its lock is held
+STALE_AFTER = 3600  # seconds; an unfinished folder that is younger may still be written
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One folder or file of the cache. `kind`: raw, prepared, stale (prepared by another version of this program, which
-    would prepare it anew), unfinished (left by a killed process), checksums (what is remembered of raw files).
+    """One folder or file of the cache. `kind`: raw, prepared, stale (prepared by another version of this program, so it
+    would be prepared again), unfinished (left by a killed process), checksums (the stored checksums of raw files).
     """
 
     kind: str
@@ -31,14 +31,16 @@ class Entry:
 
 def entries(environment: Environment) -> list[Entry]:
     """Everything in the cache."""
-    found = []
+    result = []
     for path in sorted((environment.data / "prepared").glob("*")):
         if path.name.startswith(".tmp-"):
-            found.append(Entry("unfinished", path.name, path, size_of(path)))
+            result.append(Entry("unfinished", path.name, path, size_of(path)))
         elif path.is_dir():
-            found.append(Entry("prepared" if _is_current(path) else "stale", path.name.rpartition("-")[0], path, size_of(path)))
+            result.append(
+                Entry("prepared" if _is_current(path) else "stale", path.name.rpartition("-")[0], path, size_of(path))
+            )
     for folder in sorted((environment.data / "raw").glob("*")):
-        found += [
+        result += [
             Entry(
                 "unfinished" if ".part" in path.suffixes or path.name.startswith(".tmp-") else "raw",
                 folder.name,
@@ -48,14 +50,14 @@ def entries(environment: Environment) -> list[Entry]:
             for path in sorted(folder.glob("*"))
             if path.suffix != ".lock"
         ]
-    remembered = environment.data / checksums.FILE
-    if remembered.is_file():
-        found.append(Entry("checksums", "", remembered, size_of(remembered)))
-    return found
+    checksum_file = environment.data / checksums.FILE
+    if checksum_file.is_file():
+        result.append(Entry("checksums", "", checksum_file, size_of(checksum_file)))
+    return result
 
 
 def clean(chosen: list[Entry]) -> int:
-    """Remove these entries; returns the bytes that are free now. What a running process is making is left alone."""
+    """Remove these entries, except those that a running process is writing. Returns the number of bytes freed."""
     freed = 0
     for entry in chosen:
         if entry.kind == "unfinished" and time.time() - entry.path.stat().st_mtime < STALE_AFTER:
@@ -79,6 +81,6 @@ def _is_current(folder: Path) -> bool:
 
 
 def size_of(path: Path) -> int:
-    """Bytes of a file, or of all files under a folder."""
+    """Size in bytes of a file, or of all files under a folder."""
     files = path.rglob("*") if path.is_dir() else [path]
-    return sum(each.stat().st_size for each in files if each.is_file())
+    return sum(file.stat().st_size for file in files if file.is_file())

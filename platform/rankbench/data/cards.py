@@ -1,4 +1,4 @@
-"""A dataset card: one YAML file that holds all that decides what a number on this dataset means."""
+"""A dataset card: one YAML file with everything that decides what a result on this dataset means."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LocalFile = Annotated[str, AfterValidator(_names_a_file)]
 
 
 class RemoteFile(Strict):
-    """One raw file: where it is published, and its checksum where that is known."""
+    """One raw file: its URL or local path, and its checksum if known."""
 
     url: str | None = None
     file: LocalFile | None = Field(None, description="a local file instead of a URL, relative to the card")
@@ -38,7 +38,7 @@ class RemoteFile(Strict):
     md5: str | None = Field(None, pattern=r"^[0-9a-f]{32}$")
 
     @model_validator(mode="after")
-    def _one_place(self) -> RemoteFile:
+    def _one_origin(self) -> RemoteFile:
         if (self.url is None) == (self.file is None):
             raise ValueError("give either url or file")
         if self.url is not None and not self.url.startswith("https://"):
@@ -55,9 +55,9 @@ class RemoteFile(Strict):
 class Mirror(Strict):
     """The Parquet form of the same data in a RANKBENCH_MIRROR folder."""
 
-    folder: str | None = Field(None, description="where it differs from the card's name")
+    folder: str | None = Field(None, description="its name in the mirror, if not the card's name")
     sha256: dict[str, str] = {}
-    parts: tuple[Part, ...] = Field((), description="parts that only a mirror has: they are published in no form read here")
+    parts: tuple[Part, ...] = Field((), description="parts that only a mirror has, because no reader reads the published form")
 
     @field_validator("folder")
     @classmethod
@@ -67,11 +67,11 @@ class Mirror(Strict):
         return folder
 
 
-MOST_PAIRS = 10**11  # of a user and an item, each of which is drawn for: about an hour; published datasets have less
+MOST_PAIRS = 10**11  # users x items: a random number is drawn per pair, about an hour in all; published datasets have fewer
 
 
 class Generator(Strict):
-    """The built-in synthetic data: see data/synthetic.py for what each number does."""
+    """Parameters of the built-in synthetic data; data/synthetic.py describes what each one does."""
 
     users: int = Field(2000, ge=2, le=50_000_000)
     items: int = Field(1000, ge=2, le=50_000_000)
@@ -92,13 +92,13 @@ class Generator(Strict):
 
 
 class Source(Strict):
-    """Where the raw data come from: `files` by part, one `file`, a mirror alone, or the generator.
+    """The origin of the raw data: `files` by part, one `file`, a mirror only, or the generator.
 
-    `companions` are further files that the reader of the format asks for by name, as a table of ids.
+    `companions` are further files that the reader of the format needs by name, such as a table of ids.
     """
 
     files: dict[Part, RemoteFile] = {}
-    file: LocalFile | None = Field(None, description="short for files: {all: {file: ...}}")
+    file: LocalFile | None = Field(None, description="shorthand for files: {all: {file: ...}}")
     companions: dict[str, RemoteFile] = {}
     generator: Generator | None = None
     mirror: Mirror = Mirror()
@@ -110,7 +110,7 @@ class Source(Strict):
         given = [bool(self.files), self.file is not None, self.generator is not None, bool(self.mirror.parts)]
         if sum(given) != 1:
             raise ValueError("give one of files, file, generator, mirror.parts")
-        # The cache and the mirror hold a part under its file name.
+        # The cache and the mirror store a part under its file name.
         urls: dict[str, str] = {}
         for remote in [*self.files.values(), *self.companions.values()]:
             if remote.url and urls.setdefault(remote.filename, remote.url) != remote.url:
@@ -122,14 +122,14 @@ class Source(Strict):
 
     @property
     def part_names(self) -> list[str]:
-        """The parts that the data come in, in the order of PARTS."""
+        """Names of the parts of the data, in the order of PARTS."""
         return [part for part in PARTS if part in self.parts() or part in self.mirror.parts]
 
 
 class Read(Strict):
-    """How the raw files are read; columns by name, or by position (0, 1, ...) where a file has no header."""
+    """How to read the raw files; columns are given by name, or by position (0, 1, ...) if the file has no header."""
 
-    format: str = Field("delimited", description="a file of data/readers")
+    format: str = Field("delimited", description="name of a reader in data/readers")
     separator: str = ","
     header: bool = True
     user: str | int = "user"
@@ -141,7 +141,7 @@ class Read(Strict):
     @classmethod
     def _separates(cls, separator: str) -> str:
         if not separator or set(separator) & set('\r\n"'):
-            raise ValueError(f"must be one or more characters, none a line end or a quote, got {separator!r}")
+            raise ValueError(f"must be one or more characters without a line end or a quote, got {separator!r}")
         return separator
 
 
@@ -150,7 +150,7 @@ class Step(Strict):
 
     min_value: float | None = Field(None, description="keep interactions whose value is at least this")
     timed: Literal[True] | None = Field(None, description="keep interactions that have a time")
-    duplicates: Literal["first", "last", "max"] | None = Field(None, description="which of a repeated pair to keep")
+    duplicates: Literal["first", "last", "max"] | None = Field(None, description="which one of repeated pairs to keep")
     min_items_per_user: int | None = Field(None, ge=1)
     min_users_per_item: int | None = Field(None, ge=1)
     k_core: int | None = Field(None, ge=1, description="both minima, repeated until nothing changes")
@@ -158,7 +158,7 @@ class Step(Strict):
     @model_validator(mode="after")
     def _exactly_one(self) -> Step:
         if len(self.model_dump(exclude_unset=True, exclude_none=True)) != 1 or len(self.model_fields_set) != 1:
-            raise ValueError(f"one step a line, one of {', '.join(type(self).model_fields)}")
+            raise ValueError(f"one step per line, one of {', '.join(type(self).model_fields)}")
         return self
 
 
@@ -175,16 +175,16 @@ class Counts(RawCounts):
 
 
 class Expect(Strict):
-    """Counts as published: of the raw files, and of the prepared data. A difference is reported, never an error."""
+    """Published counts of the raw files and of the prepared data. A difference is reported and is never an error."""
 
     raw: RawCounts = RawCounts()
     prepared: Counts = Counts()
 
 
 class Card(Strict):
-    """One dataset variant. `recall` says which recall its published tables mean: `recall` divides by |targets|,
-    `recall_capped` by min(k, |targets|); `open` where the papers do not say, and both are reported. `stand_in` is a
-    sentence on what these data stand for, where they are not the published ones: every output repeats it.
+    """One dataset variant. `recall` says which recall the published tables use: `recall` divides by |targets|,
+    `recall_capped` by min(k, |targets|); with `open` the papers do not say, and both are reported. `stand_in`, for data
+    that replace the published ones, is a sentence that says so; every output repeats it.
     """
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")
@@ -196,12 +196,12 @@ class Card(Strict):
     expect: Expect = Expect()
     recall: Literal["recall", "recall_capped", "open"] = "recall"
     stand_in: str | None = None
-    folder: Path | None = Field(None, exclude=True, description="where the card lies; local files are relative to it")
+    folder: Path | None = Field(None, exclude=True, description="folder of the card; local files are relative to it")
 
     @field_validator("split", mode="before")
     @classmethod
     def _protocol_of(cls, given: Any) -> Any:
-        """The numbers of the protocol that is named, checked by the protocol's own schema."""
+        """Check the parameters of the named protocol against the protocol's own schema."""
         if not isinstance(given, dict):
             return given
         name = given.get("protocol", "random-per-user")
@@ -216,7 +216,7 @@ class Card(Strict):
 
     @property
     def final_fit(self) -> str:
-        """What the model that test is read for is fitted on: train+valid, or train where validation users are strangers."""
+        """The parts that the tested model is fitted on: train+valid, or train if validation users are held out."""
         return "train+valid" if protocols().get(self.split.protocol).refit else "train"
 
     @property
@@ -224,25 +224,25 @@ class Card(Strict):
         return self.source.mirror.folder or self.name
 
     def content_key(self) -> str:
-        """A hash of what shapes the prepared data: reading, steps, protocol and generator; not titles or URLs."""
-        shaping = self.model_dump(mode="json", include={"read", "prepare", "split"})
-        shaping["generator"] = self.source.generator.model_dump() if self.source.generator else None
-        return hashlib.sha256(json.dumps(shaping, sort_keys=True).encode()).hexdigest()
+        """A hash of what determines the prepared data: reading, steps, protocol and generator, but not titles or URLs."""
+        content = self.model_dump(mode="json", include={"read", "prepare", "split"})
+        content["generator"] = self.source.generator.model_dump() if self.source.generator else None
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def card_names(environment: Environment) -> dict[str, Path]:
-    """Every card that can be named, with its file; the user's own folders win over the product's."""
-    found: dict[str, Path] = {}
+    """The file of each card by name; the user's own folders take precedence over the product's."""
+    paths: dict[str, Path] = {}
     for folder in environment.catalogues("datasets"):
         for path in sorted(folder.glob("*.yaml")):
-            found.setdefault(path.stem, path)
-    return dict(sorted(found.items()))
+            paths.setdefault(path.stem, path)
+    return dict(sorted(paths.items()))
 
 
 def load_card(dataset: str, environment: Environment, changes: dict[str, Any] | None = None) -> Card:
-    """The card called `dataset`, or the card file at that path, with dotted `changes` ("split.seed") applied.
+    """Load the card named `dataset`, or the card file at that path, with dotted `changes` ("split.seed") applied.
 
-    Raises ConfigError with the nearest name when there is none, and for every key or value the schema refuses.
+    Raises ConfigError for an unknown name, with the nearest one, and for every key or value that the schema rejects.
     """
     if is_card_path(dataset):
         path = Path(dataset)
@@ -254,7 +254,7 @@ def load_card(dataset: str, environment: Environment, changes: dict[str, Any] | 
         raise ConfigError(f"unknown dataset {dataset!r}{nearest(dataset, cards)} (rankbench data list)")
     card = read_card(cards[dataset], changes)
     if card.name != dataset:
-        raise ConfigError(f"{cards[dataset]}: name: {card.name}: a card in such a folder is called as its file, {dataset}")
+        raise ConfigError(f"{cards[dataset]}: name: {card.name}: a card in this folder must be named after its file, {dataset}")
     return card
 
 
@@ -264,12 +264,12 @@ def is_card_path(dataset: str) -> bool:
 
 
 def read_card(path: Path, changes: dict[str, Any] | None = None) -> Card:
-    """The card in the file at `path`, with dotted `changes` applied. Raises ConfigError for what the schema refuses."""
+    """Read the card file at `path`, with dotted `changes` applied. Raises ConfigError for what the schema rejects."""
     content = override(read_yaml(path), changes or {})
     if "folder" in content:
         raise ConfigError(f"{path}: folder: unknown key")
     card = validate(Card, {**content, "folder": path.resolve().parent}, str(path))
-    # Readers read the schema above, so their names are looked up here, late.
+    # Imported late, because the readers import the schema above.
     from rankbench.data.readers import FORMATS
 
     if card.read.format not in FORMATS:

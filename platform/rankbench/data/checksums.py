@@ -1,7 +1,7 @@
-"""Checksums of raw files, remembered in the cache folder: a file that did not change is not read again to know them.
+"""Checksums of raw files, stored in the cache folder so that an unchanged file is not read again.
 
 A file counts as unchanged while its path, size, inode and times (to the nanosecond) are the same. `checksums.json` is replaced
-as a whole under a lock; one that is damaged or of another format is ignored and written anew.
+as a whole under a lock; if it is damaged or of another format, it is ignored and written anew.
 """
 
 from __future__ import annotations
@@ -22,56 +22,56 @@ from rankbench.core.files import make_folder, write_json
 log = logging.getLogger(__name__)
 
 FILE, FORMAT = "checksums.json", 1
-SETTLED = 2_000_000_000  # nanoseconds; on the coarsest file systems two writes this close may leave the same time of change
+SETTLED = 2_000_000_000  # nanoseconds; on coarse file systems two writes closer than this may have the same time of change
 
 
 def checksums(path: Path, kinds: Iterable[str], cache: Path, anew: bool = False) -> dict[str, str]:
-    """The checksums of the file at `path` by kind ("sha256", "md5"): those remembered in the folder `cache`, if the file is
-    unchanged since, else by reading it. With `anew` it is always read.
+    """The checksums of the file at `path` by kind ("sha256", "md5"): those stored in the folder `cache` if the file has not
+    changed since, otherwise computed from the file. With `anew` they are always computed.
     """
     kinds = tuple(kinds)
-    place, state = str(path.resolve()), _state(path)
-    known = {} if anew else _read(cache).get(place, {})
-    if known.get("state") == state and all(isinstance(known.get(kind), str) for kind in kinds):
-        return {kind: known[kind] for kind in kinds}
-    began = time.time_ns()
-    found = _hash(path, kinds)
-    # A write in the same tick of the clock as the last one, while the file was read, would leave no trace.
-    if _state(path) == state and began - path.stat().st_mtime_ns > SETTLED:
-        _remember(cache, place, {"state": state, **found})
-    return found
+    key, state = str(path.resolve()), _state(path)
+    stored = {} if anew else _read(cache).get(key, {})
+    if stored.get("state") == state and all(isinstance(stored.get(kind), str) for kind in kinds):
+        return {kind: stored[kind] for kind in kinds}
+    start = time.time_ns()
+    computed = _hash(path, kinds)
+    # A write while the file was read, in the same clock tick as the write before, would not change the state.
+    if _state(path) == state and start - path.stat().st_mtime_ns > SETTLED:
+        _store(cache, key, {"state": state, **computed})
+    return computed
 
 
 def _state(path: Path) -> list[int]:
-    about = path.stat()
-    return [about.st_size, about.st_mtime_ns, about.st_ctime_ns, about.st_ino]
+    stat = path.stat()
+    return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
 
 
 def _hash(path: Path, kinds: tuple[str, ...]) -> dict[str, str]:
     hashes = {kind: hashlib.new(kind, usedforsecurity=False) for kind in kinds}
     with path.open("rb") as file:
         while chunk := file.read(1 << 20):
-            for each in hashes.values():
-                each.update(chunk)
-    return {kind: each.hexdigest() for kind, each in hashes.items()}
+            for digest in hashes.values():
+                digest.update(chunk)
+    return {kind: digest.hexdigest() for kind, digest in hashes.items()}
 
 
 def _read(cache: Path) -> dict[str, dict[str, Any]]:
-    """What is remembered, by path; nothing where that cannot be read."""
+    """The stored state and checksums by path; empty if they cannot be read."""
     try:
         content = json.loads((cache / FILE).read_text(encoding="utf-8"))
         files = content["files"] if content["format"] == FORMAT else {}
-        return {place: known for place, known in files.items() if isinstance(known, dict)}
+        return {path: stored for path, stored in files.items() if isinstance(stored, dict)}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
 
 
-def _remember(cache: Path, place: str, known: dict[str, Any]) -> None:
-    """Nobody needs the memory: where it cannot be written, files are read again."""
+def _store(cache: Path, key: str, entry: dict[str, Any]) -> None:
+    """Store an entry. A failure is only logged, because files without stored checksums are read again."""
     try:
         make_folder(cache)
         with FileLock((cache / FILE).with_suffix(".lock")):
-            files = {each: about for each, about in _read(cache).items() if Path(each).exists()}
-            write_json(cache / FILE, {"format": FORMAT, "files": files | {place: known}})
+            files = {path: stored for path, stored in _read(cache).items() if Path(path).exists()}
+            write_json(cache / FILE, {"format": FORMAT, "files": files | {key: entry}})
     except (OSError, StorageError) as error:
-        log.debug("checksums are not remembered: %s", error)
+        log.debug("checksums are not stored: %s", error)

@@ -1,4 +1,4 @@
-"""Facts of a prepared dataset: counts, density, how activity and popularity are spread, time span."""
+"""Statistics of a prepared dataset: counts, density, the distributions of activity and popularity, and the time span."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rankbench.data.splits import LABELS
 
 
 def curves(dataset: Dataset) -> dict[str, np.ndarray]:
-    """Interactions of each user and of each item over all parts, from the most on."""
+    """The number of interactions of each user and of each item over all parts, in descending order."""
     split = dataset.split
     users, items = np.zeros(split.n_users, np.int64), np.zeros(split.n_items, np.int64)
     for name in LABELS:
@@ -23,8 +23,8 @@ def curves(dataset: Dataset) -> dict[str, np.ndarray]:
 
 
 def facts_of(dataset: Dataset) -> dict[str, Any]:
-    """Everything above as JSON values."""
-    counts, by = dataset.counts, curves(dataset)
+    """The statistics of the dataset as JSON values."""
+    counts, by_kind = dataset.counts, curves(dataset)
     card = dataset.card
     span = dataset.time_span
     top = max(1, counts["items"] // 10)
@@ -40,9 +40,9 @@ def facts_of(dataset: Dataset) -> dict[str, Any]:
         "counts": counts,
         "differences": list(dataset.differences),
         "density": counts["interactions"] / (counts["users"] * counts["items"]),
-        "interactions_a_user": _spread(by["user"]),
-        "interactions_an_item": _spread(by["item"]),
-        "share_of_top_tenth": float(by["item"][:top].sum() / by["item"].sum()),
+        "interactions_a_user": _spread(by_kind["user"]),
+        "interactions_an_item": _spread(by_kind["item"]),
+        "share_of_top_tenth": float(by_kind["item"][:top].sum() / by_kind["item"].sum()),
         "time_span": [datetime.fromtimestamp(second, UTC).isoformat() for second in span] if span else None,
         "sources": list(dataset.sources),
         "raw_gone": dataset.raw_gone,

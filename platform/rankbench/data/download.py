@@ -1,7 +1,7 @@
-"""A file from the internet: resumed, tried again, verified, and never fetched from where no dataset lies.
+"""Download a file: resume, retry, verify, and never connect to an address that is not public.
 
-`<target>.part` grows beside the target and becomes it when whole and checked; `<target>.part.json` keeps what the server
-calls this version of the file, so that a later try goes on only with the same one.
+`<target>.part` grows beside the target and is renamed to it once complete and checked; `<target>.part.json` keeps the server's
+name for this version of the file, so that a later attempt resumes only the same version.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from rankbench.core.errors import DataError, DownloadError, StorageError, printa
 from rankbench.core.files import disk_errors_are_clear, make_folder, write_json
 
 TRIES = 5
-LONGEST_WAIT = 60  # seconds between two tries, whatever the server asks for
+LONGEST_WAIT = 60  # seconds between two attempts, whatever the server asks for
 REDIRECTS = 5
-LARGEST = 50 << 30  # bytes; no dataset here comes near
-CHUNK = 1 << 16  # bytes; as much as a broken connection may lose
-_NAT64 = ipaddress.ip_network("64:ff9b::/96")  # IPv4 addresses as networks without IPv4 write them
-_AGAIN = {408, 425, 429, 500, 502, 503, 504}  # answers that another try may turn into the file
+LARGEST = 50 << 30  # bytes; every dataset here is far smaller
+CHUNK = 1 << 16  # bytes; the most that a broken connection loses
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")  # the form of IPv4 addresses in networks without IPv4
+_RETRIED = {408, 425, 429, 500, 502, 503, 504}  # status codes after which another attempt may succeed
 
 Progress = Callable[[int, int | None], None]
 
 
 class _TryAgain(Exception):
-    """The connection or the server failed for now; `wait`: seconds that the server asks for."""
+    """The connection or the server failed temporarily; `wait`: the seconds that the server asks to wait."""
 
     def __init__(self, reason: str, wait: float | None = None):
         super().__init__(reason)
@@ -46,19 +46,19 @@ class _TryAgain(Exception):
 
 
 class _Session(requests.Session):
-    """Leaves redirects to us: requests would read the whole body of each, however long, even when told not to follow."""
+    """A session that ignores redirects; even with allow_redirects=False requests would read the whole body of each."""
 
     def get_redirect_target(self, resp: requests.Response) -> None:
         return None
 
 
 class _NotFound(DownloadError):
-    """The host has no address: a wrong name, or no network."""
+    """The host name has no address: it is wrong, or there is no network."""
 
 
 def public_https(url: str) -> None:
     """Raise DataError unless `url` is https on a host whose addresses are all public."""
-    shown = printable(url)  # a redirect's words are the server's
+    shown = printable(url)  # the URL of a redirect is chosen by the server
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port or 443
@@ -67,22 +67,22 @@ def public_https(url: str) -> None:
     if parts.scheme != "https" or not host:
         raise DataError(f"{shown}: only https:// is downloaded")
     try:
-        found = socket.getaddrinfo(host, port, proto=socket.IPPROTO_TCP)
+        addresses = socket.getaddrinfo(host, port, proto=socket.IPPROTO_TCP)
     except OSError as error:
         raise _NotFound(f"cannot download {shown}: its host is not found ({error.strerror}); is there a network?") from None
     except UnicodeError:
-        raise DataError(f"{shown}: its host is no name of the internet") from None
-    for *_, address in found:
+        raise DataError(f"{shown}: its host name is not valid") from None
+    for *_, address in addresses:
         if not _is_public(address[0].partition("%")[0]):
-            raise DataError(f"{shown}: leads to {address[0]}, which is no public address")
+            raise DataError(f"{shown}: leads to {address[0]}, which is not a public address")
 
 
 def _is_public(text: str) -> bool:
     address = ipaddress.ip_address(text)
     if address.version == 6:
-        # An IPv4 address in the clothes of IPv6 leads where the IPv4 address does.
-        within = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF) if address in _NAT64 else None
-        address = within or address.ipv4_mapped or address.sixtofour or address
+        # An IPv4 address written as IPv6 leads to the same host.
+        translated = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF) if address in _NAT64 else None
+        address = translated or address.ipv4_mapped or address.sixtofour or address
     return address.is_global and not address.is_multicast
 
 
@@ -95,11 +95,11 @@ def download(
     allowed: Callable[[str], None] = public_https,
     pause: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Make `target` the file at `url`, or raise: DataError when it cannot be had or is not the file of the checksum,
-    StorageError when the disk cannot hold it. What was received stays for the next try, unless it is wrong.
+    """Download `url` to `target`. Raises DataError if it is not available or its checksum differs, StorageError if the disk
+    cannot hold it. Received bytes are kept for the next attempt, unless they are wrong.
 
-    One process downloads, others wait for it. `allowed` is asked before every request, redirects included.
-    `progress(done, total)` counts bytes; total is None where the server does not say.
+    One process downloads while others wait for it. `allowed` is called before every request, including redirects, and
+    raises to refuse it. `progress(done, total)` counts bytes; total is None if the server does not say.
     """
     make_folder(target.parent)
     part = target.with_name(f"{target.name}.part")
@@ -111,7 +111,7 @@ def download(
                 _receive(url, part, progress, allowed)
                 break
             except _NotFound:
-                # Said at once when nothing was reached yet; later on it is the network that is away.
+                # Raised at once on the first attempt; later the name is known to be right, and the network is down.
                 if attempt in (1, TRIES):
                     raise
                 wait = None
@@ -135,22 +135,22 @@ def _version_file(part: Path) -> Path:
 
 @dataclass(frozen=True)
 class _Version:
-    """What the server calls the file that a part belongs to; a part without such a name is not continued."""
+    """The server's name for a version of the file; a partial download whose version has no `tag` is not resumed."""
 
     url: str
     tag: str | None
     total: int | None
 
     @classmethod
-    def of(cls, url: str, answer: requests.Response, total: int | None) -> _Version:
-        tag = answer.headers.get("ETag")
-        if not tag or tag.startswith("W/"):  # a weak one does not promise the same bytes
-            tag = answer.headers.get("Last-Modified")
+    def of(cls, url: str, response: requests.Response, total: int | None) -> _Version:
+        tag = response.headers.get("ETag")
+        if not tag or tag.startswith("W/"):  # a weak ETag does not guarantee the same bytes
+            tag = response.headers.get("Last-Modified")
         return cls(url, tag or None, total)
 
 
-def _held(part: Path, url: str) -> _Version | None:
-    """The version of what was received before, if it can be continued."""
+def _resumable(part: Path, url: str) -> _Version | None:
+    """The version of the bytes received earlier, if the download can be resumed."""
     try:
         version = _Version(**json.loads(_version_file(part).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
@@ -159,52 +159,54 @@ def _held(part: Path, url: str) -> _Version | None:
 
 
 def _receive(url: str, part: Path, progress: Progress, allowed: Callable[[str], None]) -> None:
-    """Fetch what is missing of `part`."""
-    held = _held(part, url)
-    have = part.stat().st_size if held else 0
-    if held and held.total == have:
+    """Download the missing bytes of `part`."""
+    earlier = _resumable(part, url)
+    received = part.stat().st_size if earlier else 0
+    if earlier and earlier.total == received:
         return
     headers = {"Accept-Encoding": "identity"}
-    if held:
-        headers |= {"Range": f"bytes={have}-", "If-Range": held.tag}
-    with _Session() as session, _answer(session, url, headers, allowed) as answer:
-        start, total = _position(answer, held, have)
+    if earlier:
+        headers |= {"Range": f"bytes={received}-", "If-Range": earlier.tag}
+    with _Session() as session, _request(session, url, headers, allowed) as response:
+        start, total = _position(response, earlier, received)
         if start == 0:
-            # First: of a process killed between the two, no old bytes may be found under the new name.
+            # Before the version is written: if the process is killed in between, old bytes must not get the new version.
             part.unlink(missing_ok=True)
-            write_json(_version_file(part), vars(_Version.of(url, answer, total)))
+            write_json(_version_file(part), vars(_Version.of(url, response, total)))
         if total is not None:
-            _require_room(url, part, total, total - start)
-        _write(answer, part, start, total, progress, url)
+            _require_space(url, part, total, total - start)
+        _write(response, part, start, total, progress, url)
 
 
-def _answer(session: requests.Session, url: str, headers: dict[str, str], allowed: Callable[[str], None]) -> requests.Response:
-    """The answer of the last of the redirects, each of which must be allowed."""
-    where = url
+def _request(session: requests.Session, url: str, headers: dict[str, str], allowed: Callable[[str], None]) -> requests.Response:
+    """The response after following redirects, each of which must be allowed."""
+    location = url
     for _ in range(REDIRECTS + 1):
-        allowed(where)
+        allowed(location)
         try:
-            answer = session.get(where, headers=headers, stream=True, timeout=60, allow_redirects=False)
+            response = session.get(location, headers=headers, stream=True, timeout=60, allow_redirects=False)
         except requests.RequestException as error:
             raise _TryAgain(type(error).__name__) from None
-        if answer.is_redirect:
-            answer.close()
+        if response.is_redirect:
+            response.close()
+            target = response.headers["Location"]
             try:
-                where = urljoin(where, answer.headers["Location"])
+                location = urljoin(location, target)
             except ValueError:
-                raise DownloadError(f"cannot download {url}: redirected to {printable(answer.headers['Location'])}") from None
+                raise DownloadError(f"cannot download {url}: redirected to {printable(target)}") from None
             continue
-        if answer.status_code in (200, 206, 416):
-            return answer
-        answer.close()
-        if answer.status_code in _AGAIN:
-            raise _TryAgain(f"the server answers {answer.status_code}", _seconds(answer.headers.get("Retry-After")))
-        raise DownloadError(f"cannot download {url}: the server answers {answer.status_code} {printable(answer.reason or '')}")
+        if response.status_code in (200, 206, 416):
+            return response
+        response.close()
+        answer = f"the server answers {response.status_code}"
+        if response.status_code in _RETRIED:
+            raise _TryAgain(answer, _seconds(response.headers.get("Retry-After")))
+        raise DownloadError(f"cannot download {url}: {answer} {printable(response.reason or '')}")
     raise DownloadError(f"cannot download {url}: more than {REDIRECTS} redirects")
 
 
 def _seconds(retry_after: str | None) -> float | None:
-    """Of the two forms of Retry-After: a number of seconds, or a date."""
+    """Seconds to wait by the Retry-After header, which holds a number of seconds or a date; None if it holds neither."""
     if retry_after is None or retry_after.isdecimal():
         return _number(retry_after)
     try:
@@ -214,26 +216,26 @@ def _seconds(retry_after: str | None) -> float | None:
 
 
 def _number(text: str | None) -> int | None:
-    """What a header counts; None where it is no number, or none that a file could have."""
+    """The number in a header; None if it is not a number or too large for the size of a file."""
     return int(text) if text and text.isdecimal() and len(text) < 19 else None
 
 
-def _position(answer: requests.Response, held: _Version | None, have: int) -> tuple[int, int | None]:
-    """Where the answer's bytes begin in the file, and how long that is: 0 where the server sends it whole."""
-    if answer.status_code == 200:
-        return 0, _number(answer.headers.get("Content-Length"))
-    span, _, length = answer.headers.get("Content-Range", "").removeprefix("bytes ").partition("/")
+def _position(response: requests.Response, earlier: _Version | None, received: int) -> tuple[int, int | None]:
+    """The offset of the response's first byte in the file (0 if the server sends the whole file), and the file's size."""
+    if response.status_code == 200:
+        return 0, _number(response.headers.get("Content-Length"))
+    span, _, length = response.headers.get("Content-Range", "").removeprefix("bytes ").partition("/")
     total = _number(length)
-    if answer.status_code == 416 or not span.startswith(f"{have}-"):
-        # What is held is not a beginning of what the server has: begun again by the next try.
+    if response.status_code == 416 or not span.startswith(f"{received}-"):
+        # The received bytes are not the beginning of the server's file: the next attempt starts again.
         raise _Stale
-    if held is not None:
-        # Many a server knows Range but not If-Range, and would continue another version of the file.
-        tag = _Version.of(held.url, answer, total).tag
-        if (tag or held.tag) != held.tag or (total or held.total) != (held.total or total):
+    if earlier is not None:
+        # Many servers support Range but not If-Range, and would continue with another version of the file.
+        tag = _Version.of(earlier.url, response, total).tag
+        if (tag or earlier.tag) != earlier.tag or (total or earlier.total) != (earlier.total or total):
             raise _Stale
-        total = total or held.total
-    return have, total
+        total = total or earlier.total
+    return received, total
 
 
 class _Stale(_TryAgain):
@@ -241,24 +243,24 @@ class _Stale(_TryAgain):
         super().__init__("the server does not continue the file", 0.0)
 
 
-def _require_room(url: str, part: Path, total: int, missing: int) -> None:
+def _require_space(url: str, part: Path, total: int, missing: int) -> None:
     if total > LARGEST:
-        raise DataError(f"{url}: {total / 1e9:.0f} GB, more than the {LARGEST >> 30} GB that are downloaded")
+        raise DataError(f"{url}: {total / 1e9:.0f} GB is more than the limit of {LARGEST >> 30} GB for a download")
     free = shutil.disk_usage(part.parent).free
     if missing > free:
-        raise StorageError(f"{part.parent}: {missing / 1e9:.1f} GB are to come, {free / 1e9:.1f} GB are free")
+        raise StorageError(f"{part.parent}: {missing / 1e9:.1f} GB are still to download, {free / 1e9:.1f} GB are free")
 
 
-def _write(answer: requests.Response, part: Path, start: int, total: int | None, progress: Progress, url: str) -> None:
+def _write(response: requests.Response, part: Path, start: int, total: int | None, progress: Progress, url: str) -> None:
     done, shown = start, 0.0
     with part.open("ab" if start else "wb") as file:
         try:
-            # Not unpacked: the file is what came, and servers call a .gz file "encoded" too.
-            for chunk in answer.raw.stream(CHUNK, decode_content=False):
+            # Without decoding: the bytes are the file, and servers label a .gz file as "encoded" too.
+            for chunk in response.raw.stream(CHUNK, decode_content=False):
                 file.write(chunk)
                 done += len(chunk)
                 if done > LARGEST:
-                    raise DataError(f"{url}: more than the {LARGEST >> 30} GB that are downloaded")
+                    raise DataError(f"{url}: more than the limit of {LARGEST >> 30} GB for a download")
                 if time.monotonic() - shown > 0.1:
                     progress(done, total)
                     shown = time.monotonic()
@@ -266,7 +268,7 @@ def _write(answer: requests.Response, part: Path, start: int, total: int | None,
             raise _TryAgain(f"the connection broke after {done:,} bytes") from None
     progress(done, total)
     if total is not None and done != total:
-        raise _TryAgain(f"{done:,} of {total:,} bytes came")
+        raise _TryAgain(f"received {done:,} of {total:,} bytes")
 
 
 def _verify(url: str, part: Path, sha256: str | None, md5: str | None) -> None:
@@ -274,8 +276,8 @@ def _verify(url: str, part: Path, sha256: str | None, md5: str | None) -> None:
         if expected is None:
             continue
         with part.open("rb") as file:
-            found = hashlib.file_digest(file, lambda kind=kind: hashlib.new(kind, usedforsecurity=False)).hexdigest()
-        if found != expected:
+            digest = hashlib.file_digest(file, lambda kind=kind: hashlib.new(kind, usedforsecurity=False)).hexdigest()
+        if digest != expected:
             part.unlink()
             _version_file(part).unlink(missing_ok=True)
-            raise DataError(f"{url}: {kind} is {found}, the card says {expected}; what was received is deleted")
+            raise DataError(f"{url}: {kind} is {digest}, the card says {expected}; the downloaded file is deleted")

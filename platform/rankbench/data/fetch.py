@@ -1,4 +1,4 @@
-"""Raw files on this machine, verified: from the mirror, from beside the card, from the cache, or downloaded."""
+"""Local, verified raw files: from the mirror, beside the card, from the cache, or downloaded."""
 
 from __future__ import annotations
 
@@ -20,31 +20,30 @@ from rankbench.data.raw import RawFile
 from rankbench.data.readers.parquet import MIRROR
 
 log = logging.getLogger(__name__)
-# "all" may lie in a mirror under the name that link graphs give it.
+# Mirrors may name the part "all" as link graphs do.
 MIRROR_NAMES = {part: [f"{part}.parquet"] for part in PARTS} | {"all": ["all.parquet", "edges.parquet"]}
 
 
 def fetch(
     card: Card, environment: Environment, progress: Progress = lambda done, total: None, verify: bool = False
 ) -> list[RawFile]:
-    """Every part of the card's raw data, in the order of PARTS. With `verify` the checksums of unchanged files are computed
-    anew, too.
+    """Fetch every part of the card's raw data, in the order of PARTS. With `verify` the checksums of unchanged files are
+    computed again, too.
 
-    Raises DownloadError when a part cannot be had, DataError when its checksum is not the card's (or the one of its first
-    fetch).
+    Raises DownloadError if a part is not available, DataError if its checksum differs from the card's (or from that of the
+    first fetch).
     """
     source = card.source
-    # A mirror stands in for the internet, not for files beside the card.
+    # A mirror replaces the internet, not files beside the card.
     if environment.mirror is not None and all(remote.url for remote in source.parts().values()):
         mirrored = _mirrored_parquet(card, environment, verify)
         if mirrored:
             return mirrored
     if source.mirror.parts:
-        looked = (
-            f"{environment.mirror / card.mirror_folder} is not there" if environment.mirror else "RANKBENCH_MIRROR is not set"
-        )
-        brief = "not in the mirror" if environment.mirror else "no mirror"
-        raise DownloadError(f"{card.name} can be had from a mirror alone, and {looked}", brief)
+        folder = environment.mirror and environment.mirror / card.mirror_folder
+        missing = f"{folder} does not exist" if folder else "RANKBENCH_MIRROR is not set"
+        brief = "not in the mirror" if folder else "no mirror"
+        raise DownloadError(f"{card.name} is available only from a mirror, and {missing}", brief)
     companions = {name: _raw(card, name, remote, environment, progress, verify) for name, remote in source.companions.items()}
     files = [_raw(card, part, source.parts()[part], environment, progress, verify) for part in source.part_names]
     return [replace(file, companions=companions) for file in files]
@@ -57,18 +56,18 @@ def _raw(card: Card, part: str, remote: RemoteFile, environment: Environment, pr
 
 
 def _mirrored_parquet(card: Card, environment: Environment, verify: bool) -> list[RawFile]:
-    """The mirror's Parquet parts: exactly those that the card names, or none at all."""
+    """The mirror's Parquet files of all parts that the card names, or an empty list if it has none of them."""
     folder = environment.mirror / card.mirror_folder
-    found = []
+    files: list[RawFile] = []
     for part in card.source.part_names:
         path = next((folder / name for name in MIRROR_NAMES[part] if (folder / name).is_file()), None)
         if path is not None:
             digest = _verified(card, path, card.source.mirror.sha256.get(part), None, "mirror", environment, verify)
-            found.append(RawFile(part, path, digest, MIRROR, "mirror"))
-    missing = [part for part in card.source.part_names if part not in [file.part for file in found]]
-    if found and missing:
-        raise DownloadError(f"{folder}: has {found[0].path.name} but no {missing[0]}.parquet", "not whole in the mirror")
-    return found
+            files.append(RawFile(part, path, digest, MIRROR, "mirror"))
+    missing = [part for part in card.source.part_names if part not in [file.part for file in files]]
+    if files and missing:
+        raise DownloadError(f"{folder}: has {files[0].path.name} but no {missing[0]}.parquet", "incomplete in the mirror")
+    return files
 
 
 def _locate(card: Card, remote: RemoteFile, environment: Environment, progress: Progress) -> tuple[Path, str]:
@@ -101,24 +100,25 @@ def _locate(card: Card, remote: RemoteFile, environment: Environment, progress: 
 def _verified(
     card: Card, path: Path, sha256: str | None, md5: str | None, origin: str, environment: Environment, verify: bool
 ) -> str:
-    """The file's sha256, after holding it against the card or, where the card has none, against the first fetch."""
-    expected = {kind: each for kind, each in (("sha256", sha256), ("md5", md5)) if each is not None}
-    found = checksums(path, {"sha256", *expected}, environment.data, anew=verify)
-    if any(found[kind] != each for kind, each in expected.items()):
-        found = checksums(path, found, environment.data, anew=True)  # what was remembered may be wrong
-    for kind, each in expected.items():
-        if found[kind] != each:
+    """The file's sha256, after comparing with the card's checksums or, if it has none, with that of the first fetch."""
+    expected = {kind: checksum for kind, checksum in (("sha256", sha256), ("md5", md5)) if checksum is not None}
+    actual = checksums(path, {"sha256", *expected}, environment.data, anew=verify)
+    if any(actual[kind] != checksum for kind, checksum in expected.items()):
+        actual = checksums(path, actual, environment.data, anew=True)  # the stored checksums may be wrong
+    for kind, checksum in expected.items():
+        if actual[kind] != checksum:
             raise DataError(
-                f"{path}: {kind} is {found[kind]}, the card {card.name} says {each}; delete the file to fetch it again"
+                f"{path}: {kind} is {actual[kind]}, the card {card.name} says {checksum}; delete the file to fetch it again"
             )
-    digest = found["sha256"]
-    # A file beside a card is the user's own to edit; its checksum goes into the fingerprint, not into the lock.
+    digest = actual["sha256"]
+    # Users may edit a file beside a card; its checksum goes into the fingerprint, not into the lock file.
     if sha256 is None and md5 is None and origin != "file":
-        _hold_to_lock(environment.data / "lock.json", f"{card.name}/{path.name}", digest, path)
+        _compare_with_lock(environment.data / "lock.json", f"{card.name}/{path.name}", digest, path)
     return digest
 
 
-def _hold_to_lock(lock_file: Path, key: str, digest: str, path: Path) -> None:
+def _compare_with_lock(lock_file: Path, key: str, digest: str, path: Path) -> None:
+    """Raise DataError if `digest` is not the one that the lock file has for `key`; an unknown key is added."""
     make_folder(lock_file.parent)
     with FileLock(lock_file.with_suffix(".lock")):
         try:
@@ -130,5 +130,5 @@ def _hold_to_lock(lock_file: Path, key: str, digest: str, path: Path) -> None:
         elif locked[key] != digest:
             raise DataError(
                 f"{path}: sha256 is {digest}, but {locked[key]} when first fetched ({lock_file}); "
-                "the data changed: restore them, or remove that line to accept"
+                "the data changed: restore them, or remove that line to accept the change"
             )

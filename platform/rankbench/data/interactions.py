@@ -1,4 +1,4 @@
-"""Who met what, when: the one form that readers fill and preparation steps thin out."""
+"""Interactions of users with items: the form that readers fill and preparation steps filter."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NO_TIME = np.iinfo(np.int64).min
 
 @dataclass(frozen=True)
 class Interactions:
-    """Pairs of codes, with the raw ids that the codes stand for.
+    """Pairs of a user code and an item code, with the raw ids that the codes stand for.
 
     `user`, `item`: int32 (nnz,), positions in `users`, `items`: the raw ids, sorted, int64 or string. `value`: float32
     (nnz,) or None. `time`: int64 seconds (nnz,) or None. `part`: int8 (nnz,), a position in PARTS.
@@ -45,60 +45,60 @@ class Interactions:
         )
 
     def compact(self) -> Interactions:
-        """The same interactions with vocabularies cut to the ids that occur, order kept."""
+        """The same interactions with vocabularies reduced to the ids that occur, in the same order."""
         user, users = _compact(self.user, self.users)
         item, items = _compact(self.item, self.items)
         return replace(self, user=user, item=item, users=users, items=items)
 
     def sorted(self) -> Interactions:
-        """By user, then item, then time, so that the order of the raw rows changes nothing downstream."""
+        """Sorted by user, then item, then time, so that results do not depend on the order of the raw rows."""
         keys = (self.item, self.user) if self.time is None else (self.time, self.item, self.user)
         return self.keep(np.lexsort(keys))
 
 
 class Encoder:
-    """Batches of raw interactions in, codes out; what is held a row is 9 to 21 bytes, however long the ids are.
+    """Encodes batches of raw interactions; it holds 9 to 21 bytes per row, however long the ids are.
 
-    `min_value`: rows of a smaller value are counted, and their ids known, but not kept.
+    `source` starts error messages. `min_value`: rows with a smaller value are counted, and their ids enter the
+    vocabularies, but they are not kept.
     """
 
-    def __init__(self, where: str, min_value: float | None = None):
-        self._where, self._min_value = where, min_value
+    def __init__(self, source: str, min_value: float | None = None):
+        self._source, self._min_value = source, min_value
         self._ids = {"user": _Vocabulary(), "item": _Vocabulary()}
         self._columns: dict[str, list[np.ndarray]] = {"part": [], "value": [], "time": []}
         self.n_raw = 0
 
     def add(self, batch: pa.Table, part: int) -> None:
-        """`batch`: columns user, item and perhaps value, time, `columns.checked`; `part`: a position in PARTS.
-
-        Raises DataError when ids are numbers in one batch and text in another, or the rows are too many.
+        """Add a batch with the columns user, item and perhaps value, time, after `columns.checked`; `part`: a position in
+        PARTS. Raises DataError if ids are numbers in one batch and text in another, or there are too many rows.
         """
         self.n_raw += len(batch)
         if self.n_raw >= 2**31:
-            raise DataError(f"{self._where}: more than {self.n_raw - 1:,} interactions; this version counts below 2^31")
+            raise DataError(f"{self._source}: more than {self.n_raw - 1:,} interactions; the limit is 2^31 - 1")
         kept = None
         if self._min_value is not None and "value" in batch.column_names:
             kept = batch["value"].to_numpy() >= self._min_value
         for name, vocabulary in self._ids.items():
             if not vocabulary.add(batch[name], kept):
                 raise DataError(
-                    f"{self._where}: the parts disagree on the column {name}: whole numbers in one, text in another"
+                    f"{self._source}: the parts disagree on the column {name}: whole numbers in one, text in another"
                 )
-        found = {"part": np.full(len(batch), part, np.int8)}
+        columns = {"part": np.full(len(batch), part, np.int8)}
         if "value" in batch.column_names:
-            found["value"] = batch["value"].to_numpy().astype(np.float32)
+            columns["value"] = batch["value"].to_numpy().astype(np.float32)
         if "time" in batch.column_names:
-            # A missing time is kept as the smallest: only protocols in time order look at it, and they say so.
-            found["time"] = pc.fill_null(batch["time"].cast(pa.int64()), NO_TIME).to_numpy()
-        # A column that some part lacks is of no use to any.
+            # A missing time is stored as NO_TIME; protocols that use the time report it.
+            columns["time"] = pc.fill_null(batch["time"].cast(pa.int64()), NO_TIME).to_numpy()
+        # A column that is missing in one part is dropped from all.
         self._columns = {
-            name: [*chunks, found[name] if kept is None else found[name][kept]]
+            name: [*chunks, columns[name] if kept is None else columns[name][kept]]
             for name, chunks in self._columns.items()
-            if name in found
+            if name in columns
         }
 
     def finish(self) -> Interactions:
-        """All that was added. Call it once: the batches are released."""
+        """The interactions of all batches. Call it once, because it releases the batches."""
         (user, users), (item, items) = (vocabulary.finish() for vocabulary in self._ids.values())
         columns = {}
         for name in list(self._columns):
@@ -109,14 +109,14 @@ class Encoder:
 class _Vocabulary:
     """One id column, batch by batch, as codes into the distinct ids so far."""
 
-    LARGE = 64 << 20  # bytes of separate vocabularies that are worth a merge
+    LARGE = 64 << 20  # bytes of unmerged vocabularies from which on they are merged
 
     def __init__(self) -> None:
         self._chunks: list[pa.DictionaryArray] = []
         self._bytes = 0
 
     def add(self, column: pa.ChunkedArray, kept: np.ndarray | None) -> bool:
-        """Whether the column has the type of those before it."""
+        """Add a column; returns whether it has the type of the earlier ones."""
         encoded = column.combine_chunks().dictionary_encode()
         self._bytes += encoded.dictionary.nbytes
         self._chunks.append(encoded if kept is None else encoded.filter(pa.array(kept)))
@@ -131,11 +131,11 @@ class _Vocabulary:
         codes = np.concatenate([chunk.indices.to_numpy(zero_copy_only=False) for chunk in unified.chunks])
         dictionary = unified.chunk(0).dictionary
         self._chunks = [pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), dictionary)]
-        # Merged again when as much has come anew as there was: the work stays proportional to the rows.
+        # The next merge waits until the vocabulary may have doubled: the work stays proportional to the rows.
         self._bytes = -dictionary.nbytes
 
     def finish(self) -> tuple[np.ndarray, pa.Array]:
-        """Positions in the sorted vocabulary; ids that are all whole numbers sort as numbers."""
+        """The codes, and the sorted vocabulary; ids that are all whole numbers are sorted as numbers."""
         self._merge()
         (encoded,) = self._chunks
         vocabulary = as_integers(encoded.dictionary)
@@ -146,7 +146,7 @@ class _Vocabulary:
 
 
 def as_integers(ids: pa.Array) -> pa.Array:
-    """int64 when every id is written as a whole number without leading zeros or plus sign; else strings."""
+    """Ids as int64 if each is written as a whole number without leading zeros or plus sign, otherwise as strings."""
     if pa.types.is_integer(ids.type):
         return ids.cast(pa.int64())
     text = ids.cast(pa.string())

@@ -1,4 +1,4 @@
-"""From a card to a Dataset: read, the steps in the card's order, split; kept in a content-addressed cache."""
+"""From a card to a Dataset: read, apply the card's steps, split, and store in a content-addressed cache."""
 
 from __future__ import annotations
 
@@ -31,20 +31,18 @@ from rankbench.data.synthetic import generate
 
 log = logging.getLogger(__name__)
 
-
 Progress = Callable[[str, int, int | None], None]
 
-
-RAW_GONE = "raw file gone; its checksum was verified when the data were prepared"
+RAW_GONE = "raw file is missing; its checksum was verified when the data were prepared"
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """A prepared dataset: the split, the raw ids behind its rows and columns, and what is known about it.
+    """A prepared dataset: the split, the raw ids of its rows and columns, and facts about it.
 
-    `fingerprint` hashes the three matrices, so equal data have equal fingerprints wherever they came from.
-    `differences` are sentences: where the counts are not those that the card says were published. `raw_gone`: a
-    sentence that says so, where the raw files are no longer on this machine.
+    `fingerprint` is a hash of the matrices, so equal data have equal fingerprints, whatever their origin.
+    `differences` are sentences about counts that differ from the published ones. `raw_gone` is a note if the raw files
+    are no longer on this machine.
     """
 
     card: Card
@@ -65,34 +63,34 @@ class Dataset:
 
 
 def load(dataset: str, environment: Environment, changes: dict[str, Any] | None = None) -> Dataset:
-    """The dataset of a card name or card file, prepared at first use, memory-mapped from the cache after."""
+    """Load the dataset of a card name or card file; it is prepared at first use and memory-mapped from the cache later."""
     return prepare(load_card(dataset, environment, changes), environment)
 
 
 def prepare(
     card: Card, environment: Environment, progress: Progress = lambda phase, done, total: None, verify: bool = False
 ) -> Dataset:
-    """The card's dataset from the cache, or made and put there. Raises DataError as fetch, the readers and split do.
+    """Load the card's dataset from the cache, or prepare and store it. Raises DataError as fetch, the readers and split do.
 
-    Data that were prepared before are used when the raw files are gone, before anything is downloaded. With `verify` the
-    checksums of the raw files are computed anew, and they must be there. `progress(phase, done, total)` counts bytes of a
-    download, then rows read; total is None where it is not known.
+    If the raw files are missing, data that were prepared earlier are used before anything is downloaded. With `verify` the
+    raw files are required, and their checksums are computed again. `progress(phase, done, total)` counts bytes of a
+    download, then rows read; total is None if unknown.
     """
     raw: list[RawFile] = []
     if not card.source.generator:
         try:
             raw = fetch(card, replace(environment, offline=True), verify=verify)
-        except DownloadError as gone:
+        except DownloadError as error:
             folder = None if verify else prepared_before(card, environment)
             if folder is not None:
-                log.info("%s; what was prepared before is used", gone)
+                log.info("%s; using the data prepared earlier", error)
                 return replace(_open(card, folder), raw_gone=RAW_GONE)
             raw = fetch(card, environment, lambda done, total: progress("download", done, total), verify)
     content = json.dumps([card.content_key(), [_key(file) for file in raw], code_version()])
     folder = environment.data / "prepared" / f"{card.name}-{hashlib.sha256(content.encode()).hexdigest()[:16]}"
     if not folder.is_dir():
         make_folder(folder.parent)
-        # One process prepares, the others wait for it; the lock of a killed one is free.
+        # One process prepares while others wait; a killed process releases the lock.
         with FileLock(folder.parent / f".{folder.name}.lock"):
             sweep_scratch(folder)
             if not folder.is_dir():
@@ -102,22 +100,22 @@ def prepare(
 
 
 def prepared_before(card: Card, environment: Environment) -> Path | None:
-    """The folder that this code prepared from the very source that the card names, whether or not the raw files are still
-    there. None where there is none, or where several hold different data: the raw files changed meanwhile.
+    """The folder that this code version prepared from the card's source, whether or not the raw files still exist. None if
+    there is none, or if there are several with different data, because the raw files changed in between.
     """
-    found: dict[str, Path] = {}
+    folders: dict[str, Path] = {}
     for path in sorted((environment.data / "prepared").glob(f"{card.name}-*/manifest.json")):
         try:
             manifest = json.loads(path.read_text(encoding="utf-8"))
             if (manifest["dataset"], manifest["code"], manifest["source"]) == (card.name, code_version(), _source_key(card)):
-                found[manifest["fingerprint"]] = path.parent
+                folders[manifest["fingerprint"]] = path.parent
         except (OSError, ValueError, KeyError, TypeError):
             continue  # damaged, or of an earlier version
-    return next(iter(found.values())) if len(found) == 1 else None
+    return next(iter(folders.values())) if len(folders) == 1 else None
 
 
 def _source_key(card: Card) -> str:
-    """A hash of the card's content and of where it takes its raw data from, checksums included."""
+    """A hash of the card's content and of the source of its raw data, including checksums."""
     source = card.source.model_dump(mode="json", exclude={"home", "licence"})
     remotes = [*card.source.parts().values(), *card.source.companions.values()]
     folder = str(card.folder) if any(remote.file for remote in remotes) else None
@@ -125,7 +123,7 @@ def _source_key(card: Card) -> str:
 
 
 def _key(file: RawFile) -> list:
-    """What of a raw file decides what is read from it."""
+    """The properties of a raw file that determine what is read from it."""
     companions = {name: _key(each) for name, each in sorted(file.companions.items())}
     return [file.part, file.sha256, file.member, file.spec.model_dump(), companions]
 
@@ -162,8 +160,8 @@ def _build(card: Card, raw: list[RawFile], folder: Path, progress: Progress) -> 
 
 
 def _read(card: Card, raw: list[RawFile], progress: Progress) -> tuple[Interactions, int]:
-    """All interactions, and how many rows the files have. A first step `min_value` is applied while reading: rows that
-    it drops need no memory.
+    """All interactions, and the number of rows in the files. If the first step is `min_value`, it is applied while
+    reading, so that the dropped rows need no memory.
     """
     first = card.prepare[0].min_value if card.prepare else None
     encoder = Encoder(card.name, first)
@@ -181,19 +179,19 @@ def _read(card: Card, raw: list[RawFile], progress: Progress) -> tuple[Interacti
 
 
 def _time_span(data: Interactions) -> list[int] | None:
-    """First and last time in seconds since 1970, of those that have one."""
+    """First and last known time in seconds since 1970; None if no interaction has one."""
     known = data.time[data.time != NO_TIME] if data.time is not None else []
     return [int(known.min()), int(known.max())] if len(known) else None
 
 
-def apply(step: Step, data: Interactions, where: str = "prepare") -> Interactions:
-    """One preparation step. Raises DataError when it needs a column the data lack, or leaves nothing."""
+def apply(step: Step, data: Interactions, source: str = "prepare") -> Interactions:
+    """Apply one preparation step. Raises DataError if a column that it needs is missing, or if no interaction is left."""
     (name,) = step.model_fields_set
     amount = getattr(step, name)
     if name in ("min_value", "duplicates") and data.value is None and amount not in ("first", "last"):
-        raise DataError(f"{where}: {name} needs a value column; name it in the card's read.value")
+        raise DataError(f"{source}: {name} needs a value column; name it in the card's read.value")
     if name == "timed" and data.time is None:
-        raise DataError(f"{where}: timed needs a time column; name it in the card's read.time")
+        raise DataError(f"{source}: timed needs a time column; name it in the card's read.time")
     if name == "timed":
         data = data.keep(data.time != NO_TIME)
     elif name == "min_value":
@@ -203,7 +201,7 @@ def apply(step: Step, data: Interactions, where: str = "prepare") -> Interaction
     else:
         data = data.keep(_core(data, *_minima(name, amount), repeat=name == "k_core"))
     if len(data) == 0:
-        raise DataError(f"{where}: {name}: {amount} leaves no interaction")
+        raise DataError(f"{source}: {name}: {amount} leaves no interaction")
     return data
 
 
@@ -212,7 +210,7 @@ def _minima(name: str, amount: int) -> tuple[int, int]:
 
 
 def _deduplicate(data: Interactions, keep: str) -> Interactions:
-    """One interaction a pair: the first or last in time (in file order where there is none), or of the largest value."""
+    """Keep one interaction per pair: the first or last in time (without times, in the file), or that with the largest value."""
     rank = data.time if data.time is not None and keep != "max" else data.value if keep == "max" else np.arange(len(data))
     order = np.lexsort((np.arange(len(data)), rank, data.item, data.user))
     user, item = data.user[order], data.item[order]
@@ -222,7 +220,7 @@ def _deduplicate(data: Interactions, keep: str) -> Interactions:
 
 
 def _core(data: Interactions, per_user: int, per_item: int, repeat: bool) -> np.ndarray:
-    """A mask of interactions whose user and item have enough of them; repeated to the fixed point for a k-core."""
+    """A mask of the interactions whose user and item have enough of them; repeated until nothing changes for a k-core."""
     mask = np.ones(len(data), bool)
     while True:
         users = np.bincount(data.user[mask], minlength=len(data.users))
@@ -234,7 +232,7 @@ def _core(data: Interactions, per_user: int, per_item: int, repeat: bool) -> np.
 
 
 def _counts(parts: Split) -> dict[str, int]:
-    """What a result on this split rests on, cold items and users without targets included."""
+    """Counts of the split, including cold items and users without targets."""
     train, valid, test = parts.train, parts.valid_target, parts.test_target
     history = parts.valid_history.nnz + parts.test_history.nnz
     known = parts.fit_matrix(parts.final_fit)
@@ -290,14 +288,14 @@ def _differences(card: Card, raw: dict[str, int], prepared: dict[str, int]) -> t
     lines = []
     for stage, counts in (("raw", raw), ("prepared", prepared)):
         expected = getattr(card.expect, stage).model_dump(exclude_none=True)
-        found = dict(counts)
-        # Published train counts include what is carved out for validation here.
+        actual = dict(counts)
+        # Published train counts include the interactions that are carved out for validation here.
         if "valid" not in expected and stage == "prepared":
-            found["train"] = counts["train"] + counts["valid"]
+            actual["train"] = counts["train"] + counts["valid"]
         lines += [
-            f"{stage} {name}: {found[name]:,}, published {number:,} ({found[name] - number:+,})"
+            f"{stage} {name}: {actual[name]:,}, published {number:,} ({actual[name] - number:+,})"
             for name, number in expected.items()
-            if found.get(name) != number
+            if actual.get(name) != number
         ]
     return tuple(lines)
 
@@ -306,7 +304,7 @@ def _fingerprint(matrices: dict[str, sp.csr_array]) -> str:
     digest = hashlib.sha256()
     for name, matrix in matrices.items():
         if name.endswith("_history") and not matrix.nnz:
-            continue  # where no user is held out, a split is its three parts
+            continue  # without held-out users, a split consists of its three parts
         digest.update(f"{name} {matrix.shape}".encode())
         digest.update(np.ascontiguousarray(matrix.indptr, "<i8"))
         digest.update(np.ascontiguousarray(matrix.indices, "<i4"))
@@ -315,7 +313,7 @@ def _fingerprint(matrices: dict[str, sp.csr_array]) -> str:
 
 @cache
 def code_version() -> str:
-    """A hash of this room's source: prepared data made by other code are not reused."""
+    """A hash of the source code of this package: data prepared by other code are not reused."""
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.rglob("*.py")):
         digest.update(path.read_bytes())

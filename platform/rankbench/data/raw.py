@@ -1,6 +1,6 @@
-"""A raw file on disk, opened as a stream of bytes: out of an archive where it lies in one, unpacked where it is packed.
+"""A raw file on disk, opened as a stream of bytes, read from an archive and decompressed if need be.
 
-Nothing is extracted to disk, and what a packed file may unpack to is bounded. `blocks_of_lines` cuts a stream of text.
+Nothing is extracted to disk, and the decompressed size is bounded. `blocks_of_lines` cuts a text stream into blocks.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DAMAGED = (
     *(zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, zlib.error, lzma.LZMAError),
     *(EOFError, struct.error, UnicodeDecodeError),
 )
-# A packed text of interactions unpacks to ten times its size or so; a decompression bomb to a thousand times.
+# A compressed text of interactions expands about tenfold; a decompression bomb, a thousandfold.
 LARGEST_RATIO = 100
 HARMLESS_BYTES = 64 << 20
 BLOCK = 8 << 20  # bytes of text at a time
@@ -34,8 +34,8 @@ BLOCK = 8 << 20  # bytes of text at a time
 
 @dataclass(frozen=True)
 class RawFile:
-    """One part on disk, its checksum held against the card; `spec` says how to read it, `member` which file of an
-    archive it is. `companions`: further files that the format needs, by name.
+    """A verified file on disk with one part of the data; `spec` says how to read it, `member` which file of an archive
+    it is. `companions`: further files that the format needs, by name.
     """
 
     part: str
@@ -48,7 +48,7 @@ class RawFile:
 
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
-        """The bytes to read. Raises DataError for a damaged archive, a missing member, or a bomb."""
+        """Open the stream of bytes. Raises DataError for a damaged archive, a missing member, or a decompression bomb."""
         try:
             with self.path.open("rb") as file, self._unpacked(file) as content:
                 yield content
@@ -56,11 +56,11 @@ class RawFile:
             raise DataError(
                 f"{self.path}: damaged, or not the archive that its name says ({_first_line(error)}); delete it and fetch again"
             ) from None
-        except OSError as error:  # the disk, or bytes that no bzip2 has written
+        except OSError as error:  # from the disk, or from bzip2 for damaged content
             raise DataError(f"{self.path}: cannot be read: {_first_line(error)}") from None
 
     def companion(self, name: str) -> RawFile:
-        """Raises DataError when the card names none called so."""
+        """The companion file `name`. Raises DataError if the card does not have it."""
         if name not in self.companions:
             raise DataError(f"{self.path}: the format {self.spec.format} needs source.companions.{name} in the card")
         return self.companions[name]
@@ -88,7 +88,7 @@ class RawFile:
                 if entry.name.removeprefix("./") == self.member and entry.isfile():
                     yield self._bounded(archive.extractfile(entry))
                     return
-                if entry.offset_data + entry.size > self._limit():  # what lies before the member is unpacked as well
+                if entry.offset_data + entry.size > self._limit():  # all that precedes the member is decompressed as well
                     raise _bomb(self.path, self._limit())
         raise self._no_member()
 
@@ -97,14 +97,14 @@ class RawFile:
             return archive.open(self.member)
         except KeyError:
             raise self._no_member() from None
-        except (RuntimeError, NotImplementedError, ValueError) as error:  # encrypted, of an unknown packing, or damaged
+        except (RuntimeError, NotImplementedError, ValueError) as error:  # encrypted, unknown compression, or damaged
             raise DataError(f"{self.path}: {_first_line(error)}") from None
 
     def _tar(self, file: IO[bytes]) -> tarfile.TarFile:
         try:
-            # Read as a stream: to seek in a packed archive would unpack it again and again.
+            # Read as a stream: each seek in a compressed archive would decompress it again.
             return tarfile.open(fileobj=file, mode="r|*")
-        except TypeError:  # how tarfile takes a gzip header that is cut short
+        except TypeError:  # raised by tarfile for a truncated gzip header
             raise tarfile.ReadError("unexpected end of data") from None
 
     def _no_member(self) -> DataError:
@@ -117,27 +117,27 @@ class RawFile:
         return io.BufferedReader(_Bounded(file, self._limit(), self.path), 1 << 20)
 
     def _limit(self) -> int:
-        """Bytes that it may unpack to."""
+        """The maximum number of decompressed bytes."""
         return max(HARMLESS_BYTES, LARGEST_RATIO * self.path.stat().st_size)
 
 
-def blocks_of_lines(file: IO[bytes], where: str) -> Iterator[tuple[int, bytes]]:
-    """The text of `file` in blocks of 8 MB or so, each with the number of its first line (from 1).
+def blocks_of_lines(file: IO[bytes], source: str) -> Iterator[tuple[int, bytes]]:
+    """Yield the text of `file` in blocks of about 8 MB, each with the number of its first line (from 1).
 
-    A block is whole lines; each line but perhaps the last ends in \\n, however it ended in the file (\\n, \\r\\n, \\r). A byte
-    order mark is left out. Raises DataError, naming `where` and the line, for a line that no block holds.
+    A block has whole lines; each but perhaps the last ends in \\n, whatever its line end in the file (\\n, \\r\\n, \\r).
+    A byte order mark is dropped. Raises DataError, naming `source` and the line, for a line longer than a block.
     """
     number, rest = 1, b""
     content = file.read(BLOCK).removeprefix(BOM_UTF8)
     while content:
         if content.endswith(b"\r"):
-            content += file.read(1)  # a \n here belongs to the \r
+            content += file.read(1)  # a \n that follows belongs to the \r
         if b"\r" in content:
             content = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         end = content.rfind(b"\n") + 1
         if not end and len(rest) + len(content) >= BLOCK:
             raise DataError(
-                f"{where}:{number}: the line is longer than {BLOCK >> 20} MB; is this a text, one interaction a line?"
+                f"{source}:{number}: the line is longer than {BLOCK >> 20} MB; is this a text with one interaction per line?"
             )
         if end:
             yield number, rest + content[:end]
@@ -150,7 +150,7 @@ def blocks_of_lines(file: IO[bytes], where: str) -> Iterator[tuple[int, bytes]]:
 
 
 class _Bounded(io.RawIOBase):
-    """A stream that refuses to go on past `limit` bytes."""
+    """A stream that raises DataError after `limit` bytes."""
 
     def __init__(self, file: IO[bytes], limit: int, path: Path):
         self._file, self._limit, self._path, self._read = file, limit, path, 0
@@ -170,7 +170,7 @@ class _Bounded(io.RawIOBase):
 def _bomb(path: Path, limit: int) -> DataError:
     return DataError(
         f"{path}: unpacks to more than {limit >> 20} MB, over {LARGEST_RATIO} times its size; "
-        "no dataset does: unpack it yourself if you trust it"
+        "real datasets expand far less: unpack it yourself if you trust it"
     )
 
 

@@ -1,4 +1,4 @@
-"""Train, validation and test as matrices: what a model is fitted on, what it is shown, and what it must find."""
+"""Train, validation and test sets as matrices: the data to fit on, the histories to score from, and the targets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rankbench.data.interactions import Interactions
 from rankbench.data.protocols.link_prediction import same_id
 from rankbench.data.protocols.spec import DROPPED, TEST, TEST_HISTORY, TRAIN, VALID, VALID_HISTORY, SplitSpec, protocols
 
-# The matrices of a split, in the order in which they are kept and fingerprinted.
+# The matrices of a split, in the order in which they are stored and fingerprinted.
 LABELS = {
     "train": TRAIN,
     "valid_target": VALID,
@@ -25,11 +25,11 @@ LABELS = {
 
 @dataclass(frozen=True)
 class Holdout:
-    """What a model is shown and what it must find, row for row.
+    """The histories that a model scores from and the targets to find, one row per user.
 
-    `users` (m,) int32; `history` (m, n_items): what they are known to have met, which a model scores from; `target`
-    (m, n_items): what was held out. `excluded` (m, n_items) or None: further items that are no candidates. Without
-    `filter_seen` the history is scored from and not masked.
+    `users` (m,) int32; `history` (m, n_items): their known interactions; `target` (m, n_items): the held-out ones.
+    `excluded` (m, n_items) or None: further items that are not candidates. Without `filter_seen` the history is not
+    masked in the ranking.
     """
 
     users: np.ndarray
@@ -40,7 +40,7 @@ class Holdout:
 
     @property
     def seen(self) -> sp.csr_array:
-        """What is masked in the ranking."""
+        """The items that are masked in the ranking."""
         if not self.filter_seen:
             return sp.csr_array(self.history.shape, dtype=np.float32) if self.excluded is None else self.excluded
         return self.history if self.excluded is None else union(self.history, self.excluded)
@@ -48,10 +48,10 @@ class Holdout:
 
 @dataclass(frozen=True)
 class Split:
-    """Disjoint 0/1 matrices (n_users, n_items): every interaction lies in exactly one of them.
+    """Disjoint 0/1 matrices (n_users, n_items): every interaction is in exactly one of them.
 
-    The histories are those of held-out users, who have no train interactions; protocols that train on every user leave
-    them empty. `refit`: whether a chosen setting is fitted on train + valid before test is read.
+    The histories belong to held-out users, who have no train interactions; they are empty for protocols that train on
+    every user. `refit`: whether a chosen configuration is fitted again on train + valid before it is tested.
     """
 
     train: sp.csr_array
@@ -74,11 +74,11 @@ class Split:
 
     @property
     def final_fit(self) -> str:
-        """What the model that test is read for is fitted on."""
+        """The parts that the tested model is fitted on."""
         return "train+valid" if self.refit else "train"
 
     def fit_matrix(self, on: str) -> sp.csr_array:
-        """`train`, or `train+valid`: all that is known when test comes."""
+        """The matrix of `train`, or of `train+valid`: everything that is known at test time."""
         if on == "train":
             return self.train
         if on != "train+valid":
@@ -86,13 +86,13 @@ class Split:
         return union(self.train, self.valid_history, self.valid_target)
 
     def holdout(self, on: str, fitted_on: str) -> Holdout:
-        """The `valid` or `test` targets, with the history that a model fitted on `fitted_on` may know; a row for every
-        user, or for every held-out one where the protocol holds users out.
+        """The `valid` or `test` targets, with the histories that a model fitted on `fitted_on` may know; one row per user,
+        or per held-out user if the protocol holds users out.
         """
         target = {"valid": self.valid_target, "test": self.test_target}[on]
         if on == "valid" and fitted_on != "train":
-            raise ValueError("the validation targets are among what the model was fitted on")
-        # Items known from validation are masked at test time even where the model was fitted on train alone.
+            raise ValueError("the validation targets are among the interactions that the model was fitted on")
+        # Items known from validation are masked at test time even if the model was fitted on train only.
         known = [self.valid_history] if on == "valid" else [self.valid_history, self.valid_target, self.test_history]
         history, users = union(self.train, *known), np.arange(self.n_users, dtype=np.int32)
         fold_in = self.valid_history if on == "valid" else self.test_history
@@ -103,11 +103,11 @@ class Split:
 
 
 def split(data: Interactions, spec: SplitSpec) -> tuple[Split, Interactions]:
-    """Label `data` by the protocol and build the matrices; returns them with the interactions that they hold, whose
+    """Label `data` by the protocol and build the matrices. Returns them with the interactions that they hold, whose
     vocabularies are the rows and columns.
 
-    `data` must be sorted: the same interactions then give the same split. Raises DataError when train, validation or test
-    is empty, or a pair lies in two parts.
+    `data` must be sorted, so that the same interactions give the same split. Raises DataError if train, validation or test
+    is empty, or a pair is in two parts.
     """
     labels = protocols().get(spec.protocol).label(data, spec)
     if (labels == DROPPED).any():
@@ -125,12 +125,12 @@ def split(data: Interactions, spec: SplitSpec) -> tuple[Split, Interactions]:
         matrices[name] = csr_from_pairs(data.user[rows], data.item[rows], shape)
     both = sum(matrix.nnz for matrix in matrices.values()) - union(*matrices.values()).nnz
     if both:
-        raise DataError(f"{both} pairs lie in two of train, valid and test; give a `duplicates` step, or mend the parts")
+        raise DataError(f"{both} pairs lie in two of train, valid and test; add a `duplicates` step, or correct the parts")
     return assemble(matrices, spec, data.users, data.items), data
 
 
 def assemble(matrices: dict[str, sp.csr_array], spec: SplitSpec, users, items) -> Split:
-    """A Split from its matrices and the raw ids of its rows and columns."""
+    """Build a Split from its matrices and the raw ids of its rows and columns."""
     protocol = protocols().get(spec.protocol)
     excluded = _self_pairs(users, items) if protocol.self_excluded(spec) else None
     return Split(**matrices, protocol=spec.protocol, seed=spec.seed, refit=protocol.refit, excluded=excluded)

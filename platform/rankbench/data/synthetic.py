@@ -1,7 +1,7 @@
-"""Built-in data of any size in which taste is real, so that a better model really scores better.
+"""Synthetic data of any size with real tastes, so that a better model scores better.
 
-Each user has a mixture over a few latent tastes, each item belongs to tastes to a degree; a user meets item i with
-probability proportional to popularity_i · exp(strength · affinity_ui). Activity and popularity follow power laws.
+Each user has a mixture over a few latent tastes, and so has each item; a user interacts with item i with probability
+proportional to popularity_i · exp(strength · affinity_ui). Activity and popularity follow power laws.
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ _BLOCK_CELLS = 1 << 24  # users x items held at once: memory does not grow with 
 
 
 def generate(spec: Generator) -> pa.Table:
-    """Columns user, item (int64), one row an interaction, no pair twice; the same spec gives the same rows.
-
-    Raises StorageError, before any work, if the memory for it is not free.
+    """A table with the columns user, item (int64), one row per interaction and no pair twice; the same spec gives the same
+    rows. Raises StorageError, before any work, if there is not enough free memory.
     """
     require_memory(_memory(spec), f"the built-in data of {spec.users:,} users and {spec.items:,} items")
     rng = stream(spec.seed, "synthetic", "world")
     popularity = (1.0 + np.arange(spec.items)) ** -spec.popularity_exponent
-    # Tastes must not follow popularity, or the most popular items alone would explain everything.
+    # Tastes are independent of popularity, otherwise the most popular items alone would explain everything.
     item_taste = rng.dirichlet(np.full(spec.tastes, 0.3), spec.items).astype(np.float32)
     user_taste = rng.dirichlet(np.full(spec.tastes, 0.3), spec.users).astype(np.float32)
     tail = rng.pareto(spec.activity_exponent - 1.0, spec.users) + 0.5
@@ -36,7 +35,7 @@ def generate(spec: Generator) -> pa.Table:
     for start in range(0, spec.users, block):
         stop = min(start + block, spec.users)
         affinity = user_taste[start:stop] @ item_taste.T * np.float32(spec.tastes * spec.taste_strength / 2)
-        # Gumbel noise on log-weights: the n largest are a draw of n items without replacement.
+        # With Gumbel noise on the log-weights, the n largest are a sample of n items without replacement.
         noise = -np.log(
             -np.log(stream(spec.seed, "synthetic", "draw", start).random(affinity.shape, np.float32) + 1e-12) + 1e-12
         )
@@ -47,13 +46,13 @@ def generate(spec: Generator) -> pa.Table:
         chosen = np.arange(most) < activity[start:stop, None]
         users.append(np.repeat(np.arange(start, stop), activity[start:stop]))
         items.append(ranked[chosen])
-    # Item ids in random order, so that an id says nothing of popularity and ties by id favour no one.
+    # Item ids in random order, so that an id carries no information on popularity and ties by id favour no item.
     names = rng.permutation(spec.items)
     return pa.table({"user": np.concatenate(users).astype(np.int64), "item": names[np.concatenate(items)].astype(np.int64)})
 
 
 def _memory(spec: Generator) -> int:
-    """Bytes at the peak, roughly: tastes as float64 and float32, a block's cells five times over, rows in pieces and as one."""
+    """Rough peak memory in bytes: tastes as float64 and float32, five arrays per block, rows in pieces and concatenated."""
     rows = spec.users * max(5.0, min(spec.interactions_per_user, spec.items / 2))
     tastes = 12 * spec.tastes * (spec.users + spec.items)
     block = 24 * min(spec.users * spec.items, max(_BLOCK_CELLS, spec.items))

@@ -48,7 +48,7 @@ def test_test_and_validation_are_the_latest(cut, rows, test, valid, drop, shuffl
     train = [row for row in before if row not in validation]
     if not before or not train:
         name = "valid" if before else "test"
-        fails(cut, rows, spec, f"all interactions share the instant where {name} begins; the times are too coarse")
+        fails(cut, rows, spec, f"all interactions are at the time when {name} begins; the times are too coarse")
         return
     if drop:
         held_out, validation = warm(held_out, train), warm(validation, train)
@@ -114,8 +114,8 @@ def test_what_it_cannot_do_it_says(cut):
         cut, [*REGULAR, (1, 1, None)], Temporal(), "the temporal protocol: 1 interactions have no time; the step `timed: true`"
     )
     same = [(0, item, 5) for item in range(10)]
-    fails(cut, same, Temporal(), "all interactions share the instant where test begins; the times are too coarse")
-    fails(cut, [*same, (0, 10, 6)], Temporal(test=0.1, valid_by="time"), "share the instant where valid begins")
+    fails(cut, same, Temporal(), "all interactions are at the time when test begins; the times are too coarse")
+    fails(cut, [*same, (0, 10, 6)], Temporal(test=0.1, valid_by="time"), "at the time when valid begins")
     # A share of less than one interaction is none.
     fails(cut, REGULAR, Temporal(test=0.05), "the test part is empty: 10 interactions are too few for the protocol temporal")
     fails(cut, REGULAR, Temporal(test=0.5, valid=0.1, valid_by="time"), "the valid part is empty: 10 interactions are too few")

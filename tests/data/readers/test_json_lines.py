@@ -80,19 +80,19 @@ GOOD = '{"user": "u", "item": "i", "value": 1, "time": 2}\n'
         ('{"user": "u", "item": "i", "value": null, "time": 2}', "value is None; expected text or a number"),
         ('{"user": "u", "item": "i", "value": "good", "time": 2}', "expected a number, found 'good'"),
         ('{"user": "u", "item": "i", "value": false, "time": 2}', "value is False"),
-        ('{"user": "u", "item": "i", "value": NaN, "time": 2}', "expected one object a line: .* at byte 37"),
+        ('{"user": "u", "item": "i", "value": NaN, "time": 2}', "expected one object per line: .* at byte 37"),
         ('{"user": "u", "item": "i", "value": "nan", "time": 2}', "value is nan"),
         ('{"user": "u", "item": "i", "value": 1e99, "time": 2}', "value is 1e.99"),
         ('{"user": "u", "item": "i", "value": 1, "time": 2.5}', "expected a whole number, found '2.5'"),
         ('{"user": "u", "item": "i", "value": 1, "time": {}}', "time is {}"),
-        ('{"user": "\\ud800", "item": "i", "value": 1, "time": 2}', "expected one object a line"),
-        ('{"user": "u", "item": "i", "value": 1, "time": 2', "expected one object a line"),
+        ('{"user": "\\ud800", "item": "i", "value": 1, "time": 2}', "expected one object per line"),
+        ('{"user": "u", "item": "i", "value": 1, "time": 2', "expected one object per line"),
         ('["u", "i", 1, 2]', "expected an object, .* found a list"),
         ('"text"', "expected an object, .* found a str"),
         ("null", "expected an object, .* found a NoneType"),
-        ("[" * 5000, "expected one object a line"),
+        ("[" * 5000, "expected one object per line"),
         # The first line is JSON, so this is not.
-        ("{'user': 'u', 'item': 'i', 'value': 1, 'time': 2}", "expected one object a line"),
+        ("{'user': 'u', 'item': 'i', 'value': 1, 'time': 2}", "expected one object per line"),
     ],
 )
 def test_the_line_that_is_wrong_is_named(bad, message, rows_of):
@@ -124,5 +124,5 @@ def test_literals_are_values_and_nothing_is_run(bad, message, rows_of):
 
 
 def test_an_array_over_many_lines_is_refused_at_its_first(rows_of):
-    with pytest.raises(DataError, match=r"raw\.dat:1: expected one object a line"):
+    with pytest.raises(DataError, match=r"raw\.dat:1: expected one object per line"):
         rows_of('[\n{"user": 1, "item": 2}\n]\n', Read(format="json-lines"))

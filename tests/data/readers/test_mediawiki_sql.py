@@ -227,12 +227,12 @@ def links(old: bytes, new: bytes) -> bytes:
     ("table", "content", "message"),
     [
         ("pagelinks", b"", "no CREATE TABLE `pagelinks`"),
-        ("pagelinks", b"user,item\n1,2\n", "byte 0 (unpacked): the file ends within a statement, or is no SQL dump; delete it"),
-        ("pagelinks", b"x" * 1_100_000, "byte 0 (unpacked): no statement of a dump ends within 1 MB; found 'xxx"),
-        ("pagelinks", b"\x00" + GOOD["pagelinks"], "byte 0 (unpacked): the file ends within a statement, or is no SQL dump"),
-        ("pagelinks", GOOD["page"], "no CREATE TABLE `pagelinks`; this is not the dump of that table"),
-        ("pagelinks", GOOD["pagelinks"][GOOD["pagelinks"].index(b"INSERT") :], "rows for 'pagelinks' before"),
-        ("pagelinks", b"INSERT INTO `pagelinks` VALUES (1,0,2);", "rows for 'pagelinks' before its CREATE TABLE"),
+        ("pagelinks", b"user,item\n1,2\n", "byte 0 (unpacked): the file ends within a statement, or is not an SQL dump"),
+        ("pagelinks", b"x" * 1_100_000, "byte 0 (unpacked): no statement ends within 1 MB; found 'xxx"),
+        ("pagelinks", b"\x00" + GOOD["pagelinks"], "the file ends within a statement, or is not an SQL dump"),
+        ("pagelinks", GOOD["page"], "no CREATE TABLE `pagelinks`; this is not a dump of that table"),
+        ("pagelinks", GOOD["pagelinks"][GOOD["pagelinks"].index(b"INSERT") :], "rows of 'pagelinks' before"),
+        ("pagelinks", b"INSERT INTO `pagelinks` VALUES (1,0,2);", "rows of 'pagelinks' before its CREATE TABLE"),
         ("pagelinks", links(b"`pl_target_id`", b"`pl_title`"), "no column pl_target_id; its columns: pl_from, "),
         ("pagelinks", links(b" VALUES", b" (`pl_from`) VALUES"), "expected INSERT INTO `table` VALUES"),
         ("pagelinks", GOOD["pagelinks"][: END + 4], f"byte {END} (unpacked): the file ends within a row: it is truncated"),
@@ -252,7 +252,7 @@ def links(old: bytes, new: bytes) -> bytes:
         ("page", dump("page", [PAGES[-1]]), "no page of namespace 0"),
         ("page", GOOD["linktarget"], "no CREATE TABLE `page`"),
         ("linktarget", GOOD["linktarget"].replace(b"'April'", b"'April"), "expected rows of 3 columns"),
-        ("linktarget", dump("linktarget", [TARGETS[4]]), "none of its titles is a page"),
+        ("linktarget", dump("linktarget", [TARGETS[4]]), "none of its titles has a page"),
     ],
 )  # fmt: skip
 def test_a_damaged_dump_is_one_line_that_names_file_and_byte(table, content, message):

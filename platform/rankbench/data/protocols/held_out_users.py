@@ -1,13 +1,13 @@
-"""Held-out users: strong generalisation. Validation and test users are never trained on; a model sees a part of what
-they met, the fold-in, and must find the rest.
+"""Held-out users: strong generalisation. Validation and test users are never trained on; a model sees a part of their
+interactions, the fold-in, and must find the rest.
 
 Fold-in conventions:
-- `liang-2018` (Mult-VAE, WWW 2018; its files are those that EASE and EDLAE are measured on too, Steck 2019 and 2020):
+- `liang-2018` (Mult-VAE, WWW 2018; the papers on EASE and EDLAE use the same files, Steck 2019 and 2020):
   a held-out user with at least 5 interactions gives floor(share · n) of them as targets, chosen at random; one with
   fewer gives none.
 - `every-user`: a user with at least 2 interactions gives round(share · n), at least one and never all of them.
-The item vocabulary is that of the train users: what held-out users met beyond it is dropped before the fold-in is cut.
-A chosen setting is not fitted again on validation users: the papers report the model of the train users.
+The item vocabulary is that of the train users: other items of held-out users are dropped before the fold-in is chosen.
+The chosen configuration is not fitted again on validation users: the papers report the model of the train users.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from rankbench.data.protocols.spec import (
 
 class HeldOutUsers(SplitSpec):
     protocol: Literal["held-out-users"] = "held-out-users"
-    valid: int | float = Field(0.1, gt=0, description="users: a share below 1, or a number")
-    test: int | float = Field(0.1, gt=0, description="users: a share below 1, or a number")
+    valid: int | float = Field(0.1, gt=0, description="share of users if below 1, otherwise their number")
+    test: int | float = Field(0.1, gt=0, description="share of users if below 1, otherwise their number")
     targets: float = Field(0.2, gt=0, lt=1, description="share of a held-out user's interactions to find; the rest is fold-in")
     convention: Literal["liang-2018", "every-user"] = "liang-2018"
-    item_vocabulary: Literal["train", "all"] = Field("train", description="items of the train users, or of everybody")
+    item_vocabulary: Literal["train", "all"] = Field("train", description="items of the train users, or of all users")
 
     @field_validator("valid", "test")
     @classmethod
@@ -78,7 +78,7 @@ def _number(count: int | float, users: int) -> int:
 
 
 def _targets(p: HeldOutUsers, counts: np.ndarray) -> np.ndarray:
-    """How many targets a user with so many interactions gives."""
+    """The number of targets of users with these numbers of interactions."""
     if p.convention == "liang-2018":
         return np.where(counts >= 5, np.floor(p.targets * counts + 1e-9), 0)
     return np.where(counts >= 2, np.clip(rounded(p.targets, counts), 1, counts - 1), 0)

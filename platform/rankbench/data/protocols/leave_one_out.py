@@ -1,4 +1,4 @@
-"""Leave-one-out: each user's last interaction is the test, the one before it the validation."""
+"""Leave-one-out: each user's last interaction is for test, the one before it for validation."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class LeaveOneOut(SplitSpec):
 
 @protocol("leave-one-out", LeaveOneOut)
 def leave_one_out(data: Interactions, p: LeaveOneOut) -> np.ndarray:
-    """Last by time (equal times: the higher item id is the later), or one drawn at random. A user with fewer than three
-    interactions stays in train whole. In time order a user's past is trained on while others' future is too: the
-    temporal protocol has no such leak.
+    """The last one by time (of equal times, the higher item id is later), or a random one. All interactions of a user with
+    fewer than three stay in train. Even in time order, a model trains on interactions of others that are later than a
+    user's test interaction; the temporal protocol has no such leak.
     """
     if p.order == "time":
         require_time(data, "leave-one-out by time")

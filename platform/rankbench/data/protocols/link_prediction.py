@@ -1,7 +1,7 @@
-"""Link prediction: pages are users and items at once; of each source page's links some are hidden (RG×, section 5.1).
+"""Link prediction: pages are both users and items; some links of each source page are hidden (RG×, section 5.1).
 
-Sources and targets share one space of ids. A page does not link to itself: self-links are dropped, and a source is no
-candidate of its own ranking unless `self_candidate` says so. Direction is kept: the reverse of a hidden link may be in train.
+Sources and targets share one set of ids. Self-links are dropped, and a source is not a candidate in its own ranking, unless
+`self_candidate` is set. Links are directed: the reverse of a hidden link may be in train.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class LinkPrediction(SplitSpec):
 
 @protocol("link-prediction", LinkPrediction, self_excluded=lambda p: not p.self_candidate)
 def link_prediction(data: Interactions, p: LinkPrediction) -> np.ndarray:
-    """Shares of each source's links at random, rounded half up, test first; at least one link stays in train."""
+    """Random shares of each source's links, rounded half up, test first; at least one link stays in train."""
     labels = np.full(len(data), TRAIN, np.int8)
     if not p.self_candidate:
         labels[same_id(data.users, data.items)[data.user] == data.item] = DROPPED
@@ -41,7 +41,7 @@ def link_prediction(data: Interactions, p: LinkPrediction) -> np.ndarray:
 
 
 def same_id(users: pa.Array, items: pa.Array) -> np.ndarray:
-    """For each user, the position of the item with its raw id, or -1."""
+    """For each user, the position of the item with the same raw id, or -1."""
     import pyarrow.compute as pc
 
     if users.type != items.type:

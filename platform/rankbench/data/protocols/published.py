@@ -1,4 +1,4 @@
-"""The parts as their authors cut them, one file each."""
+"""The split of the dataset's authors, one file per part."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Published(CarvedValid):
 
 @protocol("published", Published)
 def published(data: Interactions, p: Published) -> np.ndarray:
-    """train, valid and test keep their names; without a valid file a share of train becomes validation."""
+    """The published train, valid and test parts; without a valid part, a share of train becomes validation."""
     if (data.part == PARTS.index("all")).any():
         raise DataError("split.protocol is published, but the data come in one part, `all`")
     labels = data.part.copy()

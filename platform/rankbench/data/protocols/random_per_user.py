@@ -1,4 +1,4 @@
-"""A random share of every user's interactions: weak generalisation, every user is met in training."""
+"""A random share of every user's interactions: weak generalisation, every user is in the training data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class RandomPerUser(CarvedValid):
 
 @protocol("random-per-user", RandomPerUser)
 def random_per_user(data: Interactions, p: RandomPerUser) -> np.ndarray:
-    """A share `test` of each user's interactions, rounded half up; at least one stays. 0.8/0.1/0.1 is test 0.1, valid 1/9."""
+    """A share `test` of each user's interactions, rounded half up, never all; for 0.8/0.1/0.1 use test 0.1, valid 1/9."""
     labels = np.full(len(data), TRAIN, np.int8)
     labels[per_user_share(data.user, p.test, stream(p.seed, "split", "test"))] = TEST
     return p.carve(data, labels)

@@ -1,4 +1,4 @@
-"""A cut through everybody's time: train on the past of all, test on the future of all."""
+"""One point in time for all users: train on what is before it, test on what is after it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from rankbench.data.protocols.spec import DROPPED, TEST, TRAIN, VALID, CarvedVal
 
 
 class Temporal(CarvedValid):
-    """`cold_items`: what becomes of held-out interactions whose item no train interaction has. `keep`: they stay targets
-    that no model can hit; `drop`: they are left out.
+    """`cold_items`: how to treat held-out interactions with an item that no train interaction has. `keep`: they remain
+    targets, although no model can hit them; `drop`: they are left out.
     """
 
     protocol: Literal["temporal"] = "temporal"
@@ -27,7 +27,7 @@ class Temporal(CarvedValid):
 
 @protocol("temporal", Temporal)
 def temporal(data: Interactions, p: Temporal) -> np.ndarray:
-    """Interactions at or after the (1 − test) quantile of time are the test: one instant never lies on both sides."""
+    """Interactions at or after the (1 − test) quantile of time are for test, so that equal times are on one side."""
     require_time(data, "the temporal protocol")
     labels = np.full(len(data), TRAIN, np.int8)
     labels[_latest(data.time, p.test, "test")] = TEST
@@ -44,9 +44,9 @@ def temporal(data: Interactions, p: Temporal) -> np.ndarray:
 
 
 def _latest(time: np.ndarray, share: float, name: str) -> np.ndarray:
-    """A mask of the interactions from the (1 − share) quantile of time on, in whole interactions; perhaps of none."""
-    n = int(Fraction(str(share)) * len(time))  # exact: 0.29 of 100 is 29, which floats miss
+    """A mask of the interactions from the (1 − share) quantile of time on; it may be empty."""
+    n = int(Fraction(str(share)) * len(time))  # exact: 0.29 of 100 is 29, but 28 in floating point
     chosen = time >= np.sort(time)[-n] if n else np.zeros(len(time), bool)
     if chosen.all():
-        raise DataError(f"temporal protocol: all interactions share the instant where {name} begins; the times are too coarse")
+        raise DataError(f"temporal protocol: all interactions are at the time when {name} begins; the times are too coarse")
     return chosen

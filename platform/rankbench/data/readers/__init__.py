@@ -1,7 +1,7 @@
-"""One file a format; a reader is its function `read(raw: RawFile)`, which yields tables of interactions in file order.
+"""One file per format; a reader is its function `read(raw: RawFile)`, which yields tables of interactions in file order.
 
-A table has the columns user and item (both int64 or both string) and, where the card names them, value (float64) and time
-(int64 seconds); a reader holds a bounded part of the file at a time, and raises DataError naming file and line.
+A table has the columns user and item (each int64 or string) and, if the card names them, value (float64) and time (int64
+seconds). A reader holds a bounded part of the file at a time, and its DataError names the file and line.
 """
 
 import importlib
@@ -14,5 +14,5 @@ FORMATS = sorted(module.name.replace("_", "-") for module in pkgutil.iter_module
 
 
 def reader(format: str) -> Callable[..., Iterator[pa.Table]]:
-    """The `read` of the format's file; `format` is one of FORMATS."""
+    """The `read` function of the format, one of FORMATS."""
     return importlib.import_module(f"{__name__}.{format.replace('-', '_')}").read

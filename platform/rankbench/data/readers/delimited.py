@@ -1,4 +1,4 @@
-"""Text with one interaction a line and any separator: CSV, TSV, MovieLens `::`."""
+"""Text with one interaction per line and any separator: CSV, TSV, MovieLens `::`."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from rankbench.data.cards import Read
 from rankbench.data.columns import checked, numbers, seconds
 from rankbench.data.raw import RawFile, blocks_of_lines
 
-NARROW = b"\x1f"  # stands for a separator of several bytes, which the CSV parser does not know
+NARROW = b"\x1f"  # replaces a separator of several bytes, which the CSV parser does not support
 
 
 def read(raw: RawFile) -> Iterator[pa.Table]:
-    """Columns user, item (string) and, where the card names them, value (float64), time (int64); a table for 8 MB of text.
+    """Yield the columns user, item (string) and, if the card names them, value (float64), time (int64); one table per 8 MB.
 
-    Raises DataError naming a missing column, or the line that is malformed or holds no number where one belongs.
+    Raises DataError naming a missing column, or the line that is malformed or has an invalid value or time.
     """
     layout = None
     with raw.open() as file:
@@ -31,16 +31,16 @@ def read(raw: RawFile) -> Iterator[pa.Table]:
             lines = _Lines(str(raw.path), number, _narrow(block, raw.spec.separator, str(raw.path)))
             if layout is None and (head := lines.head()):
                 layout = _layout(head, raw.spec)
-                lines = lines.beyond(head) if raw.spec.header else lines
+                lines = lines.after(head) if raw.spec.header else lines
             if lines.text.strip(b"\n"):
                 yield _table(lines, layout)
 
 
 @dataclass(frozen=True)
 class _Lines:
-    """Whole lines of the file `where`; `number` is that of the first, from 1, as an editor counts."""
+    """Whole lines of the file `source`; `number` is the line number of the first, from 1."""
 
-    where: str
+    source: str
     number: int
     text: bytes
 
@@ -48,48 +48,50 @@ class _Lines:
         """The first line that is not empty."""
         text = self.text.lstrip(b"\n")
         number = self.number + len(self.text) - len(text)
-        return _Lines(self.where, number, text.partition(b"\n")[0]) if text else None
+        return _Lines(self.source, number, text.partition(b"\n")[0]) if text else None
 
-    def beyond(self, head: _Lines) -> _Lines:
-        return _Lines(self.where, head.number + 1, self.text.lstrip(b"\n").partition(b"\n")[2])
+    def after(self, head: _Lines) -> _Lines:
+        return _Lines(self.source, head.number + 1, self.text.lstrip(b"\n").partition(b"\n")[2])
 
     def n_filled(self) -> int:
-        """Lines that are not empty."""
+        """The number of lines that are not empty."""
         ends = np.frombuffer(b"\n" + self.text + b"\n", np.uint8) == ord("\n")
         return int(np.count_nonzero(ends[1:] & ~ends[:-1]))
 
-    def place(self, row: int) -> str:
-        """Where the `row`-th line that is not empty lies, from 0: the parser passes over the others, an editor counts them."""
+    def locate(self, row: int) -> str:
+        """File and line number of a row (from 0) of the parsed table; the parser skips empty lines."""
         filled = (number for number, line in enumerate(io.BytesIO(self.text), start=self.number) if line != b"\n")
-        return f"{self.where}:{next(islice(filled, row, None))}"
+        return f"{self.source}:{next(islice(filled, row, None))}"
 
 
 @dataclass(frozen=True)
 class _Layout:
-    """`columns`: every column of the file, in order; `names`: user, item, value, time → one of them."""
+    """The columns of a file. `columns`: their names in order; `names`: user, item, value, time → one of them."""
 
     separator: str
     columns: list[str]
     names: dict[str, str]
 
 
-def _narrow(block: bytes, separator: str, where: str) -> bytes:
+def _narrow(block: bytes, separator: str, source: str) -> bytes:
     wide = separator.encode()
     if len(wide) == 1:
         return block
     if NARROW in block:
-        raise DataError(f"{where}: holds the control character 0x1f, which stands for the separator {separator!r}")
+        raise DataError(
+            f"{source}: contains the control character 0x1f, which this reader uses for the separator {separator!r}"
+        )
     return block.replace(wide, NARROW)
 
 
 def _layout(head: _Lines, spec: Read) -> _Layout:
-    """From the first line: its names or, where the file has no header, f0, f1, ... for its columns."""
+    """The layout by the first line: the columns have its names or, if the file has no header, f0, f1, ..."""
     separator = spec.separator if len(spec.separator.encode()) == 1 else NARROW.decode()
     options = csv.ReadOptions(autogenerate_column_names=not spec.header)
     try:
         columns = csv.read_csv(pa.BufferReader(head.text + b"\n"), options, csv.ParseOptions(delimiter=separator)).column_names
     except (pa.ArrowInvalid, UnicodeDecodeError) as error:
-        raise DataError(f"{head.place(0)}: {_words(error)}") from None
+        raise DataError(f"{head.locate(0)}: {_message(error)}") from None
     names = {}
     for name in ("user", "item", "value", "time"):
         if (wanted := getattr(spec, name)) is None:
@@ -98,10 +100,10 @@ def _layout(head: _Lines, spec: Read) -> _Layout:
         if column not in columns:
             hint = nearest(column, columns) or f"; columns: {', '.join(columns)}"
             raise DataError(
-                f"{head.where}: no column {str(wanted)!r}{printable(hint) if spec.header else f'; there are {len(columns)}'}"
+                f"{head.source}: no column {str(wanted)!r}{printable(hint) if spec.header else f'; there are {len(columns)}'}"
             )
         if columns.count(column) > 1:
-            raise DataError(f"{head.where}: {columns.count(column)} columns are called {column!r}")
+            raise DataError(f"{head.source}: {columns.count(column)} columns are called {column!r}")
     return _Layout(separator, columns, names)
 
 
@@ -115,22 +117,22 @@ def _table(lines: _Lines, layout: _Layout) -> pa.Table:
     result = {name: table[column] for name, column in layout.names.items()}
     for name, convert in (("value", numbers), ("time", seconds)):
         if name in result:
-            result[name] = convert(result[name], lines.place)
-    return checked(pa.table(result), lines.place)
+            result[name] = convert(result[name], lines.locate)
+    return checked(pa.table(result), lines.locate)
 
 
 def _parsed(lines: _Lines, layout: _Layout) -> pa.Table | None:
-    """One row a line, every column as text, so that an id such as 007 or 1e5 keeps its spelling.
+    """One row per line, every column as text, so that an id such as 007 or 1e5 keeps its spelling.
 
-    None when a quoted value goes over the end of its line: most often it is never closed, and has swallowed the next lines.
-    Raises pa.ArrowInvalid for a malformed line, which it cannot name.
+    Returns None if a quoted value spans several lines: most often the quote is never closed. Raises pa.ArrowInvalid for a
+    malformed line, which it cannot name.
     """
     quoted = b'"' in lines.text
-    # Behind an open quote in the last line this one more row would be missing as well.
+    # An additional last row, which is missing if a quote is open before it.
     text = lines.text + b"\n" + layout.separator.join("x" * len(layout.columns)).encode() if quoted else lines.text
     table = csv.read_csv(
         pa.BufferReader(text),
-        # Blocks are parsed side by side, and cut at line ends even inside quotes.
+        # Blocks are parsed in parallel, and cut at line ends even inside quotes.
         read_options=csv.ReadOptions(block_size=len(text) + 1 if quoted else 1 << 20, column_names=layout.columns),
         parse_options=csv.ParseOptions(delimiter=layout.separator),
         convert_options=csv.ConvertOptions(
@@ -146,25 +148,25 @@ def _parsed(lines: _Lines, layout: _Layout) -> pa.Table | None:
 
 
 def _malformed(lines: _Lines, layout: _Layout) -> DataError:
-    """What is wrong with the first line that the parser refuses, of which there is one; halved until it is alone."""
+    """The error for the first line that the parser rejects, which is found by bisection."""
     filled = [line for line in lines.text.split(b"\n") if line]
-    first, beyond = 0, len(filled)
-    while beyond - first > 1:
-        middle = (first + beyond) // 2
+    first, end = 0, len(filled)
+    while end - first > 1:
+        middle = (first + end) // 2
         if _problem(filled[first:middle], layout):
-            beyond = middle
+            end = middle
         else:
             first = middle
-    return DataError(f"{lines.place(first)}: {_problem(filled[first:beyond], layout)}")
+    return DataError(f"{lines.locate(first)}: {_problem(filled[first:end], layout)}")
 
 
 def _problem(lines: list[bytes], layout: _Layout) -> str | None:
     try:
         table = _parsed(_Lines("", 0, b"\n".join(lines)), layout)
     except pa.ArrowInvalid as error:
-        return _words(error)
+        return _message(error)
     return "a quote is open at the end of the line" if table is None else None
 
 
-def _words(error: Exception) -> str:
+def _message(error: Exception) -> str:
     return printable(str(error).splitlines()[0].removeprefix("CSV parse error: "))

@@ -1,14 +1,14 @@
 """Page links of a wiki, from the SQL dumps of MediaWiki as of 2025: user = the linking page, item = the page linked to.
 
-The part `all` is *-pagelinks.sql.gz; a link names its target by a row of linktarget, that row a title, and the title a page.
+The part `all` is *-pagelinks.sql.gz; a link refers to a row of linktarget, that row has a title, and the title has a page.
 Companions of the card: `linktarget` and `page`, and perhaps `redirect` (*-linktarget.sql.gz and so on).
 
-- Namespace 0, the articles, on both sides; ids are page ids.
-- A link to a title that no page has, or from a page that is gone, is dropped.
-- A link from a redirect page is dropped: such a page is no text but a signpost.
-- A link to a redirect page stays one without the companion `redirect`. With it, the link counts for the page that the
-  redirect points to, one step (of a double redirect: the second redirect page), and is dropped where that is no article of
-  this wiki. The step `duplicates: first` then unites links that have become one.
+- Both pages of a link are in namespace 0, the articles; ids are page ids.
+- A link to a title without a page, or from a deleted page, is dropped.
+- A link from a redirect page is dropped, because such a page has no text of its own.
+- A link to a redirect page is kept as it is without the companion `redirect`. With it, the link counts for the target of
+  the redirect, one step only (for a double redirect, the second redirect page), and is dropped if the target is not an
+  article of this wiki. The step `duplicates: first` then removes the repeated links.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ARTICLES = 0  # the namespace
 
 
 def read(raw: RawFile) -> Iterator[pa.Table]:
-    """Columns user, item: page ids, int64. Memory: about 50 bytes a page and 16 a linked title, beside one batch of rows.
+    """Yield the columns user, item: page ids, int64. Memory: about 50 bytes per page, 16 per linked title, one batch of rows.
 
     Raises DataError for a missing companion, or as `sql_dump.rows` does.
     """
@@ -53,16 +53,16 @@ class _Pages:
     titles: pa.ChunkedArray
 
     def called(self, titles: pa.ChunkedArray) -> np.ndarray:
-        """For each title the position of its page, or -1."""
+        """The position of the page of each title, or -1."""
         return pc.fill_null(pc.index_in(titles, value_set=self.titles), -1).to_numpy()
 
 
 def _pages(raw: RawFile) -> _Pages:
     columns = {"page_id": NUMBER, "page_namespace": NUMBER, "page_title": TEXT, "page_is_redirect": NUMBER}
-    found = [_articles(batch, "page_namespace") for batch in rows(raw, "page", columns)]
-    if not sum(map(len, found)):
+    articles = [_articles(batch, "page_namespace") for batch in rows(raw, "page", columns)]
+    if not sum(map(len, articles)):
         raise DataError(f"{raw.path}: no page of namespace {ARTICLES}")
-    table = pa.concat_tables(found).sort_by("page_id")
+    table = pa.concat_tables(articles).sort_by("page_id")
     ids = table["page_id"].to_numpy()
     if ids[0] < 0:
         raise DataError(f"{raw.path}: page_id is {ids[0]}; page ids are 0 or more")
@@ -70,7 +70,7 @@ def _pages(raw: RawFile) -> _Pages:
 
 
 def _leads_to(raw: RawFile | None, pages: _Pages) -> np.ndarray:
-    """For each page the id of the page that a link to it counts for, or -1."""
+    """For each page, the id of the page that a link to it counts for, or -1."""
     leads_to = pages.ids.copy()
     if raw is None:
         return leads_to
@@ -86,18 +86,18 @@ def _leads_to(raw: RawFile | None, pages: _Pages) -> np.ndarray:
 
 
 def _targets(raw: RawFile, pages: _Pages, leads_to: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Ids of the linked titles that stand for a page, sorted, and that page's id."""
-    ids, found = [], []
+    """The sorted ids of the linked titles that have a page, and the id of that page."""
+    ids, page_ids = [], []
     for batch in rows(raw, "linktarget", {"lt_id": NUMBER, "lt_namespace": NUMBER, "lt_title": TEXT}):
         articles = _articles(batch, "lt_namespace")
         position = pages.called(articles["lt_title"])
         page = np.where(position >= 0, leads_to[position], -1)
         ids.append(articles["lt_id"].to_numpy()[page >= 0])
-        found.append(page[page >= 0])
+        page_ids.append(page[page >= 0])
     if not sum(map(len, ids)):
-        raise DataError(f"{raw.path}: none of its titles is a page; do the dumps belong together?")
+        raise DataError(f"{raw.path}: none of its titles has a page; are the dumps of the same wiki and date?")
     order = np.argsort(np.concatenate(ids), kind="stable")
-    return np.concatenate(ids)[order], np.concatenate(found)[order]
+    return np.concatenate(ids)[order], np.concatenate(page_ids)[order]
 
 
 def _articles(batch: pa.Table, namespace: str) -> pa.Table:
@@ -105,7 +105,7 @@ def _articles(batch: pa.Table, namespace: str) -> pa.Table:
 
 
 def _position(ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Where each of `wanted` lies in `ids`, which are sorted and not empty, or -1."""
+    """The position of each of `wanted` in `ids`, which are sorted and not empty, or -1."""
     position = np.searchsorted(ids, wanted)
     position[position == len(ids)] = 0
     return np.where(ids[position] == wanted, position, -1)

@@ -1,10 +1,10 @@
-"""Ratings of the Netflix Prize: a line `movie:`, then its ratings, a line `customer,rating,date` each.
+"""Ratings of the Netflix Prize: a line `movie:`, followed by one line `customer,rating,date` per rating of that movie.
 
     1:
     1488844,3,2005-09-06
 
-In one text with all movies, as the four files combined_data_*.txt, joined, are; or in a tar of mv_0000001.txt and so on, as the
-training_set.tar of the first publication is.
+The file is one text with all movies, such as the four files combined_data_*.txt joined together, or a tar of mv_0000001.txt
+and so on, such as training_set.tar of the first publication.
 """
 
 from __future__ import annotations
@@ -20,49 +20,49 @@ import pyarrow as pa
 from rankbench.core.errors import DataError, printable
 from rankbench.data.raw import RawFile, blocks_of_lines
 
-BATCH = 1 << 18  # ratings in one table, at least
+BATCH = 1 << 18  # minimum number of ratings in one table
 SECONDS_PER_DAY = 86400
-DAYS_BEFORE_1970 = 719468  # since 1 March of the year 0, where the reckoning below begins
+DAYS_BEFORE_1970 = 719468  # from 1 March of the year 0, the first day of the calendar computation below
 NO_MOVIE = -1
 NO_DATE = -(1 << 31)
 
 
 def read(raw: RawFile) -> Iterator[pa.Table]:
-    """Columns user (the customer), item (the movie), int64, and where the card names them, by any name, value (the rating,
-    float64) and time (the date, int64 seconds).
+    """Yield the columns user (the customer), item (the movie), int64, and, if the card gives them any name, value (the
+    rating, float64) and time (the date, int64 seconds).
 
-    Raises DataError naming the line that is neither of the two forms, or a rating before the first movie.
+    Raises DataError naming a line that has neither form, or a rating before the first movie.
     """
-    found: list[tuple[np.ndarray, ...]] = []
+    batch: list[tuple[np.ndarray, ...]] = []
     with raw.open() as file:
-        for where, text in _texts(file, str(raw.path)):
+        for source, text in _texts(file, str(raw.path)):
             movie = NO_MOVIE
-            for number, block in blocks_of_lines(text, where):
+            for number, block in blocks_of_lines(text, source):
                 letters = np.frombuffer(block if block.endswith(b"\n") else block + b"\n", np.uint8)
                 *columns, n, movie, bad = _parse(letters, movie, int(np.count_nonzero(letters == ord(","))) // 2)
                 if bad >= 0:
-                    raise _malformed(where, number, block, bad, movie)
-                found.append(tuple(column[:n] for column in columns))
-                if sum(len(user) for user, *_ in found) >= BATCH:
-                    yield _table(found, raw)
-                    found = []
-    if found:
-        yield _table(found, raw)
+                    raise _malformed(source, number, block, bad, movie)
+                batch.append(tuple(column[:n] for column in columns))
+                if sum(len(user) for user, *_ in batch) >= BATCH:
+                    yield _table(batch, raw)
+                    batch = []
+    if batch:
+        yield _table(batch, raw)
 
 
-def _texts(file: IO[bytes], where: str) -> Iterator[tuple[str, IO[bytes]]]:
-    """The text, or each text of the tar, and where it lies."""
+def _texts(file: IO[bytes], source: str) -> Iterator[tuple[str, IO[bytes]]]:
+    """Yield the text, or each text of the tar, after its name for error messages."""
     if file.peek(512)[257:262] != b"ustar":
-        yield where, file
+        yield source, file
         return
     with tarfile.open(fileobj=file, mode="r|") as archive:
         for entry in archive:
             if entry.isfile():
-                yield f"{where}: {printable(entry.name)}", archive.extractfile(entry)
+                yield f"{source}: {printable(entry.name)}", archive.extractfile(entry)
 
 
-def _table(found: list[tuple[np.ndarray, ...]], raw: RawFile) -> pa.Table:
-    user, item, rating, day = (np.concatenate(column) for column in zip(*found, strict=True))
+def _table(batch: list[tuple[np.ndarray, ...]], raw: RawFile) -> pa.Table:
+    user, item, rating, day = (np.concatenate(column) for column in zip(*batch, strict=True))
     columns = {"user": user, "item": item}
     if raw.spec.value is not None:
         columns["value"] = rating.astype(np.float64)
@@ -71,19 +71,19 @@ def _table(found: list[tuple[np.ndarray, ...]], raw: RawFile) -> pa.Table:
     return pa.table(columns)
 
 
-def _malformed(where: str, number: int, block: bytes, position: int, movie: int) -> DataError:
+def _malformed(source: str, number: int, block: bytes, position: int, movie: int) -> DataError:
     line = block[position:].partition(b"\n")[0]
     number += block.count(b"\n", 0, position)
     shown = printable(repr(line[:40].decode(errors="replace")))
     if movie == NO_MOVIE:
-        return DataError(f"{where}:{number}: expected a line with the movie first, such as 12:, found {shown}")
-    return DataError(f"{where}:{number}: expected a movie, as in 12:, or a rating, as in 7,4,2005-09-06, found {shown}")
+        return DataError(f"{source}:{number}: expected a line with the movie first, such as 12:, found {shown}")
+    return DataError(f"{source}:{number}: expected a movie, as in 12:, or a rating, as in 7,4,2005-09-06, found {shown}")
 
 
 @numba.njit(nogil=True, cache=True)
 def _parse(text, movie, most):
-    """(user, item, rating, day, n, movie, bad) of whole lines: the first four (most,), filled up to n; `day` counts from
-    1970, `movie` is the one that the next line belongs to, `bad` where the first malformed line begins, or -1.
+    """Returns (user, item, rating, day, n, movie, bad) of whole lines: the first four (most,), filled up to n; `day` counts
+    from 1970, `movie` is the movie of the next line, `bad` the start of the first malformed line, or -1.
     """
     user, item = np.empty(most, np.int64), np.empty(most, np.int64)
     rating, day = np.empty(most, np.int16), np.empty(most, np.int32)
@@ -105,10 +105,10 @@ def _parse(text, movie, most):
         stars, at = _number(text, at + 1, 4)
         if stars < 0 or text[at] != ord(","):
             return user, item, rating, day, n, movie, start
-        when, at = _date(text, at + 1)
-        if when == NO_DATE or text[at] != ord("\n"):
+        date, at = _date(text, at + 1)
+        if date == NO_DATE or text[at] != ord("\n"):
             return user, item, rating, day, n, movie, start
-        user[n], item[n], rating[n], day[n] = first, movie, stars, when
+        user[n], item[n], rating[n], day[n] = first, movie, stars, date
         n += 1
         at += 1
     return user, item, rating, day, n, movie, -1
@@ -116,7 +116,7 @@ def _parse(text, movie, most):
 
 @numba.njit(nogil=True, cache=True)
 def _number(text, at, most_digits):
-    """The whole number at `at`, or -1, and the position behind it. The text ends in a line end, so that none is read past."""
+    """The whole number at `at`, or -1, and the position after it. The text ends in a line end, where a number stops."""
     value, start = 0, at
     while ord("0") <= text[at] <= ord("9"):
         if at - start == most_digits:
@@ -128,7 +128,7 @@ def _number(text, at, most_digits):
 
 @numba.njit(nogil=True, cache=True)
 def _date(text, at):
-    """Days from 1970 to the date yyyy-mm-dd at `at`, or NO_DATE, and the position behind it."""
+    """Days from 1970 to the date yyyy-mm-dd at `at`, or NO_DATE, and the position after it."""
     year, dash = _number(text, at, 4)
     if year < 0 or dash != at + 4 or text[dash] != ord("-"):
         return NO_DATE, at
@@ -138,7 +138,7 @@ def _date(text, at):
     day, end = _number(text, at + 8, 2)
     if end != at + 10 or not 1 <= month <= 12 or not 1 <= day <= _days(year, month):
         return NO_DATE, at
-    # Years that begin in March end in the leap day; then 153 days are five months.
+    # Years that begin in March end with the leap day, and five months from March on have 153 days.
     year, month = (year, month - 3) if month > 2 else (year - 1, month + 9)
     days = 365 * year + year // 4 - year // 100 + year // 400 + (153 * month + 2) // 5 + day - 1
     return days - DAYS_BEFORE_1970, end

@@ -1,4 +1,4 @@
-"""Parquet with one interaction a row; the form of every dataset in a mirror."""
+"""Parquet with one interaction per row; the format of every dataset in a mirror."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ TYPES = {
 
 
 def read(raw: RawFile) -> Iterator[pa.Table]:
-    """Tables of a million rows or fewer. Raises DataError for a damaged file, a missing column, one of a type that is neither
-    text nor number, or a bad row.
+    """Yield tables of at most a million rows. Raises DataError for a damaged file, a column that is missing or of an
+    unsupported type, or a bad row.
     """
     with raw.open() as file:
         if not file.seekable():
@@ -60,11 +60,11 @@ def read(raw: RawFile) -> Iterator[pa.Table]:
 
 
 def _columns(raw: RawFile, schema: pa.Schema) -> dict[str, str]:
-    """What to read: user, item, value, time → the file's column."""
+    """The columns to read: user, item, value, time → the file's column."""
     names, present = {}, schema.names
     for name in ("user", "item", "value", "time"):
         column = getattr(raw.spec, name)
-        # The mirror's reading asks for every column it may have; a card's asks for what the card names.
+        # MIRROR names every column that may exist, a card only those that do.
         if column is None or (raw.spec is MIRROR and name in ("value", "time") and column not in present):
             continue
         if column not in present:
@@ -80,19 +80,19 @@ def _columns(raw: RawFile, schema: pa.Schema) -> dict[str, str]:
     return names
 
 
-def _converted(table: pa.Table, names: dict[str, str], place) -> pa.Table:
+def _converted(table: pa.Table, names: dict[str, str], locate) -> pa.Table:
     result = {name: _plain(table[column]) for name, column in names.items()}
     for name in ("user", "item"):
         result[name] = ids(result[name])
     if "value" in result:
-        result["value"] = numbers(result["value"], place)
+        result["value"] = numbers(result["value"], locate)
     if "time" in result:
-        result["time"] = seconds(result["time"], place)
-    return checked(pa.table(result), place)
+        result["time"] = seconds(result["time"], locate)
+    return checked(pa.table(result), locate)
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The values themselves instead of a dictionary; text as strings, in UTF-8 indeed. Raises pa.ArrowInvalid if not."""
+    """The column without dictionary encoding, text as strings. Raises pa.ArrowInvalid if text is not valid UTF-8."""
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     plain = column.cast(pa.string() if any(fits(kind) for fits in TEXT) else kind)
     plain.validate(full=True)

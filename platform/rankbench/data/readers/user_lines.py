@@ -1,4 +1,4 @@
-"""`user item item item ...`, one user a line, separated by blanks: the form of the NGCF and LightGCN splits."""
+"""`user item item item ...`, one user per line, separated by blanks: the format of the NGCF and LightGCN splits."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pyarrow as pa
 from rankbench.core.errors import DataError
 from rankbench.data.raw import RawFile, blocks_of_lines
 
-LETTERS = b"-0123456789 \t"  # int() takes more: 1_000 and +1
+LETTERS = b"-0123456789 \t"  # int() would also accept 1_000 and +1
 
 
 def read(raw: RawFile) -> Iterator[pa.Table]:
-    """Columns user, item, int64; a table for 8 MB of text. A user without items adds no row.
+    """Yield the columns user, item, int64; one table per 8 MB of text. A user without items adds no row.
 
     Raises DataError naming the line of a bad id.
     """
