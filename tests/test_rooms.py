@@ -111,6 +111,17 @@ def test_starting_the_command_line_loads_nothing_heavy():
     assert loaded == ""
 
 
+def test_only_gradient_steps_import_torch():
+    code = """
+import sys
+from rankbench.experiment.methods import method, registered
+solvers = [method(name).name for name in ("ease", "ials", "rg2", "popularity")]
+before = "torch" in sys.modules
+print(before, method("bpr").name, "torch" in sys.modules, len(registered()) > 30)
+"""
+    assert python(code) == "False bpr True True"
+
+
 def test_every_module_can_be_imported():
     dotted = [".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts) for path in FILES]
     modules = [name.removesuffix(".__init__") for name in dotted if not name.endswith("__main__")]

@@ -50,6 +50,7 @@ def kill_runs(home: Home, words: tuple[str, ...], times: int, seed: int) -> None
     number = killed = 0
     while killed < times:  # others end before their death
         number += 1
+        assert number <= 5 * times, f"only {killed} of the first {5 * times} commands were killed"
         if rng.random() < 0.5 and target.exists():
             remove_record(runs, read_record(target.parent))
         before, more = home.records(), rng.choice([(), ("--resume",), ("--fresh",)])
@@ -102,6 +103,7 @@ def test_fits_of_a_model_folder(times, tmp_path):
     expected = load(home.folder / "calm").recommender
     while killed < times:  # others end before their death
         number += 1
+        assert number <= 5 * times, f"only {killed} of the first {5 * times} commands were killed"
         out = home.folder / f"model-{number}"
         killed += home.run("fit", *IALS, "--out", out.name, death=Death.drawn(rng, calm.touches)).killed
         again = home.run("fit", *IALS, "--out", out.name, *rng.choice([(), ("--resume",)]))
@@ -128,6 +130,7 @@ def test_preparations_of_a_dataset(times, tmp_path):
     assert calm.code == 0, calm.err
     while killed < times:  # others end before their death
         number += 1
+        assert number <= 5 * times, f"only {killed} of the first {5 * times} commands were killed"
         if rng.random() < 0.8:
             shutil.rmtree(home.data)
         killed += home.run(*words, death=Death.drawn(rng, calm.touches)).killed
@@ -163,6 +166,7 @@ def test_sweeps(times, tmp_path):
         touches, expected = ended.touches, table(calm)
     while killed < times:  # others end before their death
         number += 1
+        assert number <= 5 * times, f"only {killed} of the first {5 * times} commands were killed"
         home = home_of(f"killed-{number}")
         killed += home.run("sweep", "killed.yaml", death=Death.drawn(rng, touches)).killed
         home.require_no_processes()

@@ -41,10 +41,7 @@ class Server:
         self.process = subprocess.Popen(
             command, env=os.environ | QUIET, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        deadline = time.monotonic() + 120
-        while why := check(self.uri, self.folder / "artifacts"):
-            assert time.monotonic() < deadline, why
-            time.sleep(0.5)
+        wait_until(lambda: not check(self.uri, self.folder / "artifacts"), 120)
 
     def signal(self, number):
         os.killpg(self.process.pid, number)  # the group we started: server and worker
@@ -66,11 +63,15 @@ def deliver(root, uri):
     return delivery.finish(lambda: len(spooled(root)), 60.0, 200.0), delivery.reason
 
 
-def wait_until_sent(root):
-    deadline = time.monotonic() + 60
-    while spooled(root):
+def wait_until(condition, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition():
         assert time.monotonic() < deadline
-        time.sleep(0.1)
+        time.sleep(0.01)
+
+
+def wait_until_sent(root):
+    wait_until(lambda: not spooled(root))
 
 
 def whole_sweep(server, experiment, n):
@@ -112,7 +113,6 @@ def test_a_server_that_hangs_in_mid_sweep(server, tmp_path, monkeypatch):
     for record in rest:
         sink.send(record, write_record(tmp_path / "records", record, None))
     assert time.monotonic() - begun < 20  # files, no calls
-    time.sleep(1.5)  # so that a request is under way
     sink.finish_sweep({"final/x/ease/ndcg_at_20": 0.25}, [], ok=True)
     assert time.monotonic() - begun < 50
     assert len(lines) == 1 and "no answer" in lines[0] and len(spooled(tmp_path)) == 4
@@ -173,8 +173,7 @@ def test_a_server_killed_in_mid_sweep_and_started_again(server, tmp_path):
     sink.start_sweep("killed-1", {"fits": 30}, {})
     for record in records(30):
         sink.send(record, write_record(tmp_path / "records", record, None))
-    while len(spooled(tmp_path)) > 20:  # some are there, and one is under way
-        time.sleep(0.01)
+    wait_until(lambda: len(spooled(tmp_path)) <= 20)  # some are there, and one is under way
     server.signal(signal.SIGKILL)
     sink.finish_sweep({"final/x/ease/ndcg_at_20": 0.25}, [], ok=True)
     assert len(lines) == 1 and "Connection refused" in lines[0]
@@ -196,7 +195,7 @@ def test_a_server_stopped_for_the_middle_third_of_a_sweep(server, tmp_path):
             server.signal(signal.SIGTERM)
             server.process.wait(timeout=30)
         if position == 12:
-            time.sleep(3)  # so that the uploader has met the closed door
+            wait_until(lambda: sink._delivery.reason)  # the uploader has met the closed door
             server.start()
         sink.send(record, write_record(tmp_path / "records", record, None))
     sink.finish_sweep({"final/x/ease/ndcg_at_20": 0.25}, [], ok=True)

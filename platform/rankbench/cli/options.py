@@ -16,7 +16,6 @@ from rankbench.core.threads import available_cpus
 from rankbench.experiment.execution import Execution
 from rankbench.fitting.checkpoints import Checkpoints
 from rankbench.fitting.method import ClosedForm, Iterative, Method
-from rankbench.training.device import require_device
 
 
 @dataclass(frozen=True)
@@ -78,4 +77,6 @@ def require_meaning(method: Method, options: Options) -> None:
         f"--device: {name} runs only on {'the CPUs of the cluster' if options.address else 'CPUs'}; leave it out",
     )
     if options.device != "cpu":
+        from rankbench.training.device import require_device  # imports PyTorch, which takes seconds
+
         require_device(options.device)

@@ -39,6 +39,9 @@ class Registry(Generic[Spec]):
             raise ConfigError(f"unknown {self.kind} {name!r}{hint}")
         return self._specs[name]
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._specs
+
     def names(self) -> list[str]:
         return sorted(self._specs)
 

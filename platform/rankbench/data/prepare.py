@@ -261,8 +261,8 @@ def _open(card: Card, folder: Path) -> Dataset:
         manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
         n_items = manifest["shape"][1]
         matrices = {name: _mapped(folder, name, n_items) for name in LABELS}
-        users = pq.read_table(folder / "users.parquet")["user"].combine_chunks()
-        items = pq.read_table(folder / "items.parquet")["item"].combine_chunks()
+        users = pq.ParquetFile(folder / "users.parquet").read()["user"].combine_chunks()
+        items = pq.ParquetFile(folder / "items.parquet").read()["item"].combine_chunks()
     except (OSError, ValueError, KeyError) as error:
         raise DataError(f"{folder}: damaged ({type(error).__name__}); delete the folder to prepare it again") from None
     return Dataset(

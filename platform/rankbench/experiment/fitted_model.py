@@ -33,7 +33,7 @@ from rankbench.evaluation.columns import rank_by_columns
 from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, measure, metric_set
 from rankbench.evaluation.ranking import Ranking, rank
 from rankbench.evaluation.summary import Interval, summarise
-from rankbench.experiment.methods import registered
+from rankbench.experiment import methods
 from rankbench.fitting.recommenders import FactorRecommender, LinearRecommender, LowRankRecommender, Recommender
 from rankbench.solvers.als.fold_in import FoldInRecommender
 from rankbench.solvers.tiled.matrix import TiledMatrix
@@ -276,7 +276,7 @@ def load(folder: str | Path) -> Model:
     folder = Path(folder)
     about = read_json(folder / _ABOUT, TypeAdapter(_About), "a saved model")
     # What came from a file is checked like any input before a solver's class is built from it.
-    registered().get(about.method).configure(about.params, f"{folder}/{_ABOUT}")
+    methods.method(about.method).configure(about.params, f"{folder}/{_ABOUT}")
     if not (folder / _ARRAYS).is_file():  # of a pipe there is no end
         raise DataError(f"{folder / _ARRAYS}: no such file; fit the model again")
     try:

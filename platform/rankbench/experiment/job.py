@@ -11,7 +11,7 @@ from typing import Any
 from rankbench.core.errors import ConfigError
 from rankbench.data.cards import Card
 from rankbench.evaluation.metrics import MetricSet, metric_set
-from rankbench.experiment.methods import registered
+from rankbench.experiment import methods
 from rankbench.fitting.method import Method
 from rankbench.fitting.stopping import Stopping
 
@@ -26,7 +26,7 @@ class MethodConfig:
 
     @property
     def spec(self) -> Method:
-        return registered().get(self.method)
+        return methods.method(self.method)
 
     @property
     def share_key(self) -> Hashable:
@@ -58,7 +58,7 @@ def configure(method: str, values: dict[str, Any], source: str = "", arm: str | 
     begins with `source`, or else with the method.
     """
     try:
-        spec = registered().get(method)
+        spec = methods.method(method)
     except ConfigError as error:
         raise ConfigError(f"{source.removesuffix('.params')}: {error}" if source else str(error)) from None
     return MethodConfig(method, spec.configure(values, source or method), arm)

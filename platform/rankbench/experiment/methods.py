@@ -13,9 +13,21 @@ from rankbench.fitting.method import METHODS, Method
 @cache
 def registered() -> Registry[Method]:
     """The registry, with every file that may register a method imported."""
+    _import_solvers()
+    import_module("rankbench.training.methods")
+    return METHODS
+
+
+def method(name: str) -> Method:
+    """The method called `name`. Methods trained by gradient steps, which need seconds to import PyTorch, are imported only if
+    no solver has that name. Raises ConfigError, with the nearest name, if no method has it.
+    """
+    _import_solvers()
+    return METHODS.get(name) if name in METHODS else registered().get(name)
+
+
+@cache
+def _import_solvers() -> None:
     solvers = import_module("rankbench.solvers")
     for module in pkgutil.walk_packages(solvers.__path__, f"{solvers.__name__}."):
         import_module(module.name)
-    import_module("rankbench.training.methods")
-    import_module("rankbench.solvers.newton.newton_cg")
-    return METHODS

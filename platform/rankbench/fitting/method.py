@@ -69,6 +69,11 @@ class Method:
         return False
 
     @property
+    def cost(self) -> str:
+        """Which formula estimates the time and memory of a fit (`sweeps/estimate.py`)."""
+        return "low-rank" if self.dense else "plain"
+
+    @property
     def own(self) -> tuple[str, ...]:
         """The names of the parameters that are worth showing first."""
         return tuple(field.name for field in self.fields())
@@ -108,6 +113,7 @@ class ClosedForm(Method):
     shift: Callable[[Any], Shift]
     columns: Callable[[np.ndarray, np.ndarray, Any], tuple[np.ndarray, np.ndarray]]
     distributed = on_device = dense = True
+    cost = "inverse"
 
     def share_key(self, p: Any) -> Shift:
         return self.shift(p)
@@ -141,6 +147,10 @@ class Iterative(Method):
     @property
     def distributed(self) -> bool:
         return self.quadratic_loss is not None
+
+    @property
+    def cost(self) -> str:
+        return "als" if self.quadratic_loss else "newton"
 
     def limit(self, p: Any) -> int:
         """The most iterations that a fit with `p` takes."""

@@ -19,9 +19,8 @@ import numpy as np
 from rankbench.data.prepare import Dataset
 from rankbench.experiment.job import Job, MethodConfig
 from rankbench.experiment.watch import VALID_USERS
-from rankbench.fitting.method import ClosedForm, Iterative
+from rankbench.fitting.method import ClosedForm
 from rankbench.solvers.inverse.gram_cache import kept_bytes
-from rankbench.training.methods import Trained
 
 START = 1.0  # seconds of a trial that are none of its fit: a worker, the data, the record
 PRODUCTS = 0.9  # of the speed of matrix products, which an inverse reaches
@@ -62,7 +61,7 @@ class Size:
 def seconds(job: Job, size: Size, cpus: int) -> float:
     """Of one trial with `cpus` processors: start, fit, ranking and measuring. Rough: within a factor of two or three."""
     first = job.configs[0]
-    fit = _FIT[family(first)](first, size, cpus, job.dtype) * first.spec.pace
+    fit = _FIT[first.spec.cost](first, size, cpus, job.dtype) * first.spec.pace
     leaders = _rankings(job)
     total = START + fit + _ranking(first, size, size.ranked, leaders, cpus) + leaders * size.ranked * MEASURED
     if first.stopping and job.fit_on == "train":
@@ -74,7 +73,7 @@ def seconds(job: Job, size: Size, cpus: int) -> float:
 def memory(job: Job, size: Size) -> int:
     """Bytes that one trial may hold at once, up to the next step of GRID: trials of unequal needs cannot share a Tuner."""
     first, itemsize = job.configs[0], 8 if job.dtype == "float64" else 4
-    kind, n = family(first), size.items
+    kind, n = first.spec.cost, size.items
     held = BASE + 32 * size.interactions + 16 * (size.users + n)
     dim = _dim(first)
     table = (size.users + n) * dim * itemsize
@@ -91,19 +90,6 @@ def memory(job: Job, size: Size) -> int:
     leaders = _rankings(job)
     held += leaders * size.ranked * (job.metrics.k * (4 + itemsize) + 10 * len(job.metrics.names))
     return _up(held)
-
-
-def family(config: MethodConfig) -> str:
-    """How it is fitted, which decides what that takes."""
-    match config.spec:
-        case ClosedForm():
-            return "inverse"
-        case Trained():
-            return "trained"
-        case Iterative() as method:
-            return "als" if method.quadratic_loss else "newton"
-        case method:
-            return "low-rank" if method.dense else "plain"
 
 
 @cache

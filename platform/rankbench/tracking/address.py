@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from urllib.parse import quote
 
@@ -15,6 +16,7 @@ DATABASES = ("sqlite", "postgresql", "mysql", "mssql")  # those that MLflow keep
 PACKAGES = {"psycopg2": "psycopg2-binary", "MySQLdb": "mysqlclient"}  # module → what brings it, where the names differ
 
 EXPECTED = "expected http(s)://HOST:PORT, sqlite:///FILE or postgresql+psycopg2://USER:PASSWORD@HOST/DATABASE"
+_PLAIN = re.compile(r"[\w./-]+")  # paths that stand in an address as they are
 ENCODE = "write signs such as @ : / ? # % in a user name or password as %40 %3A %2F %3F %23 %25"
 
 
@@ -67,17 +69,21 @@ def is_server(uri: str) -> bool:
 
 def sqlite_uri(file: Path) -> str:
     """The address of the SQLite store in `file`, whatever signs its name has."""
+    plain = f"sqlite:///{file}"
+    if _PLAIN.fullmatch(str(file)):
+        return plain
     from sqlalchemy.engine import make_url
 
-    plain = f"sqlite:///{file}"
     # Some versions of SQLAlchemy take %41 for A, and all of them a ? for the end of the file's name.
     return plain if make_url(plain).database == str(file) else f"sqlite:///{quote(str(file), safe='/ @:')}"
 
 
 def sqlite_file(uri: str) -> Path | None:
     """The database file of a SQLite address, None for any other."""
-    from sqlalchemy.engine import make_url
-
     if not uri.startswith(("sqlite:///", "sqlite+pysqlite:///")):
         return None
+    if _PLAIN.fullmatch(file := uri.partition(":///")[2]):
+        return Path(file)
+    from sqlalchemy.engine import make_url
+
     return Path(make_url(uri).database or "")

@@ -154,7 +154,7 @@ def read_per_user(folder: Path) -> pa.Table:
     if not path.is_file():  # of a pipe there is no end
         raise DataError(f"{path}: no such file")
     try:
-        table = pq.read_table(path)
+        table = pq.ParquetFile(path).read()
     except (OSError, pa.ArrowException) as error:
         raise DataError(f"{path}: {str(error).splitlines()[0]}") from None
     if "user" not in table.column_names:

@@ -35,6 +35,7 @@ class Trained(Iterative):
     """A method that minimises a loss by gradient steps on the vectors of an encoder."""
 
     loss: Loss
+    cost = "trained"
 
     @property
     def on_device(self) -> bool:
