@@ -1,1 +1,1 @@
-"""Studies: what the papers simulate and draw that is no table of models. One file a study; it registers by existing."""
+"""Studies: simulations and figures of the papers. One file per study; every file in this folder is registered."""

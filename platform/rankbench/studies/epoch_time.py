@@ -1,7 +1,7 @@
-"""Seconds of an epoch, loss by loss, on one dataset and encoder (Talos, Table F.1).
+"""Seconds per epoch of each loss, on one dataset and encoder (Talos, Table F.1).
 
-The first epoch warms up (kernels are compiled, memory is taken) and is not counted; then the median of a few. The published
-seconds are from another machine, the authors' GPU: what can be compared is each loss against SL on its own machine.
+The result is the median of a few epochs after a first one that is not counted (kernels are compiled, memory is allocated). The
+published seconds are from the authors' GPU: only the ratios to SL on the same machine can be compared.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from rankbench.studies.published import DATASETS, SECONDS
 from rankbench.studies.spec import Findings, Progress, study
 from rankbench.training.trainer import Trainer
 
-AGAINST = "sl"
+BASELINE = "sl"
 
 
 @dataclass(frozen=True)
 class EpochTime:
-    dataset: str = param("amazon-beauty", "on whose train part is trained")
-    losses: str = param("all", "comma-separated, or all; sl is always among them")
-    model: str = param("mf", "the encoder: mf, lightgcn, xsimgcl")
+    dataset: str = param("amazon-beauty", "dataset whose train part is used")
+    losses: str = param("all", "names of losses, comma-separated, or all; sl is always included")
+    model: str = param("mf", "encoder: mf, lightgcn, xsimgcl")
     embedding_dim: int = param(64, "length of the vectors, > 0")
-    batch_size: int = param(1024, "interactions a step, > 0")
-    n_negatives: int = param(1024, "negatives a positive, > 0; bpr has 1, as in the paper")
-    epochs: int = param(3, "that are timed, after one that is not, ≥ 1")
+    batch_size: int = param(1024, "interactions per step, > 0")
+    n_negatives: int = param(1024, "negatives per positive, > 0; bpr has 1, as in the paper")
+    epochs: int = param(3, "number of timed epochs, after one that is not timed, ≥ 1")
 
     def __post_init__(self) -> None:
         require(self.epochs >= 1, f"epochs must be ≥ 1, got {self.epochs}")
 
-    def of(self, loss: str) -> dict[str, Any]:
+    def config_of(self, loss: str) -> dict[str, Any]:
         shared = {name: getattr(self, name) for name in ("model", "embedding_dim", "batch_size")}
         return shared | {"n_negatives": 1 if loss == "bpr" else self.n_negatives, "patience": 0}
 
@@ -49,28 +49,29 @@ class EpochTime:
 @study(
     "epoch-time",
     EpochTime,
-    title="Seconds of an epoch, loss by loss",
+    title="Seconds per epoch of each loss",
     source="Zhang et al., WWW 2026, Table F.1",
 )
 def epoch_time(p: EpochTime, seed: int, environment: Environment, progress: Progress) -> Findings:
     registry = losses()
-    asked = registry.names() if p.losses == "all" else [name.strip() for name in p.losses.split(",")]
-    names = list(dict.fromkeys([AGAINST, *asked]))
-    checked = {name: (registry.get(name), configure(name, p.of(name)).params) for name in names}  # before the first is timed
+    requested = registry.names() if p.losses == "all" else [name.strip() for name in p.losses.split(",")]
+    names = list(dict.fromkeys([BASELINE, *requested]))
+    # All configurations are checked before the first is timed.
+    configs = {name: (registry.get(name), configure(name, p.config_of(name)).params) for name in names}
     data = load(p.dataset, environment)
     n_threads = threads.available_cpus()
     rows: list[dict[str, Any]] = []
     with threads.pinned(n_threads):
-        for place, (name, (loss, params)) in enumerate(checked.items()):
-            progress("time", place, len(names))
+        for index, (name, (loss, params)) in enumerate(configs.items()):
+            progress("time", index, len(names))
             trainer = Trainer(data.split.train, params, loss, seed, np.float32, "cpu")
             trainer.epoch(1, 1.0)
             seconds = []
             for number in range(2, p.epochs + 2):
-                began = time.perf_counter()
+                start = time.perf_counter()
                 trainer.epoch(number, 1.0)
-                seconds.append(time.perf_counter() - began)
-            said = SECONDS.get(name, {}).get(DATASETS.get(p.dataset, "")) if p.model == "mf" else None
+                seconds.append(time.perf_counter() - start)
+            published = SECONDS.get(name, {}).get(DATASETS.get(p.dataset, "")) if p.model == "mf" else None
             negatives = None if trainer.sampler is None else params.training.n_negatives
             row = {
                 "loss": name,
@@ -78,21 +79,22 @@ def epoch_time(p: EpochTime, seed: int, environment: Environment, progress: Prog
                 "seconds": median(seconds),
                 "least": min(seconds),
                 "most": max(seconds),
+                "published": published,
             }
-            rows.append(row | {"published": said})
-    own, theirs = rows[0]["seconds"], rows[0]["published"]
+            rows.append(row)
+    sl_seconds, sl_published = rows[0]["seconds"], rows[0]["published"]
     for row in rows:
-        row["against_sl"] = row["seconds"] / own
-        row["published_against_sl"] = row["published"] / theirs if row["published"] and theirs else None
+        row["against_sl"] = row["seconds"] / sl_seconds
+        row["published_against_sl"] = row["published"] / sl_published if row["published"] and sl_published else None
     columns = {
         "loss": "loss", "negatives": "negatives", "seconds": "seconds", "least": "least", "most": "most",
-        "against_sl": "against SL", "published": "published seconds, another machine",
-        "published_against_sl": "published, against SL",
+        "against_sl": "relative to SL", "published": "published seconds, another machine",
+        "published_against_sl": "published, relative to SL",
     }  # fmt: skip
     notes = [
         f"{data.split.train.nnz:,} interactions, {p.model}, vectors of {p.embedding_dim}, batches of {p.batch_size}; median of "
         f"{p.epochs} epochs after a first one that is not counted; {n_threads} threads, no GPU.",
-        "Published seconds are those of the authors' RTX 4090; only the columns against SL can be laid side by side.",
+        "Published seconds are from the authors' RTX 4090; only the columns relative to SL can be compared.",
     ]
     return Findings(columns, rows, [describe(data)], notes, lambda plt: _figure(plt, rows))
 
@@ -100,14 +102,14 @@ def epoch_time(p: EpochTime, seed: int, environment: Environment, progress: Prog
 def _figure(plt: Any, rows: list[dict[str, Any]]) -> Any:
     ordered = sorted(rows, key=lambda row: row["against_sl"])
     figure, axis = plt.subplots(figsize=(7, 1 + 0.3 * len(ordered)))
-    places = range(len(ordered))
-    axis.plot([row["against_sl"] for row in ordered], places, "o", label="measured here")
-    said = [(row["published_against_sl"], at) for at, row in enumerate(ordered) if row["published_against_sl"]]
-    if said:
-        axis.plot(*zip(*said, strict=True), "D", mfc="none", label="published, on the authors' GPU")
-    axis.set_yticks(list(places), [row["loss"] for row in ordered])
+    positions = range(len(ordered))
+    axis.plot([row["against_sl"] for row in ordered], positions, "o", label="measured here")
+    published = [(row["published_against_sl"], y) for y, row in enumerate(ordered) if row["published_against_sl"]]
+    if published:
+        axis.plot(*zip(*published, strict=True), "D", mfc="none", label="published, on the authors' GPU")
+    axis.set_yticks(list(positions), [row["loss"] for row in ordered])
     axis.set_xscale("log")
-    axis.set_xlabel("time of an epoch against SL's on the same machine")
+    axis.set_xlabel("seconds per epoch relative to SL on the same machine")
     axis.grid(axis="x", alpha=0.3)
     axis.legend(fontsize=8)
     return figure

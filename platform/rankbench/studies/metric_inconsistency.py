@@ -1,17 +1,17 @@
 """How often a metric of the whole ranking prefers the list that is worse in its top K (Talos, Table 1.1 and Appendix D.1).
 
-The paper: two random lists, given by the ranks of a user's positive items; the pair is inconsistent where one list has the
-higher metric and the lower Precision@K (Recall@K); the ratio of such pairs over 10,000 trials a dataset.
-Our reading where the text that we have is silent: a trial takes a user at random and keeps the number of its positive items,
-n, all of them or those of test; the n ranks of each list are drawn without replacement, uniformly, from 1 to `list_length`.
-Whole catalogues would be no use: with 40,000 items hardly any list has a hit, so the paper must bound ranks, but the bound is
-missing from the text that we have. So several lengths are measured, and three ratios that the sentence could mean:
+In the paper, a list is given by the ranks of a user's positive items. A pair of random lists is inconsistent if one list has
+the higher metric and the lower Precision@K (Recall@K); the ratio of such pairs is measured over 10,000 trials per dataset.
+Our assumptions where the available text gives no details: a trial takes a random user with n positive items, all of them or
+those of test; the n ranks of each list are drawn uniformly without replacement from 1 to `list_length`. Ranks over the whole
+catalogue would be useless: with 40,000 items hardly any list has a hit, so the paper must bound the ranks, but the bound is
+missing from the available text. So several lengths are measured, and three ratios that the description could mean:
 
-    opposed      pairs with the higher metric where Precision is strictly lower, of all pairs
-    of unequal   the same, of the pairs whose Precision differs
-    no gain      pairs with a strictly higher metric where Precision is not higher, equal ones included, of all pairs
+    opposed      share of all pairs in which the list with the higher metric has a strictly lower Precision
+    of unequal   the same number of pairs, as a share of those whose Precision differs
+    no gain      share of all pairs in which the list with the strictly higher metric has a lower or equal Precision
 
-Precision and Recall of the two lists of one user differ by the factor K/n alone: one comparison serves both columns.
+Precision and Recall of the two lists of one user differ only by the factor K/n: one comparison serves both columns.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ RATIOS = ("opposed", "of unequal", "no gain")
 
 @dataclass(frozen=True)
 class MetricInconsistency:
-    datasets: str = param("gowalla-talos,amazon-beauty", "whose users say how many positives a list has, comma-separated")
-    positives: Literal["all", "test"] = param("all", "a user's positive items: all that it met, or those of test")
-    list_lengths: str | int = param("50,100,200,500,1000", "ranks are drawn from 1 to this, comma-separated")
+    datasets: str = param("gowalla-talos,amazon-beauty", "datasets whose users give the numbers of positives, comma-separated")
+    positives: Literal["all", "test"] = param("all", "positive items of a user: all interactions, or those of test")
+    list_lengths: str | int = param("50,100,200,500,1000", "ranks are drawn from 1 to these lengths, comma-separated")
     K: int = param(20, "cutoff of Precision, Recall and nDCG@K, ≥ 1")
-    alpha: float = param(0.5, "LLPAUC looks at this share of the positives, from the top, in (0, 1]")
-    beta: float = param(0.1, "LLPAUC looks at this share of the negatives, from the top, in (0, 1]")
-    trials: int = param(10_000, "pairs of lists a dataset and length, ≥ 1")
+    alpha: float = param(0.5, "share of the positives, from the top, that LLPAUC uses, in (0, 1]")
+    beta: float = param(0.1, "share of the negatives, from the top, that LLPAUC uses, in (0, 1]")
+    trials: int = param(10_000, "pairs of lists per dataset and length, ≥ 1")
 
     def __post_init__(self) -> None:
         require(self.K >= 1, f"K must be ≥ 1, got {self.K}")
@@ -58,41 +58,41 @@ class MetricInconsistency:
 
 
 def whole_numbers(name: str, text: str | int) -> list[int]:
-    """The numbers of "16,64", or of one that the command line has read already. Raises ConfigError for anything else."""
+    """The numbers in a text such as "16,64", or a single number. Raises ConfigError for anything else."""
     words = str(text).split(",")
     require(all(word.strip().isdecimal() for word in words), f"{name}: expected whole numbers such as 16,64, got {text!r}")
     return [int(word) for word in words]
 
 
 class Lists(NamedTuple):
-    """Metrics of t lists, float64 (t,) each; `hits`: positives among the first K."""
+    """Metrics of t lists, each float64 (t,); `hits`: the number of positives among the first K."""
 
     hits: np.ndarray
     metrics: dict[str, np.ndarray]
 
 
 def measured(ranks: np.ndarray, length: int, K: int, alpha: float, beta: float) -> Lists:
-    """Of lists of `length` items whose n positives, n < length, stand at `ranks` (t, n), sorted, from 1."""
+    """The metrics of lists of `length` items; the n positives, n < length, have the sorted `ranks` (t, n), from 1."""
     n = ranks.shape[1]
     above = ranks - np.arange(1, n + 1)  # negatives above each positive
     top, worst = math.ceil(alpha * n), math.ceil(beta * (length - n))
     gain = 1 / np.log2(1 + ranks)
-    found = ranks <= K
+    is_hit = ranks <= K
     ideal = 1 / np.log2(1 + np.arange(1, n + 1))
     return Lists(
-        found.sum(axis=1),
+        is_hit.sum(axis=1),
         {
             "auc": 1 - above.sum(axis=1) / (n * (length - n)),
             # The share of ordered pairs among the `top` best positives and the `worst` best negatives (Eq. 2.4).
             "llpauc": 1 - np.minimum(above[:, :top], worst).sum(axis=1) / (top * worst),
-            "ndcg": np.round(gain.sum(axis=1) / ideal.sum(), 12),  # so that equal sums are equal
-            "ndcg@K": np.round((gain * found).sum(axis=1) / ideal[:K].sum(), 12),
+            "ndcg": np.round(gain.sum(axis=1) / ideal.sum(), 12),  # rounded so that sums of the same terms are equal
+            "ndcg@K": np.round((gain * is_hit).sum(axis=1) / ideal[:K].sum(), 12),
         },
     )
 
 
 def counted(one: Lists, other: Lists) -> tuple[int, dict[str, tuple[int, int]]]:
-    """Of t pairs, how many have unequal Precision, and for each metric how many are opposed and how many have no gain."""
+    """The number of pairs with unequal Precision, and for each metric the numbers of opposed pairs and those without gain."""
     difference = np.sign(one.hits - other.hits)
     counts = {}
     for name in METRICS:
@@ -103,7 +103,7 @@ def counted(one: Lists, other: Lists) -> tuple[int, dict[str, tuple[int, int]]]:
 
 
 def simulate(sizes: np.ndarray, length: int, p: MetricInconsistency, seed: int) -> dict[str, dict[str, float]]:
-    """Metric → the three ratios in %, over `p.trials` pairs of lists; a trial draws one of `sizes` (users,), all < length."""
+    """Metric → the three ratios in % over `p.trials` pairs of lists; each pair draws n from `sizes` (users,), all < length."""
     rng = stream(seed, "metric-inconsistency", length)
     numbers, times = np.unique(rng.choice(sizes, p.trials), return_counts=True)
     unequal, totals = 0, {name: np.zeros(2) for name in METRICS}
@@ -111,17 +111,17 @@ def simulate(sizes: np.ndarray, length: int, p: MetricInconsistency, seed: int) 
         order = rng.random((2 * t, length)).argpartition(n - 1, axis=1)[:, :n]
         lists = np.sort(order + 1, axis=1)
         one, other = (measured(half, length, p.K, p.alpha, p.beta) for half in (lists[:t], lists[t:]))
-        more, counts = counted(one, other)
-        unequal += more
+        n_unequal, counts = counted(one, other)
+        unequal += n_unequal
         for name in METRICS:
             totals[name] += counts[name]
     return {
         name: {
             "opposed": 100 * opposed / p.trials,
             "of unequal": 100 * opposed / max(1, unequal),
-            "no gain": 100 * idle / p.trials,
+            "no gain": 100 * no_gain / p.trials,
         }
-        for name, (opposed, idle) in totals.items()
+        for name, (opposed, no_gain) in totals.items()
     }
 
 
@@ -135,18 +135,18 @@ def metric_inconsistency(p: MetricInconsistency, seed: int, environment: Environ
     rows: list[dict[str, Any]] = []
     datasets = []
     names = [name.strip() for name in p.datasets.split(",")]
-    for place, name in enumerate(names):
+    for index, name in enumerate(names):
         data = load(name, environment)
         matrix = data.split.test_target if p.positives == "test" else data.split.fit_matrix("train+valid")
         sizes = np.diff(matrix.indptr) + (np.diff(data.split.test_target.indptr) if p.positives == "all" else 0)
         sizes = sizes[sizes > 0]
-        said = INCONSISTENCY.get(DATASETS.get(name, ""), {})
+        published = INCONSISTENCY.get(DATASETS.get(name, ""), {})
         for number, length in enumerate(p.lengths):
-            progress("simulate", place * len(p.lengths) + number, len(names) * len(p.lengths))
-            fitting = sizes[sizes < length]
-            require(len(fitting) > 0, f"list_lengths: every user of {name} has {length} positive items or more")
-            for metric, ratios in simulate(fitting, length, p, seed).items():
-                precision, recall = said.get(metric.replace("@K", f"@{p.K}"), (None, None))
+            progress("simulate", index * len(p.lengths) + number, len(names) * len(p.lengths))
+            shorter = sizes[sizes < length]
+            require(len(shorter) > 0, f"list_lengths: every user of {name} has {length} positive items or more")
+            for metric, ratios in simulate(shorter, length, p, seed).items():
+                precision, recall = published.get(metric.replace("@K", f"@{p.K}"), (None, None))
                 row = {"dataset": name, "list_length": length, "metric": metric.replace("@K", f"@{p.K}")}
                 rows.append(row | {"published_precision": precision, "published_recall": recall} | ratios)
         about = {"positives": p.positives, "mean_positives": float(sizes.mean()), "users": len(sizes)}
@@ -157,12 +157,12 @@ def metric_inconsistency(p: MetricInconsistency, seed: int, environment: Environ
         "opposed": "opposed %", "of unequal": "opposed, of pairs with unequal P %", "no gain": "no gain %",
     }  # fmt: skip
     notes = [
-        f"{p.trials:,} pairs of random lists a dataset and length: half a percentage point of standard error at most "
-        "at 10,000; users with as many positives as the list is long are left out.",
-        "Published columns differ although P and R of two lists of one user always agree on which is better: they must come "
+        f"{p.trials:,} pairs of random lists per dataset and length (for 10,000 the standard error is at most half a "
+        "percentage point); users with at least as many positives as the list has items are left out.",
+        "P and R always agree on which of two lists of one user is better; since the published columns differ, they must come "
         "from separate draws.",
-        "The paper's text, as we have it, lacks the bound on ranks, the shares of LLPAUC "
-        f"(here alpha={p.alpha:g}, beta={p.beta:g}) and what it does with equal values.",
+        "The available text of the paper does not give the bound on ranks, the shares of LLPAUC "
+        f"(here alpha={p.alpha:g}, beta={p.beta:g}) and the treatment of equal values.",
     ]
     return Findings(columns, rows, datasets, notes, lambda plt: _figure(plt, rows, names))
 
@@ -171,18 +171,18 @@ def _figure(plt: Any, rows: list[dict[str, Any]], datasets: list[str]) -> Any:
     figure, panels = plt.subplots(
         len(datasets), len(RATIOS), figsize=(4 * len(RATIOS), 3.2 * len(datasets)), squeeze=False, sharey=True
     )
-    for line, name in zip(panels, datasets, strict=True):
-        for axis, ratio in zip(line, RATIOS, strict=True):
+    for axes, name in zip(panels, datasets, strict=True):
+        for axis, ratio in zip(axes, RATIOS, strict=True):
             for metric in dict.fromkeys(row["metric"] for row in rows):
-                mine = [row for row in rows if row["dataset"] == name and row["metric"] == metric]
-                (drawn,) = axis.plot([r["list_length"] for r in mine], [r[ratio] for r in mine], "o-", ms=4, label=metric)
-                said = [mine[0]["published_precision"], mine[0]["published_recall"]]
-                if said[0] is not None:
-                    axis.axhline(sum(said) / 2, color=drawn.get_color(), ls=":", lw=1)
+                points = [row for row in rows if row["dataset"] == name and row["metric"] == metric]
+                (line,) = axis.plot([r["list_length"] for r in points], [r[ratio] for r in points], "o-", ms=4, label=metric)
+                published = [points[0]["published_precision"], points[0]["published_recall"]]
+                if published[0] is not None:
+                    axis.axhline(sum(published) / 2, color=line.get_color(), ls=":", lw=1)
             axis.set_xscale("log")
             axis.set_title(f"{name}: {ratio}", fontsize=9)
             axis.set_xlabel("ranks drawn from 1 to")
             axis.grid(alpha=0.3)
-        line[0].set_ylabel("% of pairs (dotted: published)")
+        axes[0].set_ylabel("% of pairs (dotted: published)")
     panels[0][0].legend(fontsize=8)
     return figure

@@ -1,7 +1,8 @@
-"""Numbers of Zhang et al. (Talos, WWW 2026) that studies stand beside, by the names that its data have here."""
+"""Published numbers of Zhang et al. (Talos, WWW 2026) that studies are compared with."""
 
 from __future__ import annotations
 
+# Name of the dataset here → name in the paper.
 DATASETS = {
     "gowalla-talos": "Gowalla",
     "amazon-beauty": "Beauty",
@@ -24,7 +25,7 @@ THRESHOLD_ERROR = {
     "talos": {"Gowalla": 0.0131, "Beauty": 0.0123, "Games": 0.0100, "MovieLens": 0.0059},
 }
 
-# Table F.1: seconds an epoch of MF with 1024 negatives (BPR: 1), on one RTX 4090.
+# Table F.1: seconds per epoch of MF with 1024 negatives (BPR: 1), on one RTX 4090.
 SECONDS = {
     "bpr": {"Games": 1.23, "Beauty": 0.16, "Gowalla": 0.14, "Electronics": 2.18},
     "aatp": {"Games": 5.38, "Beauty": 0.54, "Gowalla": 0.68, "Electronics": 7.84},

@@ -1,5 +1,5 @@
-"""What a study is: parameters, and a function from them to rows that stand beside published numbers. A file registers by
-existing. A study says what it measured; `write.py` makes files of it.
+"""Studies and their registry. A study is a function from parameters to rows with measured and published numbers; `write.py`
+writes them to files.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ Progress = Callable[[str, int, int | None], None]
 
 @dataclass(frozen=True)
 class Findings:
-    """`columns`: key of a row → heading, in the order of the table; `rows`: a JSON value for each key, None where there is
-    none. `datasets`: what was used of each. `notes`: a sentence each, on how the numbers are to be read. `draw(pyplot)` makes
-    the figure.
+    """The result of a study. `columns`: key of a row → heading, in the order of the table; `rows`: a JSON value or None for
+    each key; `datasets`: a description of each; `notes`: sentences that explain the numbers; `draw(pyplot)` returns the figure.
     """
 
     columns: dict[str, str]
@@ -34,7 +33,7 @@ class Findings:
 
 @dataclass(frozen=True)
 class Study:
-    """`measure(p, seed, environment, progress)` does the work; `title` is a question or a claim, `source` the paper's table."""
+    """`measure(p, seed, environment, progress)` runs the study; `title` is its heading, `source` the paper's table."""
 
     name: str
     params: type
@@ -44,7 +43,7 @@ class Study:
 
 
 def study(name: str, params: type, **about: Any) -> Callable[[Callable], Callable]:
-    """Register the decorated function as `measure` of a study; `about` are the other fields of Study."""
+    """Register the decorated function as the `measure` of a study; `about` are the other fields of Study."""
 
     def add(measure: Callable) -> Callable:
         STUDIES.add(name, Study(name, params, measure, **about))
@@ -54,7 +53,7 @@ def study(name: str, params: type, **about: Any) -> Callable[[Callable], Callabl
 
 
 def registered() -> Registry[Study]:
-    """The registry, with every file of this room imported."""
+    """The registry, with every file of this folder imported."""
     package = __name__.rpartition(".")[0]
     for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
         importlib.import_module(f"{package}.{module.name}")

@@ -1,16 +1,16 @@
-"""How far estimated top-K thresholds lie from the true ones (Talos, Table A.4): Monte Carlo as in SL@K, quantile regression.
+"""Error of estimated top-K thresholds (Talos, Table A.4): Monte Carlo as in SL@K, and quantile regression.
 
-The true threshold of a user is the K-th largest score over all items, by sorting. MF is trained twice, by SL@K and by Talos,
-and the thresholds that each holds at the end are compared with those of its own final model. The same estimators are then
-set on Talos's model, which stands still, with several numbers n of sampled negatives, so that the error of sampling is seen
-apart from that of following a model in motion:
+The true threshold of a user is the K-th largest score over all items, by sorting. MF is trained twice, with SL@K and with
+Talos, and the thresholds at the end of training are compared with the true ones of the final model. The same estimators are
+then applied to the final model of Talos, with several numbers n of sampled negatives, so that the error of sampling is
+measured apart from that of following a changing model:
 
-    Monte Carlo   the K-th largest among the user's positives and n sampled others, as SL@K estimates
-    regression    the minimiser of the sampled pinball loss (Eq. 3.3), with new samples at every step
-    the same, full: every item, nothing sampled (Eq. H.1)
+    Monte Carlo        the K-th largest score among the user's positives and n sampled negatives, as in SL@K
+    regression         the minimiser of the sampled pinball loss (Eq. 3.3), with new samples at every step
+    regression, n=all  the same over all items, without sampling (Eq. H.1)
 
-A minimiser of the pinball loss may lie anywhere between the (K+1)-th and the K-th largest score; `outside` is how far an
-estimate is from that interval. Errors are in units of the score, a cosine; means over users with interactions.
+A minimiser of the pinball loss may be anywhere between the (K+1)-th and the K-th largest score; `outside` is the distance of
+an estimate from that interval. Errors are in units of the score, a cosine, averaged over users with interactions.
 """
 
 from __future__ import annotations
@@ -44,25 +44,25 @@ from rankbench.training.kernels import gather_dot, ragged_dot
 from rankbench.training.negatives import NegativeSampler
 from rankbench.training.trainer import Trainer
 
-BLOCK = 1024  # users whose scores exist at a time
+BLOCK = 1024  # users whose scores are in memory at the same time
 
 
 @dataclass(frozen=True)
 class ThresholdError:
-    dataset: str = param("movielens-100k", "on whose train part MF is trained")
+    dataset: str = param("movielens-100k", "dataset whose train part MF is trained on")
     K: int = param(20, "length of the list whose last score is the threshold, ≥ 1")
-    n_negatives: int = param(1024, "negatives a positive in training, > 0")
-    epochs: int = param(60, "of both losses, > 0")
-    batch_size: int = param(1024, "interactions a step, > 0")
-    learning_rate: float = param(0.01, "Adam's rate of the model, > 0")
+    n_negatives: int = param(1024, "negatives per positive in training, > 0")
+    epochs: int = param(60, "epochs with each loss, > 0")
+    batch_size: int = param(1024, "interactions per step, > 0")
+    learning_rate: float = param(0.01, "learning rate of the model, > 0")
     embedding_dim: int = param(64, "length of the vectors, > 0")
     tau: float = param(0.1, "temperature of Talos, > 0")
     tau_d: float = param(0.2, "temperature of SL@K's softmax, > 0")
-    beta_lr: float = param(1e-3, "rate of Talos's thresholds in training, > 0")
-    T_beta: int = param(5, "SL@K refreshes its thresholds every T_beta epochs, ≥ 1")
-    samples: str | int = param("16,64,256,1024", "n of the estimators on the model that stands still, comma-separated")
-    passes: int = param(400, "steps of a regression on the model that stands still, ≥ 1")
-    rate: float = param(0.02, "its rate, which falls to 0 by a cosine, > 0")
+    beta_lr: float = param(1e-3, "learning rate of Talos's thresholds in training, > 0")
+    T_beta: int = param(5, "SL@K updates its thresholds every T_beta epochs, ≥ 1")
+    samples: str | int = param("16,64,256,1024", "sampled negatives n of the estimators on the final model, comma-separated")
+    passes: int = param(400, "steps of a regression on the final model, ≥ 1")
+    rate: float = param(0.02, "initial learning rate of that regression, with a cosine decay to 0, > 0")
 
     def __post_init__(self) -> None:
         for name in ("K", "passes"):
@@ -74,8 +74,8 @@ class ThresholdError:
     def numbers(self) -> list[int]:
         return whole_numbers("samples", self.samples)
 
-    def of(self, method: str) -> dict[str, Any]:
-        """The method's own parameters among these."""
+    def config_of(self, method: str) -> dict[str, Any]:
+        """The parameters of the method."""
         shared = ("K", "n_negatives", "epochs", "batch_size", "learning_rate", "embedding_dim")
         own = {"talos": ("tau", "beta_lr"), "sl-at-k": ("tau_d", "T_beta")}[method]
         return {name: getattr(self, name) for name in shared + own} | {"patience": 0, "init": "xavier"}
@@ -83,7 +83,7 @@ class ThresholdError:
 
 @dataclass(frozen=True)
 class Fitted:
-    """Vectors of a model whose scores are U @ V.T, U (n_users, d), V (n_items, d), and the thresholds (n_users,) it holds."""
+    """A trained model with the scores U Vᵀ, U (n_users, d), V (n_items, d), and its thresholds `beta` (n_users,)."""
 
     U: Tensor
     V: Tensor
@@ -91,8 +91,8 @@ class Fitted:
 
 
 def trained(X: sp.csr_array, method: str, p: ThresholdError, seed: int, progress: Progress) -> Fitted:
-    """After `p.epochs` epochs; valid is not looked at. Raises NumericalError when the loss is not finite."""
-    params = configure(method, p.of(method)).params
+    """Train for `p.epochs` epochs, without validation. Raises NumericalError if the loss is not finite."""
+    params = configure(method, p.config_of(method)).params
     trainer = Trainer(X, params, losses().get(method), seed, np.float32, "cpu")
     for number in range(1, p.epochs + 1):
         mean = trainer.epoch(number, 1.0)
@@ -104,40 +104,40 @@ def trained(X: sp.csr_array, method: str, p: ThresholdError, seed: int, progress
 
 
 def true_thresholds(U: Tensor, V: Tensor, K: int) -> tuple[np.ndarray, np.ndarray]:
-    """The K-th largest score over all items, and the next one, (n_users,) each; K < n_items."""
+    """The K-th and the (K+1)-th largest score over all items, each (n_users,); K < n_items."""
     parts = [(part @ V.T).topk(K + 1, dim=1).values[:, K - 1 :] for part in U.split(BLOCK)]
-    found = torch.cat(parts).numpy()
-    return found[:, 0], found[:, 1]
+    largest = torch.cat(parts).numpy()
+    return largest[:, 0], largest[:, 1]
 
 
 def sampled_scores(U: Tensor, V: Tensor, X: sp.csr_array, users: np.ndarray, others: np.ndarray) -> Scores:
-    """One row each of `users` (m,), numbered from 0 as they come: scores of their own items, and of `others` (m, n)."""
+    """One row per user of `users` (m,), renumbered from 0: the scores of their own items and of the items `others` (m, n)."""
     own = X[users]
     rows = U[torch.from_numpy(users)]
     row = torch.from_numpy(np.repeat(np.arange(len(users)), np.diff(own.indptr)))
     ids = torch.from_numpy(own.indices.astype(np.int64))
-    nothing = torch.zeros(len(users))  # estimators look at no positive of a row's own
+    unused = torch.zeros(len(users))  # the estimators do not use the positive of a row
     return Scores(
-        pos=nothing,
+        pos=unused,
         neg=gather_dot(rows, V, torch.from_numpy(others)),
         n_items=len(V),
         n_interactions=torch.from_numpy(np.diff(own.indptr)).to(rows),
         users=torch.arange(len(users)),
-        items=nothing.long(),
+        items=unused.long(),
         all_positives=Ragged(ragged_dot(rows, V, row, ids), row),
     )
 
 
 def all_scores(U: Tensor, V: Tensor, users: np.ndarray) -> Scores:
-    """The same with every item as one that was drawn once, and none besides: the pinball loss over all items."""
+    """As `sampled_scores`, with every item as a negative and no positives: they give the pinball loss over all items."""
     neg = U[torch.from_numpy(users)] @ V.T
-    nothing = torch.zeros(len(users))
-    none = Ragged(neg.new_empty(0), torch.empty(0, dtype=torch.int64))
-    return Scores(nothing, neg, len(V), nothing, torch.arange(len(users)), nothing.long(), all_positives=none)
+    zeros = torch.zeros(len(users))
+    no_positives = Ragged(neg.new_empty(0), torch.empty(0, dtype=torch.int64))
+    return Scores(zeros, neg, len(V), zeros, torch.arange(len(users)), zeros.long(), all_positives=no_positives)
 
 
 def regress(scores: Callable[[int], Scores], K: int, passes: int, rate: float) -> np.ndarray:
-    """Thresholds (m,) of the rows of `scores(step)`, whose users are 0 to m − 1, from 0 by `passes` steps of Adam."""
+    """Thresholds (m,) of the users 0 to m − 1 of `scores(step)`, starting at 0, after `passes` steps of Adam."""
     first = scores(0)
     state = Thresholds(Sizes(len(first.users), first.n_items, 0), K, rate)
     adam = DenseAdam(state.groups(rate))
@@ -147,43 +147,45 @@ def regress(scores: Callable[[int], Scores], K: int, passes: int, rate: float) -
     return state.beta.detach().numpy()
 
 
-def still(fitted: Fitted, X: sp.csr_array, users: np.ndarray, p: ThresholdError, seed: int, progress: Progress) -> Iterator:
-    """(estimator, n, thresholds of `users`) of the estimators on a model that stands still."""
+def estimates(
+    fitted: Fitted, X: sp.csr_array, users: np.ndarray, p: ThresholdError, seed: int, progress: Progress
+) -> Iterator[tuple[str, int | None, np.ndarray]]:
+    """Yield (estimator, n, thresholds of `users`) for each estimator on the final model; n is None for all items."""
     blocks = np.array_split(users, math.ceil(len(users) / BLOCK))
     for n in p.numbers:
         sampler = NegativeSampler(X, "uniform-other", n, shared=False)
-        drawn, learned = [], []
-        for place, block in enumerate(blocks):
+        sampled, learned = [], []
+        for index, block in enumerate(blocks):
 
             def scores(step: int) -> Scores:
-                others = sampler.draw(seed, step, place, block, block).items  # noqa: B023 used before the loop goes on
+                others = sampler.draw(seed, step, index, block, block).items  # noqa: B023 called only in this iteration
                 return sampled_scores(fitted.U, fitted.V, X, block, others)  # noqa: B023
 
-            drawn.append(kth_largest(scores(0), p.K).numpy())
+            sampled.append(kth_largest(scores(0), p.K).numpy())
             learned.append(regress(scores, p.K, p.passes, p.rate))
-            progress(f"estimate n={n}", place + 1, len(blocks))
-        yield "Monte Carlo", n, np.concatenate(drawn)
+            progress(f"estimate n={n}", index + 1, len(blocks))
+        yield "Monte Carlo", n, np.concatenate(sampled)
         yield "regression", n, np.concatenate(learned)
     full = []
-    for place, block in enumerate(blocks):
-        whole = all_scores(fitted.U, fitted.V, block)
-        full.append(regress(lambda step: whole, p.K, p.passes, p.rate))  # noqa: B023
-        progress("estimate full", place + 1, len(blocks))
+    for index, block in enumerate(blocks):
+        of_all = all_scores(fitted.U, fitted.V, block)
+        full.append(regress(lambda step: of_all, p.K, p.passes, p.rate))  # noqa: B023
+        progress("estimate full", index + 1, len(blocks))
     yield "regression", None, np.concatenate(full)
 
 
 def errors(beta: np.ndarray, kth: np.ndarray, after: np.ndarray) -> dict[str, float]:
-    """`beta` (m,) against the K-th and the (K+1)-th largest scores (m,)."""
-    away = beta - kth
-    outside = np.maximum(0, np.maximum(away, after - beta))
-    values = {"error": np.abs(away).mean(), "median": np.median(np.abs(away)), "bias": away.mean(), "outside": outside.mean()}
-    return {name: round(float(value), 6) + 0.0 for name, value in values.items()}  # beyond, float32 scores say nothing
+    """The errors of `beta` (m,), given the K-th and the (K+1)-th largest scores (m,)."""
+    bias = beta - kth
+    outside = np.maximum(0, np.maximum(bias, after - beta))
+    values = {"error": np.abs(bias).mean(), "median": np.median(np.abs(bias)), "bias": bias.mean(), "outside": outside.mean()}
+    return {name: round(float(value), 6) + 0.0 for name, value in values.items()}  # float32 scores have no more digits
 
 
 @study(
     "threshold-error",
     ThresholdError,
-    title="How far estimated top-K thresholds lie from the true ones",
+    title="Error of estimated top-K thresholds",
     source="Zhang et al., WWW 2026, Table A.4",
 )
 def threshold_error(p: ThresholdError, seed: int, environment: Environment, progress: Progress) -> Findings:
@@ -193,19 +195,19 @@ def threshold_error(p: ThresholdError, seed: int, environment: Environment, prog
     users = np.flatnonzero(np.diff(X.indptr))
     rows: list[dict[str, Any]] = []
 
-    def note(model: str, estimator: str, n: int | None, beta: np.ndarray, truth: tuple[np.ndarray, np.ndarray], said=None):
-        found = errors(beta, *(values[users] for values in truth))
-        rows.append({"model": model, "estimator": estimator, "n": "all" if n is None else n, "published": said} | found)
+    def add(model: str, estimator: str, n: int | None, beta: np.ndarray, truth: tuple[np.ndarray, np.ndarray], published=None):
+        row = {"model": model, "estimator": estimator, "n": "all" if n is None else n, "published": published}
+        rows.append(row | errors(beta, *(values[users] for values in truth)))
 
     for method, estimator in (("sl-at-k", "Monte Carlo, in training"), ("talos", "regression, in training")):
         fitted = trained(X, method, p, seed, progress)
         truth = true_thresholds(fitted.U, fitted.V, p.K)
-        said = THRESHOLD_ERROR[method].get(DATASETS.get(p.dataset, "")) if p.K == 20 else None
-        note(method, estimator, p.n_negatives, fitted.beta[users], truth, said)
+        published = THRESHOLD_ERROR[method].get(DATASETS.get(p.dataset, "")) if p.K == 20 else None
+        add(method, estimator, p.n_negatives, fitted.beta[users], truth, published)
         others = stream(seed, "another user").permutation(users)
-        note(method, "another user's true one", None, truth[0][others], truth)
-    for estimator, n, beta in still(fitted, X, users, p, seed, progress):
-        note("talos", f"{estimator}, model at rest", n, beta, truth)
+        add(method, "another user's true one", None, truth[0][others], truth)
+    for estimator, n, beta in estimates(fitted, X, users, p, seed, progress):
+        add("talos", f"{estimator}, model at rest", n, beta, truth)
     columns = {
         "model": "model trained by", "estimator": "estimator", "n": "n", "published": "published error", "error": "error",
         "median": "median", "bias": "bias", "outside": "outside",
@@ -213,11 +215,12 @@ def threshold_error(p: ThresholdError, seed: int, environment: Environment, prog
     notes = [
         f"{len(users):,} users, {X.shape[1]:,} items, K = {p.K}; error: mean of |estimate − true threshold|, bias: mean of the "
         "difference; outside: mean distance to the interval in which the pinball loss is least.",
-        f"MF, {p.epochs} epochs, {p.n_negatives} negatives not met by the user; SL@K refreshes every {p.T_beta} epochs with "
-        "the scores before a step, the last of a user's rows deciding; Talos steps its thresholds in every batch.",
-        "Monte Carlo takes the smallest score where a user's positives and the n samples are fewer than K.",
-        "`another user's true one` is a yardstick: what one would be off who knows the thresholds, but not whose they are.",
-        "The paper does not state epochs, the moment of the comparison or the average; published errors are its Table A.4.",
+        f"MF, {p.epochs} epochs, {p.n_negatives} negatives without interactions of the user; SL@K updates its thresholds every "
+        f"{p.T_beta} epochs from the scores before a step, by the last row of a user; Talos updates them in every batch.",
+        "Monte Carlo takes the smallest score if a user's positives and the n samples are fewer than K.",
+        "`another user's true one` is a reference: the error of the true thresholds, assigned to random users.",
+        "The paper does not state the number of epochs, the time of the comparison or the average; published errors are from "
+        "its Table A.4.",
     ]
     return Findings(columns, rows, [describe(data)], notes, lambda plt: _figure(plt, rows))
 
@@ -225,8 +228,8 @@ def threshold_error(p: ThresholdError, seed: int, environment: Environment, prog
 def _figure(plt: Any, rows: list[dict[str, Any]]) -> Any:
     figure, axis = plt.subplots(figsize=(7, 4))
     for estimator in dict.fromkeys(row["estimator"] for row in rows if "at rest" in row["estimator"]):
-        mine = [row for row in rows if row["estimator"] == estimator and row["n"] != "all"]
-        axis.plot([row["n"] for row in mine], [row["error"] for row in mine], "o-", label=estimator)
+        points = [row for row in rows if row["estimator"] == estimator and row["n"] != "all"]
+        axis.plot([row["n"] for row in points], [row["error"] for row in points], "o-", label=estimator)
     for row, colour in zip([row for row in rows if "in training" in row["estimator"]], ("C2", "C3"), strict=True):
         axis.axhline(row["error"], color=colour, ls="--", label=row["estimator"])
         if row["published"] is not None:

@@ -1,4 +1,4 @@
-"""A study's files: result.json with all that it rests on, table.md and plot.png for people."""
+"""The files of a study: result.json with rows, parameters and environment; table.md and plot.png for readers."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from rankbench.studies.spec import Findings, Study
 
 
 def write(folder: Path, study: Study, params: Any, seed: int, findings: Findings, environment: dict[str, Any]) -> list[Path]:
-    """The three files, each whole or not at all; result.json is the last, so that where it is, all are.
-
-    Raises StorageError where `folder` cannot be written.
+    """Write the three files, dataset completely or not at all, and return their paths. result.json is written last, so if it
+    exists, all do. Raises StorageError if `folder` is not writable.
     """
     table, plot, result = (folder / name for name in ("table.md", "plot.png", "result.json"))
     with atomic_file(table) as scratch:
@@ -41,7 +40,7 @@ def body(findings: Findings) -> list[list[str]]:
 
 
 def cell(value: Any) -> str:
-    """Four significant digits; nothing for None."""
+    """A value as text: a float with four significant digits, None as an empty text."""
     if value is None:
         return ""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
@@ -50,7 +49,7 @@ def cell(value: Any) -> str:
 def markdown(study: Study, findings: Findings) -> str:
     heading = list(findings.columns.values())
     lines = [heading, ["---"] * len(heading), *body(findings)]
-    used = ", ".join(f"{each['name']} ({each['fingerprint']})" for each in findings.datasets)
+    used = ", ".join(f"{dataset['name']} ({dataset['fingerprint']})" for dataset in findings.datasets)
     notes = "\n".join(f"- {note}" for note in findings.notes)
     rows = "\n".join("| " + " | ".join(line) + " |" for line in lines)
     return f"# {study.title}\n\n{study.source}. Data: {used}.\n\n{rows}\n\n{notes}\n"
