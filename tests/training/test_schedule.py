@@ -16,7 +16,7 @@ def test_a_constant_rate_stays_whatever_is_seen():
     factors = []
     for epoch in range(1, 51):
         factors.append(schedule.factor(epoch))
-        schedule.look(-float(epoch))
+        schedule.observe(-float(epoch))
     assert factors == [1.0] * 50
 
 
@@ -48,7 +48,7 @@ def theirs(rate, values):
 def test_a_plateau_halves_as_torch_does_down_to_the_floor(rate, values):
     schedule = Schedule("plateau", rate, len(values))
     for epoch, (value, expected) in enumerate(zip(values, theirs(rate, values), strict=True), 1):
-        schedule.look(value)
+        schedule.observe(value)
         assert rate * schedule.factor(epoch) == pytest.approx(expected, rel=1e-12)
 
 
@@ -56,7 +56,7 @@ def test_a_plateau_waits_halves_and_ends_at_the_floor():
     schedule = Schedule("plateau", 0.1, 1000)
     factors = []
     for epoch in range(1, 101):
-        schedule.look(0.5)
+        schedule.observe(0.5)
         factors.append(schedule.factor(epoch))
     # The first look is a gain; then one look more than WAIT without one.
     assert factors[: 2 * WAIT + 3] == [1.0] * (WAIT + 1) + [0.5] * (WAIT + 1) + [0.25]
@@ -66,7 +66,7 @@ def test_a_plateau_waits_halves_and_ends_at_the_floor():
 def test_a_rate_below_the_floor_is_not_raised_to_it():
     schedule = Schedule("plateau", 1e-8, 100)
     for _ in range(50):
-        schedule.look(0.0)
+        schedule.observe(0.0)
     assert schedule.factor(51) == 1
 
 
@@ -74,9 +74,9 @@ def test_a_rate_below_the_floor_is_not_raised_to_it():
 def test_what_it_remembers_goes_through_json(values, more):
     first, second = Schedule("plateau", 0.1, 30), Schedule("plateau", 0.1, 30)
     for value in values:
-        first.look(value)
+        first.observe(value)
     second.restore(json.loads(json.dumps(first.values(), allow_nan=False)))
     for epoch, value in enumerate(more, 1):
         assert first.factor(epoch) == second.factor(epoch)
-        first.look(value), second.look(value)
+        first.observe(value), second.observe(value)
     assert first.factor(30) == second.factor(30)

@@ -53,7 +53,7 @@ def seen(similarity, batch, X, U, V, compact, *needs):
     wanted = touched_items(batch, N_ITEMS, "catalogue" in needs)
     users, items = (Rows.of(U, np.unique(batch.users)), Rows.of(V, wanted)) if compact else (Rows(U, None), Rows(V, None))
     if compact:
-        assert users.numbers is not None and (items.numbers is None) == ("catalogue" in needs)
+        assert users.ids is not None and (items.ids is None) == ("catalogue" in needs)
     return scores_of(loss, batch, users, items, X, V.detach())
 
 
@@ -194,7 +194,7 @@ def test_rows_say_where_each_vector_stands(wanted):
     numbers = None if wanted is None else np.array(wanted, dtype=np.int64)
     rows = Rows.of(table, numbers)
     asked = np.arange(10)[::-1] if wanted is None else numbers[::-1]
-    assert_array_equal(rows.vectors[rows.places(asked)], table[asked.copy()])
+    assert_array_equal(rows.vectors[rows.positions(asked)], table[asked.copy()])
 
 
 def test_bfloat16_rounds_the_products_alone(X):

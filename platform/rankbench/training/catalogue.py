@@ -115,7 +115,7 @@ class _LogSumExp(torch.autograd.Function):
     def backward(ctx, grad: Tensor):
         rows, items, result = ctx.saved_tensors  # in the precision of the products
         d_rows, d_items = (torch.zeros_like(side, dtype=grad.dtype) for side in (rows, items))
-        size = _items_a_chunk(rows)
+        size = _items_per_chunk(rows)
 
         def work(chunk: slice) -> Tensor:
             # The softmax times the incoming gradient.
@@ -135,19 +135,19 @@ class _LogSumExp(torch.autograd.Function):
 
 def _in_chunks(work: Callable[[slice], Any], rows: Tensor, items: Tensor) -> Iterator[Any]:
     """Yield work(chunk) for every chunk of the items, in order. On the CPU several threads work, each with one BLAS thread."""
-    size = _items_a_chunk(rows)
+    size = _items_per_chunk(rows)
     chunks = [slice(start, min(start + size, len(items))) for start in range(0, len(items), size)]
     workers = numba.get_num_threads() if rows.device.type == "cpu" and len(chunks) > 1 else 1
 
-    def alone(chunk: slice) -> Any:
-        # The number of threads and the gradient mode are settings of each thread.
+    def single_threaded(chunk: slice) -> Any:
+        # PyTorch's number of threads and gradient mode are settings of the calling thread.
         if workers > 1 and torch.get_num_threads() > 1:
             torch.set_num_threads(1)
         with torch.no_grad():
             return work(chunk)
 
-    return in_order(alone, chunks, workers)
+    return in_order(single_threaded, chunks, workers)
 
 
-def _items_a_chunk(rows: Tensor) -> int:
+def _items_per_chunk(rows: Tensor) -> int:
     return max(64, _CHUNK // max(1, len(rows)))

@@ -54,7 +54,7 @@ class _UnitRows(torch.autograd.Function):
     def forward(ctx, table: Tensor) -> Tensor:
         given = _array(table)
         out, length = np.empty_like(given), np.empty(len(given), given.dtype)
-        _side_by_side(_unit, len(given), given.size, given, given.dtype.type(_TINY), out, length)
+        _in_parallel(_unit, len(given), given.size, given, given.dtype.type(_TINY), out, length)
         out, length = torch.from_numpy(out), torch.from_numpy(length)
         ctx.save_for_backward(out, length)
         return out
@@ -65,7 +65,7 @@ class _UnitRows(torch.autograd.Function):
         out, length = (tensor.numpy() for tensor in ctx.saved_tensors)
         given = _array(grad)
         result = np.empty_like(given)
-        _side_by_side(_unit_back, len(given), given.size, out, length, given, given.dtype.type(_TINY), result)
+        _in_parallel(_unit_back, len(given), given.size, out, length, given, given.dtype.type(_TINY), result)
         return torch.from_numpy(result)
 
 
@@ -76,7 +76,7 @@ class _GatherDot(torch.autograd.Function):
         if rows.device.type != "cpu":
             return torch.cat([(r[:, None] @ table[i].transpose(1, 2))[:, 0] for r, i in _chunks(rows, ids)])
         out = np.empty(ids.shape, _array(rows).dtype)
-        _side_by_side(_dots, ids.shape[0], ids.numel(), _array(rows), _array(table), ids.numpy(), out)
+        _in_parallel(_dots, ids.shape[0], ids.numel(), _array(rows), _array(table), ids.numpy(), out)
         return torch.from_numpy(out)
 
     @staticmethod
@@ -89,13 +89,13 @@ class _GatherDot(torch.autograd.Function):
         d_rows = d_table = None
         if ctx.needs_input_grad[0]:
             d_rows = np.zeros(rows.shape, given.dtype)
-            _side_by_side(_to_rows, ids.shape[0], ids.numel(), _array(table), numbers, given, d_rows)
+            _in_parallel(_to_rows, ids.shape[0], ids.numel(), _array(table), numbers, given, d_rows)
             d_rows = torch.from_numpy(d_rows)
         if ctx.needs_input_grad[1]:
             d_table = np.zeros(table.shape, given.dtype)
             starts, order = _buckets(numbers.reshape(-1), len(d_table))
             pairs = _array(rows), numbers.reshape(-1), given.reshape(-1), numbers.shape[1], starts, order
-            _side_by_side(_to_table, len(starts) - 1, ids.numel(), *pairs, d_table)
+            _in_parallel(_to_table, len(starts) - 1, ids.numel(), *pairs, d_table)
             d_table = torch.from_numpy(d_table)
         return d_rows, d_table, None
 
@@ -119,7 +119,7 @@ def _array(tensor: Tensor) -> np.ndarray:
     return tensor.detach().contiguous().numpy()
 
 
-def _side_by_side(kernel: Callable, n: int, work: int, *arrays) -> None:
+def _in_parallel(kernel: Callable, n: int, work: int, *arrays) -> None:
     """Call kernel(*arrays, start, stop) over 0 .. n, divided into one part per thread."""
     n_threads = numba.get_num_threads() if work >= _SMALL else 1
     cuts = np.linspace(0, n, n_threads + 1).astype(np.int64)

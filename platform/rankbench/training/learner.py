@@ -47,22 +47,21 @@ class RowLearner:
 
     def rows(self, users: np.ndarray, items: np.ndarray | None) -> tuple[Rows, Rows, Tensor]:
         self.touched = []
-        for table, wanted in zip(self.tables, (users, items), strict=True):
-            taken = Rows.of(table, wanted)
-            self.touched.append((Rows(taken.vectors.detach().requires_grad_(), taken.numbers), wanted))
-        (users_taken, _), (items_taken, _) = self.touched
-        return users_taken, items_taken, self.tables[1]
+        for table, ids in zip(self.tables, (users, items), strict=True):
+            rows = Rows.of(table, ids)
+            self.touched.append((Rows(rows.vectors.detach().requires_grad_(), rows.ids), ids))
+        (user_rows, _), (item_rows, _) = self.touched
+        return user_rows, item_rows, self.tables[1]
 
     def step(self, factor: float) -> None:
-        for optimizer, (taken, wanted) in zip(self.optimizers, self.touched, strict=True):
-            grad = taken.vectors.grad
+        for optimizer, (rows, ids) in zip(self.optimizers, self.touched, strict=True):
+            grad = rows.vectors.grad
             if grad is None:
                 continue
-            wanted = np.arange(len(optimizer.table)) if wanted is None else wanted
-            numbers = torch.from_numpy(wanted).to(grad.device)
-            if len(grad) != len(numbers):
-                grad = grad[numbers]
-            optimizer.step(numbers, grad, self.learning_rate * factor)
+            ids = torch.from_numpy(np.arange(len(optimizer.table)) if ids is None else ids).to(grad.device)
+            if len(grad) != len(ids):
+                grad = grad[ids]
+            optimizer.step(ids, grad, self.learning_rate * factor)
 
     def arrays(self) -> dict[str, np.ndarray]:
         return {

@@ -126,19 +126,19 @@ def _own(key, users, indptr, indices, out):
 
 @numba.njit(nogil=True, cache=True)
 def _uniform_other(key, n_items, users, indptr, indices, out):
-    """Draw items that the user has no interaction with, by rejection; the bits of a try follow from those of the last."""
+    """Draw items that the user has no interaction with, by rejection; after a rejection, new bits are derived from the last."""
     n = out.shape[1]
-    met = np.zeros(n_items, np.bool_)
+    excluded = np.zeros(n_items, np.bool_)
     for b in range(len(users)):
         own_items = indices[indptr[users[b]] : indptr[users[b] + 1]]
         for item in own_items:
-            met[item] = True
+            excluded[item] = True
         for k in range(n):
             bits = _bits(key, b * n + k)
             item = _below(bits, n_items)
-            while met[item]:
+            while excluded[item]:
                 bits = _bits(bits, k)
                 item = _below(bits, n_items)
             out[b, k] = item
         for item in own_items:
-            met[item] = False
+            excluded[item] = False

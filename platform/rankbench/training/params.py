@@ -53,9 +53,7 @@ class TrainingParams(Stopping):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("embedding_dim", "epochs", "batch_size", "n_negatives"):
-            require(getattr(self, name) > 0, f"{name} must be > 0, got {getattr(self, name)}")
-        for name in ("learning_rate", "init_scale"):
+        for name in ("embedding_dim", "epochs", "batch_size", "n_negatives", "learning_rate", "init_scale"):
             require(getattr(self, name) > 0, f"{name} must be > 0, got {getattr(self, name)}")
         for name in ("weight_decay", "popularity_power"):
             require(getattr(self, name) >= 0, f"{name} must be >= 0, got {getattr(self, name)}")

@@ -22,8 +22,8 @@ class Schedule:
             return (1 + math.cos(math.pi * (epoch - 1) / self.epochs)) / 2
         return max(0.5**self.halvings, min(1.0, LOWEST / self.learning_rate))
 
-    def look(self, value: float) -> None:
-        """Note an evaluation: the metric on the validation set, or minus the loss if there is none. Higher is better."""
+    def observe(self, value: float) -> None:
+        """Take in an evaluation: the metric on the validation set, or minus the loss if there is none. Higher is better."""
         if self.kind != "plateau":
             return
         if value > self.best:

@@ -1,4 +1,4 @@
-"""From vectors to the `Scores` that a loss takes: similarities of a batch's rows with positives, negatives and the rest."""
+"""The `Scores` of a batch, computed from vectors: similarities with positives, negatives and what else a loss needs."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ class Batch:
 
 @dataclass(frozen=True)
 class Rows:
-    """Some rows of a table: `vectors` (r, d) belong to the sorted indices `numbers` (r,) int64, or to all rows if None."""
+    """Some rows of a table: `vectors` (r, d) belong to the sorted indices `ids` (r,) int64, or to all rows if None."""
 
     vectors: Tensor
-    numbers: np.ndarray | None
+    ids: np.ndarray | None
 
     @classmethod
-    def of(cls, table: Tensor, wanted: np.ndarray | None) -> Rows:
-        """The rows with indices `wanted`, or all rows if these are more than half of the table, which avoids a copy."""
-        if wanted is None or 2 * len(wanted) > len(table):
+    def of(cls, table: Tensor, ids: np.ndarray | None) -> Rows:
+        """The rows with indices `ids`, or all rows if these are more than half of the table, which avoids a copy."""
+        if ids is None or 2 * len(ids) > len(table):
             return cls(table, None)
-        return cls(table[torch.from_numpy(wanted).to(table.device)], wanted)
+        return cls(table[torch.from_numpy(ids).to(table.device)], ids)
 
-    def places(self, numbers: np.ndarray) -> Tensor:
-        """Positions in `vectors` of the rows with indices `numbers`, all of which must be present."""
-        positions = numbers if self.numbers is None else np.searchsorted(self.numbers, numbers)
+    def positions(self, ids: np.ndarray) -> Tensor:
+        """Positions in `vectors` of the rows with indices `ids`, all of which must be present."""
+        positions = ids if self.ids is None else np.searchsorted(self.ids, ids)
         return torch.from_numpy(np.ascontiguousarray(positions)).to(self.vectors.device)
 
 
@@ -54,50 +54,50 @@ def touched_items(batch: Batch, n_items: int, whole: bool) -> np.ndarray | None:
     lists = [batch.items]
     lists += [batch.negatives.items.reshape(-1)] if batch.negatives else []
     lists += [batch.extra.reshape(-1)] if batch.extra is not None else []
-    met = np.zeros(n_items, bool)
-    for numbers in lists:
-        met[numbers] = True
-    return np.flatnonzero(met)
+    touched = np.zeros(n_items, bool)
+    for ids in lists:
+        touched[ids] = True
+    return np.flatnonzero(touched)
 
 
 def scores_of(
     loss: Loss, batch: Batch, users: Rows, items: Rows, X: sp.csr_array, every_item: Tensor, precision: str = "float32"
 ) -> Scores:
-    """Compute what `loss` needs for a batch. X (n_users, n_items) are the training interactions, and `every_item` (n_items, d)
-    is the table of all items, read without gradient.
+    """Compute the scores that `loss` needs for a batch. X (n_users, n_items) are the training interactions, and `every_item`
+    (n_items, d) is the table of all items, read without gradient.
     """
     device = users.vectors.device
     U, V = unit(users.vectors, loss.similarity), unit(items.vectors, loss.similarity)
     if loss.similarity == "half-cosine":
         U = U / 2
-    p, q = U[users.places(batch.users)], V[items.places(batch.items)]
+    p, q = U[users.positions(batch.users)], V[items.positions(batch.items)]
     length = V.square().sum(dim=1) if loss.similarity == "distance" else None
     own = p.square().sum(dim=1) if loss.similarity == "distance" else None
 
-    def among(dots: Tensor, places: Tensor) -> Tensor:
-        """The similarity from dot products; `places` are positions of items in V, of a shape that broadcasts."""
-        return dots if length is None else 2 * dots - own[:, None] - length[places]
+    def similarities(dots: Tensor, positions: Tensor) -> Tensor:
+        """The similarities from dot products; `positions` are those of the items in V, of a shape that broadcasts."""
+        return dots if length is None else 2 * dots - own[:, None] - length[positions]
 
-    at = items.places(batch.items)
-    pos = among((p * q).sum(dim=1, keepdim=True), at[:, None])[:, 0]
-    neg, numbers, logq, logq_pos, rival = pos[:, None][:, :0], None, None, None, None
+    own_positions = items.positions(batch.items)
+    pos = similarities((p * q).sum(dim=1, keepdim=True), own_positions[:, None])[:, 0]
+    neg, neg_ids, logq, logq_pos, rival = pos[:, None][:, :0], None, None, None, None
     if batch.negatives is not None:
         drawn = batch.negatives.items
-        places = items.places(drawn)
+        positions = items.positions(drawn)
         shared = len(drawn) == 1 and len(p) > 1
-        dots = product(p, V[places[0]], precision) if shared else gather_dot(p, V, places)
-        neg = among(dots, places)
+        dots = product(p, V[positions[0]], precision) if shared else gather_dot(p, V, positions)
+        neg = similarities(dots, positions)
         logq = torch.from_numpy(batch.negatives.logq).to(neg).expand(len(drawn) if not shared else 1, -1)
-        numbers = torch.from_numpy(drawn).to(device)
+        neg_ids = torch.from_numpy(drawn).to(device)
         if batch.in_batch:
-            neg, numbers = _without_diagonal(neg), _without_diagonal(numbers.expand(len(p), -1))
+            neg, neg_ids = _without_diagonal(neg), _without_diagonal(neg_ids.expand(len(p), -1))
             logq = _without_diagonal(logq.expand(len(p), -1))
         logq_pos = torch.from_numpy(batch.negatives.logq_pos).to(neg)
         logq = logq.expand(-1, neg.shape[1]).expand(neg.shape if len(logq) > 1 else (1, neg.shape[1]))
 
         def rival(k: Tensor) -> Tensor:
-            chosen = numbers.expand(len(p), -1).gather(1, k[:, None])[:, 0]
-            other = V[items.places(chosen.cpu().numpy())]
+            chosen = neg_ids.expand(len(p), -1).gather(1, k[:, None])[:, 0]
+            other = V[items.positions(chosen.cpu().numpy())]
             return -(q - other).square().sum(dim=1) if length is not None else (q * other).sum(dim=1)
 
     return Scores(
@@ -107,12 +107,12 @@ def scores_of(
         n_interactions=torch.from_numpy(np.diff(X.indptr)[batch.users]).to(pos),
         users=torch.from_numpy(batch.users).to(device),
         items=torch.from_numpy(batch.items).to(device),
-        neg_items=numbers,
+        neg_items=neg_ids,
         logq=logq,
         logq_pos=logq_pos,
-        user_vectors=users.vectors[users.places(batch.users)],
-        item_vectors=items.vectors[at],
-        extra_positives=None if batch.extra is None else gather_dot(p, V, items.places(batch.extra)),
+        user_vectors=users.vectors[users.positions(batch.users)],
+        item_vectors=items.vectors[own_positions],
+        extra_positives=None if batch.extra is None else gather_dot(p, V, items.positions(batch.extra)),
         all_positives=_all_positives(loss.similarity, p, batch, X, every_item) if "all_positives" in loss.needs else None,
         catalogue=ChunkedCatalogue(p, V, precision) if "catalogue" in loss.needs else None,
         rival=rival,
@@ -145,9 +145,9 @@ def _lists(users, indptr, indices):
     total = 0
     for u in users:
         total += indptr[u + 1] - indptr[u]
-    row, ids, place = np.empty(total, np.int64), np.empty(total, np.int64), 0
+    row, ids, count = np.empty(total, np.int64), np.empty(total, np.int64), 0
     for b in range(len(users)):
         for s in range(indptr[users[b]], indptr[users[b] + 1]):
-            row[place], ids[place] = b, indices[s]
-            place += 1
+            row[count], ids[count] = b, indices[s]
+            count += 1
     return row, ids

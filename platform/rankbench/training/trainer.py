@@ -132,9 +132,9 @@ class Trainer:
     @torch.no_grad()
     def _project(self, batch: Batch, touched: np.ndarray | None) -> None:
         """Project the vectors that moved back into the unit ball."""
-        everyone = self.p.optimizer == "adam" or not self.encoder.plain
+        all_rows = self.p.optimizer == "adam" or not self.encoder.plain
         for table, rows in ((self.encoder.users, np.unique(batch.users)), (self.encoder.items, touched)):
-            at = slice(None) if everyone or rows is None else torch.from_numpy(rows).to(self.device)
+            at = slice(None) if all_rows or rows is None else torch.from_numpy(rows).to(self.device)
             table[at] = _into_ball(table[at])
 
     @torch.no_grad()
@@ -187,7 +187,7 @@ def steps(
     while True:
         valid = yield Step(number, mean, seconds, trainer.model, state)
         if number and number % training.eval_every == 0:
-            schedule.look(-mean if valid is None else valid)
+            schedule.observe(-mean if valid is None else valid)
         number += 1
         began = time.perf_counter()
         mean = trainer.epoch(number, schedule.factor(number))
