@@ -36,8 +36,8 @@ class _Polynomial(torch.autograd.Function):
     @staticmethod
     def forward(ctx, graph: Graph, weights: tuple[float, ...], U: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
         ctx.graph, ctx.weights = graph, weights
-        by = graph.by_rows if U.device.type == "cpu" else graph.by_matrix
-        return by(weights, U.contiguous(), V.contiguous())
+        polynomial = graph.by_rows if U.device.type == "cpu" else graph.by_matrix
+        return polynomial(weights, U.contiguous(), V.contiguous())
 
     @staticmethod
     def backward(ctx, U: Tensor, V: Tensor):
@@ -73,9 +73,9 @@ class Graph:
         out = torch.empty_like(U), torch.empty_like(V)
         for layer in reversed(range(len(weights) - 1)):
             last = layer == 0
-            into = out if last else (spare[: self.n_users], spare[self.n_users :])
+            target = out if last else (spare[: self.n_users], spare[self.n_users :])
             weight = rows.dtype.type(weights[layer])
-            arrays = [tensor.numpy() for tensor in (U, V, h, *into)]
+            arrays = [tensor.numpy() for tensor in (U, V, h, *target)]
 
             def step(block, weight=weight, last=last, arrays=arrays):
                 _step(*block, self.indptr, self.indices, rows, weight, last, *arrays)
@@ -86,21 +86,20 @@ class Graph:
 
     def by_matrix(self, weights: tuple[float, ...], U: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
         """The polynomial by products with the sparse matrix Â, on any device."""
-        place = U.device, U.dtype
-        if place not in self._matrices:
-            self._matrices[place] = self._matrix(*place)
+        key = U.device, U.dtype
+        if key not in self._matrices:
+            self._matrices[key] = self._matrix(*key)
         E = torch.cat([U, V])
         h = weights[-1] * E
         for weight in reversed(weights[:-1]):
-            h = torch.sparse.mm(self._matrices[place], h).add_(E, alpha=weight)
+            h = torch.sparse.mm(self._matrices[key], h).add_(E, alpha=weight)
         return h[: self.n_users].clone(), h[self.n_users :].clone()
 
     def _matrix(self, device: torch.device, dtype: torch.dtype) -> Tensor:
         indptr, indices = torch.from_numpy(self.indptr), torch.from_numpy(self.indices).long()
         row = torch.repeat_interleave(torch.arange(self.n_nodes), indptr.diff())
         values = self.scale[row, 0] * self.scale[indices, 0]
-        places, shape = torch.stack([row, indices]), (self.n_nodes, self.n_nodes)
-        matrix = torch.sparse_coo_tensor(places, values, shape, check_invariants=True)
+        matrix = torch.sparse_coo_tensor(torch.stack([row, indices]), values, (self.n_nodes,) * 2, check_invariants=True)
         return matrix.to(device, dtype).coalesce()
 
 
