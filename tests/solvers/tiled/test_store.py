@@ -135,7 +135,7 @@ def test_who_reads_a_matrix_keeps_it_when_another_takes_its_place(tmp_path):
 def test_tiles_that_are_gone_are_named(tmp_path):
     TileFile.create(tmp_path, GRID, PROBLEM).replace(contents(0).items())
     (tmp_path / TILES).unlink()
-    with pytest.raises(StorageError, match=r"tiles\.bin: the tiles are gone"):
+    with pytest.raises(StorageError, match=r"tiles\.bin: the tiles are missing"):
         TileFile.open(tmp_path)
 
 

@@ -1,1 +1,1 @@
-"""Alternating least squares: a square loss over every pair of a user and an item, minimised in turn over either side."""
+"""Alternating least squares: a squared loss over all pairs of a user and an item, minimised alternately over either side."""

@@ -48,13 +48,13 @@ def solve_exact(indptr, indices, w0, w1, t0, t1, reg, Y, ratio, spectrum, h, flo
     for row in range(n_rows):
         longest = max(longest, indptr[row + 1] - indptr[row])
     longest = max(K, (longest + CHUNK - 1) // CHUNK * CHUNK)
-    nothing = (Y.shape[0] - 1) * K
+    zeros = (Y.shape[0] - 1) * K  # offset of the row of zeros
     # An extra row of tiles below the matrix holds the right side, so that factoring also does the forward substitution.
     size = K + TILE
     S = np.empty(size * size * LANES, Y.dtype)
     block = np.empty(max(K, size) * CHUNK * LANES, Y.dtype)
     root, scale, start = np.empty(K * LANES, Y.dtype), np.empty(K * LANES, Y.dtype), np.empty(K * LANES, Y.dtype)
-    places = np.empty(longest * LANES, np.int64)
+    offsets = np.empty(longest * LANES, np.int64)
     tau = np.empty(longest * LANES, Y.dtype)
     for first in range(0, n_rows, LANES):
         m = 0
@@ -62,12 +62,12 @@ def solve_exact(indptr, indices, w0, w1, t0, t1, reg, Y, ratio, spectrum, h, flo
             row = min(first + lane, n_rows - 1)
             m = max(m, indptr[row + 1] - indptr[row])
         _prepare(
-            first, m, indptr, indices, w0, w1, t0, t1, reg, ratio, spectrum, h, floor, nothing, root, scale, start, places, tau
+            first, m, indptr, indices, w0, w1, t0, t1, reg, ratio, spectrum, h, floor, zeros, root, scale, start, offsets, tau
         )
         if m < K:
-            _dual(m, flat, places, tau, scale, start, S, block, K)
+            _dual(m, flat, offsets, tau, scale, start, S, block, K)
         else:
-            _primal(m, flat, places, tau, scale, start, S, block, K)
+            _primal(m, flat, offsets, tau, scale, start, S, block, K)
         for lane in range(min(LANES, n_rows - first)):
             row = first + lane
             x = out[row]
@@ -84,7 +84,7 @@ def solve_exact(indptr, indices, w0, w1, t0, t1, reg, Y, ratio, spectrum, h, flo
 
 @numba.njit(nogil=True, cache=True)
 def _prepare(
-    first, m, indptr, indices, w0, w1, t0, t1, reg, ratio, spectrum, h, floor, nothing, root, scale, start, places, tau
+    first, m, indptr, indices, w0, w1, t0, t1, reg, ratio, spectrum, h, floor, zeros, root, scale, start, offsets, tau
 ):
     """For sixteen rows, compute root = D^-½, scale = √w1 D^-½, start = D^-½ t₀ h, the offsets of their vectors, and targets."""
     n_rows, K, top = len(indptr) - 1, len(spectrum), spectrum.max()
@@ -107,15 +107,15 @@ def _prepare(
         length = indptr[row + 1] - begin if first + lane < n_rows else 0
         for i in range(length):
             column = indices[begin + i]
-            places[i * LANES + lane] = numba.int64(column) * K
+            offsets[i * LANES + lane] = numba.int64(column) * K
             tau[i * LANES + lane] = t1[row] * ratio[column]
         for i in range(length, padded):
-            places[i * LANES + lane] = nothing
+            offsets[i * LANES + lane] = zeros
             tau[i * LANES + lane] = 0
 
 
 @numba.njit(nogil=True, cache=True)
-def _dual(m, flat, places, tau, scale, start, S, block, K):
+def _dual(m, flat, offsets, tau, scale, start, S, block, K):
     """Solve for z (m,) in every SIMD lane, which is stored in `tau`."""
     n = (m + TILE - 1) // TILE * TILE
     stride = n * LANES
@@ -124,7 +124,7 @@ def _dual(m, flat, places, tau, scale, start, S, block, K):
     S[right : right + stride] = tau[:stride]
     for k in range(0, K, CHUNK):
         for i in range(n):
-            gather_transposed(flat, places, i * LANES, k, scale, k * LANES, block, i * CHUNK * LANES, LANES)
+            gather_transposed(flat, offsets, i * LANES, k, scale, k * LANES, block, i * CHUNK * LANES, LANES)
             subtract_dot(S, right + i * LANES, block, i * CHUNK * LANES, LANES, start, k * LANES, LANES, CHUNK)
         for i in range(0, n, TILE):
             for j in range(0, i + TILE, TILE):
@@ -135,7 +135,7 @@ def _dual(m, flat, places, tau, scale, start, S, block, K):
 
 
 @numba.njit(nogil=True, cache=True)
-def _primal(m, flat, places, tau, scale, start, S, block, K):
+def _primal(m, flat, offsets, tau, scale, start, S, block, K):
     """Solve for D^½ x (K,) in every SIMD lane, which is stored in `tau`."""
     stride = K * LANES
     S[: (K + TILE) * stride] = 0
@@ -145,13 +145,13 @@ def _primal(m, flat, places, tau, scale, start, S, block, K):
         for k in range(0, K, CHUNK):
             for r in range(CHUNK):
                 o = (i + r) * LANES
-                gather_transposed(flat, places, o, k, scale, k * LANES, block, (k * CHUNK + r) * LANES, CHUNK * LANES)
+                gather_transposed(flat, offsets, o, k, scale, k * LANES, block, (k * CHUNK + r) * LANES, CHUNK * LANES)
         for k in range(K):
             add_dot(S, right + k * LANES, block, k * CHUNK * LANES, LANES, tau, i * LANES, LANES, CHUNK)
         n_next = LANES * min(CHUNK, m - i - CHUNK)
         for a in range(0, K, TILE):
             for next in range(a * n_next // K, (a + TILE) * n_next // K):
-                prefetch(flat, K, places, (i + CHUNK) * LANES + next)
+                prefetch(flat, K, offsets, (i + CHUNK) * LANES + next)
             for b in range(0, a + TILE, TILE):
                 at = a * stride + b * LANES
                 left, other = a * CHUNK * LANES, b * CHUNK * LANES

@@ -3,8 +3,7 @@
 A single 20 x 20 Cholesky factorisation does not use the width of a SIMD register, because its rows are too short. Sixteen of
 them side by side do at every step. The functions here are the few inner loops that must stay in registers. They use the vector
 types of LLVM, which compile to the vectors of the processor. Arrays are flat and contiguous, offsets and strides count
-elements, and a
-"vector" is LANES consecutive elements.
+elements, and a "vector" is LANES consecutive elements.
 """
 
 from __future__ import annotations
@@ -89,11 +88,11 @@ def subtract_product(typingctx, C, c, c_stride, A, a, a_stride, B, b, b_stride, 
 def _product_code(subtract: bool):
     def code(context, builder, signature, arguments):
         C, c, c_stride, A, a, a_stride, B, b, b_stride, n = _arrays(context, builder, signature, arguments)
-        places = [(i, j) for i in range(TILE) for j in range(TILE)]
-        at = {(i, j): builder.add(_plus(builder, c, i, c_stride), _int(j * LANES)) for i, j in places}
-        sums = {place: cgutils.alloca_once(builder, C.type) for place in places}
-        for place in places:
-            builder.store(C.load(at[place]), sums[place])
+        elements = [(i, j) for i in range(TILE) for j in range(TILE)]
+        at = {(i, j): builder.add(_plus(builder, c, i, c_stride), _int(j * LANES)) for i, j in elements}
+        sums = {element: cgutils.alloca_once(builder, C.type) for element in elements}
+        for element in elements:
+            builder.store(C.load(at[element]), sums[element])
         rows_a = [_plus(builder, a, i, a_stride) for i in range(TILE)]
         rows_b = [_plus(builder, b, j, b_stride) for j in range(TILE)]
         with cgutils.for_range(builder, n) as loop:
@@ -102,10 +101,10 @@ def _product_code(subtract: bool):
             right = [B.load(builder.add(row, step)) for row in rows_b]
             if subtract:
                 left = [builder.fneg(vector) for vector in left]
-            for i, j in places:
+            for i, j in elements:
                 builder.store(_fma(builder, left[i], right[j], builder.load(sums[i, j])), sums[i, j])
-        for place in places:
-            C.store(builder.load(sums[place]), at[place])
+        for element in elements:
+            C.store(builder.load(sums[element]), at[element])
         return context.get_dummy_value()
 
     return code
@@ -147,7 +146,7 @@ def factor_tile(typingctx, S, s, stride):
         root = _function(builder, "sqrt", S.type, 1)
         one = ir.Constant(S.type, [ir.Constant(S.element, 1.0)] * LANES)
         at = {(i, j): builder.add(_plus(builder, s, i, stride), _int(j * LANES)) for i in range(TILE) for j in range(i + 1)}
-        L = {place: S.load(offset) for place, offset in at.items()}
+        L = {element: S.load(offset) for element, offset in at.items()}
         for j in range(TILE):
             for k in range(j):
                 for i in range(j, TILE):
@@ -155,8 +154,8 @@ def factor_tile(typingctx, S, s, stride):
             L[j, j] = builder.fdiv(one, builder.call(root, [L[j, j]]))
             for i in range(j + 1, TILE):
                 L[i, j] = builder.fmul(L[i, j], L[j, j])
-        for place, offset in at.items():
-            S.store(L[place], offset)
+        for element, offset in at.items():
+            S.store(L[element], offset)
         return context.get_dummy_value()
 
     return types.void(S, s, stride), code
@@ -198,8 +197,8 @@ def gather_transposed(typingctx, source, offsets, o, shift, scale, s, target, t,
         source, offsets, o, shift, scale, s, target, t, t_stride = _arrays(context, builder, signature, arguments)
         rows = []
         for lane in range(LANES):
-            place = builder.load(builder.gep(offsets.data, [builder.add(o, _int(lane))]))
-            rows.append(source.load(builder.add(place, shift)))
+            offset = builder.load(builder.gep(offsets.data, [builder.add(o, _int(lane))]))
+            rows.append(source.load(builder.add(offset, shift)))
         for k, column in enumerate(_transposed(builder, rows)):
             factor = scale.load(builder.add(s, _int(k * LANES)))
             target.store(builder.fmul(column, factor), _plus(builder, t, k, t_stride))
@@ -209,22 +208,22 @@ def gather_transposed(typingctx, source, offsets, o, shift, scale, s, target, t,
 
 
 @intrinsic
-def prefetch(typingctx, source, width, places, o):
-    """Prefetch the `width` elements of `source` at places[o]."""
+def prefetch(typingctx, source, width, offsets, o):
+    """Prefetch the `width` elements of `source` at offsets[o]."""
 
     def code(context, builder, signature, arguments):
-        source, width, places, o = _arrays(context, builder, signature, arguments)
+        source, width, offsets, o = _arrays(context, builder, signature, arguments)
         byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
         shape = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
-        ask = cgutils.get_or_insert_function(builder.module, shape, "llvm.prefetch.p0")
-        place = builder.load(builder.gep(places.data, [o]))
+        function = cgutils.get_or_insert_function(builder.module, shape, "llvm.prefetch.p0")
+        offset = builder.load(builder.gep(offsets.data, [o]))
         read, near, data = (ir.Constant(word, value) for value in (0, 2, 1))
         with cgutils.for_range_slice(builder, _int(0), width, _int(LANES), ir.IntType(64)) as (k, _):
-            pointer = builder.bitcast(builder.gep(source.data, [builder.add(place, k)]), byte)
-            builder.call(ask, [pointer, read, near, data])
+            pointer = builder.bitcast(builder.gep(source.data, [builder.add(offset, k)]), byte)
+            builder.call(function, [pointer, read, near, data])
         return context.get_dummy_value()
 
-    return types.void(source, width, places, o), code
+    return types.void(source, width, offsets, o), code
 
 
 def _transposed(builder, rows: list) -> list:
@@ -244,8 +243,8 @@ def _transposed(builder, rows: list) -> list:
     return rows
 
 
-def _shuffle(builder, a, b, places: list[int]):
-    mask = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [ir.Constant(ir.IntType(32), place) for place in places])
+def _shuffle(builder, a, b, lanes: list[int]):
+    mask = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [ir.Constant(ir.IntType(32), lane) for lane in lanes])
     return builder.shuffle_vector(a, b, mask)
 
 
@@ -323,8 +322,8 @@ def add_weighted(typingctx, source, width, columns, begin, end, weights, w, imag
         with cgutils.for_range_slice(builder, begin, end, _int(1), index) as (s, _):
             column = builder.sext(builder.load(builder.gep(columns.data, [s])), index)
             at = builder.mul(column, width)
-            place = builder.add(w, builder.mul(builder.sub(s, begin), lanes))
-            spread = _spread(builder, source.type, builder.load(builder.gep(weights.data, [place])))
+            offset = builder.add(w, builder.mul(builder.sub(s, begin), lanes))
+            spread = _spread(builder, source.type, builder.load(builder.gep(weights.data, [offset])))
             with cgutils.for_range_slice(builder, _int(0), width, lanes, index) as (k, _):
                 image.store(_fma(builder, source.load(builder.add(at, k)), spread, image.load(k)), k)
         return context.get_dummy_value()

@@ -1,1 +1,1 @@
-"""Baselines that are not personal: popularity and random."""
+"""Non-personalised baselines: popularity and random."""

@@ -47,14 +47,14 @@ class RG2Sampled(ALSParams):
 def rg2_sampled(n: Counts, p: RG2Sampled) -> QuadraticLoss:
     N, negatives = n.n_items, p.n_negatives
     require(negatives < N, f"n_negatives must be < {N:,}, the number of items, got {negatives:,}")
-    half, everyone = n.users / (2 * N), per_user(n.n_users, 1)
+    half, ones = n.users / (2 * N), per_user(n.n_users, 1)
     if p.weights == "expected":
-        pairs, positives = half * negatives / (negatives + 1), everyone / (2 * (negatives + 1))
+        pairs, positives = half * negatives / (negatives + 1), ones / (2 * (negatives + 1))
         return QuadraticLoss(
             all_weight=pairs,
             all_target=-pairs,
             weight=np.where(n.users > 0, positives, 0),
-            target=everyone / 2 - positives,
+            target=ones / 2 - positives,
             reg_users=p.lam * n.users / 2,
             reg_items=np.full(N, p.lam * n.total / (2 * N)),
             constant=float(N * pairs.sum() + positives[0] * n.total),
@@ -64,7 +64,7 @@ def rg2_sampled(n: Counts, p: RG2Sampled) -> QuadraticLoss:
         all_weight=other,
         all_target=-other,
         weight=half - other,
-        target=everyone / 2 - half + other,
+        target=ones / 2 - half + other,
         reg_users=p.lam * (half * n.users + other * (N - n.users)),
         reg_items=p.lam * (other.sum() + n.over_users(half - other)),
         constant=float(((N - n.users) * other).sum() + (half * (N / n.users.clip(1) - 1) ** 2 * n.users).sum()),

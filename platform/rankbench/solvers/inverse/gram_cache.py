@@ -26,9 +26,9 @@ def gram_of(data: Hashable, X: sp.csr_array, dtype: type = np.float32) -> Gram:
     key = (data, X.shape, np.dtype(dtype))
     with _lock:
         if key not in _kept:
-            made = gram(X, dtype)
+            computed = gram(X, dtype)
             _kept.clear()
-            _kept[key] = made
+            _kept[key] = computed
         return _kept[key].copy()
 
 

@@ -1,1 +1,1 @@
-"""Newton-CG over whole datasets."""
+"""Newton-CG on the loss over all training data."""

@@ -38,9 +38,8 @@ from rankbench.solvers.newton.gauss_newton import PairLoss, Point, Towers, Vecto
 ARMIJO = 1e-4  # the fraction of the predicted slope by which a step must lower the loss
 HALVINGS = 30  # the most in one line search; near the saddle at zero G is almost zero, and d much too long
 DAMPING = 1.0  # initial damping; relative to the metric M the largest eigenvalue of G is about 2
-LEAST_DAMPING = (
-    1e-6  # P and Q can be transformed against each other without changing the loss, so G without damping has no inverse
-)
+# P and Q can be transformed against each other without changing the loss, so G without damping has no inverse.
+LEAST_DAMPING = 1e-6
 
 
 @dataclass(frozen=True)
@@ -140,29 +139,29 @@ def conjugate_gradients(
 
 
 def step(
-    at: Callable[[np.ndarray], Point], values: np.ndarray, here: Point, damping: float, p: NewtonParams
+    at: Callable[[np.ndarray], Point], values: np.ndarray, point: Point, damping: float, p: NewtonParams
 ) -> tuple[np.ndarray, Point, float] | None:
-    """One iteration from `values`: the new parameters, the point there, and the damping; None if no step lowers the loss."""
-    g = here.gradient()
-    d = conjugate_gradients(lambda v: here.product(v, damping), here.divide, -g, p)
+    """One iteration from `values`: the new parameters, their point, and the damping; None if no step lowers the loss."""
+    g = point.gradient()
+    d = conjugate_gradients(lambda v: point.product(v, damping), point.divide, -g, p)
     slope = float(g @ d)
     if not slope < 0:
         return None
     for halvings in range(HALVINGS):
         share = 0.5**halvings
         trial = values + share * d
-        there = at(trial)
-        if there.loss < here.loss and there.loss <= here.loss + ARMIJO * share * slope:
+        candidate = at(trial)
+        if candidate.loss < point.loss and candidate.loss <= point.loss + ARMIJO * share * slope:
             break
     else:
         return None
     # Conjugate gradients from zero give a d for which the damped quadratic model predicts a decrease of half the slope.
-    predicted = (there.loss - here.loss) / (slope / 2)
+    predicted = (candidate.loss - point.loss) / (slope / 2)
     if halvings or predicted < 0.25:
         damping *= 4
     elif predicted > 0.75:
         damping = max(damping / 3, LEAST_DAMPING)
-    return trial, there, damping
+    return trial, candidate, damping
 
 
 def newton_cg(model: Vectors | Towers, values: np.ndarray, p: NewtonParams, begin: State | None = None) -> Steps:
@@ -175,27 +174,27 @@ def newton_cg(model: Vectors | Towers, values: np.ndarray, p: NewtonParams, begi
     if begin:
         number, values, damping = begin.number, begin.arrays["values"], begin.values["damping"]
         seconds, losses = begin.values["seconds"], begin.values["losses"]
-    here = model.at(values)
-    if not np.isfinite(here.loss):
-        raise NumericalError(f"the loss is {here.loss} at the start ({values.dtype}) with {p}: lower init_scale")
+    point = model.at(values)
+    if not np.isfinite(point.loss):
+        raise NumericalError(f"the loss is {point.loss} at the start ({values.dtype}) with {p}: lower init_scale")
 
     def recommender() -> FactorRecommender:
-        return FactorRecommender(np.array(here.P), np.array(here.Q))
+        return FactorRecommender(np.array(point.P), np.array(point.Q))
 
     def state() -> State:
         return State(number, {"values": values}, {"damping": damping, "seconds": seconds, "losses": losses})
 
-    yield Step(number, here.loss, seconds, recommender, state)
+    yield Step(number, point.loss, seconds, recommender, state)
     while not (p.tolerance and len(losses) > 1 and losses[-2] - losses[-1] < p.tolerance * abs(losses[-1])):
         began = time.perf_counter()
-        lower = step(model.at, values, here, damping, p)
+        lower = step(model.at, values, point, damping, p)
         seconds += time.perf_counter() - began
         if lower is None:
             return
-        values, here, damping = lower
+        values, point, damping = lower
         number += 1
-        losses.append(here.loss)
-        yield Step(number, here.loss, seconds, recommender, state)
+        losses.append(point.loss)
+        yield Step(number, point.loss, seconds, recommender, state)
 
 
 def _register(name: str, params: type, build: Callable, title: str) -> None:

@@ -41,7 +41,7 @@ class ShiftedGram:
         """
         first, last = k * grid.tile, k * grid.tile + grid.side(k)
         capacity = workspace.nbytes // ENTRY
-        places = workspace[: 8 * capacity].view(np.int64)
+        positions = workspace[: 8 * capacity].view(np.int64)
         users = workspace[8 * capacity : ENTRY * capacity].view(np.int32)
         ends = np.cumsum(self.counts[first:last], dtype=np.int64)
         start = first
@@ -49,8 +49,8 @@ class ShiftedGram:
             before = 0 if start == first else ends[start - first - 1]
             stop = max(start + 1, first + int(np.searchsorted(ends, before + capacity, "right")))
             ptr = np.append(0, ends[start - first : stop - first] - before)
-            _by_item(self.X.indptr, self.X.indices, start, stop, ptr[:-1].copy(), users, places)
-            _count_pairs(ptr, users, places, self.X.indptr, self.X.indices, start, first, grid.n, grid.tile, panel)
+            _by_item(self.X.indptr, self.X.indices, start, stop, ptr[:-1].copy(), users, positions)
+            _count_pairs(ptr, users, positions, self.X.indptr, self.X.indices, start, first, grid.n, grid.tile, panel)
             start = stop
         np.fill_diagonal(grid.view(panel[0], (k, k)), self.diagonal[first:last])
 
@@ -65,7 +65,7 @@ def count_items(items, n_items):
 
 
 @numba.njit(cache=True)
-def _by_item(user_ptr, user_items, start, stop, fill, users, places):
+def _by_item(user_ptr, user_items, start, stop, fill, users, positions):
     """Transpose the items start to stop: for each, from `fill` on, store its users and its positions in `user_items`."""
     for u in range(len(user_ptr) - 1):
         items = user_items[user_ptr[u] : user_ptr[u + 1]]
@@ -73,19 +73,19 @@ def _by_item(user_ptr, user_items, start, stop, fill, users, places):
             if items[s] >= stop:
                 break
             i = items[s] - start
-            users[fill[i]], places[fill[i]] = u, user_ptr[u] + s
+            users[fill[i]], positions[fill[i]] = u, user_ptr[u] + s
             fill[i] += 1
 
 
 @numba.njit(parallel=True, cache=True)
-def _count_pairs(ptr, users, places, user_ptr, user_items, start, first, n, tile, panel):
+def _count_pairs(ptr, users, positions, user_ptr, user_items, start, first, n, tile, panel):
     """Columns of the lower triangle from item `start` on: the number of users who have both the item and each later item."""
     for task in numba.prange(len(ptr) - 1):
         item = start + task
         column = np.zeros(n - first, np.int32)
         for s in range(ptr[task], ptr[task + 1]):
-            for place in range(places[s], user_ptr[users[s] + 1]):
-                column[user_items[place] - first] += np.int32(1)
+            for position in range(positions[s], user_ptr[users[s] + 1]):
+                column[user_items[position] - first] += np.int32(1)
         for i in range(panel.shape[0]):
             top = i * tile
             height = min(tile, n - first - top)

@@ -1,4 +1,4 @@
-"""How an (n, n) matrix is cut into tiles, and how large they may be in a given memory."""
+"""The division of an (n, n) matrix into tiles, and their largest size in a given memory."""
 
 from __future__ import annotations
 

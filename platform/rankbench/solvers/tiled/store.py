@@ -38,7 +38,7 @@ class TileFile:
         try:
             self._file = path.open("r+b" if lock else "rb", buffering=0)
         except FileNotFoundError:
-            raise StorageError(f"{path}: the tiles are gone; compute the inverse again") from None
+            raise StorageError(f"{path}: the tiles are missing; compute the inverse again") from None
 
     @classmethod
     def create(cls, folder: Path, grid: Grid, problem: dict[str, Any]) -> TileFile:

@@ -22,21 +22,21 @@ def with_tiles(
     """
     wanted = (tile for _, fetched in steps(panel) for tile in fetched)
     own = set(panel.tiles)
-    place: dict[Tile, np.ndarray] = {}
+    buffer_of: dict[Tile, np.ndarray] = {}
     held: dict[Tile, np.ndarray] = {}  # ordered by last use
-    coming = deque()
+    pending = deque()
 
     def fetch(buffer: np.ndarray) -> None:
         tile = next(wanted, None)
         if tile is not None:
-            coming.append((tile, buffer, reader.submit(store.read, tile, buffer)))
+            pending.append((tile, buffer, reader.submit(store.read, tile, buffer)))
 
     for buffer in buffers:
         fetch(buffer)
     try:
         for task, fetched in steps(panel):
             for tile in fetched:
-                tile, place[tile], read = coming.popleft()
+                tile, buffer_of[tile], read = pending.popleft()
                 held[tile] = read.result()
             for tile in task.reads:
                 if tile not in own:
@@ -44,12 +44,12 @@ def with_tiles(
             while len(held) > HELD:
                 oldest = next(iter(held))
                 del held[oldest]
-                fetch(place.pop(oldest))
+                fetch(buffer_of.pop(oldest))
             yield task, held
     finally:
         # Wait for pending reads, because the caller may reuse the buffers.
-        for _, _, read in coming:
+        for _, _, read in pending:
             read.cancel()
-        for _, _, read in coming:
+        for _, _, read in pending:
             if not read.cancelled():
                 read.exception()
