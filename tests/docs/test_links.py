@@ -1,10 +1,13 @@
-"""Every relative link, picture and anchor of the pages leads somewhere; the README is short and says how to install."""
+"""Every link, picture, anchor and source file that the pages name exists; the README is short and says how to install."""
 
+import re
 from urllib.parse import unquote
 
 import pytest
-from pages import PAGES, ROOT, anchors, blocks, links, name, pictures
+from pages import PAGES, ROOT, WRITTEN, anchors, blocks, links, name, pictures, spans
 
+PACKAGE = ROOT / "platform" / "rankbench"
+INVENTED = ("losses/hinge.py", "solvers/factorisation/pure_svd.py", "tests/losses/test_NAME.py")  # for a reader to write
 EVERY_PAGE = pytest.mark.parametrize("path", PAGES, ids=name)
 
 
@@ -25,6 +28,25 @@ def test_links_and_anchors_are_found_at_all():
     assert {"docs/quickstart.md", "docs/results/linear_movielens_1m/final.png"} <= set(readme)
     assert "tiles-on-a-cluster" in anchors(ROOT / "docs" / "results" / "scale.md")
     assert "010---2026-11-21" in anchors(ROOT / "CHANGELOG.md")
+
+
+def source_file(text):
+    """The file that a page names by a path from the repository or from the package."""
+    return next((file for file in (ROOT / text, PACKAGE / text) if file.is_file()), None)
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=name)
+def test_source_files_and_the_names_in_them_exist(path):
+    files = [span for span in spans(path) if re.fullmatch(r"[\w.-]+(/[\w.-]+)+\.(py|yaml)", span) and span not in INVENTED]
+    assert not [file for file in files if not source_file(file)]
+    text = path.read_text(encoding="utf-8")
+    for names, file in re.findall(r"`([\w.]+)` in\s+`([\w./]+\.py)`", text):
+        code = source_file(file).read_text(encoding="utf-8")
+        assert all(re.search(rf"(?:def|class) {each}\b", code) for each in names.split(".")), f"{names} is not in {file}"
+
+
+def test_the_pages_name_source_files():
+    assert len([span for span in spans(ROOT / "docs" / "architecture.md") if source_file(span)]) > 30
 
 
 def test_every_kept_picture_is_shown_on_a_page():
