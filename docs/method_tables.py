@@ -1,4 +1,4 @@
-"""Write the tables of the page on methods from the registry: name, title, source, and parameters with their help."""
+"""Write the tables of the methods page from the registry: name, title, source, and parameters with their help."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from rankbench.training.params import TrainingParams
 
 COLUMNS = "| parameter | default | range searched | meaning |\n|---|---|---|---|"
 FAMILIES = {
-    "Closed forms": "One inverse of an item-item matrix. Settings that differ only in what they do with the inverse share it.",
-    "Alternating least squares": "User and item factors in turn, in blocks that threads or a Ray cluster can share.",
+    "Closed forms": "Invert one item-item matrix. Settings with equal matrices share the inverse.",
+    "Alternating least squares": "Solve for user and item factors in turn, in blocks for threads or a Ray cluster.",
     "Other solvers": "",
-    "Losses trained by gradient steps": "Each also takes the [parameters of training](#parameters-of-training) and of its "
+    "Losses trained by gradient steps": "Each loss also takes the [parameters of training](#parameters-of-training) and of its "
     "[encoder](#parameters-of-encoders).",
 }
 
@@ -32,14 +32,14 @@ def family(method: Method) -> str:
 
 
 def markdown() -> str:
-    """All methods, family by family; then the parameters that trained methods share."""
+    """Return all methods, family by family, then the parameters that trained methods share."""
     parts = []
     for name, about in FAMILIES.items():
         methods = [method for method in registered() if family(method) == name]
         parts += [f"## {name}", about]
         parts += [_section(method) for method in methods]
     parts += ["## Parameters of training", _table_of(TrainingParams)]
-    parts += ["## Parameters of encoders", "`model` chooses the encoder; each loss can be trained on each of them."]
+    parts += ["## Parameters of encoders", "`model` chooses the encoder. Each loss can be trained on each encoder."]
     parts += [f"### {encoder.name}\n\n{_about(encoder)}\n\n{_table_of(encoder.params)}" for encoder in encoders()]
     return "\n\n".join(part for part in parts if part)
 
@@ -78,7 +78,7 @@ def _default(field: dataclasses.Field) -> str:
 
 
 def _cell(text: str) -> str:
-    """Text that Markdown shows as it is."""
+    """Escape text so that Markdown shows it unchanged."""
     for sign in "\\|*_<>[]`":
         text = text.replace(sign, f"\\{sign}")
     return text

@@ -1,9 +1,9 @@
 """Draw which room of the package imports which, from the imports in its source.
 
-python docs/rooms.py writes docs/images/rooms.svg; the build of the site does it too, and a test fails when the committed
-drawing is out of date. A room is a folder of the package, or a module beside them that imports a folder. The other modules
-beside the folders import no room, and stand together as one box at the bottom. An arrow is left out when a longer way over
-other arrows says the same. Rooms that import each other are an error: then there is no order to draw.
+`python docs/rooms.py` writes docs/images/rooms.svg. The build of the site writes it too, and a test fails if the committed
+drawing is out of date. A room is a folder of the package, or a module beside them that imports a folder. All other modules
+beside the folders share one box at the bottom. An arrow is left out if a longer path of arrows implies it. Rooms that import
+each other are an error, because they cannot be ordered.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SWEEPS = 24  # passes that move every node towards its neighbours
 
 
 def read_imports(package: Path) -> tuple[Graph, list[str]]:
-    """Which room imports which, and the names of the shared modules, which import no room."""
+    """Return which room imports which, and the names of the shared modules, which import no room."""
     graph: Graph = {}
     for path in sorted(package.rglob("*.py")):
         name = path.relative_to(package).parts[0].removesuffix(".py")
@@ -40,7 +40,7 @@ def read_imports(package: Path) -> tuple[Graph, list[str]]:
 
 
 def _imported(path: Path, package: str) -> set[str]:
-    """First parts, below the package, of all that a file imports from it, wherever in the file."""
+    """Return the rooms and modules of the package that a file imports, wherever in the file."""
     names = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -53,7 +53,7 @@ def _imported(path: Path, package: str) -> set[str]:
 
 
 def floors_of(graph: Mapping[str, set[str]]) -> dict[str, int]:
-    """The floor of every room: one above the highest room that it imports. Raises ValueError naming a circle."""
+    """Return the floor of each room: one above the highest room that it imports. Raises ValueError that names a circle."""
     floors: dict[str, int] = {}
 
     def visit(room: str, path: tuple[str, ...]) -> int:
@@ -69,7 +69,7 @@ def floors_of(graph: Mapping[str, set[str]]) -> dict[str, int]:
 
 
 def without_shortcuts(graph: Mapping[str, set[str]]) -> Graph:
-    """The graph less every arrow that a longer way implies (its transitive reduction)."""
+    """Return the graph without the arrows that longer paths imply (its transitive reduction)."""
 
     def reached(room: str) -> set[str]:
         return graph[room].union(*(reached(used) for used in graph[room]))
@@ -78,10 +78,10 @@ def without_shortcuts(graph: Mapping[str, set[str]]) -> Graph:
 
 
 def draw(graph: Mapping[str, set[str]], shared: list[str]) -> str:
-    """An SVG: the highest room above, an arrow from each room down to what it imports, the shared modules at the bottom."""
+    """Return an SVG: the highest room on top, arrows from each room down to its imports, the shared modules at the bottom."""
     floors = floors_of(graph)
     arrows = without_shortcuts(graph)
-    # An arrow over several floors goes through a place of its own on each of them, so that it passes beside the boxes.
+    # An arrow over several floors has a bend on each of them, so that it passes beside the boxes.
     paths = [
         [room, *(f"{room} {used} {floor}" for floor in range(floors[room] - 1, floors[used], -1)), used]
         for room in sorted(arrows)
@@ -92,9 +92,9 @@ def draw(graph: Mapping[str, set[str]], shared: list[str]) -> str:
     for room in sorted(graph):
         levels[floors[room]].append(room)
     for path in paths:
-        for place in path[1:-1]:
-            levels[int(place.rsplit(" ", 1)[1])].append(place)
-    x = _places(levels, paths, graph)
+        for bend in path[1:-1]:
+            levels[int(bend.rsplit(" ", 1)[1])].append(bend)
+    x = _positions(levels, paths, graph)
     left = min(x[name] - _width(name, graph) / 2 for name in x)
     x = {name: value - left + MARGIN for name, value in x.items()}
     width = max(x[name] + _width(name, graph) / 2 for name in x) + MARGIN
@@ -111,7 +111,7 @@ def draw(graph: Mapping[str, set[str]], shared: list[str]) -> str:
     ]
     for path in paths:
         points = [(x[path[0]], y[path[0]] + BOX_HEIGHT)]
-        points += [(x[place], y[place] + BOX_HEIGHT / 2) for place in path[1:-1]]
+        points += [(x[bend], y[bend] + BOX_HEIGHT / 2) for bend in path[1:-1]]
         points.append((x[path[-1]], y[path[-1]] - 2.0))
         line = f"M{points[0][0]:.0f} {points[0][1]:.0f}"
         for (x0, y0), (x1, y1) in pairwise(points):
@@ -138,8 +138,8 @@ def _width(name: str, graph: Mapping[str, set[str]]) -> float:
     return BOX_WIDTH if name in graph else 12
 
 
-def _places(levels: list[list[str]], paths: list[list[str]], graph: Mapping[str, set[str]]) -> dict[str, float]:
-    """A horizontal position of everything on every floor: near the mean of its neighbours, and beside each other."""
+def _positions(levels: list[list[str]], paths: list[list[str]], graph: Mapping[str, set[str]]) -> dict[str, float]:
+    """Horizontal positions of boxes and bends: near the mean of their neighbours, and without overlap on a floor."""
     neighbours: dict[str, list[str]] = {name: [] for names in levels for name in names}
     for path in paths:
         for upper, lower in pairwise(path):
@@ -158,7 +158,7 @@ def _places(levels: list[list[str]], paths: list[list[str]], graph: Mapping[str,
 
 
 def _side_by_side(names: list[str], wanted: list[float], graph: Mapping[str, set[str]]) -> dict[str, float]:
-    """Positions as near to `wanted` (ascending) as boxes that do not touch can be, as a group around their mean."""
+    """Positions near `wanted` (ascending) at which boxes do not touch, shifted together to the mean of `wanted`."""
     x: list[float] = []
     for i, name in enumerate(names):
         least = x[-1] + (_width(names[i - 1], graph) + _width(name, graph)) / 2 + GAP if x else -1e9
@@ -168,7 +168,7 @@ def _side_by_side(names: list[str], wanted: list[float], graph: Mapping[str, set
 
 
 def write(target: Path = DRAWING) -> None:
-    """Write the drawing, unless the file is that already."""
+    """Write the drawing if the file differs from it."""
     drawing = draw(*read_imports(PACKAGE))
     if not target.is_file() or target.read_text(encoding="utf-8") != drawing:
         target.write_text(drawing, encoding="utf-8")

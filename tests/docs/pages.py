@@ -1,4 +1,4 @@
-"""The pages of the project, taken apart: links, headings, fenced blocks and code spans."""
+"""The parts of the project's pages: links, headings, fenced blocks and code spans."""
 
 import re
 from collections import Counter
@@ -31,9 +31,9 @@ class Block:
 
 
 def pictures() -> list[Path]:
-    """Every picture under docs/ but those of a built site."""
-    found = [path for kind in ("png", "svg") for path in (ROOT / "docs").rglob(f"*.{kind}")]
-    return [path for path in found if "_site" not in path.parts]
+    """All pictures under docs/ except those of a built site."""
+    paths = [path for kind in ("png", "svg") for path in (ROOT / "docs").rglob(f"*.{kind}")]
+    return [path for path in paths if "_site" not in path.parts]
 
 
 @cache
@@ -47,8 +47,8 @@ def inline(path: Path) -> list:
 
 def links(path: Path) -> list[str]:
     """Targets of links and pictures."""
-    found = [token.attrGet("href") or token.attrGet("src") for token in inline(path)]
-    return [target for target in found if target]
+    targets = [token.attrGet("href") or token.attrGet("src") for token in inline(path)]
+    return [target for target in targets if target]
 
 
 def anchors(path: Path) -> set[str]:
@@ -66,8 +66,8 @@ def anchors(path: Path) -> set[str]:
 
 def blocks(path: Path, *languages: str) -> list[Block]:
     fences = [token for token in tokens(path) if token.type == "fence"]
-    found = [Block((token.info.split() or [""])[0], token.content, token.map[0] + 1) for token in fences]
-    return [block for block in found if block.language in languages]
+    every_block = [Block((token.info.split() or [""])[0], token.content, token.map[0] + 1) for token in fences]
+    return [block for block in every_block if block.language in languages]
 
 
 def spans(path: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""What the pages tell a reader to type is taken by the program: commands, Python, cards and experiments."""
+"""The program accepts what the pages tell a reader to type: commands, Python, cards and experiments."""
 
 import os
 import shlex
@@ -39,8 +39,8 @@ def parse(words):
         if not hasattr(command, "resolve_command"):
             return names, context.params
         left = [*context._protected_args, *context.args]
-        found, command, words = command.resolve_command(context, left)
-        names.append(found)
+        chosen, command, words = command.resolve_command(context, left)
+        names.append(chosen)
 
 
 def check(words, brief=False):
@@ -96,8 +96,8 @@ def test_a_command_that_the_program_would_refuse_is_found(words):
 
 
 def test_commands_are_found_at_all():
-    found = [words[0] for path in WRITTEN for words, _ in commands_of(path)]
-    assert {"run", "sweep", "report", "fit", "recommend", "data", "doctor", "tracking", "methods"} <= set(found)
+    used = {words[0] for path in WRITTEN for words, _ in commands_of(path)}
+    assert {"run", "sweep", "report", "fit", "recommend", "data", "doctor", "tracking", "methods"} <= used
 
 
 PYTHON = [(path, block) for path in WRITTEN for block in blocks(path, "python", "py")]

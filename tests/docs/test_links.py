@@ -17,10 +17,10 @@ def test_relative_links_lead_to_a_file_and_a_heading(path):
         if target.startswith(("http://", "https://", "mailto:")):
             continue
         file, _, anchor = unquote(target).partition("#")
-        there = (path.parent / file).resolve() if file else path
-        assert there.exists(), f"{name(path)}: {target}: there is no such file"
-        assert there.is_relative_to(ROOT), f"{name(path)}: {target} leads out of the repository"
-        assert not anchor or anchor in anchors(there), f"{name(path)}: {target}: no such heading in {name(there)}"
+        linked = (path.parent / file).resolve() if file else path
+        assert linked.exists(), f"{name(path)}: {target}: there is no such file"
+        assert linked.is_relative_to(ROOT), f"{name(path)}: {target} leads out of the repository"
+        assert not anchor or anchor in anchors(linked), f"{name(path)}: {target}: no such heading in {name(linked)}"
 
 
 def test_links_and_anchors_are_found_at_all():
