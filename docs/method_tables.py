@@ -7,13 +7,15 @@ import dataclasses
 from rankbench.experiment.methods import registered
 from rankbench.fitting.method import ClosedForm, Iterative, Method
 from rankbench.models.spec import registered as encoders
+from rankbench.solvers.als.params import ALSParams
 from rankbench.training.methods import Trained
 from rankbench.training.params import TrainingParams
 
 COLUMNS = "| parameter | default | range searched | meaning |\n|---|---|---|---|"
 FAMILIES = {
     "Closed forms": "Invert one item-item matrix. Settings with equal matrices share the inverse.",
-    "Alternating least squares": "Solve for user and item factors in turn, in blocks for threads or a Ray cluster.",
+    "Alternating least squares": "Solve for user and item factors in turn, in blocks for threads or a Ray cluster. Each "
+    "method also takes the [parameters of alternating least squares](#parameters-of-alternating-least-squares).",
     "Other solvers": "",
     "Losses trained by gradient steps": "Each loss also takes the [parameters of training](#parameters-of-training) and of its "
     "[encoder](#parameters-of-encoders).",
@@ -32,12 +34,13 @@ def family(method: Method) -> str:
 
 
 def markdown() -> str:
-    """Return all methods, family by family, then the parameters that trained methods share."""
+    """Return all methods, family by family, then the parameters that methods of a family share."""
     parts = []
     for name, about in FAMILIES.items():
         methods = [method for method in registered() if family(method) == name]
         parts += [f"## {name}", about]
         parts += [_section(method) for method in methods]
+    parts += ["## Parameters of alternating least squares", _table_of(ALSParams)]
     parts += ["## Parameters of training", _table_of(TrainingParams)]
     parts += ["## Parameters of encoders", "`model` chooses the encoder. Each loss can be trained on each encoder."]
     parts += [f"### {encoder.name}\n\n{_about(encoder)}\n\n{_table_of(encoder.params)}" for encoder in encoders()]
@@ -46,9 +49,16 @@ def markdown() -> str:
 
 def _section(method: Method) -> str:
     reason = f"{method.reason[0].upper()}{method.reason[1:]}." if method.reason else ""
-    return "\n\n".join(
-        part for part in (f"### {method.name}", _about(method), reason, _table(method.own, method.fields())) if part
-    )
+    table = _table(_own(method), method.fields())
+    return "\n\n".join(part for part in (f"### {method.name}", _about(method), reason, table) if part)
+
+
+def _own(method: Method) -> tuple[str, ...]:
+    """Return the names of the method's parameters without those of all methods of alternating least squares."""
+    if not issubclass(method.params, ALSParams):
+        return method.own
+    shared = {field.name: field.default for field in dataclasses.fields(ALSParams)}
+    return tuple(field.name for field in method.fields() if shared.get(field.name, ...) != field.default)
 
 
 def _about(spec) -> str:
