@@ -1,7 +1,7 @@
 """YAML, words of the command line and parameter dataclasses: what is read, and how a mistake is named."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
 
@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankbench.core.config import Strict, assignments, override, parameters, read_yaml, scalar, validate
+from rankbench.core.config import Params, Strict, assignments, override, param, parameters, read_yaml, scalar, validate
 from rankbench.core.errors import ConfigError, require
 
 
@@ -286,3 +286,44 @@ def test_a_wrong_parameter_is_named(values, message):
         parameters(PSL, values, "arms[0]")
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@dataclass(frozen=True)
+class Bounded(Params):
+    tau: float = param(0.1, "temperature; small is sharp", "0.05 to 0.3", gt=0)
+    p: float = param(0.5, "probability", ge=0, lt=1)
+    q: float = param(0.5, "share", gt=0, le=1)
+    lam: float | None = param(None, "ridge", ge=1)
+    word: str = param("free", "no bounds")
+
+
+def test_bounds_are_part_of_the_description():
+    texts = [field.metadata["help"] for field in fields(Bounded)]
+    assert texts == [
+        "temperature, > 0; small is sharp",
+        "probability, in [0, 1)",
+        "share, in (0, 1]",
+        "ridge, ≥ 1",
+        "no bounds",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"tau": 0}, "tau must be > 0, got 0"),
+        ({"tau": float("nan")}, "tau must be > 0, got nan"),
+        ({"p": -0.1}, "p must lie in [0, 1), got -0.1"),
+        ({"p": 1}, "p must lie in [0, 1), got 1"),
+        ({"q": 0}, "q must lie in (0, 1], got 0"),
+        ({"q": 1.1}, "q must lie in (0, 1], got 1.1"),
+        ({"lam": 0.5}, "lam must be ≥ 1, got 0.5"),
+    ],
+)
+def test_a_value_out_of_bounds_is_refused(values, message):
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
+        Bounded(**values)
+
+
+def test_a_value_at_an_included_bound_is_accepted():
+    assert Bounded(tau=1e-9, p=0, q=1, lam=1) == Bounded(1e-9, 0, 1, 1)

@@ -25,7 +25,7 @@ def test_the_page_of_methods_has_every_method_and_its_parameters(site):
     for method in registered():
         assert f'<section id="{method.name}">' in page, method.name
     assert page.count("conjugate-gradient steps per row") == 1, "parameters of all ALS methods are listed once"
-    for text in ("dropout probability, 0 ≤ p &lt; 1", "10 to 1000, log scale", 'id="parameters-of-training"', 'id="lightgcn"'):
+    for text in ("dropout probability, in [0, 1)", "10 to 1000, log scale", 'id="parameters-of-training"', 'id="lightgcn"'):
         assert text in page
 
 

@@ -40,5 +40,5 @@ def test_lightgcn_is_the_mean_of_its_layers(n_layers):
 
 
 def test_a_model_without_layers_is_refused():
-    with pytest.raises(ConfigError, match="n_layers must be >= 1, got 0"):
+    with pytest.raises(ConfigError, match="n_layers must be ≥ 1, got 0"):
         LightGCN(n_layers=0)

@@ -109,9 +109,9 @@ def test_noise_follows_the_generator():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"n_layers": 0}, "n_layers must be >= 1, got 0"),
-        ({"noise": -0.1}, "noise must be >= 0, got -0.1"),
-        ({"aux_weight": -1.0}, "aux_weight must be >= 0"),
+        ({"n_layers": 0}, "n_layers must be ≥ 1, got 0"),
+        ({"noise": -0.1}, "noise must be ≥ 0, got -0.1"),
+        ({"aux_weight": -1.0}, "aux_weight must be ≥ 0"),
         ({"aux_tau": 0.0}, "aux_tau must be > 0"),
         ({"contrast_layer": 4}, "contrast_layer must be from 1 to n_layers = 3, got 4"),
         ({"contrast_layer": 0}, "contrast_layer must be from 1 to n_layers = 3, got 0"),

@@ -71,7 +71,7 @@ def test_without_dropout_every_emphasis_is_dlae():
     [
         ({"p": 1.0}, "p must lie in"),
         ({"p": float("nan")}, "p must lie in"),
-        ({"lam": -1.0}, "lam must be >= 0"),
+        ({"lam": -1.0}, "lam must be ≥ 0"),
         ({"p": 0.0, "lam": 0.0}, "give the identity matrix"),
     ],
 )

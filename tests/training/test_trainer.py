@@ -292,7 +292,7 @@ def test_what_training_was_told_is_checked():
     for values, message in (
         ({"batch_size": 0}, "batch_size must be > 0"),
         ({"learning_rate": 0.0}, "learning_rate must be > 0"),
-        ({"patience": -1}, "patience must be >= 0"),
+        ({"patience": -1}, "patience must be ≥ 0"),
         ({"stop_metric": "ndcg"}, "stop_metric: write it with a cutoff"),
         ({"shared_negatives": True, "sampler": "uniform-other"}, "use sampler=uniform-all"),
     ):

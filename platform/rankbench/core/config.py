@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import operator
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -315,9 +316,35 @@ def read_json(path: Path, adapter: TypeAdapter[T], what: str) -> T:
         raise DataError(f"{path}: not {what} ({reason})") from None
 
 
-def param(default: Any, help: str, search: str = "") -> Any:
-    """A parameter field: its default, what it is, and the range that its papers search."""
-    return dataclasses.field(default=default, metadata={"help": help, "search": search})
+def param(default: Any, help: str, search: str = "", **bounds: float) -> Any:
+    """A parameter field: its default, its description, the range that its papers search, and its bounds.
+
+    The bounds `gt`, `ge`, `lt` and `le` mean the same as in pydantic. The description states them, and `Params` checks them.
+    """
+    head, semicolon, rest = help.partition(";")
+    described = f"{head}, {_interval(bounds)}{semicolon}{rest}" if bounds else help
+    return dataclasses.field(default=default, metadata={"help": described, "search": search, "bounds": bounds})
+
+
+@dataclasses.dataclass(frozen=True)
+class Params:
+    """Base of parameter dataclasses. Raises ConfigError if a parameter is outside of the bounds that its `param` states."""
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value, bounds = getattr(self, field.name), field.metadata.get("bounds", {})
+            inside = value is None or all(getattr(operator, name)(value, bound) for name, bound in bounds.items())
+            verb = "lie" if len(bounds) > 1 else "be"
+            require(inside, f"{field.name} must {verb} {_interval(bounds)}, got {value}")
+
+
+def _interval(bounds: Mapping[str, float]) -> str:
+    """The bounds as text: "> 0", "≥ 1" or "in (0, 1]"."""
+    signs = {"gt": ">", "ge": "≥", "lt": "<", "le": "≤"}
+    if len(bounds) < 2:
+        return "".join(f"{signs[name]} {bound}" for name, bound in bounds.items())
+    low = f"({bounds['gt']}" if "gt" in bounds else f"[{bounds['ge']}"
+    return f"in {low}, " + (f"{bounds['lt']})" if "lt" in bounds else f"{bounds['le']}]")
 
 
 def parameters(cls: type[P], values: Mapping[str, Any], where: str) -> P:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rankbench.core.config import param
+from rankbench.core.config import Params, param
 from rankbench.core.errors import require
 
 
 @dataclass(frozen=True)
-class Stopping:
+class Stopping(Params):
     """When a fit that is evaluated on the validation set ends before its last iteration."""
 
-    patience: int = param(0, "evaluations without a gain after which the fit ends, ≥ 0; 0: never ends early", "0 to 20")
-    eval_every: int = param(1, "iterations or epochs between evaluations, > 0", "1 to 20")
+    patience: int = param(0, "evaluations without a gain after which the fit ends; 0: never ends early", "0 to 20", ge=0)
+    eval_every: int = param(1, "iterations or epochs between evaluations", "1 to 20", gt=0)
     stop_metric: str = param("ndcg@20", "metric on the validation set that must rise", "ndcg@20")
 
     def __post_init__(self) -> None:
-        require(self.patience >= 0, f"patience must be >= 0, got {self.patience}")
-        require(self.eval_every > 0, f"eval_every must be > 0, got {self.eval_every}")
+        super().__post_init__()
         require("@" in self.stop_metric, f"stop_metric: write it with a cutoff, as in ndcg@20, got {self.stop_metric}")

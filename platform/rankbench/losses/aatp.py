@@ -13,20 +13,15 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from rankbench.core.config import param
-from rankbench.core.errors import require
+from rankbench.core.config import Params, param
 from rankbench.losses.quantile import Thresholds
 from rankbench.losses.spec import Scores, Sizes, loss
 
 
 @dataclass(frozen=True)
-class AATP:
-    K: int = param(20, "length K of the list whose last score is the threshold, ≥ 1", "10, 20, 50")
-    beta_lr: float = param(1e-3, "learning rate of the thresholds, > 0", "1e-4 to 1e-1")
-
-    def __post_init__(self) -> None:
-        require(self.K >= 1, f"K must be ≥ 1, got {self.K}")
-        require(self.beta_lr > 0, f"beta_lr must be > 0, got {self.beta_lr}")
+class AATP(Params):
+    K: int = param(20, "length K of the list whose last score is the threshold", "10, 20, 50", ge=1)
+    beta_lr: float = param(1e-3, "learning rate of the thresholds", "1e-4 to 1e-1", gt=0)
 
 
 def thresholds(p: AATP, sizes: Sizes, generator: Generator) -> Thresholds:

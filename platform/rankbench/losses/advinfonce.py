@@ -19,25 +19,17 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import log_softmax, softplus
 
-from rankbench.core.config import param
-from rankbench.core.errors import require
+from rankbench.core.config import Params, param
 from rankbench.losses.spec import LossState, Scores, Sizes, loss
 
 
 @dataclass(frozen=True)
-class AdvInfoNCE:
-    tau: float = param(0.1, "temperature τ that divides the cosine, > 0", "0.05 to 0.3")
-    kappa: float = param(64.0, "weight κ of the negatives, > 0", "1 to 256")
-    T_adv: int = param(5, "number of epochs from one adversarial epoch to the next, ≥ 1", "5, 10, 15, 20")
-    E_adv: int = param(15, "largest number of adversarial epochs, ≥ 0", "5 to 30")
-    adv_lr: float = param(5e-5, "learning rate of the adversary, > 0", "1e-5 to 1e-4")
-
-    def __post_init__(self) -> None:
-        require(self.tau > 0, f"tau must be > 0, got {self.tau}")
-        require(self.kappa > 0, f"kappa must be > 0, got {self.kappa}")
-        require(self.T_adv >= 1, f"T_adv must be ≥ 1, got {self.T_adv}")
-        require(self.E_adv >= 0, f"E_adv must be ≥ 0, got {self.E_adv}")
-        require(self.adv_lr > 0, f"adv_lr must be > 0, got {self.adv_lr}")
+class AdvInfoNCE(Params):
+    tau: float = param(0.1, "temperature τ that divides the cosine", "0.05 to 0.3", gt=0)
+    kappa: float = param(64.0, "weight κ of the negatives", "1 to 256", gt=0)
+    T_adv: int = param(5, "number of epochs from one adversarial epoch to the next", "5, 10, 15, 20", ge=1)
+    E_adv: int = param(15, "largest number of adversarial epochs", "5 to 30", ge=0)
+    adv_lr: float = param(5e-5, "learning rate of the adversary", "1e-5 to 1e-4", gt=0)
 
 
 class Adversary(LossState):

@@ -16,22 +16,17 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from rankbench.core.config import param
-from rankbench.core.errors import require
+from rankbench.core.config import Params, param
 from rankbench.losses.spec import Scores, Twin, loss
 
 
 @dataclass(frozen=True)
-class BSL:
-    tau1: float = param(0.2, "temperature τ₁ of positives, > 0; for form = single it only scales the loss", "0.05 to 0.5")
-    tau2: float = param(0.2, "temperature τ₂ of negatives, > 0", "0.01 to 0.5")
+class BSL(Params):
+    tau1: float = param(0.2, "temperature τ₁ of positives; for form = single it only scales the loss", "0.05 to 0.5", gt=0)
+    tau2: float = param(0.2, "temperature τ₂ of negatives", "0.01 to 0.5", gt=0)
     form: Literal["single", "multi"] = param(
         "single", "positives of a row: its own item (single), or all its user's items in the batch (multi)", "single, multi"
     )
-
-    def __post_init__(self) -> None:
-        require(self.tau1 > 0, f"tau1 must be > 0, got {self.tau1}")
-        require(self.tau2 > 0, f"tau2 must be > 0, got {self.tau2}")
 
 
 def log_mean_exp(x: Tensor, users: Tensor) -> Tensor:

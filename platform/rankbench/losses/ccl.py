@@ -13,19 +13,14 @@ from dataclasses import dataclass
 from torch import Tensor
 from torch.nn.functional import relu
 
-from rankbench.core.config import param
-from rankbench.core.errors import require
+from rankbench.core.config import Params, param
 from rankbench.losses.spec import Scores, loss
 
 
 @dataclass(frozen=True)
-class CCL:
-    w: float = param(0.3, "weight of the mean over negatives, ≥ 0", "0.1 to 1000, log scale")
-    margin: float = param(0.8, "cosine ε above which a negative contributes, 0 ≤ margin < 1", "0 to 0.9")
-
-    def __post_init__(self) -> None:
-        require(self.w >= 0, f"w must be >= 0, got {self.w}")
-        require(0 <= self.margin < 1, f"margin must lie in [0, 1), got {self.margin}")
+class CCL(Params):
+    w: float = param(0.3, "weight of the mean over negatives", "0.1 to 1000, log scale", ge=0)
+    margin: float = param(0.8, "cosine ε above which a negative contributes", "0 to 0.9", ge=0, lt=1)
 
 
 @loss(

@@ -14,18 +14,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rankbench.core.config import param
-from rankbench.core.errors import require
+from rankbench.core.config import Params, param
 from rankbench.losses.spec import Scores, loss
 
 
 @dataclass(frozen=True)
-class CML:
-    margin: float = param(1.0, "margin m between squared distances in the unit ball, > 0", "0.1 to 2")
+class CML(Params):
+    margin: float = param(1.0, "margin m between squared distances in the unit ball", "0.1 to 2", gt=0)
     rank_weight: bool = param(True, "whether a row is weighted by log(1 + its estimated rank)", "true, false")
-
-    def __post_init__(self) -> None:
-        require(self.margin > 0, f"margin must be > 0, got {self.margin}")
 
 
 @loss(

@@ -24,46 +24,30 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid, relu
 
-from rankbench.core.config import param
-from rankbench.core.errors import require
+from rankbench.core.config import Params, param
 from rankbench.losses.spec import Scores, loss
 
 PAPER = "Jin and Li, (Debiased) contrastive learning loss"
 
 
 @dataclass(frozen=True)
-class DebiasedMSE:
-    lam: float = param(0.5, "weight λ of the negatives, ≥ 0", "0.1 to 1; not published")
-    a: float = param(0.0, "unseen positives per known positive, counted by the prior τ⁺, ≥ 0", "0, 0.5, 1, 2, 5")
-    extra: float = param(0.0, "unseen positives per user, counted by the prior τ⁺, ≥ 0", "not published")
-    n_positives: int = param(10, "number m of the user's positives drawn per row, ≥ 1", "10, 20, 50")
-
-    def __post_init__(self) -> None:
-        require(self.lam >= 0, f"lam must be >= 0, got {self.lam}")
-        require(self.a >= 0, f"a must be >= 0, got {self.a}")
-        require(self.extra >= 0, f"extra must be >= 0, got {self.extra}")
-        require(self.n_positives >= 1, f"n_positives must be >= 1, got {self.n_positives}")
+class DebiasedMSE(Params):
+    lam: float = param(0.5, "weight λ of the negatives", "0.1 to 1; not published", ge=0)
+    a: float = param(0.0, "unseen positives per known positive, counted by the prior τ⁺", "0, 0.5, 1, 2, 5", ge=0)
+    extra: float = param(0.0, "unseen positives per user, counted by the prior τ⁺", "not published", ge=0)
+    n_positives: int = param(10, "number m of the user's positives drawn per row", "10, 20, 50", ge=1)
 
 
 @dataclass(frozen=True)
 class DebiasedCCL(DebiasedMSE):
-    lam: float = param(0.4, "weight λ of the negatives, ≥ 0", "0.1 to 1")
-    margin: float = param(0.9, "cosine ε above which a negative contributes, 0 ≤ margin < 1", "0 to 0.9")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(0 <= self.margin < 1, f"margin must lie in [0, 1), got {self.margin}")
+    lam: float = param(0.4, "weight λ of the negatives", "0.1 to 1", ge=0)
+    margin: float = param(0.9, "cosine ε above which a negative contributes", "0 to 0.9", ge=0, lt=1)
 
 
 @dataclass(frozen=True)
 class DebiasedInfoNCE(DebiasedMSE):
-    lam: float = param(500.0, "weight λ of the negatives, > 0; typically about n_negatives", "100 to 1000")
-    tau: float = param(0.2, "temperature t that divides the cosine, > 0", "0.05 to 0.5; not published")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.lam > 0, f"lam must be > 0, got {self.lam}")
-        require(self.tau > 0, f"tau must be > 0, got {self.tau}")
+    lam: float = param(500.0, "weight λ of the negatives; typically about n_negatives", "100 to 1000", gt=0)
+    tau: float = param(0.2, "temperature t that divides the cosine", "0.05 to 0.5; not published", gt=0)
 
 
 def class_prior(s: Scores, p: DebiasedMSE) -> Tensor:

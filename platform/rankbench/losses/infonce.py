@@ -17,29 +17,21 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from rankbench.core.config import param
-from rankbench.core.errors import require
+from rankbench.core.config import Params, param
 from rankbench.losses.spec import Scores, Twin, loss
 
 PAPER = "Jin and Li, (Debiased) contrastive learning loss"
 
 
 @dataclass(frozen=True)
-class Temperature:
-    tau: float = param(0.2, "temperature t that divides the cosine, > 0", "0.05 to 0.5; not published")
-
-    def __post_init__(self) -> None:
-        require(self.tau > 0, f"tau must be > 0, got {self.tau}")
+class Temperature(Params):
+    tau: float = param(0.2, "temperature t that divides the cosine", "0.05 to 0.5; not published", gt=0)
 
 
 @dataclass(frozen=True)
 class MINEPlus(Temperature):
-    tau: float = param(0.4, "temperature t that divides the cosine, > 0", "0.4 to 0.5")
-    lam: float = param(1.1, "weight λ of the negatives, > 0; 1 is MINE", "1 to 1.2")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.lam > 0, f"lam must be > 0, got {self.lam}")
+    tau: float = param(0.4, "temperature t that divides the cosine", "0.4 to 0.5", gt=0)
+    lam: float = param(1.1, "weight λ of the negatives; 1 is MINE", "1 to 1.2", gt=0)
 
 
 @loss(

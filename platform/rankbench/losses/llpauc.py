@@ -18,21 +18,16 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import softplus
 
-from rankbench.core.config import param
-from rankbench.core.errors import require
+from rankbench.core.config import Params, param
 from rankbench.losses.spec import LossState, Scores, Sizes, loss
 
 SHARPNESS = 5  # of r, the smooth hinge
 
 
 @dataclass(frozen=True)
-class LLPAUC:
-    alpha: float = param(0.7, "fraction α of positives: upper bound of the true positive rate, in (0, 1]", "0.1 to 0.9")
-    beta: float = param(0.1, "fraction β of negatives: upper bound of the false positive rate, in (0, 1]", "0.01 to 0.9")
-
-    def __post_init__(self) -> None:
-        require(0 < self.alpha <= 1, f"alpha must lie in (0, 1], got {self.alpha}")
-        require(0 < self.beta <= 1, f"beta must lie in (0, 1], got {self.beta}")
+class LLPAUC(Params):
+    alpha: float = param(0.7, "fraction α of positives: upper bound of the true positive rate", "0.1 to 0.9", gt=0, le=1)
+    beta: float = param(0.1, "fraction β of negatives: upper bound of the false positive rate", "0.01 to 0.9", gt=0, le=1)
 
 
 class Saddle(LossState):

@@ -14,17 +14,13 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from rankbench.core.config import param
-from rankbench.core.errors import require
+from rankbench.core.config import Params, param
 from rankbench.losses.spec import Scores, loss
 
 
 @dataclass(frozen=True)
-class MSE:
-    lam: float = param(1.0, "weight λ of the mean over negatives, ≥ 0", "0.01 to 100, log scale; not published")
-
-    def __post_init__(self) -> None:
-        require(self.lam >= 0, f"lam must be >= 0, got {self.lam}")
+class MSE(Params):
+    lam: float = param(1.0, "weight λ of the mean over negatives", "0.01 to 100, log scale; not published", ge=0)
 
 
 @loss(

@@ -19,22 +19,17 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from rankbench.core.config import param
-from rankbench.core.errors import require
+from rankbench.core.config import Params, param
 from rankbench.losses.spec import Scores, loss
 
 
 @dataclass(frozen=True)
-class OPAUC:
+class OPAUC(Params):
     form: Literal["dns", "kl"] = param(
         "dns", "form of the loss: exact, on the hardest negatives (dns), or soft (kl)", "dns, kl"
     )
-    beta: float = param(0.1, "fraction β of the negatives that are used, for form = dns, in (0, 1]", "0.001 to 1")
-    tau: float = param(0.2, "temperature τ, for form = kl, > 0", "0.05 to 5")
-
-    def __post_init__(self) -> None:
-        require(0 < self.beta <= 1, f"beta must lie in (0, 1], got {self.beta}")
-        require(self.tau > 0, f"tau must be > 0, got {self.tau}")
+    beta: float = param(0.1, "fraction β of the negatives that are used, for form = dns", "0.001 to 1", gt=0, le=1)
+    tau: float = param(0.2, "temperature τ, for form = kl", "0.05 to 5", gt=0)
 
 
 @loss(

@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from rankbench.core.config import param
-from rankbench.core.errors import require
+from rankbench.core.config import Params, param
 from rankbench.losses.spec import Scores, loss
 
 # log σ(x) on [−1, 1]. 1 + tanh x is 2 sigmoid(2x); the clamp avoids log(0) for a negative at d = −1.
@@ -29,12 +28,9 @@ LOG_SURROGATE = {
 
 
 @dataclass(frozen=True)
-class PSL:
-    tau: float = param(0.1, "temperature τ, applied to half the cosine, > 0", "0.005 to 0.3")
+class PSL(Params):
+    tau: float = param(0.1, "temperature τ, applied to half the cosine", "0.005 to 0.3", gt=0)
     surrogate: Literal["tanh", "atan", "relu"] = param("tanh", "surrogate activation σ", "tanh, atan, relu")
-
-    def __post_init__(self) -> None:
-        require(self.tau > 0, f"tau must be > 0, got {self.tau}")
 
 
 @loss("psl", PSL, similarity="half-cosine", title="PSL: softmax with a bounded surrogate", source="Yang et al., NeurIPS 2024")

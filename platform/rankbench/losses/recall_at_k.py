@@ -14,22 +14,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rankbench.core.config import param
-from rankbench.core.errors import require
+from rankbench.core.config import Params, param
 from rankbench.losses.spec import Scores, loss
 
 
 @dataclass(frozen=True)
-class RecallAtK:
-    K: int = param(20, "length K of the list, ≥ 1", "10, 20, 50")
-    tau1: float = param(0.1, "temperature τ1 of score differences, > 0", "0.01 to 0.3")
-    tau2: float = param(1.0, "temperature τ2 of the rank, > 0", "1 to 5")
+class RecallAtK(Params):
+    K: int = param(20, "length K of the list", "10, 20, 50", ge=1)
+    tau1: float = param(0.1, "temperature τ1 of score differences", "0.01 to 0.3", gt=0)
+    tau2: float = param(1.0, "temperature τ2 of the rank", "1 to 5", gt=0)
     scale_rank: bool = param(False, "whether to estimate the rank among all items instead of the sampled ones", "true, false")
-
-    def __post_init__(self) -> None:
-        require(self.K >= 1, f"K must be ≥ 1, got {self.K}")
-        require(self.tau1 > 0, f"tau1 must be > 0, got {self.tau1}")
-        require(self.tau2 > 0, f"tau2 must be > 0, got {self.tau2}")
 
 
 @loss(

@@ -15,18 +15,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from rankbench.core.config import param
-from rankbench.core.errors import require
+from rankbench.core.config import Params, param
 from rankbench.losses.spec import Scores, Twin, loss
 
 
 @dataclass(frozen=True)
-class SL:
-    tau: float = param(0.2, "temperature τ that divides the cosine, > 0", "0.01 to 0.5")
+class SL(Params):
+    tau: float = param(0.2, "temperature τ that divides the cosine", "0.01 to 0.5", gt=0)
     include_positive: bool = param(False, "whether the sum includes the positive", "false, true")
-
-    def __post_init__(self) -> None:
-        require(self.tau > 0, f"tau must be > 0, got {self.tau}")
 
 
 @loss(

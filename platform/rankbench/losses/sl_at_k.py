@@ -16,24 +16,17 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from rankbench.core.config import param
-from rankbench.core.errors import require
+from rankbench.core.config import Params, param
 from rankbench.losses.spec import LossState, Scores, Sizes, loss
 
 
 @dataclass(frozen=True)
-class SLAtK:
-    K: int = param(20, "length K of the list whose last score is the threshold, ≥ 1", "10, 20, 50")
-    tau_d: float = param(0.2, "temperature τ_d of the softmax, > 0", "0.01 to 0.5")
-    tau_w: float = param(2.25, "temperature τ_w of the weight, > 0", "0.5 to 3")
-    T_beta: int = param(20, "number of epochs from one update of the thresholds to the next, ≥ 1", "5, 20")
+class SLAtK(Params):
+    K: int = param(20, "length K of the list whose last score is the threshold", "10, 20, 50", ge=1)
+    tau_d: float = param(0.2, "temperature τ_d of the softmax", "0.01 to 0.5", gt=0)
+    tau_w: float = param(2.25, "temperature τ_w of the weight", "0.5 to 3", gt=0)
+    T_beta: int = param(20, "number of epochs from one update of the thresholds to the next", "5, 20", ge=1)
     detach_weight: bool = param(False, "whether the gradient treats the weight as a constant", "true, false")
-
-    def __post_init__(self) -> None:
-        require(self.K >= 1, f"K must be ≥ 1, got {self.K}")
-        require(self.tau_d > 0, f"tau_d must be > 0, got {self.tau_d}")
-        require(self.tau_w > 0, f"tau_w must be > 0, got {self.tau_w}")
-        require(self.T_beta >= 1, f"T_beta must be ≥ 1, got {self.T_beta}")
 
 
 class SampledThresholds(LossState):

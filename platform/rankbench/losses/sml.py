@@ -15,23 +15,17 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor, nn
 
-from rankbench.core.config import param
-from rankbench.core.errors import require
+from rankbench.core.config import Params, param
 from rankbench.losses.spec import LossState, Scores, Sizes, loss
 
 
 @dataclass(frozen=True)
-class SML:
-    lam: float = param(0.01, "weight λ of the item-centred hinge, ≥ 0", "0.001 to 1")
+class SML(Params):
+    lam: float = param(0.01, "weight λ of the item-centred hinge", "0.001 to 1", ge=0)
     gamma: float = param(
-        0.3, "reward γ of large margins, ≥ 0; about the fraction of rows whose user hinge stays active", "0.01 to 1"
+        0.3, "reward γ of large margins; about the fraction of rows whose user hinge stays active", "0.01 to 1", ge=0
     )
-    margin: float = param(1.0, "largest margin l, which is also the initial margin, > 0", "0.5 to 2")
-
-    def __post_init__(self) -> None:
-        require(self.lam >= 0, f"lam must be ≥ 0, got {self.lam}")
-        require(self.gamma >= 0, f"gamma must be ≥ 0, got {self.gamma}")
-        require(self.margin > 0, f"margin must be > 0, got {self.margin}")
+    margin: float = param(1.0, "largest margin l, which is also the initial margin", "0.5 to 2", gt=0)
 
 
 class Margins(LossState):

@@ -15,21 +15,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rankbench.core.config import param
-from rankbench.core.errors import require
+from rankbench.core.config import Params, param
 from rankbench.losses.spec import Scores, loss
 
 
 @dataclass(frozen=True)
-class SmoothI:
-    K: int = param(20, "length K of the list, ≥ 1; each row takes K softmaxes", "5, 10, 20")
-    tau: float = param(0.1, "temperature τ that divides the cosine, > 0", "0.05 to 0.3")
-    delta: float = param(0.1, "offset δ that lowers items already selected, in [0, 1)", "0.05 to 0.3")
-
-    def __post_init__(self) -> None:
-        require(self.K >= 1, f"K must be ≥ 1, got {self.K}")
-        require(self.tau > 0, f"tau must be > 0, got {self.tau}")
-        require(0 <= self.delta < 1, f"delta must lie in [0, 1), got {self.delta}")
+class SmoothI(Params):
+    K: int = param(20, "length K of the list; each row takes K softmaxes", "5, 10, 20", ge=1)
+    tau: float = param(0.1, "temperature τ that divides the cosine", "0.05 to 0.3", gt=0)
+    delta: float = param(0.1, "offset δ that lowers items already selected", "0.05 to 0.3", ge=0, lt=1)
 
 
 @loss(

@@ -19,7 +19,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from rankbench.core.config import param
+from rankbench.core.config import Params, param
 from rankbench.losses.spec import Scores, loss
 
 
@@ -29,7 +29,7 @@ class Softmax:
 
 
 @dataclass(frozen=True)
-class SampledSoftmax:
+class SampledSoftmax(Params):
     correction: Literal["nq_N", "expected_count", "both"] = param(
         "nq_N", "correction of the scores for the proposal distribution q", "nq_N, expected_count, both"
     )

@@ -17,25 +17,19 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import logsigmoid
 
-from rankbench.core.config import param
-from rankbench.core.errors import require
+from rankbench.core.config import Params, param
 from rankbench.losses.quantile import Thresholds
 from rankbench.losses.spec import Scores, Sizes, loss
 
 
 @dataclass(frozen=True)
-class Talos:
-    tau: float = param(0.1, "temperature τ, > 0", "0.05 to 0.3")
-    K: int = param(20, "length K of the list whose last score is the threshold, ≥ 1", "10, 20, 50")
-    beta_lr: float = param(1e-3, "learning rate of the thresholds, > 0", "1e-4 to 1e-1")
+class Talos(Params):
+    tau: float = param(0.1, "temperature τ", "0.05 to 0.3", gt=0)
+    K: int = param(20, "length K of the list whose last score is the threshold", "10, 20, 50", ge=1)
+    beta_lr: float = param(1e-3, "learning rate of the thresholds", "1e-4 to 1e-1", gt=0)
     ablation: Literal["none", "quantile", "outside", "denominator"] = param(
         "none", "part of the loss that is removed", "none, quantile, outside, denominator"
     )
-
-    def __post_init__(self) -> None:
-        require(self.tau > 0, f"tau must be > 0, got {self.tau}")
-        require(self.K >= 1, f"K must be ≥ 1, got {self.K}")
-        require(self.beta_lr > 0, f"beta_lr must be > 0, got {self.beta_lr}")
 
 
 def thresholds(p: Talos, sizes: Sizes, generator: Generator) -> Thresholds:

@@ -16,23 +16,18 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import softplus
 
-from rankbench.core.config import param
-from rankbench.core.errors import require
+from rankbench.core.config import Params, param
 from rankbench.losses.spec import LossState, Scores, Sizes, loss
 
 
 @dataclass(frozen=True)
-class UIB:
+class UIB(Params):
     boundary: Literal["linear", "embedding"] = param(
         "linear", "boundary b_u: a linear map of the user's vector, or one number per user (embedding)", "linear, embedding"
     )
     phi: Literal["softplus", "hinge"] = param("softplus", "the pointwise loss φ", "softplus, hinge")
-    a: float = param(0.5, "weight of the negatives, > 0 and < 1", "0.1 to 0.9")
-    margin: float = param(1.0, "margin of the hinge, for phi = hinge, ≥ 0", "0 to 2")
-
-    def __post_init__(self) -> None:
-        require(0 < self.a < 1, f"a must lie between 0 and 1, got {self.a}")
-        require(self.margin >= 0, f"margin must be ≥ 0, got {self.margin}")
+    a: float = param(0.5, "weight of the negatives", "0.1 to 0.9", gt=0, lt=1)
+    margin: float = param(1.0, "margin of the hinge, for phi = hinge", "0 to 2", ge=0)
 
 
 class LinearBoundary(LossState):

@@ -13,18 +13,14 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from rankbench.core.config import param
-from rankbench.core.errors import require
+from rankbench.core.config import Params, param
 from rankbench.models.propagation import Graph, propagate
 from rankbench.models.spec import EmbeddingModel, model
 
 
 @dataclass(frozen=True)
-class LightGCN:
-    n_layers: int = param(3, "number of graph layers, ≥ 1", "1 to 4")
-
-    def __post_init__(self) -> None:
-        require(self.n_layers >= 1, f"n_layers must be >= 1, got {self.n_layers}")
+class LightGCN(Params):
+    n_layers: int = param(3, "number of graph layers", "1 to 4", ge=1)
 
 
 class LightGCNModel(EmbeddingModel):

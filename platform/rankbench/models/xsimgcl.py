@@ -18,25 +18,22 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
-from rankbench.core.config import param
+from rankbench.core.config import Params, param
 from rankbench.core.errors import require
 from rankbench.models.propagation import Graph, propagate
 from rankbench.models.spec import EmbeddingModel, model
 
 
 @dataclass(frozen=True)
-class XSimGCL:
-    n_layers: int = param(3, "number of graph layers, ≥ 1", "1 to 4")
-    noise: float = param(0.1, "length ε of the noise in each layer, ≥ 0", "0.01 to 0.5")
-    aux_weight: float = param(0.01, "weight λ of the contrastive loss, ≥ 0", "0.01 to 0.2")
-    aux_tau: float = param(0.2, "temperature τ of the contrastive loss, > 0", "0.1 to 0.2")
+class XSimGCL(Params):
+    n_layers: int = param(3, "number of graph layers", "1 to 4", ge=1)
+    noise: float = param(0.1, "length ε of the noise in each layer", "0.01 to 0.5", ge=0)
+    aux_weight: float = param(0.01, "weight λ of the contrastive loss", "0.01 to 0.2", ge=0)
+    aux_tau: float = param(0.2, "temperature τ of the contrastive loss", "0.1 to 0.2", gt=0)
     contrast_layer: int = param(1, "layer l* that the final vectors are contrasted with, 1 to n_layers", "1 to n_layers")
 
     def __post_init__(self) -> None:
-        require(self.n_layers >= 1, f"n_layers must be >= 1, got {self.n_layers}")
-        require(self.noise >= 0, f"noise must be >= 0, got {self.noise}")
-        require(self.aux_weight >= 0, f"aux_weight must be >= 0, got {self.aux_weight}")
-        require(self.aux_tau > 0, f"aux_tau must be > 0, got {self.aux_tau}")
+        super().__post_init__()
         within = 1 <= self.contrast_layer <= self.n_layers
         require(within, f"contrast_layer must be from 1 to n_layers = {self.n_layers}, got {self.contrast_layer}")
 

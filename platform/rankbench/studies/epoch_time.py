@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 
 from rankbench.core import threads
-from rankbench.core.config import param
+from rankbench.core.config import Params, param
 from rankbench.core.environment import Environment
-from rankbench.core.errors import require
 from rankbench.data.prepare import load
 from rankbench.experiment.job import configure
 from rankbench.experiment.outcome import describe
@@ -29,17 +28,14 @@ BASELINE = "sl"
 
 
 @dataclass(frozen=True)
-class EpochTime:
+class EpochTime(Params):
     dataset: str = param("amazon-beauty", "dataset whose train part is used")
     losses: str = param("all", "names of losses, comma-separated, or all; sl is always included")
     model: str = param("mf", "encoder: mf, lightgcn, xsimgcl")
-    embedding_dim: int = param(64, "length of the vectors, > 0")
-    batch_size: int = param(1024, "interactions per step, > 0")
-    n_negatives: int = param(1024, "negatives per positive, > 0; bpr has 1, as in the paper")
-    epochs: int = param(3, "number of timed epochs, after one that is not timed, ≥ 1")
-
-    def __post_init__(self) -> None:
-        require(self.epochs >= 1, f"epochs must be ≥ 1, got {self.epochs}")
+    embedding_dim: int = param(64, "length of the vectors", gt=0)
+    batch_size: int = param(1024, "interactions per step", gt=0)
+    n_negatives: int = param(1024, "negatives per positive; bpr has 1, as in the paper", gt=0)
+    epochs: int = param(3, "number of timed epochs, after one that is not timed", ge=1)
 
     def config_of(self, loss: str) -> dict[str, Any]:
         shared = {name: getattr(self, name) for name in ("model", "embedding_dim", "batch_size")}

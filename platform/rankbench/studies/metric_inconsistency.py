@@ -22,7 +22,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from rankbench.core.config import param
+from rankbench.core.config import Params, param
 from rankbench.core.environment import Environment
 from rankbench.core.errors import require
 from rankbench.core.rng import stream
@@ -36,20 +36,17 @@ RATIOS = ("opposed", "of unequal", "no gain")
 
 
 @dataclass(frozen=True)
-class MetricInconsistency:
+class MetricInconsistency(Params):
     datasets: str = param("gowalla-talos,amazon-beauty", "datasets whose users give the numbers of positives, comma-separated")
     positives: Literal["all", "test"] = param("all", "positive items of a user: all interactions, or those of test")
     list_lengths: str | int = param("50,100,200,500,1000", "ranks are drawn from 1 to these lengths, comma-separated")
-    K: int = param(20, "cutoff of Precision, Recall and nDCG@K, ≥ 1")
-    alpha: float = param(0.5, "share of the positives, from the top, that LLPAUC uses, in (0, 1]")
-    beta: float = param(0.1, "share of the negatives, from the top, that LLPAUC uses, in (0, 1]")
-    trials: int = param(10_000, "pairs of lists per dataset and length, ≥ 1")
+    K: int = param(20, "cutoff of Precision, Recall and nDCG@K", ge=1)
+    alpha: float = param(0.5, "share of the positives, from the top, that LLPAUC uses", gt=0, le=1)
+    beta: float = param(0.1, "share of the negatives, from the top, that LLPAUC uses", gt=0, le=1)
+    trials: int = param(10_000, "pairs of lists per dataset and length", ge=1)
 
     def __post_init__(self) -> None:
-        require(self.K >= 1, f"K must be ≥ 1, got {self.K}")
-        require(0 < self.alpha <= 1, f"alpha must lie in (0, 1], got {self.alpha}")
-        require(0 < self.beta <= 1, f"beta must lie in (0, 1], got {self.beta}")
-        require(self.trials >= 1, f"trials must be ≥ 1, got {self.trials}")
+        super().__post_init__()
         require(all(length > self.K for length in self.lengths), f"list_lengths must be > K, got {self.list_lengths}")
 
     @property

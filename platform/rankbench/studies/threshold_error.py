@@ -25,7 +25,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from rankbench.core.config import param
+from rankbench.core.config import Params, param
 from rankbench.core.environment import Environment
 from rankbench.core.errors import NumericalError, require
 from rankbench.core.rng import stream
@@ -48,26 +48,24 @@ BLOCK = 1024  # users whose scores are in memory at the same time
 
 
 @dataclass(frozen=True)
-class ThresholdError:
+class ThresholdError(Params):
     dataset: str = param("movielens-100k", "dataset whose train part MF is trained on")
-    K: int = param(20, "length of the list whose last score is the threshold, ≥ 1")
-    n_negatives: int = param(1024, "negatives per positive in training, > 0")
-    epochs: int = param(60, "epochs with each loss, > 0")
-    batch_size: int = param(1024, "interactions per step, > 0")
-    learning_rate: float = param(0.01, "learning rate of the model, > 0")
-    embedding_dim: int = param(64, "length of the vectors, > 0")
-    tau: float = param(0.1, "temperature of Talos, > 0")
-    tau_d: float = param(0.2, "temperature of SL@K's softmax, > 0")
-    beta_lr: float = param(1e-3, "learning rate of Talos's thresholds in training, > 0")
-    T_beta: int = param(5, "SL@K updates its thresholds every T_beta epochs, ≥ 1")
+    K: int = param(20, "length of the list whose last score is the threshold", ge=1)
+    n_negatives: int = param(1024, "negatives per positive in training", gt=0)
+    epochs: int = param(60, "epochs with each loss", gt=0)
+    batch_size: int = param(1024, "interactions per step", gt=0)
+    learning_rate: float = param(0.01, "learning rate of the model", gt=0)
+    embedding_dim: int = param(64, "length of the vectors", gt=0)
+    tau: float = param(0.1, "temperature of Talos", gt=0)
+    tau_d: float = param(0.2, "temperature of SL@K's softmax", gt=0)
+    beta_lr: float = param(1e-3, "learning rate of Talos's thresholds in training", gt=0)
+    T_beta: int = param(5, "SL@K updates its thresholds every T_beta epochs", ge=1)
     samples: str | int = param("16,64,256,1024", "sampled negatives n of the estimators on the final model, comma-separated")
-    passes: int = param(400, "steps of a regression on the final model, ≥ 1")
-    rate: float = param(0.02, "initial learning rate of that regression, with a cosine decay to 0, > 0")
+    passes: int = param(400, "steps of a regression on the final model", ge=1)
+    rate: float = param(0.02, "initial learning rate of that regression, with a cosine decay to 0", gt=0)
 
     def __post_init__(self) -> None:
-        for name in ("K", "passes"):
-            require(getattr(self, name) >= 1, f"{name} must be ≥ 1, got {getattr(self, name)}")
-        require(self.rate > 0, f"rate must be > 0, got {self.rate}")
+        super().__post_init__()
         require(min(self.numbers) > 0, f"samples must be > 0, got {self.samples}")
 
     @property

@@ -13,10 +13,10 @@ from rankbench.fitting.stopping import Stopping
 @dataclass(frozen=True)
 class TrainingParams(Stopping):
     model: str = param("mf", "encoder of users and items: mf, lightgcn or xsimgcl", "mf, lightgcn, xsimgcl")
-    embedding_dim: int = param(64, "dimension of the user and item vectors, > 0", "64")
-    epochs: int = param(100, "largest number of passes over the interactions, > 0", "20 to 1000")
-    batch_size: int = param(2048, "number of interactions per gradient step, > 0", "512 to 8192")
-    n_negatives: int = param(100, "number of negatives per positive, > 0", "1 to 4096")
+    embedding_dim: int = param(64, "dimension of the user and item vectors", "64", gt=0)
+    epochs: int = param(100, "largest number of passes over the interactions", "20 to 1000", gt=0)
+    batch_size: int = param(2048, "number of interactions per gradient step", "512 to 8192", gt=0)
+    n_negatives: int = param(100, "number of negatives per positive", "1 to 4096", gt=0)
     shared_negatives: bool = param(
         False,
         "whether all rows of a batch share their negatives, drawn from all items: faster, but not as in the papers",
@@ -25,14 +25,14 @@ class TrainingParams(Stopping):
     sampler: Literal["auto", "uniform-all", "uniform-other", "popularity", "in-batch"] = param(
         "auto", "distribution that negatives are drawn from; auto: that of the loss's papers", "auto"
     )
-    popularity_power: float = param(1.0, "power of the interaction counts, for sampler = popularity, ≥ 0", "0 to 1")
-    learning_rate: float = param(0.01, "learning rate of Adam, > 0", "0.0001 to 0.1")
+    popularity_power: float = param(1.0, "power of the interaction counts, for sampler = popularity", "0 to 1", ge=0)
+    learning_rate: float = param(0.01, "learning rate of Adam", "0.0001 to 0.1", gt=0)
     schedule: Literal["constant", "plateau", "cosine"] = param(
         "constant",
         "learning rate over epochs; plateau halves it at the 4th evaluation without a gain, down to 1e-6",
         "constant",
     )
-    weight_decay: float = param(0.0, "L2 penalty on the vectors, ≥ 0", "0 to 0.001")
+    weight_decay: float = param(0.0, "L2 penalty on the vectors", "0 to 0.001", ge=0)
     decay: Literal["gradient", "batch"] = param(
         "gradient", "where weight_decay acts: on Adam's gradient, or on the loss, for the rows of the batch", "gradient"
     )
@@ -42,8 +42,10 @@ class TrainingParams(Stopping):
     init: Literal["normal", "xavier"] = param(
         "normal", "initial vectors: normal with standard deviation init_scale, or Xavier", "normal"
     )
-    init_scale: float = param(0.1, "standard deviation of the initial vectors, for init = normal, > 0", "0.01 to 1")
-    patience: int = param(10, "evaluations on the validation set without a gain after which training ends; 0: never", "10")
+    init_scale: float = param(0.1, "standard deviation of the initial vectors, for init = normal", "0.01 to 1", gt=0)
+    patience: int = param(
+        10, "evaluations on the validation set without a gain after which training ends; 0: never", "10", ge=0
+    )
     reduction: Literal["interaction", "user"] = param(
         "interaction", "unit that has equal weight in the loss: every interaction, or every user", "interaction"
     )
@@ -53,10 +55,6 @@ class TrainingParams(Stopping):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("embedding_dim", "epochs", "batch_size", "n_negatives", "learning_rate", "init_scale"):
-            require(getattr(self, name) > 0, f"{name} must be > 0, got {getattr(self, name)}")
-        for name in ("weight_decay", "popularity_power"):
-            require(getattr(self, name) >= 0, f"{name} must be >= 0, got {getattr(self, name)}")
         require(self.sampler != "in-batch" or self.batch_size > 1, "sampler=in-batch needs batch_size >= 2, got 1")
         require(
             not (self.shared_negatives and self.sampler == "uniform-other"),

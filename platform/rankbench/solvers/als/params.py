@@ -6,27 +6,18 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rankbench.core.config import param
-from rankbench.core.errors import require
 from rankbench.fitting.stopping import Stopping
 
 
 @dataclass(frozen=True)
 class ALSParams(Stopping):
-    embedding_dim: int = param(64, "dimension of the user and item vectors, > 0", "16 to 512")
-    iterations: int = param(16, "number of iterations, each of an item step and a user step, > 0", "1 to 50")
+    embedding_dim: int = param(64, "dimension of the user and item vectors", "16 to 512", gt=0)
+    iterations: int = param(16, "number of iterations, each of an item step and a user step", "1 to 50", gt=0)
     solver: Literal["exact", "cg"] = param(
         "exact", "solver of each row's system: exact, or a few steps of conjugate gradients (cg)", "exact"
     )
-    cg_steps: int = param(3, "number of conjugate-gradient steps per row, for solver = cg", "3")
-    init_scale: float = param(0.1, "items start normal with standard deviation init_scale / √embedding_dim, > 0", "0.01 to 1")
+    cg_steps: int = param(3, "number of conjugate-gradient steps per row, for solver = cg", "3", gt=0)
+    init_scale: float = param(0.1, "items start normal with standard deviation init_scale / √embedding_dim", "0.01 to 1", gt=0)
     tolerance: float = param(
-        0.0, "stop when an iteration lowers the loss by a smaller fraction than this; 0: never stop early", "0"
+        0.0, "stop when an iteration lowers the loss by a smaller fraction than this; 0: never stop early", "0", ge=0
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.embedding_dim > 0, f"embedding_dim must be > 0, got {self.embedding_dim}")
-        require(self.iterations > 0, f"iterations must be > 0, got {self.iterations}")
-        require(self.cg_steps > 0, f"cg_steps must be > 0, got {self.cg_steps}")
-        require(self.init_scale > 0, f"init_scale must be > 0, got {self.init_scale}")
-        require(self.tolerance >= 0, f"tolerance must be >= 0, got {self.tolerance}")

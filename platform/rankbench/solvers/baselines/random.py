@@ -7,19 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from rankbench.core.config import param
-from rankbench.core.errors import require
+from rankbench.core.config import Params, param
 from rankbench.core.rng import stream
 from rankbench.fitting.method import direct
 from rankbench.fitting.recommenders import FactorRecommender
 
 
 @dataclass(frozen=True)
-class Random:
-    embedding_dim: int = param(32, "dimension of the random vectors, > 0; a larger value makes users less alike", "32")
-
-    def __post_init__(self) -> None:
-        require(self.embedding_dim > 0, f"embedding_dim must be > 0, got {self.embedding_dim}")
+class Random(Params):
+    embedding_dim: int = param(32, "dimension of the random vectors; a larger value makes users less alike", "32", gt=0)
 
 
 @direct("random", Random, title="A random ranking for every user", source="baseline", seeded=True)

@@ -13,7 +13,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rankbench.core.config import param
-from rankbench.core.errors import require
 from rankbench.solvers.als.fit import Counts, als
 from rankbench.solvers.als.quadratic_loss import QuadraticLoss, per_user
 from rankbench.solvers.factorisation.ials import IALS
@@ -21,14 +20,9 @@ from rankbench.solvers.factorisation.ials import IALS
 
 @dataclass(frozen=True)
 class DebiasedIALS(IALS):
-    a: float = param(0.0, "unseen positives per known positive, ≥ 0", "0 to 5")
-    extra: float = param(0.0, "unseen positives per user, ≥ 0", "0 to 100")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.alpha0 < 1, f"alpha0 must lie in (0, 1), got {self.alpha0}: otherwise the loss has no minimum")
-        require(self.a >= 0, f"a must be >= 0, got {self.a}")
-        require(self.extra >= 0, f"extra must be >= 0, got {self.extra}")
+    alpha0: float = param(0.1, "weight α₀ of every pair", "0.001 to 1", gt=0, lt=1)  # from 1 on the loss has no minimum
+    a: float = param(0.0, "unseen positives per known positive", "0 to 5", ge=0)
+    extra: float = param(0.0, "unseen positives per user", "0 to 100", ge=0)
 
 
 @als(

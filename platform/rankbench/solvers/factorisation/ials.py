@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rankbench.core.config import param
-from rankbench.core.errors import require
 from rankbench.solvers.als.fit import Counts, als
 from rankbench.solvers.als.params import ALSParams
 from rankbench.solvers.als.quadratic_loss import QuadraticLoss, per_user
@@ -18,15 +17,9 @@ from rankbench.solvers.als.quadratic_loss import QuadraticLoss, per_user
 
 @dataclass(frozen=True)
 class IALS(ALSParams):
-    alpha0: float = param(0.1, "weight α₀ of every pair, > 0", "0.001 to 1")
-    lam: float = param(0.003, "ridge λ, ≥ 0", "0.0003 to 0.03")
-    nu: float = param(1.0, "exponent ν of the frequency in the ridge, 0 ≤ nu ≤ 2; 0: the same ridge for all", "0 to 1")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.alpha0 > 0, f"alpha0 must be > 0, got {self.alpha0}")
-        require(self.lam >= 0, f"lam must be >= 0, got {self.lam}")
-        require(0 <= self.nu <= 2, f"nu must lie in [0, 2], got {self.nu}")
+    alpha0: float = param(0.1, "weight α₀ of every pair", "0.001 to 1", gt=0)
+    lam: float = param(0.003, "ridge λ", "0.0003 to 0.03", ge=0)
+    nu: float = param(1.0, "exponent ν of the frequency in the ridge; 0: the same ridge for all", "0 to 1", ge=0, le=2)
 
 
 @als("ials", IALS, title="iALS: implicit ALS with a ridge by frequency", source="Rendle et al., RecSys 2022")

@@ -16,7 +16,6 @@ from typing import Literal
 import numpy as np
 
 from rankbench.core.config import param
-from rankbench.core.errors import require
 from rankbench.solvers.als.fit import Counts, als
 from rankbench.solvers.als.params import ALSParams
 from rankbench.solvers.als.quadratic_loss import QuadraticLoss, per_user
@@ -24,14 +23,10 @@ from rankbench.solvers.als.quadratic_loss import QuadraticLoss, per_user
 
 @dataclass(frozen=True)
 class RG2(ALSParams):
-    lam: float = param(0.01, "ridge λ, ≥ 0", "0 to 1")
+    lam: float = param(0.01, "ridge λ", "0 to 1", ge=0)
     regulariser: Literal["weighted", "product"] = param(
         "weighted", "regulariser of the vectors by their weights (weighted), or of the scores (product)", "weighted"
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.lam >= 0, f"lam must be >= 0, got {self.lam}")
 
 
 @als("rg2", RG2, title="RG²: squared surrogate of softmax, by ALS", source="Pu et al., ICML 2024", pace=0.6)

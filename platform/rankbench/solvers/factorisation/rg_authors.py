@@ -18,7 +18,6 @@ from typing import Literal
 import numpy as np
 
 from rankbench.core.config import param
-from rankbench.core.errors import require
 from rankbench.solvers.als.fit import Counts, als
 from rankbench.solvers.als.params import ALSParams
 from rankbench.solvers.als.quadratic_loss import QuadraticLoss, per_user
@@ -26,19 +25,13 @@ from rankbench.solvers.als.quadratic_loss import QuadraticLoss, per_user
 
 @dataclass(frozen=True)
 class RGAuthors(ALSParams):
-    lam: float = param(0.01, "ridge λ, ≥ 0", "0 to 1")
-    alpha: float = param(0.01, "weight α of the squared distance of interactions from 1, ≥ 0", "0 to 1")
-    beta: float = param(0.0, "fraction β of the quadratic terms that is removed, 0 ≤ beta < 1; 0 for RG²", "0 to 0.5")
+    lam: float = param(0.01, "ridge λ", "0 to 1", ge=0)
+    alpha: float = param(0.01, "weight α of the squared distance of interactions from 1", "0 to 1", ge=0)
+    beta: float = param(0.0, "fraction β of the quadratic terms that is removed; 0 for RG²", "0 to 0.5", ge=0, lt=1)
     item_rhs_sign: Literal[-1, 1] = param(-1, "sign in the item step: -1 follows the loss, 1 the authors' program", "-1")
     reg: Literal["weighted", "authors"] = param(
         "weighted", "ridge of users: by weight, or with λ added as in the authors' program (authors)", "weighted"
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.lam >= 0, f"lam must be >= 0, got {self.lam}")
-        require(self.alpha >= 0, f"alpha must be >= 0, got {self.alpha}")
-        require(0 <= self.beta < 1, f"beta must lie in [0, 1), got {self.beta}: otherwise the loss has no minimum")
 
 
 @als(

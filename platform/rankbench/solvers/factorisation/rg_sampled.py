@@ -26,16 +26,13 @@ from rankbench.solvers.als.quadratic_loss import QuadraticLoss, per_user
 
 @dataclass(frozen=True)
 class RG2Sampled(ALSParams):
-    n_negatives: int = param(20, "number n of negatives in the expanded loss (none are drawn), 0 < n < n_items", "10 to 1000")
-    lam: float = param(0.01, "ridge λ, ≥ 0", "0 to 1")
+    n_negatives: int = param(
+        20, "number n of negatives in the expanded loss (none are drawn), below n_items", "10 to 1000", gt=0
+    )
+    lam: float = param(0.01, "ridge λ", "0 to 1", ge=0)
     weights: Literal["printed", "expected"] = param(
         "printed", "weights as printed in Eq. 19, or the expectation of Eq. 18", "printed, expected"
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.n_negatives > 0, f"n_negatives must be > 0, got {self.n_negatives}")
-        require(self.lam >= 0, f"lam must be >= 0, got {self.lam}")
 
 
 @als(

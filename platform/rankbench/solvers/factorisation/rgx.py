@@ -15,7 +15,6 @@ import dataclasses
 from dataclasses import dataclass, replace
 
 from rankbench.core.config import param
-from rankbench.core.errors import require
 from rankbench.solvers.als.fit import Counts, als
 from rankbench.solvers.als.params import ALSParams
 from rankbench.solvers.als.quadratic_loss import QuadraticLoss
@@ -24,20 +23,12 @@ from rankbench.solvers.factorisation.rg2 import RG2, rg2
 
 @dataclass(frozen=True)
 class RGx(ALSParams):
-    lam: float = param(0.01, "ridge λ, ≥ 0", "0 to 1")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.lam >= 0, f"lam must be >= 0, got {self.lam}")
+    lam: float = param(0.01, "ridge λ", "0 to 1", ge=0)
 
 
 @dataclass(frozen=True)
 class RGxPaper(RGx):
-    beta: float = param(0.01, "fraction β of the quadratic term that is removed, 0 ≤ beta < 1", "0 to 0.5")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(0 <= self.beta < 1, f"beta must lie in [0, 1), got {self.beta}: otherwise the loss has no minimum")
+    beta: float = param(0.01, "fraction β of the quadratic term that is removed", "0 to 0.5", ge=0, lt=1)
 
 
 @als(

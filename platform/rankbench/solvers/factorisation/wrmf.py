@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from rankbench.core.config import param
-from rankbench.core.errors import require
 from rankbench.solvers.als.fit import Counts, als
 from rankbench.solvers.als.params import ALSParams
 from rankbench.solvers.als.quadratic_loss import QuadraticLoss, per_user
@@ -20,13 +19,8 @@ from rankbench.solvers.als.quadratic_loss import QuadraticLoss, per_user
 
 @dataclass(frozen=True)
 class WRMF(ALSParams):
-    lam: float = param(10.0, "ridge λ on every vector, ≥ 0", "0 to 1000")
-    alpha: float = param(4.0, "weight α of an interaction, in addition to the weight 1 of every pair, ≥ 0", "0.5 to 40")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.lam >= 0, f"lam must be >= 0, got {self.lam}")
-        require(self.alpha >= 0, f"alpha must be >= 0, got {self.alpha}")
+    lam: float = param(10.0, "ridge λ on every vector", "0 to 1000", ge=0)
+    alpha: float = param(4.0, "weight α of an interaction, in addition to the weight 1 of every pair", "0.5 to 40", ge=0)
 
 
 @als("wrmf", WRMF, title="WRMF: weighted squared error with one ridge", source="Hu et al., ICDM 2008")

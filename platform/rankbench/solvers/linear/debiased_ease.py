@@ -16,19 +16,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rankbench.core.config import param
-from rankbench.core.errors import require
+from rankbench.core.config import Params, param
 from rankbench.fitting.method import Shift, closed_form
 
 
 @dataclass(frozen=True)
-class DebiasedEASE:
-    lam: float = param(100.0, "ridge λ on the weights, > 0", "10 to 1000, log scale")
-    alpha: float = param(0.5, "weight α of the debiasing term, 0 ≤ alpha < 1; only lam/(1−alpha) matters", "not published")
-
-    def __post_init__(self) -> None:
-        require(self.lam > 0, f"lam must be > 0, got {self.lam}")
-        require(0 <= self.alpha < 1, f"alpha must lie in [0, 1), got {self.alpha}")
+class DebiasedEASE(Params):
+    lam: float = param(100.0, "ridge λ on the weights", "10 to 1000, log scale", gt=0)
+    alpha: float = param(0.5, "weight α of the debiasing term; only lam/(1−alpha) matters", "not published", ge=0, lt=1)
 
 
 def ridge(p: DebiasedEASE) -> float:

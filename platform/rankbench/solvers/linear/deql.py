@@ -17,51 +17,36 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rankbench.core.config import param
+from rankbench.core.config import Params, param
 from rankbench.core.errors import require
 from rankbench.fitting.method import Shift, closed_form
 
-A, B = "emphasis on dropped entries, > 0; only b/a matters", "emphasis on kept entries"
-P, LAM = "dropout probability, 0 ≤ p < 1", "ridge λ of Eq. 14 of the paper"
-LAM_PRIME = "ridge λ/h2 added to the Gram matrix, > 0; given instead of lam, all values of b share one inverse"
+P, A, B = "dropout probability", "emphasis on dropped entries; only b/a matters", "emphasis on kept entries"
 
 
 @dataclass(frozen=True)
-class DEQL:
-    p: float = param(0.5, P, "0.1 to 0.9")
-    a: float = param(1.0, A, "1")
-    b: float = param(0.5, f"{B}, > 0", "0.1 to 2")
+class DEQL(Params):
+    p: float = param(0.5, P, "0.1 to 0.9", gt=0, lt=1)
+    a: float = param(1.0, A, "1", gt=0)
+    b: float = param(0.5, f"{B}; b = 0 is edlae", "0.1 to 2", gt=0)
 
     lam = 0.0
 
-    def __post_init__(self) -> None:
-        _check(self)
-        require(self.p > 0, "p must be > 0 without a ridge, got 0 (see deql-l2)")
-        require(self.b > 0, f"b must be > 0 without a ridge, got {self.b} (b = 0 is edlae)")
-
 
 @dataclass(frozen=True)
-class DEQLL2:
-    p: float = param(0.5, P, "0.1 to 0.9")
-    a: float = param(1.0, A, "1")
-    b: float = param(0.5, f"{B}, ≥ 0", "0.1 to 2")
-    lam: float | None = param(None, f"{LAM}, > 0 (10 if neither is given)", "10 to 500")
-    lam_prime: float | None = param(None, LAM_PRIME, "1 to 500")
+class DEQLL2(Params):
+    p: float = param(0.5, P, "0.1 to 0.9", ge=0, lt=1)
+    a: float = param(1.0, A, "1", gt=0)
+    b: float = param(0.5, B, "0.1 to 2", ge=0)
+    lam: float | None = param(None, "ridge λ of Eq. 14 of the paper; 10 if neither is given", "10 to 500", gt=0)
+    lam_prime: float | None = param(
+        None, "ridge λ/h2 added to the Gram matrix; given instead of lam, all values of b share one inverse", "1 to 500", gt=0
+    )
 
     def __post_init__(self) -> None:
-        _check(self)
-
-
-def _check(p) -> None:
-    require(0 <= p.p < 1, f"p must lie in [0, 1), got {p.p}")
-    require(p.a > 0, f"a must be > 0, got {p.a}")
-    require(p.b >= 0, f"b must be >= 0, got {p.b}")
-    require(p.p > 0 or p.b > 0, "with p = 0 and b = 0 there is no loss: raise one of them")
-    if isinstance(p, DEQLL2):
-        require(p.lam is None or p.lam_prime is None, "give lam or lam_prime, not both: lam_prime is lam/h2")
-        for name in ("lam", "lam_prime"):
-            value = getattr(p, name)
-            require(value is None or value > 0, f"{name} must be > 0, got {value}")
+        super().__post_init__()
+        require(self.p > 0 or self.b > 0, "with p = 0 and b = 0 there is no loss: raise one of them")
+        require(self.lam is None or self.lam_prime is None, "give lam or lam_prime, not both: lam_prime is lam/h2")
 
 
 def _h(p) -> tuple[float, float]:

@@ -12,19 +12,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rankbench.core.config import param
+from rankbench.core.config import Params, param
 from rankbench.core.errors import require
 from rankbench.fitting.method import Shift, closed_form
 
 
 @dataclass(frozen=True)
-class DLAE:
-    p: float = param(0.5, "dropout probability, 0 ≤ p < 1", "0.1 to 0.9")
-    lam: float = param(10.0, "ridge λ added to the Gram matrix, ≥ 0", "0 to 500")
+class DLAE(Params):
+    p: float = param(0.5, "dropout probability", "0.1 to 0.9", ge=0, lt=1)
+    lam: float = param(10.0, "ridge λ added to the Gram matrix", "0 to 500", ge=0)
 
     def __post_init__(self) -> None:
-        require(0 <= self.p < 1, f"p must lie in [0, 1), got {self.p}")
-        require(self.lam >= 0, f"lam must be >= 0, got {self.lam}")
+        super().__post_init__()
         require(self.p > 0 or self.lam > 0, "p = 0 and lam = 0 give the identity matrix: raise one of them")
 
 

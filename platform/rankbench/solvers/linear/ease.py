@@ -9,17 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rankbench.core.config import param
-from rankbench.core.errors import require
+from rankbench.core.config import Params, param
 from rankbench.fitting.method import Shift, closed_form
 
 
 @dataclass(frozen=True)
-class EASE:
-    lam: float = param(100.0, "ridge λ on the weights, > 0", "10 to 1000, log scale")
-
-    def __post_init__(self) -> None:
-        require(self.lam > 0, f"lam must be > 0, got {self.lam}")
+class EASE(Params):
+    lam: float = param(100.0, "ridge λ on the weights", "10 to 1000, log scale", gt=0)
 
 
 @closed_form(

@@ -11,19 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rankbench.core.config import param
-from rankbench.core.errors import require
+from rankbench.core.config import Params, param
 from rankbench.fitting.method import Shift, closed_form
 
 
 @dataclass(frozen=True)
-class EDLAE:
-    p: float = param(0.5, "dropout probability, 0 ≤ p < 1", "0.1 to 0.9")
-    lam: float = param(10.0, "ridge λ added to the Gram matrix, ≥ 0", "0 to 500")
-
-    def __post_init__(self) -> None:
-        require(0 <= self.p < 1, f"p must lie in [0, 1), got {self.p}")
-        require(self.lam >= 0, f"lam must be >= 0, got {self.lam}")
+class EDLAE(Params):
+    p: float = param(0.5, "dropout probability", "0.1 to 0.9", ge=0, lt=1)
+    lam: float = param(10.0, "ridge λ added to the Gram matrix", "0 to 500", ge=0)
 
 
 @closed_form(

@@ -16,23 +16,17 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from rankbench.core.config import param
-from rankbench.core.errors import require
+from rankbench.core.config import Params, param
 from rankbench.fitting.method import direct
 from rankbench.fitting.recommenders import LowRankRecommender
 from rankbench.solvers.inverse.lowrank import System, system, top_eigenvectors
 
 
 @dataclass(frozen=True)
-class LowRankDEQL:
-    embedding_dim: int = param(64, "rank k of the weights, > 0; at most the number of items is used", "not published")
-    p: float = param(0.5, "dropout probability, 0 ≤ p < 1", "0.1 to 0.9")
-    lam: float = param(10.0, "ridge λ added to the Gram matrix, ≥ 0", "0 to 500")
-
-    def __post_init__(self) -> None:
-        require(self.embedding_dim > 0, f"embedding_dim must be > 0, got {self.embedding_dim}")
-        require(0 <= self.p < 1, f"p must lie in [0, 1), got {self.p}")
-        require(self.lam >= 0, f"lam must be >= 0, got {self.lam}")
+class LowRankDEQL(Params):
+    embedding_dim: int = param(64, "rank k of the weights; at most the number of items is used", "not published", gt=0)
+    p: float = param(0.5, "dropout probability", "0.1 to 0.9", ge=0, lt=1)
+    lam: float = param(10.0, "ridge λ added to the Gram matrix", "0 to 500", ge=0)
 
 
 def regression(on: System, V: np.ndarray) -> np.ndarray:

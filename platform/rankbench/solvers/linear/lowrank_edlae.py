@@ -21,8 +21,8 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator, cg
 
-from rankbench.core.config import param
-from rankbench.core.errors import NumericalError, require
+from rankbench.core.config import Params, param
+from rankbench.core.errors import NumericalError
 from rankbench.fitting.method import direct
 from rankbench.fitting.recommenders import LowRankRecommender
 from rankbench.solvers.inverse.lowrank import System, system, top_eigenvectors
@@ -30,19 +30,12 @@ from rankbench.solvers.linear.lowrank_deql import regression
 
 
 @dataclass(frozen=True)
-class LowRankEDLAE:
-    embedding_dim: int = param(64, "rank k of UVᵀ, > 0; at most the number of items is used", "not published")
-    p: float = param(0.5, "dropout probability, 0 ≤ p < 1", "0.1 to 0.9")
-    lam: float = param(10.0, "ridge λ added to the Gram matrix, ≥ 0", "0 to 500")
-    omega: float = param(100.0, "weight ω of the ADMM penalty, which ties β to the diagonal, > 0", "not published")
-    iterations: int = param(30, "number of rounds of the four updates, > 0", "not published")
-
-    def __post_init__(self) -> None:
-        require(self.embedding_dim > 0, f"embedding_dim must be > 0, got {self.embedding_dim}")
-        require(0 <= self.p < 1, f"p must lie in [0, 1), got {self.p}")
-        require(self.lam >= 0, f"lam must be >= 0, got {self.lam}")
-        require(self.omega > 0, f"omega must be > 0, got {self.omega}")
-        require(self.iterations > 0, f"iterations must be > 0, got {self.iterations}")
+class LowRankEDLAE(Params):
+    embedding_dim: int = param(64, "rank k of UVᵀ; at most the number of items is used", "not published", gt=0)
+    p: float = param(0.5, "dropout probability", "0.1 to 0.9", ge=0, lt=1)
+    lam: float = param(10.0, "ridge λ added to the Gram matrix", "0 to 500", ge=0)
+    omega: float = param(100.0, "weight ω of the ADMM penalty, which ties β to the diagonal", "not published", gt=0)
+    iterations: int = param(30, "number of rounds of the four updates", "not published", gt=0)
 
 
 @direct(
