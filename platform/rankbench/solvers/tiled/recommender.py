@@ -12,38 +12,21 @@ from rankbench.solvers.tiled.matrix import TiledMatrix
 
 
 @dataclass(frozen=True)
-class TiledLinearRecommender:
-    """`LinearRecommender` over a TiledMatrix: W = C diag(beta) + diag(alpha), beta, alpha (n_items,) float64.
+class TiledLinearRecommender(LinearRecommender):
+    """A `LinearRecommender` whose C is a TiledMatrix.
 
     `hold` reads columns of C into memory, to score the items in them. Without it every call reads the file, which is adequate
     for a few users; `evaluation.columns` ranks many.
     """
 
     C: TiledMatrix
-    beta: np.ndarray
-    alpha: np.ndarray
     first: int = 0
     held: np.ndarray | None = None  # columns of C from `first` on, (n_items, width)
-
-    @property
-    def n_items(self) -> int:
-        return len(self.beta)
-
-    @property
-    def family(self) -> int:
-        return id(self.C)
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.C.dtype
 
     def hold(self, items: slice) -> TiledLinearRecommender:
         """The same model with the columns of `items` in memory."""
         start, stop, _ = items.indices(self.n_items)
         return replace(self, first=start, held=self.C.columns(start, stop))
-
-    def fold(self, users: np.ndarray, history: sp.csr_array) -> TiledLinearRecommender:
-        return self
 
     def base(self, users: np.ndarray, history: sp.csr_array, items: slice, out: np.ndarray) -> np.ndarray:
         start, stop, _ = items.indices(self.n_items)
@@ -55,6 +38,3 @@ class TiledLinearRecommender:
     def dense_weights(self) -> np.ndarray:
         """W, (n_items, n_items), for small data and tests."""
         return self.C.columns(0, self.n_items) * self.beta + np.diag(self.alpha)
-
-    # After the base, it makes no difference where the matrix is stored.
-    finish = LinearRecommender.finish
