@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator
-from typing import Generic, TypeVar
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, TypeVar
 
 from rankbench.core.errors import ConfigError
 
 Spec = TypeVar("Spec")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
@@ -31,6 +34,21 @@ class Registry(Generic[Spec]):
         if name in self._specs:
             raise ValueError(f"{self.kind} {name!r} is registered twice")
         self._specs[name] = spec
+
+    def decorator(self, name: str, spec: Callable[[F], Spec]) -> Callable[[F], F]:
+        """A decorator that adds `spec(function)` and returns the function unchanged."""
+
+        def add(function: F) -> F:
+            self.add(name, spec(function))
+            return function
+
+        return add
+
+    def filled_from(self, package: str) -> Registry[Spec]:
+        """This registry, after importing every module of `package`, each of which adds its own entries."""
+        for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
+            importlib.import_module(module.name)
+        return self
 
     def get(self, name: str) -> Spec:
         """Raises ConfigError, with the nearest name, when there is none called `name`."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pkgutil
 from functools import cache
 from importlib import import_module
 
@@ -28,6 +27,4 @@ def method(name: str) -> Method:
 
 @cache
 def _import_solvers() -> None:
-    solvers = import_module("rankbench.solvers")
-    for module in pkgutil.walk_packages(solvers.__path__, f"{solvers.__name__}."):
-        import_module(module.name)
+    METHODS.filled_from("rankbench.solvers")

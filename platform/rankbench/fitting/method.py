@@ -162,29 +162,16 @@ class Iterative(Method):
 
 def direct(name: str, params: type, **about: Any) -> Callable[[F], F]:
     """Register the decorated function as `fit` of a Direct method."""
-
-    def add(function: F) -> F:
-        METHODS.add(name, Direct(name=name, params=params, fit=function, **about))
-        return function
-
-    return add
+    return METHODS.decorator(name, lambda function: Direct(name=name, params=params, fit=function, **about))
 
 
 def closed_form(name: str, params: type, *, shift: Callable[[Any], Shift], **about: Any) -> Callable[[F], F]:
     """Register the decorated function as `columns` of a ClosedForm that inverts the Gram shifted by `shift`."""
-
-    def add(function: F) -> F:
-        METHODS.add(name, ClosedForm(name=name, params=params, shift=shift, columns=function, **about))
-        return function
-
-    return add
+    return METHODS.decorator(
+        name, lambda function: ClosedForm(name=name, params=params, shift=shift, columns=function, **about)
+    )
 
 
 def iterative(name: str, params: type, **about: Any) -> Callable[[F], F]:
     """Register the decorated function as `steps` of an Iterative method."""
-
-    def add(function: F) -> F:
-        METHODS.add(name, Iterative(name=name, params=params, steps=function, **about))
-        return function
-
-    return add
+    return METHODS.decorator(name, lambda function: Iterative(name=name, params=params, steps=function, **about))

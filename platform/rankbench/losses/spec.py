@@ -7,8 +7,6 @@ remembers between batches is a `LossState`.
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
@@ -162,17 +160,9 @@ def loss(name: str, params: type, *, needs: tuple[Need, ...] = (), **about: Any)
 
     if set(needs) - {"rivals"} and about["similarity"] in ("distance", "half-cosine"):
         raise ValueError(f"{name}: {', '.join(needs)} are not available for the similarity {about['similarity']}")
-
-    def add(function: Callable) -> Callable:
-        LOSSES.add(name, Loss(name, params, function, needs=frozenset(needs), **about))
-        return function
-
-    return add
+    return LOSSES.decorator(name, lambda function: Loss(name, params, function, needs=frozenset(needs), **about))
 
 
 def registered() -> Registry[Loss]:
     """The registry of losses, after importing every file of this folder."""
-    package = __name__.rpartition(".")[0]
-    for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
-        importlib.import_module(f"{package}.{module.name}")
-    return LOSSES
+    return LOSSES.filled_from("rankbench.losses")

@@ -5,8 +5,6 @@ Every file of this folder is imported and registers its encoders.
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -64,17 +62,9 @@ class Encoder:
 
 def model(name: str, params: type, **about: Any) -> Callable[[Callable], Callable]:
     """Register the decorated function as `build` of an encoder."""
-
-    def add(build: Callable) -> Callable:
-        MODELS.add(name, Encoder(name, params, build, **about))
-        return build
-
-    return add
+    return MODELS.decorator(name, lambda build: Encoder(name, params, build, **about))
 
 
 def registered() -> Registry[Encoder]:
     """The registry of encoders, after importing every file of this folder."""
-    package = __name__.rpartition(".")[0]
-    for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
-        importlib.import_module(f"{package}.{module.name}")
-    return MODELS
+    return MODELS.filled_from("rankbench.models")

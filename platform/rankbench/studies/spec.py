@@ -4,8 +4,6 @@ writes them to files.
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,17 +42,9 @@ class Study:
 
 def study(name: str, params: type, **about: Any) -> Callable[[Callable], Callable]:
     """Register the decorated function as the `measure` of a study; `about` are the other fields of Study."""
-
-    def add(measure: Callable) -> Callable:
-        STUDIES.add(name, Study(name, params, measure, **about))
-        return measure
-
-    return add
+    return STUDIES.decorator(name, lambda measure: Study(name, params, measure, **about))
 
 
 def registered() -> Registry[Study]:
     """The registry, with every file of this folder imported."""
-    package = __name__.rpartition(".")[0]
-    for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
-        importlib.import_module(f"{package}.{module.name}")
-    return STUDIES
+    return STUDIES.filled_from("rankbench.studies")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -62,20 +60,12 @@ _PROTOCOLS: Registry[Protocol] = Registry("protocol")
 
 def protocol(name: str, spec: type[SplitSpec], **about: Any) -> Callable[[Label], Label]:
     """Register the decorated function as the `label` of a protocol."""
-
-    def add(function: Label) -> Label:
-        _PROTOCOLS.add(name, Protocol(name, spec, function, **about))
-        return function
-
-    return add
+    return _PROTOCOLS.decorator(name, lambda label: Protocol(name, spec, label, **about))
 
 
 def protocols() -> Registry[Protocol]:
     """The registry, with every file of this folder imported."""
-    package = __name__.rpartition(".")[0]
-    for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
-        importlib.import_module(f"{package}.{module.name}")
-    return _PROTOCOLS
+    return _PROTOCOLS.filled_from("rankbench.data.protocols")
 
 
 def per_user_share(user: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
