@@ -11,21 +11,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from rankbench.core.config import Params, param
-from rankbench.losses.quantile import Thresholds
-from rankbench.losses.spec import Scores, Sizes, loss
+from rankbench.losses.quantile import Thresholds, thresholds
+from rankbench.losses.spec import Scores, loss
 
 
 @dataclass(frozen=True)
 class AATP(Params):
     K: int = param(20, "length K of the list whose last score is the threshold", "10, 20, 50", ge=1)
     beta_lr: float = param(1e-3, "learning rate of the thresholds", "1e-4 to 1e-1", gt=0)
-
-
-def thresholds(p: AATP, sizes: Sizes, generator: Generator) -> Thresholds:
-    return Thresholds(sizes, p.K, p.beta_lr)
 
 
 @loss(

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from rankbench.losses.spec import LossState, Scores, Sizes
 
@@ -53,3 +53,8 @@ class Thresholds(LossState):
         share = self.share * y.shape[1]
         others = y.clamp(min=0).sum(dim=1) - self.share * y.sum(dim=1)
         return above + weight * others, slope + weight * (share - (y > 0).sum(dim=1, dtype=y.dtype))
+
+
+def thresholds(p: Any, sizes: Sizes, generator: Generator) -> Thresholds:
+    """The `state` of a loss with the parameters K and beta_lr."""
+    return Thresholds(sizes, p.K, p.beta_lr)

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from rankbench.core.config import Params, param
-from rankbench.losses.quantile import Thresholds
-from rankbench.losses.spec import Scores, Sizes, loss
+from rankbench.losses.quantile import Thresholds, thresholds
+from rankbench.losses.spec import Scores, loss
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,6 @@ class Talos(Params):
     ablation: Literal["none", "quantile", "outside", "denominator"] = param(
         "none", "part of the loss that is removed", "none, quantile, outside, denominator"
     )
-
-
-def thresholds(p: Talos, sizes: Sizes, generator: Generator) -> Thresholds:
-    return Thresholds(sizes, p.K, p.beta_lr)
 
 
 @loss(
