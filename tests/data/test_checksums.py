@@ -56,7 +56,7 @@ def test_an_unchanged_file_is_read_once_for_each_kind_of_checksum(raw, tmp_path,
     assert len(reads) == 1
     both = checksums(raw, ["sha256", "md5"], tmp_path / "cache")
     assert both["md5"] == hashlib.md5(RAW.encode(), usedforsecurity=False).hexdigest() and len(reads) == 2
-    assert checksums(raw, ["sha256"], tmp_path / "cache", anew=True)["sha256"] == sha256(RAW) and len(reads) == 3
+    assert checksums(raw, ["sha256"], tmp_path / "cache", recompute=True)["sha256"] == sha256(RAW) and len(reads) == 3
 
 
 def test_a_changed_file_is_read_again_even_with_its_old_size_and_time(raw, tmp_path, reads):

@@ -1,7 +1,7 @@
 """Checksums of raw files, stored in the cache folder so that an unchanged file is not read again.
 
 A file counts as unchanged while its path, size, inode and times (to the nanosecond) are the same. `checksums.json` is replaced
-as a whole under a lock; if it is damaged or of another format, it is ignored and written anew.
+as a whole under a lock; if it is damaged or of another format, it is ignored and written again.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ FILE, FORMAT = "checksums.json", 1
 SETTLED = 2_000_000_000  # nanoseconds; on coarse file systems two writes closer than this may have the same time of change
 
 
-def checksums(path: Path, kinds: Iterable[str], cache: Path, anew: bool = False) -> dict[str, str]:
+def checksums(path: Path, kinds: Iterable[str], cache: Path, recompute: bool = False) -> dict[str, str]:
     """The checksums of the file at `path` by kind ("sha256", "md5"): those stored in the folder `cache` if the file has not
-    changed since, otherwise computed from the file. With `anew` they are always computed.
+    changed since, otherwise computed from the file. With `recompute` they are always computed.
     """
     kinds = tuple(kinds)
     key, state = str(path.resolve()), _state(path)
-    stored = {} if anew else _read(cache).get(key, {})
+    stored = {} if recompute else _read(cache).get(key, {})
     if stored.get("state") == state and all(isinstance(stored.get(kind), str) for kind in kinds):
         return {kind: stored[kind] for kind in kinds}
     start = time.time_ns()

@@ -102,9 +102,9 @@ def _verified(
 ) -> str:
     """The file's sha256, after comparing with the card's checksums or, if it has none, with that of the first fetch."""
     expected = {kind: checksum for kind, checksum in (("sha256", sha256), ("md5", md5)) if checksum is not None}
-    actual = checksums(path, {"sha256", *expected}, environment.data, anew=verify)
+    actual = checksums(path, {"sha256", *expected}, environment.data, recompute=verify)
     if any(actual[kind] != checksum for kind, checksum in expected.items()):
-        actual = checksums(path, actual, environment.data, anew=True)  # the stored checksums may be wrong
+        actual = checksums(path, actual, environment.data, recompute=True)  # the stored checksums may be wrong
     for kind, checksum in expected.items():
         if actual[kind] != checksum:
             raise DataError(

@@ -120,8 +120,8 @@ class _Stream:
                 self._read()
 
     def error(self, problem: str) -> DataError:
-        found = repr(self._bytes[self._at : self._at + 24])[1:]
-        return DataError(f"{self._path}: byte {self._before + self._at} (unpacked): {problem}; found {found}")
+        excerpt = repr(self._bytes[self._at : self._at + 24])[1:]
+        return DataError(f"{self._path}: byte {self._before + self._at} (unpacked): {problem}; found {excerpt}")
 
     def _read(self) -> None:
         content = self._file.read(BLOCK)

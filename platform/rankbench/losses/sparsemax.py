@@ -42,11 +42,11 @@ def _thresholds(z):
     for i in numba.prange(len(z)):
         row = z[i]
         # At the largest score minus 1, the sum is at least 1.
-        here, members = np.float64(row.max()) - 1.0, 0
+        level, members = np.float64(row.max()) - 1.0, 0
         while True:
             excess, count = 0.0, 0
             for j in range(len(row)):
-                over = row[j] - here
+                over = row[j] - level
                 above = over > 0.0
                 excess += over if above else 0.0
                 count += above
@@ -55,8 +55,8 @@ def _thresholds(z):
             if count == members or not rise > 0.0:
                 break
             members = count
-            here += rise
-        theta[i] = here
+            level += rise
+        theta[i] = level
     return theta
 
 

@@ -43,7 +43,7 @@ class PairLoss:
 
     def __init__(self, X: sp.csr_array, loss: QuadraticLoss, dtype: type):
         if loss.weight.any() or not loss.consistent:
-            raise ValueError("the weights of this loss must depend on the user alone")
+            raise ValueError("the weights of this loss must depend only on the user")
         self.total = max(X.nnz, 1)
         self.X = sp.csr_array((np.ones(X.nnz, dtype), X.indices, X.indptr), X.shape)
         self.Xt = self.X.T.tocsr()
