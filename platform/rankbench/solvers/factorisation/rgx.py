@@ -43,7 +43,13 @@ def rgx(n: Counts, p: RGx) -> QuadraticLoss:
     return rg2(n, RG2(lam=p.lam))
 
 
-@als("rgx-paper", RGxPaper, title="RG× as published: RG² with a smaller quadratic term", source="ibid., Eq. 38, 39", pace=0.6)
+@als(
+    "rgx-paper",
+    RGxPaper,
+    title="RG× as published: RG² with a smaller quadratic term",
+    source="Pu et al., NDCG-consistent softmax approximation, Eq. 38, 39",
+    pace=0.6,
+)
 def rgx_paper(n: Counts, p: RGxPaper) -> QuadraticLoss:
     loss = rgx(n, p)
     return replace(loss, all_weight=(1 - p.beta) * loss.all_weight)
