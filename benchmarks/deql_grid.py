@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import time
+from dataclasses import astuple
 
 from rankbench.core.environment import Environment
 from rankbench.data.cards import load_card
@@ -58,8 +59,8 @@ def main() -> None:
         fits, cells = fits + len(grid), cells + len(shared)
         for cell, metrics in shared.items():
             for name, value in metrics.items():
-                others = alone[cell][name]
-                apart = max(apart, *(abs(value[key] - others[key]) for key in value if value[key] is not None))
+                pairs = zip(astuple(value), astuple(alone[cell][name]), strict=True)
+                apart = max(apart, *(abs(one - other) for one, other in pairs if one is not None))
         print(f"p={p}: " + ", ".join(f"{side} {value:.1f} s" for side, value in seconds.items()), flush=True)
     ratio = seconds["cell by cell"] / seconds["shared"]
     print(f"{card.name}: {cells} cells, {len(models)} distinct models, {fits} factorisations against {cells}")

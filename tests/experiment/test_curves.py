@@ -34,7 +34,7 @@ def test_a_curve_has_every_iteration_and_ends_at_the_final_metrics(card, environ
     assert (np.diff([row["seconds"] for row in rows]) >= 0).all() and rows[-1]["seconds"] <= found.record.seconds["fit"]
     # Fewer users than a curve samples: its last point is the run's own result.
     for name in ("ndcg@10", "recall@50"):
-        assert rows[-1][name] == pytest.approx(found.record.metrics[name]["mean"], abs=1e-6)
+        assert rows[-1][name] == pytest.approx(found.record.metrics[name].mean, abs=1e-6)
 
 
 def test_following_a_fit_changes_nothing_of_it(card, environment):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rankbench.tracking.record import RunRecord
+from rankbench.tracking.record import DatasetInfo, Measured, RunRecord
 
 sys.path.insert(0, str(Path(__file__).parent))
 COUNTS = {"users": 5, "items": 9, "train": 8, "valid": 1, "test": 2, "users_without_test_items": 0, "cold_test_items": 0}
@@ -21,15 +21,12 @@ def make_run():
     """make_run(stage, arm, mean, dataset="x", half=0.01, **fields of RunRecord) → a record whose ndcg@20 is `mean` ± half."""
 
     def make(stage, arm, mean, dataset="x", half=0.01, data=None, **fields):
-        about_data = {
-            "name": dataset, "fingerprint": "f", "protocol": "published", "split_seed": 0, "recall": "recall",
-            "counts": COUNTS, "differences": [],
-        } | (data or {})  # fmt: skip
+        info = DatasetInfo(dataset, "f", "published", recall="recall", counts=COUNTS)
         plain = RunRecord(
             id=f"{stage}-{dataset}-{arm}-{fields.get('params', {})}-{fields.get('seed', 0)}", method="ease", params={},
-            dataset=about_data, fit_on="train", measured_on="test", seed=0, dtype="float32", arm=arm, stage=stage,
-            environment=ENVIRONMENT, seconds={"fit": 1.0},
-            metrics={"ndcg@20": {"mean": mean, "low": mean - half, "high": mean + half}},
+            dataset=dataclasses.replace(info, **data or {}), fit_on="train", measured_on="test", seed=0, dtype="float32",
+            arm=arm, stage=stage, environment=ENVIRONMENT, seconds={"fit": 1.0},
+            metrics={"ndcg@20": Measured(mean, mean - half, mean + half)},
         )  # fmt: skip
         return dataclasses.replace(plain, **fields)
 
@@ -54,9 +51,9 @@ def make_sweep():
             "search": {"choose": {"metric": "ndcg@20", "on": "valid"}}, "final": {"fit_on": "auto"},
         }  # fmt: skip
         finals = [record for record in records if record.stage == "final"]
-        keys = dict.fromkeys((record.dataset["name"], record.arm) for record in finals)
+        keys = dict.fromkeys((record.dataset.name, record.arm) for record in finals)
         rows = [
-            {"dataset": dataset, "arm": arm, "final": [r.id for r in finals if (r.dataset["name"], r.arm) == (dataset, arm)]}
+            {"dataset": dataset, "arm": arm, "final": [r.id for r in finals if (r.dataset.name, r.arm) == (dataset, arm)]}
             for dataset, arm in keys
         ]
         about = {"id": "s", "experiment": experiment, "notes": [], "fits": 2, "started_at": "2026-11-21T10:00:00+00:00"}

@@ -58,7 +58,7 @@ def test_times_are_told_in_the_unit_that_suits_them():
 
 def test_the_report_has_the_budget_and_the_deviations(records, make_run, make_sweep, tmp_path):
     data = {"differences": ["prepared items: 9, published 10 (-1)"], "recall": "open", "stand_in": "x for y"}
-    data["counts"] = records[0].dataset["counts"] | {"cold_test_items": 3}
+    data["counts"] = records[0].dataset.counts | {"cold_test_items": 3}
     records = [*records, make_run("final", "C", 0.2, params={"lam": 5}, data=data)]
     about, chosen, by_id, compared = make_sweep(records, {"A": {}, "B": {}, "C": {}}, params={"lam": 1})
     by_id = {name: record for name, record in by_id.items() if record.arm == "C" or record.stage == "search"}

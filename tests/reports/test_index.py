@@ -10,6 +10,7 @@ from rankbench.reports.index import Entry, entry, index_page, is_met, write_inde
 from rankbench.reports.page import Link
 from rankbench.reports.report import sweep_table
 from rankbench.reports.tables import Cell
+from rankbench.tracking.record import Measured
 
 OTHER = {"name": "Graph net", "why": "not built here", "published": {"x": {"ndcg@20": 0.9}}}
 
@@ -67,7 +68,7 @@ def test_rows_and_the_largest_difference(state):
 
 def test_where_recall_is_open_the_nearer_of_both_counts(make_run, make_sweep):
     metrics = {"recall@20": 0.2, "recall_capped@20": 0.301}
-    run = make_run("final", "A", 0.3, metrics={n: {"mean": m, "low": m, "high": m} for n, m in metrics.items()})
+    run = make_run("final", "A", 0.3, metrics={name: Measured(mean, mean, mean) for name, mean in metrics.items()})
     about, *rest = make_sweep([run], {"A": {"x": {"recall@20": 0.3}}}, recall="open", metrics=tuple(metrics))
     about, *rest = typed(about, *rest)
     found = entry(about.experiment, Path("e.yaml"), sweep_table(about, *rest), about, rest[0])

@@ -13,13 +13,12 @@ from rankbench.evaluation.compare import compare
 from rankbench.reports.plots import convergence_plot, line_styles
 from rankbench.reports.report import sweep_table, write_report
 from rankbench.reports.tables import Cell, Row, Table, columns, render
-from rankbench.tracking.record import RunRecord
+from rankbench.tracking.record import DatasetInfo, Measured, RunRecord
 
 COUNTS = {"users": 5, "items": 9, "train": 8, "valid": 1, "test": 2, "users_without_test_items": 0, "cold_test_items": 0}
-DATASET = {
-    "name": "x", "fingerprint": "f", "protocol": "published", "split_seed": 0, "recall": "recall", "counts": COUNTS,
-    "differences": ["prepared items: 9, published 10 (-1)"],
-}  # fmt: skip
+DATASET = DatasetInfo(
+    "x", "f", "published", split_seed=0, recall="recall", counts=COUNTS, differences=["prepared items: 9, published 10 (-1)"]
+)
 ENVIRONMENT = {
     "machine": {"cpu": "c", "cores": 2, "memory_bytes": 1e9}, "packages": {"numpy": "2"}, "revision": "abc", "python": "3",
     "blas": ["openblas"],
@@ -30,7 +29,7 @@ def record(stage, arm, mean, lam, seed=0):
     return RunRecord(
         id=f"{stage}-{arm}-{lam}-{seed}", method="ease", params={"lam": lam, "lam_prime": None}, dataset=DATASET,
         fit_on="train", measured_on="test", seed=seed, dtype="float32", arm=arm, stage=stage, environment=ENVIRONMENT,
-        seconds={"fit": 1.5}, metrics={"ndcg@20": {"mean": mean, "low": mean - 0.01, "high": mean + 0.01}},
+        seconds={"fit": 1.5}, metrics={"ndcg@20": Measured(mean, mean - 0.01, mean + 0.01)},
     )  # fmt: skip
 
 
@@ -196,9 +195,9 @@ def test_where_the_paper_leaves_its_recall_open_its_number_stands_beside_both(sw
     about, chosen, records, found = sweep
     about["experiment"]["arms"][0]["published"] = {"x": {"recall@20": 0.3}}
     about["experiment"]["published"]["recall"] = "open" if which == "table" else "recall"
-    data = DATASET | {"recall": "open" if which == "dataset" else "recall", "stand_in": "x for y"}
+    data = dataclasses.replace(DATASET, recall="open" if which == "dataset" else "recall", stand_in="x for y")
     means = {"recall@20": 0.2, "recall_capped@20": 0.4}
-    metrics = {name: {"mean": mean, "low": None, "high": None} for name, mean in means.items()}
+    metrics = {name: Measured(mean) for name, mean in means.items()}
     records = {key: dataclasses.replace(r, dataset=data, metrics=metrics) for key, r in records.items() if r.finished}
     found = found | {"metrics": ["recall@20", "recall_capped@20"], "comparisons": []}
     table = sweep_table(*typed(about, chosen, records, found))

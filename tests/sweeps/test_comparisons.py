@@ -9,7 +9,7 @@ import pytest
 from rankbench.core.errors import DataError
 from rankbench.evaluation.compare import compare
 from rankbench.sweeps.comparisons import compare_finals
-from rankbench.tracking.record import RunRecord, per_user_table, write_record
+from rankbench.tracking.record import DatasetInfo, Measured, RunRecord, per_user_table, write_record
 
 
 @pytest.fixture
@@ -20,9 +20,9 @@ def runs(tmp_path):
     def add(model, values, seed=0, split=0, dataset="x", **about):
         users, column = list(values), np.array(list(values.values()))
         record = RunRecord(
-            id=f"{dataset}-{model}-{seed}-{split}", method=model, params={}, dataset={"name": dataset, "split_seed": split},
-            fit_on="train", measured_on="test", seed=seed, dtype="float32", arm=model, stage="final",
-            metrics={"hit@5": {"mean": column.mean(), "low": 0.0, "high": 1.0}}, **about,
+            id=f"{dataset}-{model}-{seed}-{split}", method=model, params={},
+            dataset=DatasetInfo(dataset, "f", split_seed=split), fit_on="train", measured_on="test", seed=seed,
+            dtype="float32", arm=model, stage="final", metrics={"hit@5": Measured(column.mean(), 0.0, 1.0)}, **about,
         )  # fmt: skip
         write_record(tmp_path, record, per_user_table(pa.array(users), {"hit@5": column}))
         written.append(record)
@@ -52,7 +52,7 @@ def test_seeds_are_averaged_first_and_splits_second(runs):
     assert pair.low == pytest.approx(by_hand.pairs[0].low, abs=1e-7)
     assert pair.p_wilcoxon == by_hand.pairs[0].p_wilcoxon
     rows = {row.model: row for row in found.models}
-    means = [record.metrics["hit@5"]["mean"] for record in written if record.method == "seeded"]
+    means = [record.metrics["hit@5"].mean for record in written if record.method == "seeded"]
     assert rows["seeded"].std == pytest.approx(np.std(means, ddof=1)) and rows["seeded"].seeds == (0, 1, 2)
     assert [row.best for row in found.models].count(True) == 1
 

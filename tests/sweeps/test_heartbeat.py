@@ -12,14 +12,14 @@ import pytest
 
 from rankbench.core.errors import ConfigError
 from rankbench.sweeps.heartbeat import SILENT, Heartbeat, Progress, ask_to_stop, signs
-from rankbench.tracking.record import RunRecord
+from rankbench.tracking.record import DatasetInfo, Measured, RunRecord
 
-RECORD = RunRecord("run", "ease", {}, {"name": "data"}, "train", "valid", 0, "float32", metrics={"ndcg@20": {"mean": 0.2}})
+RECORD = RunRecord("run", "ease", {}, DatasetInfo("data"), "train", "valid", 0, "float32", metrics={"ndcg@20": Measured(0.2)})
 
 
 def test_progress_counts_trials_by_state_and_keeps_the_best():
     progress = Progress("search", 4, 10.0, started=100.0)
-    progress.add([RECORD, replace(RECORD, metrics={"ndcg@20": {"mean": 0.3}})], 2.0, "ndcg@20", cached=False)
+    progress.add([RECORD, replace(RECORD, metrics={"ndcg@20": Measured(0.3)})], 2.0, "ndcg@20", cached=False)
     progress.add([replace(RECORD, status="failed", metrics={})], 1.0, "ndcg@20", cached=False)
     progress.add([replace(RECORD, status="stopped", metrics={})], 1.0, "ndcg@20", cached=False)
     assert (progress.finished, progress.failed, progress.stopped, progress.done) == (1, 1, 1, 3)

@@ -92,8 +92,8 @@ def test_none_that_was_ended_is_chosen_or_called_a_failure(drawn):
     assert chosen["failed"] == []
     for row in chosen["rows"]:
         rivals = [r for r in records.values() if r.stage == "search" and r.arm == row["arm"] and r.finished]
-        best = max(record.metrics["ndcg@10"]["mean"] for record in rivals)
-        assert records[row["search"]].metrics["ndcg@10"]["mean"] == best
+        best = max(record.metrics["ndcg@10"].mean for record in rivals)
+        assert records[row["search"]].metrics["ndcg@10"].mean == best
     assert "failed:" not in rankbench(home, "report")
     said = json.loads(rankbench(home, "sweep", "status", "--json"))
     assert said["state"] == "finished" and said["running"] is None

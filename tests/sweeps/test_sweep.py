@@ -95,7 +95,7 @@ def test_the_chosen_setting_is_the_best_on_validation(swept):
     records = {record.id: record for record in records_of(folder)}
     for row in json.loads((folder / "chosen.json").read_text())["rows"]:
         rivals = [r for r in records.values() if r.stage == "search" and r.arm == row["arm"] and r.finished]
-        assert records[row["search"]].metrics["ndcg@10"]["mean"] == max(r.metrics["ndcg@10"]["mean"] for r in rivals)
+        assert records[row["search"]].metrics["ndcg@10"].mean == max(r.metrics["ndcg@10"].mean for r in rivals)
         assert [records[name].params for name in row["final"]] == [records[row["search"]].params]
 
 
@@ -105,7 +105,7 @@ def test_comparisons_are_kept_beside_the_choice(swept):
     finals = {record.arm: record for record in records_of(folder) if record.finished and record.stage == "final"}
     assert content["metrics"] == ["recall@10", "ndcg@10"]
     for metric in content["metrics"]:
-        means = {arm: record.metrics[metric]["mean"] for arm, record in finals.items()}
+        means = {arm: record.metrics[metric].mean for arm, record in finals.items()}
         pairs = [pair for pair in content["comparisons"] if pair["metric"] == metric]
         best = pairs[0]["against"]
         assert means[best] == pytest.approx(max(means.values()), abs=1e-6)
@@ -135,14 +135,13 @@ def test_several_seeds_and_splits_are_averaged_a_user_and_reported(tmp_path):
     assert {arm: len(members) for arm, members in runs.items()} == {
         "random": 4, "popularity": 2, "ease": 2, "deql-l2": 2, "deql-l2-zero-diag": 2,
     }  # fmt: skip
-    assert {(r.seed, r.dataset["split_seed"]) for r in runs["random"]} == {(s, t) for s in (0, 1) for t in (0, 5)}
+    assert {(r.seed, r.dataset.split_seed) for r in runs["random"]} == {(s, t) for s in (0, 1) for t in (0, 5)}
     table = json.loads(out)
     by_model = {row["model"]: row for row in table["rows"]}
     # By pandas: seeds first, splits second, users last.
     frames = {
         arm: pd.concat(
-            pd.read_parquet(folder / "records" / r.id / "per_user.parquet").assign(split=r.dataset["split_seed"])
-            for r in members
+            pd.read_parquet(folder / "records" / r.id / "per_user.parquet").assign(split=r.dataset.split_seed) for r in members
         )
         for arm, members in runs.items()
     }
@@ -150,7 +149,7 @@ def test_several_seeds_and_splits_are_averaged_a_user_and_reported(tmp_path):
     for arm, values in means.items():
         cell = by_model[arm]["metrics"]["ndcg@10"]
         assert cell["mean"] == pytest.approx(values.mean(), abs=1e-6)
-        std = np.std([r.metrics["ndcg@10"]["mean"] for r in runs[arm]], ddof=1)
+        std = np.std([r.metrics["ndcg@10"].mean for r in runs[arm]], ddof=1)
         assert cell["std"] == pytest.approx(std)
     for pair in (pair for pair in table["differences"] if pair["metric"] == "ndcg@10"):
         d = (means[pair["model"]] - means[pair["against"]]).dropna()
@@ -298,7 +297,7 @@ def test_what_valid_said_of_the_epochs_holds_where_valid_is_fitted_on(fit_on, tm
     (folder,) = (tmp_path / "results" / "sweeps").iterdir()
     records = records_of(folder)
     search = [record for record in records if record.stage == "search"]
-    best = max(search, key=lambda record: record.metrics["ndcg@10"]["mean"])
+    best = max(search, key=lambda record: record.metrics["ndcg@10"].mean)
     final = [record for record in records if record.stage == "final"]
     assert [record.fit_on for record in final] == [fit_on] * 2
     assert {record.params["learning_rate"] for record in final} == {best.params["learning_rate"]}

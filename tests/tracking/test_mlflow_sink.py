@@ -16,7 +16,7 @@ from mlflow.tracking import MlflowClient
 from rankbench.tracking import mlflow_sink
 from rankbench.tracking.delivery import Delivery, check
 from rankbench.tracking.mlflow_sink import metric_key
-from rankbench.tracking.record import write_record
+from rankbench.tracking.record import DatasetInfo, write_record
 from rankbench.tracking.store import make_tables
 
 from .stores import content, records, run_tags, sink_on, spooled, sweep
@@ -100,12 +100,12 @@ def test_a_sweep_is_a_parent_with_a_child_a_record(root):
 
 
 def test_a_child_says_what_it_is_of(root):
-    data = {"name": "x", "fingerprint": "f00d", "protocol": "temporal", "split_seed": 0}
+    data = DatasetInfo("x", "f00d", "temporal", split_seed=0)
     trained = dataclasses.replace(RECORD, id="a", method="psl", params={"tau": 0.1, "model": "lightgcn"}, dataset=data, seed=3)
     again = dataclasses.replace(trained, id="b", seed=4, stage="final")
     other = dataclasses.replace(trained, id="c", params={"tau": 0.2, "model": "lightgcn"})
     # Of a failed one less is known, until it is run again.
-    failed = dataclasses.replace(RECORD, id="d", dataset={"name": "x"}, status="failed", error="no memory", metrics={})
+    failed = dataclasses.replace(RECORD, id="d", dataset=DatasetInfo("x"), status="failed", error="no memory", metrics={})
     later = dataclasses.replace(RECORD, id="d", dataset=data)
     stopped = dataclasses.replace(failed, id="e", status="stopped", error="others of its arm did better")
     published = {"paper": "PSL", "table": 1, "figure": None}

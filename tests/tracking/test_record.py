@@ -10,6 +10,8 @@ import pytest
 
 from rankbench.core.errors import DataError
 from rankbench.tracking.record import (
+    DatasetInfo,
+    Measured,
     RunRecord,
     find_record,
     per_user_table,
@@ -23,12 +25,12 @@ RECORD = RunRecord(
     id="run-x-ease-0",
     method="ease",
     params={"lam": 3.0},
-    dataset={"name": "x", "fingerprint": "f"},
+    dataset=DatasetInfo("x", "f"),
     fit_on="train+valid",
     measured_on="test",
     seed=0,
     dtype="float32",
-    metrics={"ndcg@20": {"mean": 0.25, "low": 0.2, "high": 0.3}},
+    metrics={"ndcg@20": Measured(0.25, 0.2, 0.3)},
 )
 
 
@@ -54,7 +56,7 @@ def test_a_finished_record_is_kept_and_a_failed_one_replaced(tmp_path):
 def test_the_record_from_before_stays_until_the_new_one_is_whole(status, tmp_path):
     earlier = dataclasses.replace(RECORD, status=status)
     folder = write_record(tmp_path, earlier, None)
-    bad = dataclasses.replace(RECORD, metrics={"ndcg@20": {"mean": float("nan"), "low": None, "high": None}})
+    bad = dataclasses.replace(RECORD, metrics={"ndcg@20": Measured(float("nan"))})
     with pytest.raises(ValueError, match="not JSON compliant"):
         write_record(tmp_path, bad, None, replace=True)
     assert read_record(folder) == earlier
@@ -82,7 +84,7 @@ def test_a_folder_without_a_record_is_absent(left, tmp_path):
 
 
 def test_a_value_that_json_has_no_word_for_leaves_nothing_behind(tmp_path):
-    bad = dataclasses.replace(RECORD, metrics={"ndcg@20": {"mean": float("nan"), "low": None, "high": None}})
+    bad = dataclasses.replace(RECORD, metrics={"ndcg@20": Measured(float("nan"))})
     with pytest.raises(ValueError, match="not JSON compliant"):
         write_record(tmp_path, bad, None)
     assert list(tmp_path.iterdir()) == []
@@ -139,6 +141,18 @@ def test_scratch_folders_of_a_killed_writer_are_not_read(tmp_path):
     (tmp_path / ".tmp-other").mkdir()
     (tmp_path / ".tmp-other" / "record.json").write_text("{")
     assert [record.id for record in read_records(tmp_path)] == [RECORD.id]
+
+
+def test_the_record_of_an_unfinished_run_stores_only_the_name_of_its_dataset(tmp_path):
+    failed = dataclasses.replace(RECORD, dataset=DatasetInfo("x"), status="failed", error="no memory", metrics={})
+    folder = write_record(tmp_path, failed, None)
+    assert json.loads((folder / "record.json").read_text())["dataset"] == {"name": "x"}
+    assert read_record(folder) == failed
+
+
+def test_a_record_that_knows_less_or_more_of_its_dataset_is_read(tmp_path):
+    (tmp_path / "record.json").write_text(with_values(dataset={"name": "x", "fingerprint": "f", "later": [1]}))
+    assert read_record(tmp_path) == RECORD
 
 
 def test_records_are_plain_json(tmp_path):

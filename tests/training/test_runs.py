@@ -30,12 +30,12 @@ def test_early_stopping_on_valid_gives_the_record_its_epochs(environment):
     assert found.record.fit_on == "train" and found.record.measured_on == "test"
     losses = [row["loss"] for row in curve]
     assert losses[-1] < losses[0]
-    assert found.model.U.shape == (300, 8) and np.isfinite(found.record.metrics["ndcg@20"]["mean"])
+    assert found.model.U.shape == (300, 8) and np.isfinite(found.record.metrics["ndcg@20"].mean)
 
 
 def test_what_is_watched_is_what_a_run_measures_on_valid(environment):
     found = run(environment, job={"fit_on": "train", "measure_on": "valid"})
-    assert max(row["valid"] for row in found.record.curve) == pytest.approx(found.record.metrics["ndcg@20"]["mean"], abs=1e-6)
+    assert max(row["valid"] for row in found.record.curve) == pytest.approx(found.record.metrics["ndcg@20"].mean, abs=1e-6)
 
 
 def test_a_fit_on_train_and_valid_does_all_its_epochs(environment):
@@ -46,7 +46,7 @@ def test_a_fit_on_train_and_valid_does_all_its_epochs(environment):
 
 def test_training_ranks_better_than_no_training(environment):
     trained, start = (run(environment, "sl", epochs=15, learning_rate=rate).record.metrics["ndcg@20"] for rate in (0.05, 1e-30))
-    assert trained["mean"] > 1.5 * start["mean"]
+    assert trained.mean > 1.5 * start.mean
 
 
 @pytest.mark.parametrize("fit_on", ["train", "train+valid"])

@@ -58,7 +58,7 @@ def compare(
         hint = nearest(metric, known) or f"; it has {', '.join(known)}"
         require(metric in known, f"{folder.name}: has no per-user values of {metric!r}{hint}")
         samples[label] = (table["user"].to_numpy(), table[metric].to_numpy())
-    dataset = records[0].dataset["name"]
+    dataset = records[0].dataset.name
     comparison = compare_values(samples, dataset=dataset, metric=metric, baseline=reference, seed=seed)
     if json:
         rows = [{"id": name, "model": label} | asdict(comparison.means[label]) for name, label in zip(ids, labels, strict=True)]
@@ -106,7 +106,7 @@ def _require_same_data(records: Sequence) -> None:
     first = records[0]
     for record in records:
         require(record.finished, f"{record.id} failed: {record.error}")
-        expected, fingerprint = first.dataset["fingerprint"], record.dataset["fingerprint"]
+        expected, fingerprint = first.dataset.fingerprint, record.dataset.fingerprint
         require(
             fingerprint == expected,
             f"{record.id} has data of fingerprint {fingerprint}, {first.id} of {expected}; "

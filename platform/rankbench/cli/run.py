@@ -9,6 +9,10 @@ import typer
 
 from rankbench.cli.console import Json, err, out, phase_progress, print_json, print_table
 
+PRINTED = (
+    "dataset", "method", "params", "metrics", "users", "seconds", "peak_memory_bytes", "seed", "dtype", "environment", "id",
+)  # fmt: skip
+
 EXAMPLES = """Examples:
 
   rankbench run movielens-1m ease lam=300
@@ -81,7 +85,7 @@ def run(
     from rankbench.experiment.job import Job, configure
     from rankbench.experiment.run import run as run_job
     from rankbench.tracking.mlflow_sink import MlflowSink, tracking_uri
-    from rankbench.tracking.record import read_record, write_record
+    from rankbench.tracking.record import read_record, record_content, write_record
 
     environment = Environment.from_env()
     if threads is not None:
@@ -134,23 +138,9 @@ def run(
             sink.send(record, folder, list(values))
             sink.close()
     if json:
-        print_json(
-            {
-                "dataset": record.dataset,
-                "method": record.method,
-                "params": record.params,
-                "metrics": record.metrics,
-                "users": record.users,
-                "seconds": record.seconds,
-                "peak_memory_bytes": record.peak_memory_bytes,
-                "seed": seed,
-                "dtype": dtype,
-                "environment": record.environment,
-                "id": record.id,
-                "kept_an_earlier_record": kept,
-                "folder": str(folder),
-            }
-        )
+        content = record_content(record)
+        shown = {name: content[name] for name in PRINTED}
+        print_json(shown | {"kept_an_earlier_record": kept, "folder": str(folder)})
         return
     # Only the given ones of the many training parameters.
     shown = {name: value for name, value in record.params.items() if name in (*chosen.spec.own, *values)}
@@ -180,9 +170,9 @@ def _cutoffs(text: str) -> tuple[int, ...]:
 
 
 def _show(record, folder, shown) -> None:
-    counts = record.dataset["counts"]
+    counts = record.dataset.counts
     params = " ".join(f"{name}={value}" for name, value in shown.items() if value is not None)
-    out.print(f"{record.method} {params} on {record.dataset['name']}", style="bold", markup=False)
+    out.print(f"{record.method} {params} on {record.dataset.name}", style="bold", markup=False)
     out.print(
         f"fitted on {record.fit_on}, measured on {record.measured_on}: {record.users['measured']:,} users, "
         f"{counts['items']:,} items ranked in full; {record.users['without_targets']:,} users without test items are left out, "
@@ -205,16 +195,16 @@ def _show(record, folder, shown) -> None:
         out.print(
             f"the item-item matrix did not fit into memory and was solved by tiles of {record.tiles:,} rows", markup=False
         )
-    for line in record.dataset["differences"]:
+    for line in record.dataset.differences:
         out.print(f"differs from the published counts: {line}", style="yellow", markup=False)
-    if record.dataset["raw_gone"]:
-        out.print(record.dataset["raw_gone"], style="yellow")
+    if record.dataset.raw_gone:
+        out.print(record.dataset.raw_gone, style="yellow")
     out.print(f"record {folder}", markup=False)
 
 
-def _cell(value: dict | None) -> str:
+def _cell(value) -> str:
     if value is None:
         return ""
-    digits = 4 if abs(value["mean"]) < 10 else 1
-    interval = "" if value["low"] is None else f" [{value['low']:.{digits}f}, {value['high']:.{digits}f}]"
-    return f"{value['mean']:.{digits}f}{interval}"
+    digits = 4 if abs(value.mean) < 10 else 1
+    interval = "" if value.low is None else f" [{value.low:.{digits}f}, {value.high:.{digits}f}]"
+    return f"{value.mean:.{digits}f}{interval}"

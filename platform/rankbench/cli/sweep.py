@@ -281,11 +281,11 @@ def _by_arm(records, metric: str) -> list[tuple]:
     """Dataset, model, searched, stopped, failed, the best on validation, final runs; in the order of the records' ids."""
     rows = {}
     for record in records:
-        rows.setdefault((record.dataset["name"], record.arm or record.method), []).append(record)
+        rows.setdefault((record.dataset.name, record.arm or record.method), []).append(record)
     result = []
     for (dataset, arm), members in sorted(rows.items()):
         searched = [record for record in members if record.stage == "search"]
-        values = [record.metrics[metric]["mean"] for record in searched if record.finished]
+        values = [record.metrics[metric].mean for record in searched if record.finished]
         counts = [sum(record.status == state for record in searched) for state in ("finished", "stopped", "failed")]
         finals = sum(record.stage == "final" and record.finished for record in members)
         result.append((dataset, arm, *counts, max(values, default=None), finals))

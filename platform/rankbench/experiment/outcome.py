@@ -63,7 +63,7 @@ def stopped(job: Job, config: MethodConfig, reason: str, curve: list[dict[str, f
 def _unfinished(
     job: Job, config: MethodConfig, status: Literal["failed", "stopped"], reason: str, curve: list[dict[str, float]]
 ) -> RunRecord:
-    record = base_record(job, config, {"name": job.card.name}, now())
+    record = base_record(job, config, DatasetInfo(job.card.name), now())
     return dataclasses.replace(record, status=status, error=" ".join(reason.split())[:500], curve=curve)
 
 
@@ -72,16 +72,16 @@ def now() -> str:
 
 
 def describe(dataset: Dataset) -> DatasetInfo:
-    """What a record says of its data."""
-    return {
-        "name": dataset.name,
-        "fingerprint": dataset.fingerprint,
-        "protocol": dataset.card.split.protocol,
-        "split_seed": dataset.card.split.seed,
-        "recall": dataset.card.recall,
-        "stand_in": dataset.card.stand_in,
-        "counts": dataset.counts,
-        "differences": list(dataset.differences),
-        "sources": list(dataset.sources),
-        "raw_gone": dataset.raw_gone,
-    }
+    """Return what a record says about its dataset."""
+    return DatasetInfo(
+        name=dataset.name,
+        fingerprint=dataset.fingerprint,
+        protocol=dataset.card.split.protocol,
+        split_seed=dataset.card.split.seed,
+        recall=dataset.card.recall,
+        stand_in=dataset.card.stand_in,
+        counts=dataset.counts,
+        differences=list(dataset.differences),
+        sources=list(dataset.sources),
+        raw_gone=dataset.raw_gone,
+    )

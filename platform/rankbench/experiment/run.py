@@ -79,7 +79,7 @@ def run_stepwise(
         leader = leaders[position]
         record = dataclasses.replace(
             base_record(job, config, about, started_at),
-            metrics={name: Measured(mean=each.mean, low=each.low, high=each.high) for name, each in summaries[leader].items()},
+            metrics={name: Measured(each.mean, each.low, each.high) for name, each in summaries[leader].items()},
             users={"measured": n_ranked, "without_targets": holdout.target.shape[0] - n_ranked},
             seconds={name: round(value, 4) for name, value in seconds.items()},
             curve=fitted.curve,
@@ -164,8 +164,8 @@ def _first_of_each_identity(configs: tuple[MethodConfig, ...]) -> list[int]:
 
 def _refuse_non_finite(record: RunRecord) -> None:
     for name, value in record.metrics.items():
-        if not np.isfinite(value["mean"]):
-            raise NumericalError(f"{record.method}: {name} is {value['mean']} with {record.params}")
+        if not np.isfinite(value.mean):
+            raise NumericalError(f"{record.method}: {name} is {value.mean} with {record.params}")
 
 
 @contextmanager

@@ -44,7 +44,7 @@ def spent(records: Iterable[RunRecord]) -> tuple[Spent, ...]:
     """One entry a dataset and arm, in the order in which they are met."""
     result: dict[tuple[str, str], Spent] = {}
     for record in records:
-        key = record.dataset["name"], record.arm or record.method
+        key = record.dataset.name, record.arm or record.method
         until_stopped = record.curve[-1].get("seconds", 0.0) if record.status == "stopped" and record.curve else 0.0
         fit, seconds = 1 / record.fit_shared_by, record.seconds.get("fit", until_stopped) / record.fit_shared_by
         ends = {"stopped": int(record.status == "stopped"), "failed": int(record.failed)}

@@ -3,36 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from rankbench.reports.tables import Row
 from rankbench.schema.experiment import ExperimentSpec, NotRun
-from rankbench.tracking.record import RunRecord
+from rankbench.tracking.record import DatasetInfo, RunRecord
 
 
 def data_deviations(finals: Iterable[RunRecord]) -> tuple[str, ...]:
     """Of the datasets that were measured: counts, stand-ins, and a recall that its papers leave open."""
     lines = []
     for name, data in _datasets(finals).items():
-        lines += [f"{name}: {line}" for line in data["differences"]]
-        if data.get("raw_gone"):
-            lines.append(f"{name}: {data['raw_gone']}")
-        if data.get("stand_in"):
-            lines.append(f"{name} is a stand-in: {data['stand_in']}")
-        if data["recall"] == "open":
+        lines += [f"{name}: {line}" for line in data.differences]
+        if data.raw_gone:
+            lines.append(f"{name}: {data.raw_gone}")
+        if data.stand_in:
+            lines.append(f"{name} is a stand-in: {data.stand_in}")
+        if data.recall == "open":
             lines.append(f"{name}: its papers do not say which recall they mean, so the published one stands beside both")
     return tuple(lines)
 
 
 def stand_ins(finals: Iterable[RunRecord]) -> tuple[str, ...]:
-    return tuple(name for name, data in _datasets(finals).items() if data.get("stand_in"))
+    return tuple(name for name, data in _datasets(finals).items() if data.stand_in)
 
 
 def run_deviations(experiment: ExperimentSpec, rows: Sequence[Row], finals: Sequence[RunRecord]) -> tuple[str, ...]:
     """Of the runs: cold items, what was fitted, settings that nobody searched, seeds, and arms without a result."""
     lines = []
     for name, data in _datasets(finals).items():
-        if cold := data["counts"].get("cold_test_items"):
+        if cold := data.counts.get("cold_test_items"):
             lines.append(f"{name}: {cold:,} items of test were never seen before; they are ranked with the others")
     if (fit_on := experiment.final.fit_on) != "auto":
         lines.append(f"the final models are fitted on {fit_on}, which the experiment says and not the protocol of the split")
@@ -72,9 +71,9 @@ def _seeds(measured: Sequence[Row]) -> str:
     return of if several else f"{of}; one run a row, so no spread over seeds"
 
 
-def _datasets(finals: Iterable[RunRecord]) -> dict[str, dict[str, Any]]:
+def _datasets(finals: Iterable[RunRecord]) -> dict[str, DatasetInfo]:
     """The first record's account of each dataset, by name."""
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, DatasetInfo] = {}
     for record in finals:
-        found.setdefault(record.dataset["name"], record.dataset)
+        found.setdefault(record.dataset.name, record.dataset)
     return found

@@ -36,9 +36,9 @@ def effects_plot(records: Sequence[RunRecord], metric: str, path: Path, arms: Se
     figure.subplots_adjust(0.6 / size[0], 0.45 / size[1], 1 - 0.1 / size[0], 1 - 0.2 / size[1], wspace=0.32, hspace=0.75)
     for axis in axes.flat[len(panels) :]:
         axis.set_axis_off()
-    datasets = list(dict.fromkeys(record.dataset["name"] for record in records))
+    datasets = list(dict.fromkeys(record.dataset.name for record in records))
     for axis, ((arm, name), members) in zip(axes.flat, panels.items(), strict=False):
-        _panel(axis, [(r.params.get(name), r.metrics[metric]["mean"], datasets.index(r.dataset["name"])) for r in members])
+        _panel(axis, [(r.params.get(name), r.metrics[metric].mean, datasets.index(r.dataset.name)) for r in members])
         axis.set_title(arm if len(arm) < 30 else f"{arm[:28]}…", fontsize=8, pad=3)
         axis.set_xlabel(name, fontsize=7.5, labelpad=1)
         axis.tick_params(labelsize=6.5, length=2, pad=1.5)

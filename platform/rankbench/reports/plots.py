@@ -99,7 +99,7 @@ def convergence_plot(records: Sequence[RunRecord], metric: str, path: Path, arms
         return None
     followed = [record for record in records if any(column in row for row in record.curve)]
     plt = pyplot()
-    datasets = list(dict.fromkeys(record.dataset["name"] for record in followed))
+    datasets = list(dict.fromkeys(record.dataset.name for record in followed))
     styles = line_styles([*arms, *sorted(record.arm or record.method for record in records)])
     watched = metric if column == metric else " or ".join(sorted({record.params["stop_metric"] for record in followed}))
     label = f"{watched}, {'a sample of users' if column == metric else 'on validation'}"
@@ -108,7 +108,7 @@ def convergence_plot(records: Sequence[RunRecord], metric: str, path: Path, arms
     for (left, right), dataset in zip(panels, datasets, strict=True):
         times = []
         for record in followed:
-            if record.dataset["name"] == dataset:
+            if record.dataset.name == dataset:
                 arm = record.arm or record.method
                 points = [(row["iteration"], row["seconds"], row[column]) for row in record.curve if column in row]
                 iterations, seconds, values = zip(*points, strict=True)

@@ -35,8 +35,8 @@ def sweep_table(about: SweepFile, chosen: ChosenFile | None, records: dict[str, 
     rows, notes = list[Row](), list(about.notes)
     runs: dict[str, list[str]] = {}
     for dataset in datasets:
-        data = next((record.dataset for record in finals if record.dataset["name"] == dataset), {})
-        is_open = "open" in (data.get("recall"), experiment.published and experiment.published.recall)
+        recall = next((record.dataset.recall for record in finals if record.dataset.name == dataset), "")
+        is_open = "open" in (recall, experiment.published and experiment.published.recall)
         for arm, spec in arms.items():
             published = _beside(spec.published.get(dataset, {}), is_open)
             own_records = [records[name] for name in entries.get((dataset, arm), ()) if name in records]
@@ -45,7 +45,7 @@ def sweep_table(about: SweepFile, chosen: ChosenFile | None, records: dict[str, 
             if (dataset, arm) in entries and not own_records:
                 reasons.append("no record")
             notes += [f"{arm} on {dataset}: the final run failed: {error}" for error in dict.fromkeys(reasons)]
-            tried = [r for r in records.values() if r.stage == "search" and (r.dataset["name"], r.arm) == (dataset, arm)]
+            tried = [r for r in records.values() if r.stage == "search" and (r.dataset.name, r.arm) == (dataset, arm)]
             searched = sum(not record.failed for record in tried)
             if not finished:
                 nothing_to_choose = chosen is not None and tried and not any(record.finished for record in tried)

@@ -154,17 +154,17 @@ def _targets(table: Table) -> list[Section]:
 def _measured(about: SweepFile, table: Table, records: dict[str, RunRecord], finals: list[RunRecord]) -> Iterable[str]:
     """Data, machine and versions, a line each."""
     for name in dict.fromkeys(row.dataset for row in table.rows):
-        splits = {r.dataset["split_seed"]: r.dataset for r in finals if r.dataset["name"] == name}
+        splits = {r.dataset.split_seed: r.dataset for r in finals if r.dataset.name == name}
         for seed, data in sorted(splits.items()):
-            counts = data["counts"]
+            counts = data.counts
             yield (
-                f"data: {name}, fingerprint `{data['fingerprint']}`, protocol {data['protocol']} (seed {seed}): "
+                f"data: {name}, fingerprint `{data.fingerprint}`, protocol {data.protocol} (seed {seed}): "
                 f"{counts['users']:,} users, {counts['items']:,} items, {counts['train']:,} train, {counts['valid']:,} valid, "
                 f"{counts['test']:,} test; {counts['users_without_test_items']:,} users without test items, left out; "
                 f"{counts['cold_test_items']:,} test items never seen before"
             )
         if splits:
-            yield f"recall means `{data['recall']}` in the published tables of {name}"
+            yield f"recall means `{data.recall}` in the published tables of {name}"
     if finals:
         yield from _machine(finals[0])
     runs = sum(r.stage == "search" for r in records.values())

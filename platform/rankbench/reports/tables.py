@@ -130,14 +130,14 @@ def row_of(
     cells = {}
     for name in (name for name in metrics if name in first.metrics):
         one, said = first.metrics[name], published.get(name)
-        cells[name] = Cell(one["mean"], one["low"], one["high"], said)
+        cells[name] = Cell(one.mean, one.low, one.high, said)
         if len(records) > 1:
-            means = [record.metrics[name]["mean"] for record in records]
+            means = [record.metrics[name].mean for record in records]
             # A metric of whole lists has no values of users to pool.
             mean, low, high = (p.mean, p.low, p.high) if (p := pooled.get(name)) else (fmean(means), None, None)
             cells[name] = Cell(mean, low, high, said, stdev(means))
     return Row(
-        first.dataset["name"],
+        first.dataset.name,
         first.arm or first.method,
         first.method,
         {name: value for name, value in first.params.items() if value is not None},
@@ -147,7 +147,7 @@ def row_of(
         max(record.peak_memory_bytes for record in records) / 1e9,
         chosen_of,
         tuple(dict.fromkeys(record.seed for record in records)),
-        tuple(dict.fromkeys(record.dataset["split_seed"] for record in records)),
+        tuple(dict.fromkeys(record.dataset.split_seed for record in records)),
         tied,
         tuple(name for name in first.params if name in stated),
         published,

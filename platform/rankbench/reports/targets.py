@@ -40,16 +40,16 @@ def time_to_target(records: Sequence[RunRecord], metric: str, arms: Sequence[str
     best: dict[tuple[str, int], float] = {}
     by_model: dict[tuple[str, str], list[RunRecord]] = {}
     for record in followed:
-        users = record.dataset["name"], record.dataset["split_seed"]
+        users = record.dataset.name, record.dataset.split_seed
         best[users] = max(best.get(users, float("-inf")), final_value(record, metric))
-        by_model.setdefault((record.dataset["name"], record.arm or record.method), []).append(record)
+        by_model.setdefault((record.dataset.name, record.arm or record.method), []).append(record)
     place = {arm: position for position, arm in enumerate(arms)}
     datasets = list(dict.fromkeys(dataset for dataset, _ in by_model))
     order = sorted(by_model, key=lambda key: (datasets.index(key[0]), place.get(key[1], len(place))))
     result = []
     for dataset, arm in order:
         runs = by_model[dataset, arm]
-        tops = [best[dataset, run.dataset["split_seed"]] for run in runs]
+        tops = [best[dataset, run.dataset.split_seed] for run in runs]
         points = [[_first(run, metric, share * top) for run, top in zip(runs, tops, strict=True)] for share in SHARES]
         result.append(
             Reached(

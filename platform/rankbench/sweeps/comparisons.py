@@ -28,8 +28,8 @@ def compare_finals(finals: Iterable[RunRecord], records: Path, metrics: Sequence
     by_dataset: dict[str, Runs] = {}
     for record in finals:
         if record.finished:
-            by_model = by_dataset.setdefault(record.dataset["name"], {})
-            by_model.setdefault(record.arm or record.method, {}).setdefault(record.dataset["split_seed"], []).append(record)
+            by_model = by_dataset.setdefault(record.dataset.name, {})
+            by_model.setdefault(record.arm or record.method, {}).setdefault(record.dataset.split_seed, []).append(record)
     models, pairs = [], []
     for dataset, runs in by_dataset.items():
         splits = [split for split in next(iter(runs.values())) if all(split in by_split for by_split in runs.values())]
@@ -59,7 +59,7 @@ def _samples(runs: Runs, records: Path, metrics: Sequence[str]) -> dict[str, dic
 def _model(dataset: str, metric: str, model: str, by_split: dict[int, list[RunRecord]], found: Comparisons) -> PooledMean:
     """One row: the mean over users with its interval, and `std` over runs where there are several."""
     runs = [record for members in by_split.values() for record in members]
-    means = [record.metrics[metric]["mean"] for record in runs]
+    means = [record.metrics[metric].mean for record in runs]
     return PooledMean(
         dataset=dataset,
         metric=metric,

@@ -50,8 +50,8 @@ class Progress:
         self.cached += cost * cached
         for record in records:
             if record.finished and metric in record.metrics:
-                label = f"{record.dataset['name']}/{record.arm or record.method}"
-                self.best[label] = max(record.metrics[metric]["mean"], self.best.get(label, float("-inf")))
+                label = f"{record.dataset.name}/{record.arm or record.method}"
+                self.best[label] = max(record.metrics[metric].mean, self.best.get(label, float("-inf")))
 
     def remaining(self, now: float) -> float | None:
         """Seconds, by the rate so far; None before there is one."""

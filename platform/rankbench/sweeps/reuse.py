@@ -59,7 +59,7 @@ class Earlier:
         return True
 
     def _same(self, record: RunRecord, fingerprint: str) -> bool:
-        return record.finished and record.dataset["fingerprint"] == fingerprint and _code(record.environment) == self.code
+        return record.finished and record.dataset.fingerprint == fingerprint and _code(record.environment) == self.code
 
 
 def _code(about: dict) -> tuple[str | None, str | None]:

@@ -158,7 +158,7 @@ def run_sweep(
         finals = run_units(final_units, environment, records, cluster, spec, done, earlier=earlier, warn=listener.warn)
     final: dict[tuple[str, str], list[RunRecord]] = {}
     for record in finals:
-        final.setdefault((record.dataset["name"], record.arm), []).append(record)
+        final.setdefault((record.dataset.name, record.arm), []).append(record)
     failed = [record for record in [*search, *finals] if record.failed]
     before = read_if_there(folder / "chosen.json", ChosenFile)
     for row in before.rows if before else ():
@@ -179,8 +179,8 @@ def choose(search: list[RunRecord], spec: ExperimentSpec) -> dict[tuple[str, str
     metric = spec.search.choose.metric
     best: dict[tuple[str, str], RunRecord] = {}
     for record in search:
-        key = (record.dataset["name"], record.arm)
-        if record.finished and (key not in best or record.metrics[metric]["mean"] > best[key].metrics[metric]["mean"]):
+        key = (record.dataset.name, record.arm)
+        if record.finished and (key not in best or record.metrics[metric].mean > best[key].metrics[metric].mean):
             best[key] = record
     return best
 
@@ -202,7 +202,7 @@ def _compared(finals: list[RunRecord], folder: Path, spec: ExperimentSpec, metri
     in_order = sorted(finals, key=lambda record: arms.index(record.arm))
     columns = metrics or spec.report_metrics
     is_open = spec.published is not None and spec.published.recall == "open"
-    if not metrics and (is_open or any(record.dataset.get("recall") == "open" for record in finals)):
+    if not metrics and (is_open or any(record.dataset.recall == "open" for record in finals)):
         columns = with_both_recalls(columns)
     return compare_finals(in_order, folder / "records", columns, spec.final.seeds[0])
 

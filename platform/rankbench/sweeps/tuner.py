@@ -212,7 +212,7 @@ class _Search:
             (record,) = found
             self.look(unit, [row for row in record.curve if "valid" in row])
             study, number = self.places[_run(unit)]
-            value = record.metrics[self.spec.choose.metric]["mean"] if record.finished else None
+            value = record.metrics[self.spec.choose.metric].mean if record.finished else None
             study.end(number, value, stopped=not record.finished)
         return bool(found)
 

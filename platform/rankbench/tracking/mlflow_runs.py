@@ -67,7 +67,7 @@ class MlflowRuns:
             self.client.delete_tag(run.info.run_id, "rankbench.error")
             self.client.log_batch(run.info.run_id, tags=[RunTag(key, value) for key, value in tags.items()])
         run_id = run.info.run_id
-        params = {"method": record.method, "dataset": record.dataset["name"], "seed": record.seed, "dtype": record.dtype}
+        params = {"method": record.method, "dataset": record.dataset.name, "seed": record.seed, "dtype": record.dtype}
         self._log(run_id, _metrics(record), params | record.params, ended)
         self._log_curve(run_id, record, begun)
         for path in sorted(folder.glob("*")):
@@ -170,7 +170,7 @@ def _tags(record: RunRecord, folder: Path) -> dict[str, str]:
         "rankbench.stage": record.stage,
         "rankbench.arm": record.arm or record.method,
         "rankbench.method": record.method,
-        "rankbench.dataset": record.dataset["name"],
+        "rankbench.dataset": record.dataset.name,
         "rankbench.seed": str(record.seed),
         "rankbench.config_hash": config_hash(record),
         "rankbench.measured_on": record.measured_on,
@@ -179,28 +179,29 @@ def _tags(record: RunRecord, folder: Path) -> dict[str, str]:
         "rankbench.versions": str(environment.get("packages", "")),
         "rankbench.record": str(folder),
     }
+    data = record.dataset
     known = {
         "rankbench.model": record.params.get("model"),
-        "rankbench.protocol": record.dataset.get("protocol"),
-        "rankbench.split_seed": record.dataset.get("split_seed"),
-        "rankbench.fingerprint": record.dataset.get("fingerprint"),
-        "rankbench.stand_in": record.dataset.get("stand_in"),
+        "rankbench.protocol": data.protocol,
+        "rankbench.split_seed": data.split_seed if data.fingerprint else None,
+        "rankbench.fingerprint": data.fingerprint,
+        "rankbench.stand_in": data.stand_in,
         "mlflow.source.git.commit": environment.get("revision"),
         "rankbench.same_as": record.same_as,
         "rankbench.error": record.error,
-        "rankbench.count_differences": "; ".join(record.dataset.get("differences") or [])[:5000],
+        "rankbench.count_differences": "; ".join(data.differences)[:5000],
     }
     return always | {key: str(value) for key, value in known.items() if value not in (None, "")}
 
 
 def config_hash(record: RunRecord) -> str:
     """Of the setting and the dataset's name: its search, its final run and the repeats with other seeds share it."""
-    content = [record.method, record.params, record.dtype, record.dataset["name"]]
+    content = [record.method, record.params, record.dtype, record.dataset.name]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def _metrics(record: RunRecord) -> dict[str, float]:
-    metrics = {metric_key(record.measured_on, name): value["mean"] for name, value in record.metrics.items()}
+    metrics = {metric_key(record.measured_on, name): value.mean for name, value in record.metrics.items()}
     metrics |= {f"seconds/{phase}": value for phase, value in record.seconds.items()}
     return metrics | {"peak_memory_gb": record.peak_memory_bytes / 1e9}
 

@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import ConfigDict, TypeAdapter
-from typing_extensions import TypedDict
 
 from rankbench.core.config import read_json
 from rankbench.core.errors import DataError
@@ -22,29 +21,31 @@ from rankbench.core.files import atomic_folder
 FORMAT = 1
 
 
-class Measured(TypedDict):
-    """A metric's mean over users, with its 95 % interval where there is one."""
+@dataclass(frozen=True)
+class Measured:
+    """Mean of a metric over users with its 95 % interval. Metrics of whole lists, such as coverage, have no interval."""
 
     mean: float
-    low: float | None
-    high: float | None
+    low: float | None = None
+    high: float | None = None
 
 
-class DatasetInfo(TypedDict, total=False):
-    """What a record says of its data; the record of a run that failed knows the name alone."""
+@dataclass(frozen=True)
+class DatasetInfo:
+    """The dataset of a run. An unfinished run may know only the name: its fingerprint is empty, and only the name is stored."""
 
-    __pydantic_config__ = ConfigDict(extra="allow")
+    __pydantic_config__ = ConfigDict(extra="ignore")
 
     name: str
-    fingerprint: str
-    protocol: str
-    split_seed: int
-    recall: str
-    stand_in: str | None
-    counts: dict[str, int]
-    differences: list[str]
-    sources: list[dict[str, Any]]
-    raw_gone: str | None
+    fingerprint: str = ""
+    protocol: str = ""
+    split_seed: int = 0
+    recall: str = ""
+    stand_in: str | None = None
+    counts: dict[str, int] = field(default_factory=dict)
+    differences: list[str] = field(default_factory=list)
+    sources: list[dict[str, Any]] = field(default_factory=list)
+    raw_gone: str | None = None
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,14 @@ class RunRecord:
         return self.status == "failed"
 
 
+def record_content(record: RunRecord) -> dict[str, Any]:
+    """Return what record.json holds."""
+    content = asdict(record)
+    if not record.dataset.fingerprint:
+        content["dataset"] = {"name": record.dataset.name}
+    return content
+
+
 def write_record(folder: Path, record: RunRecord, per_user: pa.Table | None, replace: bool = False) -> Path:
     """Write folder/<id>/ whole; returns it. An earlier finished record of the same id is kept unless `replace`. Any other stays
     until the new one takes its place.
@@ -105,7 +114,7 @@ def write_record(folder: Path, record: RunRecord, per_user: pa.Table | None, rep
     target = folder / record.id
     earlier = None if replace else find_record(target)
     with atomic_folder(target, replace=earlier is None or not earlier.finished) as scratch:
-        text = json.dumps(asdict(record), indent=2, allow_nan=False)
+        text = json.dumps(record_content(record), indent=2, allow_nan=False)
         (scratch / "record.json").write_text(text + "\n", encoding="utf-8")
         if per_user is not None:
             pq.write_table(per_user, scratch / "per_user.parquet", compression="zstd")
@@ -116,9 +125,8 @@ def read_record(folder: Path) -> RunRecord:
     """The record in `folder`. Raises DataError when there is none, or it is of another format."""
     path = folder / "record.json"
     record = read_json(path, _schema(), "a run record")
-    missing = {"name", "fingerprint"} if record.finished else {"name"}
-    if missing := sorted(missing - record.dataset.keys()):
-        raise DataError(f"{path}: not a run record (dataset.{missing[0]}: missing)")
+    if record.finished and not record.dataset.fingerprint:
+        raise DataError(f"{path}: not a run record (dataset.fingerprint: missing)")
     return record
 
 
