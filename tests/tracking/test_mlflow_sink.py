@@ -291,7 +291,7 @@ def test_a_spool_that_cannot_be_written_costs_one_warning(tmp_path, impatient):
     sink = sink_on(tmp_path, "x", lines)
     sink.open()
     sweep(sink, "sweep-1", 2)
-    assert len(lines) == 1 and "4 messages could not be kept" in lines[0] and "results are complete on disk" in lines[0]
+    assert len(lines) == 1 and "4 messages could not be written" in lines[0] and "results are complete on disk" in lines[0]
 
 
 @pytest.fixture

@@ -82,7 +82,7 @@ def test_the_network_is_not_served_unasked(results, capsys, host):
     ("words", "says"),
     [
         (["--allowed-hosts", "head,"], "expected names"),
-        (["--open-to-network", "--host", "192.0.2.7"], "no address of this machine"),
+        (["--open-to-network", "--host", "192.0.2.7"], "not an address of this machine"),
         (["--open-to-network", "--host", "0.0.0.0", "--allowed-hosts", "head,*"], "expected names"),
         (["--store", "http://127.0.0.1:5000"], "name a database"),
         (["--store", "postgres://me:secret@host/db"], r"--store=postgres://me:***@host/db: write postgresql+psycopg2://"),

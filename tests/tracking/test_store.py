@@ -33,12 +33,12 @@ from .stores import content, records, run_tags, spooled
         ("postgressql://me:secret@host/db", "unknown scheme; did you mean postgresql"),
         ("postgresql+psycopgg://me:secret@host/db", "unknown driver"),
         ("mssql+pymssql://me:secret@host/db", "pip install pymssql"),
-        ("postgresql+psycopg2://me:secret@x@host/db", r"://\*\*\*: no address that can be read; write signs such as @"),
-        ("postgresql+psycopg2://me:secret@host:port/db", "no address that can be read"),
-        ("http://me:12/secret@host:5000", "no address that can be read"),
-        ("http://host:99999", "no address that can be read"),
-        ("http://[::1", "no address that can be read"),
-        ("http://", "no address that can be read"),
+        ("postgresql+psycopg2://me:secret@x@host/db", r"://\*\*\*: the address cannot be read; write characters such as @"),
+        ("postgresql+psycopg2://me:secret@host:port/db", "the address cannot be read"),
+        ("http://me:12/secret@host:5000", "the address cannot be read"),
+        ("http://host:99999", "the address cannot be read"),
+        ("http://[::1", "the address cannot be read"),
+        ("http://", "the address cannot be read"),
         ("me:secret@host", r"=\*\*\*: MLflow no longer takes a folder"),
     ],
 )
@@ -143,7 +143,7 @@ def test_another_database_is_not_turned_into_a_store(tmp_path):
     path = tmp_path / "shop.db"
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE orders (id)")
-    with pytest.raises(StorageError, match="no MLflow store"):
+    with pytest.raises(StorageError, match="not an MLflow store"):
         make_tables(f"sqlite:///{path}", tmp_path / "artifacts")
     assert os.listdir(tmp_path) == ["shop.db"]  # noqa: PTH208
 

@@ -55,7 +55,7 @@ def test_an_older_store_is_brought_up_with_a_copy_of_before(old, tmp_path):
 def test_an_upgrade_that_fails_names_the_copy(old, tmp_path):
     with sqlite3.connect(tmp_path / "mlflow.db") as connection:
         connection.execute("DROP TABLE metrics")
-    with pytest.raises(StorageError, match=rf"failed.*as it was is {tmp_path}/mlflow\.db\.{OLDER}"):
+    with pytest.raises(StorageError, match=rf"failed.*a copy of the old store is {tmp_path}/mlflow\.db\.{OLDER}"):
         upgrade(old)
 
 

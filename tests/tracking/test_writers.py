@@ -12,7 +12,7 @@ from rankbench.core.errors import StorageError
 from rankbench.tracking import store
 from rankbench.tracking.delivery import Delivery, check
 from rankbench.tracking.record import write_record
-from rankbench.tracking.store import alone, make_tables, schema
+from rankbench.tracking.store import locked, make_tables, schema
 
 from .postgres import postgres, why_not
 from .stores import records, spooled, stored, told, with_curves
@@ -93,9 +93,9 @@ make_tables(sys.argv[1], Path(sys.argv[2]))
 def test_one_at_a_time_changes_tables(uri, tmp_path, monkeypatch):
     (tmp_path / "store").mkdir(exist_ok=True)
     monkeypatch.setattr(store, "LOCK_SECONDS", 1.0)
-    with alone(uri), pytest.raises(StorageError, match="another process"), alone(uri):
+    with locked(uri), pytest.raises(StorageError, match="another process"), locked(uri):
         pytest.fail("two hold the lock")
-    with alone(uri):
+    with locked(uri):
         pass
 
 

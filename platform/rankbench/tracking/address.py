@@ -1,4 +1,4 @@
-"""The address of an MLflow store: the default, which ones are taken, and the file of a SQLite store."""
+"""The address of an MLflow store: its default, the check of a given one, and the file of a SQLite store."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from rankbench.core.registry import nearest
 from rankbench.tracking.redaction import without_password
 
 SERVERS = ("http", "https")
-DATABASES = ("sqlite", "postgresql", "mysql", "mssql")  # those that MLflow keeps a store in
-PACKAGES = {"psycopg2": "psycopg2-binary", "MySQLdb": "mysqlclient"}  # module → what brings it, where the names differ
+DATABASES = ("sqlite", "postgresql", "mysql", "mssql")  # that MLflow supports
+PACKAGES = {"psycopg2": "psycopg2-binary", "MySQLdb": "mysqlclient"}  # module → package, where the names differ
 
 EXPECTED = "expected http(s)://HOST:PORT, sqlite:///FILE or postgresql+psycopg2://USER:PASSWORD@HOST/DATABASE"
-_PLAIN = re.compile(r"[\w./-]+")  # paths that stand in an address as they are
-ENCODE = "write signs such as @ : / ? # % in a user name or password as %40 %3A %2F %3F %23 %25"
+_PLAIN = re.compile(r"[\w./-]+")  # paths that an address contains unchanged
+ENCODE = "write characters such as @ : / ? # % in a user name or password as %40 %3A %2F %3F %23 %25"
 
 
 def tracking_uri(environment: Environment) -> str:
-    """RANKBENCH_TRACKING_URI, or the SQLite store under the results folder. Raises ConfigError for one that cannot work."""
+    """Return RANKBENCH_TRACKING_URI, by default a SQLite store in the results folder. Raises ConfigError if it cannot work."""
     if environment.tracking_uri is None:
         return sqlite_uri(environment.results / "mlflow.db")
     return checked_uri(environment.tracking_uri, "RANKBENCH_TRACKING_URI")
 
 
 def checked_uri(uri: str, name: str) -> str:
-    """`uri` as it was given by the setting or option `name`. Raises ConfigError for one that cannot work."""
+    """Return `uri`, the value of the variable or option `name`. Raises ConfigError if it cannot work."""
     shown = f"{name}={without_password(uri)}"
     scheme, separator, _ = uri.partition("://")
     dialect = scheme.partition("+")[0]
     require(bool(separator) and scheme != "file", f"{shown}: MLflow no longer takes a folder; {EXPECTED}")
-    # The name of the days before SQLAlchemy 1.4.
+    # SQLAlchemy dropped this name in version 1.4.
     require(scheme != "postgres", f"{shown}: write postgresql+psycopg2:// instead of postgres://")
     known = dialect in DATABASES or scheme in SERVERS
     require(known, f"{shown}: unknown scheme{nearest(dialect.lower(), (*SERVERS, *DATABASES))}; {EXPECTED}")
-    require(not shown.endswith("://***"), f"{shown}: no address that can be read; {ENCODE}; {EXPECTED}")
+    require(not shown.endswith("://***"), f"{shown}: the address cannot be read; {ENCODE}; {EXPECTED}")
     if dialect == "sqlite":
         file = sqlite_file(uri)
         usable = file is not None and file.name not in ("", ":memory:") and not str(file).startswith("file:")
@@ -68,18 +68,18 @@ def is_server(uri: str) -> bool:
 
 
 def sqlite_uri(file: Path) -> str:
-    """The address of the SQLite store in `file`, whatever signs its name has."""
+    """Return the address of the SQLite store in `file`, whatever characters its path contains."""
     plain = f"sqlite:///{file}"
     if _PLAIN.fullmatch(str(file)):
         return plain
     from sqlalchemy.engine import make_url
 
-    # Some versions of SQLAlchemy take %41 for A, and all of them a ? for the end of the file's name.
+    # Some versions of SQLAlchemy read %41 as A, and for all of them a ? ends the file name.
     return plain if make_url(plain).database == str(file) else f"sqlite:///{quote(str(file), safe='/ @:')}"
 
 
 def sqlite_file(uri: str) -> Path | None:
-    """The database file of a SQLite address, None for any other."""
+    """Return the database file of a SQLite address, None for any other address."""
     if not uri.startswith(("sqlite:///", "sqlite+pysqlite:///")):
         return None
     if _PLAIN.fullmatch(file := uri.partition(":///")[2]):

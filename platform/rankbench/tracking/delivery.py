@@ -1,4 +1,4 @@
-"""The uploader process, as the process sees it that starts it: started, watched for so long, and ended."""
+"""Start the uploader process, wait for it within limits, and end it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rankbench.tracking.store import QUIET
 
 log = logging.getLogger(__name__)
 
-# A dead server may cost the uploader seconds, not MLflow's minutes. 30 s: a replay of 1000 metrics takes 3.
+# With MLflow's defaults, a dead server would block the uploader for minutes. Sending 1000 metrics again takes 3 s.
 PATIENT_UPLOADS = {
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
@@ -30,31 +30,31 @@ PATIENT_UPLOADS = {
 
 @dataclass
 class Delivery:
-    """One uploader of the spool beside `artifacts` to the store at `uri`. With `queue` it waits while another one works."""
+    """An uploader from the spool beside `artifacts` to the store at `uri`. With `queue`, it waits for another uploader."""
 
     uri: str = field(repr=False)
     artifacts: Path
     queue: bool = True
-    reason: str = ""  # why the store took nothing since the last success
+    reason: str = ""  # why the store has accepted nothing since the last success
     aside: list[str] = field(default_factory=list)  # why messages were set aside
     _refusal: str = ""
     _process: Any = None
     _ready: bool = False
-    _news: float = 0.0
+    _progress_at: float = 0.0
     _reader: Any = None
 
     def start(self, check: bool = False) -> None:
-        """Raises OSError when no process can be started."""
+        """Start the process. Raises OSError if that fails."""
         order = {"uri": self.uri, "artifacts": str(self.artifacts), "queue": self.queue, "check": check, "parent": os.getpid()}
         self._process = subprocess.Popen(
-            # -P: a file of the user's folder must not be taken for a library.
+            # -P: files in the current folder must not be imported in place of libraries.
             [sys.executable, "-P", "-m", "rankbench.tracking.uploader"],
             env=PATIENT_UPLOADS | os.environ | QUIET,
             text=True,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=None if log.isEnabledFor(logging.INFO) else subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is for the command, which then ends this process
+            start_new_session=True,  # Ctrl-C reaches only the command, which then ends this process
         )
         atexit.register(self.stop)
         self._reader = threading.Thread(target=self._read, args=(self._process.stdout,), daemon=True)
@@ -68,11 +68,11 @@ class Delivery:
     def finish(
         self, left: Callable[[], int], patience: float, limit: float, progress: Callable[[int], None] = lambda left: None
     ) -> int:
-        """Wait until `left()` is 0, the store took nothing for `patience` s, or `limit` s are over; end the uploader.
+        """Wait until `left()` is 0, the store accepts nothing for `patience` s, or `limit` s are over; then end the uploader.
 
-        Returns how many are left; `reason` then says why.
+        Returns the number of messages left; `reason` then says why they are left.
         """
-        begun = self._news = time.monotonic()
+        started = self._progress_at = time.monotonic()
         self._close_stdin()
         fewest = left()
         while fewest and self._process.poll() is None:
@@ -80,14 +80,14 @@ class Delivery:
             time.sleep(0.05)
             count, now = left(), time.monotonic()
             if count < fewest:
-                fewest, self._news = count, now
-            if self._ready and now - self._news > patience:
+                fewest, self._progress_at = count, now
+            if self._ready and now - self._progress_at > patience:
                 self.reason = self.reason or f"no answer in {patience:.0f} s"
                 break
-            if now - begun > limit:
+            if now - started > limit:
                 self.reason = self.reason or f"{limit:.0f} s were not enough"
                 break
-        # Done, it ends by itself; hung, it never would.
+        # An uploader that is done ends by itself, one that hangs never does.
         self.stop(seconds=0.0 if self.reason else 1.0)
         remaining = left()
         ended = f"the uploader ended with code {self._process.returncode}"
@@ -96,14 +96,14 @@ class Delivery:
 
     @property
     def note(self) -> str:
-        """One line of the messages that were set aside; empty where there are none."""
+        """A line about the messages that were set aside; empty if there are none."""
         if not self.aside:
             return ""
         folder, n = self.artifacts.parent / "spool", len(self.aside)
         return f"tracking: {n} message{'s' * (n > 1)} set aside in {folder} (*.bad); the first: {self.aside[0]}"
 
     def wait(self, seconds: float) -> bool:
-        """Of a check: True when the store answered."""
+        """Wait for the result of a check: True if the store answered."""
         self._close_stdin()
         try:
             return self._process.wait(timeout=seconds) == 0
@@ -114,7 +114,7 @@ class Delivery:
             self.stop()
 
     def stop(self, seconds: float = 0.0) -> None:
-        """End the uploader, at once or after `seconds`; a half-sent run is completed by the next delivery."""
+        """End the uploader, at once or after `seconds`. The next delivery completes a run that was partly sent."""
         atexit.unregister(self.stop)
         self._close_stdin()
         try:
@@ -128,7 +128,7 @@ class Delivery:
         try:
             self._process.stdin.close()
         except BrokenPipeError:
-            log.info("the uploader is gone")
+            log.info("the uploader has already ended")
 
     def _read(self, pipe: Any) -> None:
         with pipe:
@@ -144,11 +144,11 @@ class Delivery:
                     self._refusal = f"refused: {event['reason']}"
                 self._ready = True
                 if not {"failed", "busy"} & set(event):
-                    self.reason, self._news = "", time.monotonic()
+                    self.reason, self._progress_at = "", time.monotonic()
 
 
 def check(uri: str, artifacts: Path, seconds: float = 8.0) -> str:
-    """Why the store at `uri` does not answer within `seconds`; empty when it does."""
+    """Return why the store at `uri` does not answer within `seconds`; empty if it does."""
     delivery = Delivery(uri, artifacts)
     delivery.start(check=True)
     return "" if delivery.wait(seconds) else delivery.reason or "the check ended without an answer"

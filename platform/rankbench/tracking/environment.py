@@ -1,4 +1,4 @@
-"""What a number was measured with: versions, machine, code revision, and the memory it took."""
+"""Describe what a result was measured with: versions, machine, code revision and peak memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PACKAGES = ("rankbench", "ray", "torch", "mlflow", "numpy", "scipy", "pandas", "
 
 
 def describe_environment() -> dict[str, Any]:
-    """Versions, machine and revision, as JSON values."""
+    """Return versions, machine and code revision as JSON values."""
     return {
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in PACKAGES},
@@ -31,7 +31,7 @@ def describe_environment() -> dict[str, Any]:
 
 
 def _blas() -> list[str]:
-    """The loaded BLAS libraries with the kernels they chose: they decide both speed and the last digits."""
+    """Return the loaded BLAS libraries with the kernels they chose, which affect speed and the last digits of results."""
     from threadpoolctl import threadpool_info
 
     pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
@@ -54,7 +54,7 @@ def _cpu() -> str:
 
 
 def _revision() -> str | None:
-    """The commit of the checkout that this code runs from, with `+changes` where files differ; None outside one."""
+    """Return the commit of the checkout of this code, with `+changes` if files were changed; None outside a checkout."""
     root = Path(__file__).resolve().parents[3]
     if not (root / ".git").exists():
         return None
@@ -71,7 +71,7 @@ def _git(root: Path, *words: str) -> str:
 
 
 def reset_peak_memory() -> None:
-    """Start a new peak for `peak_memory`; without effect where the kernel does not offer it."""
+    """Start a new peak for `peak_memory`. Does nothing if the kernel does not support it."""
     try:
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     except OSError:
@@ -79,7 +79,7 @@ def reset_peak_memory() -> None:
 
 
 def peak_memory() -> int:
-    """Most resident bytes of this process since the last reset (since its start where there is no reset)."""
+    """Return the peak resident bytes of this process since the last reset (since its start if resets are not supported)."""
     try:
         for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
             if line.startswith("VmHWM:"):

@@ -1,4 +1,4 @@
-"""Messages as MLflow runs. Whatever part of one an earlier delivery sent is found again, and nothing is sent twice."""
+"""Write messages to MLflow as runs. What an earlier delivery has sent is recognised, and nothing is sent twice."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from rankbench.tracking.record import RunRecord, read_record
 from rankbench.tracking.spool import Message, RunMessage, SweepEnd, SweepStart
 
 PARENT = "mlflow.parentRunId"
-STATUS = {"finished": "FINISHED", "stopped": "KILLED"}  # of a record → of a run; any other is FAILED
+STATUS = {"finished": "FINISHED", "stopped": "KILLED"}  # status of a record → of a run; any other is FAILED
 
 
 def metric_key(prefix: str, name: str) -> str:
-    """A name that MLflow takes: recall@20 on test is test/recall_at_20, and other signs than - . : / become _."""
+    """Return a name that MLflow accepts: recall@20 on test is test/recall_at_20. Special characters except - . : / become _."""
     return re.sub(r"[^\w\-. :/]", "_", f"{prefix}/{name.replace('@', '_at_')}", flags=re.ASCII)
 
 
 class MlflowRuns:
-    """Writes messages to the store of `client`: records and reports are read under `root`.
+    """Writes messages to the store of `client`. Records and reports are read from the results folder `root`.
 
-    `artifacts` is where a new experiment keeps its files; None leaves that to the server.
+    `artifacts`: folder for the files of new experiments; None if the server chooses it.
     """
 
     def __init__(self, client: Any, root: Path, artifacts: Path | None):
@@ -34,7 +34,7 @@ class MlflowRuns:
         self._sweeps: dict[tuple[str, str], Any] = {}
 
     def take(self, message: Message) -> None:
-        """Bring the store to what the message says. Raises DataError when its record is gone or damaged, else as MLflow."""
+        """Write the message to the store. Raises DataError if its record is missing or damaged, and errors of MLflow."""
         match message:
             case RunMessage():
                 folder = self.root / message.record
@@ -48,9 +48,9 @@ class MlflowRuns:
         from mlflow.entities import RunTag
 
         parent = self._sweep(message).info.run_id if message.sweep else None
-        # The run's own time, not that of its sending: a repeated metric is then the same metric.
-        begun = int(datetime.fromisoformat(record.started_at).timestamp() * 1000) if record.started_at else message.time
-        ended = begun + int(1000 * sum(record.seconds.values()))
+        # The time of the run, not of its delivery, so that a metric sent twice is the same metric.
+        started = int(datetime.fromisoformat(record.started_at).timestamp() * 1000) if record.started_at else message.time
+        ended = started + int(1000 * sum(record.seconds.values()))
         status = STATUS.get(record.status, "FAILED")
         experiment = self._experiment(message.experiment)
         run = self._find(experiment, "rankbench.run", record.id, parent)
@@ -61,30 +61,30 @@ class MlflowRuns:
             shown = {name: record.params[name] for name in message.named if name in record.params} or record.params
             name = f"{record.stage} {record.arm or record.method} {_short(shown)}".strip()[:200]
             own = {PARENT: parent} if parent else {}
-            run = self.client.create_run(experiment, start_time=begun, run_name=name, tags=tags | own)
+            run = self.client.create_run(experiment, start_time=started, run_name=name, tags=tags | own)
         elif record.finished and "rankbench.error" in run.data.tags:
-            # It failed before, when less was known of it, and was run again.
+            # It failed before, when fewer tags were known, and was run again.
             self.client.delete_tag(run.info.run_id, "rankbench.error")
             self.client.log_batch(run.info.run_id, tags=[RunTag(key, value) for key, value in tags.items()])
         run_id = run.info.run_id
         params = {"method": record.method, "dataset": record.dataset.name, "seed": record.seed, "dtype": record.dtype}
         self._log(run_id, _metrics(record), params | record.params, ended)
-        self._log_curve(run_id, record, begun)
+        self._log_curve(run_id, record, started)
         for path in sorted(folder.glob("*")):
-            # A search has many runs: their per-user metrics stay with the record.
+            # A search has many runs, so their per-user metrics are not sent.
             if path.suffix == ".json" or record.stage != "search":
                 self.client.log_artifact(run_id, str(path))
         self.client.set_terminated(run_id, status, end_time=ended)
-        # A request that was given up may still have been carried out by a server that woke up late.
+        # A slow server may have carried out a request after its timeout: `_find` deletes such duplicates.
         self._find(experiment, "rankbench.run", record.id, parent)
 
-    def _log_curve(self, run_id: str, record: RunRecord, begun: int) -> None:
-        """A point an iteration, dated by training seconds: MLflow's time axis then shows them, without evaluation."""
+    def _log_curve(self, run_id: str, record: RunRecord, started: int) -> None:
+        """Log one point per iteration, dated by its training seconds: MLflow's time axis then shows them without evaluation."""
         from mlflow.entities import Metric
 
         points = []
         for row in record.curve:
-            at, step = begun + int(1000 * row["seconds"]), int(row["iteration"])
+            at, step = started + int(1000 * row["seconds"]), int(row["iteration"])
             values = {name: value for name, value in row.items() if name not in ("iteration", "seconds")}
             points += [
                 Metric(metric_key("curve", name), value, at, step) for name, value in values.items() if math.isfinite(value)
@@ -96,7 +96,7 @@ class MlflowRuns:
         run = self._sweep(message, message.tags)
         self.client.update_run(run.info.run_id, status="RUNNING")
         if question := message.tags.get("rankbench.question"):
-            # What the list of experiments shows beside the name.
+            # The list of experiments shows it beside the name.
             self.client.set_experiment_tag(run.info.experiment_id, "mlflow.note.content", question)
         if not run.data.params:
             self._log(run.info.run_id, {}, message.params, message.time)
@@ -112,12 +112,12 @@ class MlflowRuns:
         self.client.set_terminated(run_id, "FINISHED" if message.ok else "FAILED", end_time=message.time)
 
     def _sweep(self, message: Message, tags: dict[str, str] | None = None) -> Any:
-        """The parent run of a sweep; made where the message of its start was lost."""
+        """Return the parent run of a sweep, created if the message of its start was lost."""
         key = (message.experiment, message.sweep)
         if key not in self._sweeps:
             experiment = self._experiment(message.experiment)
-            found = self._find(experiment, "rankbench.sweep", message.sweep, None)
-            self._sweeps[key] = found or self.client.create_run(
+            run = self._find(experiment, "rankbench.sweep", message.sweep, None)
+            self._sweeps[key] = run or self.client.create_run(
                 experiment,
                 start_time=message.time,
                 run_name=message.sweep,
@@ -127,31 +127,31 @@ class MlflowRuns:
 
     def _experiment(self, name: str) -> str:
         if name not in self._experiments:
-            found = self.client.get_experiment_by_name(name)
-            self._experiments[name] = found.experiment_id if found is not None else self._new_experiment(name)
+            existing = self.client.get_experiment_by_name(name)
+            self._experiments[name] = existing.experiment_id if existing is not None else self._new_experiment(name)
         return self._experiments[name]
 
     def _new_experiment(self, name: str) -> str:
         from mlflow.exceptions import MlflowException
 
         location = (self.artifacts / name).resolve().as_uri() if self.artifacts is not None else None
-        # The kind decides which pages MLflow opens: these are trained models, not conversations.
+        # The kind decides which pages MLflow shows: here those of trained models, not of conversations.
         kind = {"mlflow.experimentKind": "custom_model_development"}
         try:
             return self.client.create_experiment(name, artifact_location=location, tags=kind)
         except MlflowException as error:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise
-        # Another results folder's uploader was first.
+        # The uploader of another results folder was faster.
         return self.client.get_experiment_by_name(name).experiment_id
 
     def _find(self, experiment: str, tag: str, value: str, parent: str | None) -> Any:
-        """The run that carries the tag, under the same parent; of several the fullest, and the others are deleted."""
+        """Return the run with this tag under the same parent. Of several, keeps the most complete and deletes the others."""
         runs = self.client.search_runs([experiment], filter_string=f"tags.`{tag}` = '{value}'")
         runs = [run for run in runs if run.data.tags.get(PARENT) == parent]
         runs.sort(key=lambda run: (run.info.status != "RUNNING", len(run.data.params), len(run.data.metrics)))
-        for double in runs[:-1]:
-            self.client.delete_run(double.info.run_id)
+        for duplicate in runs[:-1]:
+            self.client.delete_run(duplicate.info.run_id)
         return runs[-1] if runs else None
 
     def _log(self, run_id: str, metrics: dict[str, float], params: dict[str, Any], time: int) -> None:
@@ -195,7 +195,7 @@ def _tags(record: RunRecord, folder: Path) -> dict[str, str]:
 
 
 def config_hash(record: RunRecord) -> str:
-    """Of the setting and the dataset's name: its search, its final run and the repeats with other seeds share it."""
+    """Return a hash of setting and dataset, which search, final run and repetitions with other seeds share."""
     content = [record.method, record.params, record.dtype, record.dataset.name]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
 

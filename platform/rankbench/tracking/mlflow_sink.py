@@ -1,7 +1,8 @@
-"""Records as MLflow runs: a view for browsing, kept in a spool, sent by a process of its own, never a reason to fail or wait.
+"""Send records to MLflow as runs for browsing. No run fails because of the store, and none waits for it for long.
 
-A run or sweep only writes small files (spool.py). At its end it waits for the uploader: at most PATIENCE seconds without a
-message taken, at most LIMIT in all. What is then left stays in the spool, for the next command or `rankbench tracking sync`.
+A run or sweep only writes small files (spool.py), which an uploader process sends. At its end it waits for the uploader: at
+most PATIENCE seconds while the store accepts nothing, at most LIMIT in all. The messages that are left stay in the spool for
+the next command or `rankbench tracking sync`.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ __all__ = ["LIMIT", "PATIENCE", "MlflowSink", "metric_key", "tracking_uri"]
 
 log = logging.getLogger(__name__)
 
-PATIENCE, LIMIT = 10.0, 30.0  # s; a local store takes about thirty runs a second
+PATIENCE, LIMIT = 10.0, 30.0  # seconds; a local store accepts about thirty runs per second
 
 
 @dataclass
 class MlflowSink:
-    """Sends records to the store at `uri`, through the spool beside `artifacts`; failures are one warning, at the end.
+    """Sends records to the store at `uri` through the spool beside `artifacts`. Failures are one warning at the end.
 
-    A record is sent once: a run that carries its id in the tag rankbench.run is left as it is. `waiting` is told, while
-    `close` waits, how many messages are left.
+    A record is sent once: an existing run with its id in the tag rankbench.run is not changed. While `close` waits, it calls
+    `waiting` with the number of messages left.
     """
 
     uri: str = field(repr=False)
@@ -45,16 +46,16 @@ class MlflowSink:
     _sweep: str | None = None
     _published: dict[str, str] = field(default_factory=dict)
     _sent: set[str] = field(default_factory=set)
-    _mine: list[Path] = field(default_factory=list)
+    _messages: list[Path] = field(default_factory=list)
     _unwritten: int = 0
-    _why_unwritten: str = ""
+    _write_error: str = ""
 
     @property
     def spool(self) -> Spool:
         return Spool(self.artifacts.parent / "spool")
 
     def open(self) -> bool:
-        """Start the uploader, which connects and makes a new store's tables; False when no process can be started."""
+        """Start the uploader, which connects and creates the tables of a new store. Returns False if no process starts."""
         try:
             self._delivery = Delivery(self.uri, self.artifacts)
             self._delivery.start()
@@ -67,27 +68,26 @@ class MlflowSink:
     def start_sweep(
         self, sweep_id: str, params: dict[str, Any], tags: dict[str, str], published: dict[str, Any] | None = None
     ) -> None:
-        """The parent run of all that follows; on resume, the one of before.
+        """Open the parent run of all runs that follow. A resumed sweep continues its parent run.
 
-        `published`: the paper and its table or figure that the runs are held against, tags of the parent and of each child.
+        `published`: paper and table or figure that the runs are compared with, as tags of the parent and of each run.
         """
         self._sweep = sweep_id
         self._published = {f"rankbench.{name}": str(value) for name, value in (published or {}).items() if value is not None}
-        words = {name: str(value) for name, value in params.items() if value is not None}
-        told = tags | self._published
-        self._put(SweepStart(experiment=self.experiment, time=_now(), sweep=sweep_id, params=words, tags=told))
+        texts = {name: str(value) for name, value in params.items() if value is not None}
+        tags = tags | self._published
+        self._put(SweepStart(experiment=self.experiment, time=_now(), sweep=sweep_id, params=texts, tags=tags))
 
     def send(self, record: RunRecord, folder: Path, named: Iterable[str] = ()) -> None:
-        """One record as a run, under the parent where there is one.
+        """Send a record as a run, under the parent if there is one.
 
-        `named`: the parameters that tell it from its siblings, for its name; without them it shows all it has room for.
+        `named`: parameters for the name of the run, which distinguish it from others; without them, it shows all that fit.
         """
         if record.id not in self._sent:
             self._sent.add(record.id)
-            where = self._relative(folder)
             self._put(
                 RunMessage(
-                    experiment=self.experiment, time=_now(), record=where, sweep=self._sweep,
+                    experiment=self.experiment, time=_now(), record=self._relative(folder), sweep=self._sweep,
                     tags=self._published, named=list(named),
                 )
             )  # fmt: skip
@@ -105,12 +105,12 @@ class MlflowSink:
         self.close()
 
     def close(self) -> None:
-        """Wait for the store as long as this module's docstring says, and warn once of what it did not take."""
+        """Wait for the uploader within the limits above, and warn once about what was not sent."""
         if self._delivery is not None:
             self._delivery.finish(self._left, PATIENCE, LIMIT, self.waiting)
             if self._delivery.note:
                 self.warn(self._delivery.note)
-        left, total = self._left(), len(self._mine)
+        left, total = self._left(), len(self._messages)
         if left:
             why = self._delivery.reason if self._delivery is not None else "no uploader"
             self.warn(
@@ -119,23 +119,23 @@ class MlflowSink:
             )
         if self._unwritten:
             self.warn(
-                f"tracking: {self._unwritten} messages could not be kept in {self.spool.folder} ({self._why_unwritten}); "
-                "results are complete on disk, MLflow shows a part of them"
+                f"tracking: {self._unwritten} messages could not be written to {self.spool.folder} ({self._write_error}); "
+                "results are complete on disk, MLflow shows only a part of them"
             )
-        self._delivery, self._mine, self._unwritten = None, [], 0
+        self._delivery, self._messages, self._unwritten = None, [], 0
 
     def _left(self) -> int:
-        return sum(path.exists() for path in self._mine)
+        return sum(path.exists() for path in self._messages)
 
     def _put(self, message: Message) -> None:
         try:
-            self._mine.append(self.spool.put(message))
+            self._messages.append(self.spool.put(message))
         except Exception as error:
             self._unwritten += 1
-            self._why_unwritten = (str(error).splitlines() or [type(error).__name__])[0]
+            self._write_error = (str(error).splitlines() or [type(error).__name__])[0]
 
     def _relative(self, path: Path) -> str:
-        """As seen from the results folder, so that moved results can still be sent."""
+        """Return `path` relative to the results folder, so that results can still be sent after they were moved."""
         path, root = path.resolve(), self.artifacts.parent.resolve()
         return str(path.relative_to(root) if path.is_relative_to(root) else path)
 

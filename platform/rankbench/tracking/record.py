@@ -1,4 +1,4 @@
-"""RunRecord: what one run was and what came out, as record.json and per_user.parquet. The truth; the rest are views."""
+"""The record of a run: record.json and per_user.parquet. Tables, reports and MLflow runs are all made from it."""
 
 from __future__ import annotations
 
@@ -50,15 +50,14 @@ class DatasetInfo:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One setting, fitted and measured once, in JSON values only. `status`: finished, failed, or stopped before its end since
-    others of its arm did better; `error` is the reason.
+    """A setting that was fitted and measured once, with JSON values only. `status`: finished, failed, or stopped early because
+    other trials of its arm did better; `error` is the reason.
 
-    `metrics`: name → {mean, low, high}. `curve`: of a method that goes by iterations a row each: iteration, training seconds,
-    loss per interaction, and now and then metrics over a sample of users, or what was watched on valid. `iterations`: those of
-    the model that was kept, where it chose itself when to end. `same_as`: the id of the run whose ranking is
-    provably this one's. `seconds` by phase; of a fit that `fit_shared_by` settings shared, each states the whole.
-    `tiles`: rows of a
-    tile, where the item-item matrix did not fit into memory and lay in a file. `peak_memory_bytes`: resident.
+    `curve`: for iterative methods one row per iteration, with iteration, training seconds and loss per interaction; some rows
+    have metrics on a sample of users or the validation metric. `iterations`: the number after which the kept model was taken,
+    if early stopping chose it. `same_as`: id of a run whose ranking is provably the same. `seconds`: by phase; if
+    `fit_shared_by` settings share a fit, each states all of its time. `tiles`: rows per tile if the item-item matrix did not
+    fit into memory and was solved by tiles in a file. `peak_memory_bytes`: resident memory.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -108,8 +107,8 @@ def record_content(record: RunRecord) -> dict[str, Any]:
 
 
 def write_record(folder: Path, record: RunRecord, per_user: pa.Table | None, replace: bool = False) -> Path:
-    """Write folder/<id>/ whole; returns it. An earlier finished record of the same id is kept unless `replace`. Any other stays
-    until the new one takes its place.
+    """Write folder/<id>/, whole or not at all, and return it. A finished record of the same id is kept unless `replace`; any
+    other is replaced once the new one is complete.
     """
     target = folder / record.id
     earlier = None if replace else find_record(target)
@@ -122,7 +121,7 @@ def write_record(folder: Path, record: RunRecord, per_user: pa.Table | None, rep
 
 
 def read_record(folder: Path) -> RunRecord:
-    """The record in `folder`. Raises DataError when there is none, or it is of another format."""
+    """Return the record in `folder`. Raises DataError if there is none or it has another format."""
     path = folder / "record.json"
     record = read_json(path, _schema(), "a run record")
     if record.finished and not record.dataset.fingerprint:
@@ -136,30 +135,30 @@ def _schema() -> TypeAdapter[RunRecord]:
 
 
 def remove_record(folder: Path, record: RunRecord) -> None:
-    """Remove folder/<id>/: the record first, since a folder without one counts as absent."""
+    """Remove folder/<id>/, record.json first, because a folder without it counts as absent."""
     (folder / record.id / "record.json").unlink(missing_ok=True)
     shutil.rmtree(folder / record.id, ignore_errors=True)
 
 
 def find_record(folder: Path) -> RunRecord | None:
-    """The record in `folder`, or None where the folder or its record.json is missing. Raises as read_record."""
+    """Return the record in `folder`, None if the folder or its record.json is missing. Raises DataError as read_record."""
     return read_record(folder) if (folder / "record.json").is_file() else None
 
 
 def read_records(folder: Path) -> list[RunRecord]:
-    """Every record directly under `folder`, by id. Raises DataError for the first that cannot be read."""
+    """Return the records directly under `folder`, sorted by id. Raises DataError for the first that cannot be read."""
     return [read_record(path.parent) for path in sorted(folder.glob("[!.]*/record.json"))]
 
 
 def per_user_table(user_ids: pa.Array, values: dict[str, np.ndarray]) -> pa.Table:
-    """Columns user (raw ids) and one a metric, float32: seven digits are more than a ranking metric has."""
+    """Return a table with the column user (raw ids) and one float32 column per metric."""
     return pa.table({"user": user_ids} | {name: value.astype(np.float32) for name, value in values.items()})
 
 
 def read_per_user(folder: Path) -> pa.Table:
-    """The per-user metrics of a finished record."""
+    """Return the per-user metrics of a finished record. Raises DataError if they are missing or damaged."""
     path = folder / "per_user.parquet"
-    if not path.is_file():  # of a pipe there is no end
+    if not path.is_file():  # reading a pipe would never end
         raise DataError(f"{path}: no such file")
     try:
         table = pq.ParquetFile(path).read()

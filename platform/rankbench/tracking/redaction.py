@@ -1,4 +1,4 @@
-"""What may be shown of a store's address, and of the errors that libraries raise about it."""
+"""Hide the secrets in the address of a store and in the errors that libraries raise about it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import TextIO
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, unquote_plus, urlsplit
 
 HIDDEN = "***"
-SIGNS = "[@:/?#&=]"  # each may end a part of an address
-SHORT = 4  # a secret of fewer letters is hidden as a whole word only: it may be a part of any other
+DELIMITERS = "[@:/?#&=]"  # each may end a part of an address
+SHORT = 4  # a shorter secret is hidden only as a whole word, since it may be a part of many words
 
 
 def without_password(uri: str) -> str:
-    """`uri` without its secrets; only the scheme of an address that cannot be parsed beyond doubt.
+    """Return `uri` without its secrets, or only the scheme if the address can be parsed in more than one way.
 
-    A database keeps its user where it has a password as well; any other account may be a token and is hidden, and so is
+    The user name of a database is kept if there is a password. Any other account may be a token and is hidden, and so is
     the query.
     """
     scheme, _ = _split(uri)
@@ -30,18 +30,18 @@ def without_password(uri: str) -> str:
 
 
 def redacted(text: str, uri: str) -> str:
-    """`text` without the secrets of `uri`, in whatever way they are quoted."""
+    """Return `text` without the secrets of `uri`, however they are quoted."""
     return _pattern(uri).sub(HIDDEN, text.replace(uri, without_password(uri)))
 
 
 def reason(error: BaseException, uri: str) -> str:
-    """Why the store at `uri` failed, in a few words and without the secrets of its address."""
-    seen, causes = error, []
-    while seen is not None and len(causes) < 20:
-        causes.append(seen)
+    """Return why the store at `uri` failed, in a few words and without the secrets of its address."""
+    current, causes = error, []
+    while current is not None and len(causes) < 20:
+        causes.append(current)
         # urllib3 keeps the cause in an attribute of its own, requests in its first argument.
-        inner = getattr(seen, "reason", None) or next(iter(seen.args), None)
-        seen = seen.__cause__ or (inner if isinstance(inner, BaseException) else seen.__context__)
+        inner = getattr(current, "reason", None) or next(iter(current.args), None)
+        current = current.__cause__ or (inner if isinstance(inner, BaseException) else current.__context__)
     for each in causes:
         if isinstance(each, TimeoutError) or "timeout" in type(each).__name__.lower():
             return "no answer in time"
@@ -49,13 +49,13 @@ def reason(error: BaseException, uri: str) -> str:
         if isinstance(each, OSError) and each.strerror:
             return redacted(each.strerror + (f": {each.filename}" if each.filename else ""), uri)
     # The innermost error is the shortest: "database is locked", "too many 500 error responses".
-    inmost = next((each for each in reversed(causes) if str(each).strip()), error)
-    # A password may hold a line break, so the text is cut after its secrets are gone.
-    return (redacted(str(inmost), uri).strip().splitlines() or [type(error).__name__])[0][:200]
+    innermost = next((each for each in reversed(causes) if str(each).strip()), error)
+    # A password may contain a line break, so secrets are hidden before the text is cut.
+    return (redacted(str(innermost), uri).strip().splitlines() or [type(error).__name__])[0][:200]
 
 
 class RedactedStream(io.TextIOBase):
-    """Writes what is written to it to `stream`, without the secrets of `uri`: for the logs of libraries."""
+    """A text stream for the logs of libraries, which passes text on to `stream` without the secrets of `uri`."""
 
     def __init__(self, stream: TextIO, uri: str):
         self._stream, self._uri = stream, uri
@@ -75,18 +75,18 @@ class RedactedStream(io.TextIOBase):
 
 
 def _split(uri: str) -> tuple[str, str]:
-    """The scheme, empty where there is none, and what follows it."""
+    """Return the scheme, empty if there is none, and what follows it."""
     scheme, separator, rest = uri.partition("://")
     return (scheme, rest) if separator and re.fullmatch(r"[A-Za-z][\w+.-]*", scheme) else ("", uri)
 
 
 def _visible(uri: str) -> str | None:
-    """What follows the scheme and is no secret; None for an address that two programs may read in two ways."""
+    """Return what follows the scheme without the secrets; None if programs may parse the address in different ways."""
     scheme, rest = _split(uri)
     if scheme in ("http", "https"):
         return _visible_of_server(uri)
     if _is_sqlite(scheme) and rest.startswith("/"):
-        # A path and nothing else: an @ in it starts no host.
+        # All of it is a path: an @ does not start a host.
         path, query, _ = rest.partition("?")
         return path + (f"?{HIDDEN}" if query else "")
     from sqlalchemy.engine import URL, make_url
@@ -101,8 +101,8 @@ def _visible(uri: str) -> str | None:
     account = "" if url.username is None and url.password is None else f"{HIDDEN}@"
     if url.password and _keeps_user(scheme):
         account = f"{quote(url.username or '', safe='')}:{account}"
-    place = URL.create(url.drivername, host=url.host, port=url.port, database=url.database).render_as_string()
-    return account + place.partition("://")[2] + (f"?{HIDDEN}" if url.query else "")
+    location = URL.create(url.drivername, host=url.host, port=url.port, database=url.database).render_as_string()
+    return account + location.partition("://")[2] + (f"?{HIDDEN}" if url.query else "")
 
 
 def _visible_of_server(uri: str) -> str | None:
@@ -111,13 +111,13 @@ def _visible_of_server(uri: str) -> str | None:
         host = parts.hostname if parts.port is None else f"{parts.hostname}:{parts.port}"
     except ValueError:
         return None
-    account, _, place = parts.netloc.rpartition("@")
-    # A password with a slash ends the host's part too early: what looks like a host is its beginning.
+    account, _, location = parts.netloc.rpartition("@")
+    # A slash in a password ends the host part too early, and the start of the password looks like the host.
     doubtful = "@" in parts.path + parts.query + parts.fragment or re.search(r"[\s\\]", uri)
     if not host or doubtful:
         return None
     query, fragment = (f"{mark}{HIDDEN}" if part else "" for mark, part in (("?", parts.query), ("#", parts.fragment)))
-    return (f"{HIDDEN}@" if account else "") + place + parts.path + query + fragment
+    return (f"{HIDDEN}@" if account else "") + location + parts.path + query + fragment
 
 
 def _is_sqlite(scheme: str) -> bool:
@@ -130,7 +130,7 @@ def _keeps_user(scheme: str) -> bool:
 
 @lru_cache(maxsize=16)
 def _pattern(uri: str) -> re.Pattern[str]:
-    """Matches every form of every secret of `uri`; nothing where it has none."""
+    """Return a pattern that matches every form of every secret of `uri`, and nothing if there is none."""
     forms = {form for secret in _secrets(uri) for form in _forms(secret) if form.strip("* ")}
     words = [
         re.escape(form) if len(form) >= SHORT else rf"(?<!\w){re.escape(form)}(?!\w)"
@@ -140,7 +140,7 @@ def _pattern(uri: str) -> re.Pattern[str]:
 
 
 def _secrets(uri: str) -> Iterator[str]:
-    """The parts of `uri` that must not be shown, as they are written in it."""
+    """Yield the parts of `uri` that must not be shown, as they are written in it."""
     scheme, rest = _split(uri)
     if _is_sqlite(scheme) and rest.startswith("/"):
         account, tail = "", rest
@@ -155,22 +155,22 @@ def _secrets(uri: str) -> Iterator[str]:
     yield from (value for _, value in parse_qsl(query, keep_blank_values=True))
     for part in query.split("&"):
         key, equals, _ = part.partition("=")
-        # A word such as "password" is no secret, and stands in many an error.
+        # A key such as "password" is not secret and appears in many error messages.
         yield "" if equals and re.fullmatch("[a-z_]+", key) else key
-    # A value may hold the signs that end it, and so it is hidden up to each of them and beyond.
+    # A value may contain the characters that end it, so it is hidden up to each of them and beyond.
     after = tail.partition("?")[2]
-    yield from _spans(after, [0, *(sign.end() for sign in re.finditer("[=#]", after))], "[&#]")
+    yield from _spans(after, [0, *(match.end() for match in re.finditer("[=#]", after))], "[&#]")
     if scheme in ("http", "https"):
-        # How it is sent, and so perhaps sent back.
+        # The form in which it is sent, and which a server may send back.
         yield base64.b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode() if account else ""
     if not scheme or _visible(uri) is None or "?" in account or (":" in password and not _keeps_user(scheme)):
-        # Whoever reads it in another way takes any of these for a host, a port or a folder, and says so.
-        yield from _spans(rest, [0, *(sign.end() for sign in re.finditer(SIGNS, rest))], SIGNS)
+        # Another program may take any of these for a host, a port or a folder, and show it in an error.
+        yield from _spans(rest, [0, *(match.end() for match in re.finditer(DELIMITERS, rest))], DELIMITERS)
 
 
 def _spans(text: str, starts: list[int], end: str) -> Iterator[str]:
-    """The parts of `text` from each of `starts` to each later sign that matches `end`, and to its last letter."""
-    ends = [*(sign.start() for sign in re.finditer(end, text)), len(text)]
+    """Yield the parts of `text` from each of `starts` to each later match of `end`, and to the end of the text."""
+    ends = [*(match.start() for match in re.finditer(end, text)), len(text)]
     yield from (text[start:stop] for start in starts for stop in ends if start < stop)
 
 

@@ -1,4 +1,4 @@
-"""An MLflow server as a child of this process: started, waited for until it answers, and ended with all its children."""
+"""Run an MLflow server as a child process: start it, wait until it answers, and end it with all its children."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from pathlib import Path
 from rankbench.core.errors import ConfigError, StorageError
 from rankbench.tracking.store import QUIET
 
-START_SECONDS = 300.0  # 7 to 14 s on an idle machine, minutes on one with many more processes than processors
-STOP_SECONDS = 10.0  # the server itself waits 5 s for requests under way
+START_SECONDS = 300.0  # 7 to 14 s on an idle machine, minutes on an overloaded one
+STOP_SECONDS = 10.0  # the server itself waits 5 s for open requests
 
 
 @contextmanager
 def listening(host: str, port: int) -> Iterator[socket.socket]:
-    """A socket that listens on `host` and `port`: of two servers on one port the later is told before it starts.
+    """Yield a socket that listens on `host` and `port`, so that the second of two servers on one port fails before it starts.
 
-    Raises ConfigError when nobody can listen there.
+    Raises ConfigError if the address is unknown or taken.
     """
     try:
         (family, _, _, _, address), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (socket.gaierror, UnicodeError):
-        raise ConfigError(f"--host: no such name {host!r}") from None
+        raise ConfigError(f"--host: unknown host {host!r}") from None
     try:
         listener = socket.create_server(address, family=family, backlog=128)
     except OSError as error:
         if error.errno == errno.EADDRNOTAVAIL:
-            raise ConfigError(f"--host: {host} is no address of this machine") from None
+            raise ConfigError(f"--host: {host} is not an address of this machine") from None
         if error.errno == errno.EADDRINUSE:
             raise ConfigError(f"--port: {host}:{port} is taken; choose another") from None
         raise ConfigError(f"--port: cannot listen on {host}:{port} ({error.strerror})") from None
@@ -49,29 +49,29 @@ def listening(host: str, port: int) -> Iterator[socket.socket]:
 def serving(
     listener: socket.socket, uri: str, artifacts: Path, hosts: tuple[str, ...], proxied: bool = False
 ) -> Iterator[subprocess.Popen]:
-    """An MLflow server of the store at `uri` on `listener`, from its first answer to the end of the block.
+    """Serve the store at `uri` on `listener` during the block, which begins when the server answers.
 
-    It answers only to requests for `hosts`. `proxied`: the files of new experiments go through the server and lie under
-    `artifacts`; otherwise clients on this machine write them there themselves. Its output goes to stderr. Raises StorageError
-    when it ends, or START_SECONDS pass, before it answers.
+    It only answers requests for `hosts`. `proxied`: clients send the files of new experiments through the server, which stores
+    them under `artifacts`; otherwise clients on this machine write them there. The output goes to stderr. Raises StorageError
+    if the server ends, or START_SECONDS pass, before it answers.
     """
     order = {"uri": uri, "artifacts": str(artifacts), "listener": listener.fileno(), "hosts": hosts, "proxied": proxied}
     process = subprocess.Popen(
-        # -P: a file of the user's folder must not be taken for a library.
+        # -P: files in the current folder must not be imported in place of libraries.
         [sys.executable, "-P", "-m", "rankbench.tracking.web"],
         env=os.environ | QUIET | {"PYTHONWARNINGS": "ignore"},
         pass_fds=[listener.fileno()],
-        # A session of its own: Ctrl-C is for this process, which then ends the whole group, whatever it has started.
+        # In its own session, so that Ctrl-C reaches only this process, which then ends the server and all it has started.
         start_new_session=True,
         stdin=subprocess.PIPE,
         stdout=2,
     )
     host, port = listener.getsockname()[:2]
-    # From now on it is the server's alone, and closed when that ends.
+    # Only the server holds the socket now, so that it is closed when the server ends.
     listener.close()
     try:
         with suppress(BrokenPipeError), process.stdin as pipe:
-            # Not arguments: the address may hold a password, and every user of the machine sees a command line.
+            # Not as arguments: the address may contain a password, and every user of the machine can see command lines.
             pipe.write(json.dumps(order).encode() + b"\n")
         _wait(process, reachable(host), port)
         yield process
@@ -87,10 +87,10 @@ def is_loopback(host: str) -> bool:
 
 
 def names(host: str, given: str | None) -> tuple[str, ...]:
-    """The names by which clients on other machines call a server on `host`: those `given`, comma-separated, or else the
-    address and the machine's name; none for a server on loopback. The first is the one to tell others.
+    """Return the names by which clients on other machines reach a server on `host`: those `given`, comma-separated, or else the
+    address and the machine's name; none for a server on loopback. The first one is shown to the user.
 
-    Raises ConfigError for a name that would let every name in.
+    Raises ConfigError for a name that would admit every name.
     """
     if given is not None:
         wanted = [name.strip() for name in given.split(",")]
@@ -106,8 +106,8 @@ def names(host: str, given: str | None) -> tuple[str, ...]:
 
 
 def allowed_hosts(host: str, port: int, names: tuple[str, ...]) -> tuple[str, ...]:
-    """The Host headers that a server on `host` and `port` answers to: this machine's for itself, and `names` with and
-    without the port, since a proxy in front of it may have another one.
+    """Return the Host headers that a server on `host` and `port` accepts: this machine's own names, and `names` with and
+    without the port, because a proxy in front of the server may have another port.
     """
     own = ([host] if is_loopback(host) else []) + ["localhost", "127.0.0.1", "::1"]
     others = [_bracketed(name) for name in names]
@@ -115,7 +115,7 @@ def allowed_hosts(host: str, port: int, names: tuple[str, ...]) -> tuple[str, ..
 
 
 def reachable(host: str) -> str:
-    """Where this machine reaches a server that listens on `host`."""
+    """Return the host at which this machine reaches a server that listens on `host`."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
 
 
@@ -124,7 +124,7 @@ def url(host: str, port: int) -> str:
 
 
 def _bracketed(host: str) -> str:
-    """`host` as it stands in an address: an IPv6 address is in brackets."""
+    """Return `host` as it is written in a URL: an IPv6 address in brackets."""
     try:
         return f"[{host}]" if ipaddress.ip_address(host).version == 6 else host
     except ValueError:
@@ -142,27 +142,27 @@ def _wait(process: subprocess.Popen, host: str, port: int) -> None:
 
 
 def _answers(host: str, port: int) -> bool:
-    line = http.client.HTTPConnection(host, port, timeout=5)
+    connection = http.client.HTTPConnection(host, port, timeout=5)
     try:
-        line.request("GET", "/health")
-        return line.getresponse().status == 200
+        connection.request("GET", "/health")
+        return connection.getresponse().status == 200
     except (OSError, http.client.HTTPException):
         return False
     finally:
-        line.close()
+        connection.close()
 
 
 def _end(process: subprocess.Popen) -> None:
     try:
-        _tell(process, signal.SIGTERM)
+        _send_signal(process, signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):
             process.wait(timeout=STOP_SECONDS)
     finally:
-        # Also of those whose parent is gone already, and when a second Ctrl-C cuts the wait short.
-        _tell(process, signal.SIGKILL)
+        # This also ends children whose parent has ended, and is reached if a second Ctrl-C interrupts the wait.
+        _send_signal(process, signal.SIGKILL)
         process.wait()
 
 
-def _tell(process: subprocess.Popen, number: int) -> None:
+def _send_signal(process: subprocess.Popen, number: int) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, number)

@@ -1,4 +1,4 @@
-"""The MLflow store: who makes its tables, once, and the client that writes to it."""
+"""Create the tables of an MLflow store once, and connect to it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from rankbench.tracking.redaction import reason, without_password
 
 QUIET = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}
 
-LOCK_SECONDS = 30.0  # tables are made in about a second
+LOCK_SECONDS = 30.0  # creating the tables takes about a second
 ADVISORY_LOCK = 7_265_066_225  # any number that others are unlikely to lock in the same PostgreSQL database
 
 
 def connect(uri: str, artifacts: Path) -> Any:
-    """An MlflowClient on `uri`; a database gets its tables first. Raises StorageError, or what the database says."""
+    """Return an MlflowClient for `uri` after creating the tables of a new database. Raises StorageError or database errors."""
     quiet()
     from mlflow.tracking import MlflowClient
 
@@ -34,23 +34,24 @@ def connect(uri: str, artifacts: Path) -> Any:
 
 
 def make_tables(uri: str, artifacts: Path) -> None:
-    """Make a new store once, whatever process comes first, and refuse a store of another MLflow's schema.
+    """Create the tables of a new store once, even if several processes try, and refuse the schema of another MLflow version.
 
-    MLflow would make the tables in place, where two processes at once break each other's and a killed one leaves a half;
-    and it would change an older schema without asking. Raises StorageError for the latter, else as the database.
+    MLflow would create the tables in place, where two processes break each other's tables and a killed one leaves them
+    incomplete; and it would upgrade an older schema without asking. Raises StorageError for an older or newer schema, and
+    database errors.
     """
     quiet()
     path = sqlite_file(uri)
     if path is not None and is_new(uri):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with alone(uri):
+        with locked(uri):
             if is_new(uri):
-                for left in path.parent.glob(f".tmp-*-{escape(path.name)}*"):
-                    left.unlink()  # by a process that was killed, perhaps with its journal; no other one is here meanwhile
+                for file in path.parent.glob(f".tmp-*-{escape(path.name)}*"):
+                    file.unlink()  # left by a killed process, perhaps with a journal; no other process is in this block
                 with atomic_file(path) as scratch:
                     _new_store(sqlite_uri(scratch), artifacts)
     elif path is None and schema(uri) is None:
-        with alone(uri):
+        with locked(uri):
             if schema(uri) is None:
                 _new_store(uri, artifacts)
     _check_schema(uri)
@@ -63,13 +64,13 @@ def _new_store(uri: str, artifacts: Path) -> None:
 
 
 @contextmanager
-def alone(uri: str) -> Iterator[None]:
-    """No other rankbench makes or changes tables of the store at `uri` meanwhile: a file beside SQLite's, a lock in PostgreSQL.
+def locked(uri: str) -> Iterator[None]:
+    """Lock the tables of the store at `uri` against other rankbench processes: by a file beside SQLite's, a lock in PostgreSQL.
 
-    Raises StorageError when another one holds it for LOCK_SECONDS.
+    Raises StorageError if another process holds the lock for LOCK_SECONDS.
     """
     path = sqlite_file(uri)
-    busy = f"{without_password(uri)}: another process has been making its tables for {LOCK_SECONDS:.0f} s; try again"
+    busy = f"{without_password(uri)}: another process has been creating its tables for {LOCK_SECONDS:.0f} s; try again"
     if path is not None:
         try:
             with FileLock(path.with_name(f"{path.name}.lock"), timeout=LOCK_SECONDS):
@@ -80,7 +81,7 @@ def alone(uri: str) -> Iterator[None]:
         from sqlalchemy import text
         from sqlalchemy.exc import OperationalError
 
-        # It is the connection's, so it ends with a killed process; autocommit, or it would be an open transaction.
+        # The lock ends with the connection, also of a killed process. Autocommit avoids a long transaction.
         with _engine(uri) as engine, engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             connection.execute(text(f"SET lock_timeout = '{LOCK_SECONDS:.0f}s'"))
             try:
@@ -104,14 +105,14 @@ def _engine(uri: str) -> Iterator[Any]:
 
 
 def is_new(uri: str) -> bool:
-    """True for a SQLite store whose tables are not made yet."""
+    """Whether this is a SQLite store without tables."""
     path = sqlite_file(uri)
-    # Opening a database makes an empty file of its name.
+    # Opening a database creates an empty file.
     return path is not None and (not path.exists() or path.stat().st_size == 0)
 
 
 def schema(uri: str) -> str | None:
-    """The revision of the tables at `uri`; None where there are none of MLflow's."""
+    """Return the schema revision of the tables at `uri`, None if there are no MLflow tables."""
     from alembic.migration import MigrationContext
 
     with _engine(uri) as engine, engine.connect() as connection:
@@ -121,19 +122,19 @@ def schema(uri: str) -> str | None:
 def _check_schema(uri: str) -> None:
     from mlflow.store.db.utils import _get_latest_schema_revision
 
-    found, expected, shown = schema(uri), _get_latest_schema_revision(), without_password(uri)
-    if found is None and sqlite_file(uri) is not None:
-        raise StorageError(f"{shown} is no MLflow store; move the file away, and a new one is made")
-    if found not in (None, expected):
+    revision, expected, shown = schema(uri), _get_latest_schema_revision(), without_password(uri)
+    if revision is None and sqlite_file(uri) is not None:
+        raise StorageError(f"{shown} is not an MLflow store; move the file away, and a new store is created")
+    if revision not in (None, expected):
         raise StorageError(
-            f"{shown} has the schema {found} of another MLflow, this one needs {expected}; "
+            f"{shown} has the schema {revision} of another MLflow version, this one needs {expected}; "
             "back it up, then start `rankbench tracking serve`, which upgrades it"
         )
 
 
 @contextmanager
 def clear_errors(uri: str) -> Iterator[None]:
-    """Turn whatever a database or MLflow raises about the store at `uri` into a StorageError of one line."""
+    """Turn errors of a database or of MLflow about the store at `uri` into a StorageError of one line."""
     try:
         yield
     except StorageError:
@@ -143,10 +144,10 @@ def clear_errors(uri: str) -> Iterator[None]:
 
 
 def quiet() -> None:
-    """Let MLflow and Alembic log errors only."""
+    """Make MLflow and Alembic log only errors."""
     warnings.filterwarnings("ignore", module="mlflow")
     import mlflow  # noqa: F401
 
-    # After the import, which sets levels of its own.
+    # After the import, which sets its own levels.
     for name in ("mlflow", "mlflow.store.db.utils", "alembic", "alembic.runtime.migration"):
         logging.getLogger(name).setLevel(logging.ERROR)

@@ -1,8 +1,8 @@
-"""The process that talks to MLflow: `python -m rankbench.tracking.uploader`, started by delivery.py and by nobody else.
+"""The process that sends messages to MLflow: `python -m rankbench.tracking.uploader`, started only by delivery.py.
 
-A process of its own, because a call that hangs in a socket or in SQLite's busy wait can be ended in no other way. It reads
-one line of JSON, its order, and then the end of stdin, which says that no further message will come. It writes a line of
-JSON an event: ready, open, sent, aside, refused, busy, failed.
+It is a separate process because a call that hangs in a socket or in SQLite's busy wait can be ended in no other way. It reads
+its order from stdin, one line of JSON; the end of stdin then means that no more messages will come. It writes one line of
+JSON per event: ready, open, sent, aside, refused, busy or failed.
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ from rankbench.tracking.redaction import RedactedStream, reason
 from rankbench.tracking.spool import Spool
 from rankbench.tracking.store import connect
 
-POLL = 0.5  # s between two looks into the spool
-PAUSES = (2.0, 60.0)  # s after a failure: the first, doubled until the last
+POLL = 0.5  # seconds between two checks of the spool
+PAUSES = (2.0, 60.0)  # seconds after a failure: the first pause, doubled up to the last
 
-# What the store says of one message; any other error is one of the store, which ends the attempt.
+# Errors about a single message. Any other error concerns the store and ends the attempt.
 REFUSALS = {"INVALID_PARAMETER_VALUE", "BAD_REQUEST", "RESOURCE_DOES_NOT_EXIST", "RESOURCE_ALREADY_EXISTS"}
 
-Tell = Callable[..., None]
+Report = Callable[..., None]
 
 
 class Uploader:
-    """Delivers the messages under `root` to the store at `uri`, one process at a time, until told that none will follow."""
+    """Sends the messages in the spool to the store at `uri`, one process at a time, until no more will come."""
 
-    def __init__(self, order: dict, ended: threading.Event, tell: Tell):
+    def __init__(self, order: dict, ended: threading.Event, report: Report):
         self.uri, self.artifacts, self.queue = order["uri"], Path(order["artifacts"]), order["queue"]
         self.root = self.artifacts.parent
         self.spool = Spool(self.root / "spool")
-        self.ended, self.tell = ended, tell
+        self.ended, self.report = ended, report
         self.runs = None
         self.refused: set[Path] = set()
 
     def work(self) -> int:
-        """0 when all was delivered that the store takes, 1 when messages wait."""
+        """Send messages. Returns 0 if all were delivered or set aside, 1 if messages are left."""
         import mlflow  # noqa: F401
 
-        # The seconds that this takes on a busy machine say nothing of the store.
-        self.tell(ready=True)
+        # Reported after the import, which may take seconds on a busy machine, whatever the store.
+        self.report(ready=True)
         pause, longest = PAUSES
         self.spool.folder.mkdir(parents=True, exist_ok=True)
         while True:
-            # Asked before the drain, which so sees everything that was put before the end.
+            # Read before the drain, which thus sees every message written before the end.
             last = self.ended.is_set()
             try:
                 with FileLock(self.spool.lock, timeout=0):
@@ -63,12 +63,12 @@ class Uploader:
                 pause = PAUSES[0]
                 self.ended.wait(POLL)
             except Timeout:
-                self.tell(busy=True)
+                self.report(busy=True)
                 if not self.queue:
                     return 1
                 time.sleep(POLL)
             except Exception as error:
-                self.tell(failed=reason(error, self.uri))
+                self.report(failed=reason(error, self.uri))
                 if last:
                     return 1
                 self.ended.wait(pause)
@@ -82,14 +82,14 @@ class Uploader:
         if self.runs is None:
             client = connect(self.uri, self.artifacts)
             self.runs = MlflowRuns(client, self.root, None if is_server(self.uri) else self.artifacts)
-            self.tell(open=True)
+            self.report(open=True)
         while fresh := [path for path in self.spool.waiting() if path not in self.refused]:
             for path in fresh:
                 try:
                     self.runs.take(self.spool.read(path))
                 except DataError as error:
                     self.spool.set_aside(path)
-                    self.tell(aside=path.name, reason=str(error))
+                    self.report(aside=path.name, reason=str(error))
                 except FileNotFoundError:
                     if path.exists():
                         raise
@@ -97,24 +97,24 @@ class Uploader:
                     if error.error_code not in REFUSALS:
                         raise
                     self.refused.add(path)
-                    self.tell(refused=path.name, reason=reason(error, self.uri))
+                    self.report(refused=path.name, reason=reason(error, self.uri))
                 else:
                     path.unlink(missing_ok=True)
-                    self.tell(sent=path.name)
+                    self.report(sent=path.name)
 
 
-def _check(order: dict, tell: Tell) -> int:
+def _check(order: dict, report: Report) -> int:
     try:
         connect(order["uri"], Path(order["artifacts"])).search_experiments(max_results=1)
     except Exception as error:
-        tell(failed=reason(error, order["uri"]))
+        report(failed=reason(error, order["uri"]))
         return 1
-    tell(open=True)
+    report(open=True)
     return 0
 
 
 def _private_stdout() -> TextIO:
-    """The pipe to the parent; what libraries print goes to stderr from here on."""
+    """Return the pipe to the parent, and redirect what libraries print to stderr."""
     pipe = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     return pipe
@@ -123,13 +123,13 @@ def _private_stdout() -> TextIO:
 def main() -> int:
     pipe = _private_stdout()
 
-    def tell(**event: object) -> None:
+    def report(**event: object) -> None:
         print(json.dumps(event), file=pipe, flush=True)
 
     order = json.loads(sys.stdin.readline())
     sys.stdout = sys.stderr = RedactedStream(sys.stderr, order["uri"])
     if order["check"]:
-        return _check(order, tell)
+        return _check(order, report)
     ended = threading.Event()
 
     def watch_parent() -> None:
@@ -139,11 +139,11 @@ def main() -> int:
         ended.set()
         while os.getppid() == order["parent"]:
             time.sleep(1.0)
-        # Killed, it left nobody who would end this process; the next delivery completes what is half sent.
+        # The parent was killed, so nothing else would end this process. The next delivery completes what was partly sent.
         os._exit(1)
 
     threading.Thread(target=watch_parent, daemon=True).start()
-    return Uploader(order, ended, tell).work()
+    return Uploader(order, ended, report).work()
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
-"""The process of an MLflow server: `python -m rankbench.tracking.web`, started by server.py and by nobody else.
+"""The process of an MLflow server: `python -m rankbench.tracking.web`, started only by server.py.
 
 It runs MLflow's own application in uvicorn, as `mlflow server` does, except that
 
-- it listens on a socket that its parent has bound, so that it can take no other port and share none;
-- the server alone decides where the files of an experiment lie: MLflow lets a client name any folder, and then reads and
-  writes there with the rights of the server's user;
-- MLflow's assistant is not there: it runs commands on this machine for whoever reaches the port.
+- it listens on a socket that its parent has bound, so that it cannot take another port or share one;
+- only the server decides where the files of an experiment are stored: MLflow lets a client name any folder, and then reads
+  and writes there with the rights of the server's user;
+- MLflow's assistant is disabled, because it runs commands on this machine for anyone who reaches the port.
 
-It reads one line of JSON from stdin, its order, which holds the store's address.
+It reads its order from stdin, one line of JSON with the address of the store.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ def main() -> None:
 
     import uvicorn
 
-    # A browser tab left open would hold the server for ever.
+    # Otherwise, an open browser tab would keep the server running.
     config = uvicorn.Config(_application(order), log_level="warning", timeout_graceful_shutdown=5)
     uvicorn.Server(config).run(sockets=[listener])
 
 
 def _application(order: dict[str, Any]) -> Any:
-    """MLflow's ASGI application over the store of `order`."""
-    # The web page asks with POST, whose Origin MLflow compares with a list of its own.
+    """Return MLflow's ASGI application for the store in `order`."""
+    # The web page sends POST requests, whose Origin MLflow compares with a second list.
     origins = [f"{scheme}://{host}" for host in order["hosts"] for scheme in ("http", "https")]
-    # MLflow reads these while it is imported. All of them are set: the user's own environment must not open the server.
+    # MLflow reads these on import. All are set, so that the user's environment cannot weaken the server's protection.
     os.environ |= {
         "MLFLOW_SERVER_ALLOWED_HOSTS": ",".join(order["hosts"]),
         "MLFLOW_SERVER_CORS_ALLOWED_ORIGINS": ",".join(origins),
@@ -60,20 +60,20 @@ def _application(order: dict[str, Any]) -> Any:
     }
     from mlflow.server.fastapi_app import app
 
-    _choose_folders_here()
+    _refuse_folders_of_clients()
 
     async def application(scope: dict[str, Any], receive: Any, send: Any) -> None:
         if ASSISTANT in scope.get("path", ""):
             await send({"type": "http.response.start", "status": 404, "headers": [(b"content-type", b"text/plain")]})
-            await send({"type": "http.response.body", "body": b"the assistant is off"})
+            await send({"type": "http.response.body", "body": b"the assistant is disabled"})
         else:
             await app(scope, receive, send)
 
     return application
 
 
-def _choose_folders_here() -> None:
-    """Let the server refuse an experiment whose folder the client has chosen."""
+def _refuse_folders_of_clients() -> None:
+    """Make the server refuse an experiment whose folder was chosen by the client."""
     from mlflow.exceptions import MlflowException
     from mlflow.server import handlers
     from mlflow.store.db.db_types import DATABASE_ENGINES
@@ -83,7 +83,7 @@ def _choose_folders_here() -> None:
         def create_experiment(self, name: str, artifact_location: str | None = None, tags: list | None = None) -> str:
             if artifact_location:
                 raise MlflowException.invalid_parameter_value(
-                    "this server decides where the files of an experiment lie: leave artifact_location out"
+                    "this server decides where the files of an experiment are stored: leave artifact_location out"
                 )
             return super().create_experiment(name, None, tags)
 
