@@ -66,10 +66,10 @@ def test_the_report_has_the_budget_and_the_deviations(records, make_run, make_sw
     assert table.deviations == (
         "x: prepared items: 9, published 10 (-1)",
         "x is a stand-in: x for y",
-        "x: its papers do not say which recall they mean, so the published one stands beside both",
-        "x: 3 items of test were never seen before; they are ranked with the others",
+        "x: its papers do not say which recall they mean, so the published value is shown beside both",
+        "x: 3 test items do not occur in the fitted data; they are ranked with the others",
         "no setting was searched: the experiment file gives each",
-        "seed 0, split of seed 0; one run a row, so no spread over seeds",
+        "seed 0, split of seed 0; one run per row, so there is no spread over seeds",
         "failed: A on x, B on x",
     )
     text = write_report(tmp_path, *typed(about, chosen, by_id, compared))[0].read_text()

@@ -88,7 +88,7 @@ def test_the_index_is_three_files_with_links_and_its_rule(tmp_path):
     files = write_index(tmp_path, entries)
     assert [path.name for path in files] == ["index.html", "index.md", "index.json"]
     assert '<a href="a/report.html">a</a>' in files[0].read_text()
-    assert "[a](a/report.md)" in files[1].read_text() and "at most\n3 % of it" in files[1].read_text()
+    assert "[a](a/report.md)" in files[1].read_text() and "at most 3 %\nof it" in files[1].read_text()
     content = json.loads(files[2].read_text())
     assert content["states"]["not run"] == 1 and content["experiments"][1]["name"] == "a" and "3 %" in content["rule"]
 

@@ -83,10 +83,10 @@ def test_the_places_of_equal_means_are_shared_and_a_dataset_has_its_own():
     means = {"x": [0.3, 0.3, 0.2, 0.1], "y": [0.1, 0.5], "z": [0.4]}
     rows = [row(dataset, f"{dataset}{i}", mean, i) for dataset, values in means.items() for i, mean in enumerate(values)]
     table = Table("t", ("ndcg@20", "popularity@20"), tuple(rows))
-    places = {row.arm: table.place(row, "ndcg@20") for row in rows}
+    places = {row.arm: table.rank(row, "ndcg@20") for row in rows}
     assert places == {"x0": 1, "x1": 1, "x2": 2, "x3": None, "y0": 2, "y1": 1, "z0": None}
     # Recommending popular items is no merit.
-    assert {table.place(row, "popularity@20") for row in rows} == {None}
+    assert {table.rank(row, "popularity@20") for row in rows} == {None}
     text = render(table, "md")
     assert text.count("**0.3000**") == 2 and "<u>0.2000</u>" in text and "**0.5000**" in text
 

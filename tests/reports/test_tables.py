@@ -171,7 +171,8 @@ def test_the_report_says_which_models_differ_and_how_it_was_decided(several, tmp
     assert (tmp_path / "differences.png").read_bytes().startswith(b"\x89PNG")
     text = (tmp_path / "report.md").read_text()
     section = text.split("## Differences")[1].split("\n## ")[0]
-    assert "60 users, the same for every model" in section and "corrected by Holm for every pair of models" in section
+    words = " ".join(section.split())
+    assert "60 users, the same for every model" in words and "corrected by Holm's method for all pairs of models" in words
     line = next(line for line in section.splitlines() if line.startswith("| B"))
     cells = [cell.strip() for cell in line.strip("|").split("|")]
     assert cells[:3] == ["B", "A", "-0.1000"] and cells[5] == "< 0.001" and cells[-1] == "worse"

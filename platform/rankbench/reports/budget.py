@@ -1,7 +1,7 @@
-"""What a sweep spent: settings, fits and seconds of each model, in the search and in the final runs.
+"""The budget of a sweep: settings, fits and seconds of each model in the search and in the final runs.
 
-Settings that share a fit each record the whole of its seconds. One of n therefore counts 1/n of the fit and of its seconds,
-so that the sums are those of the fits that were really made.
+Settings that share a fit each record all of its seconds. One of n settings therefore counts 1/n of the fit and of its
+seconds, so that the sums are those of the fits that were made.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from rankbench.tracking.record import RunRecord
 
 @dataclass(frozen=True)
 class Spent:
-    """Of one arm on one dataset. A setting that the search stopped counts as one, with the seconds until its last look at
-    valid; a failed run counts as one, with the seconds that its record states, if any.
+    """Budget of one arm on one dataset. A setting that the search stopped counts with the seconds until its last evaluation on
+    the validation set, a failed run with the seconds in its record, if any.
     """
 
     dataset: str
@@ -35,13 +35,13 @@ class Spent:
         return self.search_seconds + self.final_seconds
 
     def plus(self, other: Spent) -> Spent:
-        """The sum, under this one's names."""
+        """Return the sum with the dataset and arm of this entry."""
         amounts = [name for name in vars(self) if name not in ("dataset", "arm")]
         return replace(self, **{name: getattr(self, name) + getattr(other, name) for name in amounts})
 
 
 def spent(records: Iterable[RunRecord]) -> tuple[Spent, ...]:
-    """One entry a dataset and arm, in the order in which they are met."""
+    """Return one entry per dataset and arm, in the order of the records."""
     result: dict[tuple[str, str], Spent] = {}
     for record in records:
         key = record.dataset.name, record.arm or record.method
@@ -49,15 +49,15 @@ def spent(records: Iterable[RunRecord]) -> tuple[Spent, ...]:
         fit, seconds = 1 / record.fit_shared_by, record.seconds.get("fit", until_stopped) / record.fit_shared_by
         ends = {"stopped": int(record.status == "stopped"), "failed": int(record.failed)}
         if record.stage == "search":
-            one = Spent(*key, settings=1, search_fits=fit, search_seconds=seconds, **ends)
+            entry = Spent(*key, settings=1, search_fits=fit, search_seconds=seconds, **ends)
         else:
-            one = Spent(*key, final_runs=1, final_fits=fit, final_seconds=seconds, **ends)
-        result[key] = result[key].plus(one) if key in result else one
+            entry = Spent(*key, final_runs=1, final_fits=fit, final_seconds=seconds, **ends)
+        result[key] = result[key].plus(entry) if key in result else entry
     return tuple(result.values())
 
 
 def budget_columns(entries: tuple[Spent, ...]) -> tuple[list[str], list[list[str]]]:
-    """Header and cells, the last line with the sums; without a column that would say 0 for all."""
+    """Return header and cells, with the sums in the last line and without columns that are 0 in every line."""
     datasets = len({each.dataset for each in entries}) > 1
     searching = any(each.settings for each in entries)
     early = any(each.stopped for each in entries)
@@ -79,7 +79,7 @@ def budget_columns(entries: tuple[Spent, ...]) -> tuple[list[str], list[list[str
 
 
 def duration(seconds: float) -> str:
-    """Seconds in the unit that suits them, as in 40 s, 12 min, 3 h 20 min."""
+    """Return seconds as text in a suitable unit, such as 40 s, 12 min or 3 h 20 min."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
@@ -87,7 +87,7 @@ def duration(seconds: float) -> str:
 
 
 def from_start_to_end(started_at: str, finished_at: str) -> float | None:
-    """Seconds between two times in ISO form; None where one is missing."""
+    """Return the seconds between two times in ISO format; None if one is missing."""
     try:
         return (datetime.fromisoformat(finished_at) - datetime.fromisoformat(started_at)).total_seconds()
     except (TypeError, ValueError):

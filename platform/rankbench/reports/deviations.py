@@ -1,4 +1,4 @@
-"""What differs from the papers' protocol in a sweep, in sentences: data, settings, seeds, and what was not run."""
+"""Sentences on how a sweep differs from the papers' protocol: data, settings, seeds, and what was not run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rankbench.tracking.record import DatasetInfo, RunRecord
 
 
 def data_deviations(finals: Iterable[RunRecord]) -> tuple[str, ...]:
-    """Of the datasets that were measured: counts, stand-ins, and a recall that its papers leave open."""
+    """Return deviations of the measured datasets: counts, stand-ins, and a recall that the papers leave open."""
     lines = []
     for name, data in _datasets(finals).items():
         lines += [f"{name}: {line}" for line in data.differences]
@@ -19,22 +19,23 @@ def data_deviations(finals: Iterable[RunRecord]) -> tuple[str, ...]:
         if data.stand_in:
             lines.append(f"{name} is a stand-in: {data.stand_in}")
         if data.recall == "open":
-            lines.append(f"{name}: its papers do not say which recall they mean, so the published one stands beside both")
+            lines.append(f"{name}: its papers do not say which recall they mean, so the published value is shown beside both")
     return tuple(lines)
 
 
 def stand_ins(finals: Iterable[RunRecord]) -> tuple[str, ...]:
+    """Return the names of the datasets that are stand-ins."""
     return tuple(name for name, data in _datasets(finals).items() if data.stand_in)
 
 
 def run_deviations(experiment: ExperimentSpec, rows: Sequence[Row], finals: Sequence[RunRecord]) -> tuple[str, ...]:
-    """Of the runs: cold items, what was fitted, settings that nobody searched, seeds, and arms without a result."""
+    """Return deviations of the runs: cold items, fitted parts, settings that were not searched, seeds, and missing arms."""
     lines = []
     for name, data in _datasets(finals).items():
         if cold := data.counts.get("cold_test_items"):
-            lines.append(f"{name}: {cold:,} items of test were never seen before; they are ranked with the others")
+            lines.append(f"{name}: {cold:,} test items do not occur in the fitted data; they are ranked with the others")
     if (fit_on := experiment.final.fit_on) != "auto":
-        lines.append(f"the final models are fitted on {fit_on}, which the experiment says and not the protocol of the split")
+        lines.append(f"the final models are fitted on {fit_on}, as set in the experiment and not by the protocol of the split")
     measured = [row for row in rows if not row.missing]
     given = dict.fromkeys(row.arm for row in measured if row.stated and row.chosen_of < 2)
     if measured and len(given) == len({row.arm for row in measured}):
@@ -50,7 +51,7 @@ def run_deviations(experiment: ExperimentSpec, rows: Sequence[Row], finals: Sequ
 
 
 def left_out(rows: Iterable[NotRun]) -> list[str]:
-    """A sentence for each reason that rows of an experiment file were not run."""
+    """Return one sentence per reason why rows of an experiment file were not run."""
     by_reason: dict[str, list[str]] = {}
     for row in rows:
         by_reason.setdefault(row.why, []).append(row.name)
@@ -58,22 +59,22 @@ def left_out(rows: Iterable[NotRun]) -> list[str]:
 
 
 def changes(words: Sequence[str]) -> list[str]:
-    """What a command changed of the experiment file."""
+    """Return what a command changed in the experiment file."""
     return [f"changed from the experiment file: {' '.join(words)}"] if words else []
 
 
 def _seeds(measured: Sequence[Row]) -> str:
     seeds = dict.fromkeys(seed for row in measured for seed in row.seeds)
     splits = dict.fromkeys(seed for row in measured for seed in row.split_seeds)
-    of = f"{'seeds' if len(seeds) > 1 else 'seed'} {', '.join(map(str, seeds))}"
-    of += f", {'splits' if len(splits) > 1 else 'split'} of seed {', '.join(map(str, splits))}"
+    text = f"{'seeds' if len(seeds) > 1 else 'seed'} {', '.join(map(str, seeds))}"
+    text += f", {'splits' if len(splits) > 1 else 'split'} of seed {', '.join(map(str, splits))}"
     several = any(len(row.seeds) * len(row.split_seeds) > 1 for row in measured)
-    return of if several else f"{of}; one run a row, so no spread over seeds"
+    return text if several else f"{text}; one run per row, so there is no spread over seeds"
 
 
 def _datasets(finals: Iterable[RunRecord]) -> dict[str, DatasetInfo]:
-    """The first record's account of each dataset, by name."""
-    found: dict[str, DatasetInfo] = {}
+    """Return name → dataset, as the first record of each dataset describes it."""
+    by_name: dict[str, DatasetInfo] = {}
     for record in finals:
-        found.setdefault(record.dataset.name, record.dataset)
-    return found
+        by_name.setdefault(record.dataset.name, record.dataset)
+    return by_name

@@ -1,4 +1,4 @@
-"""What the search saw: each searched parameter against the metric on validation, as small multiples."""
+"""Plot each searched parameter against the metric on the validation set, as small multiples."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any
 from rankbench.reports.figures import PUBLISHED, pyplot, save
 from rankbench.tracking.record import RunRecord
 
-FEW = 8  # values up to which a parameter is drawn as a strip: one place a value, whatever lies between them
-WIDE = 6  # panels in a line
-DECADES = 20  # largest value over smallest from which on an axis is logarithmic
-LONG = 9  # characters up to which a value is written on its axis whole
+FEW = 8  # most values of a parameter that is drawn as a strip, with equal distances between its values
+WIDE = 6  # panels per line
+DECADES = 20  # smallest ratio of the largest to the smallest value for a logarithmic axis
+LONG = 9  # most characters of a value that is written in full on its axis
 
 
 def effects_plot(records: Sequence[RunRecord], metric: str, path: Path, arms: Sequence[str] = ()) -> Path | None:
-    """One panel an arm and searched parameter, a point a setting, a colour a dataset; a circle around what was best.
+    """Draw one panel per arm and searched parameter, a point per setting, a colour per dataset, and a circle around the best.
 
-    Names and few numbers get one place each and a line through the best of each value; numbers that were drawn keep their
-    distances, on a logarithmic axis where they span decades. `arms` states the order of the panels. None when no arm
-    searched anything.
+    Names and small grids of numbers are drawn at equal distances, with a line through the best point of each value. Sampled
+    numbers keep their distances, on a logarithmic axis if they span decades. `arms` is the order of the panels. Returns None
+    if no arm searched anything.
     """
-    place = {arm: position for position, arm in enumerate(arms)}
-    records = sorted(records, key=lambda record: place.get(record.arm, len(place)))
+    order = {arm: position for position, arm in enumerate(arms)}
+    records = sorted(records, key=lambda record: order.get(record.arm, len(order)))
     panels = searched(records, metric)
     if not panels:
         return None
@@ -32,7 +32,7 @@ def effects_plot(records: Sequence[RunRecord], metric: str, path: Path, arms: Se
     high = -(-len(panels) // wide)
     size = 2.1 * wide + 0.3, 1.5 * high
     figure, axes = plt.subplots(high, wide, figsize=size, squeeze=False)
-    # By hand, in inches: matplotlib would draw eighty panels twice to find it.
+    # Computed from inches: matplotlib's own layout would draw eighty panels twice.
     figure.subplots_adjust(0.6 / size[0], 0.45 / size[1], 1 - 0.1 / size[0], 1 - 0.2 / size[1], wspace=0.32, hspace=0.75)
     for axis in axes.flat[len(panels) :]:
         axis.set_axis_off()
@@ -53,7 +53,7 @@ def effects_plot(records: Sequence[RunRecord], metric: str, path: Path, arms: Se
 
 
 def searched(records: Sequence[RunRecord], metric: str) -> dict[tuple[str, str], list[RunRecord]]:
-    """Arm and parameter → the finished settings of the arm, where the parameter has more than one value among them."""
+    """Return (arm, parameter) → finished records of the arm, for parameters with more than one value among them."""
     arms: dict[str, list[RunRecord]] = {}
     for record in records:
         if record.finished and metric in record.metrics:
@@ -67,19 +67,19 @@ def searched(records: Sequence[RunRecord], metric: str) -> dict[tuple[str, str],
 
 
 def _panel(axis, points: list[tuple[Any, float, int]]) -> None:
-    """Points (value, metric, dataset) on one axis."""
+    """Draw points (value, metric, dataset) on one axis."""
     values = list(dict.fromkeys(value for value, _, _ in points))
     numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
     values.sort(key=None if numbers else str)
     strip = not numbers or (len(values) <= FEW and (len(values) < len(points) or 0 in values))
-    place = {value: position for position, value in enumerate(values)} if strip else {value: value for value in values}
+    x_of = {value: position for position, value in enumerate(values)} if strip else {value: value for value in values}
     for dataset in dict.fromkeys(dataset for _, _, dataset in points):
-        mine = [(place[value], found) for value, found, which in points if which == dataset]
-        axis.plot(*zip(*mine, strict=True), "o", ms=3, alpha=0.55, mew=0, color=f"C{dataset}")
+        own_points = [(x_of[value], mean) for value, mean, which in points if which == dataset]
+        axis.plot(*zip(*own_points, strict=True), "o", ms=3, alpha=0.55, mew=0, color=f"C{dataset}")
         if strip:
-            tops = {x: max(found for place, found in mine if place == x) for x, _ in mine}
+            tops = {x: max(mean for other, mean in own_points if other == x) for x, _ in own_points}
             axis.plot(*zip(*sorted(tops.items()), strict=True), "-", lw=0.8, color=f"C{dataset}")
-        axis.plot(*max(mine, key=lambda point: point[1]), "o", ms=6.5, mfc="none", mec=PUBLISHED, mew=1.1)
+        axis.plot(*max(own_points, key=lambda point: point[1]), "o", ms=6.5, mfc="none", mec=PUBLISHED, mew=1.1)
     if strip:
         axis.set_xticks(range(len(values)), [_short(value) for value in values])
         axis.set_xlim(-0.5, len(values) - 0.5)

@@ -1,4 +1,4 @@
-"""What every picture needs: matplotlib without a screen, and a file that appears whole."""
+"""What all plots share: matplotlib without a screen, colours, ticks, and saving."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 from rankbench.core.files import atomic_file
 
 INK, PUBLISHED, GREY = "#1f4e79", "#c44e00", "#9aa5b1"
-COLOURS = 128  # of a picture: more than a plot has, and a third of the bytes
+COLOURS = 128  # in the palette of a saved plot: more than it uses, and a third of the bytes of a full-colour file
 
 
 def pyplot():
-    """matplotlib.pyplot, drawing to files; imported late, because it is slow to."""
+    """Return matplotlib.pyplot, set to draw to files. It is imported late because the import is slow."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -22,7 +22,7 @@ def pyplot():
 
 
 def save(figure, path: Path, dpi: int = 130) -> Path:
-    """Write `figure` as it is laid out, as PNG with a palette, atomically, and let go of its memory."""
+    """Write `figure` atomically as a PNG file with a palette, and free its memory."""
     from PIL import Image
 
     with atomic_file(path) as scratch:
@@ -35,13 +35,13 @@ def save(figure, path: Path, dpi: int = 130) -> Path:
 
 
 def few_ticks(axis, values: Sequence[float]) -> None:
-    """A logarithmic x axis with a few plain numbers; left linear where `values` lie within a factor of 4."""
+    """Make the x axis logarithmic with a few plain numbers, unless `values` lie within a factor of 4."""
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-    above = [value for value in values if value > 0]
-    if not above or max(above) < 4 * min(above):
+    positive = [value for value in values if value > 0]
+    if not positive or max(positive) < 4 * min(positive):
         return
     axis.set_xscale("log")
-    axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if max(above) < 1000 * min(above) else (1,)))
+    axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if max(positive) < 1000 * min(positive) else (1,)))
     axis.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axis.xaxis.set_minor_formatter(NullFormatter())

@@ -1,7 +1,7 @@
-"""A page as one HTML file that needs nothing else: style, script and pictures lie in it, and no address is ever called.
+"""Write a page as one HTML file that contains its style, script and pictures and loads nothing from the network.
 
-Names come from experiment files and cards, which may be anyone's: the template escapes all text (Jinja's autoescape), and
-what this file adds as markup is built from escaped parts alone.
+Names come from experiment files and cards, which may be written by anyone: the template escapes all text (Jinja's
+autoescape), and the markup that is added here is built only from escaped parts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rankbench.reports.page import Best, Link, Page, Picture, Second, State
 
 
 def html(page: Page) -> str:
-    """The whole document. A picture whose file is missing is left out."""
+    """Return the document. A picture whose file is missing is left out."""
     return _template().render(page=page)
 
 
@@ -30,7 +30,7 @@ def _template() -> Template:
 
 
 def _inline(text: str) -> Markup:
-    """Text whose backticks stand around code."""
+    """Return escaped text with backticks turned into code markup."""
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
@@ -50,19 +50,19 @@ def _cell(cell: str) -> Markup:
 
 
 def _data_uri(picture: Picture) -> str:
-    """Empty where there is no such file."""
+    """Return the picture as a data URI; empty if its file is missing."""
     if not picture.path.is_file():
         return ""
     return f"data:image/png;base64,{base64.b64encode(picture.path.read_bytes()).decode('ascii')}"
 
 
 def _width(picture: Picture) -> int:
-    """Of a PNG file, in the pixels of a page: three quarters of its own, so that it is sharp on a dense screen."""
+    """Return the width of a PNG file on the page: three quarters of its pixels, so that it is sharp on a dense screen."""
     return round(0.75 * int.from_bytes(picture.path.read_bytes()[16:20], "big"))
 
 
 def _numeric(body: list[list[str]], column: int) -> bool:
-    """Whether a column is set to the right: every cell that is not empty starts with a number, or says that there is none."""
+    """Whether to align a column to the right: each of its cells is empty, starts with a number, or says why there is none."""
     none = ("not run", "failed", "not reached", "not available")
     cells = [line[column] for line in body if line[column] and not line[column].startswith(none)]
     return bool(cells) and all(re.match(r"(< )?[+-]?[\d,]*\.?\d+([ ÷–/%]|$)", cell) for cell in cells)

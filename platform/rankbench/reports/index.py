@@ -1,4 +1,4 @@
-"""The index of all experiments: which published tables were run, and how far what was measured lies from them."""
+"""The index of all experiments: which published tables were run, and how far the measured values are from them."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from rankbench.reports.tables import Cell, Row, Table
 from rankbench.schema.experiment import ExperimentSpec
 from rankbench.schema.stored_sweep import ChosenFile, NotAvailable, SweepFile
 
-NEAR = 0.03  # of the published number
+NEAR = 0.03  # relative to the published number
 STATES = ("reproduced", "partly", "differs", "measured", "not run", "unreadable")
 
 RULE = f"""\
-`rows`: measured, of all that the file names; `met`: published numbers that count as met, of those that were judged. A published
-number counts as met where it lies in the 95 % interval of the measured mean, or where the difference is at most
-{100 * NEAR:g} % of it. `reproduced`: every published number of the table is met. `partly`: every one that was measured is, but
-some rows or datasets were not run, or their data could not be had. `differs`: some that was measured is not met. `measured`:
-there is no published number of the same data. `not run`: no finished sweep. Where a paper leaves open which recall it means,
-the nearer of the two counts; a number beside a stand-in is of other data and is not judged."""
+`rows`: measured rows, of all in the experiment file. `met`: published numbers that are met, of those that could be compared. A
+published number is met if it lies in the 95 % interval of the measured mean, or if the difference is at most {100 * NEAR:g} %
+of it. `reproduced`: every published number of the table is met. `partly`: every measured one is met, but some rows or datasets
+were not run, or their data were not available. `differs`: at least one measured number is not met. `measured`: there is no
+published number for the same data. `not run`: there is no finished sweep. If a paper does not say which recall it means, the
+nearer of the two counts. A number beside a stand-in belongs to other data and is not compared."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One experiment. `largest`: the difference that is largest relative to its published number, `largest_percent` of it,
-    `largest_of`: whose it is. `met` of `judged` published numbers. `not_available`: dataset → why its data could not be had.
+    """One experiment. `met` of `judged` published numbers are met. `largest`: the difference that is largest relative to its
+    published number, also as `largest_percent`; `largest_of`: its arm, dataset and metric. `not_available`: dataset → reason.
     """
 
     name: str
@@ -52,13 +52,13 @@ class Entry:
 
 
 def entry(experiment: ExperimentSpec, file: Path, table: Table, about: SweepFile, chosen: ChosenFile | None) -> Entry:
-    """What the index says of an experiment file and the `table` of its newest finished sweep, or of none at all.
+    """Return the entry of an experiment file with the `table` of its newest finished sweep, if there is one.
 
-    `experiment` is the file's, which may name more arms and datasets than the sweep in `about` was run with.
+    `experiment` is the content of the file, which may have more arms and datasets than the sweep described in `about`.
     """
     judged = [(row, metric, cell) for row in table.rows for metric, cell in _judged(row, table.stand_ins)]
     met = sum(is_met(cell) for _, _, cell in judged)
-    by_size = sorted(judged, key=lambda found: abs(_percent(found[2])))
+    by_size = sorted(judged, key=lambda each: abs(_percent(each[2])))
     worst = by_size[-1] if by_size else None
     published = experiment.published
     measured = sum(not row.missing for row in table.rows)
@@ -82,18 +82,18 @@ def entry(experiment: ExperimentSpec, file: Path, table: Table, about: SweepFile
 
 
 def unreadable(file: Path, why: str) -> Entry:
-    """An experiment whose file or sweep cannot be read: one broken file does not hide the others."""
+    """Return the entry of an experiment whose file or sweep cannot be read, so that it does not hide the others."""
     return Entry(file.stem, file.name, "", "", "unreadable", why=why)
 
 
 def is_met(cell: Cell) -> bool:
-    """Whether the measured mean agrees with the published number, by the rule of this page."""
+    """Whether the measured mean agrees with the published number by RULE."""
     inside = cell.low is not None and cell.low <= cell.published <= cell.high
     return inside or abs(cell.delta) <= NEAR * abs(cell.published)
 
 
 def write_index(folder: Path, entries: Sequence[Entry]) -> list[Path]:
-    """Write index.html, index.md and index.json into `folder`, beside a folder of each report; returns them."""
+    """Write index.html, index.md and index.json into `folder`, beside the folders of the reports. Returns their paths."""
     page = index_page(entries)
     files = []
     for name, text in (("index.html", html(page)), ("index.md", markdown(page))):
@@ -107,7 +107,7 @@ def write_index(folder: Path, entries: Sequence[Entry]) -> list[Path]:
 
 
 def index_page(entries: Sequence[Entry]) -> Page:
-    """All experiments as one table, those with a published table first."""
+    """Return the page with one table of all experiments, those with published results first."""
     lacking = any(each.not_available for each in entries)
     header = ["experiment", "state", "paper", "rows", "met", "largest difference", "of", "finished"]
     header += [*["not available"] * lacking, "question"]
@@ -116,7 +116,7 @@ def index_page(entries: Sequence[Entry]) -> Page:
     quiet = frozenset(position for position, each in enumerate(ordered) if each.state in ("not run", "unreadable"))
     counts = [(state, str(sum(each.state == state for each in entries))) for state in STATES]
     facts = (("experiments", str(len(entries))), *((name, number) for name, number in counts if number != "0"))
-    lead = ("Every experiment file, and what its newest finished sweep says of the published numbers.",)
+    lead = ("Every experiment file, with its newest finished sweep compared with the published numbers.",)
     return Page("Published tables and their state", lead, (Section("", (Grid(header, body, quiet=quiet), Text(RULE))),), facts)
 
 
@@ -147,13 +147,13 @@ def _state(experiment: ExperimentSpec, table: Table, judged: int, met: int, meas
 
 
 def _published_numbers(experiment: ExperimentSpec, stand_ins: Sequence[str]) -> int:
-    """How many numbers the file has for its datasets, without those that a stand-in is measured for."""
+    """Return how many published numbers the file has for its datasets, without those replaced by stand-ins."""
     published = [*(arm.published for arm in experiment.arms), *(row.published for row in experiment.not_run)]
     return sum(len(each.get(name, ())) for each in published for name in experiment.dataset_names if name not in stand_ins)
 
 
 def _not_measured(experiment: ExperimentSpec, table: Table) -> set[tuple[str, str]]:
-    """Dataset and name of each row that the file has and the table has no measurement of."""
+    """Return dataset and name of each row of the file that has no measurement in the table."""
     measured = {(row.dataset, row.arm) for row in table.rows if not row.missing}
     datasets = experiment.dataset_names
     arms = {(dataset, arm.label) for dataset in datasets for arm in experiment.arms}
@@ -162,14 +162,14 @@ def _not_measured(experiment: ExperimentSpec, table: Table) -> set[tuple[str, st
 
 
 def _judged(row: Row, stand_ins: Sequence[str]) -> Iterator[tuple[str, Cell]]:
-    """The measured cells that have a published number of the same data, one for each number in the paper."""
+    """Yield the measured cells with a published number for the same data, one for each number in the paper."""
     if row.dataset in stand_ins:
         return
     cells = {metric: cell for metric, cell in row.cells.items() if cell.published is not None}
     for metric, cell in cells.items():
         twin = metric.replace("recall@", "recall_capped@") if metric.startswith("recall@") else metric.replace("_capped@", "@")
         other = cells.get(twin) if metric.startswith("recall") else None
-        # One published number beside two measured ones: the paper leaves open which it means.
+        # One published number beside two measured ones, because the paper does not say which recall it means.
         same = other is not None and other is not cell and other.published == cell.published
         if not same or (abs(cell.delta), metric.startswith("recall_capped@")) < (
             abs(other.delta),

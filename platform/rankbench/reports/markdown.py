@@ -1,4 +1,4 @@
-"""A page as Markdown, for GitHub."""
+"""Write a page as Markdown for GitHub."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rankbench.reports.page import Best, Block, Code, Grid, Items, Link, Page, P
 
 
 def markdown(page: Page) -> str:
-    """The whole page; pictures and other reports are linked to, not contained. The facts are left to HTML."""
+    """Return the page, with links to pictures and other reports. Only the HTML page shows the facts."""
     parts = [f"# {page.title}", *page.lead]
     for section in page.sections:
         parts += [f"## {section.title}"] if section.title else []
@@ -20,7 +20,7 @@ def markdown(page: Page) -> str:
 
 
 def table(header: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    """Header and cells as a table: the best in bold, the second best underlined."""
+    """Return header and cells as a table, with the best in bold and the second best underlined."""
     return tabulate([[_cell(cell) for cell in line] for line in body], header, tablefmt="github", disable_numparse=True)
 
 
@@ -39,7 +39,7 @@ def _block(block: Block) -> str:
 
 
 def _cell(cell: str) -> str:
-    # A bar would end the cell, and a name in angle brackets would be read as a tag.
+    # A bar would end the cell, and a name in angle brackets would be taken for a tag.
     text = re.sub(r"<(?=[A-Za-z/!])", "&lt;", cell.replace("|", "\\|"))
     match cell:
         case Best():

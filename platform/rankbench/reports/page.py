@@ -1,4 +1,4 @@
-"""A report before it is Markdown or HTML: sections of text, tables and pictures, in plain values."""
+"""The content of a report before it is rendered as Markdown or HTML: sections of text, tables and pictures."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import ClassVar
 
 
 class Best(str):
-    """A cell that holds the best mean of its column and dataset."""
+    """A table cell with the best mean of its column and dataset."""
 
 
 class Second(str):
-    """A cell that holds the second best."""
+    """A table cell with the second best mean."""
 
 
 class State(str):
-    """A cell in one word, as in `reproduced`."""
+    """A table cell with the state of an experiment, such as `reproduced`."""
 
 
 class Link(str):
-    """A cell that leads to another report; `stem` is its path from this page, without the suffix."""
+    """A table cell that links to another report; `stem` is its path relative to this page, without the suffix."""
 
     stem: str
 
@@ -32,7 +32,7 @@ class Link(str):
 
 @dataclass(frozen=True)
 class Text:
-    """A paragraph; what stands between backticks is code."""
+    """A paragraph. Text between backticks is code."""
 
     kind: ClassVar = "text"
     text: str
@@ -40,7 +40,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Items:
-    """Lines of a list; backticks as in a Text."""
+    """Lines of a list, with backticks as in Text."""
 
     kind: ClassVar = "items"
     lines: tuple[str, ...]
@@ -48,8 +48,8 @@ class Items:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table under an optional caption; `quiet`: rows, by position, that hold no measurement; `total`: the last line is
-    the sum of the others.
+    """A table with an optional caption. `quiet`: positions of rows without a measurement. `total`: whether the last line is the
+    sum of the others.
     """
 
     kind: ClassVar = "grid"
@@ -80,7 +80,7 @@ Block = Text | Items | Grid | Picture | Code
 
 @dataclass(frozen=True)
 class Section:
-    """Blocks under a title; the first section of a page has none."""
+    """Blocks under a title, which the first section of a page does not have."""
 
     title: str
     blocks: tuple[Block, ...]
@@ -88,7 +88,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """`lead`: the paragraphs under the title. `facts`: name and value of what is worth seeing first."""
+    """A report. `lead`: paragraphs under the title. `facts`: names and values that are shown first."""
 
     title: str
     lead: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What quality costs: each model's metric against the seconds of its fit and the memory it took, and which are dominated."""
+"""Plot the metric of each model against its fit seconds and peak memory, with the Pareto front."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pathlib import Path
 from rankbench.reports.figures import GREY, INK, PUBLISHED, few_ticks, pyplot, save
 from rankbench.reports.tables import Row, Table
 
-SHORTEST = 0.01  # seconds; a fit below it is drawn there, since a logarithmic axis has no 0
-AROUND = [(1, 0), (0, 1), (0, -1), (-1, 0), (1, 1), (1, -1), (-1, 1), (-1, -1)]  # where a label may stand, best first
-FRONT = "front: nothing is better and faster"
-GAPS = (1.5, 9, 18, 30, 44)  # points between a point and its label, the nearest tried first
+SHORTEST = 0.01  # seconds; shorter fits are drawn here, since a logarithmic axis has no 0
+AROUND = [(1, 0), (0, 1), (0, -1), (-1, 0), (1, 1), (1, -1), (-1, 1), (-1, -1)]  # sides for a label, best first
+FRONT = "front: no model is both better and faster"
+GAPS = (1.5, 9, 18, 30, 44)  # distances between a point and its label, nearest first
 
 
 def pareto_plot(table: Table, metric: str, path: Path) -> Path | None:
-    """One panel a dataset: `metric` on test against fit seconds, the area of a point its peak memory, and the front.
+    """Draw one panel per dataset: `metric` on test against fit seconds, with the peak memory as area of a point, and the front.
 
-    None where fewer than two models were measured on every dataset.
+    Returns None if no dataset has two measured models.
     """
     measured = [row for row in table.rows if metric in row.cells]
     datasets = [name for name in dict.fromkeys(row.dataset for row in measured) if sum(r.dataset == name for r in measured) > 1]
@@ -51,7 +51,7 @@ def pareto_plot(table: Table, metric: str, path: Path) -> Path | None:
 
 
 def front(rows: Sequence[Row], metric: str) -> list[Row]:
-    """The rows that no other one beats in `metric` and fit seconds at once, fastest first."""
+    """Return the rows that no other row beats in both `metric` and fit seconds, fastest first."""
     result: list[Row] = []
     for row in sorted(rows, key=lambda row: (fit_seconds(row), -row.cells[metric].mean)):
         if not result or row.cells[metric].mean > result[-1].cells[metric].mean:
@@ -60,15 +60,15 @@ def front(rows: Sequence[Row], metric: str) -> list[Row]:
 
 
 def fit_seconds(row: Row) -> float:
-    """Of its own fit, the whole of it where others share it."""
+    """Return the seconds of the row's fit, all of them if other settings share it."""
     return max(row.seconds.get("fit", 0.0), SHORTEST)
 
 
 def _label(axis, rows: Sequence[Row], metric: str, largest: float) -> None:
-    """Each name at the first place near its point where it covers no name and no point; with a thin line where that is far."""
+    """Write each name near its point where it covers no other name or point, with a thin line if that is far away."""
     from matplotlib.patheffects import withStroke
 
-    # What is measured in pixels here is drawn in points: at 72 dots an inch both are one.
+    # Lengths are measured in pixels and drawn in points: at 72 dots per inch, the two are equal.
     axis.figure.set_dpi(72)
     renderer = axis.figure.canvas.get_renderer()
     centres = axis.transData.transform([(fit_seconds(row), row.cells[metric].mean) for row in rows])
@@ -80,15 +80,15 @@ def _label(axis, rows: Sequence[Row], metric: str, largest: float) -> None:
         text = axis.annotate(row.arm, (x, y), xycoords="figure pixels", fontsize=7.5, ha="center", va="center", zorder=4)
         size = text.get_window_extent(renderer)
         width, height = size.width / 2 + 1, size.height / 2
-        places = [
+        positions = [
             (x + across * (radius + gap + width), y + up * (radius + gap + height)) for gap in GAPS for across, up in AROUND
         ]
-        boxes = [(a - width, b - height, a + width, b + height) for a, b in places]
-        free = (i for i, box in enumerate(boxes) if _inside(box, room) and not any(_meet(box, other) for other in taken))
+        boxes = [(a - width, b - height, a + width, b + height) for a, b in positions]
+        free = (i for i, box in enumerate(boxes) if _inside(box, room) and not any(_overlap(box, other) for other in taken))
         chosen = next(free, 0)
         taken.append(boxes[chosen])
         text.remove()
-        offset = (places[chosen][0] - x, places[chosen][1] - y)
+        offset = (positions[chosen][0] - x, positions[chosen][1] - y)
         arrow = (
             {"arrowstyle": "-", "lw": 0.4, "color": "#666666", "shrinkA": 0, "shrinkB": radius}
             if chosen >= len(AROUND)
@@ -98,12 +98,12 @@ def _label(axis, rows: Sequence[Row], metric: str, largest: float) -> None:
             row.arm, (fit_seconds(row), row.cells[metric].mean), xytext=offset, textcoords="offset points", fontsize=7.5,
             ha="center", va="center", zorder=4, arrowprops=arrow,
         )  # fmt: skip
-        label.set_path_effects([withStroke(linewidth=2, foreground="white")])  # readable where the front runs through it
+        label.set_path_effects([withStroke(linewidth=2, foreground="white")])  # readable where it crosses the front
         label.set_in_layout(False)
 
 
 def _area(gb: float, largest: float) -> float:
-    """Points squared: the largest is 10 points wide, the smallest still seen."""
+    """Return the area of a point in points squared, at most 80 and at least 10, so that it stays visible."""
     return max(10.0, 80.0 * gb / largest)
 
 
@@ -111,7 +111,7 @@ def _round(gb: float) -> float:
     return float(f"{gb:.1g}")
 
 
-def _meet(one: Sequence[float], other: Sequence[float]) -> bool:
+def _overlap(one: Sequence[float], other: Sequence[float]) -> bool:
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 

@@ -1,4 +1,4 @@
-"""Pictures of final models: where they stand, how they differ, and how they got there."""
+"""Plots of final models: their metrics, their differences and their convergence; and of a dataset."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from rankbench.tracking.record import RunRecord
 
 
 def final_plot(table: Table, metric: str, path: Path) -> Path:
-    """One panel a dataset: each model's `metric` on test with its interval, and the published number where there is one, of
-    rows that were not run too.
+    """Draw one panel per dataset: `metric` of each model on test with its interval, and the published number if there is one,
+    also for rows that were not run.
     """
     plt = pyplot()
     shown = [row for row in table.rows if metric in row.cells or metric in row.published]
@@ -29,19 +29,19 @@ def final_plot(table: Table, metric: str, path: Path) -> Path:
     figure, panels = plt.subplots(1, len(datasets), figsize=size, squeeze=False)
     for axis, dataset in zip(panels[0], datasets, strict=True):
         rows = [row for row in shown if row.dataset == dataset][::-1]
-        measured = [(place, row.cells[metric]) for place, row in enumerate(rows) if metric in row.cells]
-        places, cells = [place for place, _ in measured], [cell for _, cell in measured]
+        measured = [(y, row.cells[metric]) for y, row in enumerate(rows) if metric in row.cells]
+        heights, cells = [y for y, _ in measured], [cell for _, cell in measured]
         reach = (
             [[c.mean - c.low for c in cells], [c.high - c.mean for c in cells]]
             if all(c.low is not None for c in cells)
             else None
         )
         axis.errorbar(
-            [c.mean for c in cells], places, xerr=reach, fmt="o", color=INK, capsize=3, label="measured, 95 % interval"
+            [c.mean for c in cells], heights, xerr=reach, fmt="o", color=INK, capsize=3, label="measured, 95 % interval"
         )
-        said = [(row.published[metric], place) for place, row in enumerate(rows) if metric in row.published]
-        if said:
-            axis.plot(*zip(*said, strict=True), "D", mfc="none", color=PUBLISHED, ms=8, label="published")
+        published = [(row.published[metric], y) for y, row in enumerate(rows) if metric in row.published]
+        if published:
+            axis.plot(*zip(*published, strict=True), "D", mfc="none", color=PUBLISHED, ms=8, label="published")
         axis.set_yticks(range(len(rows)), [row.arm for row in rows])
         axis.set_ylim(-0.7, len(rows) - 0.3)
         axis.set_xlabel(f"{metric} on test")
@@ -53,8 +53,8 @@ def final_plot(table: Table, metric: str, path: Path) -> Path:
 
 
 def differences_plot(pairs: Sequence[Comparison], path: Path) -> Path:
-    """A forest plot, one panel a dataset and metric: each model less the best one with its interval; a hollow point is not
-    distinguishable from it, an arrow stands for a model far beyond the others.
+    """Draw a forest plot with one panel per dataset and metric: the difference of each model from the best one with its
+    interval. A hollow point is not distinguishable from the best; an arrow is a model far outside the panel.
     """
     plt = pyplot()
     datasets = list(dict.fromkeys(pair.dataset for pair in pairs))
@@ -64,35 +64,35 @@ def differences_plot(pairs: Sequence[Comparison], path: Path) -> Path:
     figure, panels = plt.subplots(len(datasets), len(metrics), figsize=size, squeeze=False)
     for (row, dataset), (column, metric) in product(enumerate(datasets), enumerate(metrics)):
         axis = panels[row][column]
-        mine = [pair for pair in pairs if (pair.dataset, pair.metric) == (dataset, metric)][::-1]
-        # A baseline at a tenth of the best would press all that is worth a look into one line.
-        edge = 4 * median([max(-pair.low, pair.high) for pair in mine] or [0.0])
-        for place, pair in enumerate(mine):
+        own_pairs = [pair for pair in pairs if (pair.dataset, pair.metric) == (dataset, metric)][::-1]
+        # A baseline at a tenth of the best would squeeze all other models together.
+        edge = 4 * median([max(-pair.low, pair.high) for pair in own_pairs] or [0.0])
+        for y, pair in enumerate(own_pairs):
             if abs(pair.difference) > edge:
                 side = math.copysign(1, pair.difference)
-                axis.plot(side * edge, place, "<" if side < 0 else ">", color=INK)
+                axis.plot(side * edge, y, "<" if side < 0 else ">", color=INK)
                 text = f"  {pair.difference:+.3f}  "
-                axis.text(side * edge, place, text, ha="left" if side < 0 else "right", va="center", fontsize=8)
+                axis.text(side * edge, y, text, ha="left" if side < 0 else "right", va="center", fontsize=8)
                 continue
-            axis.plot([pair.low, pair.high], [place, place], "-", color=INK, lw=1.5)
-            axis.plot(pair.difference, place, "o", color=INK, mfc=INK if pair.distinguishable else "white")
+            axis.plot([pair.low, pair.high], [y, y], "-", color=INK, lw=1.5)
+            axis.plot(pair.difference, y, "o", color=INK, mfc=INK if pair.distinguishable else "white")
         axis.axvline(0, color="black", lw=0.8)
-        axis.set_yticks(range(len(mine)), [pair.model for pair in mine])
+        axis.set_yticks(range(len(own_pairs)), [pair.model for pair in own_pairs])
         axis.locator_params(axis="x", nbins=5)
-        axis.set_xlabel(f"{metric} on test, less that of {mine[0].against}" if mine else metric)
+        axis.set_xlabel(f"{metric} on test, difference from {own_pairs[0].against}" if own_pairs else metric)
         axis.set_title(dataset)
         axis.grid(axis="x", alpha=0.3)
-        axis.set_ylim(-0.7, len(mine) - 0.3)
+        axis.set_ylim(-0.7, len(own_pairs) - 0.3)
     figure.tight_layout()
     return save(figure, path)
 
 
 def convergence_plot(records: Sequence[RunRecord], metric: str, path: Path, arms: Sequence[str] = ()) -> Path | None:
-    """Of models that go by iterations: `metric` against iterations, and against training seconds, a row of panels a dataset.
+    """Draw `metric` of iterative models against iterations and against training seconds, in one row of panels per dataset.
 
-    Where no run was followed by `metric`, what was watched on validation is shown instead. A line a run, a colour an arm, so
-    that seeds lie beside each other; `arms` states the order of colours and legend, and arms it leaves out follow by name.
-    None where there is nothing to show.
+    If no curve has `metric`, the metric on the validation set is drawn. Each run is a line and each arm a colour, so that the
+    seeds of an arm can be compared. `arms` is the order of colours and legend; other arms follow by name. Returns None if no
+    run has a curve.
     """
     column = next((name for name in (metric, "valid") if any(name in row for r in records for row in r.curve)), None)
     if column is None:
@@ -117,7 +117,7 @@ def convergence_plot(records: Sequence[RunRecord], metric: str, path: Path, arms
                 times += seconds
         left.set_xlabel("iterations")
         left.xaxis.get_major_locator().set_params(integer=True)
-        right.set_xlabel("training seconds, evaluation left out")
+        right.set_xlabel("training seconds without evaluation")
         few_ticks(right, times)
         left.set_ylabel(label)
         left.set_title(dataset)
@@ -125,7 +125,7 @@ def convergence_plot(records: Sequence[RunRecord], metric: str, path: Path, arms
             axis.grid(alpha=0.3)
     shown = [arm for arm in styles if arm in lines]
     panels[0][1].legend(
-        [lines[arm] for arm in shown], shown, ncols=-(-len(shown) // 15),  # what one panel is high enough for
+        [lines[arm] for arm in shown], shown, ncols=-(-len(shown) // 15),  # as many lines as one panel has room for
         loc="upper left", bbox_to_anchor=(1.01, 1), fontsize=8, frameon=False,
     )  # fmt: skip
     figure.tight_layout()
@@ -133,17 +133,17 @@ def convergence_plot(records: Sequence[RunRecord], metric: str, path: Path, arms
 
 
 def line_styles(arms: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Colour and dashes of each arm by its place among `arms`: twenty colours, the strong ones first, then again dashed."""
+    """Return colour and line style of each arm by its position: twenty colours, strong ones first, then dashed and dotted."""
     tab20 = pyplot().get_cmap("tab20")
     strong_first = [*range(0, 20, 2), *range(1, 20, 2)]
     return {
-        arm: {"color": tab20(strong_first[place % 20]), "linestyle": ("-", "--", ":")[place // 20 % 3]}
-        for place, arm in enumerate(dict.fromkeys(arms))
+        arm: {"color": tab20(strong_first[position % 20]), "linestyle": ("-", "--", ":")[position // 20 % 3]}
+        for position, arm in enumerate(dict.fromkeys(arms))
     }
 
 
 def data_plot(name: str, curves: dict[str, np.ndarray], path: Path) -> Path:
-    """How active users and how popular items are: interactions by rank, both axes in powers of ten."""
+    """Draw the activity of users and the popularity of items: interactions by rank, on logarithmic axes."""
     plt = pyplot()
     figure, panels = plt.subplots(1, len(curves), figsize=(4.4 * len(curves), 3.4), squeeze=False)
     for axis, (what, counts) in zip(panels[0], curves.items(), strict=True):

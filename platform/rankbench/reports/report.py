@@ -1,4 +1,4 @@
-"""A sweep as a folder of report.md, report.html, tables and plots: records in, files out."""
+"""Write the report of a sweep: report.md, report.html, tables and plots, all made from its records."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from rankbench.tracking.record import RunRecord
 
 
 def sweep_table(about: SweepFile, chosen: ChosenFile | None, records: dict[str, RunRecord], compared: ComparisonsFile) -> Table:
-    """The final rows of a sweep, and those of its experiment that were not run. `about` is its sweep.json, `chosen` its
-    chosen.json (None while it is not finished), `compared` its comparisons.json, whose metrics are the columns.
+    """Return the table of a sweep's final runs, with the rows of its experiment that were not run. `about` is its sweep.json,
+    `chosen` its chosen.json (None until it has finished), `compared` its comparisons.json, whose metrics are the columns.
     """
     experiment, wanted, differences = about.experiment, compared.metrics, compared.comparisons
     arms = {arm.label: arm for arm in experiment.arms}
@@ -72,13 +72,13 @@ def sweep_table(about: SweepFile, chosen: ChosenFile | None, records: dict[str, 
     notes += [f"mean ± standard deviation of {text}: {', '.join(members)}" for text, members in runs.items()]
     if first and any(row.tied for row in rows):
         notes.append(tie_note(first))
-    # They stand in a section of their own, and among the notes where there are no sections.
-    lost = [f"{name} is not available: {why.reason}" for name, why in not_available.items()]
-    deviations = [*lost, *data_deviations(finals), *left_out(experiment.not_run), *changes(about.changes)]
+    # The page has a section for deviations; a plain table shows them among the notes.
+    unavailable = [f"{name} is not available: {why.reason}" for name, why in not_available.items()]
+    deviations = [*unavailable, *data_deviations(finals), *left_out(experiment.not_run), *changes(about.changes)]
     notes += deviations
     notes += [f"failed: {r.arm} {r.params}: {r.error}" for r in records.values() if r.failed]
     notes += _stopped(records)
-    place = {arm: position for position, arm in enumerate(arms)}
+    order = {arm: position for position, arm in enumerate(arms)}
     followed = [name for name in wanted if any(name in point for record in finals for point in record.curve)]
     table = Table(
         experiment.question or experiment.name,
@@ -88,12 +88,12 @@ def sweep_table(about: SweepFile, chosen: ChosenFile | None, records: dict[str, 
         differences,
         (*deviations, *run_deviations(experiment, rows, finals)) if records else tuple(deviations),
         stand_ins(finals),
-        tuple(sorted(spent(records.values()), key=lambda each: (each.dataset, place.get(each.arm, len(place))))),
+        tuple(sorted(spent(records.values()), key=lambda each: (each.dataset, order.get(each.arm, len(order))))),
         time_to_target(finals, followed[-1], list(arms)) if followed else (),
         not_available,
     )
     if table.common:
-        table = replace(table, notes=(f"in every row that has it: {setting_text(table.common)}", *table.notes))
+        table = replace(table, notes=(f"in every row with these parameters: {setting_text(table.common)}", *table.notes))
     return table
 
 
@@ -104,7 +104,7 @@ def write_report(
     records: dict[str, RunRecord],
     compared: ComparisonsFile,
 ) -> list[Path]:
-    """Write the report's files into `folder`; returns them, report.md first."""
+    """Write the files of the report into `folder`. Returns their paths, report.md first."""
     table = sweep_table(about, chosen, records, compared)
     files = []
     for name, format in (("table.csv", "csv"), ("table.json", "json"), ("table.tex", "latex")):
@@ -116,14 +116,14 @@ def write_report(
 
 
 def _stopped(records: dict[str, RunRecord]) -> list[str]:
-    """How many settings their search ended early."""
+    """Return a note on how many settings the search stopped early, if any."""
     searched = [record for record in records.values() if record.stage == "search"]
     early = sum(record.status == "stopped" for record in searched)
     return [f"{early} of {len(searched)} searched settings were stopped before their end"] if early else []
 
 
 def _beside(published: dict[str, float], is_open: bool) -> dict[str, float]:
-    """Published numbers by column: where it is open which recall they mean, one stands beside both."""
+    """Return metric → published number; if the kind of recall is open, the number appears under both."""
     capped = {name.replace("recall@", "recall_capped@"): number for name, number in published.items()}
     return capped | published if is_open else published
 

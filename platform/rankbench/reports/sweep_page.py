@@ -1,4 +1,4 @@
-"""The page of a sweep: table, figures, differences, targets, deviations, notes, budget, and how it was measured."""
+"""The page of a sweep: table, figures, differences, time to target, deviations, notes, budget, and how it was measured."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from rankbench.schema.stored_sweep import ChosenFile, SweepFile
 from rankbench.tracking.record import RunRecord
 
 DIFFERENCES = """\
-Each model less the best one of its dataset. The unit is the user: {users} users, the same for every model{left_out}. The
-interval is the percentile interval of the paired bootstrap ({resamples} resamples of users, the same for every model). The
-bootstrap p is twice the smaller share of resamples on one side of 0, counting one more on each, so that it is never 0.
-Wilcoxon's signed-rank p ranks users without a difference and then leaves them out. Which model is best is read from the same
-data, so both p are corrected by Holm for every pair of models; the interval is that of the pair alone. A difference counts
-where both corrected p are below 0.05. Rank-biserial: of the ranked differences, the share in favour less the share against.
-d_z: mean difference / its standard deviation over users."""
+Differences of each model from the best one of its dataset. The unit is the user: {users} users, the same for every
+model{left_out}. The interval is the percentile interval of the paired bootstrap ({resamples} resamples of users, the same for
+every model). The bootstrap p-value is twice the smaller share of resamples on one side of 0, with one added to each side, so
+that it is never 0. Wilcoxon's signed-rank test ranks users without a difference and then leaves them out. Since the best model
+is found on the same data, both p-values are corrected by Holm's method for all pairs of models; the interval is not corrected.
+A difference counts if both corrected p-values are below 0.05. Rank-biserial: share of the ranked differences in favour minus
+the share against. d_z: mean difference / its standard deviation over users."""
 
 SEVERAL = """\
-Several runs a model: a user's value on one split is the mean over the seeds of the method, and over splits the mean over
-those on which the user is measured, so that a user counts once. ± is the standard deviation of the runs' means. Settings
-were chosen once, on the card's own split; interactions that were validation there may be test on another split."""
+Models have several runs: the value of a user is the mean over the seeds of the method on each split, and then the mean over
+the splits on which the user is measured, so that every user counts once. ± is the standard deviation of the runs' means.
+Settings were chosen once, on the card's own split; its validation interactions may be test interactions of another split."""
 
 TARGETS = """\
-Training until a model's {metric} is that share of the best final value of any model on the same dataset, both on the users
-that the curves follow; measuring is left out of the seconds. Of several runs the median counts. Models without a curve, as
-those solved in one step, have no row."""
+Training needed until the {metric} of a model reaches that share of the best final value of any model on the same dataset, both
+on the users that the curves follow. The seconds do not include evaluation. The median of several runs is shown. Models without
+a curve, such as those solved in one step, have no row."""
 
 BUDGET = """\
-A fit that n settings share counts 1/n for each of them, and so do its seconds. Seconds are those of the fits, of which
-several may have run at once."""
+A fit that n settings share counts 1/n for each of them, and so do its seconds. The seconds of fits that ran at the same time
+are added up."""
 
-NOTHING = "Nothing was measured on test: the table holds what is published."
+NOTHING = "Nothing was measured on test: the table shows published numbers only."
 UNFINISHED = "The sweep is not finished: continue it with `rankbench sweep ... --resume`."
 
 CAPTIONS = {
-    "final": "Each model on test with its 95 % interval, and the published number where there is one.",
-    "differences": "Each model less the best one. Hollow: not distinguishable from it. An arrow: far beyond the others.",
-    "convergence": "After each iteration, and against training seconds; a line a run.",
-    "pareto": "Quality against the seconds of the fit; the area of a point is its peak memory.",
-    "search": "What the search saw on validation: a point a setting, a circle around the best.",
+    "final": "Each model on test with its 95 % interval, and the published number if there is one.",
+    "differences": "Difference of each model from the best one. Hollow: not distinguishable from it. Arrow: outside the panel.",
+    "convergence": "Metric against iterations and against training seconds, one line per run.",
+    "pareto": "Metric against fit seconds; the area of a point is its peak memory.",
+    "search": "Metric on validation against each searched parameter: one point per setting, a circle around the best.",
 }
 
 
@@ -56,7 +56,7 @@ def sweep_page(
     records: dict[str, RunRecord],
     pictures: Iterable[Path],
 ) -> Page:
-    """The report as text, tables and pictures, for whatever shows it."""
+    """Return the report as text, tables and pictures, to be rendered as Markdown or HTML."""
     experiment = about.experiment
     finals = [record for record in records.values() if record.stage == "final" and record.finished]
     lead = [experiment.question] if experiment.question else []
@@ -88,12 +88,12 @@ def sweep_page(
 
 
 def table_or_figure(published: Published) -> str:
-    """Where in the paper, as in table 2."""
+    """Return the table or figure of the paper, such as `table 2`."""
     return f"figure {published.figure}" if published.figure is not None else f"table {published.table}"
 
 
 def _facts(about: SweepFile, chosen: ChosenFile | None, table: Table) -> tuple[tuple[str, str], ...]:
-    """What is worth seeing first."""
+    """Return the names and values that are shown first."""
     measured = sum(not row.missing for row in table.rows)
     facts = [("datasets", ", ".join(dict.fromkeys(row.dataset for row in table.rows)))]
     facts.append(("rows measured", f"{measured} of {len(table.rows)}"))
@@ -111,26 +111,26 @@ def _facts(about: SweepFile, chosen: ChosenFile | None, table: Table) -> tuple[t
 
 
 def _how_chosen(about: SweepFile, finals: list[RunRecord], several: bool) -> str:
-    chosen = f"Settings were chosen by {about.experiment.search.choose.metric} on validation; each chosen one was then"
+    chosen = f"Settings were chosen by {about.experiment.search.choose.metric} on validation. Each chosen setting was"
     if not about.fits:
-        chosen = "No search: each setting is one that the experiment file gives,"
+        chosen = "There was no search. Each setting of the experiment file was"
     fitted = " or ".join(dict.fromkeys(record.fit_on.replace("+", " + ") for record in finals))
-    once = "for each seed and split" if several else "for it"
+    once = " for each seed and split" if several else ""
     return (
-        f"{chosen} fitted on {fitted}, and test was read once, {once}. Intervals: percentile bootstrap over users. "
+        f"{chosen} fitted on {fitted} and measured once on test{once}. Intervals: percentile bootstrap over users. "
         "`fit s ÷n`: one fit that n settings share. Bold: the best of a dataset; underlined: the second best."
     )
 
 
 def _differences(table: Table) -> list[Section]:
-    """The section that says which models differ, a table a dataset and metric."""
+    """Return the section on which models differ, with one table per dataset and metric."""
     if not table.differences:
         return []
     counts = {pair.dataset: f"{pair.users:,}" for pair in table.differences}
     left_out = max(pair.left_out for pair in table.differences)
     rule = DIFFERENCES.format(
         users=" and ".join(dict.fromkeys(counts.values())),
-        left_out=f"; {left_out:,} that only some models have are left out" if left_out else "",
+        left_out=f"; {left_out:,} users that only some models have are left out" if left_out else "",
         resamples=" and ".join(dict.fromkeys(f"{pair.resamples:,}" for pair in table.differences)),
     )
     grids = []
@@ -141,7 +141,7 @@ def _differences(table: Table) -> list[Section]:
 
 
 def _targets(table: Table) -> list[Section]:
-    """How long each model trains until it is nearly as good as the best becomes, a table a dataset."""
+    """Return the section on how long each model trains to come close to the best, with one table per dataset."""
     if not table.targets:
         return []
     grids = [
@@ -152,7 +152,7 @@ def _targets(table: Table) -> list[Section]:
 
 
 def _measured(about: SweepFile, table: Table, records: dict[str, RunRecord], finals: list[RunRecord]) -> Iterable[str]:
-    """Data, machine and versions, a line each."""
+    """Yield one line each about data, machine and versions."""
     for name in dict.fromkeys(row.dataset for row in table.rows):
         splits = {r.dataset.split_seed: r.dataset for r in finals if r.dataset.name == name}
         for seed, data in sorted(splits.items()):
@@ -161,7 +161,7 @@ def _measured(about: SweepFile, table: Table, records: dict[str, RunRecord], fin
                 f"data: {name}, fingerprint `{data.fingerprint}`, protocol {data.protocol} (seed {seed}): "
                 f"{counts['users']:,} users, {counts['items']:,} items, {counts['train']:,} train, {counts['valid']:,} valid, "
                 f"{counts['test']:,} test; {counts['users_without_test_items']:,} users without test items, left out; "
-                f"{counts['cold_test_items']:,} test items never seen before"
+                f"{counts['cold_test_items']:,} test items that do not occur in the fitted data"
             )
         if splits:
             yield f"recall means `{data.recall}` in the published tables of {name}"
@@ -172,9 +172,9 @@ def _measured(about: SweepFile, table: Table, records: dict[str, RunRecord], fin
 
 
 def _machine(record: RunRecord) -> Iterable[str]:
-    """What it ran on and which revision; records of earlier versions state less."""
+    """Yield lines about machine, revision and versions, as far as the record states them."""
     stated = record.environment
-    parts = [f"{record.threads} threads a fit", record.dtype, ", ".join(stated.get("blas", []))]
+    parts = [f"{record.threads} threads per fit", record.dtype, ", ".join(stated.get("blas", []))]
     if machine := stated.get("machine"):
         parts.insert(0, f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_bytes'] / 1e9:.0f} GB")
     yield f"machine: {'; '.join(part for part in parts if part)}"

@@ -1,4 +1,4 @@
-"""A sweep as a table: one row an arm and dataset, with interval, published number and difference."""
+"""The table of a sweep: one row per arm and dataset, with interval, published number and difference."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from rankbench.reports.targets import Reached
 from rankbench.schema.stored_sweep import NotAvailable, PooledMean
 from rankbench.tracking.record import RunRecord
 
-MANY = 5  # rows from which on a parameter that all of them share is told once
-UNRANKED = ("popularity",)  # metrics of which more is not better
+MANY = 5  # minimum number of rows for which a shared parameter is printed once
+UNRANKED = ("popularity",)  # metrics for which a higher value is not better
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A measured mean with its 95 % interval over users, and what the paper says, where it says anything. `std`: over
-    runs of several seeds.
+    """A measured mean with its 95 % interval over users, and the published number if there is one. `std`: standard deviation
+    over several runs.
     """
 
     mean: float
@@ -44,11 +44,11 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """One arm on one dataset; seconds are means over its runs, memory the most of any.
+    """One arm on one dataset. Seconds are means over its runs, memory is the maximum.
 
-    `tied`: not distinguishable from the best in the first metric that was compared. `stated`: the parameters that the
-    experiment gives or searches; all others have their defaults. `published`: metric → the number beside it.
-    `missing`: "not run", "failed" or "not available: ...", of a row that has no measured cell.
+    `tied`: not distinguishable from the best in the first compared metric. `stated`: parameters that the experiment gives or
+    searches; all others have their defaults. `published`: metric → published number. `missing`: "not run", "failed" or
+    "not available: ..." for a row without measured cells.
     """
 
     dataset: str
@@ -70,10 +70,11 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows in the experiment's order, a dataset's after another's; `metrics` are the columns; `notes` stand under it;
-    `differences`: every model against the best of its dataset, in each metric; `deviations`: sentences on what differs from
-    the papers' protocol; `stand_ins`: datasets that stand for another, so that a published number is not of the same data;
-    `not_available`: dataset → why its data could not be had, `brief` and as a sentence, `reason`.
+    """Rows by dataset and, within it, in the order of the experiment; `metrics` are the columns, `notes` are printed below.
+
+    `differences`: every model against the best of its dataset in each metric. `deviations`: sentences on how the sweep differs
+    from the papers' protocol. `stand_ins`: datasets in place of others, whose published numbers belong to other data.
+    `not_available`: dataset → why its data are not available.
     """
 
     title: str
@@ -89,7 +90,7 @@ class Table:
 
     @property
     def common(self) -> dict[str, Any]:
-        """Parameters that many rows state, all with one value: they are told once, and not in each row."""
+        """Parameters that many rows state with the same value. They are printed once and not in each row."""
         stating: dict[str, list[Any]] = {}
         for row in self.rows:
             for name in row.stated:
@@ -100,7 +101,7 @@ class Table:
 
     @cached_property
     def _leaders(self) -> dict[tuple[str, str], tuple[float, float | None]]:
-        """Dataset and metric → the two highest means of different size, where there are two models to compare."""
+        """(dataset, metric) → the two highest distinct means, if there are at least two models."""
         means: dict[tuple[str, str], list[float]] = {}
         for row in self.rows:
             for metric, cell in row.cells.items():
@@ -109,8 +110,8 @@ class Table:
         ranked = {key: sorted(set(values), reverse=True) for key, values in means.items() if len(values) > 1}
         return {key: (values[0], values[1] if len(values) > 1 else None) for key, values in ranked.items()}
 
-    def place(self, row: Row, metric: str) -> int | None:
-        """1 for the best mean of the row's dataset in `metric`, 2 for the second best; equal means share a place."""
+    def rank(self, row: Row, metric: str) -> int | None:
+        """Return 1 for the best mean of the row's dataset in `metric`, 2 for the second best. Equal means share a rank."""
         best, second = self._leaders.get((row.dataset, metric), (None, None))
         mean = row.cells[metric].mean if metric in row.cells else None
         return None if mean is None else 1 if mean == best else 2 if mean == second else None
@@ -125,17 +126,17 @@ def row_of(
     tied: bool = False,
     stated: Iterable[str] = (),
 ) -> Row:
-    """A table row from the records of an arm's final runs. `pooled`: metric → mean, low, high over all the runs."""
+    """Return the table row of an arm's final runs. `pooled`: metric → mean with interval, pooled over the runs."""
     first = records[0]
     cells = {}
     for name in (name for name in metrics if name in first.metrics):
-        one, said = first.metrics[name], published.get(name)
-        cells[name] = Cell(one.mean, one.low, one.high, said)
+        one = first.metrics[name]
+        cells[name] = Cell(one.mean, one.low, one.high, published.get(name))
         if len(records) > 1:
             means = [record.metrics[name].mean for record in records]
-            # A metric of whole lists has no values of users to pool.
+            # Metrics of whole lists have no values per user to pool.
             mean, low, high = (p.mean, p.low, p.high) if (p := pooled.get(name)) else (fmean(means), None, None)
-            cells[name] = Cell(mean, low, high, said, stdev(means))
+            cells[name] = Cell(mean, low, high, published.get(name), stdev(means))
     return Row(
         first.dataset.name,
         first.arm or first.method,
@@ -155,18 +156,17 @@ def row_of(
 
 
 def missing_row(dataset: str, arm: str, method: str, published: dict[str, float], why: str) -> Row:
-    """A row without a measurement: what the paper says, and why there is none, as Row's `missing`."""
+    """Return a row without a measurement: its published numbers, and in `missing` why it was not measured."""
     return Row(dataset, arm, method, {}, {}, {}, 1, 0.0, 0, published=published, missing=why)
 
 
 def columns(
     table: Table, mark: str = " †", best: Callable[[str], str] = str, second: Callable[[str], str] = str
 ) -> tuple[list[str], list[list[str]]]:
-    """Header and cells as text: measured [low, high], and where a paper reports the metric, its number and the difference.
+    """Return header and cells as text: measured mean and interval, and the published number and the difference if there is one.
 
-    `mark` follows the name of a tied model; `best` and `second` are put around the two highest means of a metric and
-    dataset. A row that was not run says so in place of its numbers; where no row was run, the columns that would be empty
-    are left out.
+    `mark` follows the name of a tied model; `best` and `second` format the two highest means of a metric and dataset. A row
+    without a measurement shows the reason in place of its numbers. If no row has one, columns that would be empty are left out.
     """
     published = _with(table, "published")
     several = _with(table, "std")
@@ -185,14 +185,15 @@ def columns(
         line = ([row.dataset] if datasets else []) + [row.arm + mark * row.tied]
         for name in table.metrics:
             cell = row.cells.get(name)
-            around = {1: best, 2: second}.get(table.place(row, name), str)
-            line.append(around(f"{cell.mean:.4f}") if cell else row.missing)
+            emphasis = {1: best, 2: second}.get(table.rank(row, name), str)
+            line.append(emphasis(f"{cell.mean:.4f}") if cell else row.missing)
             if name in several:
                 line.append(f"{cell.std:.4f}" if cell and cell.std is not None else "")
             line.append(_interval(cell) if cell else "")
             if name in published:
-                said = cell.published if cell else row.published.get(name)
-                line += ["" if said is None else f"{said:.4f}", "" if cell is None or said is None else f"{cell.delta:+.4f}"]
+                number = cell.published if cell else row.published.get(name)
+                line.append("" if number is None else f"{number:.4f}")
+                line.append("" if cell is None or cell.delta is None else f"{cell.delta:+.4f}")
         if row.missing:
             body.append([*line, "", "", "", ""])
             continue
@@ -208,16 +209,16 @@ def columns(
 
 
 def _not_run(row: Row, metrics: Sequence[str], published: Sequence[str], datasets: bool) -> list[str]:
-    """The cells of a row in a table without any measurement."""
+    """Return the cells of a row in a table without any measurement."""
     line = [row.dataset] * datasets + [row.arm]
     for name in metrics:
-        said = row.published.get(name)
-        line += [row.missing, *["" if said is None else f"{said:.4f}"] * (name in published)]
+        number = row.published.get(name)
+        line += [row.missing, *["" if number is None else f"{number:.4f}"] * (name in published)]
     return line
 
 
 def difference_columns(pairs: Sequence[Comparison]) -> tuple[list[str], list[list[str]]]:
-    """Header and cells of comparisons: mean difference, both tests, effect sizes, shares of users, and the verdict."""
+    """Return header and cells of comparisons: mean difference, both tests, effect sizes, shares of users, and verdict."""
     several = any(pair.by_split for pair in pairs)
     header = ["model", "against", "difference", "95 % interval", "relative", "Wilcoxon p (Holm)", "bootstrap p (Holm)"]
     header += ["rank-biserial", "d_z", "better / equal / worse", *["by split seed"] * several, "verdict"]
@@ -234,19 +235,20 @@ def difference_columns(pairs: Sequence[Comparison]) -> tuple[list[str], list[lis
 
 
 def tie_note(metric: str) -> str:
-    """What the mark of a tied row means."""
-    return f"† not distinguishable from the best in {metric} at {LEVEL}: paired tests over users, corrected by Holm"
+    """Return the explanation of the mark of tied rows."""
+    return f"† not distinguishable from the best in {metric} at {LEVEL}: paired tests over users, corrected by Holm's method"
 
 
 def setting_text(params: dict[str, Any]) -> str:
+    """Return parameters as `name=value` words."""
     return " ".join(f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}" for name, value in params.items())
 
 
 def render(table: Table, format: str) -> str:
-    """The table as `md`, `latex`, `csv` or `json` text."""
+    """Return the table as `md`, `latex`, `csv` or `json` text."""
     if format == "json":
         return json.dumps(as_json(table), indent=2)
-    # A name in a CSV file is looked up, so nothing is added to it.
+    # Programs look up names in a CSV file, so nothing is added to them.
     header, body = columns(table, mark="") if format == "csv" else columns(table)
     if format == "csv":
         out = io.StringIO()
@@ -255,7 +257,7 @@ def render(table: Table, format: str) -> str:
         writer.writerows([[_inert(cell) for cell in line] for line in body])
         return out.getvalue()
     if format == "latex":
-        # tabulate escapes what LaTeX would read, so that commands of ours are put in after it.
+        # tabulate escapes special characters of LaTeX, so commands are inserted afterwards.
         header, body = columns(table, best="\x02{}\x04".format, second="\x03{}\x04".format)
         text = tabulate(body, header, tablefmt="latex_booktabs", disable_numparse=True)
         commands = {"\x02": r"\textbf{", "\x03": r"\underline{", "\x04": "}", "†": r"$^{\dagger}$", "±": r"$\pm$"}
@@ -266,7 +268,7 @@ def render(table: Table, format: str) -> str:
 
 
 def as_json(table: Table) -> dict[str, Any]:
-    """The table as JSON values."""
+    """Return the table as JSON values."""
     rows = []
     for row in table.rows:
         cells = {name: vars(cell) | {"difference": cell.delta} for name, cell in row.cells.items()}
@@ -302,10 +304,10 @@ def as_json(table: Table) -> dict[str, Any]:
 
 
 def _with(table: Table, attribute: str) -> list[str]:
-    """The metrics of which some cell has the attribute, or some row that was not run a published number."""
+    """Return the metrics for which a cell has the attribute; for `published`, also those of rows without a measurement."""
     cells = [(name, cell) for row in table.rows for name, cell in row.cells.items()]
-    said = [name for row in table.rows if row.missing and attribute == "published" for name in row.published]
-    return [*(name for name, cell in cells if getattr(cell, attribute) is not None), *said]
+    missing = [name for row in table.rows if row.missing and attribute == "published" for name in row.published]
+    return [*(name for name, cell in cells if getattr(cell, attribute) is not None), *missing]
 
 
 def _p(p: float) -> str:
@@ -321,7 +323,7 @@ def _interval(cell: Cell) -> str:
 
 
 def _inert(cell: str) -> str:
-    """A text cell that a spreadsheet would run as a formula is quoted; numbers are left alone."""
+    """Quote a text cell that a spreadsheet would run as a formula. Numbers are not changed."""
     try:
         float(cell)
         return cell

@@ -1,9 +1,9 @@
-"""Time to target: the training that each model needs until it is nearly as good as the best one becomes.
+"""Time to target: the training that each model needs until it is nearly as good as the best final model.
 
-The target is a share of the best final value of any model on the same dataset and split, read from the curves: every run is
-followed on the same users of a split. The final value of a run is that of the model that was kept, which is the last one
-unless training chose itself when to end. A run reaches the target at the first point of its curve that is not below it; of
-several runs of a model the median counts, one that never gets there as one that takes for ever.
+The target is a share of the best final value of any model on the same dataset and split, read from the curves, which follow
+the same users of a split for every run. The final value of a run is that of the kept model, which is the last one unless early
+stopping kept another. A run reaches the target at the first point of its curve that is not below it. The median of several
+runs is reported, where a run that never reaches the target counts as infinitely long.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ SHARES = (0.95, 0.99, 0.995)
 
 @dataclass(frozen=True)
 class Reached:
-    """One arm on one dataset. `final`: mean over its `runs`. `seconds`, `iterations`: one a share of SHARES, of training
-    alone; None: not reached. `targets`: the values to reach, means over the splits.
+    """Time to target of one arm on one dataset. `final`: mean over its `runs`. `targets`: the values to reach, means over the
+    splits. `seconds` and `iterations` of training have one entry per share in SHARES; None if the target was not reached.
     """
 
     dataset: str
@@ -35,17 +35,17 @@ class Reached:
 
 
 def time_to_target(records: Sequence[RunRecord], metric: str, arms: Sequence[str] = ()) -> tuple[Reached, ...]:
-    """One entry a dataset and arm that has curves of `metric`, in the order of `arms`, those that it leaves out last."""
+    """Return one entry per dataset and arm with curves of `metric`, in the order of `arms`, other arms last."""
     followed = [record for record in records if any(metric in row for row in record.curve)]
     best: dict[tuple[str, int], float] = {}
     by_model: dict[tuple[str, str], list[RunRecord]] = {}
     for record in followed:
-        users = record.dataset.name, record.dataset.split_seed
-        best[users] = max(best.get(users, float("-inf")), final_value(record, metric))
+        split = record.dataset.name, record.dataset.split_seed
+        best[split] = max(best.get(split, float("-inf")), final_value(record, metric))
         by_model.setdefault((record.dataset.name, record.arm or record.method), []).append(record)
-    place = {arm: position for position, arm in enumerate(arms)}
+    position = {arm: i for i, arm in enumerate(arms)}
     datasets = list(dict.fromkeys(dataset for dataset, _ in by_model))
-    order = sorted(by_model, key=lambda key: (datasets.index(key[0]), place.get(key[1], len(place))))
+    order = sorted(by_model, key=lambda key: (datasets.index(key[0]), position.get(key[1], len(position))))
     result = []
     for dataset, arm in order:
         runs = by_model[dataset, arm]
@@ -59,21 +59,21 @@ def time_to_target(records: Sequence[RunRecord], metric: str, arms: Sequence[str
                 len(runs),
                 fmean(final_value(run, metric) for run in runs),
                 tuple(share * fmean(top for (name, _), top in best.items() if name == dataset) for share in SHARES),
-                tuple(_median([seconds for seconds, _ in found]) for found in points),
-                tuple(_median([iteration for _, iteration in found]) for found in points),
+                tuple(_median([seconds for seconds, _ in reached]) for reached in points),
+                tuple(_median([iteration for _, iteration in reached]) for reached in points),
             )
         )
     return tuple(result)
 
 
 def final_value(record: RunRecord, metric: str) -> float:
-    """Of the model that was kept, on the users of the curve; of the last one measured where the kept one was not."""
+    """Return the value of the kept model on the users of the curve, or of the last measured one if it was not measured."""
     points = {row["iteration"]: row[metric] for row in record.curve if metric in row}
     return points.get(record.iterations, list(points.values())[-1])
 
 
 def target_columns(entries: Sequence[Reached]) -> tuple[list[str], list[list[str]]]:
-    """Header and cells of one dataset's entries."""
+    """Return header and cells of the entries of one dataset."""
     header = ["model", f"final {entries[0].metric}"]
     for share, target in zip(SHARES, entries[0].targets, strict=True):
         header += [f"{100 * share:g} % ({target:.4f}), s", "iterations"]
@@ -87,7 +87,7 @@ def target_columns(entries: Sequence[Reached]) -> tuple[list[str], list[list[str
 
 
 def _first(record: RunRecord, metric: str, target: float) -> tuple[float, float]:
-    """Seconds and iteration of the first point that is not below `target`; infinite where there is none."""
+    """Return seconds and iteration of the first point that is not below `target`; infinity if there is none."""
     points = ((row["seconds"], row["iteration"]) for row in record.curve if row.get(metric, float("-inf")) >= target)
     return next(points, (float("inf"), float("inf")))
 
