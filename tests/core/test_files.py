@@ -156,7 +156,7 @@ def test_a_place_that_cannot_be_written_is_named(make, code, tmp_path):
 
 def test_a_folder_below_a_file_cannot_be_made(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match=r"file/below: cannot be made"), atomic_folder(tmp_path / "file" / "below" / "x"):
+    with pytest.raises(StorageError, match=r"file/below: cannot be created"), atomic_folder(tmp_path / "file" / "below" / "x"):
         pass
 
 

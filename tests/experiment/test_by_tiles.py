@@ -52,7 +52,7 @@ def test_what_fits_is_solved_in_memory(jobs, tmp_path):
 
 
 def test_less_than_the_process_holds_is_refused_with_what_would_do(jobs, tmp_path):
-    with pytest.raises(StorageError, match=r"memory: 1 MB are given, Python and the data hold \d+; give \d+"):
+    with pytest.raises(StorageError, match=r"memory: 1 MB are allowed, Python and the data use \d+ MB; allow \d+ MB"):
         jobs(Spill(tmp_path / "spill", MEGABYTE))
     assert LEAST > 0 and not (tmp_path / "spill").exists()
 

@@ -178,7 +178,7 @@ def test_the_report_says_which_models_differ_and_how_it_was_decided(several, tmp
     assert cells[:3] == ["B", "A", "-0.1000"] and cells[5] == "< 0.001" and cells[-1] == "worse"
     assert cells[-2] == "0 / 0 / 100 %"
     assert "not distinguishable at 0.05" in next(line for line in section.splitlines() if line.startswith("| C"))
-    assert "a user's value on one split is the mean over the seeds" in text
+    assert "the value of a user is the mean over the seeds of the method on each split" in text
 
 
 def test_the_report_is_a_folder_of_text_tables_and_pictures(sweep, tmp_path):

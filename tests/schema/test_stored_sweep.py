@@ -88,5 +88,5 @@ def test_what_is_no_json_is_named(text, folder):
 def test_a_pipe_in_place_of_a_file_is_refused(folder):
     (folder / "sweep.json").unlink()
     os.mkfifo(folder / "sweep.json")
-    with pytest.raises(DataError, match=r"sweep\.json: not the sweep\.json of a sweep \(no regular file\)"):
+    with pytest.raises(DataError, match=r"sweep\.json: not the sweep\.json of a sweep \(not a regular file\)"):
         read_sweep(folder)

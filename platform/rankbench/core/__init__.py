@@ -1,1 +1,1 @@
-"""What every room uses: errors, configuration, files, memory, threads, registries."""
+"""What every room uses: errors, configuration, files, memory, threads and registries."""

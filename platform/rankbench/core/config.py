@@ -1,4 +1,4 @@
-"""Text into frozen values: YAML files, `path=value` words and parameter dataclasses, with errors that name the place."""
+"""Read YAML files, `path=value` words, JSON files and parameters into typed values, with errors that name the wrong key."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ M = TypeVar("M", bound=BaseModel)
 
 
 class Strict(BaseModel):
-    """Base of every file schema: frozen, an unknown key is an error, and so is a number that is not finite."""
+    """Base of file schemas. Instances are frozen; unknown keys and numbers that are not finite are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False)
 
 
-MOST_BYTES = 1 << 18  # of a file: the largest experiment here has 15 kB, and PyYAML reads some 100 kB in a second
-MOST_VALUES = 50_000  # of a file, each one counted as often as aliases repeat it
+MOST_BYTES = 1 << 18  # in a file: the largest experiment here has 15 kB, and PyYAML reads about 100 kB per second
+MOST_VALUES = 50_000  # in a file, counted as often as aliases repeat them
 MOST_LEVELS = 32
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """Read the mapping in a YAML file. Raises ConfigError naming file and line for anything else, and for a file that is
-    too large, too deep, or repeats itself too often.
+    """Return the mapping in a YAML file. Raises ConfigError naming file and line if it is not one, is too large or too deep, or
+    repeats values too often.
     """
     try:
         with path.open("rb") as file:
             content = file.read(MOST_BYTES + 1)
-        require(len(content) <= MOST_BYTES, f"{path}: larger than {MOST_BYTES >> 10} kB, which no card or experiment file is")
+        require(len(content) <= MOST_BYTES, f"{path}: larger than {MOST_BYTES >> 10} kB, which no card or experiment is")
         value = _UniqueKeys(content.decode("utf-8")).get_single_data()
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else "?"
         raise ConfigError(f"{path}:{line}: not valid YAML: {error.problem}") from None
-    except (ValueError, yaml.YAMLError) as error:  # bytes that are no text, 2024-13-45, a null character
+    except (ValueError, yaml.YAMLError) as error:  # bytes that are not UTF-8, the date 2024-13-45, a null character
         raise ConfigError(f"{path}: not readable as YAML: {str(error).splitlines()[0]}") from None
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
@@ -58,11 +58,11 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 class _TooMuch(yaml.MarkedYAMLError):  # type: ignore[misc]
-    """The document passes one of the limits above."""
+    """The document exceeds one of the limits above."""
 
 
 class _UniqueKeys(yaml.SafeLoader):  # type: ignore[misc]
-    """The safe loader with rules of YAML 1.2 (a key given twice is an error, 1e-3 is a number, `on` is a word) and limits."""
+    """SafeLoader with limits and rules of YAML 1.2: duplicate keys are an error, 1e-3 is a number, and `on` is a string."""
 
     yaml_implicit_resolvers: ClassVar = {
         first: [(tag, pattern) for tag, pattern in rules if tag != "tag:yaml.org,2002:bool"]
@@ -76,7 +76,7 @@ class _UniqueKeys(yaml.SafeLoader):  # type: ignore[misc]
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event = self.peek_event()
         if getattr(event, "tag", None):
-            raise yaml.MarkedYAMLError(problem=f"the tag {shown(event.tag)} is not used here", problem_mark=event.start_mark)
+            raise yaml.MarkedYAMLError(problem=f"the tag {shown(event.tag)} is not supported", problem_mark=event.start_mark)
         self.level += 1
         if self.level > MOST_LEVELS:
             raise _TooMuch(problem=f"nested deeper than {MOST_LEVELS} levels", problem_mark=event.start_mark)
@@ -92,15 +92,15 @@ class _UniqueKeys(yaml.SafeLoader):  # type: ignore[misc]
 
 
 def _measure(node: yaml.Node, measured: dict[int, tuple[int, int] | None]) -> tuple[int, int]:
-    """Values and levels below `node`, those behind an alias again at every place. Raises where they are too many, or endless.
+    """Return the numbers of values and levels at `node`, with aliases counted each time. Raises if there are too many.
 
-    `measured`: the same of nodes that were met; None of those that are being measured.
+    `measured`: results of earlier nodes; None for nodes whose measurement has not finished.
     """
     if id(node) in measured:
-        found = measured[id(node)]
-        if found is None:
+        result = measured[id(node)]
+        if result is None:
             raise _TooMuch(problem="an alias that contains itself", problem_mark=node.start_mark)
-        return found
+        return result
     measured[id(node)] = None
     children: list[yaml.Node] = []
     if isinstance(node, yaml.MappingNode):
@@ -122,7 +122,7 @@ def _mapping_without_duplicates(loader: _UniqueKeys, node: yaml.MappingNode) -> 
     seen: set[str] = set()
     for key, _ in node.value:
         if not isinstance(key, yaml.ScalarNode):
-            raise yaml.MarkedYAMLError(problem="a key must be a plain word", problem_mark=key.start_mark)
+            raise yaml.MarkedYAMLError(problem="a key must be a plain value", problem_mark=key.start_mark)
         if key.value in seen:
             raise yaml.MarkedYAMLError(problem=f"key {shown(key.value)} is given twice", problem_mark=key.start_mark)
         seen.add(key.value)
@@ -145,9 +145,9 @@ _UniqueKeys.add_constructor("tag:yaml.org,2002:int", _whole_number)
 
 
 def scalar(text: str) -> Any:
-    """One value as YAML reads it: 1 → int, 1e-3 → float, [1, 2] → list, abc → str; what YAML cannot read is a word.
+    """Return a value as YAML reads it: 1 → int, 1e-3 → float, [1, 2] → list, abc → str. Invalid YAML is returned as a string.
 
-    Raises ConfigError for a value that is too large, too deep, or repeats itself too often.
+    Raises ConfigError for a value that is too large or too deep, or repeats values too often.
     """
     require(len(text) <= MOST_BYTES, f"expected a value of at most {MOST_BYTES >> 10} kB, got {shown(text)}")
     try:
@@ -159,7 +159,7 @@ def scalar(text: str) -> Any:
 
 
 def assignments(words: Sequence[str]) -> dict[str, Any]:
-    """["lam=80", "search.trials=4"] → {"lam": 80, "search.trials": 4}. Raises ConfigError on a word without `=`."""
+    """Return {"lam": 80, "search.trials": 4} for ["lam=80", "search.trials=4"]. Raises ConfigError for a word without `=`."""
     values: dict[str, Any] = {}
     for word in words:
         key, sign, text = word.partition("=")
@@ -175,9 +175,9 @@ def assignments(words: Sequence[str]) -> dict[str, Any]:
 
 
 def override(content: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of nested `content` with dotted paths replaced: "arms.0.params.lam", "search.trials", "resources.cpus".
+    """Return a copy of nested `content` with values replaced at dotted paths such as "arms.0.params.lam" or "search.trials".
 
-    `*` in place of a position means every entry of the list in which the rest of the path is there already.
+    `*` in place of a position stands for every entry of the list that already has the rest of the path.
     """
     result: Any = _copy(content)
     for path, value in values.items():
@@ -192,17 +192,17 @@ def _put(node: Any, keys: list[str], value: Any, path: str) -> None:
     if isinstance(node, list) and key == "*":
         matching = [each for each in node if _has(each, rest)] if rest else []
         if not matching:
-            raise ConfigError(f"{path}: {'.'.join(rest) or 'what follows the *'} is in no entry of the list")
+            raise ConfigError(f"{path}: no entry of the list has {'.'.join(rest) or 'what follows the *'}")
         for each in matching:
             _put(each, rest, value, path)
     elif isinstance(node, list):
-        place = _index(key, node, path)
+        position = _index(key, node, path)
         if rest:
-            _put(node[place], rest, value, path)
+            _put(node[position], rest, value, path)
         else:
-            node[place] = value
+            node[position] = value
     elif not isinstance(node, dict):
-        raise ConfigError(f"{path}: {key!r} lies inside a plain value")
+        raise ConfigError(f"{path}: {key!r} is inside a plain value")
     elif rest:
         _put(node.setdefault(key, {}), rest, value, path)
     else:
@@ -219,7 +219,7 @@ def _has(node: Any, keys: list[str]) -> bool:
 
 def _index(key: str, node: list[Any], path: str) -> int:
     if not key.isdecimal() or int(key) >= len(node):
-        raise ConfigError(f"{path}: {key!r} is no position in a list of {len(node)}")
+        raise ConfigError(f"{path}: {key!r} is not a position in a list of {len(node)}")
     return int(key)
 
 
@@ -229,58 +229,58 @@ def _copy(value: Any) -> Any:
     return [_copy(item) for item in value] if isinstance(value, list) else value
 
 
-def validate(model: type[M], content: Mapping[str, Any], where: str) -> M:
-    """`content` as a `model`. Raises ConfigError for the first wrong field, named by its path from `where`."""
+def validate(model: type[M], content: Mapping[str, Any], source: str) -> M:
+    """Return `content` as a `model`. Raises ConfigError for the first wrong field, with `source` and the field's path."""
     try:
         value = model.model_validate(content)
         _require_numbers(content, value, "")
         return value
-    except ConfigError as error:  # of a part that has a schema of its own
-        raise ConfigError(f"{where}: {error}") from None
+    except ConfigError as error:  # from a part with its own schema
+        raise ConfigError(f"{source}: {error}") from None
     except ValidationError as error:
-        raise ConfigError(_first_problem(model, error, where)) from None
+        raise ConfigError(_first_problem(model, error, source)) from None
 
 
-def _first_problem(model: type[BaseModel], error: ValidationError, where: str) -> str:
+def _first_problem(model: type[BaseModel], error: ValidationError, source: str) -> str:
     problems = error.errors(include_url=False)
-    # A misspelt key comes with a missing one; the misspelling is what the reader can mend.
+    # A misspelt key often makes another one missing, but the misspelling is what the user has to correct.
     first = next((problem for problem in problems if problem["type"] == "extra_forbidden"), problems[0])
-    place = ".".join(str(part) for part in first["loc"])
+    field = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         known = _fields_at(model, first["loc"][:-1])
-        *parents, key = place.split(".")
+        *parents, key = field.split(".")
         inside = ".".join([*parents, key])
         hint = nearest(key, known) or (f"; known: {', '.join(sorted(known))}" if known else "")
-        return f"{where}: {inside}: unknown key{hint}"
+        return f"{source}: {inside}: unknown key{hint}"
     if first["type"] == "missing":
-        return f"{where}: {place}: missing"
+        return f"{source}: {field}: missing"
     if isinstance(cause := first.get("ctx", {}).get("error"), Exception):
-        return f"{where}: {place}: {cause}" if place else f"{where}: {cause}"
-    return f"{where}: {place}: {first['msg'].lower()}, got {shown(first['input'])}"
+        return f"{source}: {field}: {cause}" if field else f"{source}: {cause}"
+    return f"{source}: {field}: {first['msg'].lower()}, got {shown(first['input'])}"
 
 
-def _require_numbers(given: Any, value: Any, place: str) -> None:
-    """Raise ConfigError where a boolean or a text in `given` became a number in `value`, which is what pydantic made of it.
+def _require_numbers(given: Any, value: Any, field: str) -> None:
+    """Raise ConfigError if pydantic converted a boolean or a string in `given` to a number in `value`.
 
-    A whole number may be written as 1e3 or 64.0, and stands for a float too. Pydantic's own strict mode would refuse both, and
-    lists where the schema has tuples.
+    A whole number may be written as 1e3 or 64.0, and in place of a float. Pydantic's strict mode would refuse this, and lists
+    in place of tuples.
     """
     if isinstance(value, BaseModel):
         value = {name: getattr(value, name) for name in type(value).model_fields}
     if isinstance(given, Mapping) and isinstance(value, Mapping):
         for name in given:
             if name in value:
-                _require_numbers(given[name], value[name], f"{place}.{name}" if place else str(name))
+                _require_numbers(given[name], value[name], f"{field}.{name}" if field else str(name))
     elif isinstance(given, list | tuple) and isinstance(value, list | tuple):
         for position, (one, other) in enumerate(zip(given, value, strict=False)):
-            _require_numbers(one, other, f"{place}.{position}" if place else str(position))
+            _require_numbers(one, other, f"{field}.{position}" if field else str(position))
     elif isinstance(given, bool | str | bytes) and isinstance(value, int | float) and not isinstance(value, bool):
         kind = "a whole number" if isinstance(value, int) else "a number"
-        raise ConfigError(f"{place}: expected {kind}, got {shown(given)}")
+        raise ConfigError(f"{field}: expected {kind}, got {shown(given)}")
 
 
 def _fields_at(model: type[BaseModel], loc: Sequence[str | int]) -> list[str]:
-    """The field names of the model that `loc` leads to, through optional and container types."""
+    """Return the field names of the model at `loc`, looking through optional and container types."""
     current: Any = model
     for part in loc:
         if isinstance(part, str) and _is_model(current) and part in current.model_fields:
@@ -295,29 +295,29 @@ def _is_model(value: Any) -> bool:
 
 
 def read_json(path: Path, adapter: TypeAdapter[T], what: str) -> T:
-    """The value of the adapter's type in a JSON file that this product wrote. Raises DataError, which names the file, `what` it
-    should be and the first wrong field.
+    """Return the content of a JSON file that this package wrote. Raises DataError naming the file, `what` it should be and the
+    first wrong field.
     """
-    if path.exists() and not path.is_file():  # a pipe would never end
-        raise DataError(f"{path}: not {what} (no regular file)")
+    if path.exists() and not path.is_file():  # reading a pipe would never end
+        raise DataError(f"{path}: not {what} (not a regular file)")
     try:
         return adapter.validate_json(path.read_bytes(), strict=True)
     except OSError as error:
         raise DataError(f"{path}: not {what} ({error.strerror})") from None
     except ValidationError as error:
         problems = error.errors(include_url=False)
-        # A file of another format differs in more than its format.
+        # A file of another format has other wrong fields as well.
         first = next((problem for problem in problems if problem["loc"] == ("format",)), problems[0])
-        place = "".join(f"{part}: " for part in (".".join(map(str, first["loc"]))[:100],) if part)
-        if place == "format: ":
+        field = ".".join(map(str, first["loc"]))[:100]
+        if field == "format":
             reason = f"format {shown(first['input'])}, this version reads {first['ctx']['expected']}"
         else:
-            reason = f"{place}{first['msg'][:1].lower()}{first['msg'][1:200]}"
+            reason = (f"{field}: " if field else "") + f"{first['msg'][:1].lower()}{first['msg'][1:200]}"
         raise DataError(f"{path}: not {what} ({reason})") from None
 
 
 def param(default: Any, help: str, search: str = "", **bounds: float) -> Any:
-    """A parameter field: its default, its description, the range that its papers search, and its bounds.
+    """Return a parameter field with its default, its description, the range that its papers search, and its bounds.
 
     The bounds `gt`, `ge`, `lt` and `le` mean the same as in pydantic. The description states them, and `Params` checks them.
     """
@@ -339,7 +339,7 @@ class Params:
 
 
 def _interval(bounds: Mapping[str, float]) -> str:
-    """The bounds as text: "> 0", "≥ 1" or "in (0, 1]"."""
+    """Return the bounds as text: "> 0", "≥ 1" or "in (0, 1]"."""
     signs = {"gt": ">", "ge": "≥", "lt": "<", "le": "≤"}
     if len(bounds) < 2:
         return "".join(f"{signs[name]} {bound}" for name, bound in bounds.items())
@@ -347,16 +347,16 @@ def _interval(bounds: Mapping[str, float]) -> str:
     return f"in {low}, " + (f"{bounds['lt']})" if "lt" in bounds else f"{bounds['le']}]")
 
 
-def parameters(cls: type[P], values: Mapping[str, Any], where: str) -> P:
-    """A parameter dataclass from plain values, types checked. Raises ConfigError naming `where` and the field.
+def parameters(cls: type[P], values: Mapping[str, Any], source: str) -> P:
+    """Return a parameter dataclass from plain values. Raises ConfigError naming `source` and the field if a type is wrong.
 
-    NaN and infinity are refused: no parameter of any method here means anything by them.
+    NaN and infinity are refused, since they are meaningful for no parameter.
     """
     fields = {field.name: field for field in dataclasses.fields(cls)}
     for key in values:
         if key not in fields:
             known = f"; known: {', '.join(fields)}" if fields else " (it has no parameters)"
-            raise ConfigError(f"{where}: unknown parameter {shown(key)}{nearest(key, fields) or known}")
+            raise ConfigError(f"{source}: unknown parameter {shown(key)}{nearest(key, fields) or known}")
     try:
         result: P = _adapter(cls).validate_python(dict(values))
         for name in fields:
@@ -365,14 +365,14 @@ def parameters(cls: type[P], values: Mapping[str, Any], where: str) -> P:
             require(not isinstance(value, float) or math.isfinite(value), f"{name} must be finite, got {value}")
         return result
     except ConfigError as error:
-        raise ConfigError(f"{where}: {error}") from None
+        raise ConfigError(f"{source}: {error}") from None
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         name = ".".join(str(part) for part in first["loc"])
-        raise ConfigError(f"{where}: {name}: {first['msg'].lower()}, got {shown(first['input'])}") from None
+        raise ConfigError(f"{source}: {name}: {first['msg'].lower()}, got {shown(first['input'])}") from None
 
 
 @cache
 def _adapter(cls: Any) -> TypeAdapter[Any]:
-    """Building one takes milliseconds, and a sweep may check thousands of settings."""
+    """Cached, because building an adapter takes milliseconds and a sweep may check thousands of settings."""
     return TypeAdapter(cls)

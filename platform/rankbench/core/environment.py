@@ -1,4 +1,4 @@
-"""Folders and switches of this machine, read from the RANKBENCH_* environment variables."""
+"""Folders and switches from the RANKBENCH_* environment variables."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _ON, _OFF = {"1", "true", "yes", "on"}, {"", "0", "false", "no", "off"}
 
 @dataclass(frozen=True)
 class Environment:
-    """Resolved folders and switches; `Environment.from_env()` reads them."""
+    """Resolved folders and switches, as read by `Environment.from_env()`."""
 
     data: Path
     mirror: Path | None
     offline: bool
     results: Path
-    tracking_uri: str | None = field(repr=False)  # may hold a password
+    tracking_uri: str | None = field(repr=False)  # may contain a password
     home: Path | None
 
     @classmethod
@@ -57,7 +57,7 @@ class Environment:
         )
 
     def catalogues(self, kind: str) -> list[Path]:
-        """Existing folders of `kind` ("datasets" or "experiments"), the user's own before those of the package."""
+        """Return the existing folders of `kind` ("datasets" or "experiments"), the user's own before those of the package."""
         package = Path(__file__).resolve().parents[1]
         parents = [self.home, Path.cwd(), package.parents[1], package / "catalogue"]
         folders = [parent / kind for parent in parents if parent is not None]
@@ -70,7 +70,7 @@ def _folder(name: str) -> Path | None:
         return None
     try:
         folder = Path(value).expanduser().resolve()
-    except (OSError, RuntimeError) as error:  # a loop of links, or ~user of an unknown user
+    except (OSError, RuntimeError) as error:  # a loop of links, or ~NAME of an unknown user
         raise ConfigError(f"{name}={value}: {error}") from None
     if is_too_long(folder):
         raise ConfigError(f"{name}={value}: the name is too long; choose another folder")

@@ -1,4 +1,4 @@
-"""What can go wrong, by who must act; each kind carries the exit code of the command line."""
+"""The errors of this package, one class for each exit code of the command line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ LONGEST_VALUE = 120
 
 
 class RankbenchError(Exception):
-    """One clear line for the user; the middle of a very long one is left out. Subclasses set `exit_code`."""
+    """Base of all errors, with a one-line message for the user; very long ones are shortened. Subclasses set `exit_code`."""
 
     exit_code = 1
 
@@ -18,19 +18,19 @@ class RankbenchError(Exception):
 
 
 class ConfigError(RankbenchError):
-    """A setting, a name or a key is wrong; the message names the place and what to write instead."""
+    """A setting, a name or a key is wrong. The message says where, and what to write instead."""
 
     exit_code = 2
 
 
 class DataError(RankbenchError):
-    """An input file is missing, damaged or not what its card says; the message names file and row."""
+    """An input file is missing, damaged or not as its card describes it. The message names the file and the row."""
 
     exit_code = 2
 
 
 class DownloadError(DataError):
-    """A raw file cannot be had from where its card says it lies. `brief`: why, in as few words as a cell of a table takes."""
+    """A raw file cannot be downloaded from its source. `brief`: the reason in a few words, for the cell of a table."""
 
     def __init__(self, message: str, brief: str = "download failed"):
         super().__init__(message)
@@ -38,19 +38,19 @@ class DownloadError(DataError):
 
 
 class NumericalError(RankbenchError):
-    """The mathematics failed on valid input: a matrix that is not positive definite, a value that is not finite."""
+    """A computation failed on valid input: a matrix is not positive definite, or a value is not finite."""
 
     exit_code = 3
 
 
 class ClusterError(RankbenchError):
-    """The cluster failed, or a part of a sweep did; `--resume` continues."""
+    """The cluster or a part of a sweep failed; `--resume` continues the sweep."""
 
     exit_code = 4
 
 
 class StorageError(RankbenchError):
-    """Disk or memory is not enough for what was asked."""
+    """There is not enough disk space or memory, or a file cannot be written."""
 
     exit_code = 5
 
@@ -62,17 +62,17 @@ def require(condition: bool, message: str) -> None:
 
 
 def shortened(text: str, longest: int) -> str:
-    """`text` with its middle left out if it has more than `longest` characters."""
+    """Return `text`, without its middle if it has more than `longest` characters."""
     if len(text) <= longest:
         return text
     return f"{text[: longest * 2 // 3]} …({len(text):,} characters)… {text[-(longest // 4) :]}"
 
 
 def shown(value: Any) -> str:
-    """What a user gave, as an error message shows it: written as in Python, and not at full length."""
+    """Return a user's value as an error message shows it: as written in Python, shortened if it is long."""
     return shortened(repr(value), LONGEST_VALUE)
 
 
 def printable(text: str) -> str:
-    """`text` with control characters written out: a damaged file must not steer the terminal that shows its error."""
+    """Return `text` with control characters escaped: a damaged file must not control the terminal that shows its error."""
     return "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in text)

@@ -1,4 +1,4 @@
-"""Outputs that appear whole or not at all."""
+"""Write files and folders atomically: they appear complete or not at all."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from safetensors import SafetensorError
 
 from rankbench.core.errors import StorageError, require
 
-NOTHING_FREE = 1 << 20  # bytes; a disk with less has just run full
-ABANDONED = 3600.0  # seconds after which scratch that no living process holds is removed
+NOTHING_FREE = 1 << 20  # bytes; a disk with less free space counts as full
+ABANDONED = 3600.0  # seconds after which scratch files without a living owner are removed
 
 
 @contextmanager
 def atomic_folder(target: Path, replace: bool = False) -> Iterator[Path]:
     """Yield a scratch folder beside `target` and rename it to `target` on success; on failure nothing is left.
 
-    When `target` exists by then, another process was first and made the same thing: its copy is kept. With `replace` the new
-    folder takes its place in one step, so that at every moment one of the two lies there. Scratch that killed processes left
-    in the same folder more than an hour ago is removed. Raises StorageError when the disk is full.
+    If `target` exists by then, another process has written the same content first, and its copy is kept. With `replace`, the
+    new folder replaces it in one step, so that there is one of the two at every moment. Scratch folders that killed processes
+    left in the same folder more than an hour ago are removed. Raises StorageError if the disk is full.
     """
     make_folder(target.parent)
     _sweep_abandoned(target.parent)
     scratch = target.parent / f".tmp-{target.name}-{secrets.token_hex(4)}"
-    held = None
+    lock = None
     try:
         with disk_errors_are_clear(target):
             scratch.mkdir()
-            held = _hold(scratch)
+            lock = _lock(scratch)
             yield scratch
             for path in scratch.rglob("*"):
                 if path.is_file():
@@ -58,14 +58,14 @@ def atomic_folder(target: Path, replace: bool = False) -> Iterator[Path]:
                     _exchange(scratch, target)
             _sync(target.parent)
     finally:
-        # After an exchange this is the folder from before.
+        # After an exchange, this is the old folder.
         shutil.rmtree(scratch, ignore_errors=True)
-        if held is not None:
-            os.close(held)
+        if lock is not None:
+            os.close(lock)
 
 
 def _exchange(first: Path, second: Path) -> None:
-    """Give each folder the name of the other in one step. A file system that cannot do so (NFS) takes two renames, between
+    """Swap the names of two folders in one step. A file system that does not support this (NFS) needs several renames, between
     which `second` does not exist.
     """
     library = ctypes.CDLL(None, use_errno=True)
@@ -88,9 +88,9 @@ def _exchange(first: Path, second: Path) -> None:
     aside.rename(first)
 
 
-def _hold(folder: Path) -> int | None:
-    """A handle that shows other processes, until it is closed, that this one works in `folder`; None where another process
-    does, or the file system (NFS) has no locks on folders.
+def _lock(folder: Path) -> int | None:
+    """Lock `folder` for this process until the returned handle is closed. Returns None if another process holds the lock, or if
+    the file system (NFS) has no locks on folders.
     """
     handle = os.open(folder, os.O_RDONLY)
     try:
@@ -103,7 +103,7 @@ def _hold(folder: Path) -> int | None:
 
 @cache
 def _sweep_abandoned(folder: Path) -> None:
-    """Remove scratch of killed processes in `folder`; once in a process, since a folder may hold thousands of names."""
+    """Remove scratch files of killed processes in `folder`, once per process because a folder may have thousands of entries."""
     for scratch in folder.glob(".tmp-*"):
         with suppress(OSError):
             newest = max(path.lstat().st_mtime for path in (scratch, *scratch.rglob("*")))
@@ -111,31 +111,31 @@ def _sweep_abandoned(folder: Path) -> None:
                 continue
             if not scratch.is_dir():
                 scratch.unlink()
-            elif (handle := _hold(scratch)) is not None:
+            elif (handle := _lock(scratch)) is not None:
                 shutil.rmtree(scratch, ignore_errors=True)
                 os.close(handle)
 
 
 def make_folder(folder: Path) -> None:
-    """Make `folder` and those above it. Raises StorageError, naming it, when that cannot be."""
+    """Create `folder` and its parents. Raises StorageError if that fails."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StorageError(f"{folder}: cannot be made ({error.strerror}); choose another folder") from None
+        raise StorageError(f"{folder}: cannot be created ({error.strerror}); choose another folder") from None
 
 
 def require_place(folder: Path) -> None:
-    """Raise StorageError, and leave nothing behind, when `folder` is not there and cannot be made, or cannot be written."""
+    """Raise StorageError if `folder` cannot be created or written. Creates nothing."""
     above = next((each for each in (folder, *folder.parents) if os.path.lexists(each)), Path())
     if not (above.is_dir() and os.access(above, os.W_OK | os.X_OK)):
-        raise StorageError(f"{folder}: cannot be made or written; choose another folder")
+        raise StorageError(f"{folder}: cannot be created or written; choose another folder")
     if is_too_long(folder):
         raise StorageError(f"{folder}: the name is too long; choose another folder")
 
 
 def require_file_place(target: Path) -> None:
-    """Raise, and leave nothing behind, when the file `target` cannot be written: ConfigError where it is a folder, StorageError
-    where its folder cannot be made or written.
+    """Raise ConfigError if the file `target` is a folder, StorageError if its folder cannot be created or written. Creates
+    nothing.
     """
     if is_too_long(target):
         raise StorageError(f"{target}: the name is too long; choose another")
@@ -144,14 +144,14 @@ def require_file_place(target: Path) -> None:
 
 
 def is_too_long(path: Path) -> bool:
-    """Whether the file system takes no such name, or has no room in it for what is put before, behind and below it."""
+    """Whether the name is too long for the file system, with room for scratch names and for files in the folder."""
     names = [len(os.fsencode(part)) for part in path.parts]
     whole = len(os.fsencode(path.absolute()))
     return max(names, default=0) > os.pathconf("/", "PC_NAME_MAX") - 32 or whole > os.pathconf("/", "PC_PATH_MAX") - 512
 
 
 def sweep_scratch(target: Path) -> None:
-    """Remove what killed processes left of `target`. Only for one who holds the lock of those that make it."""
+    """Remove what killed processes left of `target`. Call this only while holding the lock for its creation."""
     for scratch in target.parent.glob(f".tmp-{glob.escape(target.name)}-*"):
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -161,7 +161,7 @@ def atomic_file(target: Path) -> Iterator[Path]:
     """Yield a scratch path and move it over `target` on success; an old `target` stays intact until then."""
     make_folder(target.parent)
     _sweep_abandoned(target.parent)
-    # The suffix is kept: some writers choose their format by it.
+    # The suffix is kept, because some writers choose their format by it.
     scratch = target.parent / f".tmp-{secrets.token_hex(4)}-{target.name}"
     try:
         with disk_errors_are_clear(target):
@@ -175,7 +175,7 @@ def atomic_file(target: Path) -> Iterator[Path]:
 
 
 def _sync(folder: Path) -> None:
-    """Until this a new name may be forgotten when the power goes, and an old one come back."""
+    """Write the names in `folder` to disk: without this, a power failure may undo a rename."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -184,25 +184,25 @@ def _sync(folder: Path) -> None:
 
 
 def write_json(target: Path, value: Any) -> None:
-    """Write `value` as indented JSON, atomically; NaN and infinity are refused."""
+    """Write `value` atomically as indented JSON. NaN and infinity are refused."""
     with atomic_file(target) as scratch:
         scratch.write_text(json.dumps(value, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
 def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file's contents, in hexadecimal."""
+    """Return the SHA-256 of a file's content in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager
 def disk_errors_are_clear(target: Path) -> Iterator[None]:
-    """Turn the errors of a full or closed disk, whichever library reports them, into a StorageError that names `target`."""
+    """Turn errors of a full or read-only disk, whichever library raises them, into a StorageError that names `target`."""
     try:
         yield
     except (OSError, SafetensorError) as error:
         number = error_number(error)
-        # NumPy reports a short write without the system's number.
+        # NumPy reports an incomplete write without the system's error number.
         short = isinstance(error, OSError) and number is None and shutil.disk_usage(target.parent).free < NOTHING_FREE
         if short or number in (errno.ENOSPC, errno.EDQUOT):
             raise StorageError(f"{target}: no space left on the device") from error
@@ -212,8 +212,8 @@ def disk_errors_are_clear(target: Path) -> Iterator[None]:
 
 
 def error_number(error: OSError | SafetensorError) -> int | None:
-    """The system's number of an error; safetensors writes it into its message."""
+    """Return the system's number of an error; safetensors writes it into its message."""
     if isinstance(error, OSError):
         return error.errno
-    found = re.search(r"\(os error (\d+)\)", str(error))
-    return int(found[1]) if found else None
+    match = re.search(r"\(os error (\d+)\)", str(error))
+    return int(match[1]) if match else None

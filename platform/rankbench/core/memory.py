@@ -1,4 +1,4 @@
-"""How much memory this process may take, a refusal before work that would need more, and where what is too large may go."""
+"""Memory: how much this process may use, checks before work that needs more, and files for what does not fit."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ import psutil
 
 from rankbench.core.errors import ConfigError, StorageError
 
-LEAST = 32 << 20  # bytes without which no tile is worth its name
-LATER = 48 << 20  # bytes that compiled loops and the buffers of BLAS take once they run
+LEAST = 32 << 20  # bytes; tiles of less memory would be too small to be useful
+LATER = 48 << 20  # bytes that compiled loops and BLAS buffers will use once they run
 _CGROUP = Path("/sys/fs/cgroup")
-# What PyTorch says, in errors that are no MemoryError, when an allocation fails on the host or on the device.
+# Texts of PyTorch errors, other than MemoryError, about failed allocations on the host or the device.
 _TORCH_ALLOCATION = ("DefaultCPUAllocator: can't allocate memory", "CUDA out of memory", "STATUS_ALLOC_FAILED")
 
 
 def available_memory() -> int:
-    """Bytes: what the machine has free, or what the container's limit leaves, whichever is less."""
+    """Return the free bytes of the machine or within the container's limit, whichever is less."""
     free = psutil.virtual_memory().available
     try:
         limit = (_CGROUP / "memory.max").read_text(encoding="ascii").strip()
         used = int((_CGROUP / "memory.current").read_text(encoding="ascii"))
         stat = (_CGROUP / "memory.stat").read_text(encoding="ascii").split()
-        # Cached file pages count as used there, and are given back when memory is asked for.
+        # Cached file pages count as used here, but are freed when memory is needed.
         reclaimable = int(stat[stat.index("inactive_file") + 1])
     except (OSError, ValueError):
         return free
@@ -35,8 +35,8 @@ def available_memory() -> int:
 
 @dataclass(frozen=True)
 class Spill:
-    """Closed forms whose matrix does not fit into `memory`, bytes that this process may hold in all, are solved by tiles in a
-    file under `folder`. With `resume` a solve that was killed goes on.
+    """Closed forms whose matrix does not fit into `memory`, the total bytes this process may use, are solved by tiles in a file
+    in `folder`. With `resume`, a solve that was killed continues.
     """
 
     folder: Path
@@ -44,42 +44,42 @@ class Spill:
     resume: bool = False
 
     def fits(self, n_items: int, itemsize: int) -> bool:
-        """Whether the matrix and what inverts it in place do."""
+        """Whether the matrix and the working memory of its inverse fit."""
         return dense_bytes(n_items, itemsize) <= self.left()
 
     def left(self) -> int:
-        """Bytes beside what this process holds already. Raises StorageError when there is next to nothing."""
-        held = psutil.Process().memory_info().rss + LATER
-        if self.memory - held < LEAST:
-            least = (held + LEAST) / 1e6
+        """Return the bytes that this process may still allocate. Raises StorageError if there are almost none."""
+        used = psutil.Process().memory_info().rss + LATER
+        if self.memory - used < LEAST:
             raise StorageError(
-                f"memory: {self.memory / 1e6:.0f} MB are given, Python and the data hold {held / 1e6:.0f}; give {least:.0f}"
+                f"memory: {self.memory / 1e6:.0f} MB are allowed, Python and the data use {used / 1e6:.0f} MB; "
+                f"allow {(used + LEAST) / 1e6:.0f} MB"
             )
-        return self.memory - held
+        return self.memory - used
 
 
 def dense_bytes(n_items: int, itemsize: int) -> int:
-    """An item-item matrix, and the columns beside it that its inverse works in."""
+    """Return the bytes of an item-item matrix and of the columns that its inverse works in."""
     return itemsize * n_items * (n_items + 2048)
 
 
-def bytes_of(text: str, where: str = "memory") -> int:
-    """'4GB', '500 mb', '1.5 TB' as bytes; powers of ten. Raises ConfigError, which begins with `where`, for anything else."""
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt])b?\s*", text, re.IGNORECASE)
-    if not found or float(found[1]) <= 0:
-        raise ConfigError(f"{where}: expected a size such as 4GB or 500MB, got {text!r}")
-    return int(float(found[1]) * 1000 ** ("KMGT".index(found[2].upper()) + 1))
+def bytes_of(text: str, source: str = "memory") -> int:
+    """Return the bytes of '4GB', '500 mb' or '1.5 TB', powers of ten. Raises ConfigError, starting with `source`, otherwise."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt])b?\s*", text, re.IGNORECASE)
+    if not match or float(match[1]) <= 0:
+        raise ConfigError(f"{source}: expected a size such as 4GB or 500MB, got {text!r}")
+    return int(float(match[1]) * 1000 ** ("KMGT".index(match[2].upper()) + 1))
 
 
 @contextmanager
 def memory_errors_are_clear(what: str) -> Iterator[None]:
-    """Turn a failed allocation, Python's, NumPy's or PyTorch's, into a StorageError that names `what` was worked on."""
+    """Turn failed allocations of Python, NumPy or PyTorch into a StorageError that starts with `what`."""
     try:
         yield
     except MemoryError as error:
         raise StorageError(f"{what}: not enough memory ({error})") from None
     except RuntimeError as error:
-        # Recognised by name and text, because a fit that needs no PyTorch does not import it.
+        # Recognised by name and text, because a fit without PyTorch does not import it.
         text = (str(error).splitlines() or [""])[0]
         if type(error).__name__ != "OutOfMemoryError" and not any(phrase in text for phrase in _TORCH_ALLOCATION):
             raise
@@ -87,7 +87,7 @@ def memory_errors_are_clear(what: str) -> Iterator[None]:
 
 
 def require_memory(n_bytes: int, what: str) -> None:
-    """Raise StorageError, with both numbers, unless `n_bytes` can be had."""
+    """Raise StorageError, with both numbers, unless `n_bytes` of memory are free."""
     free = available_memory()
     if n_bytes > free:
         raise StorageError(f"{what} needs {n_bytes / 1e9:.1f} GB of memory, {free / 1e9:.1f} GB are free")

@@ -1,4 +1,4 @@
-"""Names to specs: a name is taken once, and a near miss gets a suggestion."""
+"""Registries from names to specs, which refuse duplicates and suggest the nearest name for an unknown one."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """`; did you mean X?` for the closest of `names`, or an empty string when none is close."""
+    """Return `; did you mean X?` for the closest of `names`, or an empty string if none is close."""
     spelled = {each.lower(): each for each in sorted(names)}
-    word = str(name).lower()  # a file may have anything in place of a name
-    # A prefix is a near miss too, however short: "amazon" for "amazon-beauty".
+    word = str(name).lower()  # in a file, a name may be a value of any type
+    # A short prefix counts as close, too: "amazon" for "amazon-beauty".
     close = difflib.get_close_matches(word, spelled, n=1, cutoff=0.5) or [n for n in spelled if word and n.startswith(word)]
     return f"; did you mean {spelled[close[0]]}?" if close else ""
 
 
 class Registry(Generic[Spec]):
-    """A name → spec mapping that refuses duplicates and names the nearest entry on a miss."""
+    """A mapping from names to specs that refuses duplicates and suggests the nearest name for an unknown one."""
 
     def __init__(self, kind: str):
         self.kind = kind
@@ -51,7 +51,7 @@ class Registry(Generic[Spec]):
         return self
 
     def get(self, name: str) -> Spec:
-        """Raises ConfigError, with the nearest name, when there is none called `name`."""
+        """Return the spec called `name`. Raises ConfigError with the nearest name if there is none."""
         if name not in self._specs:
             hint = nearest(name, self._specs) or f"; known: {', '.join(self.names())}"
             raise ConfigError(f"unknown {self.kind} {name!r}{hint}")

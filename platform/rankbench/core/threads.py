@@ -1,9 +1,9 @@
 """One thread count for a computation, and the same bits for every count.
 
-BLAS, OpenMP and PyTorch cut their sums, products and loops by the number of their threads, so that the last bits of a result
-depend on it, and PyTorch adds up the gradient of an indexed table in whatever order its threads arrive.
-So each of these libraries computes in one thread, and this package does the parallel work itself: in blocks whose size does not
-depend on the number of threads, each computed by one thread, with sums over blocks taken in the order of the blocks.
+BLAS, OpenMP and PyTorch divide sums, products and loops by their number of threads, so that the last bits of a result depend
+on it, and PyTorch sums the gradient of an indexed table in the order in which its threads arrive. Therefore each of these
+libraries computes in one thread, and this package parallelises the work itself: in blocks whose size does not depend on the
+number of threads, each computed by one thread, with sums over blocks in the order of the blocks.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from contextlib import contextmanager
 
 from rankbench.core.errors import require
 
-PER_CPU = 4  # threads: more only wait for one another, and some tens of thousands take every place in the process table
+PER_CPU = 4  # most threads per processor: more only wait for one another, and tens of thousands fill the process table
 
 
 def available_cpus() -> int:
-    """Processors this process may use."""
+    """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def require_threads(threads: int, where: str) -> None:
-    """Raise ConfigError, which begins with `where`, for more threads than `PER_CPU` per processor of this process."""
+def require_threads(threads: int, source: str) -> None:
+    """Raise ConfigError, starting with `source`, for more than `PER_CPU` threads per processor of this process."""
     cpus = available_cpus()
     require(
         threads <= PER_CPU * cpus,
-        f"{where}: {threads} threads are too many for {cpus} processors; give at most {PER_CPU * cpus}",
+        f"{source}: {threads} threads are too many for {cpus} processors; give at most {PER_CPU * cpus}",
     )
 
 
@@ -36,12 +36,12 @@ def require_threads(threads: int, where: str) -> None:
 def pinned(threads: int) -> Iterator[None]:
     """Within the block, this package's blocks and compiled loops use `threads` threads, and BLAS, OpenMP and PyTorch one.
 
-    The former numbers of threads are restored after the block.
+    The numbers of threads are restored after the block.
     """
     import numba
     from threadpoolctl import threadpool_limits
 
-    torch = sys.modules.get("torch")  # a method that trains with it has imported it by now; others do without
+    torch = sys.modules.get("torch")  # imported by now if the method uses it
     before = torch and torch.get_num_threads(), numba.get_num_threads()
     with threadpool_limits(1):
         if torch:
