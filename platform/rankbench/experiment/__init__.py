@@ -1,1 +1,1 @@
-"""One run: load, split, fit, rank, measure, record."""
+"""One run: load, split, fit, rank, measure and record."""

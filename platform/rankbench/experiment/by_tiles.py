@@ -1,4 +1,4 @@
-"""Closed forms whose matrix does not fit into memory, or is distributed: fitted by tiles in files, ranked by columns."""
+"""Fit closed forms by tiles in files and rank them by columns, if their matrix does not fit into memory or is distributed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COLUMNS = 512 << 20  # bytes of a matrix's columns that a worker of a cluster ho
 
 
 def goes_by_tiles(config: MethodConfig, n_items: int, dtype: str, spill: Spill | None, flow: Flow | None) -> bool:
-    """Whether the matrix of `config` is solved by tiles: a cluster works on it, or it does not fit."""
+    """Whether the matrix of `config` is solved by tiles, because a cluster works on it or because it does not fit."""
     if spill is None or not isinstance(config.spec, ClosedForm):
         return False
     return flow is not None or not spill.fits(n_items, np.dtype(dtype).itemsize)
@@ -40,9 +40,9 @@ def fit_by_tiles(
     executor: BlockMap,
     progress: Callable[..., None],
 ) -> list[TiledLinearRecommender]:
-    """One model per member, a method with its parameters. The models read the tiles in the folder of `spill`.
+    """Return one model per member, a method with its parameters. The models read the tiles in the folder of `spill`.
 
-    Raises StorageError with the sizes.
+    Raises StorageError, with both sizes, if memory or disk are not enough.
     """
     memory, number = spill.left(), np.dtype(dtype)
     try:
@@ -63,7 +63,7 @@ def rank_by_tiles(
     executor: BlockMap,
     on_progress: Callable[[int, int], None],
 ) -> list[Ranking]:
-    """One ranking per model. The tiles are removed after it: nothing else reads them."""
+    """Return one ranking per model, and remove the tiles, which nothing else reads."""
     tile, n_items = models[0].C.tile, models[0].n_items
     with _removed_if_useless(spill):
         if executor.flow() is None:
@@ -77,7 +77,7 @@ def rank_by_tiles(
 
 @contextmanager
 def _removed_if_useless(spill: Spill) -> Iterator[None]:
-    """Tiles of a matrix that has no inverse, or whose scores are not numbers, would only fail again."""
+    """Remove the tiles after a NumericalError, because a resumed run with them would only fail again."""
     try:
         yield
     except NumericalError:

@@ -1,4 +1,4 @@
-"""How a run is computed. None of it changes what the run is."""
+"""How a run is computed: none of these settings changes what the run is."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from rankbench.fitting.executors import BlockMap, ThreadMap
 
 @dataclass(frozen=True)
 class Execution:
-    """`n_threads` of this process; `executor` works on blocks, by default in those threads; `device` is where gradient steps
-    and inverses are computed. Iterations are saved to `checkpoints`. A closed form whose matrix does not fit into the memory
-    that `spill` allows, or that `executor` distributes, is solved by tiles in its folder.
+    """`n_threads`: threads of this process. `executor` works on blocks, by default in these threads. `device` computes gradient
+    steps and inverses. Iterations are saved to `checkpoints`. A closed form that `executor` distributes, or whose matrix does
+    not fit into the memory of `spill`, is solved by tiles in the folder of `spill`.
     """
 
     n_threads: int = field(default_factory=threads.available_cpus)

@@ -26,8 +26,8 @@ Progress = Callable[[str, int, int | None], None]
 
 @dataclass(frozen=True)
 class Fitted:
-    """One model per configuration, in order. Of a method that goes by iterations: its curve, the number of the iteration whose
-    model was kept, and the seconds within the fit that were not fitting. `tiles`: rows of a tile, if the fit went by tiles.
+    """One model per configuration, in order. Iterative methods also have a curve, the number of the iteration whose model was
+    kept, and the seconds of the fit that were `paused`, as for evaluations. `tiles`: rows of a tile, if the fit used tiles.
     """
 
     models: Sequence[Recommender]
@@ -50,8 +50,8 @@ def fit_stepwise(
 ) -> Generator[list[Row], None, Fitted]:
     """Fit `configs` on X (n_users, n_items) 0/1 CSR, and yield the curve so far after each iteration.
 
-    Configurations with one share key are fitted from one Gram; others only come together if they are one model. `data` names
-    the contents of X, so that fits that follow one another on the same data share the Gram. Raises what the method raises.
+    Configurations with the same share key are fitted from one Gram; others are only given together if they are one model.
+    `data` identifies the content of X, so that successive fits on the same data share the Gram. Raises what the method raises.
     """
     first, context, number = configs[0], execution.context, np.dtype(dtype).type
     match first.spec:
@@ -66,14 +66,14 @@ def fit_stepwise(
         case Direct() as method:
             return Fitted([method.fit(X, first.params, seed)] * len(configs))
         case ClosedForm():
-            # A closed form shares its key with closed forms alone.
+            # A closed form shares its key only with closed forms.
             members = [(each.spec, each.params) for each in configs if isinstance(each.spec, ClosedForm)]
             spill = execution.spill
             if spill and goes_by_tiles(first, X.shape[1], dtype, spill, context.executor.flow()):
                 models = fit_by_tiles(members, X, dtype, spill, context.executor, progress)
                 return Fitted(models, tiles=models[0].C.tile)
-            made = gram(X, number) if data is None else gram_of(data, X, number)
-            return Fitted(list(fit_shared(made, members, partial(progress, "fit"), _inversion(context.device))))
+            G = gram(X, number) if data is None else gram_of(data, X, number)
+            return Fitted(list(fit_shared(G, members, partial(progress, "fit"), _inversion(context.device))))
     raise TypeError(f"{first.method}: a method is a ClosedForm, Direct or Iterative")
 
 
@@ -85,21 +85,21 @@ def fit(
     execution: Execution | None = None,
     observe: Callable[[Step], Row] | None = None,
 ) -> Fitted:
-    """`fit_stepwise`, run to its end."""
+    """Run `fit_stepwise` to its end and return the fitted models."""
     return result_of(fit_stepwise(configs, X, dtype, seed, execution or Execution(), observe=observe))
 
 
 def _inversion(device: str) -> Invert:
     if device == "cpu":
         return spd_inverse_
-    # Only here: a fit that needs no PyTorch does not import it.
+    # Imported here, so that a fit without PyTorch does not import it.
     from rankbench.training.device import spd_inverse_on_
 
     return lambda C, progress: spd_inverse_on_(C, device)
 
 
 def _reported(curves: Generator[list[Row], None, Fit], limit: int, progress: Progress) -> Generator[list[Row], None, Fit]:
-    """Report the iterations to `progress` on their way."""
+    """Pass the curves on, and report each iteration to `progress`."""
     try:
         while True:
             curve = next(curves)

@@ -1,4 +1,4 @@
-"""A fitted method with the ids and interactions it was fitted on: recommends, finds similar items, is measured, and kept."""
+"""A fitted method with its ids and interactions: recommend, find similar items, evaluate, save and load."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _FORMS: dict[_Form, type[Recommender]] = {
     "factors with fold-in": FoldInRecommender,
     "linear by tiles": TiledLinearRecommender,
 }
-_SHAPES = {  # i: items, u: users, n: items and one, k: what they share
+_SHAPES = {  # i: items, u: users, n: items + 1, k: a dimension that several arrays share
     LinearRecommender: {"C": "ii", "beta": "i", "alpha": "i"},
     LowRankRecommender: {"A": "ik", "B": "ik", "alpha": "i"},
     FactorRecommender: {"U": "uk", "V": "ik"},
@@ -55,13 +55,13 @@ _SHAPES = {  # i: items, u: users, n: items and one, k: what they share
     TiledLinearRecommender: {"C": "ii", "beta": "i", "alpha": "i"},
 }
 _ABOUT, _ARRAYS = "model.json", "arrays.safetensors"
-_TILES = "tiles"  # the folder of a matrix that is too large for one file of arrays
+_TILES = "tiles"  # the folder of a matrix that is solved by tiles
 _Part = Literal["train", "train+valid"]
 _Id = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 
 
 class FittedOn(TypedDict):
-    """The dataset of a saved model: the card, by name or path, and what was changed in it."""
+    """The dataset of a saved model: its card, by name or path, and the changes to it."""
 
     card: str
     changes: NotRequired[dict[str, Any]]
@@ -71,7 +71,7 @@ class FittedOn(TypedDict):
 
 @dataclass(frozen=True)
 class _About:
-    """What model.json holds."""
+    """The content of model.json."""
 
     form: _Form
     method: str
@@ -87,8 +87,8 @@ class _About:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """`metrics`: name → mean with its 95 % interval; `per_user`: one row a user with test items, by raw id. `dataset`: the
-    fingerprint of the data, and `measured_on` their part, so that only what was measured alike is compared.
+    """`metrics`: name → mean with its 95 % interval. `per_user`: one row per user with held-out items, by raw id. `dataset` is
+    the fingerprint of the data and `measured_on` the part, so that only results on the same data are compared.
     """
 
     metrics: dict[str, Interval]
@@ -100,10 +100,10 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Model:
-    """A fitted method with the ids of its users and items. `fit` and `load` make one.
+    """A fitted method with the ids of its users and items, as returned by `fit` and `load`.
 
-    `history` (n_users, n_items): what each user is known to have met: the interactions of the fit, and the fold-in of
-    users who were held out of it.
+    `history` (n_users, n_items): the known interactions of each user, which are those of the fit, and the fold-in of users who
+    were held out.
     """
 
     recommender: Recommender
@@ -117,20 +117,20 @@ class Model:
     history: sp.csr_array
 
     def recommend(self, user_ids: Iterable[Any], k: int = 10, filter_seen: bool = True) -> pd.DataFrame:
-        """The k best items of each user: columns user, rank (from 1), item, score; raw ids in and out.
+        """Return the k best items of each user, with raw ids: columns user, rank (from 1), item and score.
 
-        `filter_seen` leaves out what the user is known to have met. A user with fewer than k candidates gets fewer rows.
-        Raises ConfigError for an id the model does not know.
+        `filter_seen` leaves out items in the user's history. A user with fewer than k candidates gets fewer rows. Raises
+        ConfigError for an id that the model does not know.
         """
         ids = pa.array(list(user_ids))
         rows = _positions(ids, self.users, "user")
         return self._best("user", ids, rows, self.history[rows], k, filter_seen)
 
     def recommend_new(self, interactions: pd.DataFrame, k: int = 10, filter_seen: bool = True) -> pd.DataFrame:
-        """The same for users who were not part of the fit (fold-in): `interactions` has the columns user and item, raw ids.
+        """Recommend to users who were not fitted (fold-in). `interactions` has the columns user and item with raw ids.
 
-        Items that the model does not know are left out of a history; a user without other items gets no rows.
-        Raises ConfigError when a column is missing, or the model scores none but its own users.
+        Items that the model does not know are left out of a history; a user without other items gets no rows. Raises
+        ConfigError if a column is missing, or if the model can only score fitted users.
         """
         self._require_fold_in()
         for column in ("user", "item"):
@@ -139,31 +139,29 @@ class Model:
         users = _array(interactions["user"]).filter(pa.array(known >= 0)).dictionary_encode()
         shape = (len(users.dictionary), len(self.items))
         history = csr_from_pairs(users.indices.to_numpy(), known[known >= 0], shape)
-        # Numbers beyond those of the fit's users: nobody's vector is theirs.
-        strangers = len(self.users) + np.arange(shape[0], dtype=np.int32)
-        return self._best("user", users.dictionary, strangers, history, k, filter_seen)
+        # Rows beyond those of the fitted users, whose vectors must not be used.
+        rows = len(self.users) + np.arange(shape[0], dtype=np.int32)
+        return self._best("user", users.dictionary, rows, history, k, filter_seen)
 
     def similar(self, item_ids: Iterable[Any], k: int = 10) -> pd.DataFrame:
-        """The k items nearest to each item: columns item, rank (from 1), similar, score.
+        """Return the k most similar items of each item: columns item, rank (from 1), similar and score.
 
-        Models of item-item weights: what they recommend to one who has met that item alone. Factors: the cosine of the
-        item vectors. Raises ConfigError for an id the model does not know.
+        Item-item models: the recommendations for a history of only that item. Factor models: the cosine of item vectors.
+        Raises ConfigError for an id that the model does not know.
         """
         ids = pa.array(list(item_ids))
         rows = _positions(ids, self.items, "item")
-        alone = csr_from_pairs(np.arange(len(rows)), rows, (len(rows), len(self.items)))
+        single = csr_from_pairs(np.arange(len(rows)), rows, (len(rows), len(self.items)))
         model = self.recommender
         if isinstance(model, FactorRecommender):
             lengths = np.linalg.norm(model.V, axis=1, keepdims=True)
             unit = model.V / np.where(lengths > 0, lengths, 1)
             model = FactorRecommender(unit, unit)
-        return self._best("item", ids, rows, alone, k, True, model).rename(columns={"item_": "similar"})
+        return self._best("item", ids, rows, single, k, True, model).rename(columns={"item_": "similar"})
 
     def _require_fold_in(self) -> None:
         folds = type(self.recommender) is not FactorRecommender
-        require(
-            folds, f"{self.method} has a vector for each of its own users and none for others; choose a method that folds in"
-        )
+        require(folds, f"{self.method} has vectors only for the users of its fit; choose a method that folds in new users")
 
     def _best(
         self,
@@ -175,19 +173,19 @@ class Model:
         filter_seen: bool,
         model: Recommender | None = None,
     ) -> pd.DataFrame:
-        """The k best for each row of `history`; columns `name`, rank, item (item_ where `name` is item), score."""
+        """Return the k best items of each row of `history`: columns `name`, rank, item (item_ if `name` is item) and score."""
         require(k >= 1, f"k must be at least 1, got {k}")
         require(k <= len(self.items), f"k = {k} is more than the {len(self.items):,} items of the model")
         nothing = sp.csr_array(history.shape, dtype=np.float32)
         holdout = Holdout(rows.astype(np.int32), history, nothing, filter_seen=filter_seen)
         with pinned(available_cpus()):
-            found = _ranked(model or self.recommender, holdout, k, rows=np.arange(len(rows)))
-        listed = found.items >= 0
+            ranking = _ranked(model or self.recommender, holdout, k, rows=np.arange(len(rows)))
+        listed = ranking.items >= 0
         result = {
             name: ids.take(pa.array(np.repeat(np.arange(len(rows)), listed.sum(axis=1)))).to_pandas(),
             "rank": np.broadcast_to(np.arange(1, k + 1), listed.shape)[listed],
-            "item_" if name == "item" else "item": self.items.take(pa.array(found.items[listed])).to_pandas(),
-            "score": found.scores[listed],
+            "item_" if name == "item" else "item": self.items.take(pa.array(ranking.items[listed])).to_pandas(),
+            "score": ranking.scores[listed],
         }
         return pd.DataFrame(result)
 
@@ -199,10 +197,9 @@ class Model:
         on: str = "test",
         environment: Environment | None = None,
     ) -> Evaluation:
-        """Full ranking on the held-out part `on` of the dataset the model was fitted on.
+        """Evaluate the full ranking on the held-out part `on` of the dataset that the model was fitted on.
 
-        Raises ConfigError when the dataset at hand is not, byte for byte, the one of the fit, or when the model was
-        fitted on what it would be measured on.
+        Raises ConfigError if the dataset is not exactly the one of the fit, or if the model was fitted on the part to measure.
         """
         require(on in ("valid", "test"), f"on: expected valid or test, got {on!r}")
         require(on == "test" or self.fit_on == "train", f"a model fitted on {self.fit_on} cannot be measured on valid")
@@ -223,12 +220,12 @@ class Model:
         return Evaluation(summarise(per_user, self.seed), frame, self.method, data.fingerprint, on)
 
     def save(self, folder: str | Path) -> Path:
-        """Write model.json, arrays.safetensors and, of a matrix by tiles, its folder into a new one, whole or not at all.
+        """Write the model to a new folder, atomically: model.json, arrays.safetensors, and the tiles of a tiled matrix.
 
-        model.json holds the checksum of the arrays; tiles have none. Raises ConfigError when the folder exists.
+        model.json has the checksum of the arrays; tiles have none. Raises ConfigError if the folder exists.
         """
         folder = Path(folder)
-        require(not folder.exists(), f"{folder}: exists already; choose another folder")
+        require(not folder.exists(), f"{folder}: already exists; choose another folder")
         form = next(name for name, cls in _FORMS.items() if type(self.recommender) is cls)
         arrays = {f"model.{name}": getattr(self.recommender, name) for name in _arrays_of(type(self.recommender))}
         arrays |= {"history.indptr": self.history.indptr, "history.indices": self.history.indices}
@@ -252,37 +249,37 @@ class Model:
 
 
 def _require_fit(model: Recommender, indptr: np.ndarray, indices: np.ndarray, n_users: int, n_items: int, folder: Path) -> None:
-    """Raise DataError unless all arrays have the shapes that the ids ask for: compiled loops do not look."""
+    """Raise DataError unless the shapes of all arrays fit the ids, because compiled loops do not check them."""
     sizes = {"i": n_items, "u": n_users, "n": n_items + 1, "5": 5}
     for name, letters in _SHAPES[type(model)].items():
         array = getattr(model, name)
         expected = tuple(sizes.setdefault(letter, size) for letter, size in zip(letters, array.shape, strict=False))
         if array.shape != expected or len(letters) != array.ndim or array.dtype not in (np.float32, np.float64):
             raise DataError(f"{folder}: {name} is {array.dtype} {array.shape} and does not fit the ids")
-    steps, ends = np.diff(indptr), (indptr[0], indptr[-1]) if len(indptr) == n_users + 1 else (0, -1)
+    lengths, ends = np.diff(indptr), (indptr[0], indptr[-1]) if len(indptr) == n_users + 1 else (0, -1)
     inside = not len(indices) or (indices.min() >= 0 and indices.max() < n_items)
-    if ends != (0, len(indices)) or (steps < 0).any() or not inside:
+    if ends != (0, len(indices)) or (lengths < 0).any() or not inside:
         raise DataError(f"{folder}: the histories do not fit the ids")
 
 
 def _arrays_of(form: type) -> list[str]:
-    """The fields that lie among the arrays of a saved model."""
+    """Return the fields that are saved as arrays."""
     elsewhere = ("C", "first", "held") if form is TiledLinearRecommender else ()
     return [each.name for each in dataclasses.fields(form) if each.name not in elsewhere]
 
 
 def load(folder: str | Path) -> Model:
-    """The model that `save` wrote. Raises DataError naming the file when it is missing, damaged or of another format."""
+    """Load a model that `save` wrote. Raises DataError naming the file if it is missing, damaged or of another format."""
     folder = Path(folder)
     about = read_json(folder / _ABOUT, TypeAdapter(_About), "a saved model")
-    # What came from a file is checked like any input before a solver's class is built from it.
+    # Parameters from a file are checked like any input.
     methods.method(about.method).configure(about.params, f"{folder}/{_ABOUT}")
-    if not (folder / _ARRAYS).is_file():  # of a pipe there is no end
+    if not (folder / _ARRAYS).is_file():  # reading a pipe would never end
         raise DataError(f"{folder / _ARRAYS}: no such file; fit the model again")
     try:
-        # A model that an earlier version saved has no checksum.
+        # Models saved by an earlier version have no checksum.
         if about.sha256 and about.sha256 != sha256_of(folder / _ARRAYS):
-            raise DataError(f"{folder / _ARRAYS}: is damaged: {_ABOUT} has another checksum; fit the model again")
+            raise DataError(f"{folder / _ARRAYS}: damaged, because {_ABOUT} has another checksum; fit the model again")
         arrays = load_file(folder / _ARRAYS)
         cls = _FORMS[about.form]
         matrix = {"C": TiledMatrix(folder / _TILES)} if cls is TiledLinearRecommender else {}
@@ -296,20 +293,20 @@ def load(folder: str | Path) -> Model:
 
 
 def _array(column: pd.Series) -> pa.Array:
-    """In one piece: of words pandas may hold several."""
-    made = pa.array(column)
-    return made.combine_chunks() if isinstance(made, pa.ChunkedArray) else made
+    """Return a column as one array, since pandas may keep strings in several chunks."""
+    array = pa.array(column)
+    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
 
 def _find(ids: pa.Array, vocabulary: pa.Array) -> np.ndarray:
-    """Positions of raw ids in the vocabulary, -1 where there is none; 7 and "7" are one id."""
+    """Return the positions of raw ids in the vocabulary, -1 for unknown ones; 7 and "7" are the same id."""
     if ids.type != vocabulary.type:
         ids, vocabulary = ids.cast(pa.string()), vocabulary.cast(pa.string())
     return pc.fill_null(pc.index_in(ids, value_set=vocabulary), -1).to_numpy(zero_copy_only=False)
 
 
 def _ranked(model: Recommender, holdout: Holdout, k: int, auc: bool = False, rows: np.ndarray | None = None) -> Ranking:
-    """Of a matrix in a file as many columns at a time as half of the free memory holds."""
+    """Rank all items. A matrix in a file is read by as many columns as fit into half of the free memory."""
     if isinstance(model, TiledLinearRecommender):
         width = model.C.columns_within(available_memory() // 2)
         return rank_by_columns([model], holdout, k, width, auc, rows=rows)[0]
@@ -317,10 +314,10 @@ def _ranked(model: Recommender, holdout: Holdout, k: int, auc: bool = False, row
 
 
 def _positions(ids: pa.Array, vocabulary: pa.Array, what: str) -> np.ndarray:
-    found = _find(ids, vocabulary)
-    unknown = np.flatnonzero(found < 0)
+    positions = _find(ids, vocabulary)
+    unknown = np.flatnonzero(positions < 0)
     if len(unknown):
         name, more = ids[int(unknown[0])].as_py(), f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
         known = vocabulary.cast(pa.string()).to_pylist() if len(vocabulary) < 100_000 else []
         raise ConfigError(f"unknown {what} id {name!r}{more}{nearest(str(name), known)}")
-    return found
+    return positions

@@ -1,4 +1,4 @@
-"""What a run is: which method with which parameters, on which part of which data, measured how."""
+"""What a run is: methods with their parameters, the data, and the measurement."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rankbench.fitting.stopping import Stopping
 
 @dataclass(frozen=True)
 class MethodConfig:
-    """A method with its parameters checked; `arm` is the label of its row in a table."""
+    """A method with checked parameters; `arm` is the label of its row in a table."""
 
     method: str
     params: Any
@@ -38,7 +38,7 @@ class MethodConfig:
 
     @property
     def flat(self) -> dict[str, Any]:
-        """The parameters by name, as they stand in records and experiment files."""
+        """The parameters by name, as in records and experiment files."""
         return self.spec.flat(self.params)
 
     @property
@@ -47,15 +47,15 @@ class MethodConfig:
         return self.spec.stopping(self.params)
 
     def part_to_fit(self, card: Card) -> str:
-        """The part that a final fit takes: what the split's protocol prescribes, or train alone where the validation set
-        says when the fit ends.
+        """Return the part for a final fit: as the protocol of the split prescribes, or only train if the validation set decides
+        when the fit ends.
         """
         return "train" if self.stopping else card.final_fit
 
 
 def configure(method: str, values: dict[str, Any], source: str = "", arm: str | None = None) -> MethodConfig:
-    """Raises ConfigError for an unknown method or parameter, with the nearest name, and for values out of range. The message
-    begins with `source`, or else with the method.
+    """Return a MethodConfig from flat parameters. Raises ConfigError, starting with `source` or the method, for unknown methods
+    or parameters and for values out of range.
     """
     try:
         spec = methods.method(method)
@@ -66,9 +66,9 @@ def configure(method: str, values: dict[str, Any], source: str = "", arm: str | 
 
 @dataclass(frozen=True)
 class Job:
-    """What to fit, on which part of which data, and what to measure. All configs must have one share key, or one identity.
+    """What to fit, on which part of which data, and what to measure. All configs must have the same share key or identity.
 
-    `curve`: how many iterations lie between measurements of the convergence curve, for methods that have any; 0 for none.
+    `curve`: number of iterations between measurements of the convergence curve of iterative methods; 0 for no curve.
     """
 
     card: Card
@@ -83,11 +83,11 @@ class Job:
 
     @property
     def title(self) -> str:
-        """What errors that concern the whole job begin with."""
+        """Prefix of errors that concern the whole job."""
         return f"{self.card.name}: {self.configs[0].method}"
 
     def run_id(self, config: MethodConfig) -> str:
-        """Named by content: the same configuration on the same data, measured the same way, is the same run."""
+        """Return an id made from the content: equal configurations on equal data, measured in the same way, are one run."""
         content = [
             config.method, config.arm, config.flat, self.card.content_key(), self.fit_on, self.measure_on,
             self.metrics.names, self.dtype, self.seed,

@@ -1,4 +1,4 @@
-"""Every method there is: closed forms and half steps, Newton-CG, and the losses that are trained by gradient steps."""
+"""All methods: closed forms, alternating least squares, Newton-CG, and losses trained by gradient steps."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from rankbench.fitting.method import METHODS, Method
 
 @cache
 def registered() -> Registry[Method]:
-    """The registry, with every file that may register a method imported."""
+    """Return the registry after importing every file that registers a method."""
     _import_solvers()
     import_module("rankbench.training.methods")
     return METHODS
 
 
 def method(name: str) -> Method:
-    """The method called `name`. Methods trained by gradient steps, which need seconds to import PyTorch, are imported only if
+    """Return the method called `name`. Methods trained by gradient steps, which take seconds to import PyTorch, are imported only if
     no solver has that name. Raises ConfigError, with the nearest name, if no method has it.
     """
     _import_solvers()

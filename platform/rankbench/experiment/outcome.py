@@ -1,4 +1,4 @@
-"""What came out of a run: its record, finished or not, with the values of each user and the model."""
+"""The outcome of a run: its record, finished or not, the metrics of each user, and the model."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from rankbench.tracking.record import DatasetInfo, RunRecord
 
 @dataclass(frozen=True)
 class Outcome:
-    """A record with the metrics of each user and the model behind it. Of a failed run both are None; a model that lay in tiles
-    is None, too.
+    """A record with the metrics of each user and the model. Both are None for a failed run; the model is also None if it was
+    solved by tiles.
     """
 
     record: RunRecord
@@ -29,7 +29,7 @@ class Outcome:
 
 
 def base_record(job: Job, config: MethodConfig, dataset: DatasetInfo, started_at: str) -> RunRecord:
-    """A record with what is known before the work; the caller replaces the rest."""
+    """Return a record with what is known before the run; the caller replaces the rest."""
     return RunRecord(
         id=job.run_id(config),
         method=config.method,
@@ -47,7 +47,7 @@ def base_record(job: Job, config: MethodConfig, dataset: DatasetInfo, started_at
 
 
 def failure(job: Job, config: MethodConfig, error: BaseException | str) -> RunRecord:
-    """The record of a run that failed, with its reason in one line."""
+    """Return the record of a run that failed, with the reason in one line."""
     if isinstance(error, RankbenchError):
         reason = str(error)
     else:
@@ -56,7 +56,7 @@ def failure(job: Job, config: MethodConfig, error: BaseException | str) -> RunRe
 
 
 def stopped(job: Job, config: MethodConfig, reason: str, curve: list[dict[str, float]]) -> RunRecord:
-    """The record of a run that its search ended; `curve` holds the evaluations on the validation set until then."""
+    """Return the record of a run that the search stopped; `curve` has the evaluations on the validation set until then."""
     return _unfinished(job, config, "stopped", reason, curve)
 
 
@@ -68,6 +68,7 @@ def _unfinished(
 
 
 def now() -> str:
+    """Return the current UTC time in ISO format."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 

@@ -1,7 +1,7 @@
 """One run, read top to bottom: load, split, fit, rank, measure, record.
 
 A job fits one or more configurations on the same data. Those that share an inverse are fitted and ranked together; those with
-the same ranking are ranked once. The commands, the Python interface and the trials of a sweep all come through here.
+the same ranking are ranked once. The commands, the Python interface and the trials of a sweep all use this module.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from rankbench.tracking.record import Measured, RunRecord, per_user_table
 def run(
     job: Job, environment: Environment, execution: Execution | None = None, progress: Progress = progress_to_nobody
 ) -> list[Outcome]:
-    """One Outcome per configuration, in order. `progress(phase, done, total)` is called throughout.
+    """Run a job and return one Outcome per configuration, in order. `progress(phase, done, total)` is called throughout.
 
-    Raises what the rooms raise: only a MemoryError is caught, and becomes a StorageError.
+    All errors are passed on, except that failed allocations become a StorageError.
     """
     return result_of(run_stepwise(job, environment, execution or Execution(), progress))
 
@@ -51,7 +51,7 @@ def run(
 def run_stepwise(
     job: Job, environment: Environment, execution: Execution, progress: Progress = progress_to_nobody
 ) -> Generator[list[Row], None, list[Outcome]]:
-    """`run`, which yields the curve so far after each iteration of a method that has iterations."""
+    """Like `run`, but yield the curve so far after each iteration of an iterative method."""
     started_at, seconds = now(), dict[str, float]()
     reset_peak_memory()
     with memory_errors_are_clear(job.title), threads.pinned(execution.n_threads):
@@ -73,12 +73,12 @@ def run_stepwise(
             measured = {i: measure(ranking, holdout.target, counts, job.metrics) for i, ranking in rankings.items()}
             summaries = {i: summarise(per_user, job.seed) for i, per_user in measured.items()}
 
-    n_ranked, about = len(rankings[unique[0]].rows), describe(dataset)
+    n_ranked, info = len(rankings[unique[0]].rows), describe(dataset)
     outcomes = []
     for position, config in enumerate(job.configs):
         leader = leaders[position]
         record = dataclasses.replace(
-            base_record(job, config, about, started_at),
+            base_record(job, config, info, started_at),
             metrics={name: Measured(each.mean, each.low, each.high) for name, each in summaries[leader].items()},
             users={"measured": n_ranked, "without_targets": holdout.target.shape[0] - n_ranked},
             seconds={name: round(value, 4) for name, value in seconds.items()},
@@ -101,7 +101,7 @@ def run_stepwise(
 def load_and_fit(
     job: Job, environment: Environment, execution: Execution | None = None, progress: Progress = progress_to_nobody
 ) -> tuple[Dataset, Fitted]:
-    """The first half of a run: the prepared dataset and the fitted models, which nobody measures."""
+    """Return the prepared dataset and the fitted models of a job, without ranking and measuring them."""
     execution = execution or Execution()
     with memory_errors_are_clear(job.title), threads.pinned(execution.n_threads):
         dataset = prepare(job.card, environment, progress)
@@ -146,18 +146,18 @@ def _with_own_spill_folder(job: Job, execution: Execution) -> Execution:
 
 
 def _require_fold_in(configs: tuple[MethodConfig, ...], holdout: Holdout, X: sp.csr_array, name: str) -> None:
-    """Raise ConfigError where a method that scores fitted users alone would be measured on others."""
-    strangers = int(np.count_nonzero(np.diff(X.indptr)[holdout.users] == 0))
+    """Raise ConfigError if a method that only scores fitted users would be measured on others."""
+    held_out = int(np.count_nonzero(np.diff(X.indptr)[holdout.users] == 0))
     for each in configs:
         require(
-            each.spec.folds or strangers < len(holdout.users),
+            each.spec.folds or held_out < len(holdout.users),
             f"{each.method} scores only users it was trained on, and {name} measures users who were held out; "
             "use a method with fold-in, or a protocol that trains on every user",
         )
 
 
 def _first_of_each_identity(configs: tuple[MethodConfig, ...]) -> list[int]:
-    """For every configuration, the position of the first one with the same ranking."""
+    """Return for every configuration the position of the first one with the same ranking."""
     first: dict[Hashable, int] = {}
     return [first.setdefault(each.identity, position) for position, each in enumerate(configs)]
 

@@ -1,4 +1,4 @@
-"""What is measured while a fit goes on: the validation set for early stopping, and the convergence curve."""
+"""Measurements during a fit: the validation set for early stopping, and the convergence curve."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from rankbench.experiment.job import Job
 from rankbench.fitting.recommenders import Recommender
 from rankbench.fitting.step import Step
 
-CURVE = ("recall", "ndcg")  # what a convergence curve shows beside the loss
+CURVE = ("recall", "ndcg")  # metrics of a convergence curve beside the loss
 CURVE_USERS = 2000
-VALID_USERS = 10_000  # the most that early stopping measures
+VALID_USERS = 10_000  # most users that early stopping measures
 
 
 class ValidationSet:
-    """The mean of a metric over users of the validation set, the same users at every evaluation of a fit."""
+    """Measures the mean of a metric over users of the validation set, the same users in every evaluation of a fit."""
 
     def __init__(self, holdout: Holdout, seed: int):
         self.holdout = holdout
@@ -35,14 +35,14 @@ class ValidationSet:
 
 
 class Curve:
-    """Metrics of the model after every `job.curve` iterations and after the last, over a sample of users of the holdout."""
+    """Measures the model after every `job.curve` iterations and after the last one, on a sample of users of the holdout."""
 
     def __init__(self, job: Job, holdout: Holdout, X: sp.csr_array, limit: int):
         self.every, self.limit, self.holdout = job.curve, limit, holdout
         self.metrics = MetricSet(tuple(name for name in job.metrics.names if name.partition("@")[0] in CURVE))
         self.counts = np.bincount(X.indices, minlength=X.shape[1])
         rows = np.flatnonzero(np.diff(holdout.target.indptr))
-        rng = stream(0, "curve", "users")  # the same users whatever the seed, so that curves of several can be laid together
+        rng = stream(0, "curve", "users")  # the same users for every seed, so that curves can be compared
         self.rows = np.sort(rng.choice(rows, min(CURVE_USERS, len(rows)), replace=False))
 
     def __call__(self, step: Step) -> dict[str, float]:
