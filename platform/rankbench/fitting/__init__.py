@@ -1,1 +1,1 @@
-"""How a fit that goes by iterations is run: steps that a method yields, and the one loop that drives them."""
+"""How methods are fitted: their three shapes, the steps that iterative ones yield, and the loop that drives the steps."""

@@ -1,4 +1,4 @@
-"""The state of a fit that goes on for long: arrays and a few values, saved whole or not at all, the last two kept."""
+"""Checkpoints of a long fit: arrays and a few values, saved atomically. The last two are kept."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ARRAYS = "arrays.safetensors"
 
 @dataclass(frozen=True)
 class State:
-    """After `number` iterations: named arrays, and values that JSON holds."""
+    """The state of a fit after `number` iterations: named arrays, and JSON values."""
 
     number: int
     arrays: dict[str, np.ndarray]
@@ -33,8 +33,8 @@ class State:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """States of one fit under `folder`. Without `resume` a fit starts anew, whatever lies there. A state is due
-    `every` seconds after the last one that was saved.
+    """States of one fit in `folder`. Without `resume`, a fit starts anew even if there are states. A state is due `every`
+    seconds after the last one was saved.
     """
 
     folder: Path
@@ -47,41 +47,38 @@ class Checkpoints:
         return time.monotonic() - self._last[0] >= self.every
 
     def save(self, state: State) -> None:
-        """Raises StorageError when the disk is full; what was saved before stays as it is."""
+        """Save a state. Raises StorageError if the disk is full; earlier states are not changed."""
         self._last[0] = time.monotonic()
         make_folder(self.folder)
-        target = self._place(state.number)
+        target = self.folder / f"{state.number:06d}"
         with atomic_folder(target, replace=True) as scratch:
             arrays = {name: np.asarray(array, order="C") for name, array in state.arrays.items()}
             save_file(arrays, scratch / ARRAYS)
             about = {"sha256": sha256_of(scratch / ARRAYS), "values": state.values}
             (scratch / "values.json").write_text(json.dumps(about), encoding="utf-8")
-        for old in self._places()[:-KEPT]:
+        for old in self._folders()[:-KEPT]:
             shutil.rmtree(old, ignore_errors=True)
 
     def last(self) -> State | None:
-        """The newest state that can be read, or None; without `resume` all are removed first."""
+        """Return the newest state that can be read, or None. Without `resume`, all states are removed first."""
         if not self.resume:
             self.clear()
-        for scratch in self.folder.glob(".tmp-*"):  # of a killed process: a folder belongs to one fit
+        for scratch in self.folder.glob(".tmp-*"):  # left by a killed process, since a folder belongs to one fit
             shutil.rmtree(scratch, ignore_errors=True)
-        for place in reversed(self._places()):
+        for folder in reversed(self._folders()):
             try:
-                about = json.loads((place / "values.json").read_text(encoding="utf-8"))
-                if about["sha256"] != sha256_of(place / ARRAYS):
-                    raise ValueError(f"{ARRAYS} has another checksum than values.json says")
-                return State(int(place.name), load_file(place / ARRAYS), about["values"])
+                about = json.loads((folder / "values.json").read_text(encoding="utf-8"))
+                if about["sha256"] != sha256_of(folder / ARRAYS):
+                    raise ValueError(f"the checksum of {ARRAYS} is not the one in values.json")
+                return State(int(folder.name), load_file(folder / ARRAYS), about["values"])
             except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-                log.warning("%s: not readable (%s); the one before it is used", place, str(error).splitlines()[0])
+                log.warning("%s: not readable (%s); the previous checkpoint is used", folder, str(error).splitlines()[0])
         return None
 
     def clear(self) -> None:
-        """Remove all: the fit has come to its end."""
+        """Remove all states, as at the end of a fit."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _place(self, number: int) -> Path:
-        return self.folder / f"{number:06d}"
-
-    def _places(self) -> list[Path]:
-        """Oldest first."""
+    def _folders(self) -> list[Path]:
+        """Return the folders of the saved states, oldest first."""
         return sorted(path for path in self.folder.glob("[0-9]*") if path.is_dir())

@@ -1,4 +1,4 @@
-"""What the iterations of a fit are computed with."""
+"""The resources that compute the iterations of a fit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rankbench.fitting.executors import BlockMap, ThreadMap
 
 @dataclass(frozen=True)
 class Context:
-    """`executor` works on blocks of rows; `device` is where gradient steps and inverses are computed, as PyTorch names it."""
+    """`executor` works on blocks of rows; `device` computes gradient steps and inverses and is named as in PyTorch."""
 
     executor: BlockMap = field(default_factory=ThreadMap)
     device: str = "cpu"

@@ -1,4 +1,4 @@
-"""The one loop that drives a fit: it measures validation, keeps the best model, stops early and writes checkpoints."""
+"""The loop that drives an iterative fit: it evaluates models, keeps the best one, stops early and saves checkpoints."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rankbench.fitting.recommenders import Recommender
 from rankbench.fitting.step import Step, Steps
 from rankbench.fitting.stopping import Stopping
 
-Row = dict[str, float]  # of a curve: iteration, seconds, loss, and where they were measured valid and other metrics
+Row = dict[str, float]  # of a curve: iteration, seconds, loss, and valid and other metrics if they were measured
 Ending = Literal["last iteration", "converged", "patience"]
 T = TypeVar("T")
 
@@ -33,8 +33,8 @@ class Validation:
 
 @dataclass(frozen=True)
 class Fit:
-    """The result of a driven fit. `iterations` is the number of the iteration whose model it is. `paused` counts the seconds
-    within the fit that were spent on evaluations and by the caller between two iterations.
+    """The result of a fit. `iterations` is the number of the iteration whose model was kept. `paused` counts the seconds of the
+    fit that were spent on evaluations, and by the caller between two iterations.
     """
 
     model: Recommender
@@ -53,7 +53,7 @@ class Patience:
     waited: int = 0
 
     def update(self, value: float, iteration: int) -> bool:
-        """Return whether `value` is better than all before it."""
+        """Add the value of an iteration. Returns whether it is better than all before it."""
         if value > self.best:
             self.best, self.iteration, self.waited = value, iteration, 0
             return True
@@ -70,7 +70,7 @@ class Patience:
 
 @dataclass
 class _Course:
-    """What the driver itself remembers of a fit, and saves beside the state of the method."""
+    """What the driver stores about a fit, and saves with the state of the method."""
 
     curve: list[Row] = field(default_factory=list)
     patience: Patience = field(default_factory=Patience)
@@ -85,7 +85,7 @@ class _Course:
 
     @classmethod
     def restored(cls, saved: State | None) -> tuple[_Course, State | None]:
-        """The driver's part of a checkpoint, and the method's."""
+        """Return the driver's part of a checkpoint and the method's part."""
         if saved is None:
             return cls(), None
         values = saved.values
@@ -103,9 +103,9 @@ def drive(
     """Run the steps that `begin` starts, from the state of the last checkpoint if there is one. Yield the curve so far after
     each step; its last row is the new one.
 
-    The fit ends after iteration `limit`, when the method has converged, or when `validation` has not risen for as many
-    evaluations as its patience; then the best model is returned, otherwise the last one. `observe` adds columns to a row.
-    Raises NumericalError when a metric on the validation set is not finite, and what the steps raise.
+    The fit ends after iteration `limit`, when the method has converged, or when `validation` has not improved for as many
+    evaluations as its patience. With `validation`, the best model is returned, otherwise the last one. `observe` adds columns
+    to a row. Raises NumericalError if a metric on the validation set is not finite, and what the steps raise.
     """
     watched = validation if validation and validation.stopping.patience > 0 else None
     stopping = watched.stopping if watched else Stopping()
@@ -127,7 +127,7 @@ def drive(
             except StopIteration:
                 break
             resumed_at = time.perf_counter()
-            step = step._replace(model=cache(step.model))  # validation and curve look at one model
+            step = step._replace(model=cache(step.model))  # computed once for validation and curve
             row: Row = {"iteration": step.number, "seconds": round(step.seconds, 4), "loss": step.loss}
             course.valid = None
             if watched and (step.number % stopping.eval_every == 0 or step.number == limit):

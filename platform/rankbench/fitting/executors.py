@@ -1,8 +1,8 @@
-"""A function over blocks of work, here or on a cluster: one signature, so that who solves need not know where.
+"""Map a function over blocks of work, in this process or on a cluster, with the same interface for solvers.
 
-`ThreadMap` is this process; `cluster.ray_map.RayMap` is a Ray cluster. Both hand a block's answer back with its index, in the
-order of arrival: place answers by index, and the order changes nothing. A `Flow` is for work on a cluster whose pieces need
-each other's results: arrays that stay where they were made.
+`ThreadMap` uses this process, `cluster.ray_map.RayMap` a Ray cluster. Both return the result of a block with its index, in the
+order in which blocks finish, so that results placed by index do not depend on the order. A `Flow` is for work on a cluster
+whose parts need each other's results: its arrays stay where they were made.
 """
 
 from __future__ import annotations
@@ -17,35 +17,35 @@ from typing import Any, Protocol
 
 
 class BlockMap(Protocol):
-    """`workers`: how many blocks are worked on at a time, so that a caller can cut the work into enough of them."""
+    """A map over blocks. `workers`: number of blocks in work at a time, so that callers can create enough blocks."""
 
     @property
     def workers(self) -> int: ...
 
     def put(self, value: Any) -> Any:
-        """A handle of `value`, sent once and good for every later `map` as a block or as a shared argument."""
+        """Send `value` once and return a handle, to be used in later `map` calls as a block or a shared argument."""
 
     def map(self, function: Callable[..., Any], blocks: Sequence[Any], *shared: Any) -> Iterator[tuple[int, Any]]:
         """Yield (index, function(block, *shared)) as blocks finish, each index once.
 
-        `blocks` and `shared` are handles or plain values; functions are pure, so that a block may be worked on twice. What
-        the function raises is raised here.
+        `blocks` and `shared` are handles or plain values. Functions must be pure, because a block may be computed twice. Errors
+        of the function are raised here.
         """
 
     def flow(self) -> Flow | None:
-        """None where all work is done in this process."""
+        """Return a Flow, or None if all work is done in this process."""
 
 
 class Lost(Exception):
-    """Arrays of a flow are gone with the process or the host that held them."""
+    """Arrays of a flow were lost with the process or host that held them."""
 
 
 class Flow(Protocol):
-    """Arrays by name that lie where the work is done, and functions that make and change them.
+    """Named arrays that are stored where the work is done, and functions that make and change them.
 
-    A call says what to do and returns at once, or when enough is under way; it sees the arrays as the calls before it leave
-    them. What a function raises is raised by a later call. Each may raise Lost: then nothing is known of any array, and the
-    caller begins again with `clear` from what it has saved. `room`: bytes for arrays, in all.
+    A call starts work and returns at once, or waits if enough work is queued. It sees the arrays as earlier calls leave them.
+    Errors of a function are raised by a later call. Each call may raise Lost: then the state of all arrays is unknown, and the
+    caller starts again with `clear` from what it has saved. `room`: total bytes for arrays.
     """
 
     @property
@@ -55,30 +55,30 @@ class Flow(Protocol):
     def room(self) -> int: ...
 
     def put(self, value: Any) -> Any:
-        """A handle of `value`, for the arguments of functions; good beyond `clear`."""
+        """Send `value` and return a handle for the arguments of functions, which stays valid after `clear`."""
 
     def make(self, names: Sequence[Hashable], function: Callable[..., Any], *arguments: Any) -> None:
-        """function(*arguments) returns a list with an array for each name."""
+        """Store the list of arrays that function(*arguments) returns under `names`."""
 
     def change(self, name: Hashable, function: Callable[..., Any], reads: Sequence[Hashable]) -> None:
-        """function(array, *others) works on the array of `name` in place; the others are the arrays of `reads`."""
+        """Change the array called `name` in place by function(array, *others), where the others are the arrays of `reads`."""
 
     def use(self, name: Hashable, function: Callable[..., Any], *arguments: Any) -> Any:
-        """function(array, *arguments) is done for its effect; a ticket for `wait`."""
+        """Call function(array, *arguments) for its side effect. Returns a ticket for `wait`."""
 
     def wait(self, tickets: Iterable[Any]) -> None:
-        """Until all of them are done."""
+        """Wait until all tickets are done."""
 
     def forget(self, names: Iterable[Hashable]) -> None:
-        """Their memory is free once what was called before is done."""
+        """Free the arrays once all earlier calls are done."""
 
     def clear(self) -> None:
-        """Give up what is under way, and forget all arrays."""
+        """Cancel all work and forget all arrays."""
 
 
 @dataclass(frozen=True)
 class ThreadMap:
-    """This process: a thread a block. The function should spend its time in code that holds no lock."""
+    """Work in this process, one thread per block. Functions should spend their time in code that releases the GIL."""
 
     workers: int = 1
 
@@ -111,9 +111,9 @@ class ThreadMap:
 
 
 def in_order(function: Callable[..., Any], blocks: Iterable[Any], workers: int) -> Iterator[Any]:
-    """Yield function(block) in the order of `blocks`, computed by `workers` threads, whatever the order in which they finish.
+    """Yield function(block) in the order of `blocks`, computed by `workers` threads.
 
-    At most two results for each worker exist at a time, apart from the one that the caller holds.
+    At most two results per worker exist at a time, apart from the one that the caller holds.
     """
     if workers == 1:
         yield from map(function, blocks)
@@ -134,7 +134,7 @@ def in_order(function: Callable[..., Any], blocks: Iterable[Any], workers: int) 
 
 @cache
 def threads_of(n: int) -> ThreadPoolExecutor:
-    """`n` threads that are kept: a step of milliseconds has no time to start its own. Not for functions that wait for others
-    of the same pool.
+    """Return a pool of `n` threads, kept because starting threads would slow down steps of milliseconds. Functions must not
+    wait for others in the same pool.
     """
     return ThreadPoolExecutor(n, thread_name_prefix="rankbench")

@@ -1,6 +1,6 @@
-"""What a method is: its parameters, and how a model follows from the data, in one of three shapes.
+"""Methods: their parameters, and how a model is computed from data, in one of three shapes.
 
-A `ClosedForm` inverts a shifted Gram, a `Direct` method is fitted in one piece, an `Iterative` one goes by steps.
+A `ClosedForm` inverts a shifted Gram, a `Direct` method is fitted in one call, and an `Iterative` one in steps.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class Shift(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
-    """What all methods declare.
+    """Base of all methods.
 
-    `identity(p)`: configurations with equal identities have the same ranking, whatever their names. `redundant` names
-    parameters that cannot change a ranking, and `reason` says why. `seeded`: the seed changes the model, so that several seeds
-    are worth a fit each. `folds`: it scores users who were not fitted, from their history. `pace`, for estimates before a run:
-    the time of a fit relative to most methods of its shape.
+    `identity(p)`: configurations with equal identities have the same ranking. `redundant`: names of parameters that cannot
+    change a ranking, for the given `reason`. `seeded`: the seed changes the model, so that fits with several seeds differ.
+    `folds`: the method scores users who were not fitted, from their history. `pace`: the time of a fit relative to most methods
+    of the same shape, for estimates before a run.
     """
 
     name: str
@@ -55,17 +55,17 @@ class Method:
 
     @property
     def distributed(self) -> bool:
-        """Whether its work is cut into blocks or tiles that a cluster can take."""
+        """Whether the work is divided into blocks or tiles for a cluster."""
         return False
 
     @property
     def on_device(self) -> bool:
-        """Whether a GPU can do its work."""
+        """Whether the work can be done on a GPU."""
         return False
 
     @property
     def dense(self) -> bool:
-        """Whether it holds a matrix (n_items, n_items)."""
+        """Whether a fit needs a matrix (n_items, n_items)."""
         return False
 
     @property
@@ -75,38 +75,38 @@ class Method:
 
     @property
     def own(self) -> tuple[str, ...]:
-        """The names of the parameters that are worth showing first."""
+        """The names of the parameters that are shown first."""
         return tuple(field.name for field in self.fields())
 
     def share_key(self, p: Any) -> Hashable:
-        """Configurations with equal keys are fitted together, from one inverse; None stands alone."""
+        """Return a key: configurations with equal keys are fitted together from one inverse. None: fitted separately."""
         return None
 
     def identity_of(self, p: Any) -> Hashable:
         return self.identity(p) if self.identity else (self.name, dataclasses.astuple(p))
 
     def stopping(self, p: Any) -> Stopping | None:
-        """When a fit with `p` ends early, by its metric on the validation set; None if it never does."""
+        """Return when a fit with `p` ends early, by a metric on the validation set; None if it never does."""
         return None
 
     # A configuration is written flat, name by name, on the command line, in experiment files and in records.
 
     def fields(self) -> tuple[dataclasses.Field[Any], ...]:
-        """The parameters, flat: a dataclass field each, whose metadata hold `help` and `search`."""
+        """Return the flat parameters as dataclass fields, with `help` and `search` in their metadata."""
         return dataclasses.fields(self.params)
 
     def configure(self, values: Mapping[str, Any], source: str) -> Any:
-        """The parameters from flat values. Raises ConfigError, which begins with `source` and names the parameter."""
+        """Return the parameters from flat values. Raises ConfigError with `source` and the name of the parameter."""
         return parameters(self.params, values, source)
 
     def flat(self, p: Any) -> dict[str, Any]:
-        """The reverse of `configure`."""
+        """Return the flat values of parameters, the reverse of `configure`."""
         return dataclasses.asdict(p)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClosedForm(Method):
-    """`shift(p)` says which matrix to invert; `columns(diag_C, counts, p)` gives the vectors (beta, alpha) of
+    """`shift(p)` is the shift of the Gram to invert; `columns(diag_C, counts, p)` returns the vectors (beta, alpha) of
     W = C diag(beta) + diag(alpha).
     """
 
@@ -121,7 +121,7 @@ class ClosedForm(Method):
 
 @dataclass(frozen=True, kw_only=True)
 class Direct(Method):
-    """`fit(X, p, seed)` gives the model; `holds_matrix` says whether it needs a matrix (n_items, n_items) on the way."""
+    """`fit(X, p, seed)` returns the model; `holds_matrix` says whether it needs a matrix (n_items, n_items)."""
 
     fit: Callable[[sp.csr_array, Any, int], Recommender]
     holds_matrix: bool = False
@@ -133,10 +133,10 @@ class Direct(Method):
 
 @dataclass(frozen=True, kw_only=True)
 class Iterative(Method):
-    """`steps(X, p, seed, dtype, context, start)` yields the iterations, from the state `start` where one is given.
+    """`steps(X, p, seed, dtype, context, start)` yields the iterations, from the state `start` if it is given.
 
-    `quadratic_loss(counts, p)` is the loss that alternating least squares minimises; other methods have none. `length` names
-    the parameter that counts the iterations. A checkpoint is due every `save_every` seconds; 0: after each iteration.
+    `quadratic_loss(counts, p)`: the loss that alternating least squares minimises; None for other methods. `length`: name of
+    the parameter with the number of iterations. A checkpoint is due every `save_every` seconds; 0: after each iteration.
     """
 
     steps: Callable[[sp.csr_array, Any, int, type, Context, State | None], Steps]
@@ -153,7 +153,7 @@ class Iterative(Method):
         return "als" if self.quadratic_loss else "newton"
 
     def limit(self, p: Any) -> int:
-        """The most iterations that a fit with `p` takes."""
+        """Return the maximum number of iterations of a fit with `p`."""
         return self.flat(p)[self.length]
 
     def stopping(self, p: Any) -> Stopping | None:

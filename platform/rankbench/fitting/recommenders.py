@@ -1,6 +1,6 @@
-"""What a fitted model is: scores for users over a slice of items. Three forms exist.
+"""Fitted models: they score users for a slice of items. Three forms are defined here.
 
-They hold arrays and nothing else, so that a file, a worker and a notebook can hold them alike.
+They consist only of arrays, so that they are easily saved, sent to workers and used in notebooks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 @runtime_checkable
 class Recommender(Protocol):
-    """Scores; higher is better. `family` groups models whose `base` is one and the same array."""
+    """A model that scores items; higher is better. Models of the same `family` share the array that `base` computes."""
 
     @property
     def n_items(self) -> int: ...
@@ -27,17 +27,17 @@ class Recommender(Protocol):
     def dtype(self) -> np.dtype: ...
 
     def fold(self, users: np.ndarray, history: sp.csr_array) -> Recommender:
-        """The model that can score `users` (m,) from `history` (m, n_items): itself, where nothing is to be worked out."""
+        """Return a model that scores `users` (m,) from `history` (m, n_items): itself, if nothing has to be computed."""
 
     def base(self, users: np.ndarray, history: sp.csr_array, items: slice, out: np.ndarray) -> np.ndarray:
-        """The costly part of the scores, shared within a family, written to `out` (m, len(items)) of `dtype`."""
+        """Write the costly part of the scores, shared within a family, to `out` (m, len(items)) of `dtype` and return it."""
 
     def finish(self, base: np.ndarray, history: sp.csr_array, items: slice, out: np.ndarray) -> np.ndarray:
-        """The scores made from `base`, written to `out` (m, len(items)), which may be `base` itself."""
+        """Write the scores computed from `base` to `out` (m, len(items)), which may be `base` itself, and return it."""
 
 
 def score(model: Recommender, users: np.ndarray, history: sp.csr_array, items: slice) -> np.ndarray:
-    """Scores (m, len(items)) of `users` (m,), whose known interactions are `history` (m, n_items) 0/1 CSR."""
+    """Return scores (m, len(items)) of `users` (m,), whose known interactions are `history` (m, n_items) 0/1 CSR."""
     start, stop, _ = items.indices(model.n_items)
     model = model.fold(users, history)
     base = model.base(users, history, items, np.empty((history.shape[0], stop - start), model.dtype))
@@ -46,7 +46,7 @@ def score(model: Recommender, users: np.ndarray, history: sp.csr_array, items: s
 
 @dataclass(frozen=True)
 class LinearRecommender:
-    """Item-item weights W = C diag(beta) + diag(alpha), never multiplied out; scores are history @ W.
+    """Item-item weights W = C diag(beta) + diag(alpha), never computed explicitly; scores are history @ W.
 
     C: (n_items, n_items) symmetric, float32 or float64; beta, alpha: (n_items,) float64. All closed forms of one
     regularised Gram share C and differ in the two vectors (Moon et al., DEQL, collapsed: W_i = beta_i C_i + alpha_i e_i).
@@ -83,7 +83,7 @@ class LinearRecommender:
         return out
 
     def dense_weights(self) -> np.ndarray:
-        """W, (n_items, n_items): for small problems and tests."""
+        """Return W (n_items, n_items), for small problems and tests."""
         return self.C * self.beta + np.diag(self.alpha)
 
 
@@ -120,9 +120,9 @@ class FactorRecommender:
 
 @dataclass(frozen=True)
 class LowRankRecommender:
-    """Item-item weights W = A Bᵀ + diag(alpha), never multiplied out; scores are history @ W.
+    """Item-item weights W = A Bᵀ + diag(alpha), never computed explicitly; scores are history @ W.
 
-    A, B: (n_items, k), of one dtype; alpha: (n_items,) float64. It knows no users: any history can be scored.
+    A, B: (n_items, k) of the same dtype; alpha: (n_items,) float64. The model has no users, so it can score any history.
     """
 
     A: np.ndarray
@@ -145,9 +145,9 @@ class LowRankRecommender:
         return self
 
     def base(self, users: np.ndarray, history: sp.csr_array, items: slice, out: np.ndarray) -> np.ndarray:
-        taste = np.empty((history.shape[0], self.A.shape[1]), self.A.dtype)
-        _sum_rows(history.indptr, history.indices, self.A, 0, taste)
-        return np.matmul(taste, self.B[items].T, out=out)
+        profile = np.empty((history.shape[0], self.A.shape[1]), self.A.dtype)
+        _sum_rows(history.indptr, history.indices, self.A, 0, profile)
+        return np.matmul(profile, self.B[items].T, out=out)
 
     def finish(self, base: np.ndarray, history: sp.csr_array, items: slice, out: np.ndarray) -> np.ndarray:
         start, _, _ = items.indices(self.n_items)
@@ -156,14 +156,14 @@ class LowRankRecommender:
         return out
 
     def dense_weights(self) -> np.ndarray:
-        """W, (n_items, n_items): for small problems and tests."""
+        """Return W (n_items, n_items), for small problems and tests."""
         return self.A @ self.B.T + np.diag(self.alpha)
 
 
-# Both kernels are serial: callers run blocks of users side by side, in threads that hold no lock.
+# Both kernels are serial: callers run blocks of users in parallel threads, and the kernels release the GIL.
 @numba.njit(nogil=True, cache=True)
 def _sum_rows(indptr: np.ndarray, indices: np.ndarray, C: np.ndarray, start: int, out: np.ndarray) -> None:
-    """out[u] = Σ_{i in history of u} C[i, start:start + width], in order, so sums are repeatable."""
+    """out[u] = Σ_{i in history of u} C[i, start:start + width], in order, so that sums are reproducible."""
     width = out.shape[1]
     for u in range(out.shape[0]):
         row = out[u]
@@ -178,7 +178,7 @@ def _sum_rows(indptr: np.ndarray, indices: np.ndarray, C: np.ndarray, start: int
 def _scale(
     base: np.ndarray, beta: np.ndarray, alpha: np.ndarray, indptr: np.ndarray, indices: np.ndarray, start: int, out: np.ndarray
 ) -> None:
-    """out = base · beta by column, plus alpha where the user met the item."""
+    """out = base · beta by column, plus alpha for the items in the user's history."""
     width = out.shape[1]
     for u in range(out.shape[0]):
         for j in range(width):

@@ -1,4 +1,4 @@
-"""One iteration of a fit: what a method yields, and what its driver sends back."""
+"""One iteration of a fit: what a method yields, and what the driver sends back."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from rankbench.fitting.recommenders import Recommender
 
 
 class Step(NamedTuple):
-    """An iteration that ended. The first step of a fit is the point that it starts from, with the number 0, or the number of
-    the iteration that was restored.
+    """A completed iteration. The first step of a fit is its starting point, numbered 0 or as the restored iteration.
 
     `loss` is the mean per interaction, NaN at number 0 of most methods. `seconds` counts all iterations so far, without
-    evaluations, checkpoints and computing the loss. `model` gives the recommender as it stands, and `state` the arrays and
-    values that the next iteration depends on; both may be called only until the next step is asked for.
+    evaluations, checkpoints and the computation of the loss. `model` returns the current recommender, and `state` the arrays
+    and values that the next iteration depends on; both may only be called before the next step starts.
     """
 
     number: int
@@ -25,5 +24,5 @@ class Step(NamedTuple):
     state: Callable[[], State]
 
 
-# The driver sends the metric on the validation set after a step, or None where it was not measured.
+# The driver sends the metric on the validation set after a step, or None if it was not measured.
 Steps = Generator[Step, float | None, None]
