@@ -1,7 +1,7 @@
 """Ranking of all items for every user, with items as the outer loop, for weights too large for memory.
 
-`ranking.rank` turned inside out, with the same kernels: each block is read once for all users, whose top k wait meanwhile.
-Blocks come in increasing item id, so that ties go to the lower one here too.
+The loops of `ranking.rank` are exchanged, with the same kernels: each block of items is read once for all users, whose top k
+stay in memory. Blocks come in increasing item id, so that ties go to the lower id here, too.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ColumnRecommender(Recommender, Protocol):
     """A model that can load a part of its weights."""
 
     def hold(self, items: slice) -> Recommender:
-        """The same model with everything in memory that the scores of `items` need."""
+        """Return the same model with everything in memory that scoring `items` needs."""
 
 
 def rank_by_columns(
@@ -51,13 +51,13 @@ def rank_by_columns(
     progress: Callable[[int, int], None] = lambda done, total: None,
     rows: np.ndarray | None = None,
 ) -> list[Ranking]:
-    """What `rank` returns for the same `rows` of `holdout`, to the bit; with `auc` only for all that have targets.
+    """Return what `rank` returns for the same `rows` of `holdout`, bit for bit; `auc` requires all users with targets.
 
-    A family's columns are held `column_block` at a time, once, or twice with `auc`. Memory: one such block, the top k of all
-    users and models, some score blocks. `progress(done, total)` counts user rows, once for each family, block and pass.
-    Raises NumericalError when a score is NaN.
+    Columns of a family are loaded `column_block` at a time, once, or twice with `auc`. Memory: one such block, the top k of all
+    users and models, and some blocks of scores. `progress(done, total)` counts user rows, once for each family, block and pass.
+    Raises NumericalError if a score is NaN.
     """
-    require(rows is None or not auc, "the area under the curve is that of all users with targets")
+    require(rows is None or not auc, "auc can only be computed for all users with targets")
     rows = np.flatnonzero(np.diff(holdout.target.indptr)) if rows is None else rows
     n_items, seen = holdout.target.shape[1], holdout.seen
     states = [_State(model, holdout.target, len(rows), k, auc) for model in models]
@@ -86,7 +86,7 @@ def rank_by_columns(
 
 
 def rank_by_columns_on(
-    where: BlockMap,
+    executor: BlockMap,
     models: Sequence[ColumnRecommender],
     holdout: Holdout,
     k: int,
@@ -94,26 +94,27 @@ def rank_by_columns_on(
     auc: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Ranking]:
-    """What `rank_by_columns` returns, each block of columns by a worker of `where`, who must be able to hold it.
+    """Return what `rank_by_columns` returns. Each block of columns is ranked by a worker of `executor`, which must be able to
+    hold it.
 
-    A worker hands back the top k of its block; together they are merged here, by score and then by item, so that the order in
-    which they come makes no difference. Models and `holdout` are sent once. `progress(done, total)` counts blocks.
+    A worker returns the top k of its block. These are merged here by score and then by item, so that the order in which they
+    arrive has no effect. Models and `holdout` are sent once. `progress(done, total)` counts blocks.
     """
     rows = np.flatnonzero(np.diff(holdout.target.indptr))
     states = [_State(model, holdout.target, len(rows), k, auc) for model in models]
     blocks = _blocks(holdout.target.shape[1], column_block)
-    data = where.put((list(models), holdout, rows, k, auc))
+    data = executor.put((list(models), holdout, rows, k, auc))
     passes = 2 if auc else 1
-    for done, (index, found) in enumerate(where.map(_top_of_block, blocks, data), start=1):
-        for state, (items, scores, of_targets) in zip(states, found, strict=True):
+    for done, (index, tops) in enumerate(executor.map(_top_of_block, blocks, data), start=1):
+        for state, (items, scores, of_targets) in zip(states, tops, strict=True):
             _merge_top(state.top.items, state.top.scores, items, scores)
             if auc:
                 state.target_scores[_inside(holdout.target, blocks[index])] = of_targets
         progress(done, passes * len(blocks))
     if auc:
-        known = where.put([state.target_scores for state in states])
-        for done, (_, found) in enumerate(where.map(_wins_of_block, blocks, data, known), start=1):
-            for state, wins in zip(states, found, strict=True):
+        known = executor.put([state.target_scores for state in states])
+        for done, (_, block_wins) in enumerate(executor.map(_wins_of_block, blocks, data, known), start=1):
+            for state, wins in zip(states, block_wins, strict=True):
                 state.wins += wins
             progress(len(blocks) + done, passes * len(blocks))
     return [state.ranking(holdout, holdout.seen, rows) for state in states]
@@ -125,7 +126,7 @@ def _blocks(n_items: int, width: int) -> list[slice]:
 
 
 def _families(states: list[_State]) -> dict[int, list[_State]]:
-    """Groups of models that share their columns."""
+    """Return groups of models that share their columns."""
     families: dict[int, list[_State]] = {}
     for state in states:
         families.setdefault(state.model.family, []).append(state)
@@ -133,7 +134,7 @@ def _families(states: list[_State]) -> dict[int, list[_State]]:
 
 
 def _top_of_block(block: slice, data: _Data) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """For each model the top k of the block's items for all users, and the scores of the targets among them."""
+    """Return for each model the top k of the block's items for all users, and the scores of the targets among them."""
     models, holdout, rows, k, auc = data
     states = [_State(model, holdout.target, len(rows), min(k, block.stop - block.start), auc) for model in models]
     _scan_block(states, _merge, block, holdout, rows)
@@ -161,28 +162,28 @@ def _scan_block(states: list[_State], use: _Use, block: slice, holdout: Holdout,
 
 
 def _inside(target: sp.csr_array, block: slice) -> np.ndarray:
-    """Which entries of `target` lie in the block's columns."""
+    """Return which entries of `target` are in the block's columns."""
     return (target.indices >= block.start) & (target.indices < block.stop)
 
 
 @numba.njit(cache=True)
 def _merge_top(items: np.ndarray, scores: np.ndarray, other_items: np.ndarray, other_scores: np.ndarray) -> None:
-    """Merge another list into the first, row by row. Both are sorted, best first; ties go to the lower item."""
+    """Merge another top list into the first, row by row. Both are sorted, best first; ties go to the lower item."""
     k = items.shape[1]
     for u in range(items.shape[0]):
-        mine, mine_scores = items[u].copy(), scores[u].copy()
+        own_items, own_scores = items[u].copy(), scores[u].copy()
         a = b = 0
-        for place in range(k):
+        for position in range(k):
             if b < other_items.shape[1] and other_items[u, b] >= 0:
-                theirs, score = other_items[u, b], other_scores[u, b]
-                first = mine[a] < 0 or score > mine_scores[a] or (score == mine_scores[a] and theirs < mine[a])
+                item, score = other_items[u, b], other_scores[u, b]
+                better = own_items[a] < 0 or score > own_scores[a] or (score == own_scores[a] and item < own_items[a])
             else:
-                first = False
-            if first:
-                items[u, place], scores[u, place] = other_items[u, b], other_scores[u, b]
+                better = False
+            if better:
+                items[u, position], scores[u, position] = other_items[u, b], other_scores[u, b]
                 b += 1
             else:
-                items[u, place], scores[u, place] = mine[a], mine_scores[a]
+                items[u, position], scores[u, position] = own_items[a], own_scores[a]
                 a += 1
 
 
@@ -220,7 +221,7 @@ def _scan_part(
     workspace: threading.local,
     part: slice,
 ) -> int:
-    """Score the users of `part` for the items of `block`, and let `use` take what it needs; how many they are."""
+    """Score the users of `part` for the items of `block` and pass the scores to `use`. Returns the number of users."""
     users, history, target = (of[rows[part]] for of in (holdout.users, holdout.history, holdout.target))
     seen = history if seen_rows is holdout.history else seen_rows[rows[part]]
     # Rows without targets have no entries, so the targets of a part are contiguous.

@@ -1,19 +1,19 @@
 """Paired tests between models on the same users, corrected for the number of tests.
 
-The unit is the user. A user's difference is the value of one model less that of the other; of these differences there are
+The unit is the user. The difference of a user is the value of one model minus that of the other. Reported are
 
-- the mean, with the percentile interval of the paired bootstrap (Efron & Tibshirani 1993, §13): users are drawn with
-  replacement, and every model's mean is taken of the same draws;
-- a bootstrap p, two-sided, of the hypothesis that the mean is 0: twice the smaller share of resamples whose mean lies on
-  either side of 0, (1 + count) / (1 + resamples). It is below 0.05 just where the interval leaves 0 out;
-- a Wilcoxon signed-rank p (Wilcoxon 1945), of the hypothesis that differences lie symmetrically about 0. Zeros are ranked
-  and then left out (Pratt 1959): many users do not tell two models apart, and that is evidence too;
+- the mean difference with the percentile interval of the paired bootstrap (Efron & Tibshirani 1993, §13): users are drawn
+  with replacement, and the means of all models are computed from the same draws;
+- a two-sided bootstrap p-value for the hypothesis that the mean is 0: twice the smaller share of resamples whose mean is on
+  either side of 0, (1 + count) / (1 + resamples). It is below 0.05 exactly when the interval does not contain 0;
+- a Wilcoxon signed-rank p-value (Wilcoxon 1945) for the hypothesis that the differences are symmetric about 0. Zeros are
+  ranked and then left out (Pratt 1959), because users for whom two models are equal are evidence, too;
 - effect sizes: the matched-pairs rank-biserial correlation (Kerby 2014), (W+ - W-) / (W+ + W-) of the same ranks, and
   Cohen's d_z, mean / standard deviation.
 
-Which model is best is itself read from the data. The family of Holm's correction (Holm 1979) is therefore every pair of
-models, not the pairs with the best alone: two models of which one is best are never called different more readily than any
-two. Pairs that no user tells apart are not tested.
+The best model is found on the same data. Holm's correction (Holm 1979) therefore covers all pairs of models, not only the
+pairs with the best one: a pair with the best model is never called different more easily than any other pair. Pairs of models
+that are equal for every user are not tested.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from rankbench.core.registry import nearest
 from rankbench.evaluation.summary import Interval, bootstrap_means, percentile_bounds
 
 LEVEL = 0.05
-# With this many resamples the smallest corrected bootstrap p is 0.01, however many models there are.
+# With these numbers of resamples, the smallest corrected bootstrap p-value is 0.01 for any number of models.
 RESAMPLES, RESAMPLES_A_PAIR = 2000, 200
-DIGITS = 6  # digits of a difference; the rounding of float32 in records would turn ties into differences
+DIGITS = 6  # digits of a difference, so that the rounding of float32 in records does not turn ties into differences
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """`model` less `against` in one metric, over `users` that both have. JSON values; what is not defined is None.
+    """`model` minus `against` in one metric, over the common `users`. All values are JSON values, None if they are undefined.
 
-    `relative_percent`: of the mean of `against`. `p_*_holm`: corrected for all `tests` pairs of models. `better`, `equal`,
-    `worse`: shares of users. `identical`: no user differs, nothing was tested, p is 1. `left_out`: users that some models
-    have and others lack. `by_split`: split seed → mean difference on that split, where there are several.
+    `relative_percent`: relative to the mean of `against`. `p_*_holm`: corrected for all `tests` pairs of models. `better`,
+    `equal`, `worse`: shares of users. `identical`: no user differs, so nothing was tested and p is 1. `left_out`: users that
+    only some models have. `by_split`: split seed → mean difference on that split, if there are several.
     """
 
     dataset: str
@@ -75,7 +75,7 @@ class Comparison:
 
     @property
     def distinguishable(self) -> bool:
-        """Whether both corrected tests are significant at 0.05: the means differ, and not only because of a few users."""
+        """Whether both corrected tests are significant at 0.05, so that the means differ not only because of a few users."""
         return not self.identical and max(self.p_bootstrap_holm, self.p_wilcoxon_holm) < LEVEL
 
     @property
@@ -108,13 +108,12 @@ def compare(
     seed: int = 0,
     resamples: int | None = None,
 ) -> Comparisons:
-    """Every model against the best one by mean (the first of equals), and against `baseline` where one is named.
+    """Compare every model with the one of the best mean (the first of equals), and with `baseline` if it is given.
 
-    `samples`: model → raw user ids (m,) and values (m,), in any order; users that some model lacks are left out. Equal
-    `seed` and users give equal numbers. A model's mean is that of the users compared. `resamples`: by default 2000, or 200 a
-    pair where that is more.
-    Raises ConfigError for an unknown baseline, DataError when the models have no user in common, a user is given twice or a
-    value is not finite.
+    `samples`: model → raw user ids (m,) and values (m,), in any order. Users that a model lacks are left out, also from the
+    means. Equal `seed` and users give equal numbers. `resamples`: by default 2000, or 200 per pair if that is more. Raises
+    ConfigError for an unknown baseline, DataError if the models have no user in common, a user appears twice or a value is not
+    finite.
     """
     names = list(samples)
     require(baseline is None or baseline in samples, f"unknown baseline {baseline!r}{nearest(str(baseline), names)}")
@@ -132,7 +131,7 @@ def compare(
 
     def comparison(model: str, reference: str) -> Comparison:
         i, j = (first[names.index(name)] for name in (model, reference))
-        found = _IDENTICAL if i == j else tests[i, j] if i < j else _mirrored(tests[j, i])
+        test = _IDENTICAL if i == j else tests[i, j] if i < j else _mirrored(tests[j, i])
         return Comparison(
             dataset=dataset,
             metric=metric,
@@ -142,23 +141,23 @@ def compare(
             left_out=left_out,
             mean=float(means[i]),
             mean_against=float(means[j]),
-            relative_percent=100 * found["difference"] / float(means[j]) if means[j] else None,
+            relative_percent=100 * test["difference"] / float(means[j]) if means[j] else None,
             identical=i == j,
             tests=len(pairs),
             resamples=resamples,
             seed=seed,
-            **found,
+            **test,
         )
 
     references = dict.fromkeys([best, baseline or best])
-    found = [comparison(model, reference) for reference in references for model in names if model != reference]
+    compared = [comparison(model, reference) for reference in references for model in names if model != reference]
     lows, highs = percentile_bounds(draws)
     intervals = {name: Interval(float(m), float(a), float(b)) for name, m, a, b in zip(names, means, lows, highs, strict=True)}
-    return Comparisons(best, intervals, tuple(found))
+    return Comparisons(best, intervals, tuple(compared))
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """Holm's step-down correction: the smallest of m values times m, the next times m - 1, ..., never falling, at most 1."""
+    """Apply Holm's step-down correction: the smallest of m values times m, the next times m - 1, ..., monotone, at most 1."""
     order = np.argsort(p, kind="stable")
     result = [1.0] * len(p)
     largest = 0.0
@@ -169,7 +168,7 @@ def holm(p: Sequence[float]) -> list[float]:
 
 
 def user_means(samples: Sequence[UserValues]) -> UserValues:
-    """One value per user: the mean over the samples that contain the user, for example over seeds or splits."""
+    """Return one value per user: the mean over the samples that contain the user, for example over seeds or splits."""
     ids = [sample[0] for sample in samples]
     if all(np.array_equal(ids[0], each) for each in ids[1:]):
         return ids[0], np.asarray(np.mean([values for _, values in samples], axis=0, dtype=np.float64))
@@ -179,9 +178,9 @@ def user_means(samples: Sequence[UserValues]) -> UserValues:
 
 
 def _aligned(samples: Mapping[str, UserValues]) -> tuple[np.ndarray, np.ndarray, int]:
-    """Users common to all samples, their values (m, n_models), and the number of users that only some samples have."""
-    for name, (of_model, values) in samples.items():
-        if len(np.unique(of_model)) != len(of_model):
+    """Return the users common to all samples, their values (m, n_models), and the number of users not in all samples."""
+    for name, (ids_of_model, values) in samples.items():
+        if len(np.unique(ids_of_model)) != len(ids_of_model):
             raise DataError(f"{name}: a user has two values; give one value per user")
         if not np.isfinite(values).all():
             raise DataError(f"{name}: {int((~np.isfinite(values)).sum())} users have a value that is not a finite number")
@@ -204,13 +203,13 @@ def _pick(users: np.ndarray, ids: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def _differences(table: np.ndarray, a: int, b: int) -> np.ndarray:
-    """Column a less column b, (m,), without the rounding of float32: equal values differ by 0, equal differences tie."""
+    """Return column a minus column b, (m,), without the rounding of float32, so that equal values and differences are equal."""
     scale = max(1.0, float(np.abs(table[:, [a, b]]).max()))
     return np.round((table[:, a] - table[:, b]) / scale, DIGITS) * scale
 
 
 def _first_equals(table: np.ndarray) -> list[int]:
-    """For every column, the first one that no row differs from."""
+    """Return for every column the first column that is equal in all rows."""
     first: list[int] = []
     for column in range(table.shape[1]):
         first.append(next((c for c in sorted(set(first)) if not _differences(table, column, c).any()), column))
@@ -218,7 +217,7 @@ def _first_equals(table: np.ndarray) -> list[int]:
 
 
 def _test(table: np.ndarray, draws: np.ndarray, a: int, b: int) -> dict[str, Any]:
-    """Fields of a Comparison of column a less column b, before the correction."""
+    """Return the fields of a Comparison of column a minus column b, before the correction."""
     d = _differences(table, a, b)
     drawn = draws[:, a] - draws[:, b]
     low, high = percentile_bounds(drawn[:, None])
@@ -250,7 +249,7 @@ _IDENTICAL: dict[str, Any] = {
 
 
 def _mirrored(test: dict[str, Any]) -> dict[str, Any]:
-    """The comparison with the models swapped."""
-    turned = {name: None if test[name] is None else -test[name] for name in ("difference", "rank_biserial", "cohen_dz")}
+    """Return the test with the models swapped."""
+    negated = {name: None if test[name] is None else -test[name] for name in ("difference", "rank_biserial", "cohen_dz")}
     bounds = {"low": -test["high"], "high": -test["low"]}
-    return test | turned | bounds | {"better": test["worse"], "worse": test["better"]}
+    return test | negated | bounds | {"better": test["worse"], "worse": test["better"]}

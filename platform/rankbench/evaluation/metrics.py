@@ -1,7 +1,7 @@
-"""Ranking metrics as functions of the ranks of the hits. The denominator is part of each name.
+"""Ranking metrics as functions of the ranks of hits. The name of each metric says its denominator.
 
-For a user with targets T and a list cut at k: `hits` (m, k) bool, true where the item at that rank is a target;
-`n_targets` (m,). Relevance is binary, log is base 2, ranks start at 1. Users without targets are not here.
+For users with targets T and lists cut at k: `hits` (m, k) bool, true if the item at that rank is a target; `n_targets` (m,).
+Relevance is binary, log is base 2, ranks start at 1. Users without targets are left out before.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _precision_at_hits(hits: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class PerUser:
-    """Values of each metric, float64, row by row with `users`; `overall` holds metrics of all lists together."""
+    """Values of each metric in float64, one per user in `users`; `overall` has the metrics of all lists together."""
 
     users: np.ndarray
     values: dict[str, np.ndarray]
@@ -120,31 +120,31 @@ class MetricSet:
 
 
 def metric_set(metrics: Iterable[str] = DEFAULT_METRICS, cutoffs: Sequence[int] = DEFAULT_CUTOFFS) -> MetricSet:
-    """Every metric at every cutoff; a name with its own cutoff ("ndcg@100") is used unchanged.
+    """Return every metric at every cutoff; a name with its own cutoff ("ndcg@100") is used unchanged.
 
-    Raises ConfigError, with the nearest name, for a metric that there is none of.
+    Raises ConfigError with the nearest name for an unknown metric.
     """
     known = [*METRICS, "coverage", "popularity", "auc"]
     names: list[str] = []
     for word in metrics:
-        found = re.fullmatch(r"([a-z_]+)(?:@([1-9][0-9]{0,5}))?", word)
-        if not found or found[1] not in known or (found[1] == "auc" and found[2]):
+        match = re.fullmatch(r"([a-z_]+)(?:@([1-9][0-9]{0,5}))?", word)
+        if not match or match[1] not in known or (match[1] == "auc" and match[2]):
             raise ConfigError(f"unknown metric {word!r}{nearest(word, known)}; known: {', '.join(known)}, as in recall@20")
         if word == "auc":
             names.append(word)
         else:
-            names += [f"{found[1]}@{k}" for k in ([int(found[2])] if found[2] else cutoffs)]
+            names += [f"{match[1]}@{k}" for k in ([int(match[2])] if match[2] else cutoffs)]
     return MetricSet(tuple(dict.fromkeys(names)))
 
 
-def require_within(wanted: MetricSet, n_items: int, dataset: str, where: str) -> None:
+def require_within(wanted: MetricSet, n_items: int, dataset: str, source: str) -> None:
     """Raise ConfigError if a cutoff is larger than the number of items of `dataset`."""
-    require(wanted.k <= n_items, f"{where}: {wanted.k} is more than the {n_items:,} items of {dataset}")
+    require(wanted.k <= n_items, f"{source}: {wanted.k} is more than the {n_items:,} items of {dataset}")
 
 
 def measure(ranking: Ranking, target: sp.csr_array, item_counts: np.ndarray, wanted: MetricSet) -> PerUser:
-    """The wanted metrics of a ranking. target: the holdout's, (n_rows, n_items); item_counts: (n_items,), the
-    train interactions an item, for popularity@k = the mean of them over the list.
+    """Return the wanted metrics of a ranking. `target`: that of the holdout, (n_rows, n_items). `item_counts`: (n_items,), the
+    number of training interactions per item; popularity@k is its mean over the list.
     """
     rows = target[ranking.rows]
     n_targets = np.diff(rows.indptr)
@@ -174,7 +174,7 @@ def measure(ranking: Ranking, target: sp.csr_array, item_counts: np.ndarray, wan
 
 @numba.njit(cache=True)
 def _mark_hits(items: np.ndarray, ptr: np.ndarray, targets: np.ndarray, hits: np.ndarray) -> None:
-    """hits[u, r] = whether the item at rank r is a target; lists may be deeper than `hits`, or end before it."""
+    """Set hits[u, r] to whether the item at rank r is a target. Lists may be longer or shorter than rows of `hits`."""
     for u in range(items.shape[0]):
         relevant = targets[ptr[u] : ptr[u + 1]]
         for r in range(min(items.shape[1], hits.shape[1])):

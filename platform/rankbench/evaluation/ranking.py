@@ -25,11 +25,11 @@ STRIDE = 64  # number of scores that are compared with the k-th best at once
 
 @dataclass(frozen=True)
 class Ranking:
-    """The top k of users.
+    """The top k items of users.
 
-    `rows` (m,): their rows in the holdout; `users` (m,) int32; `items` (m, k) int32, best first, -1 where a user has fewer
-    than k candidates; `scores` (m, k), -inf there; `auc` (m,) float64 or None: the share of (target, other candidate) pairs
-    in the right order, a tie counting half.
+    `rows` (m,): rows of the users in the holdout; `users` (m,) int32; `items` (m, k) int32, best first, filled with -1 if a
+    user has fewer than k candidates; `scores` (m, k), then filled with -inf; `auc` (m,) float64 or None: the share of (target,
+    other candidate) pairs in the right order, where a tie counts half.
     """
 
     rows: np.ndarray
@@ -49,18 +49,18 @@ def rank(
     block_users: int = BLOCK_USERS,
     block_items: int = BLOCK_ITEMS,
 ) -> list[Ranking]:
-    """One Ranking a model, over the rows of `holdout` that have targets, or over `rows`. Models of a family share their
+    """Return one Ranking per model, for the rows of `holdout` that have targets, or for `rows`. Models of a family share their
     base scores.
 
-    Blocks of users run side by side, in as many threads as `threads.pinned` set; the result does not depend on how many.
-    `progress(done, total)` counts (user, family) rows. Raises NumericalError when a score is NaN.
+    Blocks of users run in parallel, in the number of threads set by `threads.pinned`, which does not change the result.
+    `progress(done, total)` counts (user, family) rows. Raises NumericalError if a score is NaN.
     """
     rows = np.flatnonzero(np.diff(holdout.target.indptr)) if rows is None else rows
     k = min(k, holdout.target.shape[1])
     # Rows are copied only if they are not all rows, because histories can be as large as the data.
     every = len(rows) == len(holdout.users)
-    of_rows = (holdout.users, holdout.history) if every else (holdout.users[rows], holdout.history[rows])
-    models = [model.fold(*of_rows) for model in models]
+    selected = (holdout.users, holdout.history) if every else (holdout.users[rows], holdout.history[rows])
+    models = [model.fold(*selected) for model in models]
     top = [_TopK(len(rows), k, model.dtype) for model in models]
     areas = [np.zeros(len(rows)) for _ in models]
     seen = holdout.seen
@@ -72,8 +72,8 @@ def rank(
 
     def block(members: list[int], part: slice) -> int:
         family = [models[position] for position in members]
-        found = _rank_block(family, holdout, seen, rows[part], k, block_items, auc, workspace)
-        for position, (best, area) in zip(members, found, strict=True):
+        ranked = _rank_block(family, holdout, seen, rows[part], k, block_items, auc, workspace)
+        for position, (best, area) in zip(members, ranked, strict=True):
             top[position].items[part], top[position].scores[part] = best.items, best.scores
             if area is not None:
                 areas[position][part] = area
@@ -140,17 +140,17 @@ def _rank_block(
 
 
 def _buffer(workspace: threading.local, name: str, shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
-    """An array of this thread, reused for every block, because allocating memory would take as long as scoring."""
+    """Return an array of this thread that is reused for every block, because allocation would take as long as scoring."""
     size = shape[0] * shape[1]
-    held = getattr(workspace, name, None)
-    if held is None or held.size < size or held.dtype != dtype:
-        held = np.empty(size, dtype)
-        setattr(workspace, name, held)
-    return held[:size].reshape(shape)
+    array = getattr(workspace, name, None)
+    if array is None or array.size < size or array.dtype != dtype:
+        array = np.empty(size, dtype)
+        setattr(workspace, name, array)
+    return array[:size].reshape(shape)
 
 
 class _TopK:
-    """Best items of each row so far, best first."""
+    """The best items of each row so far, best first."""
 
     def __init__(self, m: int, k: int, dtype: np.dtype):
         self.items = np.full((m, k), -1, np.int32)
@@ -162,9 +162,9 @@ def _mask(scores: np.ndarray, start: int, seen_ptr: np.ndarray, seen: np.ndarray
     """Set the scores of seen items to -inf."""
     width = scores.shape[1]
     for u in range(scores.shape[0]):
-        mine = seen[seen_ptr[u] : seen_ptr[u + 1]]
-        for s in range(np.searchsorted(mine, start), len(mine)):
-            j = mine[s] - start
+        own_seen = seen[seen_ptr[u] : seen_ptr[u + 1]]
+        for s in range(np.searchsorted(own_seen, start), len(own_seen)):
+            j = own_seen[s] - start
             if j >= width:
                 break
             scores[u, j] = -np.inf
@@ -174,10 +174,10 @@ def _mask(scores: np.ndarray, start: int, seen_ptr: np.ndarray, seen: np.ndarray
 def _scan(
     scores: np.ndarray, start: int, seen_ptr: np.ndarray, seen: np.ndarray, top_items: np.ndarray, top_scores: np.ndarray
 ) -> bool:
-    """Mask seen items in `scores` with -inf and merge a block into the top k; returns whether a score is NaN.
+    """Mask seen items in `scores` with -inf and merge a block into the top k. Returns whether a score is NaN.
 
-    Items come in increasing id and a newcomer must be strictly better, so ties keep the lower id. Positions are unsigned,
-    which spares every access a test for a negative one.
+    Items come in increasing id and a new one must be strictly better, so that ties keep the lower id. Positions are unsigned,
+    which avoids a check for negative ones at every access.
     """
     _mask(scores, start, seen_ptr, seen)
     m, width = scores.shape
@@ -187,23 +187,23 @@ def _scan(
         row, items, best = scores[u], top_items[u], top_scores[u]
         threshold = best[-1]
         for first in range(0, whole, STRIDE):
-            if _news(row, numba.uint64(first), threshold):
+            if _any_above(row, numba.uint64(first), threshold):
                 for j in range(numba.uint64(first), numba.uint64(first + STRIDE)):
                     if not (row[j] <= threshold):
-                        bad |= _take(row[j], start + numba.int64(j), items, best)
+                        bad |= _insert(row[j], start + numba.int64(j), items, best)
                         threshold = best[-1]
         for j in range(whole, width):
             if not (row[j] <= threshold):
-                bad |= _take(row[j], start + j, items, best)
+                bad |= _insert(row[j], start + j, items, best)
                 threshold = best[-1]
     return bad
 
 
 @numba.njit(nogil=True, cache=True)
-def _news(row: np.ndarray, first: int | np.integer, threshold: float) -> bool:
-    """Whether a stride holds anything above `threshold`, or a NaN, which fails the comparison too.
+def _any_above(row: np.ndarray, first: int | np.integer, threshold: float) -> bool:
+    """Whether a stride has a score above `threshold`, or NaN, for which the comparison fails, too.
 
-    A single bit, so that the compiler makes a few vector instructions of it.
+    The result is a single bit, so that the compiler generates a few vector instructions.
     """
     above = np.uint32(0)
     for j in range(numba.uint32(STRIDE)):
@@ -212,17 +212,17 @@ def _news(row: np.ndarray, first: int | np.integer, threshold: float) -> bool:
 
 
 @numba.njit(nogil=True, cache=True)
-def _take(score: float, item: int | np.integer, items: np.ndarray, best: np.ndarray) -> bool:
-    """Insert an item that is better than the last of a top k. Returns True, without a change, if its score is NaN."""
+def _insert(score: float, item: int | np.integer, items: np.ndarray, best: np.ndarray) -> bool:
+    """Insert an item that is better than the last one of a top k. Changes nothing and returns True if its score is NaN."""
     if score != score:
         return True
-    place = len(best) - 1
-    while place > 0 and best[place - 1] < score:
-        best[place] = best[place - 1]
-        items[place] = items[place - 1]
-        place -= 1
-    best[place] = score
-    items[place] = item
+    position = len(best) - 1
+    while position > 0 and best[position - 1] < score:
+        best[position] = best[position - 1]
+        items[position] = items[position - 1]
+        position -= 1
+    best[position] = score
+    items[position] = item
     return False
 
 
@@ -241,10 +241,10 @@ def _gather(scores: np.ndarray, start: int, ptr: np.ndarray, targets: np.ndarray
 def _count_wins(
     scores: np.ndarray, start: int, ptr: np.ndarray, targets: np.ndarray, target_scores: np.ndarray, wins: np.ndarray
 ) -> None:
-    """Add, for every candidate that is not a target, the number of targets with a higher score; a tie counts half."""
+    """Add for every candidate that is not a target the number of targets with a higher score; a tie counts half."""
     m, width = scores.shape
     for u in range(m):
-        mine = np.sort(target_scores[ptr[u] : ptr[u + 1]])
+        own_scores = np.sort(target_scores[ptr[u] : ptr[u + 1]])
         next_target = ptr[u] + np.searchsorted(targets[ptr[u] : ptr[u + 1]], start)
         won = 0.0
         for j in range(width):
@@ -254,5 +254,5 @@ def _count_wins(
             x = scores[u, j]
             if x == -np.inf:
                 continue
-            won += len(mine) - 0.5 * (np.searchsorted(mine, x, "left") + np.searchsorted(mine, x, "right"))
+            won += len(own_scores) - 0.5 * (np.searchsorted(own_scores, x, "left") + np.searchsorted(own_scores, x, "right"))
         wins[u] += won

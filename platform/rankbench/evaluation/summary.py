@@ -1,4 +1,4 @@
-"""Means over users with bootstrap confidence intervals, used by runs, searches and reports."""
+"""Means over users with bootstrap confidence intervals, for runs, searches and reports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean over users and the bounds of its percentile bootstrap interval; no bounds for metrics of whole lists."""
+    """A mean over users with its percentile bootstrap interval. Metrics of whole lists have no interval."""
 
     mean: float
     low: float | None = None
@@ -24,9 +24,9 @@ class Interval:
 
 
 def summarise(per_user: PerUser, seed: int, resamples: int = RESAMPLES) -> dict[str, Interval]:
-    """Name → mean and 95 % interval: users are drawn with replacement `resamples` times, the same draws for every metric.
+    """Return name → mean with 95 % interval. Users are drawn with replacement `resamples` times, the same for every metric.
 
-    Equal `seed` and number of users give equal draws, so intervals of two methods rest on the same users.
+    Equal `seed` and number of users give equal draws, so that intervals of two methods are based on the same users.
     """
     names = list(per_user.values)
     table = np.column_stack([per_user.values[name] for name in names]) if names else np.empty((len(per_user.users), 0))
@@ -37,22 +37,22 @@ def summarise(per_user: PerUser, seed: int, resamples: int = RESAMPLES) -> dict[
 
 
 def bootstrap_bounds(table: np.ndarray, seed: int, resamples: int) -> tuple[np.ndarray, np.ndarray]:
-    """Percentile bounds, (n_columns,) each, of the column means of table (m, n_columns)."""
+    """Return percentile bounds, (n_columns,) each, of the column means of table (m, n_columns)."""
     return percentile_bounds(bootstrap_means(table, seed, resamples))
 
 
 def percentile_bounds(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The middle 95 % of draws (resamples, n_columns), column by column."""
+    """Return the bounds of the middle 95 % of draws (resamples, n_columns), column by column."""
     tail = 50 * (1 - CONFIDENCE)
     low, high = np.percentile(draws, [tail, 100 - tail], axis=0)
     return low, high
 
 
 def bootstrap_means(table: np.ndarray, seed: int, resamples: int) -> np.ndarray:
-    """Column means (resamples, n_columns) of table (m, n_columns), its rows drawn anew for each resample.
+    """Return column means (resamples, n_columns) of table (m, n_columns), with rows drawn anew for each resample.
 
     A resample is a vector of how often each row is drawn, so that all means of a batch are one matrix product. Equal `seed`
-    and m give equal draws. The product is computed in one thread: BLAS rounds it differently for other numbers of threads.
+    and m give equal draws. The product is computed in one thread, because BLAS rounds differently for other numbers of threads.
     """
     m = len(table)
     rng = stream(seed, "bootstrap", m)
