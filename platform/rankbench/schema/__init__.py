@@ -1,1 +1,1 @@
-"""What an experiment file and a stored sweep are, as types."""
+"""Types of an experiment file and of a stored sweep."""

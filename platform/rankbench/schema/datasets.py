@@ -1,8 +1,8 @@
-"""The entries of `datasets` in an experiment file: the card that each one means, and the name of that card.
+"""The entries of `datasets` in an experiment file, and the cards they refer to.
 
 An entry is the name of a card, the path of a card file, or a mapping whose `name` is one of the two and whose other keys are
-changes to the card. A path is replaced by the card's name when the experiment is loaded, and kept as `file`: records, tables
-and the maps `published` and `chosen` know a dataset by the name of its card alone.
+changes to the card. When the experiment is loaded, a path is replaced by the name of its card and kept as `file`, because
+records, tables and the maps `published` and `chosen` refer to a dataset only by the name of its card.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ Entry = str | dict[str, Any]
 
 
 def with_card_names(entries: Sequence[Entry], folders: Sequence[Path], source: str) -> tuple[Entry, ...]:
-    """`entries` with every path replaced by the name of its card. A relative path is looked up in each of `folders` in turn.
+    """Return `entries` with every path replaced by the name of its card. A relative path is looked up in `folders` in turn.
 
-    Raises ConfigError for a path that leads to no card, saying where it was looked up, and as `read_card` does.
+    Raises ConfigError if there is no card at a path, with the folders that were searched, and as `read_card` does.
     """
     return tuple(_with_card_name(entry, folders, f"{source}: datasets[{position}]") for position, entry in enumerate(entries))
 
@@ -36,17 +36,17 @@ def _with_card_name(entry: Entry, folders: Sequence[Path], source: str) -> Entry
     paths = [folder / given for folder in folders]
     path = next((path for path in paths if path.is_file()), None)
     if path is None:
-        places = " or ".join(dict.fromkeys(str(path.parent.resolve()) for path in paths))
-        raise ConfigError(f"{source}: {given}: no such dataset card in {places}")
+        searched = " or ".join(dict.fromkeys(str(path.parent.resolve()) for path in paths))
+        raise ConfigError(f"{source}: {given}: no such dataset card in {searched}")
     return content | {"name": read_card(path).name, "file": str(path.resolve())}
 
 
 def card_of(entry: Entry, environment: Environment, source: str) -> Card:
-    """The card of an entry. Raises ConfigError as `load_card` does."""
+    """Return the card of an entry. Raises ConfigError as `load_card` does."""
     if isinstance(entry, str):
         return load_card(entry, environment)
     changes = _flatten({key: value for key, value in entry.items() if key not in ("name", "file", "card")})
-    if "card" in entry:  # written out, where no file has it
+    if "card" in entry:  # given in full, without a file
         return validate(Card, override(entry["card"], changes), f"{source}.card")
     name = entry.get("name")
     if not isinstance(name, str):

@@ -1,4 +1,4 @@
-"""An experiment file: a question, datasets, arms, how they are searched, and what is measured in the end."""
+"""The schema of an experiment file: question, datasets, arms, their search, and the final runs."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from rankbench.schema.datasets import Entry, with_card_names
 
 
 class ArmSpec(Strict):
-    """One row of the final table: a method, searched apart from the others."""
+    """One row of the final table: a method that is searched separately from the others."""
 
     method: str
-    name: str | None = Field(None, description="the row's label; the method's name where there is none")
+    name: str | None = Field(None, description="label of the row; by default the name of the method")
     params: dict[str, Any] = {}
     published: dict[str, dict[str, float]] = Field({}, description="dataset → metric → number in the paper")
     chosen: dict[str, dict[str, Any]] = Field({}, description="dataset → parameters that an earlier search chose")
@@ -35,19 +35,19 @@ class Choose(Strict):
 
 
 class SearchSpec(Strict):
-    """How an arm with random parameters is searched; grids are run whole.
+    """How arms with random parameters are searched; grids are run completely.
 
-    `by`: random draws; tpe, Optuna's tree-structured Parzen estimator; bohb, the same with scheduler hyperband, as Falkner et
-    al. (2018) combine them. `scheduler`: who ends trials that fall behind others of their arm, at looks on valid; a closed form
-    has none.
+    `by`: random draws; tpe, Optuna's tree-structured Parzen estimator; or bohb, which is tpe with the scheduler hyperband as in
+    Falkner et al. (2018). `scheduler`: ends trials that are worse than others of their arm in evaluations on the validation
+    set; not used for closed forms.
     """
 
-    trials: int = Field(10, ge=1, le=100_000, description="draws an arm that has a random parameter")
+    trials: int = Field(10, ge=1, le=100_000, description="number of draws for each arm with random parameters")
     choose: Choose = Choose()
     seed: int = Field(0, ge=0)
     by: Literal["random", "tpe", "bohb"] = "random"
     scheduler: Literal["none", "asha", "hyperband"] = "none"
-    grace: int = Field(5, ge=1, description="epochs that every trial gets")
+    grace: int = Field(5, ge=1, description="number of epochs before a trial can be ended")
 
     @model_validator(mode="before")
     @classmethod
@@ -63,16 +63,16 @@ Seeds = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1, m
 
 
 class FinalSpec(Strict):
-    """The runs that read test: each chosen setting once for each seed of the method and each seed of the split.
+    """The runs that are measured on test: each chosen setting once for each seed of the method and each seed of the split.
 
-    `seed: 3` is short for `seeds: [3]`. A method whose solver uses no seed runs with the first one alone. A setting is
-    chosen once, on the card's own split: interactions that were validation there may be test on another split.
+    `seed: 3` is short for `seeds: [3]`. A method that uses no seed runs only with the first one. A setting is chosen once, on
+    the card's own split, whose validation interactions may be test interactions of another split.
     """
 
     report_on: Literal["test"] = "test"
     fit_on: Literal["auto", "train", "train+valid"] = Field("auto", description="auto: as the split's protocol prescribes")
     seeds: Seeds = (0,)
-    split_seeds: Seeds | None = Field(None, description="default: the card's own split alone")
+    split_seeds: Seeds | None = Field(None, description="default: only the card's own split")
 
     @model_validator(mode="before")
     @classmethod
@@ -93,8 +93,8 @@ class FinalSpec(Strict):
 
 
 class Resources(Strict):
-    """A trial's share of the cluster; `auto` looks at the size of its matrix. With `device: cuda` a trial whose method can use
-    one has a GPU to itself.
+    """Resources of a trial; `auto` depends on the size of its matrix. With `device: cuda`, each trial whose method can use a
+    GPU gets its own.
     """
 
     cpus: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
@@ -103,7 +103,7 @@ class Resources(Strict):
 
 
 class Published(Strict):
-    """Which table or figure the arms' `published` numbers are from, and which recall it means, as far as that is known."""
+    """The table or figure with the `published` numbers of the arms, and which recall it means, as far as that is known."""
 
     paper: str
     table: str | int | None = None
@@ -118,10 +118,10 @@ class Published(Strict):
 
 
 class NotRun(Strict):
-    """A row of the paper's table whose system is not built here: it is shown with the published numbers alone."""
+    """A row of the paper's table whose method is not implemented: only its published numbers are shown."""
 
     name: str
-    why: str = Field(min_length=1, description="a few words, as in: a graph network of its own, not built here")
+    why: str = Field(min_length=1, description="reason in a few words, such as: not implemented")
     published: dict[str, dict[str, float]] = Field(description="dataset → metric → number in the paper")
 
 
@@ -147,7 +147,7 @@ class ExperimentSpec(Strict):
 
     @property
     def report_metrics(self) -> tuple[str, ...]:
-        """The columns of its table: what its papers report, else recall and the metric of the search, at its cutoff."""
+        """The columns of the table: the metrics its papers report, else the metric of the search, and recall at its cutoff."""
         published = [*(arm.published for arm in self.arms), *(row.published for row in self.not_run)]
         reported = [name for by_dataset in published for by_metric in by_dataset.values() for name in by_metric]
         metric = self.search.choose.metric
@@ -155,8 +155,8 @@ class ExperimentSpec(Strict):
 
 
 def load_experiment(path: Path, changes: dict[str, Any]) -> ExperimentSpec:
-    """The experiment in a file, with dotted `changes` applied. The path of a dataset card is relative to the file, or to the
-    working folder where that has no such card; one among `changes` is relative to the working folder.
+    """Return the experiment in a file, with dotted `changes` applied. The path of a dataset card is relative to the file or, if
+    there is no such card, to the working folder; in `changes`, it is relative to the working folder.
 
     Raises ConfigError naming file and key.
     """
@@ -167,18 +167,19 @@ def load_experiment(path: Path, changes: dict[str, Any]) -> ExperimentSpec:
     return spec.model_copy(update={"datasets": with_card_names(spec.datasets, folders, str(path))})
 
 
-def of_arms(spec: ExperimentSpec, patterns: Sequence[str], where: str) -> ExperimentSpec:
-    """`spec` with the arms whose label fits a shell pattern ("*, MF"). The others' published numbers stay in the table.
+def of_arms(spec: ExperimentSpec, patterns: Sequence[str], source: str) -> ExperimentSpec:
+    """Return `spec` with the arms whose label matches a shell pattern ("*, MF"). Published numbers of other arms stay in the
+    table.
 
-    Raises ConfigError for a pattern that fits none.
+    Raises ConfigError for a pattern without a match.
     """
     labels = [arm.label for arm in spec.arms]
     for pattern in patterns:
-        require(bool(fnmatch.filter(labels, pattern)), f"{where}: --arms {pattern!r} fits none of: {'; '.join(labels)}")
-    taken = [arm for arm in spec.arms if any(fnmatch.fnmatchcase(arm.label, pattern) for pattern in patterns)]
+        require(bool(fnmatch.filter(labels, pattern)), f"{source}: --arms {pattern!r} matches none of: {'; '.join(labels)}")
+    selected = [arm for arm in spec.arms if any(fnmatch.fnmatchcase(arm.label, pattern) for pattern in patterns)]
     left_out = tuple(
         NotRun(name=arm.label, why="left out by --arms", published=arm.published)
         for arm in spec.arms
-        if arm not in taken and arm.published
+        if arm not in selected and arm.published
     )
-    return spec.model_copy(update={"arms": tuple(taken), "not_run": (*left_out, *spec.not_run)})
+    return spec.model_copy(update={"arms": tuple(selected), "not_run": (*left_out, *spec.not_run)})

@@ -1,4 +1,4 @@
-"""Search spaces as experiment files write them, expanded to settings: grids crossed, random draws seeded."""
+"""Expand the search spaces of experiment files to settings: crossed grids and seeded random draws."""
 
 from __future__ import annotations
 
@@ -14,44 +14,44 @@ GRIDS = ("grid",)
 DRAWS = ("choice", "uniform", "loguniform", "randint")
 
 
-def expand(space: dict[str, Any], trials: int, seed: int, where: str) -> list[dict[str, Any]]:
-    """All settings of `space`: parameter → value, {grid: [...]}, {choice: [...]}, {uniform: [low, high]},
+def expand(space: dict[str, Any], trials: int, seed: int, source: str) -> list[dict[str, Any]]:
+    """Return all settings of `space`: parameter → value, {grid: [...]}, {choice: [...]}, {uniform: [low, high]},
     {loguniform: [low, high]} or {randint: [low, high]} (high excluded).
 
-    Grids are crossed. With any random parameter, `trials` draws are made, each crossed with the grids. A parameter's
-    draws depend on `seed`, its name and `trials` alone. Raises ConfigError naming the parameter.
+    Grids are crossed. If any parameter is random, `trials` draws are made, each crossed with the grids. The draws of a
+    parameter depend only on `seed`, its name and `trials`. Raises ConfigError naming the parameter.
     """
     fixed = {name: value for name, value in space.items() if not isinstance(value, dict)}
-    kinds = {name: _kind(name, value, where) for name, value in space.items() if isinstance(value, dict)}
+    kinds = {name: _kind(name, value, source) for name, value in space.items() if isinstance(value, dict)}
     grids = {name: arguments for name, (kind, arguments) in kinds.items() if kind in GRIDS}
     draws = {name: _draw(kind, arguments, trials, seed, name) for name, (kind, arguments) in kinds.items() if kind in DRAWS}
     rows = [dict(zip(draws, values, strict=True)) for values in zip(*draws.values(), strict=True)] if draws else [{}]
     crossed = [dict(zip(grids, values, strict=True)) for values in itertools.product(*grids.values())]
     settings = [fixed | row | cell for row in rows for cell in crossed]
-    # Keys in the file's order, so that two spellings of one space name their runs alike.
+    # Keys in the order of the file, so that equal settings have equal run ids.
     return [{name: each[name] for name in space} for each in settings]
 
 
 def kinds(space: dict[str, Any]) -> set[str]:
-    """The kinds of search that a checked space names."""
+    """Return the kinds of search in a checked space."""
     return {kind for value in space.values() if isinstance(value, dict) for kind in value}
 
 
-def _kind(name: str, value: dict[str, Any], where: str) -> tuple[str, list[Any]]:
-    place = f"{where}.{name}"
+def _kind(name: str, value: dict[str, Any], source: str) -> tuple[str, list[Any]]:
+    field = f"{source}.{name}"
     if len(value) != 1:
-        raise ConfigError(f"{place}: expected one of {', '.join(GRIDS + DRAWS)}, found {sorted(value)}")
+        raise ConfigError(f"{field}: expected one of {', '.join(GRIDS + DRAWS)}, found {sorted(value)}")
     ((kind, arguments),) = value.items()
     if kind not in GRIDS + DRAWS:
-        raise ConfigError(f"{place}: unknown search {kind!r}{nearest(str(kind), GRIDS + DRAWS)}")
+        raise ConfigError(f"{field}: unknown search {kind!r}{nearest(str(kind), GRIDS + DRAWS)}")
     if not isinstance(arguments, list) or not arguments:
-        raise ConfigError(f"{place}.{kind}: expected a list of values, got {arguments!r}")
+        raise ConfigError(f"{field}.{kind}: expected a list of values, got {arguments!r}")
     if kind in ("uniform", "loguniform", "randint"):
         numbers = all(isinstance(x, int | float) and not isinstance(x, bool) and math.isfinite(x) for x in arguments)
         if len(arguments) != 2 or not numbers or arguments[0] >= arguments[1]:
-            raise ConfigError(f"{place}.{kind}: expected [low, high] with low < high, got {arguments}")
+            raise ConfigError(f"{field}.{kind}: expected [low, high] with low < high, got {arguments}")
         if kind == "loguniform" and arguments[0] <= 0:
-            raise ConfigError(f"{place}.{kind}: low must be > 0, got {arguments[0]}")
+            raise ConfigError(f"{field}.{kind}: low must be > 0, got {arguments[0]}")
     return kind, arguments
 
 

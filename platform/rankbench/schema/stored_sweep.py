@@ -1,4 +1,4 @@
-"""The JSON files in a sweep's folder as types. A file that was edited or cut is refused with the name of its field."""
+"""The JSON files in the folder of a sweep. A damaged file is refused with the name of the wrong field."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from rankbench.tracking.record import RunRecord, read_records
 
 
 class _File(BaseModel):
-    """Keys that are not named here are kept as they are. The fields stand in the order in which they are written."""
+    """Base of these files. Unknown keys are kept. The order of the fields is the order in the file."""
 
     model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=False)
 
     def write(self, path: Path) -> None:
-        """Write the file, whole or not at all."""
+        """Write the file atomically."""
         write_json(path, self.model_dump(mode="json"))
 
 
@@ -30,14 +30,14 @@ F = TypeVar("F", bound=_File)
 
 
 class CardName(_File):
-    """A card as it was when the sweep began; only its name is looked at."""
+    """A card as it was when the sweep started; only its name is used."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class NotAvailable:
-    """Why the raw data of a dataset cannot be had: in a few words for a cell of a table, and in a sentence."""
+    """Why the raw data of a dataset are not available: in a few words for the cell of a table, and in a sentence."""
 
     brief: str
     reason: str
@@ -48,7 +48,7 @@ class NotAvailable:
 
 
 class SweepFile(_File):
-    """sweep.json: the experiment, what a command changed in it, and the account of the plan. `not_available`: dataset → why."""
+    """sweep.json: the experiment, the changes by the command, and the plan. `not_available`: dataset → reason."""
 
     id: str
     experiment: ExperimentSpec
@@ -66,7 +66,7 @@ class SweepFile(_File):
 
 
 class ChosenRow(_File):
-    """`search`: the id of the record whose setting was chosen, None without a search; `final`: those of its runs on test."""
+    """`search`: id of the record whose setting was chosen, None without a search. `final`: ids of its runs on test."""
 
     dataset: str
     arm: str
@@ -75,7 +75,7 @@ class ChosenRow(_File):
 
 
 class ChosenFile(_File):
-    """chosen.json: the setting that was chosen for each dataset and arm, and the runs that measured it."""
+    """chosen.json: the chosen setting of each dataset and arm, and its final runs."""
 
     metric: str = ""
     on: str = "valid"
@@ -85,7 +85,7 @@ class ChosenFile(_File):
 
 
 class PooledMean(_File):
-    """The mean over users of one model, pooled over its runs, with its interval; `std` over the runs if there are several."""
+    """The mean over users of one model, pooled over its runs, with its interval. `std`: over the runs, if there are several."""
 
     dataset: str
     metric: str
@@ -121,7 +121,7 @@ class StoredSweep:
 
 
 def read_file(path: Path, schema: type[F]) -> F:
-    """The content of a file of `schema`, with the schema's defaults. Raises DataError naming the file and the field."""
+    """Return the content of a file as a `schema`. Raises DataError naming the file and the wrong field."""
     content = read_json(path, TypeAdapter(dict[str, Any]), f"the {path.name} of a sweep")
     try:
         return validate(schema, content, str(path))
@@ -130,27 +130,27 @@ def read_file(path: Path, schema: type[F]) -> F:
 
 
 def read_if_there(path: Path, schema: type[F]) -> F | None:
-    """As `read_file`; None if the file does not exist yet."""
+    """Like `read_file`, but return None if the file does not exist."""
     return read_file(path, schema) if path.exists() else None
 
 
 def read_sweep(folder: Path) -> StoredSweep:
-    """Everything in a sweep's folder. Raises DataError for a folder that is not a sweep's, or a file that is damaged."""
+    """Return the content of a sweep's folder. Raises DataError if it is not the folder of a sweep or a file is damaged."""
     about = read_file(folder / "sweep.json", SweepFile)
     records = {each.id: each for each in read_records(folder / "records")}
     labels = {arm.label for arm in about.experiment.arms}
     for record in records.values():
         if record.arm not in labels:
-            raise DataError(f"{folder}: the record {record.id} is of the arm {record.arm!r}, which sweep.json does not have")
+            raise DataError(f"{folder}: the record {record.id} belongs to the arm {record.arm!r}, which is not in sweep.json")
     chosen = read_if_there(folder / "chosen.json", ChosenFile)
     compared = read_if_there(folder / "comparisons.json", ComparisonsFile)
     return StoredSweep(folder, about, chosen, records, compared)
 
 
 def find_sweep(name: str | None, results: Path) -> Path:
-    """The folder of a sweep: a path, an id or the start of one; the newest if `name` is None.
+    """Return the folder of a sweep, given its path, its id or the start of its id; the newest one if `name` is None.
 
-    Raises ConfigError when there is none.
+    Raises ConfigError if there is none.
     """
     if name and (Path(name) / "sweep.json").is_file():
         return Path(name)
