@@ -18,8 +18,8 @@ def registered() -> Registry[Method]:
 
 
 def method(name: str) -> Method:
-    """Return the method called `name`. Methods trained by gradient steps, which take seconds to import PyTorch, are imported only if
-    no solver has that name. Raises ConfigError, with the nearest name, if no method has it.
+    """Return the method called `name`. Methods trained by gradient steps, whose import of PyTorch takes seconds, are imported
+    only if no solver has that name. Raises ConfigError with the nearest name if there is no such method.
     """
     _import_solvers()
     return METHODS.get(name) if name in METHODS else registered().get(name)

@@ -47,11 +47,11 @@ def spent(records: Iterable[RunRecord]) -> tuple[Spent, ...]:
         key = record.dataset.name, record.arm or record.method
         until_stopped = record.curve[-1].get("seconds", 0.0) if record.status == "stopped" and record.curve else 0.0
         fit, seconds = 1 / record.fit_shared_by, record.seconds.get("fit", until_stopped) / record.fit_shared_by
-        ends = {"stopped": int(record.status == "stopped"), "failed": int(record.failed)}
+        stopped, failed = int(record.status == "stopped"), int(record.failed)
         if record.stage == "search":
-            entry = Spent(*key, settings=1, search_fits=fit, search_seconds=seconds, **ends)
+            entry = Spent(*key, settings=1, search_fits=fit, search_seconds=seconds, stopped=stopped, failed=failed)
         else:
-            entry = Spent(*key, final_runs=1, final_fits=fit, final_seconds=seconds, **ends)
+            entry = Spent(*key, final_runs=1, final_fits=fit, final_seconds=seconds, stopped=stopped, failed=failed)
         result[key] = result[key].plus(entry) if key in result else entry
     return tuple(result.values())
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rankbench.reports.figures import PUBLISHED, pyplot, save
 from rankbench.tracking.record import RunRecord
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 FEW = 8  # most values of a parameter that is drawn as a strip, with equal distances between its values
 WIDE = 6  # panels per line
@@ -23,7 +26,7 @@ def effects_plot(records: Sequence[RunRecord], metric: str, path: Path, arms: Se
     if no arm searched anything.
     """
     order = {arm: position for position, arm in enumerate(arms)}
-    records = sorted(records, key=lambda record: order.get(record.arm, len(order)))
+    records = sorted(records, key=lambda record: order.get(record.arm or record.method, len(order)))
     panels = searched(records, metric)
     if not panels:
         return None
@@ -66,7 +69,7 @@ def searched(records: Sequence[RunRecord], metric: str) -> dict[tuple[str, str],
     }
 
 
-def _panel(axis, points: list[tuple[Any, float, int]]) -> None:
+def _panel(axis: Axes, points: list[tuple[Any, float, int]]) -> None:
     """Draw points (value, metric, dataset) on one axis."""
     values = list(dict.fromkeys(value for value, _, _ in points))
     numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from rankbench.core.files import atomic_file
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 INK, PUBLISHED, GREY = "#1f4e79", "#c44e00", "#9aa5b1"
 COLOURS = 128  # in the palette of a saved plot: more than it uses, and a third of the bytes of a full-colour file
 
 
-def pyplot():
+def pyplot() -> ModuleType:
     """Return matplotlib.pyplot, set to draw to files. It is imported late because the import is slow."""
     import matplotlib
 
@@ -21,7 +27,7 @@ def pyplot():
     return plt
 
 
-def save(figure, path: Path, dpi: int = 130) -> Path:
+def save(figure: Figure, path: Path, dpi: int = 130) -> Path:
     """Write `figure` atomically as a PNG file with a palette, and free its memory."""
     from PIL import Image
 
@@ -34,7 +40,7 @@ def save(figure, path: Path, dpi: int = 130) -> Path:
     return path
 
 
-def few_ticks(axis, values: Sequence[float]) -> None:
+def few_ticks(axis: Axes, values: Sequence[float]) -> None:
     """Make the x axis logarithmic with a few plain numbers, unless `values` lie within a factor of 4."""
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 

@@ -88,7 +88,9 @@ def unreadable(file: Path, why: str) -> Entry:
 
 def is_met(cell: Cell) -> bool:
     """Whether the measured mean agrees with the published number by RULE."""
-    inside = cell.low is not None and cell.low <= cell.published <= cell.high
+    if cell.published is None or cell.delta is None:
+        return False
+    inside = cell.low is not None and cell.high is not None and cell.low <= cell.published <= cell.high
     return inside or abs(cell.delta) <= NEAR * abs(cell.published)
 
 
@@ -169,14 +171,14 @@ def _judged(row: Row, stand_ins: Sequence[str]) -> Iterator[tuple[str, Cell]]:
     for metric, cell in cells.items():
         twin = metric.replace("recall@", "recall_capped@") if metric.startswith("recall@") else metric.replace("_capped@", "@")
         other = cells.get(twin) if metric.startswith("recall") else None
-        # One published number beside two measured ones, because the paper does not say which recall it means.
-        same = other is not None and other is not cell and other.published == cell.published
-        if not same or (abs(cell.delta), metric.startswith("recall_capped@")) < (
-            abs(other.delta),
-            twin.startswith("recall_capped@"),
-        ):
+        # If one published number is beside both recalls, because the paper does not say which it means, the nearer one counts.
+        if other is None or other.published != cell.published or _distance(metric, cell) <= _distance(twin, other):
             yield metric, cell
 
 
+def _distance(metric: str, cell: Cell) -> tuple[float, bool]:
+    return abs(cell.delta or 0.0), metric.startswith("recall_capped@")
+
+
 def _percent(cell: Cell) -> float:
-    return 100 * cell.delta / cell.published if cell.published else 0.0
+    return 100 * cell.delta / cell.published if cell.delta and cell.published else 0.0

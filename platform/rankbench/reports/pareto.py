@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import sqrt
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rankbench.reports.figures import GREY, INK, PUBLISHED, few_ticks, pyplot, save
 from rankbench.reports.tables import Row, Table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 SHORTEST = 0.01  # seconds; shorter fits are drawn here, since a logarithmic axis has no 0
 AROUND = [(1, 0), (0, 1), (0, -1), (-1, 0), (1, 1), (1, -1), (-1, 1), (-1, -1)]  # sides for a label, best first
@@ -64,21 +68,21 @@ def fit_seconds(row: Row) -> float:
     return max(row.seconds.get("fit", 0.0), SHORTEST)
 
 
-def _label(axis, rows: Sequence[Row], metric: str, largest: float) -> None:
+def _label(axis: Axes, rows: Sequence[Row], metric: str, largest: float) -> None:
     """Write each name near its point where it covers no other name or point, with a thin line if that is far away."""
     from matplotlib.patheffects import withStroke
 
     # Lengths are measured in pixels and drawn in points: at 72 dots per inch, the two are equal.
     axis.figure.set_dpi(72)
-    renderer = axis.figure.canvas.get_renderer()
+    legend = axis.get_legend()
     centres = axis.transData.transform([(fit_seconds(row), row.cells[metric].mean) for row in rows])
     radii = [sqrt(_area(row.peak_memory_gb, largest)) / 2 for row in rows]
     taken = [(x - r, y - r, x + r, y + r) for (x, y), r in zip(centres, radii, strict=True)]
-    taken += [axis.get_legend().get_window_extent(renderer).extents] if axis.get_legend() else []
-    room = axis.get_window_extent(renderer).extents
+    taken += [legend.get_window_extent().extents] if legend else []
+    room = axis.get_window_extent().extents
     for row, (x, y), radius in zip(rows, centres, radii, strict=True):
         text = axis.annotate(row.arm, (x, y), xycoords="figure pixels", fontsize=7.5, ha="center", va="center", zorder=4)
-        size = text.get_window_extent(renderer)
+        size = text.get_window_extent()
         width, height = size.width / 2 + 1, size.height / 2
         positions = [
             (x + across * (radius + gap + width), y + up * (radius + gap + height)) for gap in GAPS for across, up in AROUND

@@ -31,14 +31,11 @@ def final_plot(table: Table, metric: str, path: Path) -> Path:
         rows = [row for row in shown if row.dataset == dataset][::-1]
         measured = [(y, row.cells[metric]) for y, row in enumerate(rows) if metric in row.cells]
         heights, cells = [y for y, _ in measured], [cell for _, cell in measured]
-        reach = (
-            [[c.mean - c.low for c in cells], [c.high - c.mean for c in cells]]
-            if all(c.low is not None for c in cells)
-            else None
-        )
-        axis.errorbar(
-            [c.mean for c in cells], heights, xerr=reach, fmt="o", color=INK, capsize=3, label="measured, 95 % interval"
-        )
+        below = [cell.mean - cell.low for cell in cells if cell.low is not None]
+        above = [cell.high - cell.mean for cell in cells if cell.high is not None]
+        reach = [below, above] if len(below) == len(above) == len(cells) else None
+        means = [cell.mean for cell in cells]
+        axis.errorbar(means, heights, xerr=reach, fmt="o", color=INK, capsize=3, label="measured, 95 % interval")
         published = [(row.published[metric], y) for y, row in enumerate(rows) if metric in row.published]
         if published:
             axis.plot(*zip(*published, strict=True), "D", mfc="none", color=PUBLISHED, ms=8, label="published")
@@ -106,7 +103,7 @@ def convergence_plot(records: Sequence[RunRecord], metric: str, path: Path, arms
     figure, panels = plt.subplots(len(datasets), 2, figsize=(12, 3.6 * len(datasets)), squeeze=False, sharey="row")
     lines = {}
     for (left, right), dataset in zip(panels, datasets, strict=True):
-        times = []
+        times: list[float] = []
         for record in followed:
             if record.dataset.name == dataset:
                 arm = record.arm or record.method

@@ -181,12 +181,12 @@ def columns(
         header += ["published", "difference"] if name in published else []
     header += ["setting", "fit s", "rank s", "peak GB"]
     body, common = [], table.common
+    emphasis: dict[int | None, Callable[[str], str]] = {1: best, 2: second}
     for row in table.rows:
         line = ([row.dataset] if datasets else []) + [row.arm + mark * row.tied]
         for name in table.metrics:
             cell = row.cells.get(name)
-            emphasis = {1: best, 2: second}.get(table.rank(row, name), str)
-            line.append(emphasis(f"{cell.mean:.4f}") if cell else row.missing)
+            line.append(emphasis.get(table.rank(row, name), str)(f"{cell.mean:.4f}") if cell else row.missing)
             if name in several:
                 line.append(f"{cell.std:.4f}" if cell and cell.std is not None else "")
             line.append(_interval(cell) if cell else "")

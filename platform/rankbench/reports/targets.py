@@ -69,7 +69,8 @@ def time_to_target(records: Sequence[RunRecord], metric: str, arms: Sequence[str
 def final_value(record: RunRecord, metric: str) -> float:
     """Return the value of the kept model on the users of the curve, or of the last measured one if it was not measured."""
     points = {row["iteration"]: row[metric] for row in record.curve if metric in row}
-    return points.get(record.iterations, list(points.values())[-1])
+    last = list(points.values())[-1]
+    return last if record.iterations is None else points.get(record.iterations, last)
 
 
 def target_columns(entries: Sequence[Reached]) -> tuple[list[str], list[list[str]]]:
