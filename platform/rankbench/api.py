@@ -22,7 +22,7 @@ from rankbench.core.registry import nearest
 from rankbench.data.blocks import union
 from rankbench.data.cards import load_card
 from rankbench.evaluation.compare import compare as compare_values
-from rankbench.experiment.execution import Execution, progress_to_nobody
+from rankbench.experiment.execution import Execution, ignore_progress
 from rankbench.experiment.fit import Progress
 from rankbench.experiment.fitted_model import Evaluation, Model, load
 from rankbench.experiment.job import Job, configure
@@ -37,7 +37,7 @@ def fit(
     dtype: str = "float32",
     seed: int = 0,
     environment: Environment | None = None,
-    progress: Progress = progress_to_nobody,
+    progress: Progress = ignore_progress,
     execution: Execution | None = None,
     changes: dict[str, Any] | None = None,
     **params: Any,

@@ -3,7 +3,7 @@
 import pytest
 from stored import typed
 
-from rankbench.reports.budget import budget_columns, duration, from_start_to_end, spent
+from rankbench.reports.budget import budget_columns, duration, seconds_between, spent
 from rankbench.reports.report import sweep_table, write_report
 
 
@@ -52,8 +52,8 @@ def test_a_setting_that_was_stopped_counts_with_its_seconds_until_then(make_run)
 
 def test_times_are_told_in_the_unit_that_suits_them():
     assert [duration(s) for s in (0.4, 42, 99.4, 120, 5940, 6000)] == ["0 s", "42 s", "99 s", "2 min", "99 min", "1 h 40 min"]
-    assert from_start_to_end("2026-11-21T10:00:00+00:00", "2026-11-21T11:30:00+00:00") == 5400
-    assert from_start_to_end("now", "") is None
+    assert seconds_between("2026-11-21T10:00:00+00:00", "2026-11-21T11:30:00+00:00") == 5400
+    assert seconds_between("now", "") is None
 
 
 def test_the_report_has_the_budget_and_the_deviations(records, make_run, make_sweep, tmp_path):

@@ -25,7 +25,7 @@ from rankbench.solvers.tiled.recommender import TiledLinearRecommender
 COLUMNS = 512 << 20  # bytes of a matrix's columns that a worker of a cluster holds
 
 
-def goes_by_tiles(config: MethodConfig, n_items: int, dtype: str, spill: Spill | None, flow: Flow | None) -> bool:
+def needs_tiles(config: MethodConfig, n_items: int, dtype: str, spill: Spill | None, flow: Flow | None) -> bool:
     """Whether the matrix of `config` is solved by tiles, because a cluster works on it or because it does not fit."""
     if spill is None or not isinstance(config.spec, ClosedForm):
         return False
@@ -46,7 +46,7 @@ def fit_by_tiles(
     """
     memory, number = spill.left(), np.dtype(dtype)
     try:
-        with _removed_if_useless(spill):
+        with _remove_tiles_on_failure(spill):
             on_progress = partial(progress, "fit by tiles")
             return fit_tiled(X, members, spill.folder, memory, number.type, spill.resume, on_progress, executor.flow())
     except StorageError as error:
@@ -65,7 +65,7 @@ def rank_by_tiles(
 ) -> list[Ranking]:
     """Return one ranking per model, and remove the tiles, which nothing else reads."""
     tile, n_items = models[0].C.tile, models[0].n_items
-    with _removed_if_useless(spill):
+    with _remove_tiles_on_failure(spill):
         if executor.flow() is None:
             rankings = rank_by_columns(models, holdout, job.metrics.k, tile, job.metrics.auc, on_progress)
         else:
@@ -76,7 +76,7 @@ def rank_by_tiles(
 
 
 @contextmanager
-def _removed_if_useless(spill: Spill) -> Iterator[None]:
+def _remove_tiles_on_failure(spill: Spill) -> Iterator[None]:
     """Remove the tiles after a NumericalError, because a resumed run with them would only fail again."""
     try:
         yield

@@ -30,5 +30,5 @@ class Execution:
         return Context(self.executor or ThreadMap(self.n_threads), self.device)
 
 
-def progress_to_nobody(*_: Any) -> None:
+def ignore_progress(*_: Any) -> None:
     """Ignore progress."""

@@ -10,8 +10,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from rankbench.data.blocks import gram
-from rankbench.experiment.by_tiles import fit_by_tiles, goes_by_tiles
-from rankbench.experiment.execution import Execution, progress_to_nobody
+from rankbench.experiment.by_tiles import fit_by_tiles, needs_tiles
+from rankbench.experiment.execution import Execution, ignore_progress
 from rankbench.experiment.job import MethodConfig
 from rankbench.fitting.drive import Fit, Row, Validation, drive, result_of
 from rankbench.fitting.method import ClosedForm, Direct, Iterative
@@ -43,7 +43,7 @@ def fit_stepwise(
     dtype: str,
     seed: int,
     execution: Execution,
-    progress: Progress = progress_to_nobody,
+    progress: Progress = ignore_progress,
     validation: Validation | None = None,
     observe: Callable[[Step], Row] | None = None,
     data: Hashable = None,
@@ -69,7 +69,7 @@ def fit_stepwise(
             # A closed form shares its key only with closed forms.
             members = [(each.spec, each.params) for each in configs if isinstance(each.spec, ClosedForm)]
             spill = execution.spill
-            if spill and goes_by_tiles(first, X.shape[1], dtype, spill, context.executor.flow()):
+            if spill and needs_tiles(first, X.shape[1], dtype, spill, context.executor.flow()):
                 models = fit_by_tiles(members, X, dtype, spill, context.executor, progress)
                 return Fitted(models, tiles=models[0].C.tile)
             G = gram(X, number) if data is None else gram_of(data, X, number)

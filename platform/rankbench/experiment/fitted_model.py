@@ -279,7 +279,7 @@ def load(folder: str | Path) -> Model:
     try:
         # Models saved by an earlier version have no checksum.
         if about.sha256 and about.sha256 != sha256_of(folder / _ARRAYS):
-            raise DataError(f"{folder / _ARRAYS}: damaged, because {_ABOUT} has another checksum; fit the model again")
+            raise DataError(f"{folder / _ARRAYS}: damaged: {_ABOUT} has another checksum; fit the model again")
         arrays = load_file(folder / _ARRAYS)
         cls = _FORMS[about.form]
         matrix = {"C": TiledMatrix(folder / _TILES)} if cls is TiledLinearRecommender else {}

@@ -26,7 +26,7 @@ from rankbench.evaluation.metrics import measure
 from rankbench.evaluation.ranking import Ranking, rank
 from rankbench.evaluation.summary import summarise
 from rankbench.experiment.by_tiles import rank_by_tiles
-from rankbench.experiment.execution import Execution, progress_to_nobody
+from rankbench.experiment.execution import Execution, ignore_progress
 from rankbench.experiment.fit import Fitted, Progress, fit_stepwise
 from rankbench.experiment.job import Job, MethodConfig
 from rankbench.experiment.outcome import Outcome, base_record, describe, now
@@ -39,7 +39,7 @@ from rankbench.tracking.record import Measured, RunRecord, per_user_table
 
 
 def run(
-    job: Job, environment: Environment, execution: Execution | None = None, progress: Progress = progress_to_nobody
+    job: Job, environment: Environment, execution: Execution | None = None, progress: Progress = ignore_progress
 ) -> list[Outcome]:
     """Run a job and return one Outcome per configuration, in order. `progress(phase, done, total)` is called throughout.
 
@@ -49,7 +49,7 @@ def run(
 
 
 def run_stepwise(
-    job: Job, environment: Environment, execution: Execution, progress: Progress = progress_to_nobody
+    job: Job, environment: Environment, execution: Execution, progress: Progress = ignore_progress
 ) -> Generator[list[Row], None, list[Outcome]]:
     """Like `run`, but yield the curve so far after each iteration of an iterative method."""
     started_at, seconds = now(), dict[str, float]()
@@ -99,7 +99,7 @@ def run_stepwise(
 
 
 def load_and_fit(
-    job: Job, environment: Environment, execution: Execution | None = None, progress: Progress = progress_to_nobody
+    job: Job, environment: Environment, execution: Execution | None = None, progress: Progress = ignore_progress
 ) -> tuple[Dataset, Fitted]:
     """Return the prepared dataset and the fitted models of a job, without ranking and measuring them."""
     execution = execution or Execution()

@@ -86,7 +86,7 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def from_start_to_end(started_at: str, finished_at: str) -> float | None:
+def seconds_between(started_at: str, finished_at: str) -> float | None:
     """Return the seconds between two times in ISO format; None if one is missing."""
     try:
         return (datetime.fromisoformat(finished_at) - datetime.fromisoformat(started_at)).total_seconds()

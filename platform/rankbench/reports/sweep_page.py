@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from rankbench.reports.budget import budget_columns, duration, from_start_to_end
+from rankbench.reports.budget import budget_columns, duration, seconds_between
 from rankbench.reports.page import Best, Block, Code, Grid, Items, Page, Picture, Second, Section, Text
 from rankbench.reports.tables import Table, columns, difference_columns
 from rankbench.reports.targets import target_columns
@@ -103,7 +103,7 @@ def _facts(about: SweepFile, chosen: ChosenFile | None, table: Table) -> tuple[t
         facts.append(("fits", f"{fits:,.0f}"))
         facts.append(("time of fits", duration(sum(each.seconds for each in table.budget))))
     finished = chosen.finished_at if chosen else ""
-    if (whole := from_start_to_end(about.started_at, finished)) is not None:
+    if (whole := seconds_between(about.started_at, finished)) is not None:
         facts.append(("from start to end", duration(whole)))
     if finished:
         facts.append(("finished", finished[:10]))
