@@ -17,7 +17,7 @@ import ray
 from ray.exceptions import ObjectStoreFullError, OutOfDiskError, RayError, RayTaskError
 
 from rankbench.cluster.alive_nodes import alive_nodes
-from rankbench.core.errors import StorageError
+from rankbench.core.errors import StorageError, first_line
 from rankbench.fitting.executors import Lost
 
 FUSED = 4  # maximum number of changes of an array in one task, which copies it once
@@ -131,14 +131,14 @@ class RayFlow:
             try:
                 self._seconds.append(ray.get(task, timeout=_SILENCE))
             except (ObjectStoreFullError, OutOfDiskError) as error:
-                raise StorageError(f"the object stores of the cluster and their disks are full: {_one_line(error)}") from None
+                raise StorageError(f"the object stores of the cluster and their disks are full: {first_line(error)}") from None
             except RayTaskError as error:
                 # A task whose input is lost fails as if it had raised the error itself.
                 if isinstance(error.cause, RayError):
-                    raise Lost(_one_line(error.cause)) from None
+                    raise Lost(first_line(error.cause)) from None
                 raise error.cause from error
             except RayError as error:
-                raise Lost(_one_line(error)) from None
+                raise Lost(first_line(error)) from None
 
 
 def _listed(returned: Any) -> list[ray.ObjectRef]:
@@ -183,7 +183,3 @@ def one_thread() -> Iterator[None]:
             yield
         finally:
             numba.set_num_threads(before)
-
-
-def _one_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -31,7 +31,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from rankbench.cluster.alive_nodes import alive_nodes
 from rankbench.cluster.ray_flow import RayFlow, one_thread
-from rankbench.core.errors import ClusterError, StorageError
+from rankbench.core.errors import ClusterError, StorageError, first_line
 
 _TRIES = 3  # how often a late block is submitted again
 _WARY = 60.0  # seconds after a late block during which the next one is submitted again sooner
@@ -75,7 +75,7 @@ class RayMap:
             return ray.put(value)
         except (ObjectStoreFullError, OutOfDiskError) as error:
             raise StorageError(
-                f"{size >> 20} MiB of shared data do not fit into the object store: {_one_line(error)}"
+                f"{size >> 20} MiB of shared data do not fit into the object store: {first_line(error)}"
             ) from None
 
     def map(self, function: Callable, blocks: Sequence[Any], *shared: Any) -> Iterator[tuple[int, Any]]:
@@ -183,7 +183,7 @@ class _Flight:
         except RayTaskError as error:
             raise error.cause from error
         except OutOfDiskError as error:
-            raise StorageError(f"block {index} of {len(self._blocks)}: {_one_line(error)}") from None
+            raise StorageError(f"block {index} of {len(self._blocks)}: {first_line(error)}") from None
         except RayError as error:
             self.attempts[index].remove(task)
             # These errors are not the block's fault: the answer was lost with its node, or a late cancel hit another task.
@@ -194,7 +194,7 @@ class _Flight:
             if not self.attempts[index]:
                 raise ClusterError(
                     f"block {index} of {len(self._blocks)} was lost with its worker {_TRIES + 1} times "
-                    f"({type(error).__name__}: {_one_line(error)}); --resume continues"
+                    f"({type(error).__name__}: {first_line(error)}); --resume continues"
                 ) from None
             return None
         for other in self.attempts.pop(index):
@@ -240,7 +240,3 @@ def _size(value: Any) -> int:
     outside: list = []
     inside = cloudpickle.dumps(value, protocol=5, buffer_callback=outside.append)
     return len(inside) + sum(buffer.raw().nbytes for buffer in outside)
-
-
-def _one_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -21,7 +21,7 @@ from rankbench.cluster.join_deadline import join_deadline
 from rankbench.cluster.local_node import local_node
 from rankbench.cluster.machine import Machine
 from rankbench.cluster.private_folder import private_folder
-from rankbench.core.errors import ClusterError, ConfigError
+from rankbench.core.errors import ClusterError, ConfigError, first_line
 
 # Read by Ray at import and by every process that it starts. Without the keepalive a hung node would block a run forever;
 # without the bound on retries an out-of-memory task would be retried forever.
@@ -132,7 +132,7 @@ def _running(failure: str, address: str, local: bool) -> Iterator[Session]:
         with join_deadline(failure):
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except Exception as error:  # Ray raises plain Exception, too
-        raise ClusterError(failure.format(_one_line(error))) from None
+        raise ClusterError(failure.format(first_line(error))) from None
     finally:
         _restore(handler)
     try:
@@ -238,7 +238,3 @@ def _restore(handler) -> None:
     """Restore the SIGTERM handler, which Ray replaces: it would exit with 15 instead of 143."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, handler)
-
-
-def _one_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

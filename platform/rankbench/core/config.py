@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, get_args
 import yaml
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from rankbench.core.errors import ConfigError, DataError, require, shown
+from rankbench.core.errors import ConfigError, DataError, first_line, require, shown
 from rankbench.core.registry import nearest
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
         line = error.problem_mark.line + 1 if error.problem_mark else "?"
         raise ConfigError(f"{path}:{line}: not valid YAML: {error.problem}") from None
     except (ValueError, yaml.YAMLError) as error:  # bytes that are not UTF-8, the date 2024-13-45, a null character
-        raise ConfigError(f"{path}: not readable as YAML: {str(error).splitlines()[0]}") from None
+        raise ConfigError(f"{path}: not readable as YAML: {first_line(error)}") from None
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
     if not isinstance(value, dict):

@@ -76,3 +76,8 @@ def shown(value: Any) -> str:
 def printable(text: str) -> str:
     """Return `text` with control characters escaped: a damaged file must not control the terminal that shows its error."""
     return "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in text)
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message, or the name of its type if it has no message."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from rankbench.core.errors import DataError
+from rankbench.core.errors import DataError, first_line
 from rankbench.data.cards import Read
 
 DAMAGED = (
@@ -54,10 +54,10 @@ class RawFile:
                 yield content
         except DAMAGED as error:
             raise DataError(
-                f"{self.path}: damaged, or not the archive that its name says ({_first_line(error)}); delete it and fetch again"
+                f"{self.path}: damaged, or not the archive that its name says ({first_line(error)}); delete it and fetch again"
             ) from None
         except OSError as error:  # from the disk, or from bzip2 for damaged content
-            raise DataError(f"{self.path}: cannot be read: {_first_line(error)}") from None
+            raise DataError(f"{self.path}: cannot be read: {first_line(error)}") from None
 
     def companion(self, name: str) -> RawFile:
         """The companion file `name`. Raises DataError if the card does not have it."""
@@ -98,7 +98,7 @@ class RawFile:
         except KeyError:
             raise self._no_member() from None
         except (RuntimeError, NotImplementedError, ValueError) as error:  # encrypted, unknown compression, or damaged
-            raise DataError(f"{self.path}: {_first_line(error)}") from None
+            raise DataError(f"{self.path}: {first_line(error)}") from None
 
     def _tar(self, file: IO[bytes]) -> tarfile.TarFile:
         try:
@@ -172,7 +172,3 @@ def _bomb(path: Path, limit: int) -> DataError:
         f"{path}: unpacks to more than {limit >> 20} MB, over {LARGEST_RATIO} times its size; "
         "real datasets expand far less: unpack it yourself if you trust it"
     )
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -20,7 +20,7 @@ from typing_extensions import TypedDict
 
 from rankbench.core.config import read_json
 from rankbench.core.environment import Environment
-from rankbench.core.errors import ConfigError, DataError, StorageError, require
+from rankbench.core.errors import ConfigError, DataError, StorageError, first_line, require
 from rankbench.core.files import atomic_folder, sha256_of, write_json
 from rankbench.core.memory import available_memory
 from rankbench.core.registry import nearest
@@ -289,7 +289,7 @@ def load(folder: str | Path) -> Model:
         history = csr_from_parts(arrays["history.indptr"], arrays["history.indices"], len(items))
         return Model(recommender, about.method, about.params, about.dataset, about.fit_on, about.seed, users, items, history)
     except (OSError, ValueError, KeyError, TypeError, OverflowError, SafetensorError, StorageError) as error:
-        raise DataError(f"{folder}: not a saved model ({type(error).__name__}: {str(error).splitlines()[0]})") from None
+        raise DataError(f"{folder}: not a saved model ({type(error).__name__}: {first_line(error)})") from None
 
 
 def _array(column: pd.Series) -> pa.Array:

@@ -14,6 +14,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
+from rankbench.core.errors import first_line
 from rankbench.core.files import atomic_folder, make_folder, sha256_of
 
 log = logging.getLogger(__name__)
@@ -72,7 +73,7 @@ class Checkpoints:
                     raise ValueError(f"the checksum of {ARRAYS} is not the one in values.json")
                 return State(int(folder.name), load_file(folder / ARRAYS), about["values"])
             except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-                log.warning("%s: not readable (%s); the previous checkpoint is used", folder, str(error).splitlines()[0])
+                log.warning("%s: not readable (%s); the previous checkpoint is used", folder, first_line(error))
         return None
 
     def clear(self) -> None:

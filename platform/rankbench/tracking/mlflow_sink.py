@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rankbench.core.errors import first_line
 from rankbench.tracking.address import tracking_uri
 from rankbench.tracking.delivery import Delivery
 from rankbench.tracking.mlflow_runs import metric_key
@@ -132,7 +133,7 @@ class MlflowSink:
             self._messages.append(self.spool.put(message))
         except Exception as error:
             self._unwritten += 1
-            self._write_error = (str(error).splitlines() or [type(error).__name__])[0]
+            self._write_error = first_line(error)
 
     def _relative(self, path: Path) -> str:
         """Return `path` relative to the results folder, so that results can still be sent after they were moved."""

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from pydantic import ConfigDict, TypeAdapter
 
 from rankbench.core.config import read_json
-from rankbench.core.errors import DataError
+from rankbench.core.errors import DataError, first_line
 from rankbench.core.files import atomic_folder
 
 FORMAT = 1
@@ -163,7 +163,7 @@ def read_per_user(folder: Path) -> pa.Table:
     try:
         table = pq.ParquetFile(path).read()
     except (OSError, pa.ArrowException) as error:
-        raise DataError(f"{path}: {str(error).splitlines()[0]}") from None
+        raise DataError(f"{path}: {first_line(error)}") from None
     if "user" not in table.column_names:
         raise DataError(f"{path}: no column user")
     for name, column in zip(table.column_names, table.columns, strict=True):

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import torch
 
-from rankbench.core.errors import ConfigError, StorageError, require
+from rankbench.core.errors import ConfigError, StorageError, first_line, require
 from rankbench.solvers.inverse.linalg import not_positive_definite
 
 
@@ -17,7 +17,7 @@ def require_device(device: str) -> None:
     try:
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise ConfigError(f"--device {device}: {str(error).splitlines()[0]}") from None
+        raise ConfigError(f"--device {device}: {first_line(error)}") from None
 
 
 def spd_inverse_on_(A: np.ndarray, device: str) -> np.ndarray:

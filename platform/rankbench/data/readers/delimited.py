@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as csv
 
-from rankbench.core.errors import DataError, printable
+from rankbench.core.errors import DataError, first_line, printable
 from rankbench.core.registry import nearest
 from rankbench.data.cards import Read
 from rankbench.data.columns import checked, numbers, seconds
@@ -169,4 +169,4 @@ def _problem(lines: list[bytes], layout: _Layout) -> str | None:
 
 
 def _message(error: Exception) -> str:
-    return printable(str(error).splitlines()[0].removeprefix("CSV parse error: "))
+    return printable(first_line(error).removeprefix("CSV parse error: "))

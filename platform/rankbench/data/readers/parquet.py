@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rankbench.core.errors import DataError, printable
+from rankbench.core.errors import DataError, first_line, printable
 from rankbench.core.registry import nearest
 from rankbench.data.cards import Read
 from rankbench.data.columns import checked, ids, numbers, seconds
@@ -43,7 +43,7 @@ def read(raw: RawFile) -> Iterator[pa.Table]:
             source = pq.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False)
             schema = source.schema_arrow
         except DAMAGED as error:
-            raise DataError(f"{raw.path}: not a Parquet file: {_first_line(error)}") from None
+            raise DataError(f"{raw.path}: not a Parquet file: {printable(first_line(error))}") from None
         names = _columns(raw, schema)
         done = 0
         batches = source.iter_batches(BATCH, columns=list(dict.fromkeys(names.values())))
@@ -54,7 +54,7 @@ def read(raw: RawFile) -> Iterator[pa.Table]:
                     return
                 table = _converted(pa.table(batch), names, lambda row, done=done: f"{raw.path}: row {done + row + 1}")
             except DAMAGED as error:
-                raise DataError(f"{raw.path}: {_first_line(error)}") from None
+                raise DataError(f"{raw.path}: {printable(first_line(error))}") from None
             yield table
             done += len(table)
 
@@ -97,7 +97,3 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     plain = column.cast(pa.string() if any(fits(kind) for fits in TEXT) else kind)
     plain.validate(full=True)
     return plain
-
-
-def _first_line(error: Exception) -> str:
-    return printable((str(error).splitlines() or [type(error).__name__])[0])
