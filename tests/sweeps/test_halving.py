@@ -18,10 +18,10 @@ def one_after_another(halving, curves, every):
     ended = {}
     for number, curve in enumerate(curves):
         halving.start()
-        for look, value in enumerate(curve, start=1):
-            halving.report(number, look * every, value)
-            if halving.behind(number):
-                ended[number] = look * every
+        for index, value in enumerate(curve, start=1):
+            halving.report(number, index * every, value)
+            if halving.should_stop(number):
+                ended[number] = index * every
                 break
         halving.end(number)
     return ended
@@ -35,10 +35,10 @@ def test_one_after_another_it_decides_as_optuna_does(curves, every, grace):
     expected = {}
     for number, curve in enumerate(curves):
         trial = study.ask()
-        for look, value in enumerate(curve, start=1):
-            trial.report(value, look * every)
+        for index, value in enumerate(curve, start=1):
+            trial.report(value, index * every)
             if trial.should_prune():
-                expected[number] = look * every
+                expected[number] = index * every
                 break
         study.tell(trial, values=0.0)
     assert one_after_another(Halving("a", SearchSpec(scheduler="asha", grace=grace), 99), curves, every) == expected
@@ -68,11 +68,11 @@ def test_side_by_side_it_decides_the_same_whatever_the_timing(curves, every, sch
         while decided:
             decided = False
             for held in [each for each, (_, waits) in running.items() if waits]:
-                behind = halving.behind(held)
-                if behind is None:
+                stop = halving.should_stop(held)
+                if stop is None:
                     continue
                 decided, running[held][1] = True, False
-                if behind:
+                if stop:
                     ended[held] = running[held][0] * every
                     halving.end(held)
                     del running[held]
@@ -93,6 +93,6 @@ def test_a_trial_waits_for_an_earlier_one_only(scheduler):
     for _ in range(2):
         halving.start()
     halving.report(1, 1, 0.5)
-    assert halving.behind(1) is None and halving.behind(1, wait=False) is False
+    assert halving.should_stop(1) is None and halving.should_stop(1, wait=False) is False
     halving.report(0, 1, 0.9)
-    assert halving.behind(0) is False
+    assert halving.should_stop(0) is False

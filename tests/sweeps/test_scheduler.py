@@ -1,4 +1,4 @@
-"""Trials held at a rung: they go on when the trial that they are compared with arrives, or finds no place to start for long."""
+"""Trials held at a rung: they go on when the trial that they are compared with arrives, or has not started for long."""
 
 from types import SimpleNamespace
 
@@ -10,6 +10,8 @@ from rankbench.experiment.job import Job, configure
 from rankbench.schema.experiment import SearchSpec
 from rankbench.sweeps import tuner
 from rankbench.sweeps.plan import Unit
+from rankbench.sweeps.search import Search
+from rankbench.sweeps.trainable import EVALUATIONS
 
 
 class Controller:
@@ -30,22 +32,22 @@ class Controller:
 
 @pytest.fixture
 def race(tmp_path):
-    """(scheduler, two trials of one arm, controller, report): `report(trial, value)` answers a look after the first epoch."""
+    """(scheduler, two trials of one arm, controller, report): `report(trial, value)` evaluates after the first epoch."""
     card = load_card("synthetic", Environment.from_env())
     params = {"embedding_dim": 8, "epochs": 9, "patience": 9}
-    search = tuner._Search(tmp_path / "records", SearchSpec(scheduler="asha", grace=1))
+    search = Search(tmp_path / "records", SearchSpec(scheduler="asha", grace=1))
     units = [
         Unit(Job(card, (configure("bpr", params | {"learning_rate": r}, arm="a"),), stage="search"), 1, 1, 1.0)
         for r in (0.1, 0.2)
     ]
     for unit in units:
-        search.enter(unit)
+        search.add(unit)
     trials = [SimpleNamespace(trial_id=str(i), config={"unit": i}, status="RUNNING") for i in range(2)]
-    scheduler, controller = tuner._Scheduler(tuner._Group(units, [], search)), Controller(trials)
+    scheduler, controller = tuner.Scheduler(tuner.Group(units, [], search)), Controller(trials)
 
     def report(trial, value):
-        looks = f'[{{"iteration": 1, "seconds": 0.1, "loss": 1.0, "valid": {value}}}]'
-        return scheduler.on_trial_result(controller, trial, {tuner.LOOKS: looks})
+        rows = f'[{{"iteration": 1, "seconds": 0.1, "loss": 1.0, "valid": {value}}}]'
+        return scheduler.on_trial_result(controller, trial, {EVALUATIONS: rows})
 
     return scheduler, trials, controller, report
 
@@ -77,10 +79,10 @@ def test_trials_go_on_without_one_that_finds_no_place_to_start(race, monkeypatch
     monkeypatch.setattr(tuner, "time", clock)
     first.status = "PENDING"
     report(second, 0.5)
-    scheduler.moved = clock.now
-    clock.now += tuner.STARVED - 1
+    scheduler.last_progress = clock.now
+    clock.now += tuner.START_TIMEOUT - 1
     assert scheduler.choose_trial_to_run(controller) is first
     assert controller.executed == []
     clock.now += 2
     scheduler.choose_trial_to_run(controller)
-    assert controller.executed == [("1", "CONTINUE")] and "has not started" in caplog.text
+    assert controller.executed == [("1", "CONTINUE")] and "no machine has started an earlier trial" in caplog.text

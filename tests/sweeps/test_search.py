@@ -104,15 +104,15 @@ def test_none_that_was_ended_is_chosen_or_called_a_failure(drawn):
 SLOW = """
 
 import random, time
-_go = Held.next
+_step = UnitTrainable.step
 
 
 def _late(self):
     time.sleep(random.SystemRandom().choice([0.0, 0.02, 0.3]))
-    return _go(self)
+    return _step(self)
 
 
-Held.next = _late
+UnitTrainable.step = _late
 """
 
 
@@ -123,8 +123,8 @@ def test_killed_and_with_another_timing_it_draws_and_ends_the_same_trials(drawn,
     code = tmp_path / "code"
     shutil.copytree(Path(__file__).parents[2] / "platform" / "rankbench", code / "rankbench")
     shutil.copytree(Path(__file__).parents[2] / "datasets", tmp_path / "datasets")
-    with (code / "rankbench" / "sweeps" / "held.py").open("a") as file:
-        file.write(SLOW)
+    trainable = code / "rankbench" / "sweeps" / "trainable.py"
+    trainable.write_text(trainable.read_text() + SLOW)
     monkeypatch.setenv("PYTHONPATH", str(code))
     monkeypatch.setenv("RANKBENCH_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("RANKBENCH_RESULTS", str(tmp_path / "results"))

@@ -67,8 +67,8 @@ def test_a_trial_far_behind_is_ended_and_a_leading_one_is_not(scheduler):
         level = 1.0 if trial == 11 else 0.5 if trial < 6 else 0.1
         study.start()
         for epoch in range(1, 19):
-            study.look(trial, epoch, level + epoch / 1000)
-            if study.behind(trial):
+            study.report(trial, epoch, level + epoch / 1000)
+            if study.should_stop(trial):
                 ended[trial] = epoch
                 break
         study.end(trial, level, stopped=trial in ended)
@@ -82,8 +82,8 @@ def test_without_a_scheduler_nobody_is_ended():
     for trial in range(9):
         study.start()
         for epoch in range(1, 10):
-            study.look(trial, epoch, -trial)
-            assert study.behind(trial) is False
+            study.report(trial, epoch, -trial)
+            assert study.should_stop(trial) is False
 
 
 SMALL = {"tau": {"uniform": [0.05, 0.3]}, "sampler": {"choice": ["uniform-all", "popularity"]}}
@@ -100,7 +100,7 @@ def _play(search, space, lag, concurrent, pick, known=(), settled=(), lost=()):
     study = Study("data/arm", space, search, EPOCHS, lag)
     draws, results, running = [], {}, {}
     while study.next < search.trials or running:
-        moves = [number for number in running if study.behind(number) is False]
+        moves = [number for number in running if study.should_stop(number) is False]
         if study.next < search.trials and len(running) < concurrent and not study.waits:
             moves.append(None)
         number = pick(moves)  # never empty: the earliest trial waits for nobody
@@ -109,9 +109,9 @@ def _play(search, space, lag, concurrent, pick, known=(), settled=(), lost=()):
             values, repeats = study.draw(known[number] if number < len(known) else None)
             draws.append(values)
             if number in settled:
-                looks, value, stopped = results[number] = settled[number]
-                for epoch, level in looks:
-                    study.look(number, epoch, level)
+                evaluations, value, stopped = results[number] = settled[number]
+                for epoch, level in evaluations:
+                    study.report(number, epoch, level)
                 study.end(number, value, stopped)
             elif repeats is None:
                 running[number] = []
@@ -124,8 +124,8 @@ def _play(search, space, lag, concurrent, pick, known=(), settled=(), lost=()):
             results[number] = running.pop(number), value, False
         else:
             running[number].append((epoch, level))
-            study.look(number, epoch, level)
-        for each in [each for each in running if study.behind(each)]:
+            study.report(number, epoch, level)
+        for each in [each for each in running if study.should_stop(each)]:
             study.end(each, None, stopped=True)
             results[each] = running.pop(each), None, True
     return draws, results

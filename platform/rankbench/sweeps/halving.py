@@ -59,7 +59,7 @@ class Halving:
     def end(self, number: int) -> None:
         self._climbs[number].ended = True
 
-    def behind(self, number: int, wait: bool = True) -> bool | None:
+    def should_stop(self, number: int, wait: bool = True) -> bool | None:
         """Whether the trial should end at its latest evaluation; None while that depends on an earlier trial. Without `wait`,
         earlier trials that have not reached the rung are left out.
         """
@@ -89,5 +89,5 @@ class Halving:
         if climb.bracket != bracket or len(climb.values) > rung:
             return True
         # A trial that an interrupted sweep ended comes with evaluations that have not been judged in this one.
-        judged = not climb.waiting or self.behind(number) is not None
+        judged = not climb.waiting or self.should_stop(number) is not None
         return len(climb.values) > rung or (climb.ended and judged)

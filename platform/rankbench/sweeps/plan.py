@@ -52,7 +52,23 @@ class Unit:
 
     @property
     def title(self) -> str:
-        return f"{self.job.card.name}: {', '.join(dict.fromkeys(s.method for s in self.job.configs))}"
+        return f"{self.job.card.name}: {', '.join(dict.fromkeys(config.method for config in self.job.configs))}"
+
+    @property
+    def arm(self) -> tuple[str, str]:
+        """Names of the dataset and of the arm of the first setting."""
+        first = self.job.configs[0]
+        return self.job.card.name, first.arm or first.method
+
+    @property
+    def run_id(self) -> str:
+        """The id of the run of the first setting."""
+        return self.job.run_id(self.job.configs[0])
+
+    @property
+    def can_end_early(self) -> bool:
+        """Whether the search may stop it: it has a single setting, which is evaluated on the validation set as it is fitted."""
+        return self.job.stage == "search" and len(self.job.configs) == 1 and self.job.configs[0].stopping is not None
 
 
 @dataclass(frozen=True)

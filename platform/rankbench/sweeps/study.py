@@ -116,18 +116,18 @@ class Study:
             self._halving.end(self.next - 1)
         return dict(trial.params), repeats
 
-    def look(self, number: int, epoch: int, value: float) -> None:
+    def report(self, number: int, epoch: int, value: float) -> None:
         """`value` on the validation set after `epoch` of a trial."""
         trial = self._trials[number]
         if self._halving and not trial.ended:
             trial.looks.append((epoch, value))
             self._halving.report(number, epoch, value)
 
-    def behind(self, number: int, wait: bool = True) -> bool | None:
-        """Whether a trial should end here; see `Halving.behind`."""
+    def should_stop(self, number: int, wait: bool = True) -> bool | None:
+        """Whether a trial should end here; see `Halving.should_stop`."""
         if not self._halving or self._trials[number].ended:
             return False
-        return self._halving.behind(number, wait)
+        return self._halving.should_stop(number, wait)
 
     def end(self, number: int, value: float | None, stopped: bool = False) -> None:
         """A trial is over: `value` is the chosen metric on the validation set; None for one that failed or was stopped."""

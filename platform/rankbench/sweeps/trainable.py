@@ -1,0 +1,95 @@
+"""The Trainable of Ray Tune that runs one unit in a worker.
+
+A fit works in the threads of its worker and starts no Ray tasks, so that trials cannot wait for one another's resources.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Generator
+from pathlib import Path
+
+from ray import tune
+
+from rankbench.core.environment import Environment
+from rankbench.core.memory import Spill
+from rankbench.experiment.execution import Execution
+from rankbench.experiment.outcome import failure
+from rankbench.experiment.run import run_stepwise
+from rankbench.fitting.checkpoints import Checkpoints
+from rankbench.fitting.drive import Row
+from rankbench.fitting.method import Iterative
+from rankbench.sweeps.plan import AdaptiveSearch, Unit
+from rankbench.tracking.record import write_record
+
+CHECKPOINTS, SPILL = "checkpoints", "spill"  # folders beside the records
+SAVE_EVERY = 15.0  # seconds between two checkpoints of an iterative fit
+EVALUATIONS = "rankbench/evaluations"  # with a prefix, since Tune gives some plain names a meaning
+
+
+class UnitTrainable(tune.Trainable):
+    """Runs one unit and writes its records. An exception in the run becomes a record, too; only a lost worker fails the trial.
+
+    `config` is {"unit": position in `units`} for a planned unit, and {"search": position in `searches`, "values": drawn
+    parameters} for one of an adaptive search. With `prunes`, the trial reports each evaluation on the validation set.
+    """
+
+    def setup(
+        self,
+        config: dict,
+        units: list[Unit],
+        searches: list[AdaptiveSearch],
+        environment: Environment,
+        records: Path,
+        prunes: bool,
+    ) -> None:
+        self.units, self.searches, self.environment, self.records, self.prunes = units, searches, environment, records, prunes
+        self.run: Generator[list[Row], None, None] | None = None
+        self._set_unit(config)
+
+    def reset_config(self, new_config: dict) -> bool:
+        self.cleanup()
+        self._set_unit(new_config)
+        return True
+
+    def cleanup(self) -> None:
+        """Close a run that the scheduler has stopped."""
+        if self.run:
+            self.run.close()
+            self.run = None
+            shutil.rmtree(self._checkpoints, ignore_errors=True)
+
+    def _set_unit(self, config: dict) -> None:
+        self.unit = self.units[config["unit"]] if "unit" in config else self.searches[config["search"]].unit(config["values"])
+        self._checkpoints = self.records.parent / CHECKPOINTS / self.unit.run_id
+        self.reported = 0  # number of evaluations that the driver already has
+
+    def step(self) -> dict:
+        """Run to the next evaluation after which the scheduler may stop the trial, or to the end."""
+        self.run = self.run or self._start()
+        try:
+            for curve in self.run:
+                if self.prunes and self.unit.can_end_early and "valid" in curve[-1]:
+                    # A fit that was resumed reports the evaluations before its checkpoint, too.
+                    rows = [row for row in curve if "valid" in row][self.reported :]
+                    self.reported += len(rows)
+                    return {EVALUATIONS: json.dumps(rows)}
+        except Exception as error:
+            for config in self.unit.job.configs:
+                write_record(self.records, failure(self.unit.job, config, error), None)
+        self.run = None
+        return {"done": True}
+
+    def _start(self) -> Generator[list[Row], None, None]:
+        unit, checkpoints, spill = self.unit, None, None
+        if isinstance(unit.job.configs[0].spec, Iterative):
+            checkpoints = Checkpoints(self._checkpoints, resume=True, every=SAVE_EVERY)
+        if unit.tiled:
+            spill = Spill(self.records.parent / SPILL, unit.memory_bytes, resume=True)
+        execution = Execution(unit.cpus, device=unit.device, checkpoints=checkpoints, spill=spill)
+        outcomes = yield from run_stepwise(unit.job, self.environment, execution)
+        for outcome in outcomes:
+            write_record(self.records, outcome.record, outcome.per_user)
+        if checkpoints:
+            checkpoints.clear()
