@@ -221,7 +221,7 @@ def test_ones_own_csv_needs_a_card_of_five_lines(home, capsys):
         (["report"], "no sweep"),
         (["report", "--format", "markdown"], "--format: unknown 'markdown'"),
         (["run", "synthetic", "ease", "--threads", "100000"], "--threads: 100000 threads are too many for"),
-        (["sweep", "demo", "--chosen", "resources.cpus=100000"], "resources.cpus: 100000 asked for a trial, this machine has"),
+        (["sweep", "demo", "--chosen", "resources.cpus=100000"], "resources.cpus: a trial needs 100000, this machine has"),
         (["rnu"], "No such command 'rnu'. Did you mean 'run'?"),
         (["run", "synthetic"], "Missing argument"),
         (["run", "synthetic", "ease", "--sede", "1"], "No such option: --sede"),

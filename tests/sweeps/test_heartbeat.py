@@ -1,4 +1,4 @@
-"""A running sweep's signs of life: progress and remaining time, the end, silence, and a wish to stop that is heard."""
+"""Heartbeats of a sweep: progress and remaining time, the end, silence, and a request to stop."""
 
 import json
 import os
@@ -11,8 +11,8 @@ from dataclasses import replace
 import pytest
 
 from rankbench.core.errors import ConfigError
-from rankbench.sweeps.heartbeat import SILENT, Heartbeat, Progress, ask_to_stop, signs
-from rankbench.tracking.record import DatasetInfo, Measured, RunRecord
+from rankbench.sweeps.heartbeat import SILENT, Heartbeat, Progress, last_heartbeat, request_stop
+from rankbench.tracking.record import RunRecord
 
 RECORD = RunRecord("run", "ease", {}, DatasetInfo("data"), "train", "valid", 0, "float32", metrics={"ndcg@20": Measured(0.2)})
 
@@ -28,7 +28,7 @@ def test_progress_counts_trials_by_state_and_keeps_the_best():
     assert progress.remaining(108.0) == pytest.approx(12.0)
 
 
-def test_what_was_there_before_says_nothing_of_the_rate():
+def test_records_that_existed_before_do_not_count_in_the_rate():
     progress = Progress("search", 3, 9.0, started=0.0)
     progress.add([RECORD], 3.0, "ndcg@20", cached=True)
     assert progress.remaining(5.0) is None
@@ -36,24 +36,24 @@ def test_what_was_there_before_says_nothing_of_the_rate():
     assert progress.remaining(6.0) == pytest.approx(6.0)
 
 
-def test_signs_while_it_lives_and_none_after(tmp_path):
-    assert signs(tmp_path) is None
+def test_heartbeats_while_it_runs_and_none_after(tmp_path):
+    assert last_heartbeat(tmp_path) is None
     with Heartbeat(tmp_path) as heartbeat:
         heartbeat.progress = Progress("final", 2, 1.0)
         deadline = time.monotonic() + 20
-        while not (found := signs(tmp_path)) or "progress" not in found:
+        while not (seen := last_heartbeat(tmp_path)) or "progress" not in seen:
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        assert found["pid"] == os.getpid() and found["progress"]["stage"] == "final"
-    assert signs(tmp_path) is None and not list(tmp_path.iterdir())
+        assert seen["pid"] == os.getpid() and seen["progress"]["stage"] == "final"
+    assert last_heartbeat(tmp_path) is None and not list(tmp_path.iterdir())
 
 
 def test_a_sweep_silent_for_long_is_not_running(tmp_path):
     about = {"pid": 1, "host": "x", "seen_at": time.time() - SILENT - 1}
     (tmp_path / "running.json").write_text(json.dumps(about), encoding="utf-8")
-    assert signs(tmp_path) is None
+    assert last_heartbeat(tmp_path) is None
     with pytest.raises(ConfigError, match="not running"):
-        ask_to_stop(tmp_path)
+        request_stop(tmp_path)
 
 
 SLEEPER = """
@@ -68,14 +68,14 @@ except KeyboardInterrupt:
 """
 
 
-def test_a_wish_to_stop_interrupts_the_process_once(tmp_path):
+def test_a_request_to_stop_interrupts_the_process_once(tmp_path):
     process = subprocess.Popen([sys.executable, "-c", SLEEPER, str(tmp_path)])
     try:
         deadline = time.monotonic() + 30
-        while signs(tmp_path) is None:
+        while last_heartbeat(tmp_path) is None:
             assert time.monotonic() < deadline
             time.sleep(0.1)
-        ask_to_stop(tmp_path)
+        request_stop(tmp_path)
         assert process.wait(30) == 77
     finally:
         if process.poll() is None:

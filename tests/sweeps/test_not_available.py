@@ -1,4 +1,4 @@
-"""Datasets that cannot be had: left out of a sweep and named with the reason, and taken up by --resume once they are there."""
+"""Datasets that are not available: a sweep leaves them out with the reason, and --resume adds them once they are available."""
 
 import json
 import os
@@ -86,7 +86,7 @@ def test_splits_that_cannot_be_had_leave_the_dataset_out_as_a_whole(home, enviro
 
 def test_require_all_stops_and_so_does_an_experiment_none_of_whose_data_can_be_had(home, environment):
     (home / "here.csv").unlink()
-    with pytest.raises(DownloadError, match=r"two\.yaml: none of its datasets can be had: .*here\.csv: .*away\.csv: "):
+    with pytest.raises(DownloadError, match=r"two\.yaml: none of its datasets is available: .*here\.csv: .*away\.csv: "):
         planned(home, environment)
     with pytest.raises(DownloadError, match=r"^\S*away\.csv: no such file"):
         planned(home, environment, datasets=["./away.yaml"], arms=[{"method": "popularity"}])

@@ -1,6 +1,6 @@
-"""Which trials one machine can take, what is made of the others, and what is said of those that fit nowhere.
+"""Which trials one machine can run, how others are adapted, and the errors for those that fit on no machine.
 
-The sum of the machines says nothing: a trial runs on one of them.
+The resources of all machines together do not matter, since a trial runs on one of them.
 """
 
 import json
@@ -16,7 +16,7 @@ from rankbench.cluster.machine import Machine, Needs, described
 from rankbench.core.config import validate
 from rankbench.core.errors import ConfigError, StorageError
 from rankbench.schema.experiment import ExperimentSpec, Resources
-from rankbench.sweeps.placement import placed, require_place
+from rankbench.sweeps.placement import adapted, require_machine
 from rankbench.sweeps.plan import plan
 
 GB = 10**9
@@ -37,22 +37,22 @@ def fits(environment):
 def test_a_closed_form_goes_by_tiles_where_the_largest_machine_has_not_its_memory(fits):
     closed, iterative = fits
     two = [Machine(1, 6 * GB // 10), Machine(2, 8 * GB // 10)]
-    tiled = placed(closed, two, AUTO)
+    tiled = adapted(closed, two, AUTO)
     assert tiled.tiled and tiled.memory_bytes == 72 * GB // 100
-    assert sum(machine.places(tiled.needs) for machine in two) == 1
-    assert placed(closed, [Machine(1, GB)], AUTO) == closed
+    assert sum(machine.capacity(tiled.needs) for machine in two) == 1
+    assert adapted(closed, [Machine(1, GB)], AUTO) == closed
     # Python alone would not fit.
-    assert placed(closed, [Machine(1, 6 * GB // 10)], AUTO) == closed
-    assert placed(iterative, two, AUTO) == iterative
+    assert adapted(closed, [Machine(1, 6 * GB // 10)], AUTO) == closed
+    assert adapted(iterative, two, AUTO) == iterative
 
 
 def test_a_number_of_processors_that_nobody_asked_for_is_lowered_to_what_a_machine_has(fits):
     four = replace(fits[1], cpus=4)
     # The one with most processors has not the memory.
     machines = [Machine(2, 2 * GB), Machine(3, 2 * GB), Machine(8, GB // 2)]
-    assert placed(four, machines, AUTO).cpus == 3
-    assert placed(four, machines, FOUR) == four
-    assert placed(replace(fits[0], cpus=4), [Machine(2, 8 * GB // 10)], AUTO).needs == Needs(2, 72 * GB // 100)
+    assert adapted(four, machines, AUTO).cpus == 3
+    assert adapted(four, machines, FOUR) == four
+    assert adapted(replace(fits[0], cpus=4), [Machine(2, 8 * GB // 10)], AUTO).needs == Needs(2, 72 * GB // 100)
 
 
 REFUSED = {
@@ -63,9 +63,9 @@ REFUSED = {
     "anything": ({}, [], AUTO, StorageError),
 }
 MESSAGES = {
-    "memory": "ials: a fit asks for 1 CPU and 1.0 GB, and here has 2 nodes of 1 CPU and 0.6 GB",
-    "processors": "asks for 4 CPUs and 1.0 GB, and here has 3 nodes of 2 CPUs and 9.0 GB",
-    "a GPU": "resources.device: cuda: synthetic: ials: a fit asks for 1 CPU, 1 GPU and 1.0 GB",
+    "memory": "ials: a fit needs 1 CPU and 1.0 GB, and here has 2 nodes of 1 CPU and 0.6 GB",
+    "processors": "needs 4 CPUs and 1.0 GB, and here has 3 nodes of 2 CPUs and 9.0 GB",
+    "a GPU": "resources.device: cuda: synthetic: ials: a fit needs 1 CPU, 1 GPU and 1.0 GB",
     "both together": "1 node of 2 CPUs and 9.0 GB, 1 node of 2 CPUs, 1 GPU and 0.5 GB",
     "anything": "here has no nodes",
 }
@@ -75,15 +75,15 @@ MESSAGES = {
 def test_what_fits_nowhere_is_refused_with_what_it_asks_for_and_what_there_is(fits, lacking):
     needs, machines, resources, error = REFUSED[lacking]
     unit = replace(fits[1], **needs)
-    assert placed(unit, machines, resources) == unit
+    assert adapted(unit, machines, resources) == unit
     with pytest.raises(error) as refused:
-        require_place(unit, machines, resources, "here")
+        require_machine(unit, machines, resources, "here")
     assert MESSAGES[lacking] in str(refused.value) and "\n" not in str(refused.value)
 
 
 def test_a_trial_that_one_machine_takes_is_not_refused(fits):
     for unit in fits:
-        require_place(unit, [Machine(1, GB // 2), Machine(1, GB)], AUTO, "here")
+        require_machine(unit, [Machine(1, GB // 2), Machine(1, GB)], AUTO, "here")
 
 
 def test_machines_are_described_with_equal_ones_counted():
@@ -139,7 +139,7 @@ def test_a_trial_that_waits_for_a_place_is_said_once_and_runs_when_there_is_one(
     told = json.loads(done.stdout.splitlines()[-1])
     assert told["finished"] == [True]
     (line,) = told["said"]
-    assert "it asks for 1 CPU and 1.0 GB, the cluster has 1 node of 1 CPU and " in line
+    assert "it needs 1 CPU and 1.0 GB, the cluster has 1 node of 1 CPU and " in line
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -149,8 +149,8 @@ def environment(home: Path) -> dict[str, str]:
 
 
 TOO_SMALL = (
-    "error: synthetic: {arm}: a fit asks for 1 CPU and 1.0 GB, and the cluster has 2 nodes of 1 CPU and 0.6 GB; "
-    "give it a machine with more memory"
+    "error: synthetic: {arm}: a fit needs 1 CPU and 1.0 GB, and the cluster has 2 nodes of 1 CPU and 0.6 GB; "
+    "use a machine with more memory"
 )
 
 

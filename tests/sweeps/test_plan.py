@@ -94,19 +94,19 @@ def test_losses_that_are_one_in_other_words_are_trained_once(environment):
 def test_draws_one_after_another_have_one_need_and_idle_ones_are_named(environment):
     arm = {"method": "deql-l2-zero-diag", "params": {"p": 0.4, "lam": 5, "b": {"uniform": [0.5, 2]}}}
     found = planned(environment, arm, search={"by": "tpe", "trials": 7})
-    (ask,) = found.asks
-    assert (found.n_fits, found.n_settings, ask.trials) == (7, 7, 7)
-    unit = ask.unit({"b": 1.25})
+    (search,) = found.adaptive
+    assert (found.n_fits, found.n_settings, search.trials) == (7, 7, 7)
+    unit = search.unit({"b": 1.25})
     assert [each.params.b for each in unit.job.configs] == [1.25]
-    assert (unit.cpus, unit.memory_bytes) == (ask.draft.cpus, ask.draft.memory_bytes)
-    (note,) = [note for note in found.notes if "for nothing" in note]
-    assert note.startswith("deql-l2-zero-diag: every draw of b is run, for nothing: with a zero diagonal")
+    assert (unit.cpus, unit.memory_bytes) == (search.draft.cpus, search.draft.memory_bytes)
+    (note,) = [note for note in found.notes if "every draw" in note]
+    assert note.startswith("deql-l2-zero-diag: every draw of b is run, although it changes no ranking: with a zero diagonal")
 
 
 def test_a_draft_has_room_for_the_largest_draw(environment):
     arm = {"method": "ials", "params": {"embedding_dim": {"choice": [8, 2_000_000]}, "iterations": 1}}
-    (ask,) = planned(environment, arm, search={"by": "tpe", "trials": 12}).asks
-    assert ask.draft.job.configs[0].params.embedding_dim == 2_000_000 and ask.draft.memory_bytes > 4e9
+    (search,) = planned(environment, arm, search={"by": "tpe", "trials": 12}).adaptive
+    assert search.draft.job.configs[0].params.embedding_dim == 2_000_000 and search.draft.memory_bytes > 4e9
 
 
 def test_a_card_may_be_written_out_in_the_file(environment):
@@ -234,7 +234,7 @@ def test_the_columns_are_what_the_paper_reports_or_what_was_searched():
         ({"method": "ease"}, {"cutoffs": [0]}, "cutoffs"),
         ({"method": "ease"}, {"cutoffs": []}, "cutoffs"),
         ({"method": "ease"}, {"metrics": []}, "metrics"),
-        ({"method": "ease"}, {"resources": {"cpus": 3}}, r"resources\.cpus: 3 asked for a trial, this machine has 2"),
+        ({"method": "ease"}, {"resources": {"cpus": 3}}, r"resources\.cpus: a trial needs 3, this machine has 2"),
     ],
 )
 def test_a_wrong_experiment_is_refused_whole(environment, arm, more, message):

@@ -122,7 +122,7 @@ def test_a_card_without_counts_is_refused_by_name(environment, tmp_path):
 
 @pytest.mark.parametrize("factor", [0, -0.5, 1.01, float("nan")])
 def test_a_factor_that_is_none_is_refused(factor, environment):
-    with pytest.raises(ConfigError, match="--stand-in: a factor above 0 and at most 1"):
+    with pytest.raises(ConfigError, match="--stand-in: expected a factor above 0 and at most 1"):
         stand_in(spec_of(BEAUTY), environment, factor, "x.yaml")
 
 

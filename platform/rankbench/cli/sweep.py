@@ -228,10 +228,10 @@ def status(
     from rankbench.cli.live import clock
     from rankbench.core.environment import Environment
     from rankbench.schema.stored_sweep import find_sweep, read_sweep
-    from rankbench.sweeps.heartbeat import signs
+    from rankbench.sweeps.heartbeat import last_heartbeat
 
     stored = read_sweep(find_sweep(name, Environment.from_env().results))
-    running = signs(stored.folder)
+    running = last_heartbeat(stored.folder)
     state = "running" if running else "finished" if stored.chosen else "interrupted"
     metric = stored.about.experiment.search.choose.metric
     rows = _by_arm(stored.records.values(), metric)
@@ -267,10 +267,10 @@ def stop(
     """Stop a running sweep as Ctrl-C would, from any shell that sees its folder; finished runs are kept."""
     from rankbench.core.environment import Environment
     from rankbench.schema.stored_sweep import find_sweep
-    from rankbench.sweeps.heartbeat import ask_to_stop
+    from rankbench.sweeps.heartbeat import request_stop
 
     folder = find_sweep(name, Environment.from_env().results)
-    ask_to_stop(folder)
+    request_stop(folder)
     if json:
         print_json({"id": folder.name, "asked": True})
     else:

@@ -27,10 +27,10 @@ class Machine:
     memory_bytes: int
     gpus: int = 0
 
-    def places(self, needs: Needs) -> int:
+    def capacity(self, needs: Needs) -> int:
         """Number of tasks with these needs that the node can run at once."""
         pairs = (self.cpus, needs.cpus), (self.memory_bytes, needs.memory_bytes), (self.gpus, needs.gpus)
-        return min(offered // asked for offered, asked in pairs if asked)
+        return min(offered // needed for offered, needed in pairs if needed)
 
 
 def described(machines: Iterable[Machine]) -> str:

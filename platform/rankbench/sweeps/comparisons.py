@@ -1,8 +1,8 @@
-"""The final runs of a sweep against each other: comparisons.json, one entry a dataset, metric and pair.
+"""Comparisons of the final runs of a sweep: comparisons.json, with one entry per dataset, metric and pair of models.
 
-The rule, where a model has several runs: a user's value on one split is the mean over the seeds of the method, and over
-splits the mean over those on which the user is measured. The tests then see one value a user and model, so that a user who
-returns on five splits counts once. Splits on which a model has no finished run are left out for all.
+If a model has several runs, a user's values on one split are averaged over the seeds of the method, and these means over the
+splits on which the user is measured. The tests then use one value per user and model, so that a user of five splits counts
+once. Splits on which a model has no finished run are left out for all models.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from rankbench.evaluation.compare import Comparisons, UserValues, compare, user_
 from rankbench.schema.stored_sweep import ComparisonsFile, PooledMean
 from rankbench.tracking.record import RunRecord, read_per_user
 
-Runs = dict[str, dict[int, list[RunRecord]]]  # model → split seed → its runs, one a seed
+Runs = dict[str, dict[int, list[RunRecord]]]  # model → split seed → its runs, one per seed
 
 
 def compare_finals(finals: Iterable[RunRecord], records: Path, metrics: Sequence[str], seed: int) -> ComparisonsFile:
-    """Means and paired comparisons of the finished among `finals`; their per-user metrics lie in `records`.
+    """Means and paired comparisons of the finished runs in `finals`, whose per-user metrics are in the folder `records`.
 
-    Metrics without per-user values, such as coverage, have no entry. Raises DataError when a per-user table is missing.
+    Metrics without per-user values, such as coverage, have no entry. Raises DataError if a per-user table is missing.
     """
     by_dataset: dict[str, Runs] = {}
     for record in finals:
@@ -36,16 +36,16 @@ def compare_finals(finals: Iterable[RunRecord], records: Path, metrics: Sequence
         runs = {model: {split: by_split[split] for split in splits} for model, by_split in runs.items()}
         for metric, samples in _samples(runs, records, metrics).items():
             pooled = {model: user_means(list(by_split.values())) for model, by_split in samples.items()}
-            found = compare(pooled, dataset=dataset, metric=metric, seed=seed)
-            models += [_model(dataset, metric, model, runs[model], found) for model in runs]
-            for pair in found.pairs:
+            compared = compare(pooled, dataset=dataset, metric=metric, seed=seed)
+            models += [_model(dataset, metric, model, runs[model], compared) for model in runs]
+            for pair in compared.pairs:
                 by_split = _by_split(samples[pair.model], samples[pair.against])
                 pairs.append(replace(pair, by_split=by_split))
     return ComparisonsFile(metrics=tuple(metrics), seed=seed, models=tuple(models), comparisons=tuple(pairs))
 
 
 def _samples(runs: Runs, records: Path, metrics: Sequence[str]) -> dict[str, dict[str, dict[int, UserValues]]]:
-    """Metric → model → split seed → one value a user, the mean over the seeds."""
+    """Metric → model → split seed → one value per user, the mean over the seeds."""
     result: dict[str, dict[str, dict[int, UserValues]]] = {}
     for model, by_split in runs.items():
         for split, members in by_split.items():
@@ -56,17 +56,17 @@ def _samples(runs: Runs, records: Path, metrics: Sequence[str]) -> dict[str, dic
     return result
 
 
-def _model(dataset: str, metric: str, model: str, by_split: dict[int, list[RunRecord]], found: Comparisons) -> PooledMean:
-    """One row: the mean over users with its interval, and `std` over runs where there are several."""
+def _model(dataset: str, metric: str, model: str, by_split: dict[int, list[RunRecord]], compared: Comparisons) -> PooledMean:
+    """The mean over users with its interval, and `std` over the runs if there are several."""
     runs = [record for members in by_split.values() for record in members]
     means = [record.metrics[metric].mean for record in runs]
     return PooledMean(
         dataset=dataset,
         metric=metric,
         model=model,
-        **asdict(found.means[model]),
+        **asdict(compared.means[model]),
         std=float(np.std(means, ddof=1)) if len(means) > 1 else None,
-        best=model == found.best,
+        best=model == compared.best,
         seeds=tuple(dict.fromkeys(record.seed for record in runs)),
         split_seeds=tuple(by_split),
     )

@@ -1,6 +1,6 @@
-"""What the searches of a sweep have drawn, one line per draw, in draws.jsonl beside the records.
+"""The draws of a sweep's searches, one line per draw, in draws.jsonl beside the records.
 
-A sweep that goes on draws again what stands there, in the same order, even if a trial that had failed gives a result now.
+A resumed sweep draws the same settings in the same order, even if a trial that had failed now gives a result.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from rankbench.core.files import disk_errors_are_clear, make_folder
 
 
 class Draws:
-    """The file of one sweep, which it creates with the first draw. Raises DataError for a file that it did not write."""
+    """The file of one sweep, created with the first draw. Raises DataError if the file cannot be read."""
 
     def __init__(self, path: Path):
         self.path = path
         self.lags: dict[str, int] = {}
         self.params: dict[str, list[dict[str, Any]]] = defaultdict(list)
         content = path.read_bytes() if path.is_file() else b""
-        whole = content[: content.rfind(b"\n") + 1]
-        if len(whole) < len(content):  # a line that the process did not live to finish
-            os.truncate(path, len(whole))
-        for number, line in enumerate(whole.splitlines(), start=1):
+        complete = content[: content.rfind(b"\n") + 1]
+        if len(complete) < len(content):  # the process was killed while it wrote the last line
+            os.truncate(path, len(complete))
+        for number, line in enumerate(complete.splitlines(), start=1):
             try:
                 self._take(json.loads(line))
             except (ValueError, KeyError, TypeError) as error:
@@ -34,20 +34,18 @@ class Draws:
                 raise DataError(f"{problem}; delete the file to draw anew") from None
 
     def lag(self, search: str, lag: int) -> int:
-        """How many draws earlier than the next one a result has to be for the next one to depend on it: what the file says, or
-        else `lag`, which the file then says.
-        """
+        """The lag of a search as in the file (see `Study`); if it has none, `lag`, which is then written."""
         if search not in self.lags:
             self._write({"search": search, "lag": lag})
         return self.lags[search]
 
     def drawn(self, search: str, number: int) -> dict[str, Any] | None:
-        """The parameters of a draw, counted from 0; None if it was not drawn yet."""
+        """The parameters of draw `number`, counted from 0; None if it was not drawn yet."""
         params = self.params[search]
         return params[number] if number < len(params) else None
 
     def add(self, search: str, params: dict[str, Any]) -> None:
-        """The next draw of a search."""
+        """Write the next draw of a search."""
         self._write({"search": search, "draw": len(self.params[search]), "params": params})
 
     def _write(self, entry: dict[str, Any]) -> None:

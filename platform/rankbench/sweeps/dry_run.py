@@ -1,4 +1,4 @@
-"""A plan as a person reads it before it runs: a row a dataset and arm, what is shared, and what all of it takes and writes."""
+"""A plan in readable form: one row per dataset and arm, what is shared, and the time, memory and disk space that it takes."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ from rankbench.data.prepare import prepare
 from rankbench.experiment.job import MethodConfig
 from rankbench.schema.experiment import Resources
 from rankbench.sweeps.estimate import Size
-from rankbench.sweeps.placement import placed
+from rankbench.sweeps.placement import adapted
 from rankbench.sweeps.plan import AdaptiveSearch, Plan, Unit, units
 
-RECORD, USER = 10_000, 40  # bytes of a record, and of a user's metrics beside it
+RECORD_BYTES, USER_BYTES = 10_000, 40  # sizes of a record and of the metrics of one user
 
 
 @dataclass
 class Row:
-    """An arm on a dataset. `settings`: None where they are drawn one after another. `fits`: of which some may serve other arms,
-    too; `shared_with` names these, and `seconds_in_all` counts a part of such a fit, by settings. `memory_bytes` and
-    `seconds_a_fit`: of the largest. `state`: "planned", or "not available: ..." where the data cannot be had.
+    """An arm on a dataset.
+
+    `settings` is None if they are drawn one after another. Some of the `fits` may be shared with other arms, which
+    `shared_with` names; `seconds_in_all` counts these in proportion to the settings. `memory_bytes` and `seconds_a_fit` are
+    those of the largest fit. `state` is "planned", or "not available: ..." if the data are not available.
     """
 
     dataset: str
@@ -65,8 +67,8 @@ class Row:
 
 @dataclass(frozen=True)
 class Stage:
-    """`concurrent`: trials at once, of those that need least. `seconds`: until the last is done; both None where nobody knows
-    the machines. Rough, as all seconds are.
+    """A stage of a sweep. `concurrent` is the maximum number of concurrent trials and `seconds` the rough duration; both are
+    None if the machines are not known.
     """
 
     name: str
@@ -78,8 +80,9 @@ class Stage:
 
 @dataclass(frozen=True)
 class DryRun:
-    """`final` rows of a search are one possible choice each: the first setting of every arm. `short`: bytes of memory that the
-    largest trial needs beyond what is free.
+    """The rows and stages of a plan. The final stage of a search is estimated for the first setting of each arm.
+
+    `short` is the number of bytes that the largest trial needs beyond the free memory.
     """
 
     rows: tuple[Row, ...]
@@ -94,22 +97,24 @@ class DryRun:
 
 
 def dry_run(plan: Plan, environment: Environment, cpus: int | None, memory_bytes: int | None) -> DryRun:
-    """`cpus` and `memory_bytes`: of the machine that will run it, None for a cluster. Prepares the datasets, as a run would."""
+    """Describe a plan for a machine with `cpus` and `memory_bytes`, both None for a cluster. The datasets must be available."""
     sizes = {card.name: Size.of(prepare(card, environment)) for card in plan.cards}
-    last = [
+    final_units = [
         unit
         for card in plan.final_cards
         for unit in units(card, sizes[card.name], _chosen(plan, card.name), plan.spec, plan.metrics, "final", cpus)
     ]
-    place = partial(_placed, plan.spec.resources, cpus, memory_bytes)
-    asks = [replace(ask, draft=place(ask.draft)) for ask in plan.asks]
-    search = [*_alike(place(unit) for unit in plan.search), *_drawn(asks)]
-    final = _alike(place(unit) for unit in last)
+    adapt = partial(_adapted, plan.spec.resources, cpus, memory_bytes)
+    adaptive = [replace(each, draft=adapt(each.draft)) for each in plan.adaptive]
+    search = [*((adapt(unit), 1) for unit in plan.search), *((each.draft, each.trials) for each in adaptive)]
+    final = [(adapt(unit), 1) for unit in final_units]
     too_large = dict.fromkeys(unit.title for unit, _ in (*search, *final) if unit.tiled)
-    rows = [*_rows(search, asks), *(() if search else _rows(final, ()))]
+    rows = [*_rows(search, adaptive), *(() if search else _rows(final, ()))]
     stage = "search" if search else "final"
     rows += [
-        Row(dataset, arm.label, stage, state=why.state) for dataset, why in plan.not_available.items() for arm in plan.spec.arms
+        Row(dataset, arm.label, stage, state=problem.state)
+        for dataset, problem in plan.not_available.items()
+        for arm in plan.spec.arms
     ]
     concurrent = plan.spec.resources.concurrent
     stages = [
@@ -125,7 +130,7 @@ def dry_run(plan: Plan, environment: Environment, cpus: int | None, memory_bytes
         tuple(stages),
         str(environment.results / "sweeps" / f"{plan.spec.name}-{plan.key}-<time>"),
         records,
-        records * RECORD + users * USER,
+        records * RECORD_BYTES + users * USER_BYTES,
         _shared(plan, final),
         tuple(f"{card.name} is a stand-in: {card.stand_in}" for card in plan.cards if card.stand_in),
         max(0, largest - memory_bytes) if memory_bytes is not None else 0,
@@ -133,49 +138,41 @@ def dry_run(plan: Plan, environment: Environment, cpus: int | None, memory_bytes
     )
 
 
-def _placed(resources: Resources, cpus: int | None, memory_bytes: int | None, unit: Unit) -> Unit:
-    """The unit as the machine takes it, if the machine is known; its GPU was looked for before."""
+def _adapted(resources: Resources, cpus: int | None, memory_bytes: int | None, unit: Unit) -> Unit:
+    """The unit adapted to the machine, if that is known; whether it has a GPU was checked before."""
     if cpus is None or memory_bytes is None:
         return unit
-    return placed(unit, [Machine(cpus, memory_bytes, unit.gpus)], resources)
+    return adapted(unit, [Machine(cpus, memory_bytes, unit.gpus)], resources)
 
 
 def _chosen(plan: Plan, dataset: str) -> list[MethodConfig]:
-    """What the final stage fits on a dataset; of a search, which has still to choose, the first setting of each arm."""
+    """Settings of the final stage on a dataset; before the search has chosen, the first setting of each arm."""
     if plan.given is not None:
         return plan.given[dataset]
     first: dict[str | None, MethodConfig] = {}
-    for unit in (*plan.search, *(ask.draft for ask in plan.asks)):
-        for each in unit.job.configs if unit.job.card.name == dataset else ():
-            first.setdefault(each.arm, each)
+    for unit in (*plan.search, *(search.draft for search in plan.adaptive)):
+        for config in unit.job.configs if unit.job.card.name == dataset else ():
+            first.setdefault(config.arm, config)
     return [*first.values()]
 
 
-def _alike(members: Iterable[Unit]) -> list[tuple[Unit, int]]:
-    return [(unit, 1) for unit in members]
-
-
-def _drawn(asks: Iterable[AdaptiveSearch]) -> list[tuple[Unit, int]]:
-    return [(ask.draft, ask.trials) for ask in asks]
-
-
-def _rows(members: list[tuple[Unit, int]], asks: Iterable[AdaptiveSearch]) -> list[Row]:
+def _rows(members: list[tuple[Unit, int]], adaptive: Iterable[AdaptiveSearch]) -> list[Row]:
     rows: dict[tuple[str, str], Row] = {}
-    drawn = {id(ask.draft) for ask in asks}
+    drafts = {id(search.draft) for search in adaptive}
     for unit, times in members:
         by_arm: dict[str, int] = defaultdict(int)
-        for each in unit.job.configs:
-            by_arm[each.arm or each.method] += 1
+        for config in unit.job.configs:
+            by_arm[config.arm or config.method] += 1
         for arm, settings in by_arm.items():
             row = rows.setdefault((unit.job.card.name, arm), Row(unit.job.card.name, arm, unit.job.stage))
-            row.settings = None if id(unit) in drawn else row.settings + settings
+            row.settings = None if id(unit) in drafts else row.settings + settings
             row.add(unit, settings, times)
             row.shared_with |= dict.fromkeys(other for other in by_arm if other != arm)
     return [*rows.values()]
 
 
 def _stage(name: str, members: list[tuple[Unit, int]], cpus: int | None, memory_bytes: int | None, wanted: int | str) -> Stage:
-    """Trials of equal needs run side by side, those of other needs after them."""
+    """Estimate a stage, in which trials with equal needs run concurrently and those with other needs after them."""
     by_needs: dict[tuple[int, int], list[tuple[float, int]]] = defaultdict(list)
     for unit, times in members:
         by_needs[unit.cpus, unit.memory_bytes].append((unit.cost, times))
@@ -183,21 +180,21 @@ def _stage(name: str, members: list[tuple[Unit, int]], cpus: int | None, memory_
     total = sum(cost * times for each in by_needs.values() for cost, times in each)
     if cpus is None or memory_bytes is None:
         return Stage(name, trials, None, None, total)
-    most, seconds = 1, 0.0
+    max_concurrent, seconds = 1, 0.0
     for (share, memory), each in by_needs.items():
-        room = max(1, min(cpus // share, memory_bytes // memory))
+        capacity = max(1, min(cpus // share, memory_bytes // memory))
         if wanted != "auto":
-            room = min(room, int(wanted))
+            capacity = min(capacity, int(wanted))
         n = sum(times for _, times in each)
-        most = max(most, min(room, n))
-        # The last round is full only where the number of trials is a multiple of what runs at once.
-        seconds += sum(cost * times for cost, times in each) / n * math.ceil(n / room)
-    return Stage(name, trials, most, seconds, total)
+        max_concurrent = max(max_concurrent, min(capacity, n))
+        # The last round may not use the whole capacity, but takes as long as the others.
+        seconds += sum(cost * times for cost, times in each) / n * math.ceil(n / capacity)
+    return Stage(name, trials, max_concurrent, seconds, total)
 
 
 def _shared(plan: Plan, final: list[tuple[Unit, int]]) -> tuple[str, ...]:
-    """What the notes of the plan, which tell of the search, leave out."""
-    lines = [f"{', '.join(card.name for card in plan.cards)}: prepared once, read by all trials from one mapped copy"]
+    """Sentences on what runs share, besides the notes of the plan, which are about the search."""
+    lines = [f"{', '.join(card.name for card in plan.cards)}: prepared once; all trials read one memory-mapped copy"]
     settings = sum(len(unit.job.configs) for unit, _ in final)
     if plan.given is not None and settings > len(final):
         lines.append(f"{settings} settings need {len(final)} fits: the others share a fit")

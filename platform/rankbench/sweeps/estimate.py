@@ -1,10 +1,10 @@
-"""What a fit will take, before it runs: seconds, which are rough, and memory, which is reserved and so never too little.
+"""Estimates of a fit before it runs: rough seconds, and memory that is never too little, because it is reserved.
 
 The constants are from some 2,600 records of this program on two cores of an AMD EPYC: closed forms on 1,000 to 41,000 items,
 alternating least squares with 16 to 128 dimensions on 0.5 and 1 million interactions (two runs on 57 million), and training on
-40,000 to 0.8 million. Most of those fits took half to twice the estimate, and many shared a core with other work; the peak
-memory of each lies below its estimate. Newton-CG, deep encoders and bfloat16 have no records yet: they go by their counts of
-multiply-adds. Only the speed of matrix products is measured where the program runs.
+40,000 to 0.8 million. Most of these fits took half to twice the estimate, and many shared a core with other work; the peak
+memory of each was below its estimate. There are no records of Newton-CG, deep encoders and bfloat16 yet: their estimates are
+counts of multiply-adds. Only the speed of matrix products is measured on the machine that runs the program.
 """
 
 from __future__ import annotations
@@ -22,25 +22,27 @@ from rankbench.experiment.watch import VALID_USERS
 from rankbench.fitting.method import ClosedForm
 from rankbench.solvers.inverse.gram_cache import kept_bytes
 
-START = 1.0  # seconds of a trial that are none of its fit: a worker, the data, the record
-PRODUCTS = 0.9  # of the speed of matrix products, which an inverse reaches
-PAIRS = 5e8  # pairs of a user's items that a Gram counts, a second
-# Seconds a multiply-add: in the systems of rows, and of vectors that are gathered and summed; and an element of a row.
+START = 1.0  # seconds of a trial besides its fit: starting the worker, reading the data, writing the record
+PRODUCTS = 0.9  # speed of an inverse relative to matrix products
+PAIRS = 5e8  # pairs of a user's items that a Gram counts per second
+# Seconds per multiply-add in the linear systems of rows and in sums of gathered vectors, and seconds per element of a row.
 ROW_SYSTEM, GATHERED, ROW = 8e-12, 4e-10, 3e-8
-# Of training, seconds an element of the vectors behind a score: of a negative, of an item of the whole catalogue, of one more
-# positive of the user; and an element of a row that is stepped.
+# Seconds of training per element of a vector: of a negative, of an item if the whole catalogue is scored, of a further positive
+# of the user, and of a row that the optimiser updates.
 NEGATIVE, CATALOGUE, POSITIVE, TOUCHED = 7e-10, 1.6e-10, 1.5e-9, 8e-9
-SCANNED, SCORED, SUMMED = 1.2e-9, 2.5e-11, 3e-10  # of a ranking: seconds a score, a multiply-add of vectors, and of a matrix
-MEASURED = 1e-5  # seconds a user
-STOPS_AT = 0.6  # of its epochs, a fit that looks at valid ends
+SCANNED, SCORED, SUMMED = 1.2e-9, 2.5e-11, 3e-10  # seconds of a ranking: per score, per multiply-add of vectors, of a matrix
+MEASURED = 1e-5  # seconds per user
+STOPS_AT = 0.6  # share of its epochs that a fit takes if it stops early on the validation set
 
-BASE = 870 << 20  # bytes: the interpreter, its libraries, what numba compiled
-GRID = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 12.0, 16.0, 20.0, 24.0, 32.0)  # GB, then by eights
+BASE = 870 << 20  # bytes of the interpreter, its libraries and what numba compiled
+GRID = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 12.0, 16.0, 20.0, 24.0, 32.0)  # GB; beyond, multiples of 8
 
 
 @dataclass(frozen=True)
 class Size:
-    """Of a prepared dataset. `interactions`: of all parts. `pairs`: Σ_u |I_u|². `ranked`: users that have targets."""
+    """Size of a prepared dataset. `interactions` counts those of all parts, `pairs` is Σ_u |I_u|², and `ranked` is the number
+    of users that have targets.
+    """
 
     users: int
     items: int
@@ -59,44 +61,42 @@ class Size:
 
 
 def seconds(job: Job, size: Size, cpus: int) -> float:
-    """Of one trial with `cpus` processors: start, fit, ranking and measuring. Rough: within a factor of two or three."""
+    """Seconds of one trial with `cpus` processors: start, fit, ranking and measuring, within a factor of two or three."""
     first = job.configs[0]
     fit = _FIT[first.spec.cost](first, size, cpus, job.dtype) * first.spec.pace
-    leaders = _rankings(job)
-    total = START + fit + _ranking(first, size, size.ranked, leaders, cpus) + leaders * size.ranked * MEASURED
+    n_rankings = _rankings(job)
+    total = START + fit + _ranking(first, size, size.ranked, n_rankings, cpus) + n_rankings * size.ranked * MEASURED
     if first.stopping and job.fit_on == "train":
-        looks = _epochs(first) / first.stopping.eval_every
-        total += looks * _ranking(first, size, min(size.ranked, VALID_USERS), 1, cpus)
+        evaluations = _epochs(first) / first.stopping.eval_every
+        total += evaluations * _ranking(first, size, min(size.ranked, VALID_USERS), 1, cpus)
     return total
 
 
 def memory(job: Job, size: Size) -> int:
-    """Bytes that one trial may hold at once, up to the next step of GRID: trials of unequal needs cannot share a Tuner."""
+    """Peak bytes of one trial, rounded up to GRID: trials with unequal needs cannot share a Tuner."""
     first, itemsize = job.configs[0], 8 if job.dtype == "float64" else 4
     kind, n = first.spec.cost, size.items
-    held = BASE + 32 * size.interactions + 16 * (size.users + n)
+    n_bytes = BASE + 32 * size.interactions + 16 * (size.users + n)
     dim = _dim(first)
     table = (size.users + n) * dim * itemsize
     if kind == "inverse":
-        held += itemsize * n * (n + 1024) + kept_bytes(n, itemsize)
+        n_bytes += itemsize * n * (n + 1024) + kept_bytes(n, itemsize)
     elif kind == "low-rank":
-        # Up to 4,096 items in float64, where the whole decomposition has copies; beyond, one float32 matrix and thin ones.
-        held += 5 * 8 * n * n if n <= 4096 else 4 * n * n + 8 * n * 20 * dim + (24 * n * n if 4 * dim >= n else 0)
+        # Up to 4,096 items, copies of the whole decomposition in float64; beyond, one float32 matrix and thin ones.
+        n_bytes += 5 * 8 * n * n if n <= 4096 else 4 * n * n + 8 * n * 20 * dim + (24 * n * n if 4 * dim >= n else 0)
     elif kind == "trained":
-        # The tables, gradients, two moments, the best so far, the present model and a checkpoint; int64 pairs and their order.
-        held += 8 * table + 24 * size.interactions + _batch(first, size, itemsize)
+        # Tables, gradients, two moments, the best and the current model and a checkpoint; int64 pairs and their order.
+        n_bytes += 8 * table + 24 * size.interactions + _batch(first, size, itemsize)
     else:
-        held += 5 * table
-    leaders = _rankings(job)
-    held += leaders * size.ranked * (job.metrics.k * (4 + itemsize) + 10 * len(job.metrics.names))
-    return _up(held)
+        n_bytes += 5 * table
+    n_rankings = _rankings(job)
+    n_bytes += n_rankings * size.ranked * (job.metrics.k * (4 + itemsize) + 10 * len(job.metrics.names))
+    return _rounded_up(n_bytes)
 
 
 @cache
 def products_a_second(dtype: str) -> float:
-    """Floating-point operations per second of one core in large matrix products: the fastest of those timed in 0.2 seconds, and
-    of three at least, however busy the machine is.
-    """
+    """Floating-point operations per second of one core in large matrix products: the fastest of at least three within 0.2 s."""
     from threadpoolctl import threadpool_limits
 
     n = 768
@@ -119,7 +119,7 @@ def _inverse(config: MethodConfig, size: Size, cpus: int, dtype: str) -> float:
 def _low_rank(config: MethodConfig, size: Size, cpus: int, dtype: str) -> float:
     n, dim = float(size.items), config.params.embedding_dim
     rounds = getattr(config.params, "iterations", 10)
-    # Products with a matrix that is met once go at the speed of memory.
+    # Products with a matrix that is read only once are limited by the speed of memory.
     return _inverse(config, size, cpus, "float64" if n <= 4096 else dtype) + rounds * n * n * dim * 4e-11 / cpus
 
 
@@ -139,17 +139,17 @@ def _trained(config: MethodConfig, size: Size, cpus: int, dtype: str) -> float:
     p, needs = config.params.training, config.spec.loss.needs
     rows = min(p.batch_size, size.interactions)
     batches = math.ceil(size.interactions / rows)
-    whole = "catalogue" in needs
-    score = size.items * CATALOGUE if whole else p.n_negatives * (CATALOGUE if p.shared_negatives else NEGATIVE)
+    full = "catalogue" in needs
+    score = size.items * CATALOGUE if full else p.n_negatives * (CATALOGUE if p.shared_negatives else NEGATIVE)
     if "all_positives" in needs:
         score += size.pairs / size.interactions * POSITIVE
     drawn = rows if p.shared_negatives else rows * p.n_negatives
-    # How many different ones so many draws meet.
+    # Expected numbers of different users and items in that many draws.
     users, items = (n * -math.expm1(-draws / n) for n, draws in ((size.users, rows), (size.items, rows + drawn)))
-    touched = size.users + size.items if p.optimizer == "adam" else users + (size.items if whole else items)
+    touched = size.users + size.items if p.optimizer == "adam" else users + (size.items if full else items)
     batch = rows * score + touched * TOUCHED
     if layers := config.spec.layers(config.params):
-        # Every layer, forward and back, for every batch, and then all rows are stepped.
+        # Every batch runs all layers forward and backward and then updates all rows.
         batch += 4 * layers * size.interactions * GATHERED + (size.users + size.items) * TOUCHED
     return _epochs(config) * batches * batch * p.embedding_dim * _width(dtype) / math.sqrt(cpus)
 
@@ -162,8 +162,8 @@ _FIT = {"inverse": _inverse, "low-rank": _low_rank, "als": _als, "newton": _newt
 
 
 def _rankings(job: Job) -> int:
-    """Of settings with one ranking, one is ranked."""
-    return len({each.identity for each in job.configs}) if len(job.configs) > 1 else 1
+    """Number of rankings; settings with the same ranking are ranked once."""
+    return len({config.identity for config in job.configs}) if len(job.configs) > 1 else 1
 
 
 def _dim(config: MethodConfig) -> int:
@@ -183,13 +183,13 @@ def _ranking(config: MethodConfig, size: Size, users: int, models: int, cpus: in
 
 
 def _batch(config: MethodConfig, size: Size, itemsize: int) -> int:
-    """Bytes of a batch's scores, and of an encoder's layers, with what autograd keeps of them."""
+    """Bytes of a batch's scores and of an encoder's layers, including what autograd keeps."""
     p, needs = config.params.training, config.spec.loss.needs
     layers = config.spec.layers(config.params)
     propagated = 2 * (layers + 2) * (size.users + size.items) * p.embedding_dim * itemsize if layers else 0
     if "catalogue" in needs:
-        whole = p.batch_size * size.items * itemsize
-        return propagated + (6 * whole if config.spec.loss.whole_catalogue else min(2 * whole, 2 << 28))
+        scores = p.batch_size * size.items * itemsize
+        return propagated + (6 * scores if config.spec.loss.whole_catalogue else min(2 * scores, 2 << 28))
     positives = size.pairs / max(1, size.interactions) if "all_positives" in needs else 0
     return int(p.batch_size * (p.n_negatives * (8 + 10 * itemsize) + positives * 48)) + propagated + 24 * size.interactions
 
@@ -198,7 +198,7 @@ def _width(dtype: str) -> float:
     return 2.0 if dtype == "float64" else 1.0
 
 
-def _up(n_bytes: float) -> int:
+def _rounded_up(n_bytes: float) -> int:
     gb = n_bytes / 1e9
     step = next((step for step in GRID if gb <= step), math.ceil(gb / 8) * 8)
     return int(step * 1e9)

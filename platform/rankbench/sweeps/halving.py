@@ -1,9 +1,10 @@
-"""Successive halving whose decisions do not depend on which trial arrives first (after ASHA, Li et al. 2020, and Hyperband).
+"""Successive halving whose decisions do not depend on the timing of trials (after ASHA, Li et al. 2020, and Hyperband).
 
-At rungs, `grace` epochs and then three times as many each, a trial goes on if it is among the best third of the earlier trials
-of its bracket that came as far, itself included, or the best of fewer than three. The trials' numbers say which is earlier: a
-trial waits at a rung until all with lower numbers have reached the rung or have ended. Optuna's pruners compare a trial with
-those that happen to be there, so that what they decide depends on timing unless one trial runs at a time; then both agree.
+The first rung is at `grace` epochs, and each further one at three times as many. At a rung, a trial is compared with the trials
+of its bracket that have lower numbers and reached the rung. It goes on if it is among the best third of these and itself, or
+the best if there are fewer than three. It waits until all trials with lower numbers have reached the rung or have ended. The
+pruners of Optuna compare a trial with those that have arrived so far, so that their decisions depend on timing unless trials
+run one at a time; in that case both agree.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from dataclasses import dataclass, field
 from rankbench.core.rng import stream
 from rankbench.schema.experiment import SearchSpec
 
-REDUCTION = 3  # of trials, from one rung to the next
+REDUCTION = 3  # factor by which the number of trials shrinks from one rung to the next
 
 
 @dataclass
 class _Climb:
-    """One trial: the rungs that it passed, its values at the rungs that it reached, and evaluations that are not judged yet."""
+    """One trial: number of rungs passed, values at the rungs reached, and evaluations that are not judged yet."""
 
     bracket: int
     passed: int = 0
@@ -31,7 +32,7 @@ class _Climb:
 class Halving:
     """Decides which trials of one search end early; trials are numbered from 0 in the order in which they start.
 
-    `epochs`: the most that a trial may take. Brackets, of which only Hyperband has more than one, begin at later rungs.
+    `epochs` is the maximum number of epochs of a trial. Hyperband has several brackets, each of which begins one rung later.
     """
 
     def __init__(self, name: str, search: SearchSpec, epochs: int):
@@ -43,25 +44,26 @@ class Halving:
         self._climbs: list[_Climb] = []
 
     def bracket(self, number: int) -> int:
-        """The bracket of a trial: at random, in the proportions in which Hyperband gives trials to brackets."""
+        """The bracket of a trial, drawn at random with the shares of Hyperband."""
         shares = [math.ceil(self.brackets * REDUCTION**later / (later + 1)) for later in range(self.brackets - 1, -1, -1)]
         drawn = stream(self._search.seed, "study", self._name, "bracket", number).integers(sum(shares))
         return next(bracket for bracket in range(self.brackets) if drawn < sum(shares[: bracket + 1]))
 
     def start(self) -> None:
-        """The next trial starts."""
+        """Start the next trial."""
         self._climbs.append(_Climb(self.bracket(len(self._climbs))))
 
     def report(self, number: int, epoch: int, value: float) -> None:
-        """`value` on the validation set after `epoch`; the higher the better."""
+        """Add the `value` on the validation set after `epoch`; higher is better."""
         self._climbs[number].waiting.append((epoch, value))
 
     def end(self, number: int) -> None:
         self._climbs[number].ended = True
 
     def should_stop(self, number: int, wait: bool = True) -> bool | None:
-        """Whether the trial should end at its latest evaluation; None while that depends on an earlier trial. Without `wait`,
-        earlier trials that have not reached the rung are left out.
+        """Whether the trial should end at its latest evaluation; None while that depends on an earlier trial.
+
+        Without `wait`, earlier trials that have not reached the rung are ignored.
         """
         climb = self._climbs[number]
         while climb.waiting:
@@ -84,10 +86,10 @@ class Halving:
         return False
 
     def _known(self, number: int, bracket: int, rung: int) -> bool:
-        """Whether it is known what a trial's value at a rung of a bracket is, or that it has none."""
+        """Whether a trial's value at a rung of a bracket is known, or is known not to exist."""
         climb = self._climbs[number]
         if climb.bracket != bracket or len(climb.values) > rung:
             return True
-        # A trial that an interrupted sweep ended comes with evaluations that have not been judged in this one.
+        # A trial that ended in an interrupted sweep comes with evaluations that were not judged in this process.
         judged = not climb.waiting or self.should_stop(number) is not None
         return len(climb.values) > rung or (climb.ended and judged)

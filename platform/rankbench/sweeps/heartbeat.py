@@ -1,4 +1,4 @@
-"""What a running sweep tells other shells, in a file that is renewed every few seconds; and a wish to stop, left beside it."""
+"""The state of a running sweep, written to a file every few seconds, and the request to stop it, a file beside that."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from rankbench.core.errors import ConfigError, StorageError
 from rankbench.core.files import atomic_file
 from rankbench.tracking.record import RunRecord
 
-EVERY = 2.0  # seconds
-SILENT = 30.0  # seconds without a sign after which a sweep counts as dead
+EVERY = 2.0  # seconds between two heartbeats
+SILENT = 30.0  # seconds without a heartbeat after which a sweep counts as dead
 _RUNNING, _STOP = "running.json", "stop"
 
 
 @dataclass
 class Progress:
-    """Of one stage: trials by state, the cost that is done and that there is in all, and the best value of each arm."""
+    """Progress of one stage: the number of trials by state, of `of` in total, their cost, and the best value of each arm."""
 
     stage: str
     of: int
@@ -42,7 +42,7 @@ class Progress:
         return self.finished + self.stopped + self.failed
 
     def add(self, records: list[RunRecord], cost: float, metric: str, cached: bool) -> None:
-        """A unit of `cost` is over. `cached`: it was there before, and says nothing of the rate."""
+        """Add a unit that has ended. `cached` means that its records existed before, so it does not count in the rate."""
         self.finished += all(record.finished for record in records)
         self.stopped += any(record.status == "stopped" for record in records)
         self.failed += any(record.failed for record in records)
@@ -54,13 +54,13 @@ class Progress:
                 self.best[label] = max(record.metrics[metric].mean, self.best.get(label, float("-inf")))
 
     def remaining(self, now: float) -> float | None:
-        """Seconds, by the rate so far; None before there is one."""
-        paid = self.cost - self.cached
-        return None if paid <= 0 else (now - self.started) * (self.cost_of - self.cost) / paid
+        """Remaining seconds by the rate so far; None before the first unit has run."""
+        measured = self.cost - self.cached
+        return None if measured <= 0 else (now - self.started) * (self.cost_of - self.cost) / measured
 
 
 class Heartbeat:
-    """A context in which `folder` says that its sweep is alive, and in which a wish to stop interrupts this process."""
+    """A context that writes heartbeats to the sweep's `folder`, and interrupts this process if it is requested to stop."""
 
     def __init__(self, folder: Path):
         self.folder, self.progress = folder, None
@@ -80,13 +80,13 @@ class Heartbeat:
                 (self.folder / name).unlink(missing_ok=True)
 
     def _beat(self) -> None:
-        asked = False
+        interrupted = False
         while True:
-            # A full disk or a file server away is no reason to end a sweep.
+            # A full disk or an unreachable file server is no reason to end a sweep.
             with suppress(OSError, StorageError):
                 self._write()
-                if (self.folder / _STOP).exists() and not asked:
-                    asked = True
+                if (self.folder / _STOP).exists() and not interrupted:
+                    interrupted = True
                     os.kill(os.getpid(), signal.SIGINT)
             if self._over.wait(EVERY):
                 return
@@ -100,8 +100,8 @@ class Heartbeat:
             scratch.write_text(json.dumps(about, indent=2), encoding="utf-8")
 
 
-def signs(folder: Path) -> dict[str, Any] | None:
-    """What a running sweep last said; None where none runs: never begun, ended, or silent for too long."""
+def last_heartbeat(folder: Path) -> dict[str, Any] | None:
+    """The last heartbeat of a running sweep; None if it has not started, has ended, or was silent for too long."""
     try:
         about = json.loads((folder / _RUNNING).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -109,8 +109,8 @@ def signs(folder: Path) -> dict[str, Any] | None:
     return about if time.time() - about["seen_at"] < SILENT else None
 
 
-def ask_to_stop(folder: Path) -> None:
-    """Leave the wish. Raises ConfigError when no sweep runs there to hear it."""
-    if signs(folder) is None:
+def request_stop(folder: Path) -> None:
+    """Request that a running sweep stops. Raises ConfigError if it does not run."""
+    if last_heartbeat(folder) is None:
         raise ConfigError(f"{folder.name} is not running; nothing to stop")
     (folder / _STOP).touch()

@@ -1,4 +1,4 @@
-"""What a sweep will run, what its runs share, what is redundant, and what it costs: known before the first task."""
+"""The plan of a sweep, made before the first task: its fits, settings that share one, redundant settings, and the cost."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ from rankbench.sweeps.estimate import Size
 
 @dataclass(frozen=True)
 class Unit:
-    """Settings that one trial fits together, with the trial's needs. `cost`: seconds, roughly. `tiled`: its matrix does not
-    fit, and lies in a file.
+    """Settings that one trial fits together, and the needs of the trial.
+
+    `cost` is a rough number of seconds. `tiled` means that the matrix does not fit into memory and is stored in a file.
     """
 
     job: Job
@@ -73,32 +74,30 @@ class Unit:
 
 @dataclass(frozen=True)
 class AdaptiveSearch:
-    """`trials` units of an arm on a dataset whose parameters are drawn one after another, by what earlier ones gave.
+    """`trials` units of an arm on a dataset, whose parameters are drawn one after another by the results of earlier ones.
 
-    `draft`: a unit of one possible draw, which says what all of them need.
+    `draft` is a unit of one possible draw, with needs that suffice for all of them.
     """
 
     arm: ArmSpec
-    spec: ExperimentSpec
     draft: Unit
     trials: int
 
-    @property
-    def card(self) -> Card:
-        return self.draft.job.card
-
     def unit(self, values: dict[str, Any]) -> Unit:
+        """The unit of a draw, with `values` for the searched parameters."""
         fixed = {name: value for name, value in self.arm.params.items() if not isinstance(value, dict)}
-        each = configure(self.arm.method, fixed | values, self.arm.label, self.arm.label)
-        return replace(self.draft, job=replace(self.draft.job, configs=(each,)))
+        config = configure(self.arm.method, fixed | values, self.arm.label, self.arm.label)
+        return replace(self.draft, job=replace(self.draft.job, configs=(config,)))
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A checked experiment: its search units, and sentences on what was left out or is shared. `asks`: searches whose
-    parameters are not known yet. `final_cards`: the cards of the runs that read test, one a dataset and split seed. `given`:
-    dataset → the settings to measure without a search. `declared`: the cards of all datasets of the experiment; `cards` are
-    those whose data can be had, and `not_available` says of each other, by name, why.
+    """A checked experiment.
+
+    `declared` are the cards of all its datasets, `cards` those whose data are available, and `not_available` maps the names of
+    the others to the reasons. `search` are the units with known parameters, `adaptive` the searches that draw theirs later.
+    `given` maps a dataset to the settings that are measured without a search. `final_cards` are the cards of the final runs,
+    one per dataset and split seed. `notes` are sentences on settings that are left out or share a fit.
     """
 
     spec: ExperimentSpec
@@ -109,28 +108,29 @@ class Plan:
     notes: tuple[str, ...]
     final_cards: tuple[Card, ...]
     given: dict[str, list[MethodConfig]] | None = None
-    asks: tuple[AdaptiveSearch, ...] = ()
+    adaptive: tuple[AdaptiveSearch, ...] = ()
     not_available: dict[str, NotAvailable] = field(default_factory=dict)
 
     @property
     def n_settings(self) -> int:
-        return sum(len(unit.job.configs) for unit in self.search) + sum(ask.trials for ask in self.asks)
+        return sum(len(unit.job.configs) for unit in self.search) + sum(search.trials for search in self.adaptive)
 
     @property
     def n_fits(self) -> int:
-        """Of the search."""
-        return len(self.search) + sum(ask.trials for ask in self.asks)
+        """Number of fits of the search."""
+        return len(self.search) + sum(search.trials for search in self.adaptive)
 
     @property
     def key(self) -> str:
-        """A hash of everything that decides the results: the same key continues the same sweep, with more datasets, too, when
-        these have become available.
+        """A hash of everything that determines the results.
+
+        A sweep is resumed by its key, which does not depend on the datasets that are available.
         """
-        # What stands at its default is left out, so that a key outlives fields that are added later.
+        # Values that are defaults are left out, so that a key does not change when a field is added.
         experiment = self.spec.model_dump(mode="json", exclude={"question", "resources", "not_run"}, exclude_defaults=True)
         for entry in experiment["datasets"]:
             if isinstance(entry, dict):
-                entry.pop("file", None)  # where a card lies on this machine decides nothing
+                entry.pop("file", None)  # the path of a card on this machine does not matter
         content = [
             experiment,
             [card.content_key() for card in self.declared],
@@ -143,120 +143,111 @@ def plan(
     spec: ExperimentSpec,
     environment: Environment,
     cpus: int | None,
-    where: str,
+    source: str,
     use_chosen: bool = False,
     require_all: bool = False,
 ) -> Plan:
-    """Check the experiment whole, prepare its datasets, and lay out the search. `cpus`: of the machine that will run
-    it; None for a cluster whose nodes are not known, where `auto` means 4 a large fit. With `use_chosen` there is no
-    search: the parameters are the file's `chosen` ones. Datasets whose raw data cannot be had are left out and named.
+    """Check the whole experiment, prepare its datasets, and plan the search.
 
-    Raises ConfigError for any unknown name or value out of range, before a task starts; DownloadError when the data of no
-    dataset can be had, or, with `require_all`, those of any.
+    `cpus` is the number of processors of the machine that will run it; None for a cluster, where `auto` is 4 for a large fit.
+    `source` names the file in errors. With `use_chosen` there is no search: the parameters are the file's `chosen` ones.
+    Datasets whose raw data are not available are left out and named.
+
+    Raises ConfigError for an unknown name or a value out of range, before a task starts; DownloadError if no dataset is
+    available or, with `require_all`, if one is not.
     """
     names = [arm.label for arm in spec.arms]
     doubled = {name for name in names if names.count(name) > 1}
-    require(not doubled, f"{where}: arms: the name {', '.join(doubled)} is given twice; set a `name` for each")
+    require(not doubled, f"{source}: arms: the name {', '.join(doubled)} is given twice; set a `name` for each")
     wanted = spec.resources.cpus
     require(
         cpus is None or wanted == "auto" or wanted <= cpus,
-        f"{where}: resources.cpus: {wanted} asked for a trial, this machine has {cpus}",
+        f"{source}: resources.cpus: a trial needs {wanted}, this machine has {cpus}",
     )
-    require("@" in spec.search.choose.metric, f"{where}: search.choose.metric: write it with a cutoff, as in ndcg@20")
+    require("@" in spec.search.choose.metric, f"{source}: search.choose.metric: write it with a cutoff, as in ndcg@20")
     metrics = metric_set([*spec.metrics, spec.search.choose.metric, *with_both_recalls(spec.report_metrics)], spec.cutoffs)
     notes: list[str] = []
     final_notes: list[str] = []
-    declared = [card_of(entry, environment, f"{where}: datasets[{i}]") for i, entry in enumerate(spec.datasets)]
+    declared = [card_of(entry, environment, f"{source}: datasets[{i}]") for i, entry in enumerate(spec.datasets)]
     card_names = [card.name for card in declared]
     doubled = {name for name in card_names if card_names.count(name) > 1}
-    require(not doubled, f"{where}: datasets: {', '.join(doubled)} is given twice; its rows could not be told apart")
-    # A file may be run on some of its datasets: what it says of the others is then not looked at.
+    require(not doubled, f"{source}: datasets: {', '.join(doubled)} is given twice; its rows could not be distinguished")
+    # A file may be run on some of its datasets; its entries for the others are ignored then.
     known = {*names_of_cards(environment), *card_names}
     candidates: list[MethodConfig] = []
-    asked: list[tuple[ArmSpec, list[MethodConfig]]] = []
+    drawing_arms: list[tuple[ArmSpec, list[MethodConfig]]] = []
     for position, arm in enumerate(spec.arms):
-        place = f"{where}: arms[{position}]"
-        _require_known(arm.published, known, f"{place}.published")
-        _require_known(arm.chosen, known, f"{place}.chosen")
-        checked, said = _settings_of(arm, spec, place)
+        key = f"{source}: arms[{position}]"
+        _require_known(arm.published, known, f"{key}.published")
+        _require_known(arm.chosen, known, f"{key}.chosen")
+        settings, setting_notes = _settings_of(arm, spec, key)
         if spec.search.by != "random" and any(kind in DRAWS for kind in kinds(arm.params)):
-            asked.append((arm, checked))
-            notes += _drawn_for_nothing(arm, checked[0])
+            drawing_arms.append((arm, settings))
+            notes += _redundant_draws(arm, settings[0])
         else:
-            candidates += checked
-            notes += said
+            candidates += settings
+            notes += setting_notes
     for position, row in enumerate(spec.not_run):
-        place = f"{where}: not_run[{position}]"
-        require(row.name not in names, f"{place}: the name {row.name} is an arm's")
-        _require_known(row.published, known, f"{place}.published")
-    chosen = {card.name: _chosen_settings(spec, card.name, where) for card in declared} if use_chosen else {}
-    datasets, final_cards, not_available = _available(spec, declared, environment, where, final_notes, require_all)
+        key = f"{source}: not_run[{position}]"
+        require(row.name not in names, f"{key}: {row.name} is already the name of an arm")
+        _require_known(row.published, known, f"{key}.published")
+    chosen = {card.name: _chosen_settings(spec, card.name, source) for card in declared} if use_chosen else {}
+    datasets, final_cards, not_available = _available(spec, declared, environment, source, final_notes, require_all)
     cards = [dataset.card for dataset in datasets]
-    everyone = [*candidates, *(drawn[0] for _, drawn in asked)]
-    unseeded = dict.fromkeys(each.arm for each in everyone if not each.spec.seeded)
+    examples = [*candidates, *(settings[0] for _, settings in drawing_arms)]
+    unseeded = dict.fromkeys(config.arm for config in examples if not config.spec.seeded)
     if len(spec.final.seeds) > 1 and unseeded:
         final_notes.append(f"{', '.join(unseeded)}: the method uses no seed; run with seed {spec.final.seeds[0]} alone")
-    if use_chosen:
-        given = {card.name: chosen[card.name] for card in cards}
-        return Plan(
-            spec,
-            tuple(declared),
-            tuple(cards),
-            metrics,
-            (),
-            tuple(final_notes),
-            tuple(final_cards),
-            given,
-            not_available=not_available,
-        )
-    notes += _shared_rankings(candidates)
-    sizes = {dataset.name: Size.of(dataset) for dataset in datasets}
-    if {"cutoffs", "metrics"} & spec.model_fields_set:
-        for name, size in sizes.items():
-            require_within(metrics, size.items, name, f"{where}: cutoffs")
-    search = [unit for card in cards for unit in units(card, sizes[card.name], candidates, spec, metrics, "search", cpus)]
-    saved = len(candidates) * len(cards) - len(search)
-    if saved:
-        notes.append(f"{len(candidates) * len(cards)} settings need {len(search)} fits: the others share a fit")
-    asks = []
-    for card, (arm, drawn) in itertools.product(cards, asked):
-        drafts = units(card, sizes[card.name], drawn, spec, metrics, "search", cpus)
-        draft = max((replace(unit, job=replace(unit.job, configs=unit.job.configs[:1])) for unit in drafts), key=_needs)
-        asks.append(AdaptiveSearch(arm, spec, draft, spec.search.trials))
-    return Plan(
+    final = Plan(
         spec,
         tuple(declared),
         tuple(cards),
         metrics,
-        tuple(search),
-        (*notes, *final_notes),
-        tuple(final_cards),
-        asks=tuple(asks),
+        search=(),
+        notes=tuple(final_notes),
+        final_cards=tuple(final_cards),
         not_available=not_available,
     )
+    if use_chosen:
+        return replace(final, given={card.name: chosen[card.name] for card in cards})
+    notes += _shared_rankings(candidates)
+    sizes = {dataset.name: Size.of(dataset) for dataset in datasets}
+    if {"cutoffs", "metrics"} & spec.model_fields_set:
+        for name, size in sizes.items():
+            require_within(metrics, size.items, name, f"{source}: cutoffs")
+    search = [unit for card in cards for unit in units(card, sizes[card.name], candidates, spec, metrics, "search", cpus)]
+    saved = len(candidates) * len(cards) - len(search)
+    if saved:
+        notes.append(f"{len(candidates) * len(cards)} settings need {len(search)} fits: the others share a fit")
+    adaptive = []
+    for card, (arm, settings) in itertools.product(cards, drawing_arms):
+        drafts = units(card, sizes[card.name], settings, spec, metrics, "search", cpus)
+        draft = max((replace(unit, job=replace(unit.job, configs=unit.job.configs[:1])) for unit in drafts), key=_needs)
+        adaptive.append(AdaptiveSearch(arm, draft, spec.search.trials))
+    return replace(final, search=tuple(search), notes=(*notes, *final_notes), adaptive=tuple(adaptive))
 
 
 def _available(
-    spec: ExperimentSpec, declared: list[Card], environment: Environment, where: str, notes: list[str], require_all: bool
+    spec: ExperimentSpec, declared: list[Card], environment: Environment, source: str, notes: list[str], require_all: bool
 ) -> tuple[list[Dataset], list[Card], dict[str, NotAvailable]]:
-    """The datasets whose raw data can be had, prepared; the cards of their final runs; and why the others cannot."""
+    """Prepared datasets whose raw data are available, the cards of their final runs, and why the others are not available."""
     datasets, final_cards, errors = [], [], {}
     for position, (entry, card) in enumerate(zip(spec.datasets, declared, strict=True)):
         try:
-            dataset, said = prepare(card, environment), []
-            of_finals = _final_cards(entry, card, spec, environment, f"{where}: datasets[{position}]", said)
+            dataset, card_notes = prepare(card, environment), []
+            split_cards = _final_cards(entry, card, spec, environment, f"{source}: datasets[{position}]", card_notes)
         except DownloadError as error:
             if require_all or len(declared) == 1:
                 raise
             errors[card.name] = error
             continue
         datasets.append(dataset)
-        final_cards += of_finals
-        notes += said
+        final_cards += split_cards
+        notes += card_notes
     if not datasets:
         briefs = {error.brief for error in errors.values()}
         reasons = "; ".join(map(str, errors.values()))
-        raise DownloadError(f"{where}: none of its datasets can be had: {reasons}", ", ".join(sorted(briefs)))
+        raise DownloadError(f"{source}: none of its datasets is available: {reasons}", ", ".join(sorted(briefs)))
     return datasets, final_cards, {name: NotAvailable(error.brief, str(error)) for name, error in errors.items()}
 
 
@@ -269,26 +260,28 @@ def units(
     stage: str,
     cpus: int | None,
 ) -> list[Unit]:
-    """Group settings by what they can share. Search fits on train and measures on valid, with one seed; the final stage
-    fits on what `final.fit_on` says and reads test, once for each seed that changes the method.
+    """Group settings that share a fit into units.
+
+    The search fits on train and measures on valid, with one seed. The final stage fits on `final.fit_on` and measures on test,
+    once for each seed if the method uses it.
     """
     searching = stage == "search"
     fit_on, measure_on = ("train", "valid") if searching else (final_fit(card, spec), "test")
     seeds = (spec.search.seed,) if searching else spec.final.seeds
     groups: dict[Any, list[MethodConfig]] = defaultdict(list)
     for seed in seeds:
-        for each in candidates:
-            if seed == seeds[0] or each.spec.seeded:
-                key = each.share_key
-                groups[seed, each.identity if key is None else key].append(each)
+        for config in candidates:
+            if seed == seeds[0] or config.spec.seeded:
+                key = config.share_key
+                groups[seed, config.identity if key is None else key].append(config)
     result = []
     for (seed, _), members in groups.items():
-        # The models of the table are followed through their iterations; the search has too many for that.
+        # Only final runs have a curve over all iterations; the search has too many runs for that.
         curve = 0 if searching else members[0].flat.get("eval_every", 1)
         job = Job(card, tuple(members), fit_on, measure_on, metrics, spec.dtype, seed, stage, curve=curve)
         dense = members[0].spec.dense
         wanted = spec.resources.cpus
-        # Below some thousands of items a second core adds less to one inverse than a second trial does.
+        # Up to a few thousand items, a core is better used by a second trial than by a second thread of one inverse.
         share = ((cpus or 4) if dense and size.items > 6000 else 1) if wanted == "auto" else wanted
         device = spec.resources.device if members[0].spec.on_device else "cpu"
         result.append(Unit(job, share, estimate.memory(job, size), estimate.seconds(job, size, share), device=device))
@@ -300,30 +293,30 @@ def _needs(unit: Unit) -> tuple[int, float]:
 
 
 def with_both_recalls(metrics: Iterable[str]) -> tuple[str, ...]:
-    """`metrics` with recall_capped@k after every recall@k: where a paper leaves open which it means, both are shown."""
+    """`metrics` with recall_capped@k after every recall@k, for papers that leave open which one they mean."""
     both = [(name, name.replace("recall@", "recall_capped@")) if name.startswith("recall@") else (name,) for name in metrics]
     return tuple(dict.fromkeys(name for names in both for name in names))
 
 
 def final_fit(card: Card, spec: ExperimentSpec) -> str:
-    """What the model that test is read for is fitted on."""
+    """The part that a final run is fitted on."""
     return card.final_fit if spec.final.fit_on == "auto" else spec.final.fit_on
 
 
 def _final_cards(
-    entry: Entry, card: Card, spec: ExperimentSpec, environment: Environment, where: str, notes: list[str]
+    entry: Entry, card: Card, spec: ExperimentSpec, environment: Environment, source: str, notes: list[str]
 ) -> list[Card]:
-    """The card for each split seed, without splits that are another one again, as those that their authors published."""
+    """The card for each split seed, without splits that equal an earlier one, as published splits do."""
     if spec.final.split_seeds is None:
         return [card]
     given = {"name": entry} if isinstance(entry, str) else entry
     kept: dict[int, tuple[Card, list[np.ndarray]]] = {}
     for seed in spec.final.split_seeds:
-        other = card_of(given | {"split": given.get("split", {}) | {"seed": seed}}, environment, where)
+        other = card_of(given | {"split": given.get("split", {}) | {"seed": seed}}, environment, source)
         split = prepare(other, environment).split
         parts = (split.fit_matrix(final_fit(card, spec)), split.test_target, split.test_history, split.excluded)
         arrays = [array for part in parts if part is not None for array in (part.indptr, part.indices)]
-        twin = next((known for known, (_, them) in kept.items() if all(map(np.array_equal, arrays, them))), None)
+        twin = next((known for known, (_, others) in kept.items() if all(map(np.array_equal, arrays, others))), None)
         if twin is None:
             kept[seed] = other, arrays
         else:
@@ -333,54 +326,53 @@ def _final_cards(
     return [other for other, _ in kept.values()]
 
 
-def _require_known(datasets: Iterable[str], known: Iterable[str], where: str) -> None:
+def _require_known(datasets: Iterable[str], known: Iterable[str], source: str) -> None:
     for dataset in datasets:
-        require(dataset in known, f"{where}: unknown dataset {dataset!r}{nearest(dataset, known)}")
+        require(dataset in known, f"{source}: unknown dataset {dataset!r}{nearest(dataset, known)}")
 
 
-def _chosen_settings(spec: ExperimentSpec, dataset: str, where: str) -> list[MethodConfig]:
-    """One setting an arm, from the file; an arm with nothing to search needs no `chosen`."""
+def _chosen_settings(spec: ExperimentSpec, dataset: str, source: str) -> list[MethodConfig]:
+    """One setting per arm, from the file; an arm with nothing to search needs no `chosen`."""
     result = []
     for position, arm in enumerate(spec.arms):
-        place = f"{where}: arms[{position}]"
+        key = f"{source}: arms[{position}].chosen"
         searched = any(isinstance(value, dict) for value in arm.params.values())
-        require(dataset in arm.chosen or not searched, f"{place}.chosen: nothing for {dataset}; run the search first")
+        require(dataset in arm.chosen or not searched, f"{key}: nothing for {dataset}; run the search first")
         values = {name: value for name, value in arm.params.items() if not isinstance(value, dict)}
-        result.append(configure(arm.method, values | arm.chosen.get(dataset, {}), f"{place}.chosen", arm.label))
+        result.append(configure(arm.method, values | arm.chosen.get(dataset, {}), key, arm.label))
     return result
 
 
-def _settings_of(arm: ArmSpec, spec: ExperimentSpec, where: str) -> tuple[list[MethodConfig], list[str]]:
-    """The arm's settings, without those that differ in parameters that give no ranking which others do not give too, and a
-    sentence on what was left out.
-    """
-    expanded = expand(arm.params, spec.search.trials, spec.search.seed, f"{where}.params")
+def _settings_of(arm: ArmSpec, spec: ExperimentSpec, source: str) -> tuple[list[MethodConfig], list[str]]:
+    """The arm's settings, and a sentence on those that are left out: they differ only in parameters that change no ranking."""
+    expanded = expand(arm.params, spec.search.trials, spec.search.seed, f"{source}.params")
     result: dict[tuple, MethodConfig] = {}
     for values in expanded:
-        each = configure(arm.method, values, f"{where}.params", arm.label)
-        idle = each.spec.redundant
-        visible = tuple((name, value) for name, value in each.flat.items() if name not in idle)
-        result.setdefault(visible, each)
+        config = configure(arm.method, values, f"{source}.params", arm.label)
+        redundant = config.spec.redundant
+        result.setdefault(tuple((name, value) for name, value in config.flat.items() if name not in redundant), config)
     if len(result) == len(expanded):
         return list(result.values()), []
     why = next(iter(result.values())).spec.reason or "equal settings"
     return list(result.values()), [f"{arm.label}: {len(result)} of {len(expanded)} settings are planned: {why}"]
 
 
-def _drawn_for_nothing(arm: ArmSpec, first: MethodConfig) -> list[str]:
-    """A sentence on parameters of an arm that are drawn one after another and cannot change a ranking."""
-    idle = [name for name in first.spec.redundant if isinstance(arm.params.get(name), dict)]
-    return [f"{arm.label}: every draw of {', '.join(idle)} is run, for nothing: {first.spec.reason}"] if idle else []
+def _redundant_draws(arm: ArmSpec, first: MethodConfig) -> list[str]:
+    """A sentence on searched parameters of an arm that cannot change a ranking."""
+    redundant = [name for name in first.spec.redundant if isinstance(arm.params.get(name), dict)]
+    if not redundant:
+        return []
+    return [f"{arm.label}: every draw of {', '.join(redundant)} is run, although it changes no ranking: {first.spec.reason}"]
 
 
 def _shared_rankings(candidates: list[MethodConfig]) -> list[str]:
     """Sentences on settings of different arms that have the same ranking."""
     by_identity: dict[Any, list[MethodConfig]] = defaultdict(list)
-    for each in candidates:
-        by_identity[each.identity].append(each)
+    for config in candidates:
+        by_identity[config.identity].append(config)
     pairs: dict[tuple[str, ...], int] = defaultdict(int)
     for members in by_identity.values():
-        arms = tuple(dict.fromkeys(each.arm or each.method for each in members))
+        arms = tuple(dict.fromkeys(config.arm or config.method for config in members))
         if len(arms) > 1:
             pairs[arms] += 1
     return [f"{' and '.join(arms)}: {n} settings have the same ranking; run once, shown for each" for arms, n in pairs.items()]

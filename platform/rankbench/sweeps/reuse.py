@@ -1,4 +1,4 @@
-"""Finished runs of other sweeps: what was measured once on the same data by the same code is copied, not run again."""
+"""Reuse of finished runs: a run of another sweep on the same data by the same code is copied, not repeated."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Earlier:
-    """The records of all sweeps under results/ by id, which is a hash of method, parameters, card, parts, metrics and seed."""
+    """Folders of the records of earlier sweeps by id, a hash of method, parameters, card, parts, metrics and seed."""
 
     records: dict[str, Path]
     code: tuple[str | None, str | None]
@@ -28,30 +28,28 @@ class Earlier:
 
     @classmethod
     def than(cls, folder: Path, environment: Environment) -> Earlier:
-        """All but those of the sweep in `folder`. None where this code has no name of its own: uncommitted changes."""
+        """The records of all sweeps except that in `folder`. Empty if the code has uncommitted changes, and so no version."""
         code = _code(describe_environment())
         if code[0] is not None and code[0].endswith("+changes"):
             return cls({}, code, environment)
-        found = sorted(
-            (environment.results / "sweeps").glob("*/records/[!.]*/record.json"), key=lambda path: path.stat().st_mtime
-        )
-        others = {path.parent.name: path.parent for path in found if path.parents[2] != folder}
-        return cls(others, code, environment)
+        paths = (environment.results / "sweeps").glob("*/records/[!.]*/record.json")
+        by_age = sorted(paths, key=lambda path: path.stat().st_mtime)
+        return cls({path.parent.name: path.parent for path in by_age if path.parents[2] != folder}, code, environment)
 
     def adopt(self, unit: Unit, records: Path) -> bool:
-        """Copy the records of all the unit's settings into `records`, if all are there. Returns whether they are."""
+        """Copy the records of the unit's settings to `records` if all of them can be reused. Returns whether they can."""
         ids = [unit.job.run_id(config) for config in unit.job.configs]
         if not all(name in self.records for name in ids):
             return False
         try:
-            found = [read_record(self.records[name]) for name in ids]
+            reused = [read_record(self.records[name]) for name in ids]
         except DataError as error:
-            log.warning("%s; the run is made again", error)
+            log.warning("%s; the run is repeated", error)
             return False
         fingerprint = prepare(unit.job.card, self.environment).fingerprint
-        if not all(self._same(record, fingerprint) for record in found):
+        if not all(self._same(record, fingerprint) for record in reused):
             return False
-        for record in found:
+        for record in reused:
             own = find_record(records / record.id)
             if own is None or own.failed:
                 with atomic_folder(records / record.id, replace=True) as scratch:

@@ -1,7 +1,7 @@
-"""An experiment on synthetic data of its datasets' sizes: what runs where the data themselves cannot be had.
+"""An experiment on synthetic data of the same sizes, for datasets that are not available.
 
-The counts are those that a card says were published; what the data are like beyond that, data/synthetic.py decides. So a number
-measured here stands beside none of a paper: the published ones are left out, and every output says what the data are.
+The counts are the published ones of a card; data/synthetic.py determines all else. Results on such data cannot be compared with
+those of a paper: the published numbers are left out, and every output names the data.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from rankbench.schema.datasets import card_of
 from rankbench.schema.experiment import ArmSpec, ExperimentSpec
 
 COUNTS = ("users", "items", "interactions")
-FEWEST = 10  # users and items of the smallest, and items a place of the longest list that is measured
+FEWEST = 10  # minimum number of users and items, and of items per position of the longest list that is measured
 SUFFIX = "-stand-in"
 
 
-def stand_in(spec: ExperimentSpec, environment: Environment, factor: float, where: str) -> ExperimentSpec:
+def stand_in(spec: ExperimentSpec, environment: Environment, factor: float, source: str) -> ExperimentSpec:
     """`spec` on stand-ins of its datasets, with users, items and interactions scaled by `factor`, 0 < factor <= 1.
 
-    Parameters that the file gives as `chosen` for a dataset are those of its stand-in. Raises ConfigError where a card does not
-    say how large its data are, and as `load_card` does.
+    The `chosen` parameters of a dataset become those of its stand-in. Raises ConfigError if a card does not say how large its
+    data are, and the errors of `load_card`.
     """
-    require(0 < factor <= 1, f"--stand-in: a factor above 0 and at most 1, got {factor:g}")
-    cards = [card_of(entry, environment, f"{where}: datasets[{position}]") for position, entry in enumerate(spec.datasets)]
+    require(0 < factor <= 1, f"--stand-in: expected a factor above 0 and at most 1, got {factor:g}")
+    cards = [card_of(entry, environment, f"{source}: datasets[{position}]") for position, entry in enumerate(spec.datasets)]
     longest = metric_set([*spec.metrics, *spec.report_metrics], spec.cutoffs).k
-    stand_ins = {card.name: stand_in_card(card, factor, where, FEWEST * longest) for card in cards}
+    stand_ins = {card.name: stand_in_card(card, factor, source, FEWEST * longest) for card in cards}
     changes = {
         "name": spec.name[: 64 - len(SUFFIX)] + SUFFIX,
         "question": f"{spec.question} (On synthetic stand-ins.)".strip(),
@@ -40,25 +40,29 @@ def stand_in(spec: ExperimentSpec, environment: Environment, factor: float, wher
         "not_run": (),
     }
     if any(arm.published for arm in spec.arms):
-        # The columns of the papers' tables are measured all the same.
+        # The metrics of the papers' tables are still measured.
         changes["metrics"] = tuple(dict.fromkeys([*spec.metrics, *spec.report_metrics]))
     return spec.model_copy(update=changes)
 
 
-def stand_in_card(card: Card, factor: float, where: str, fewest_items: int = FEWEST) -> Card:
-    """With `fewest_items`, or as many as the card has. Raises ConfigError where it does not say how large its data are."""
-    scaled, of = ("", "") if factor == 1 else (f"-{factor:g}", f"{factor:g} of ")
-    if made := card.source.generator:
+def stand_in_card(card: Card, factor: float, source: str, fewest_items: int = FEWEST) -> Card:
+    """The card of a stand-in with at least `fewest_items` items, or as many as the dataset has.
+
+    Raises ConfigError if the card does not say how large its data are.
+    """
+    suffix, of = ("", "") if factor == 1 else (f"-{factor:g}", f"{factor:g} of ")
+    if own_generator := card.source.generator:
         if factor == 1:
             return card
-        counts = {"users": made.users, "items": made.items, "interactions": made.users * made.interactions_per_user}
-        name, told = f"{card.name}{scaled}", f"the built-in data at {of}the size of {card.name}"
+        users, items = own_generator.users, own_generator.items
+        counts = {"users": users, "items": items, "interactions": users * own_generator.interactions_per_user}
+        name, title = f"{card.name}{suffix}", f"the built-in data at {of}the size of {card.name}"
     else:
-        counts = _counts(card, where)
-        name, told = f"{card.name}{SUFFIX}{scaled}", f"synthetic data at {of}the size of {card.name}, none of its own"
+        counts = _counts(card, source)
+        name, title = f"{card.name}{SUFFIX}{suffix}", f"synthetic data at {of}the size of {card.name}, none of its own"
     users, items = max(FEWEST, round(counts["users"] * factor)), round(counts["items"] * factor)
     items = max(FEWEST, min(fewest_items, counts["items"]), items)
-    generator = (made.model_dump() if made else {}) | {
+    generator = (own_generator.model_dump() if own_generator else {}) | {
         "users": users,
         "items": items,
         "interactions_per_user": min(counts["interactions"] / counts["users"], items / 2),
@@ -67,31 +71,31 @@ def stand_in_card(card: Card, factor: float, where: str, fewest_items: int = FEW
     size = f"{users:,} users, {items:,} items, {generator['interactions_per_user']:.1f} interactions a user"
     content = {
         "name": name,
-        "title": told,
+        "title": title,
         "source": {"generator": generator},
         "split": split,
-        "stand_in": f"{told} ({size}){changed}",
+        "stand_in": f"{title} ({size}){changed}",
     }
-    return validate(Card, content, f"{where}: the stand-in of {card.name}")
+    return validate(Card, content, f"{source}: the stand-in of {card.name}")
 
 
-def _counts(card: Card, where: str) -> dict[str, int]:
-    """As published for the prepared data; those of the raw files where that is all the card has."""
-    found = {name: getattr(card.expect.prepared, name) or getattr(card.expect.raw, name) for name in COUNTS}
-    missing = [name for name, number in found.items() if not number]
+def _counts(card: Card, source: str) -> dict[str, int]:
+    """The published counts of the prepared data, or else those of the raw files."""
+    counts = {name: getattr(card.expect.prepared, name) or getattr(card.expect.raw, name) for name in COUNTS}
+    missing = [name for name, number in counts.items() if not number]
     require(
         not missing,
-        f"{where}: {card.name}: no stand-in, since its card does not say how many {', '.join(missing)} there are "
+        f"{source}: {card.name}: no stand-in, since its card does not say how many {', '.join(missing)} there are "
         "(expect.prepared or expect.raw)",
     )
-    return found
+    return counts
 
 
 def _split(card: Card, factor: float) -> tuple[dict[str, Any], str]:
-    """The card's protocol, and in words what of it needs more than the generator gives: times, or parts as published."""
+    """The card's protocol, with a sentence if it was replaced because the generator has no times and no published parts."""
     given = card.split.model_dump()
     if card.split.protocol == "held-out-users":
-        # A number of users goes with their number; a share stays.
+        # A number of users is scaled; a share is not.
         for part in ("valid", "test"):
             given[part] = given[part] if given[part] < 1 else max(1, round(given[part] * factor))
         return given, ""
@@ -101,9 +105,9 @@ def _split(card: Card, factor: float) -> tuple[dict[str, Any], str]:
     if shares is None:
         return given, ""
     test, valid = shares
-    why = "it has no times" if card.split.protocol == "temporal" else "nobody has published parts of it"
+    reason = "it has no times" if card.split.protocol == "temporal" else "nobody has published parts of it"
     instead = {"protocol": "random-per-user", "seed": card.split.seed, "test": test, "valid": valid}
-    return instead, f"; split at random per user, {test:g} test and {valid:g} of the rest valid, since {why}"
+    return instead, f"; split at random per user, {test:g} test and {valid:g} of the rest valid, since {reason}"
 
 
 def _entry(card: Card) -> dict[str, Any]:

@@ -1,11 +1,11 @@
-"""The search of an arm on a dataset: Optuna draws its parameters, `Halving` ends trials that fall behind.
+"""The search of an arm on a dataset: Optuna draws its parameters, and `Halving` stops trials that fall behind.
 
-The same seed gives the same trials, whatever their timing. Draw n depends on the results of draws up to n − lag and on nothing
-else: Optuna gets them in the order of the draws, each when the first draw comes that depends on it, and a draw waits until they
-are there. Draws in between count as running, whether they have ended or not. The random numbers of a draw depend on the seed,
-the search and the draw's number alone.
+The same seed gives the same trials, whatever their timing. Draw n depends only on the results of draws up to n − lag: Optuna
+gets them in the order of the draws, each just before the first draw that depends on it, and a draw waits until they are known.
+Later draws count as running, whether they have ended or not. The random numbers of a draw depend only on the seed, the search
+and the number of the draw.
 
-Trials are compared within their arm alone: another loss may rise more slowly and end higher.
+Trials are compared only within their arm, since another loss may rise more slowly and end higher.
 """
 
 from __future__ import annotations
@@ -24,43 +24,47 @@ from rankbench.core.rng import stream
 from rankbench.schema.experiment import SearchSpec
 from rankbench.sweeps.halving import Halving
 
-REDRAWS = 10  # of a setting that was drawn before
-COUNTED = 10_000  # settings of a space, at most, among which one that was not drawn is looked for
+REDRAWS = 10  # number of times that a setting is drawn again if it was drawn before
+MAX_LISTED = 10_000  # size of the largest space whose settings are listed to find one that was not drawn yet
 
 
 def distributions(params: dict[str, Any]) -> dict[str, BaseDistribution]:
-    """Of an arm's checked params: what Optuna draws from; fixed values are left out, a grid is a choice."""
-    found: dict[str, BaseDistribution] = {}
+    """Optuna's distributions of an arm's checked params, without fixed values; a grid becomes a choice."""
+    result: dict[str, BaseDistribution] = {}
     for name, value in params.items():
         if not isinstance(value, dict):
             continue
         ((kind, arguments),) = value.items()
         if kind in ("choice", "grid"):
-            found[name] = CategoricalDistribution(arguments)
+            result[name] = CategoricalDistribution(arguments)
         elif kind == "randint":
-            found[name] = IntDistribution(arguments[0], arguments[1] - 1)
+            result[name] = IntDistribution(arguments[0], arguments[1] - 1)
         else:
-            found[name] = FloatDistribution(*map(float, arguments), log=kind == "loguniform")
-    return found
+            result[name] = FloatDistribution(*map(float, arguments), log=kind == "loguniform")
+    return result
 
 
 @dataclass
 class _Trial:
-    """A trial and what came out. `drawn`: Optuna's own trial, None where the parameters were given. `repeats`: the number of an
-    earlier trial with the same parameters, which is not run again.
+    """A trial with its evaluations and result.
+
+    `drawn` is Optuna's trial, None if the parameters were given. `repeats` is the number of an earlier trial with the same
+    parameters; such a trial is not run again.
     """
 
     drawn: optuna.Trial | None = None
     repeats: int | None = None
-    looks: list[tuple[int, float]] = field(default_factory=list)
+    evaluations: list[tuple[int, float]] = field(default_factory=list)
     ended: bool = False
     stopped: bool = False
     value: float | None = None
 
 
 class Study:
-    """The trials of one arm on one dataset, numbered from 0. `epochs`: the most that a trial may take, 0 where it has none.
-    `lag`: how much later than a trial the first draw comes that depends on its result.
+    """The trials of one arm on one dataset, numbered from 0.
+
+    `epochs` is the maximum number of epochs of a trial, 0 if it has none. The first draw that depends on the result of a trial
+    comes `lag` draws later.
     """
 
     def __init__(self, name: str, params: dict[str, Any], search: SearchSpec, epochs: int, lag: int = 1):
@@ -69,11 +73,11 @@ class Study:
         self.space = distributions(params) if search.by != "random" else {}
         self._search = search
         self._halving = Halving(name, search, epochs) if search.scheduler != "none" and epochs else None
-        # As Optuna does for Hyperband: a model of the trials of each bracket, which have as many epochs to show what they can.
+        # As in Optuna's Hyperband, each bracket has a model of its own, since its trials are first compared at the same epoch.
         brackets = self._halving.brackets if self._halving else 1
         self._studies = [optuna.create_study(direction="maximize") for _ in range(brackets)]
         self._trials: list[_Trial] = []
-        self._given = 0  # trials whose results Optuna has
+        self._n_given = 0  # trials whose results Optuna has
         self._numbers: dict[tuple, int] = {}  # parameters → the first trial that has them
 
     @property
@@ -84,31 +88,33 @@ class Study:
     @property
     def waits(self) -> bool:
         """Whether the next draw depends on a trial that has not ended."""
-        return not all(self._ended(number) for number in range(self._given, self.next - self.lag + 1))
+        return not all(self._ended(number) for number in range(self._n_given, self.next - self.lag + 1))
 
     def start(self) -> int:
         """Start a trial whose parameters are given; returns its number."""
         self._begin(_Trial())
         return self.next - 1
 
-    def draw(self, known: dict[str, Any] | None = None) -> tuple[dict[str, Any], int | None]:
-        """Start a trial: its values of the searched parameters, new ones if any come up, and else the number of the trial that
-        had them first. `known`: the values that an interrupted sweep drew here.
+    def draw(self, stored: dict[str, Any] | None = None) -> tuple[dict[str, Any], int | None]:
+        """Start a trial with drawn parameters, new ones if possible.
+
+        Returns the values, and the number of the trial that had them first, or None if they are new. `stored` are the values
+        that an interrupted sweep drew here.
         """
-        while self._given <= self.next - self.lag:
-            self._give(self._given)
+        while self._n_given <= self.next - self.lag:
+            self._give(self._n_given)
         study = self._studies[self._halving.bracket(self.next) if self._halving else 0]
         study.sampler = self._sampler()
         trial, values = self._ask(study)
         for _ in range(REDRAWS):
             if values not in self._numbers:
                 break
-            trial, values = self._instead(study, trial)
+            trial, values = self._redraw(study, trial)
         else:
             if new := self._undrawn():
-                trial, values = self._instead(study, trial, new)
-        if known is not None and known != trial.params:
-            trial, values = self._instead(study, trial, known)
+                trial, values = self._redraw(study, trial, new)
+        if stored is not None and stored != trial.params:
+            trial, values = self._redraw(study, trial, stored)
         first = self._numbers.setdefault(values, self.next)
         repeats = first if first < self.next else None
         self._begin(_Trial(trial, repeats))
@@ -117,20 +123,20 @@ class Study:
         return dict(trial.params), repeats
 
     def report(self, number: int, epoch: int, value: float) -> None:
-        """`value` on the validation set after `epoch` of a trial."""
+        """Add the `value` on the validation set after `epoch` of a trial."""
         trial = self._trials[number]
         if self._halving and not trial.ended:
-            trial.looks.append((epoch, value))
+            trial.evaluations.append((epoch, value))
             self._halving.report(number, epoch, value)
 
     def should_stop(self, number: int, wait: bool = True) -> bool | None:
-        """Whether a trial should end here; see `Halving.should_stop`."""
+        """Whether a trial should end at its latest evaluation; see `Halving.should_stop`."""
         if not self._halving or self._trials[number].ended:
             return False
         return self._halving.should_stop(number, wait)
 
     def end(self, number: int, value: float | None, stopped: bool = False) -> None:
-        """A trial is over: `value` is the chosen metric on the validation set; None for one that failed or was stopped."""
+        """End a trial. `value` is the chosen metric on the validation set, None if the trial failed or was stopped."""
         trial = self._trials[number]
         if trial.ended:
             return
@@ -151,14 +157,15 @@ class Study:
         """Give Optuna the result of a trial."""
         trial = self._trials[number]
         source = trial if trial.repeats is None else self._trials[trial.repeats]
-        self._given += 1
+        self._n_given += 1
         if trial.drawn is None:
             return
         if source.stopped:
-            trial.drawn.report(source.looks[-1][1], source.looks[-1][0])
+            epoch, value = source.evaluations[-1]
+            trial.drawn.report(value, epoch)
             trial.drawn.study.tell(trial.drawn, state=TrialState.PRUNED)
         elif source.value is None or not math.isfinite(source.value):
-            # Of a trial that failed the sampler makes nothing.
+            # The sampler ignores failed trials.
             trial.drawn.study.tell(trial.drawn, state=TrialState.FAIL)
         else:
             trial.drawn.study.tell(trial.drawn, source.value)
@@ -167,7 +174,7 @@ class Study:
         seed = int(stream(self._search.seed, "study", self.name, self.next).integers(2**31))
         startup = min(10, self._search.trials // 2)
         with warnings.catch_warnings():
-            # constant_liar keeps trials that run at once apart; Optuna calls it experimental.
+            # constant_liar keeps concurrent trials apart; Optuna calls it experimental.
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             return optuna.samplers.TPESampler(seed=seed, constant_liar=True, n_startup_trials=startup)
 
@@ -175,26 +182,26 @@ class Study:
         trial = study.ask(self.space)
         return trial, tuple(sorted(trial.params.items()))
 
-    def _instead(
+    def _redraw(
         self, study: optuna.Study, trial: optuna.Trial, values: dict[str, Any] | None = None
     ) -> tuple[optuna.Trial, tuple]:
-        """Another draw in place of `trial`: `values` if they are given."""
+        """Discard `trial` and draw again: `values` if they are given."""
         study.tell(trial, state=TrialState.FAIL)
         if values is not None:
             study.enqueue_trial(values)
         return self._ask(study)
 
     def _undrawn(self) -> dict[str, Any] | None:
-        """One of the settings that were not drawn yet, at random, where they can be counted and there is one."""
+        """A random setting that was not drawn yet; None if there is none, or if the space is too large to list."""
         if any(isinstance(each, FloatDistribution) for each in self.space.values()):
             return None
         values = [
             each.choices if isinstance(each, CategoricalDistribution) else range(each.low, each.high + 1)
             for each in self.space.values()
         ]
-        if math.prod(map(len, values)) > COUNTED:
+        if math.prod(map(len, values)) > MAX_LISTED:
             return None
-        cells = [dict(zip(self.space, cell, strict=True)) for cell in itertools.product(*values)]
-        new = [cell for cell in cells if tuple(sorted(cell.items())) not in self._numbers]
+        settings = [dict(zip(self.space, setting, strict=True)) for setting in itertools.product(*values)]
+        new = [setting for setting in settings if tuple(sorted(setting.items())) not in self._numbers]
         rng = stream(self._search.seed, "study", self.name, "undrawn", len(self._numbers))
         return new[rng.integers(len(new))] if new else None

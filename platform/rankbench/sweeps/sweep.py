@@ -1,4 +1,4 @@
-"""A sweep from file to table: plan, search on validation, choose, refit, read test once a seed, compare."""
+"""A sweep from file to table: plan, search on validation, choose, refit, measure on test once per seed, compare."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ class Listener:
 
 @dataclass(frozen=True)
 class SweepResult:
-    """`best`: (dataset, arm) → the search record that was chosen; `final`: → its records on test, one a seed and split."""
+    """The records of a sweep. `best` maps (dataset, arm) to the chosen record of the search, and `final` to the records on
+    test, one per seed and split.
+    """
 
     folder: Path
     plan: Plan
@@ -55,12 +57,12 @@ class SweepResult:
 
 
 def open_folder(spec: ExperimentSpec, plan: Plan, results: Path, resume: bool, changes: Sequence[str] = ()) -> Path:
-    """A new folder results/sweeps/<name>-<key>-<time>, or with `resume` the newest one of the same name and key, whose account
-    of the plan is renewed: datasets may have become available. `changes`: in words, what `spec` differs in from its file.
+    """Create results/sweeps/<name>-<key>-<time>, or with `resume` return the newest folder with the same name and key.
 
-    Raises ConfigError when there is nothing to resume.
+    On resuming, sweep.json is updated if other datasets are available now. `changes` lists in words how `spec` differs from its
+    file. Raises ConfigError if there is nothing to resume.
     """
-    account = {
+    about_plan = {
         "cards": tuple(CardName(**card.model_dump(mode="json", exclude={"folder"})) for card in plan.declared),
         "not_available": plan.not_available,
         "notes": plan.notes,
@@ -76,18 +78,18 @@ def open_folder(spec: ExperimentSpec, plan: Plan, results: Path, resume: bool, c
             )
         about = read_file(earlier[-1], SweepFile)
         if about.not_available != plan.not_available:
-            about.model_copy(update=account).write(earlier[-1])
+            about.model_copy(update=about_plan).write(earlier[-1])
         return earlier[-1].parent
-    # Microseconds: two sweeps started at once get two folders.
+    # With microseconds, two sweeps that are started at the same time get two folders.
     folder = root / f"{spec.name}-{plan.key}-{datetime.now():%Y%m%d-%H%M%S-%f}"
-    about = SweepFile(id=folder.name, experiment=spec, changes=tuple(changes), **account, started_at=_now())
+    about = SweepFile(id=folder.name, experiment=spec, changes=tuple(changes), **about_plan, started_at=_now())
     about.write(folder / "sweep.json")
     return folder
 
 
 def run_sweep(
     spec: ExperimentSpec,
-    where: str,
+    source: str,
     environment: Environment,
     *,
     resume: bool = False,
@@ -98,23 +100,24 @@ def run_sweep(
     changes: Sequence[str] = (),
     listener: Listener | None = None,
 ) -> SweepResult:
-    """Run the experiment; its records lie under the returned folder. Interrupted, it keeps every finished run. What an earlier
-    sweep has finished is copied from there, unless `fresh`. Datasets that cannot be had are left out, unless `require_all`;
-    what was measured of one before it was lost is kept.
+    """Run the experiment; an interrupted sweep keeps every finished run. `source` names the experiment in errors.
 
-    Raises ConfigError, DataError and StorageError before any work starts, ClusterError when the cluster fails.
+    Runs that an earlier sweep has finished are copied, unless `fresh`. Datasets that are not available are left out, unless
+    `require_all`; results of one that was available before are kept.
+
+    Raises ConfigError, DataError and StorageError before any work starts, ClusterError if the cluster fails.
     """
     from rankbench.cluster.session import require_reachable, session
     from rankbench.cluster.workplace import require_shared
 
     listener = listener or Listener()
     require_place(environment.results / "sweeps")
-    # A wrong key should not cost the seconds that a cluster takes to start, so the plan is made before it is joined.
-    planned = plan(spec, environment, None if address else available_cpus(), where, use_chosen, require_all)
+    # The plan is made before the cluster is started, which takes seconds that a wrong key should not cost.
+    planned = plan(spec, environment, None if address else available_cpus(), source, use_chosen, require_all)
     if address:
-        require_reachable(address)  # nor should a sweep be left behind that never began
+        require_reachable(address)  # before the folder is created, so that no empty sweep is left behind
     folder = open_folder(spec, planned, environment.results, resume, changes)
-    read_records(folder / "records")  # one that cannot be read is refused before any work
+    read_records(folder / "records")  # an unreadable record is refused before any work
     listener.planned(planned, folder)
     earlier = None if fresh else Earlier.than(folder, environment)
     metric = spec.search.choose.metric
@@ -130,15 +133,15 @@ def run_sweep(
             heartbeat.progress.add(finished, unit.cost, metric, cached)
             listener.done(unit, finished)
 
-        # Imported here: Ray reads its settings, which the session made, when it is imported.
+        # Imported here because it imports Ray, which reads the environment variables that the session sets.
         from rankbench.sweeps.tuner import run_units
 
         records = folder / "records"
-        stage("search", [*planned.search, *(ask.draft for ask in planned.asks for _ in range(ask.trials))])
-        search = run_units(planned.search, environment, records, cluster, spec, done, planned.asks, earlier, listener.warn)
+        stage("search", [*planned.search, *(each.draft for each in planned.adaptive for _ in range(each.trials))])
+        search = run_units(planned.search, environment, records, cluster, spec, done, planned.adaptive, earlier, listener.warn)
         best = choose(search, spec)
-        settled = planned.given or {
-            card.name: [_again(record, final_fit(card, spec)) for (dataset, _), record in best.items() if dataset == card.name]
+        chosen = planned.given or {
+            card.name: [_final(record, final_fit(card, spec)) for (dataset, _), record in best.items() if dataset == card.name]
             for card in planned.cards
         }
         final_units = [
@@ -147,7 +150,7 @@ def run_sweep(
             for unit in units(
                 card,
                 Size.of(prepare(card, environment)),
-                settled[card.name],
+                chosen[card.name],
                 spec,
                 planned.metrics,
                 "final",
@@ -160,8 +163,8 @@ def run_sweep(
     for record in finals:
         final.setdefault((record.dataset.name, record.arm), []).append(record)
     failed = [record for record in [*search, *finals] if record.failed]
-    before = read_if_there(folder / "chosen.json", ChosenFile)
-    for row in before.rows if before else ():
+    previous = read_if_there(folder / "chosen.json", ChosenFile)
+    for row in previous.rows if previous else ():
         if row.dataset in planned.not_available:
             key = row.dataset, row.arm
             final[key] = [read_record(records / name) for name in row.final]
@@ -175,7 +178,7 @@ def run_sweep(
 
 
 def choose(search: list[RunRecord], spec: ExperimentSpec) -> dict[tuple[str, str], RunRecord]:
-    """The best finished setting of each dataset and arm by the chosen metric on validation; a tie goes to the earlier one."""
+    """The best finished record of each dataset and arm by the chosen metric on validation; the earlier one in a tie."""
     metric = spec.search.choose.metric
     best: dict[tuple[str, str], RunRecord] = {}
     for record in search:
@@ -185,9 +188,9 @@ def choose(search: list[RunRecord], spec: ExperimentSpec) -> dict[tuple[str, str
     return best
 
 
-def _again(record: RunRecord, fit_on: str) -> MethodConfig:
-    """The chosen setting, to be fitted on `fit_on`. Where that takes in valid, nobody is left to say when training ends: it
-    goes on for as many epochs as the search found best.
+def _final(record: RunRecord, fit_on: str) -> MethodConfig:
+    """The chosen setting, to be fitted on `fit_on`. If that includes valid, training cannot stop early, and takes the number of
+    epochs that was best in the search.
     """
     config = configure(record.method, record.params, record.id, record.arm)
     if not config.stopping or fit_on == "train":
@@ -208,7 +211,7 @@ def _compared(finals: list[RunRecord], folder: Path, spec: ExperimentSpec, metri
 
 
 def comparisons(stored: StoredSweep, metrics: tuple[str, ...] = ()) -> ComparisonsFile:
-    """What comparisons.json holds; computed again for other `metrics` than those of the experiment's table."""
+    """The content of comparisons.json; computed if `metrics` are not those of the experiment's table."""
     if stored.compared is not None and metrics in ((), stored.compared.metrics):
         return stored.compared
     names = [name for row in (stored.chosen.rows if stored.chosen else ()) for name in row.final]

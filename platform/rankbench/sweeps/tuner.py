@@ -22,7 +22,7 @@ from rankbench.cluster.session import Session
 from rankbench.core.environment import Environment
 from rankbench.experiment.outcome import failure
 from rankbench.schema.experiment import ExperimentSpec
-from rankbench.sweeps.placement import placed, require_place
+from rankbench.sweeps.placement import adapted, require_machine
 from rankbench.sweeps.plan import AdaptiveSearch, Unit
 from rankbench.sweeps.reuse import Earlier
 from rankbench.sweeps.search import OnDone, Search, records_of, results_of
@@ -55,8 +55,8 @@ def run_units(
     search = Search(records, spec.search)
     to_run = []
     machines, resources = session.machines, spec.resources
-    units = [placed(unit, machines, resources) for unit in units]
-    searches = [replace(each, draft=placed(each.draft, machines, resources)) for each in searches]
+    units = [adapted(unit, machines, resources) for unit in units]
+    searches = [replace(each, draft=adapted(each.draft, machines, resources)) for each in searches]
     for unit in units:
         results = results_of(unit, records)
         if len(results) < len(unit.job.configs) and earlier and earlier.adopt(unit, records):
@@ -69,12 +69,12 @@ def run_units(
     for unit in sorted(units, key=lambda unit: unit.needs):
         search.add(unit)
     for unit in (*to_run, *(each.draft for each in searches)):
-        require_place(unit, machines, resources, "this machine" if session.local else "the cluster")
+        require_machine(unit, machines, resources, "this machine" if session.local else "the cluster")
     # Units of equal needs form one Tuner, since Tune gives all trials of a Tuner the same resources.
     for needs in sorted({unit.needs for unit in (*to_run, *(each.draft for each in searches))}):
         group_units = [unit for unit in to_run if unit.needs == needs]
         group_searches = [each for each in searches if each.draft.needs == needs]
-        capacity = sum(machine.places(needs) for machine in machines)
+        capacity = sum(machine.capacity(needs) for machine in machines)
         concurrent = capacity if resources.concurrent == "auto" else min(int(resources.concurrent), capacity)
         # The only arm that searches leaves processors idle while it waits for a slow trial, unless its lag is larger.
         search.open(group_searches, lag=concurrent if len(group_searches) > 1 else 2 * concurrent - 1)

@@ -1,4 +1,4 @@
-"""A word to the user when a trial waits for a place on the cluster, which Ray would do for ever and in silence."""
+"""A warning when a trial waits for resources of the cluster, which Ray would do forever and silently."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ PATIENCE = 60.0  # seconds
 
 
 class Waiting(tune.Callback):
-    """Calls `warn` once if a trial of these needs stays pending for `PATIENCE` seconds."""
+    """Calls `warn` once if a trial with these needs is pending for more than `PATIENCE` seconds."""
 
     def __init__(self, needs: Needs, warn: Callable[[str], None]):
         self.needs, self.warn = needs, warn
         self._since: dict[str, float] = {}
-        self._told = False
+        self._warned = False
 
     def __getstate__(self) -> dict:
         # Tune saves its callbacks for a restore, which never happens here.
@@ -30,7 +30,7 @@ class Waiting(tune.Callback):
         now = time.monotonic()
         pending = [trial.trial_id for trial in trials if trial.status == Trial.PENDING]
         self._since = {name: self._since.get(name, now) for name in pending}
-        if not self._told and any(now - since > PATIENCE for since in self._since.values()):
-            self._told = True
+        if not self._warned and any(now - since > PATIENCE for since in self._since.values()):
+            self._warned = True
             offered = described(living_machines())
-            self.warn(f"a trial has waited {PATIENCE:.0f} s for a place: it asks for {self.needs}, the cluster has {offered}")
+            self.warn(f"a trial has waited {PATIENCE:.0f} s for resources: it needs {self.needs}, the cluster has {offered}")
