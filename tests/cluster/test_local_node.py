@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from rankbench.cluster.local_node import _last_words
+from rankbench.cluster.local_node import _last_errors
 from rankbench.cluster.private_folder import FOLDER
 from rankbench.cluster.session import _ENVIRONMENT
 
@@ -177,4 +177,4 @@ def test_a_killed_driver_leaves_nothing(tmp_path):
 )
 def test_the_line_that_says_why_is_found_in_the_logs(tmp_path, line, told):
     (tmp_path / "start.log").write_text(f"before\n{line}\nafter\n")
-    assert _last_words(tmp_path) == (f"start.log: {told}" if told else "its logs give no reason")
+    assert _last_errors(tmp_path) == (f"start.log: {told}" if told else "its logs give no reason")

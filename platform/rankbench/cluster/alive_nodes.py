@@ -11,26 +11,26 @@ from ray.exceptions import RayError
 from rankbench.cluster.machine import Machine
 from rankbench.core.errors import ClusterError
 
-ANSWER = 20.0  # seconds that the head node has to answer
+TIMEOUT = 20.0  # seconds that the head node has to answer
 
 
 def alive_nodes() -> list[dict]:
     """The nodes that the head node reports as alive. Raises ClusterError if it does not answer; Ray would wait forever."""
-    answer: list[list[dict]] = []
+    answers: list[list[dict]] = []
 
-    def ask() -> None:
+    def query() -> None:
         with suppress(RayError):
-            answer.append(ray.nodes())
+            answers.append(ray.nodes())
 
-    asking = Thread(target=ask, daemon=True)
-    asking.start()
-    asking.join(ANSWER)
-    if not answer:
-        raise ClusterError(f"the head of the Ray cluster did not answer within {ANSWER:.0f} s; --resume continues")
-    return [node for node in answer[0] if node["Alive"]]
+    thread = Thread(target=query, daemon=True)
+    thread.start()
+    thread.join(TIMEOUT)
+    if not answers:
+        raise ClusterError(f"the head of the Ray cluster did not answer within {TIMEOUT:.0f} s; --resume continues")
+    return [node for node in answers[0] if node["Alive"]]
 
 
-def living_machines() -> list[Machine]:
+def alive_machines() -> list[Machine]:
     """Processors, memory and GPUs of each alive node. Raises the errors of `alive_nodes`."""
-    offers = [node["Resources"] for node in alive_nodes()]
-    return [Machine(int(each.get("CPU", 0)), int(each.get("memory", 0)), int(each.get("GPU", 0))) for each in offers]
+    resources = [node["Resources"] for node in alive_nodes()]
+    return [Machine(int(each.get("CPU", 0)), int(each.get("memory", 0)), int(each.get("GPU", 0))) for each in resources]

@@ -1,4 +1,4 @@
-"""A deadline for joining a Ray cluster that holds even where Ray's C++ code hangs with Python's lock held.
+"""A deadline for joining a Ray cluster that works even if Ray's C++ code hangs while it holds Python's lock.
 
 In that case no Python code runs in this process. A second process therefore informs the user, and a timer of the C library
 ends this process.
@@ -43,8 +43,8 @@ def join_deadline(failure: str) -> Iterator[None]:
 
     `failure` is the message, with `{}` for the reason.
     """
-    words = [sys.executable, "-I", "-S", "-c", _WATCH, str(min(NOTICE, PATIENCE)), str(PATIENCE), failure]
-    watch = subprocess.Popen(words, stdin=subprocess.PIPE, start_new_session=True)  # Ctrl-C is for this process alone
+    command = [sys.executable, "-I", "-S", "-c", _WATCH, str(min(NOTICE, PATIENCE)), str(PATIENCE), failure]
+    watch = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)  # Ctrl-C is for this process alone
     timer = _exit_after(PATIENCE + _GRACE, ClusterError.exit_code)
     try:
         yield

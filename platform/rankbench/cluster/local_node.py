@@ -1,7 +1,7 @@
 """The Ray node of a local cluster, started in a separate process with a deadline, and with a second try.
 
-`ray.init` waits in C++ code that holds Python's lock: when it hangs, no thread and no signal handler of its process runs. A
-separate process that starts the node and joins it first can be ended from outside and started again.
+`ray.init` waits in C++ code that holds Python's lock: if it hangs, no thread and no signal handler of its process runs. A
+separate process, which starts the node and joins it first, can be ended from outside and started again.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ PATIENCE = 120.0  # seconds for one try; an idle machine needs 3, a busy one man
 NOTICE = 15.0  # seconds after which the user is informed of the delay
 TRIES = 2
 _LOG = "start.log"
-_LINES = 2  # lines of a log in an error message
-# Marks of an error in the logs of Ray's processes, and of Python.
+_N_LINES = 2  # maximum number of log lines in an error message
+# Errors in the logs of Ray's processes, and of Python.
 _SEVERE = r"^\[[^]]* [EFC] \d+ \d+\] "
-_TELLING = re.compile(rf"{_SEVERE}|\bERROR\b|^[\w.]*(Error|Exception)\b")
+_ERROR = re.compile(rf"{_SEVERE}|\bERROR\b|^[\w.]*(Error|Exception)\b")
 
 
 @contextmanager
@@ -41,7 +41,7 @@ def local_node(folder: Path, **options: Any) -> Iterator[str]:
         session_folder = folder / str(attempt)  # a new one, since files of a failed try may have caused the failure
         process = _start(folder, session_folder, options)
         try:
-            if address := _answer(process, attempt):
+            if address := _address(process, attempt):
                 yield address
                 return
         finally:
@@ -50,23 +50,23 @@ def local_node(folder: Path, **options: Any) -> Iterator[str]:
             process.wait()
             process.stdin.close()
             process.stdout.close()
-        reason = (f"no answer in {PATIENCE:.0f} s; " if address is None else "") + _last_words(session_folder)
+        reason = (f"no answer in {PATIENCE:.0f} s; " if address is None else "") + _last_errors(session_folder)
         if attempt < TRIES:
-            say(f"Ray did not start ({reason}); trying once more")
+            warn(f"Ray did not start ({reason}); trying once more")
     raise ClusterError(f"cannot start a local Ray cluster, tried {TRIES} times: {reason}")
 
 
-def say(line: str) -> None:
+def warn(line: str) -> None:
     """Print a warning with a system call, because Python's streams may not be usable while Ray starts."""
     os.write(2, f"warning: {line}\n".encode())
 
 
 def _start(folder: Path, session_folder: Path, options: dict[str, Any]) -> subprocess.Popen:
     session_folder.mkdir()
-    words = {"patience": PATIENCE, "_temp_dir": str(session_folder), **options}
+    arguments = {"patience": PATIENCE, "_temp_dir": str(session_folder), **options}
     with (session_folder / _LOG).open("w", encoding="utf-8") as log:
         return subprocess.Popen(
-            [sys.executable, "-m", "rankbench.cluster.node_process", json.dumps(words)],
+            [sys.executable, "-m", "rankbench.cluster.node_process", json.dumps(arguments)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -75,11 +75,11 @@ def _start(folder: Path, session_folder: Path, options: dict[str, Any]) -> subpr
         )
 
 
-def _answer(process: subprocess.Popen, attempt: int) -> str | None:
+def _address(process: subprocess.Popen, attempt: int) -> str | None:
     """Return the address that the process prints, which is empty if it ends without one; None after `PATIENCE` seconds."""
     notice = min(NOTICE, PATIENCE)
     if not _ready(process, notice):
-        say(f"Ray has not started after {notice:.0f} s; waiting for up to {PATIENCE:.0f} s (try {attempt} of {TRIES})")
+        warn(f"Ray has not started after {notice:.0f} s; waiting for up to {PATIENCE:.0f} s (try {attempt} of {TRIES})")
         if not _ready(process, PATIENCE - notice):
             return None
     return os.read(process.stdout.fileno(), 1024).decode()
@@ -90,11 +90,11 @@ def _ready(process: subprocess.Popen, seconds: float) -> bool:
     return bool(select.select([process.stdout], [], [], seconds)[0])
 
 
-def _last_words(session_folder: Path) -> str:
+def _last_errors(session_folder: Path) -> str:
     """Return the last error lines of the most recently changed log that has any."""
     logs = [session_folder / _LOG, *session_folder.glob("session_*/logs/*.*")]
     for log in sorted(logs, key=lambda path: path.stat().st_mtime, reverse=True):
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-        if telling := [re.sub(_SEVERE, "", line).strip() for line in lines if _TELLING.search(line)]:
-            return f"{log.name}: {' | '.join(telling[-_LINES:])}"
+        if errors := [re.sub(_SEVERE, "", line).strip() for line in lines if _ERROR.search(line)]:
+            return f"{log.name}: {' | '.join(errors[-_N_LINES:])}"
     return "its logs give no reason"

@@ -16,7 +16,7 @@ class Needs:
     gpus: int = 0
 
     def __str__(self) -> str:
-        return _words(self)
+        return _resources(self)
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,10 @@ def described(machines: Iterable[Machine]) -> str:
     counts = Counter(machines)
     if not counts:
         return "no nodes"
-    return ", ".join(f"{_plural(n, 'node')} of {_words(each)}" for each, n in counts.items())
+    return ", ".join(f"{_plural(n, 'node')} of {_resources(each)}" for each, n in counts.items())
 
 
-def _words(each: Machine | Needs) -> str:
+def _resources(each: Machine | Needs) -> str:
     gpus = f", {_plural(each.gpus, 'GPU')}" if each.gpus else ""
     return f"{_plural(each.cpus, 'CPU')}{gpus} and {each.memory_bytes / 1e9:.1f} GB"
 

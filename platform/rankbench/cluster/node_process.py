@@ -19,7 +19,7 @@ import psutil
 def main() -> None:
     options = json.loads(sys.argv[1])
     patience = options.pop("patience")
-    # Ray's C++ code may hang with Python's lock held. This timer then ends the process even if its owner no longer exists.
+    # Ray's C++ code may hang while it holds Python's lock. This timer then ends the process even if its owner no longer exists.
     faulthandler.dump_traceback_later(2 * patience, exit=True)
     answer = os.dup(1)
     os.dup2(2, 1)  # whatever Ray prints goes to the log
@@ -33,21 +33,21 @@ def main() -> None:
     os.close(answer)
     sys.stdin.read()
     # Reached when the owner was killed; otherwise the owner ends this process. Ray's own shutdown may hang here, and Ray ends
-    # this process when its node is gone, so a program without Ray cleans up instead.
+    # this process when its node ends, so a program without Ray cleans up instead.
     os.execv(sys.executable, [sys.executable, "-m", "rankbench.cluster.private_folder"])
 
 
 def _wait_longer(ray, patience: float) -> None:
     """Let Ray wait `patience` seconds, instead of 30, for a node that is slow to register, and not at all for one that died."""
     services = ray._private.services
-    ask, until = services.get_node, time.monotonic() + patience
+    original, deadline = services.get_node, time.monotonic() + patience
 
     def get_node(gcs_address: str, node_id: str) -> dict:
         while True:
             try:
-                return ask(gcs_address, node_id)
+                return original(gcs_address, node_id)
             except RuntimeError:
-                if time.monotonic() > until or not _raylet_runs():
+                if time.monotonic() > deadline or not _raylet_runs():
                     raise
             time.sleep(0.1)
 

@@ -1,8 +1,8 @@
 """A folder for the files of a local Ray cluster that only this user can enter, removed even if its process is killed.
 
-Ray makes its own folders writable for every user of the host. They therefore lie inside a folder of mode 0700, which also holds
-the cluster's token. A lock that the kernel releases when the owner ends shows the next process which folders are abandoned. Run
-as a program, this file removes these.
+Ray makes its own folders writable for every user of the host. They are therefore inside a folder of mode 0700, which also
+contains the cluster's token. A lock that the kernel releases when the owner ends shows the next process which folders are
+abandoned. Run as a program, this file removes these.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 import psutil
 
-PARENT = Path("/tmp")  # not TMPDIR: the names of Ray's sockets hold 107 bytes, of which Ray itself uses more than 70
+PARENT = Path("/tmp")  # not TMPDIR: the names of Ray's sockets have at most 107 bytes, of which Ray itself uses more than 70
 FOLDER = "RANKBENCH_RAY_FOLDER"  # environment variable with the path of the folder, set for the processes that work in it
 _PREFIX, _LOCK = "rb-", "owner.lock"
 
@@ -62,12 +62,12 @@ def end_processes(folder: Path) -> None:
     Some of Ray's processes overwrite their environment with their title; these are children of a process that does not.
     """
     for _ in range(3):  # a process that was just being started may escape the first time
-        if not (doomed := [*_processes(folder)]):
+        if not (processes := [*_processes(folder)]):
             return
-        for process in doomed:
+        for process in processes:
             with suppress(psutil.Error):
                 process.kill()
-        psutil.wait_procs(doomed, timeout=10)
+        psutil.wait_procs(processes, timeout=10)
 
 
 def _processes(folder: Path) -> Iterator[psutil.Process]:

@@ -36,23 +36,23 @@ def probe_nodes(folders: list[Path]) -> list[Node]:
             with disk_errors_are_clear(probes[-1]):
                 probes[-1].write_bytes(b"probe")
         nodes = [node for node in ray.nodes() if node["Alive"]]
-        task = ray.remote(num_cpus=0, max_retries=0)(_look)
+        check = ray.remote(num_cpus=0, max_retries=0)(_check)
         names = {}
         for node in nodes:
             pinned = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
             name = f"{node['NodeManagerHostname']} at {node['NodeManagerAddress']}"
-            names[task.options(scheduling_strategy=pinned).remote(probes)] = name
-        answered, silent = ray.wait(list(names), num_returns=len(names), timeout=PATIENCE)
+            names[check.options(scheduling_strategy=pinned).remote(probes)] = name
+        finished, silent = ray.wait(list(names), num_returns=len(names), timeout=PATIENCE)
         if silent:
             raise ClusterError(f"node {names[silent[0]]} did not answer within {PATIENCE} s")
-        return [_answer(names[each], each) for each in answered]
+        return [_node(names[task], task) for task in finished]
     finally:
         for probe in probes:
             with suppress(OSError):
                 probe.unlink()
 
 
-def _answer(name: str, task: ray.ObjectRef) -> Node:
+def _node(name: str, task: ray.ObjectRef) -> Node:
     try:
         return Node(name, *ray.get(task, timeout=PATIENCE))
     except ray.exceptions.RayError as error:
@@ -61,7 +61,7 @@ def _answer(name: str, task: ray.ObjectRef) -> Node:
         raise ClusterError(f"node {name}: {(str(cause).strip().splitlines() or [type(cause).__name__])[-1]}") from None
 
 
-def _look(probes: list[Path]) -> tuple[str, tuple[str, ...]]:
+def _check(probes: list[Path]) -> tuple[str, tuple[str, ...]]:
     return version("rankbench"), tuple(str(probe.parent) for probe in probes if not _usable(probe))
 
 

@@ -69,20 +69,20 @@ class RayFlow:
 
     def change(self, name: Hashable, function: Callable, reads: Sequence[Hashable]) -> None:
         for other in reads:
-            self._settle(other)
+            self._submit_changes(other)
         waiting = self._waiting.setdefault(name, [])
         waiting.append((function, [self._arrays[other] for other in reads]))
         if len(waiting) == FUSED:
-            self._settle(name)
+            self._submit_changes(name)
 
     def use(self, name: Hashable, function: Callable, *arguments: Any) -> ray.ObjectRef:
-        self._settle(name)
+        self._submit_changes(name)
         self._submit(0, _use, function, self._arrays[name], *arguments)
         return next(reversed(self._running))
 
     def wait(self, tickets: Iterable[ray.ObjectRef]) -> None:
         while any(ticket in self._running for ticket in tickets):
-            self._land()
+            self._wait_for_any()
 
     def forget(self, names: Iterable[Hashable]) -> None:
         for name in names:
@@ -95,7 +95,7 @@ class RayFlow:
                     ray.cancel(task)
         self._running, self._arrays, self._waiting = {}, {}, {}
 
-    def _settle(self, name: Hashable) -> None:
+    def _submit_changes(self, name: Hashable) -> None:
         """Submit the postponed changes of `name`."""
         if steps := self._waiting.pop(name, None):
             plan = [(function, len(reads)) for function, reads in steps]
@@ -105,14 +105,14 @@ class RayFlow:
 
     def _submit(self, n_arrays: int, function: Callable, *arguments: Any) -> list[ray.ObjectRef]:
         while len(self._running) >= 2 * self.workers:
-            self._land()
+            self._wait_for_any()
         # The last result of a task is small, so that waiting for it moves no array.
         *arrays, done = _listed(self._task.options(num_returns=n_arrays + 1).remote(function, *arguments))
         self._running[done] = None
         self.n_tasks += 1
         return arrays
 
-    def _land(self) -> None:
+    def _wait_for_any(self) -> None:
         """Wait until a task has finished. Raises its exception, or Lost if Ray reports a failure or nothing at all."""
         began, patience = time.monotonic(), max(_SILENCE, 3 * max(self._seconds, default=0))
         done: list[ray.ObjectRef] = []

@@ -1,7 +1,7 @@
 """`executors.BlockMap` on a Ray cluster, with deadlines for workers, nodes and networks that fail.
 
 Ray itself restarts the task of a dead worker, but waits forever for a node that hangs. Here every wait has a bound: a late
-block is submitted again and its first answer counts, and a cluster that returns nothing is given up. `session` detects the
+block is submitted again and its first answer counts, and a cluster that returns nothing raises an error. `session` detects the
 death of the driver's own Ray node and of the head node.
 
 Import this inside `cluster.session.session`.
@@ -86,22 +86,22 @@ class RayMap:
         """
         flight = _Flight(self, function, blocks, [self.handle(value) for value in shared])
         bound = 2 * self.workers
-        todo, seconds = iter(range(len(blocks))), []
-        progress = asked_again = time.monotonic()
+        remaining, seconds = iter(range(len(blocks))), []
+        progress = resubmitted_at = time.monotonic()
         try:
             while True:
-                for index in islice(todo, bound - len(flight.attempts)):
+                for index in islice(remaining, bound - len(flight.attempts)):
                     flight.submit(index)
                 if not flight.attempts:
                     return
-                for index, took, answer in flight.landed():
+                for index, took, answer in flight.finished():
                     seconds.append(took)
                     yield index, answer
-                    progress = asked_again = time.monotonic()  # the caller's own time does not count
+                    progress = resubmitted_at = time.monotonic()  # the caller's own time does not count
                 now = time.monotonic()
-                if now - asked_again > self._late(median(seconds) if seconds else self._typical.get(function), now):
+                if now - resubmitted_at > self._late(median(seconds) if seconds else self._typical.get(function), now):
                     flight.submit_again()
-                    asked_again, self._wary_until = now, now + _WARY
+                    resubmitted_at, self._wary_until = now, now + _WARY
                 if now - progress > max(self.give_up, 10 * median(seconds or [0])):
                     n_alive = len(alive_nodes())
                     # The first block of a call may take any time, while the cluster answers.
@@ -151,7 +151,7 @@ class _Flight:
 
     def submit_again(self) -> None:
         """Submit every block in flight again, as long as it has tries left."""
-        self._nodes = _nodes_by_trust()
+        self._nodes = _nodes_own_first()
         for index in self.attempts:
             if self._again[index] < _TRIES:
                 self._again[index] += 1
@@ -159,19 +159,19 @@ class _Flight:
                 self.submit(index)
 
     def _elsewhere(self, index: int, attempt: int) -> str:
-        """The node for an attempt: the first of them, then one after the other of the rest."""
-        self._nodes = self._nodes or _nodes_by_trust()
+        """The node for an attempt: the driver's own for the first one, then the others in turn."""
+        self._nodes = self._nodes or _nodes_own_first()
         first, *rest = self._nodes
         return first if attempt == 1 or not rest else rest[(index + attempt) % len(rest)]
 
-    def landed(self) -> list[tuple[int, float, Any]]:
-        """(block, its seconds, its answer) of what came back within a tick; empty if nothing did."""
+    def finished(self) -> list[tuple[int, float, Any]]:
+        """(block, its seconds, its answer) for each block that finishes within a tick."""
         block_of = {task: index for index, tasks in self.attempts.items() for task in tasks}
         tasks = list(block_of)
-        # Without fetch_local Ray does not touch the object store: see `session`, which would not survive its death.
+        # With fetch_local=False Ray does not touch the object store, whose death would end this process (see `session`).
         ray.wait(tasks, num_returns=1, timeout=_TICK, fetch_local=False)
         done, _ = ray.wait(tasks, num_returns=len(tasks), timeout=0, fetch_local=False)
-        # Done is not here: an answer whose only copy lies on a node that hangs is late like any other.
+        # A finished task may have its answer on a node that hangs; such an answer counts as late.
         ready, _ = ray.wait(done, num_returns=1, timeout=_TICK) if done else ([], [])
         answers = [(block_of[task], self._answer(block_of[task], task)) for task in ready]
         return [(index, *answer) for index, answer in answers if answer]
@@ -209,8 +209,8 @@ class _Flight:
                 _cancel(task)
 
 
-def _nodes_by_trust() -> list[str]:
-    """Ids of the alive nodes with processors, the driver's own first, which is known to work."""
+def _nodes_own_first() -> list[str]:
+    """Ids of the alive nodes with processors. The driver's own node is the first, because it is known to work."""
     own = ray.get_runtime_context().get_node_id()
     nodes = [node["NodeID"] for node in alive_nodes() if node["Resources"].get("CPU")]
     return sorted(nodes, key=lambda node: node != own) or [own]

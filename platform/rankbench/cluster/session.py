@@ -102,8 +102,8 @@ def _local(folder: Path, cpus: int | None, object_store_memory: int, gpus: bool)
     os.environ["RAY_AUTH_TOKEN_PATH"] = str(token)
     os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
     try:
-        needs = {"num_cpus": cpus, "num_gpus": None if gpus else 0, "object_store_memory": object_store_memory}
-        with local_node(folder, **needs) as address:
+        options = {"num_cpus": cpus, "num_gpus": None if gpus else 0, "object_store_memory": object_store_memory}
+        with local_node(folder, **options) as address:
             yield from _running("cannot join the local Ray cluster: {}", address, local=True)
     finally:
         os.environ.pop("RAY_AUTH_TOKEN_PATH", None)
@@ -138,9 +138,9 @@ def _running(failure: str, address: str, local: bool) -> Iterator[Session]:
     try:
         with _watched(ray):
             # Imported here because it imports Ray.
-            from rankbench.cluster.alive_nodes import living_machines
+            from rankbench.cluster.alive_nodes import alive_machines
 
-            yield Session(local, tuple(living_machines()))
+            yield Session(local, tuple(alive_machines()))
     finally:
         ray.shutdown()
 
@@ -169,13 +169,13 @@ def _watched(ray) -> Iterator[None]:
 def _watch_node(path: str, over: threading.Event) -> None:
     try:
         while not over.is_set():
-            with socket.socket(socket.AF_UNIX) as line:
-                line.connect(path)
-                line.settimeout(1)
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.connect(path)
+                connection.settimeout(1)
                 while not over.is_set():
                     # The node sends nothing; the connection ends with the node, and then a new one fails.
                     with suppress(TimeoutError):
-                        if not line.recv(1):
+                        if not connection.recv(1):
                             break
     except OSError:
         if not over.is_set():
@@ -183,14 +183,16 @@ def _watch_node(path: str, over: threading.Event) -> None:
 
 
 def _watch_head(head: tuple[str, int], over: threading.Event) -> None:
-    seen = time.monotonic()
+    last_answer = time.monotonic()
     while not over.wait(5):
         with suppress(OSError):
             socket.create_connection(head, timeout=5).close()
-            seen = time.monotonic()
+            last_answer = time.monotonic()
         # A head with external storage may come back; Ray itself waits for it for a minute.
-        if time.monotonic() - seen > 30 and not over.is_set():
-            _end_process(f"the head of the Ray cluster at {head[0]}:{head[1]} is gone; restart it, and --resume continues")
+        if time.monotonic() - last_answer > 30 and not over.is_set():
+            _end_process(
+                f"the head of the Ray cluster at {head[0]}:{head[1]} does not answer; restart it, and --resume continues"
+            )
 
 
 def _end_process(message: str) -> None:
@@ -208,9 +210,9 @@ def host_and_port(address: str) -> tuple[str, int]:
     """
     if address == "auto":
         # The file that Ray itself reads; Ray is not imported yet.
-        noted = Path(os.environ.get("RAY_TMPDIR", tempfile.gettempdir())) / "ray" / "ray_current_cluster"
+        path = Path(os.environ.get("RAY_TMPDIR", tempfile.gettempdir())) / "ray" / "ray_current_cluster"
         try:
-            address = noted.read_text(encoding="utf-8").strip()
+            address = path.read_text(encoding="utf-8").strip()
         except OSError:
             raise ConfigError("--address auto: no Ray cluster was started on this host; give its HOST:PORT") from None
     host, _, port = address.removeprefix("ray://").rpartition(":")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from ray import tune
 from ray.tune.experiment import Trial
 
-from rankbench.cluster.alive_nodes import living_machines
+from rankbench.cluster.alive_nodes import alive_machines
 from rankbench.cluster.machine import Needs, described
 
 PATIENCE = 60.0  # seconds
@@ -32,5 +32,5 @@ class Waiting(tune.Callback):
         self._since = {name: self._since.get(name, now) for name in pending}
         if not self._warned and any(now - since > PATIENCE for since in self._since.values()):
             self._warned = True
-            offered = described(living_machines())
+            offered = described(alive_machines())
             self.warn(f"a trial has waited {PATIENCE:.0f} s for resources: it needs {self.needs}, the cluster has {offered}")
