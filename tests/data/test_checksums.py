@@ -194,5 +194,5 @@ def test_describe_and_list_say_that_the_raw_file_is_gone(card, environment, monk
     assert _main(["data", "describe", "toy", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["raw_gone"].startswith("raw file is missing")
     assert _main(["data", "list", "--json"]) == 0
-    assert {row["name"]: row["at_hand"] for row in json.loads(capsys.readouterr().out)}["toy"] == "gone, prepared"
+    assert {row["name"]: row["at_hand"] for row in json.loads(capsys.readouterr().out)}["toy"] == "prepared only"
     assert _main(["data", "describe", "toy", "--verify"]) == 2

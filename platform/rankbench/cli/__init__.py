@@ -107,7 +107,7 @@ def _on_signal(number: int, frame) -> None:
 def _main(words: list[str]) -> int:
     try:
         result = app(words, standalone_mode=False, prog_name="rankbench")
-        # Some versions of typer turn an interrupt into the code 130 by themselves.
+        # Some versions of typer return the code 130 for an interrupt.
         return _stopped(words) if result == 130 else result if isinstance(result, int) else 0
     except NoArgsIsHelpError as error:
         print(error.ctx.get_help())
@@ -115,7 +115,7 @@ def _main(words: list[str]) -> int:
     except ClickException as error:
         return _fail(error.format_message(), 2, words)
     except (KeyboardInterrupt, typer.Abort) as stop:
-        # Typer makes an Abort of an EOFError, too, which is an error like any other.
+        # Typer also turns an EOFError into an Abort, but that is an error like any other.
         if isinstance(stop.__cause__, EOFError) and not SIGNALS:
             raise stop.__cause__ from None
         return _stopped(words)

@@ -42,8 +42,8 @@ def compare(
     folders = [find_run(name, results) for name in runs]
     records = [read_record(folder) for folder in folders]
     ids = [record.id for record in records]
-    doubled = sorted({name for name in ids if ids.count(name) > 1})
-    require(not doubled, f"{', '.join(doubled)}: given more than once; give each run once")
+    repeated = sorted({name for name in ids if ids.count(name) > 1})
+    require(not repeated, f"{', '.join(repeated)}: given more than once; give each run once")
     _require_same_data(records)
     labels = _labels(records)
     reference = None
@@ -87,7 +87,7 @@ def find_run(name: str, results: Path) -> Path:
     if (Path(name) / "record.json").is_file():
         return Path(name)
     paths = [*results.glob("runs/[!.]*/record.json"), *results.glob("sweeps/*/records/[!.]*/record.json")]
-    # A sweep that was run again has runs of the same ids, which are the same runs: the newest stands for all.
+    # A repeated sweep has the same runs under the same ids, of which the newest is taken.
     folders = {path.parent.name: path.parent for path in sorted(paths, key=lambda path: path.stat().st_mtime)}
     if name in folders:
         return folders[name]
@@ -119,7 +119,7 @@ def _require_same_data(records: Sequence) -> None:
 
 
 def _labels(records: Sequence) -> list[str]:
-    """Method and parameters of each run, with its id where these do not tell the runs apart."""
+    """Method and parameters of each run, followed by its id if another run has the same ones."""
     from rankbench.reports.tables import setting_text
 
     def joined(*parts: str) -> str:

@@ -14,7 +14,7 @@ app = typer.Typer(help="List, fetch, describe and clean datasets.", no_args_is_h
 
 @app.command("list")
 def list_(json: Json = False) -> None:
-    """List all datasets, and where their raw data are."""
+    """List all datasets and the locations of their raw data."""
     from rankbench.core.environment import Environment
     from rankbench.data.cards import card_names, load_card
 
@@ -27,7 +27,7 @@ def list_(json: Json = False) -> None:
                 "name": card.name,
                 "title": card.title,
                 "protocol": card.split.protocol,
-                "at_hand": _at_hand(card, environment),
+                "at_hand": _availability(card, environment),
             }
         )
     if json:
@@ -39,7 +39,7 @@ def list_(json: Json = False) -> None:
     )
 
 
-def _at_hand(card, environment) -> str:
+def _availability(card, environment) -> str:
     if card.source.generator:
         return "built in"
     from rankbench.data.prepare import prepared_before
@@ -55,7 +55,7 @@ def _at_hand(card, environment) -> str:
     if paths and all(path.is_file() for path in paths):
         return "local file" if local else "cached"
     if prepared_before(card, environment) is not None:
-        return "gone, prepared"
+        return "prepared only"
     return "no such file" if local else "offline" if environment.offline else "download"
 
 
@@ -139,9 +139,8 @@ def describe(
     rows = [[f"raw {name}", f"{number:,}"] for name, number in facts["raw_counts"].items()]
     rows += [[name.replace("_", " "), f"{number:,}"] for name, number in facts["counts"].items()]
     rows.append(["density", f"{facts['density']:.6f}"])
-    for name in ("interactions a user", "interactions an item"):
-        spread = facts[name.replace(" ", "_")]
-        rows.append([name, "  ".join(f"{key} {value:,}" for key, value in spread.items())])
+    for label, fact in (("per user", "interactions_a_user"), ("per item", "interactions_an_item")):
+        rows.append([f"interactions {label}", "  ".join(f"{key} {value:,}" for key, value in facts[fact].items())])
     rows.append(["the top tenth of items has", f"{facts['share_of_top_tenth']:.1%} of the interactions"])
     if facts["time_span"]:
         rows.append(["time span", " to ".join(facts["time_span"])])

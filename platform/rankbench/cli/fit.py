@@ -53,7 +53,7 @@ def fit(
     import shutil
 
     from rankbench import api
-    from rankbench.cli.options import Options, card_and_method, execution, require_meaning
+    from rankbench.cli.options import Options, card_and_method, open_execution, require_effect
     from rankbench.core.errors import require
     from rankbench.core.files import require_place
     from rankbench.experiment.job import configure
@@ -67,14 +67,14 @@ def fit(
     changes, values = card_and_method(params or [])
     chosen = configure(method, values)
     options = Options(address, resume, memory, device=device)
-    require_meaning(chosen.spec, options)
+    require_effect(chosen.spec, options)
     # Both folders are beside the model's, and are deleted once the model is saved.
-    with execution(chosen.spec, options, checkpoint_folder, tile_folder) as how, phase_progress() as progress:
-        more = {"dtype": dtype, "seed": seed, "progress": progress, "execution": how}
+    with open_execution(chosen.spec, options, checkpoint_folder, tile_folder) as execution, phase_progress() as progress:
+        more = {"dtype": dtype, "seed": seed, "progress": progress, "execution": execution}
         model = api.fit(dataset, method, changes=changes, **more, **values)
     model.save(to)
-    for left in (checkpoint_folder, tile_folder):
-        shutil.rmtree(left, ignore_errors=True)
+    for folder in (checkpoint_folder, tile_folder):
+        shutil.rmtree(folder, ignore_errors=True)
     if json:
         print_json({"folder": str(to), "method": method, "params": model.params, "dataset": model.dataset})
         return

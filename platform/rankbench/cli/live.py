@@ -57,15 +57,15 @@ class SweepView:
 
 def summary(progress: Any) -> str:
     """One line: finished, stopped and failed fits, their rate, and the remaining time."""
-    words = [f"{progress.stage} {progress.done}/{progress.of} fits"]
-    words += [f"{n} {state}" for state, n in (("stopped", progress.stopped), ("failed", progress.failed)) if n]
+    parts = [f"{progress.stage} {progress.done}/{progress.of} fits"]
+    parts += [f"{n} {state}" for state, n in (("stopped", progress.stopped), ("failed", progress.failed)) if n]
     elapsed = time.time() - progress.started
     if progress.done and elapsed > 1:
-        words.append(f"{60 * progress.done / elapsed:.1f} per minute")
+        parts.append(f"{60 * progress.done / elapsed:.1f} per minute")
     left = progress.remaining(time.time())
     if left is not None and progress.done < progress.of:
-        words.append(f"{clock(left)} left")
-    return ", ".join(words)
+        parts.append(f"{clock(left)} left")
+    return ", ".join(parts)
 
 
 def clock(seconds: float) -> str:

@@ -36,7 +36,7 @@ class Options:
 
 
 @contextmanager
-def execution(method: Method, options: Options, checkpoints: Path, spill: Path) -> Iterator[Execution]:
+def open_execution(method: Method, options: Options, checkpoints: Path, spill: Path) -> Iterator[Execution]:
     """Yield how a fit of `method` is executed; a named cluster stays connected during the block.
 
     `checkpoints` and `spill` are folders for this fit alone.
@@ -56,7 +56,7 @@ def card_and_method(words: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     return changes, {key: value for key, value in given.items() if not key.startswith("data.")}
 
 
-def require_meaning(method: Method, options: Options) -> None:
+def require_effect(method: Method, options: Options) -> None:
     """Raise ConfigError for an option that has no effect on how `method` is fitted."""
     name, closed = method.name, isinstance(method, ClosedForm)
     require(

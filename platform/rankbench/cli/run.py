@@ -74,7 +74,7 @@ def run(
 
     A method that stops early on valid, or a dataset whose validation users are held out, is fitted on train.
     """
-    from rankbench.cli.options import Options, card_and_method, execution, require_meaning
+    from rankbench.cli.options import Options, card_and_method, open_execution, require_effect
     from rankbench.core.environment import Environment
     from rankbench.core.errors import require
     from rankbench.core.files import require_place
@@ -104,20 +104,20 @@ def run(
         n_items = prepare(card, environment).split.n_items
         require_within(wanted, n_items, card.name, "--cutoffs" if cutoffs else "--metrics")
     options = Options(address, resume, memory, spill, device, threads)
-    require_meaning(chosen.spec, options)
+    require_effect(chosen.spec, options)
     job = Job(card, (chosen,), chosen.part_to_fit(card), metrics=wanted, dtype=dtype, seed=seed, curve=curve)
     if not fresh:
         # An unreadable record is refused before the fit, not after it.
         _require_readable(environment.results / "runs" / job.run_id(chosen))
     checkpoints = environment.results / "checkpoints" / job.run_id(chosen)
     with (
-        execution(chosen.spec, options, checkpoints, spill or environment.results / "spill") as how,
+        open_execution(chosen.spec, options, checkpoints, spill or environment.results / "spill") as execution,
         phase_progress() as progress,
     ):
-        (outcome,) = run_job(job, environment, how, progress)
+        (outcome,) = run_job(job, environment, execution, progress)
     record = outcome.record
     folder = write_record(environment.results / "runs", record, outcome.per_user, replace=fresh)
-    # Compared by duration: two runs may start in the same second.
+    # Compared by their durations, because two runs may start in the same second.
     kept = read_record(folder).seconds != record.seconds
     if kept:
         err.print(
@@ -126,8 +126,8 @@ def run(
     if memory and record.peak_memory_bytes > options.memory_bytes:
         peak = record.peak_memory_bytes / 1e9
         err.print(f"warning: the fit needed {peak:.2f} GB at its peak, more than --memory {memory}", markup=False)
-    if how.checkpoints:
-        how.checkpoints.clear()
+    if execution.checkpoints:
+        execution.checkpoints.clear()
     if track:
         sink = MlflowSink(
             uri, "runs", environment.results / "mlartifacts", lambda line: err.print(f"warning: {line}", markup=False)
@@ -142,7 +142,7 @@ def run(
         shown = {name: content[name] for name in PRINTED}
         print_json(shown | {"kept_an_earlier_record": kept, "folder": str(folder)})
         return
-    # Only the given ones of the many training parameters.
+    # Of the many training parameters, only the given ones are shown.
     shown = {name: value for name, value in record.params.items() if name in (*chosen.spec.own, *values)}
     _show(record, folder, shown)
 

@@ -157,8 +157,8 @@ def execute(
     with SweepView(spec.search.choose.metric, quiet) as view:
 
         def planned(plan, folder: Path) -> None:
-            for why in plan.not_available.values():
-                warn(f"not available: {why.reason}; --resume adds it once it is available")
+            for problem in plan.not_available.values():
+                warn(f"not available: {problem.reason}; --resume adds it once it is available")
             if not quiet:
                 err.print(f"{spec.name}: {plan.n_settings} settings in {plan.n_fits} fits → {folder}", markup=False)
                 for note in plan.notes:
@@ -238,7 +238,7 @@ def status(
     if json:
         keys = ("dataset", "model", "finished", "stopped", "failed", "best", "final")
         arms = [dict(zip(keys, row, strict=True)) for row in rows]
-        missing = {name: vars(why) for name, why in stored.about.not_available.items()}
+        missing = {name: vars(problem) for name, problem in stored.about.not_available.items()}
         about = {"id": stored.folder.name, "state": state, "metric": metric, "running": running, "not_available": missing}
         print_json(about | {"arms": arms})
         return
@@ -253,8 +253,8 @@ def status(
             out.print(f"{progress['stage']}: {done} of {progress['of']} fits{rest}", markup=False)
     elif state == "interrupted":
         out.print("the same command with --resume continues it", markup=False)
-    for why in stored.about.not_available.values():
-        out.print(f"not available: {why.reason}", style="yellow", markup=False)
+    for problem in stored.about.not_available.values():
+        out.print(f"not available: {problem.reason}", style="yellow", markup=False)
     header = ["dataset", "model", "searched", "stopped", "failed", f"best {metric} on valid", "on test"]
     print_table(header, [[*map(str, row[:5]), "" if row[5] is None else f"{row[5]:.4f}", str(row[6])] for row in rows])
 
@@ -278,7 +278,7 @@ def stop(
 
 
 def _by_arm(records, metric: str) -> list[tuple]:
-    """Dataset, model, searched, stopped, failed, the best on validation, final runs; in the order of the records' ids."""
+    """Rows of dataset, model, numbers of finished, stopped and failed trials, best value on valid, and number of final runs."""
     rows = {}
     for record in records:
         rows.setdefault((record.dataset.name, record.arm or record.method), []).append(record)
@@ -314,9 +314,9 @@ def _show_plan(plan, environment, cpus: int | None, json: bool) -> None:
     from rankbench.core.memory import available_memory
     from rankbench.sweeps.dry_run import dry_run, fits_of
 
-    outline = dry_run(plan, environment, cpus, available_memory() if cpus else None)
+    preview = dry_run(plan, environment, cpus, available_memory() if cpus else None)
     if json:
-        print_json(_plan_as_json(plan, outline, fits_of(plan)))
+        print_json(_plan_as_json(plan, preview, fits_of(plan)))
         return
     header = ["dataset", "model", "settings", "fits", "shared with", "cpus", "memory GB", "time per fit", "total time"]
     given = {(dataset, each.arm): each for dataset, members in (plan.given or {}).items() for each in members}
@@ -325,28 +325,28 @@ def _show_plan(plan, environment, cpus: int | None, json: bool) -> None:
         [r.dataset, r.model, _settings_of(r, given, stated), str(r.fits), ", ".join(r.shared_with), str(r.cpus),
          f"{r.memory_bytes / 1e9:.1f}", clock(r.seconds_a_fit), clock(r.seconds_in_all)]
         if r.state == "planned" else [r.dataset, r.model, r.state, *[""] * 6]
-        for r in outline.rows
+        for r in preview.rows
     ]  # fmt: skip
     print_table(header, body)
-    for why in plan.not_available.values():
-        out.print(f"  not available: {why.reason}", style="yellow", markup=False)
-    for line in (*outline.stand_ins, *outline.shared, *outline.by_tiles, *plan.notes):
+    for problem in plan.not_available.values():
+        out.print(f"  not available: {problem.reason}", style="yellow", markup=False)
+    for line in (*preview.stand_ins, *preview.shared, *preview.by_tiles, *plan.notes):
         out.print(f"  {line}", markup=False)
-    for stage in outline.stages:
+    for stage in preview.stages:
         if stage.seconds is None:
             time = f"{clock(stage.seconds_of_trials)} of sequential trials (a rough estimate, without the cluster)"
         else:
             time = f"about {clock(stage.seconds)} (rough), with up to {stage.concurrent} at a time on this machine"
         out.print(f"{stage.name}: {stage.fits} fits, {time}", markup=False)
     if plan.given is None:
-        out.print("there is one final fit for each chosen inverse, split and seed", markup=False)
-    if outline.short:
+        out.print("the final stage has one fit for each chosen inverse, split and seed", markup=False)
+    if preview.short:
         out.print(
-            f"not enough memory: the largest trial needs {outline.short / 1e9:.1f} GB more than is available", style="yellow"
+            f"not enough memory: the largest trial needs {preview.short / 1e9:.1f} GB more than is available", style="yellow"
         )
-    size = f"{outline.bytes_written / 1e6:.1f} MB"
+    size = f"{preview.bytes_written / 1e6:.1f} MB"
     out.print(
-        f"writes {outline.folder}: {outline.records} records (about {size}), each with an MLflow run, and a report",
+        f"writes {preview.folder}: {preview.records} records (about {size}), each with an MLflow run, and a report",
         markup=False,
     )
 
@@ -359,20 +359,20 @@ def _settings_of(row, given: dict, stated: dict[str, set[str]]) -> str:
     return "drawn" if row.settings is None else str(row.settings)
 
 
-def _plan_as_json(plan, outline, fits: list[dict]) -> dict:
+def _plan_as_json(plan, preview, fits: list[dict]) -> dict:
     import dataclasses
 
     content = {
         "experiment": plan.spec.name,
         "settings": plan.n_settings,
-        "rows": [row.as_dict() for row in outline.rows],
-        "not_available": {name: vars(why) for name, why in plan.not_available.items()},
-        "stages": [dataclasses.asdict(stage) for stage in outline.stages],
-        "writes": {"folder": outline.folder, "records": outline.records, "bytes": outline.bytes_written},
-        "shared": list(outline.shared),
-        "stand_ins": list(outline.stand_ins),
-        "by_tiles": list(outline.by_tiles),
-        "missing_memory_bytes": outline.short,
+        "rows": [row.as_dict() for row in preview.rows],
+        "not_available": {name: vars(problem) for name, problem in plan.not_available.items()},
+        "stages": [dataclasses.asdict(stage) for stage in preview.stages],
+        "writes": {"folder": preview.folder, "records": preview.records, "bytes": preview.bytes_written},
+        "shared": list(preview.shared),
+        "stand_ins": list(preview.stand_ins),
+        "by_tiles": list(preview.by_tiles),
+        "missing_memory_bytes": preview.short,
         "fits": fits,
         "notes": list(plan.notes),
     }

@@ -39,18 +39,24 @@ def status(json: Json = False) -> None:
 
     environment = Environment.from_env()
     uri, spool = tracking_uri(environment), Spool(environment.results / "spool")
-    why = "" if is_new(uri) else check(uri, environment.results / "mlartifacts")
+    problem = "" if is_new(uri) else check(uri, environment.results / "mlartifacts")
     waiting, aside = spool.waiting(), spool.aside()
     if json:
-        facts = {"store": without_password(uri), "reachable": not why, "reason": why or None, "exists": not is_new(uri)}
+        facts = {"store": without_password(uri), "reachable": not problem, "reason": problem or None, "exists": not is_new(uri)}
         print_json(facts | {"spool": str(spool.folder), "waiting": len(waiting), "set_aside": len(aside)})
         return
-    answer = "does not exist yet; the first run creates it" if is_new(uri) else f"does not answer: {why}" if why else "answers"
+    answer = (
+        "does not exist yet; the first run creates it"
+        if is_new(uri)
+        else f"does not answer: {problem}"
+        if problem
+        else "answers"
+    )
     out.print(f"store    {without_password(uri)} {answer}", markup=False)
     out.print(f"waiting  {len(waiting)} messages in {spool.folder}", markup=False)
     if aside:
         out.print(f"damaged  {len(aside)} messages set aside in the same folder (*.bad)", markup=False)
-    if waiting and not why:
+    if waiting and not problem:
         out.print(f"`{program()} tracking sync` sends them", markup=False)
 
 

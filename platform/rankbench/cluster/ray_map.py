@@ -87,7 +87,7 @@ class RayMap:
         flight = _Flight(self, function, blocks, [self.handle(value) for value in shared])
         bound = 2 * self.workers
         remaining, seconds = iter(range(len(blocks))), []
-        progress = resubmitted_at = time.monotonic()
+        progress = waiting_since = time.monotonic()
         try:
             while True:
                 for index in islice(remaining, bound - len(flight.attempts)):
@@ -97,11 +97,11 @@ class RayMap:
                 for index, took, answer in flight.finished():
                     seconds.append(took)
                     yield index, answer
-                    progress = resubmitted_at = time.monotonic()  # the caller's own time does not count
+                    progress = waiting_since = time.monotonic()  # the caller's own time does not count
                 now = time.monotonic()
-                if now - resubmitted_at > self._late(median(seconds) if seconds else self._typical.get(function), now):
+                if now - waiting_since > self._late(median(seconds) if seconds else self._typical.get(function), now):
                     flight.submit_again()
-                    resubmitted_at, self._wary_until = now, now + _WARY
+                    waiting_since, self._wary_until = now, now + _WARY
                 if now - progress > max(self.give_up, 10 * median(seconds or [0])):
                     n_alive = len(alive_nodes())
                     # The first block of a call may take any time, while the cluster answers.
