@@ -165,7 +165,7 @@ def _rows(members: list[tuple[Unit, int]], adaptive: Iterable[AdaptiveSearch]) -
             by_arm[config.arm or config.method] += 1
         for arm, settings in by_arm.items():
             row = rows.setdefault((unit.job.card.name, arm), Row(unit.job.card.name, arm, unit.job.stage))
-            row.settings = None if id(unit) in drafts else row.settings + settings
+            row.settings = None if id(unit) in drafts else (row.settings or 0) + settings
             row.add(unit, settings, times)
             row.shared_with |= dict.fromkeys(other for other in by_arm if other != arm)
     return [*rows.values()]

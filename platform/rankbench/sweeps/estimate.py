@@ -13,6 +13,7 @@ import math
 import time
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -136,7 +137,8 @@ def _newton(config: MethodConfig, size: Size, cpus: int, dtype: str) -> float:
 
 
 def _trained(config: MethodConfig, size: Size, cpus: int, dtype: str) -> float:
-    p, needs = config.params.training, config.spec.loss.needs
+    method: Any = config.spec  # of the type Trained, whose module imports PyTorch
+    p, needs = config.params.training, method.loss.needs
     rows = min(p.batch_size, size.interactions)
     batches = math.ceil(size.interactions / rows)
     full = "catalogue" in needs
@@ -148,7 +150,7 @@ def _trained(config: MethodConfig, size: Size, cpus: int, dtype: str) -> float:
     users, items = (n * -math.expm1(-draws / n) for n, draws in ((size.users, rows), (size.items, rows + drawn)))
     touched = size.users + size.items if p.optimizer == "adam" else users + (size.items if full else items)
     batch = rows * score + touched * TOUCHED
-    if layers := config.spec.layers(config.params):
+    if layers := method.layers(config.params):
         # Every batch runs all layers forward and backward and then updates all rows.
         batch += 4 * layers * size.interactions * GATHERED + (size.users + size.items) * TOUCHED
     return _epochs(config) * batches * batch * p.embedding_dim * _width(dtype) / math.sqrt(cpus)
@@ -184,12 +186,13 @@ def _ranking(config: MethodConfig, size: Size, users: int, models: int, cpus: in
 
 def _batch(config: MethodConfig, size: Size, itemsize: int) -> int:
     """Bytes of a batch's scores and of an encoder's layers, including what autograd keeps."""
-    p, needs = config.params.training, config.spec.loss.needs
-    layers = config.spec.layers(config.params)
+    method: Any = config.spec
+    p, needs = config.params.training, method.loss.needs
+    layers = method.layers(config.params)
     propagated = 2 * (layers + 2) * (size.users + size.items) * p.embedding_dim * itemsize if layers else 0
     if "catalogue" in needs:
         scores = p.batch_size * size.items * itemsize
-        return propagated + (6 * scores if config.spec.loss.whole_catalogue else min(2 * scores, 2 << 28))
+        return propagated + (6 * scores if method.loss.whole_catalogue else min(2 * scores, 2 << 28))
     positives = size.pairs / max(1, size.interactions) if "all_positives" in needs else 0
     return int(p.batch_size * (p.n_negatives * (8 + 10 * itemsize) + positives * 48)) + propagated + 24 * size.interactions
 

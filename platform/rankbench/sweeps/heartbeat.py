@@ -63,7 +63,8 @@ class Heartbeat:
     """A context that writes heartbeats to the sweep's `folder`, and interrupts this process if it is requested to stop."""
 
     def __init__(self, folder: Path):
-        self.folder, self.progress = folder, None
+        self.folder = folder
+        self.progress: Progress | None = None
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._beat, daemon=True)
 

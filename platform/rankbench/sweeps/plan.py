@@ -195,7 +195,7 @@ def plan(
     datasets, final_cards, not_available = _available(spec, declared, environment, source, final_notes, require_all)
     cards = [dataset.card for dataset in datasets]
     examples = [*candidates, *(settings[0] for _, settings in drawing_arms)]
-    unseeded = dict.fromkeys(config.arm for config in examples if not config.spec.seeded)
+    unseeded = dict.fromkeys(config.arm or config.method for config in examples if not config.spec.seeded)
     if len(spec.final.seeds) > 1 and unseeded:
         final_notes.append(f"{', '.join(unseeded)}: the method uses no seed; run with seed {spec.final.seeds[0]} alone")
     final = Plan(
@@ -234,7 +234,8 @@ def _available(
     datasets, final_cards, errors = [], [], {}
     for position, (entry, card) in enumerate(zip(spec.datasets, declared, strict=True)):
         try:
-            dataset, card_notes = prepare(card, environment), []
+            dataset = prepare(card, environment)
+            card_notes: list[str] = []
             split_cards = _final_cards(entry, card, spec, environment, f"{source}: datasets[{position}]", card_notes)
         except DownloadError as error:
             if require_all or len(declared) == 1:
@@ -309,7 +310,7 @@ def _final_cards(
     """The card for each split seed, without splits that equal an earlier one, as published splits do."""
     if spec.final.split_seeds is None:
         return [card]
-    given = {"name": entry} if isinstance(entry, str) else entry
+    given: dict[str, Any] = {"name": entry} if isinstance(entry, str) else entry
     kept: dict[int, tuple[Card, list[np.ndarray]]] = {}
     for seed in spec.final.split_seeds:
         other = card_of(given | {"split": given.get("split", {}) | {"seed": seed}}, environment, source)
@@ -346,7 +347,7 @@ def _chosen_settings(spec: ExperimentSpec, dataset: str, source: str) -> list[Me
 def _settings_of(arm: ArmSpec, spec: ExperimentSpec, source: str) -> tuple[list[MethodConfig], list[str]]:
     """The arm's settings, and a sentence on those that are left out: they differ only in parameters that change no ranking."""
     expanded = expand(arm.params, spec.search.trials, spec.search.seed, f"{source}.params")
-    result: dict[tuple, MethodConfig] = {}
+    result: dict[tuple[tuple[str, Any], ...], MethodConfig] = {}
     for values in expanded:
         config = configure(arm.method, values, f"{source}.params", arm.label)
         redundant = config.spec.redundant

@@ -6,6 +6,7 @@ import logging
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rankbench.core.environment import Environment
 from rankbench.core.errors import DataError
@@ -60,5 +61,5 @@ class Earlier:
         return record.finished and record.dataset.fingerprint == fingerprint and _code(record.environment) == self.code
 
 
-def _code(about: dict) -> tuple[str | None, str | None]:
+def _code(about: dict[str, Any]) -> tuple[str | None, str | None]:
     return about.get("revision"), about.get("packages", {}).get("rankbench")

@@ -84,7 +84,7 @@ class Search:
         for row in rows:
             if not known or row["iteration"] > known[-1]["iteration"]:
                 known.append(row)
-                study.report(number, row["iteration"], row["valid"])
+                study.report(number, int(row["iteration"]), row["valid"])
 
     def should_stop(self, unit: Unit, wait: bool = True) -> bool | None:
         """Whether a unit should end after its latest evaluation; see `Halving.should_stop`."""
@@ -100,6 +100,7 @@ class Search:
             return
         if unit.run_id in self._stopped and not results_of(unit, self.records):
             rows, config = self._evaluations[unit.run_id], unit.job.configs[0]
+            assert config.stopping, "only a unit that can end early is stopped"
             reason = (
                 f"stopped by {self.spec.scheduler} after epoch {rows[-1]['iteration']}, "
                 f"{config.stopping.stop_metric} on valid {rows[-1]['valid']:.4f}"

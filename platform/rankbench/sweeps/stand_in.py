@@ -31,7 +31,7 @@ def stand_in(spec: ExperimentSpec, environment: Environment, factor: float, sour
     cards = [card_of(entry, environment, f"{source}: datasets[{position}]") for position, entry in enumerate(spec.datasets)]
     longest = metric_set([*spec.metrics, *spec.report_metrics], spec.cutoffs).k
     stand_ins = {card.name: stand_in_card(card, factor, source, FEWEST * longest) for card in cards}
-    changes = {
+    changes: dict[str, Any] = {
         "name": spec.name[: 64 - len(SUFFIX)] + SUFFIX,
         "question": f"{spec.question} (On synthetic stand-ins.)".strip(),
         "datasets": tuple(_entry(card) for card in stand_ins.values()),
@@ -54,8 +54,8 @@ def stand_in_card(card: Card, factor: float, source: str, fewest_items: int = FE
     if own_generator := card.source.generator:
         if factor == 1:
             return card
-        users, items = own_generator.users, own_generator.items
-        counts = {"users": users, "items": items, "interactions": users * own_generator.interactions_per_user}
+        counts = {name: getattr(own_generator, name) for name in ("users", "items")}
+        counts["interactions"] = own_generator.users * own_generator.interactions_per_user
         name, title = f"{card.name}{suffix}", f"the built-in data at {of}the size of {card.name}"
     else:
         counts = _counts(card, source)
@@ -99,7 +99,7 @@ def _split(card: Card, factor: float) -> tuple[dict[str, Any], str]:
         for part in ("valid", "test"):
             given[part] = given[part] if given[part] < 1 else max(1, round(given[part] * factor))
         return given, ""
-    if card.split.protocol == "leave-one-out" and card.split.order == "time":
+    if card.split.protocol == "leave-one-out" and given["order"] == "time":
         return given | {"order": "random"}, "; a random interaction of each user is left out, not the last: it has no times"
     shares = {"published": (0.2, 0.1), "temporal": (given.get("test"), given.get("valid"))}.get(card.split.protocol)
     if shares is None:

@@ -17,20 +17,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import optuna
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState
 
 from rankbench.core.rng import stream
 from rankbench.schema.experiment import SearchSpec
 from rankbench.sweeps.halving import Halving
 
+Distribution = CategoricalDistribution | FloatDistribution | IntDistribution
+Values = tuple[tuple[str, Any], ...]  # names and values of drawn parameters, sorted
 REDRAWS = 10  # number of times that a setting is drawn again if it was drawn before
 MAX_LISTED = 10_000  # size of the largest space whose settings are listed to find one that was not drawn yet
 
 
-def distributions(params: dict[str, Any]) -> dict[str, BaseDistribution]:
+def distributions(params: dict[str, Any]) -> dict[str, Distribution]:
     """Optuna's distributions of an arm's checked params, without fixed values; a grid becomes a choice."""
-    result: dict[str, BaseDistribution] = {}
+    result: dict[str, Distribution] = {}
     for name, value in params.items():
         if not isinstance(value, dict):
             continue
@@ -40,7 +42,8 @@ def distributions(params: dict[str, Any]) -> dict[str, BaseDistribution]:
         elif kind == "randint":
             result[name] = IntDistribution(arguments[0], arguments[1] - 1)
         else:
-            result[name] = FloatDistribution(*map(float, arguments), log=kind == "loguniform")
+            low, high = map(float, arguments)
+            result[name] = FloatDistribution(low, high, log=kind == "loguniform")
     return result
 
 
@@ -78,7 +81,7 @@ class Study:
         self._studies = [optuna.create_study(direction="maximize") for _ in range(brackets)]
         self._trials: list[_Trial] = []
         self._n_given = 0  # trials whose results Optuna has
-        self._numbers: dict[tuple, int] = {}  # parameters → the first trial that has them
+        self._numbers: dict[Values, int] = {}  # parameters → the first trial that has them
 
     @property
     def next(self) -> int:
@@ -178,13 +181,13 @@ class Study:
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             return optuna.samplers.TPESampler(seed=seed, constant_liar=True, n_startup_trials=startup)
 
-    def _ask(self, study: optuna.Study) -> tuple[optuna.Trial, tuple]:
-        trial = study.ask(self.space)
+    def _ask(self, study: optuna.Study) -> tuple[optuna.Trial, Values]:
+        trial = study.ask(dict(self.space))
         return trial, tuple(sorted(trial.params.items()))
 
     def _redraw(
         self, study: optuna.Study, trial: optuna.Trial, values: dict[str, Any] | None = None
-    ) -> tuple[optuna.Trial, tuple]:
+    ) -> tuple[optuna.Trial, Values]:
         """Discard `trial` and draw again: `values` if they are given."""
         study.tell(trial, state=TrialState.FAIL)
         if values is not None:
@@ -193,13 +196,12 @@ class Study:
 
     def _undrawn(self) -> dict[str, Any] | None:
         """A random setting that was not drawn yet; None if there is none, or if the space is too large to list."""
-        if any(isinstance(each, FloatDistribution) for each in self.space.values()):
-            return None
         values = [
             each.choices if isinstance(each, CategoricalDistribution) else range(each.low, each.high + 1)
             for each in self.space.values()
+            if not isinstance(each, FloatDistribution)
         ]
-        if math.prod(map(len, values)) > MAX_LISTED:
+        if len(values) < len(self.space) or math.prod(map(len, values)) > MAX_LISTED:
             return None
         settings = [dict(zip(self.space, setting, strict=True)) for setting in itertools.product(*values)]
         new = [setting for setting in settings if tuple(sorted(setting.items())) not in self._numbers]

@@ -11,8 +11,10 @@ from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError
 from rankbench.core.files import require_place
 from rankbench.core.threads import available_cpus
+from rankbench.data.cards import Card
 from rankbench.data.prepare import prepare
 from rankbench.experiment.job import MethodConfig, configure
+from rankbench.fitting.method import Iterative
 from rankbench.schema.experiment import ExperimentSpec
 from rankbench.schema.stored_sweep import (
     CardName,
@@ -27,7 +29,7 @@ from rankbench.schema.stored_sweep import (
 from rankbench.sweeps.comparisons import compare_finals
 from rankbench.sweeps.estimate import Size
 from rankbench.sweeps.heartbeat import Heartbeat, Progress
-from rankbench.sweeps.plan import Plan, Unit, final_fit, plan, units, with_both_recalls
+from rankbench.sweeps.plan import AdaptiveSearch, Plan, Unit, final_fit, plan, units, with_both_recalls
 from rankbench.sweeps.reuse import Earlier
 from rankbench.tracking.record import RunRecord, read_record, read_records
 
@@ -125,25 +127,24 @@ def run_sweep(
         if address:
             require_shared(environment.data, environment.results)
 
-        def stage(name: str, members: list[Unit]) -> None:
-            heartbeat.progress = Progress(name, len(members), sum(unit.cost for unit in members))
-            listener.stage(heartbeat.progress)
-
-        def done(unit: Unit, finished: list[RunRecord], cached: bool) -> None:
-            heartbeat.progress.add(finished, unit.cost, metric, cached)
-            listener.done(unit, finished)
-
         # Imported here because it imports Ray, which reads the environment variables that the session sets.
         from rankbench.sweeps.tuner import run_units
 
+        def run_stage(name: str, fixed: Sequence[Unit], adaptive: Sequence[AdaptiveSearch] = ()) -> list[RunRecord]:
+            members = [*fixed, *(search.draft for search in adaptive for _ in range(search.trials))]
+            progress = heartbeat.progress = Progress(name, len(members), sum(unit.cost for unit in members))
+            listener.stage(progress)
+
+            def done(unit: Unit, finished: list[RunRecord], cached: bool) -> None:
+                progress.add(finished, unit.cost, metric, cached)
+                listener.done(unit, finished)
+
+            return run_units(fixed, environment, records, cluster, spec, done, adaptive, earlier, listener.warn)
+
         records = folder / "records"
-        stage("search", [*planned.search, *(each.draft for each in planned.adaptive for _ in range(each.trials))])
-        search = run_units(planned.search, environment, records, cluster, spec, done, planned.adaptive, earlier, listener.warn)
+        search = run_stage("search", planned.search, planned.adaptive)
         best = choose(search, spec)
-        chosen = planned.given or {
-            card.name: [_final(record, final_fit(card, spec)) for (dataset, _), record in best.items() if dataset == card.name]
-            for card in planned.cards
-        }
+        chosen = planned.given or {card.name: _final_settings(best, card, spec) for card in planned.cards}
         final_units = [
             unit
             for card in planned.final_cards
@@ -157,11 +158,10 @@ def run_sweep(
                 None if address else cluster.cpus,
             )
         ]
-        stage("final", final_units)
-        finals = run_units(final_units, environment, records, cluster, spec, done, earlier=earlier, warn=listener.warn)
+        finals = run_stage("final", final_units)
     final: dict[tuple[str, str], list[RunRecord]] = {}
     for record in finals:
-        final.setdefault((record.dataset.name, record.arm), []).append(record)
+        final.setdefault((record.dataset["name"], record.arm or record.method), []).append(record)
     failed = [record for record in [*search, *finals] if record.failed]
     previous = read_if_there(folder / "chosen.json", ChosenFile)
     for row in previous.rows if previous else ():
@@ -182,27 +182,30 @@ def choose(search: list[RunRecord], spec: ExperimentSpec) -> dict[tuple[str, str
     metric = spec.search.choose.metric
     best: dict[tuple[str, str], RunRecord] = {}
     for record in search:
-        key = (record.dataset.name, record.arm)
-        if record.finished and (key not in best or record.metrics[metric].mean > best[key].metrics[metric].mean):
+        key = (record.dataset["name"], record.arm or record.method)
+        if record.finished and (key not in best or record.metrics[metric]["mean"] > best[key].metrics[metric]["mean"]):
             best[key] = record
     return best
 
 
-def _final(record: RunRecord, fit_on: str) -> MethodConfig:
-    """The chosen setting, to be fitted on `fit_on`. If that includes valid, training cannot stop early, and takes the number of
-    epochs that was best in the search.
+def _final_settings(best: dict[tuple[str, str], RunRecord], card: Card, spec: ExperimentSpec) -> list[MethodConfig]:
+    """The chosen setting of each arm on a dataset.
+
+    If final runs are also fitted on valid, they cannot stop early, and take the number of epochs that was best in the search.
     """
-    config = configure(record.method, record.params, record.id, record.arm)
-    if not config.stopping or fit_on == "train":
-        return config
-    return configure(
-        record.method, record.params | {config.spec.length: record.iterations, "patience": 0}, record.id, record.arm
-    )
+    settings = []
+    for record in (record for (dataset, _), record in best.items() if dataset == card.name):
+        config = configure(record.method, record.params, record.id, record.arm)
+        if isinstance(config.spec, Iterative) and config.stopping and final_fit(card, spec) != "train":
+            params = record.params | {config.spec.length: record.iterations, "patience": 0}
+            config = configure(record.method, params, record.id, record.arm)
+        settings.append(config)
+    return settings
 
 
 def _compared(finals: list[RunRecord], folder: Path, spec: ExperimentSpec, metrics: tuple[str, ...] = ()) -> ComparisonsFile:
     arms = [arm.label for arm in spec.arms]
-    in_order = sorted(finals, key=lambda record: arms.index(record.arm))
+    in_order = sorted(finals, key=lambda record: arms.index(record.arm or record.method))
     columns = metrics or spec.report_metrics
     is_open = spec.published is not None and spec.published.recall == "open"
     if not metrics and (is_open or any(record.dataset.recall == "open" for record in finals)):

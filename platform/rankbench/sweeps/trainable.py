@@ -9,6 +9,7 @@ import json
 import shutil
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 from ray import tune
 
@@ -35,9 +36,9 @@ class UnitTrainable(tune.Trainable):
     parameters} for one of an adaptive search. With `prunes`, the trial reports each evaluation on the validation set.
     """
 
-    def setup(
+    def setup(  # type: ignore[override]  # Tune passes the arguments of `with_parameters`, too
         self,
-        config: dict,
+        config: dict[str, Any],
         units: list[Unit],
         searches: list[AdaptiveSearch],
         environment: Environment,
@@ -48,7 +49,7 @@ class UnitTrainable(tune.Trainable):
         self.run: Generator[list[Row], None, None] | None = None
         self._set_unit(config)
 
-    def reset_config(self, new_config: dict) -> bool:
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
         self.cleanup()
         self._set_unit(new_config)
         return True
@@ -60,12 +61,12 @@ class UnitTrainable(tune.Trainable):
             self.run = None
             shutil.rmtree(self._checkpoints, ignore_errors=True)
 
-    def _set_unit(self, config: dict) -> None:
+    def _set_unit(self, config: dict[str, Any]) -> None:
         self.unit = self.units[config["unit"]] if "unit" in config else self.searches[config["search"]].unit(config["values"])
         self._checkpoints = self.records.parent / CHECKPOINTS / self.unit.run_id
         self.reported = 0  # number of evaluations that the driver already has
 
-    def step(self) -> dict:
+    def step(self) -> dict[str, Any]:
         """Run to the next evaluation after which the scheduler may stop the trial, or to the end."""
         self.run = self.run or self._start()
         try:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ray import tune
+from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
@@ -117,11 +118,11 @@ class _Queue(Searcher):
         self.next_unit = self.next_search = 0
         self.remaining = [each.trials for each in group.searches]
 
-    def __getstate__(self) -> dict:
+    def __getstate__(self) -> dict[str, Any]:
         # Tune saves its searcher for a restore, which never happens here: records determine what is still to run.
         return {}
 
-    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+    def suggest(self, trial_id: str) -> Any:
         if self.next_unit < len(self.group.units):
             self.next_unit += 1
             return {"unit": self.next_unit - 1}
@@ -140,7 +141,7 @@ class _Queue(Searcher):
                 return {"search": position, "values": values}
         return Searcher.FINISHED
 
-    def on_trial_complete(self, trial_id: str, result: dict | None = None, error: bool = False) -> None:
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """Do nothing: the study reads the record, which has more than Tune's result."""
 
     def save(self, checkpoint_path: str) -> None:
@@ -151,12 +152,12 @@ class Scheduler(FIFOScheduler):
     """Stops a trial if its study says so, and holds it at an evaluation while the decision depends on an earlier trial."""
 
     def __init__(self, group: Group):
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.group = group
         self.held: dict[str, Any] = {}
         self.last_progress = time.monotonic()  # when a trial last went on or was seen to run
 
-    def on_trial_result(self, tune_controller: Any, trial: Any, result: dict) -> str:
+    def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
         if EVALUATIONS not in result:
             return TrialScheduler.CONTINUE
         self.group.search.report(self.group.unit_of(trial), json.loads(result[EVALUATIONS]))
@@ -170,7 +171,7 @@ class Scheduler(FIFOScheduler):
                 tune_controller._tune_controller._execute_action(trial, decision)
         return super().choose_trial_to_run(tune_controller)
 
-    def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict) -> None:
+    def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> None:
         self.held.pop(trial.trial_id, None)
 
     def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
@@ -203,16 +204,16 @@ class _TrialEnds(tune.Callback):
         self.group, self.on_done = group, on_done
         self.lost: list[tuple[Unit, str]] = []
 
-    def __getstate__(self) -> dict:
+    def __getstate__(self) -> dict[str, Any]:
         # As in the searcher, nothing is restored.
         return {}
 
-    def on_trial_complete(self, iteration, trials, trial, **info) -> None:
+    def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         unit, search = self.group.unit_of(trial), self.group.search
         search.end(unit)
         self.on_done(unit, records_of(unit, search.records), False)
 
-    def on_trial_error(self, iteration, trials, trial, **info) -> None:
+    def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         lines = str(trial.get_error() or trial.get_pickled_error() or "").strip().splitlines()
         unit = self.group.unit_of(trial)
         self.group.search.end(unit)
@@ -229,6 +230,9 @@ def _tune(
 ) -> list[tuple[Unit, str]]:
     """Run the units of a group, planned and drawn; returns those whose worker was lost, with the reason."""
     units, searches, search = group.units, group.searches, group.search
+    resources: dict[str, float] = {"CPU": needs.cpus, "memory": needs.memory_bytes}
+    if needs.gpus:
+        resources["GPU"] = needs.gpus
     trainable = tune.with_resources(
         tune.with_parameters(
             UnitTrainable,
@@ -238,7 +242,7 @@ def _tune(
             records=search.records,
             prunes=search.prunes,
         ),
-        {"CPU": needs.cpus, "memory": needs.memory_bytes} | ({"GPU": needs.gpus} if needs.gpus else {}),
+        resources,
     )
     ends = _TrialEnds(group, on_done)
     # A lost worker is reported here, in one line; Tune would print its stack.

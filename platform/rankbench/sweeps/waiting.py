@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 from ray import tune
 from ray.tune.experiment import Trial
@@ -22,11 +23,11 @@ class Waiting(tune.Callback):
         self._since: dict[str, float] = {}
         self._warned = False
 
-    def __getstate__(self) -> dict:
+    def __getstate__(self) -> dict[str, Any]:
         # Tune saves its callbacks for a restore, which never happens here.
         return {}
 
-    def on_step_end(self, iteration: int, trials: list[Trial], **info) -> None:
+    def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         now = time.monotonic()
         pending = [trial.trial_id for trial in trials if trial.status == Trial.PENDING]
         self._since = {name: self._since.get(name, now) for name in pending}
