@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import sys
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -18,7 +19,7 @@ from rankbench.core.errors import LONGEST_MESSAGE, RankbenchError, StorageError,
 try:  # recent typer carries a click of its own
     from typer._click.exceptions import ClickException, NoArgsIsHelpError
 except ImportError:
-    from click.exceptions import ClickException, NoArgsIsHelpError
+    from click.exceptions import ClickException, NoArgsIsHelpError  # type: ignore[assignment]
 
 app = typer.Typer(
     name="rankbench",
@@ -98,7 +99,7 @@ def main() -> None:
     sys.exit(_main(sys.argv[1:]))
 
 
-def _on_signal(number: int, frame) -> None:
+def _on_signal(number: int, frame: FrameType | None) -> None:
     # Raise instead of exit, so that context managers on the stack clean up and a sweep shuts its cluster down.
     SIGNALS.append(number)
     raise KeyboardInterrupt

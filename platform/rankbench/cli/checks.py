@@ -246,8 +246,8 @@ def _store(environment: Environment, uri: str) -> Check:
         if is_server(uri):
             requests.get(f"{uri.rstrip('/')}/health", timeout=SERVER_TIMEOUT, stream=True).close()
         # A query would create the store; a check must not leave anything behind.
-        if is_new(uri):
-            _probe(sqlite_file(uri).parent)
+        if (file := sqlite_file(uri)) and is_new(uri):
+            _probe(file.parent)
             return Check("ok", "tracking", f"{shown}: the first run creates it")
     except requests.RequestException as error:
         return Check("warn", "tracking", f"{shown}: {reason(error, uri)}", advice)

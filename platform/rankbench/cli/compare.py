@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rankbench.cli.console import Json, out, print_json, print_table
+
+if TYPE_CHECKING:
+    from rankbench.tracking.record import RunRecord
 
 EXAMPLES = """Examples:
 
@@ -99,7 +102,7 @@ def find_run(name: str, results: Path) -> Path:
     return folders[matching[0]]
 
 
-def _require_same_data(records: Sequence) -> None:
+def _require_same_data(records: Sequence[RunRecord]) -> None:
     """Raise ConfigError unless all runs are finished and were measured on the same part of the same data."""
     from rankbench.core.errors import require
 
@@ -118,7 +121,7 @@ def _require_same_data(records: Sequence) -> None:
         )
 
 
-def _labels(records: Sequence) -> list[str]:
+def _labels(records: Sequence[RunRecord]) -> list[str]:
     """Method and parameters of each run, followed by its id if another run has the same ones."""
     from rankbench.reports.tables import setting_text
 

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -36,7 +36,7 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2, allow_nan=False))
 
 
-def print_table(header: list[str], body: list[list[str | Text]]) -> None:
+def print_table(header: Sequence[str], body: Sequence[Sequence[str | Text]]) -> None:
     """Print an aligned table, with columns of numbers on the right. Brackets in text are not read as markup."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for position, name in enumerate(header):

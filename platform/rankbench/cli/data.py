@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rankbench.cli.console import Json, err, out, phase_progress, print_json, print_table
+
+if TYPE_CHECKING:
+    from rankbench.core.environment import Environment
+    from rankbench.data.cards import Card
 
 app = typer.Typer(help="List, fetch, describe and clean datasets.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -39,7 +43,7 @@ def list_(json: Json = False) -> None:
     )
 
 
-def _availability(card, environment) -> str:
+def _availability(card: Card, environment: Environment) -> str:
     if card.source.generator:
         return "built in"
     from rankbench.data.prepare import prepared_before
@@ -49,7 +53,7 @@ def _availability(card, environment) -> str:
     remotes = card.source.parts().values()
     local = any(remote.file for remote in remotes)
     paths = [
-        card.folder / remote.file if remote.file else environment.data / "raw" / card.name / remote.filename
+        (card.folder or Path()) / remote.file if remote.file else environment.data / "raw" / card.name / remote.filename
         for remote in remotes
     ]
     if paths and all(path.is_file() for path in paths):
@@ -73,7 +77,7 @@ def fetch(
 
     environment = Environment.from_env()
     cards = [load_card(name, environment) for name in datasets]  # all names are checked before the first download
-    rows = []
+    rows: list[dict[str, Any]] = []
     for card in cards:
         if not json:
             err.print(f"{card.name} ...", markup=False)

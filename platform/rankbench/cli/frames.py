@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rankbench.core.errors import ConfigError, DataError, require
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SUFFIXES = (".csv", ".parquet")
 
@@ -54,7 +57,7 @@ def chosen_ids(given: list[str] | None, path: Path | None, column: str) -> list[
     return [str(each) for each in dict.fromkeys(ids)]
 
 
-def write_frame(frame, path: Path) -> None:
+def write_frame(frame: pd.DataFrame, path: Path) -> None:
     """Write a DataFrame atomically. In CSV, text that a spreadsheet would run as a formula is quoted."""
     from rankbench.core.files import atomic_file
 

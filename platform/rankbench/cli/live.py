@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from rankbench.cli.console import err
+
+if TYPE_CHECKING:
+    from rankbench.sweeps.heartbeat import Progress
+    from rankbench.sweeps.plan import Unit
+    from rankbench.tracking.record import RunRecord
 
 LINE_EVERY = 60.0  # seconds
 
@@ -19,7 +24,7 @@ class SweepView:
 
     def __init__(self, metric: str, quiet: bool = False):
         self.metric, self.quiet = metric, quiet
-        self.progress: Any = None
+        self.progress: Progress | None = None
         self._printed_at = 0.0
         self._live = Live(console=err, get_renderable=self._table, refresh_per_second=2, transient=True)
 
@@ -31,11 +36,11 @@ class SweepView:
     def __exit__(self, *_: object) -> None:
         self._live.stop()
 
-    def stage(self, progress: Any) -> None:
+    def stage(self, progress: Progress) -> None:
         self.progress, self._printed_at = progress, 0.0
 
-    def done(self, unit: Any, records: list) -> None:
-        if self.quiet:
+    def done(self, unit: Unit, records: list[RunRecord]) -> None:
+        if self.quiet or self.progress is None:
             return
         for record in records:
             if record.failed:
@@ -55,7 +60,7 @@ class SweepView:
         return table
 
 
-def summary(progress: Any) -> str:
+def summary(progress: Progress) -> str:
     """One line: finished, stopped and failed fits, their rate, and the remaining time."""
     parts = [f"{progress.stage} {progress.done}/{progress.of} fits"]
     parts += [f"{n} {state}" for state, n in (("stopped", progress.stopped), ("failed", progress.failed)) if n]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rankbench.cli.console import Json, out, print_json, print_table
+
+if TYPE_CHECKING:
+    from rankbench.fitting.method import Method
 
 EXAMPLES = """Examples:
 
@@ -26,7 +29,7 @@ def methods(
 
     registry = registered()
     chosen = [registry.get(name)] if name else list(registry)
-    facts = [{"name": s.name, "title": s.title, "source": s.source, "params": _params(s)} for s in chosen]
+    facts: list[dict[str, Any]] = [{"name": s.name, "title": s.title, "source": s.source, "params": _params(s)} for s in chosen]
     if json:
         print_json(facts[0] if name else facts)
         return
@@ -46,11 +49,11 @@ def methods(
     print_table(["parameter", "default", "search range", "description"], body) if body else out.print("no parameters")
 
 
-def _short(spec, params: list[dict]) -> str:
+def _short(spec: Method, params: list[dict[str, Any]]) -> str:
     return " ".join([*spec.own, *(["…"] if len(spec.own) < len(params) else [])])
 
 
-def _params(spec) -> list[dict]:
+def _params(spec: Method) -> list[dict[str, Any]]:
     return [
         {
             "name": f.name,

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rankbench.cli.console import Json, err, out, print_json, print_table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 EXAMPLES = """Examples:
 
@@ -61,7 +64,7 @@ def recommend(
     deliver(frame, to, json)
 
 
-def deliver(frame, to: Path | None, json: bool) -> None:
+def deliver(frame: pd.DataFrame, to: Path | None, json: bool) -> None:
     """Write a result to the file `to`, or print it."""
     from rankbench.cli.frames import write_frame
 

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rankbench.cli.console import Json, err, out, print_json, print_table
+
+if TYPE_CHECKING:
+    from rankbench.core.environment import Environment
+    from rankbench.reports.tables import Table
+    from rankbench.schema.experiment import ExperimentSpec
+    from rankbench.schema.stored_sweep import StoredSweep
 
 EXAMPLES = """Examples:
 
@@ -87,7 +93,7 @@ def report(
         print(render(table, format))
 
 
-def show_table(table) -> None:
+def show_table(table: Table) -> None:
     """Print title, rows and notes. The best of a column is bold and the second underlined; without a terminal, ¹ and ²."""
     from rich.text import Text
 
@@ -106,7 +112,7 @@ def show_table(table) -> None:
         out.print(f"  {note}", style="dim", markup=False)
 
 
-def _stored(what: str | None, environment):
+def _stored(what: str | None, environment: Environment) -> StoredSweep:
     """Read the sweep `what`, or the newest sweep of an experiment; if it has none, its published numbers alone.
 
     If `what` is both the start of a sweep's id and the name of an experiment, the sweep is read.
@@ -117,7 +123,7 @@ def _stored(what: str | None, environment):
     from rankbench.schema.stored_sweep import find_sweep, read_sweep
 
     path = _experiment_file(what, environment) if what else None
-    if path is None or not what.endswith((".yaml", ".yml")):
+    if what is None or path is None or not what.endswith((".yaml", ".yml")):
         try:
             return read_sweep(find_sweep(what, environment.results))
         except ConfigError as error:
@@ -129,7 +135,7 @@ def _stored(what: str | None, environment):
     return read_sweep(sweeps[-1]) if sweeps else _never_run(spec, path)
 
 
-def _experiment_file(what: str, environment) -> Path | None:
+def _experiment_file(what: str, environment: Environment) -> Path | None:
     """Path of the experiment `what`: a file, or the name of a file or an experiment of the catalogues; None if there is none.
 
     Raises ConfigError if `what` ends in .yaml and there is no such file.
@@ -151,7 +157,7 @@ def _experiment_file(what: str, environment) -> Path | None:
     return known.get(what.replace("-", "_"))
 
 
-def _catalogue(environment) -> list[Path]:
+def _catalogue(environment: Environment) -> list[Path]:
     """All experiment files, sorted by name; of two with the same name, the one of the first folder."""
     paths: dict[str, Path] = {}
     for folder in environment.catalogues("experiments"):
@@ -168,7 +174,7 @@ def _sweeps(name: str, results: Path, finished: bool = False) -> list[Path]:
     return [folder for _, folder in sorted((match[1], folder) for match, folder in matches if match)]
 
 
-def _never_run(spec, path: Path):
+def _never_run(spec: ExperimentSpec, path: Path) -> StoredSweep:
     """A stored sweep without runs, whose table shows the published numbers."""
     from rankbench.schema.stored_sweep import StoredSweep, SweepFile
 
@@ -176,10 +182,11 @@ def _never_run(spec, path: Path):
     return StoredSweep(path.parent, about, None, {}, None)
 
 
-def _index(folder: Path, environment, json: bool) -> None:
+def _index(folder: Path, environment: Environment, json: bool) -> None:
     """Write the index and a report of every experiment into `folder`."""
     from rankbench.core.errors import RankbenchError
     from rankbench.reports.index import entry, index_page, unreadable, write_index
+    from rankbench.reports.page import Grid
     from rankbench.reports.report import sweep_table, write_report
     from rankbench.schema.experiment import load_experiment
     from rankbench.schema.stored_sweep import read_sweep
@@ -208,6 +215,7 @@ def _index(folder: Path, environment, json: bool) -> None:
         print_json({"experiments": [asdict(each) for each in entries.values()], "files": [str(path) for path in files]})
         return
     grid = index_page(list(entries.values())).sections[0].blocks[0]
+    assert isinstance(grid, Grid)
     print_table(grid.header, grid.body)
     for path in files:
         out.print(str(path), markup=False)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rankbench.cli.console import Json, err, out, phase_progress, print_json, print_table
 
-PRINTED = (
-    "dataset", "method", "params", "metrics", "users", "seconds", "peak_memory_bytes", "seed", "dtype", "environment", "id",
-)  # fmt: skip
+if TYPE_CHECKING:
+    from rankbench.tracking.record import Measured, RunRecord
 
 EXAMPLES = """Examples:
 
@@ -169,8 +168,8 @@ def _cutoffs(text: str) -> tuple[int, ...]:
     return cutoffs
 
 
-def _show(record, folder, shown) -> None:
-    counts = record.dataset.counts
+def _show(record: RunRecord, folder: Path, shown: dict[str, Any]) -> None:
+    counts = record.dataset["counts"]
     params = " ".join(f"{name}={value}" for name, value in shown.items() if value is not None)
     out.print(f"{record.method} {params} on {record.dataset.name}", style="bold", markup=False)
     out.print(
@@ -195,14 +194,14 @@ def _show(record, folder, shown) -> None:
         out.print(
             f"the item-item matrix did not fit into memory and was solved by tiles of {record.tiles:,} rows", markup=False
         )
-    for line in record.dataset.differences:
-        out.print(f"differs from the published counts: {line}", style="yellow", markup=False)
-    if record.dataset.raw_gone:
-        out.print(record.dataset.raw_gone, style="yellow")
+    for difference in record.dataset["differences"]:
+        out.print(f"differs from the published counts: {difference}", style="yellow", markup=False)
+    if record.dataset["raw_gone"]:
+        out.print(record.dataset["raw_gone"], style="yellow")
     out.print(f"record {folder}", markup=False)
 
 
-def _cell(value) -> str:
+def _cell(value: Measured | None) -> str:
     if value is None:
         return ""
     digits = 4 if abs(value.mean) < 10 else 1

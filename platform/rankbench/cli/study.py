@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rankbench.cli.console import Json, out, phase_progress, print_json, print_table
+
+if TYPE_CHECKING:
+    from rankbench.core.registry import Registry
+    from rankbench.studies.spec import Study
 
 EXAMPLES = """Examples:
 
@@ -44,7 +48,7 @@ def study(
         _list(registered(), json)
         return
     chosen = registered().get(name)
-    checked = parameters(chosen.params, assignments(params or []), name)
+    checked: Any = parameters(chosen.params, assignments(params or []), name)
     environment = Environment.from_env()
     folder = to or environment.results / "studies" / name
     require_place(folder)
@@ -63,8 +67,8 @@ def study(
         out.print(str(path), markup=False)
 
 
-def _list(studies, json: bool) -> None:
-    facts = [
+def _list(studies: Registry[Study], json: bool) -> None:
+    facts: list[dict[str, Any]] = [
         {
             "name": each.name,
             "title": each.title,

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rankbench.cli.console import Json, err, out, print_json, print_table, program
+
+if TYPE_CHECKING:
+    from rankbench.core.environment import Environment
+    from rankbench.experiment.job import MethodConfig
+    from rankbench.schema.experiment import ExperimentSpec
+    from rankbench.sweeps.dry_run import DryRun, Row
+    from rankbench.sweeps.plan import Plan, Unit
+    from rankbench.tracking.record import RunRecord
 
 EXAMPLES = """Examples:
 
@@ -36,7 +45,7 @@ EXAMPLES = """Examples:
 class _RunByDefault(typer.core.TyperGroup):
     """`sweep FILE` is `sweep run FILE`."""
 
-    def parse_args(self, ctx, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         return super().parse_args(ctx, args if args and args[0] in self.commands else ["run", *args])
 
 
@@ -128,17 +137,17 @@ def sweep(
 
 
 def execute(
-    spec,
+    spec: ExperimentSpec,
     source: str,
-    environment,
+    environment: Environment,
     *,
-    resume=False,
-    use_chosen=False,
-    address=None,
-    fresh=False,
-    require_all=False,
-    changes=(),
-    quiet=False,
+    resume: bool = False,
+    use_chosen: bool = False,
+    address: str | None = None,
+    fresh: bool = False,
+    require_all: bool = False,
+    changes: Sequence[str] = (),
+    quiet: bool = False,
 ) -> tuple[Path, int]:
     """Run a sweep with progress and tracking, and write its report. Returns its folder and the number of failed runs."""
     from rankbench.cli.live import SweepView
@@ -156,7 +165,7 @@ def execute(
     sink = MlflowSink(tracking_uri(environment), spec.name, environment.results / "mlartifacts", warn)
     with SweepView(spec.search.choose.metric, quiet) as view:
 
-        def planned(plan, folder: Path) -> None:
+        def planned(plan: Plan, folder: Path) -> None:
             for problem in plan.not_available.values():
                 warn(f"not available: {problem.reason}; --resume adds it once it is available")
             if not quiet:
@@ -164,17 +173,17 @@ def execute(
                 for note in plan.notes:
                     err.print(f"  {note}", markup=False)
             sink.open()
-            facts = {"datasets": [card.name for card in plan.cards], "arms": [arm.label for arm in spec.arms]}
+            facts: dict[str, Any] = {"datasets": [card.name for card in plan.cards], "arms": [arm.label for arm in spec.arms]}
             facts |= {"not_available": [*plan.not_available]} if plan.not_available else {}
             facts |= {"settings": plan.n_settings, "fits": plan.n_fits, "chosen_by": spec.search.choose.metric}
             published = spec.published.model_dump(exclude={"recall"}) if spec.published else {}
             sink.start_sweep(folder.name, facts, {"rankbench.question": spec.question}, published)
             records["folder"] = folder / "records"
 
-        def done(unit, finished) -> None:
+        def done(unit: Unit, finished: list[RunRecord]) -> None:
             view.done(unit, finished)
             for record in finished:
-                sink.send(record, records["folder"] / record.id, named.get(record.arm, ()))
+                sink.send(record, records["folder"] / record.id, named.get(record.arm or record.method, ()))
 
         records: dict[str, Path] = {}
         result = run_sweep(
@@ -201,7 +210,7 @@ def execute(
     return result.folder, len(result.failed)
 
 
-def show(folder: Path, environment, json: bool) -> None:
+def show(folder: Path, environment: Environment, json: bool) -> None:
     """Print the table of a sweep."""
     from rankbench.cli.report import show_table
     from rankbench.reports.report import sweep_table
@@ -277,9 +286,9 @@ def stop(
         out.print(f"{folder.name}: asked to stop; the same command with --resume continues it", markup=False)
 
 
-def _by_arm(records, metric: str) -> list[tuple]:
+def _by_arm(records: Iterable[RunRecord], metric: str) -> list[tuple[Any, ...]]:
     """Rows of dataset, model, numbers of finished, stopped and failed trials, best value on valid, and number of final runs."""
-    rows = {}
+    rows: dict[tuple[str, str], list[RunRecord]] = {}
     for record in records:
         rows.setdefault((record.dataset.name, record.arm or record.method), []).append(record)
     result = []
@@ -292,7 +301,7 @@ def _by_arm(records, metric: str) -> list[tuple]:
     return result
 
 
-def _find(experiment: Path, environment) -> Path:
+def _find(experiment: Path, environment: Environment) -> Path:
     """Path of an experiment file: as given, or in experiments/ of the user, the working folder or the package."""
     from rankbench.core.errors import ConfigError
     from rankbench.core.registry import nearest
@@ -300,7 +309,7 @@ def _find(experiment: Path, environment) -> Path:
     if experiment.is_file():
         return experiment
     name = experiment.name if experiment.suffix in (".yaml", ".yml") else f"{experiment.name}.yaml"
-    known = {}
+    known: dict[str, Path] = {}
     for folder in environment.catalogues("experiments"):
         for path in sorted(folder.glob("*.yaml")):
             known.setdefault(path.name, path)
@@ -309,7 +318,7 @@ def _find(experiment: Path, environment) -> Path:
     raise ConfigError(f"{experiment}: no such experiment file{nearest(name, known)}")
 
 
-def _show_plan(plan, environment, cpus: int | None, json: bool) -> None:
+def _show_plan(plan: Plan, environment: Environment, cpus: int | None, json: bool) -> None:
     from rankbench.cli.live import clock
     from rankbench.core.memory import available_memory
     from rankbench.sweeps.dry_run import dry_run, fits_of
@@ -351,7 +360,7 @@ def _show_plan(plan, environment, cpus: int | None, json: bool) -> None:
     )
 
 
-def _settings_of(row, given: dict, stated: dict[str, set[str]]) -> str:
+def _settings_of(row: Row, given: dict[tuple[str, str | None], MethodConfig], stated: dict[str, set[str]]) -> str:
     """Number of settings; with --chosen, the setting, by the parameters that the file states."""
     if (row.dataset, row.model) in given:
         params = given[row.dataset, row.model].flat
@@ -359,7 +368,7 @@ def _settings_of(row, given: dict, stated: dict[str, set[str]]) -> str:
     return "drawn" if row.settings is None else str(row.settings)
 
 
-def _plan_as_json(plan, preview, fits: list[dict]) -> dict:
+def _plan_as_json(plan: Plan, preview: DryRun, fits: list[dict[str, Any]]) -> dict[str, Any]:
     import dataclasses
 
     content = {
