@@ -41,20 +41,20 @@ def test_seeds_are_averaged_first_and_splits_second(runs):
         add("steady", values_of(10 + split, users), split=split)
         for seed in (0, 1, 2):
             add("seeded", values_of(20 + split + seed, users), seed=seed, split=split)
-    found = compare_finals(written, folder, ["hit@5"], 0)
+    compared = compare_finals(written, folder, ["hit@5"], 0)
     expected = {}
     for model, seeds, first in (("steady", [0], 10), ("seeded", [0, 1, 2], 20)):
         on_split = [{u: np.mean([values_of(first + split + s, us)[u] for s in seeds]) for u in us} for split, us in SPLITS]
         expected[model] = [np.mean([each[u] for each in on_split if u in each]) for u in "abcdefghi"]
     by_hand = compare({model: (np.array(list("abcdefghi")), np.array(v)) for model, v in expected.items()}, metric="hit@5")
-    (pair,) = found.comparisons
+    (pair,) = compared.comparisons
     assert pair.users == 9 and pair.difference == pytest.approx(by_hand.pairs[0].difference, abs=1e-7)
     assert pair.low == pytest.approx(by_hand.pairs[0].low, abs=1e-7)
     assert pair.p_wilcoxon == by_hand.pairs[0].p_wilcoxon
-    rows = {row.model: row for row in found.models}
-    means = [record.metrics["hit@5"].mean for record in written if record.method == "seeded"]
+    rows = {row.model: row for row in compared.models}
+    means = [record.metrics["hit@5"]["mean"] for record in written if record.method == "seeded"]
     assert rows["seeded"].std == pytest.approx(np.std(means, ddof=1)) and rows["seeded"].seeds == (0, 1, 2)
-    assert [row.best for row in found.models].count(True) == 1
+    assert [row.best for row in compared.models].count(True) == 1
 
 
 SPLITS = ((0, "abcdefgh"), (4, "bcdefghi"))
@@ -78,10 +78,10 @@ def test_datasets_are_apart_and_a_metric_of_whole_lists_has_no_entry(runs):
     add("one", values_of(0))
     add("two", values_of(1))
     add("one", values_of(2), dataset="y")
-    found = compare_finals(written, folder, ["coverage@5", "hit@5"], 0)
-    assert [(p.dataset, p.metric) for p in found.comparisons] == [("x", "hit@5")]
-    assert [(m.dataset, m.model) for m in found.models] == [("x", "one"), ("x", "two"), ("y", "one")]
-    assert found.metrics == ("coverage@5", "hit@5")
+    compared = compare_finals(written, folder, ["coverage@5", "hit@5"], 0)
+    assert [(p.dataset, p.metric) for p in compared.comparisons] == [("x", "hit@5")]
+    assert [(m.dataset, m.model) for m in compared.models] == [("x", "one"), ("x", "two"), ("y", "one")]
+    assert compared.metrics == ("coverage@5", "hit@5")
 
 
 def test_nothing_finished_is_no_comparison_and_a_lost_table_is_named(runs):

@@ -1,4 +1,4 @@
-"""The file of draws: it says again what it was told, whatever became of its last line."""
+"""The file of draws: draws are read as they were written, even if the last line is damaged."""
 
 import json
 

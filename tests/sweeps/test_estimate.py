@@ -1,4 +1,4 @@
-"""Estimates: they grow with what they are of, and the memory of fits that were measured lies below theirs, not far below."""
+"""Estimates grow with the data, and are above the measured memory of fits, but not far above."""
 
 import itertools
 from dataclasses import replace

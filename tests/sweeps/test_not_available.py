@@ -56,59 +56,59 @@ def environment(home: Path) -> dict[str, str]:
     }
 
 
-def planned(home, environment, *options, **more):
+def plan_of(home, environment, *options, **more):
     return plan(load_experiment(home / "two.yaml", more), environment, 2, "two.yaml", *options)
 
 
 @pytest.mark.parametrize("use_chosen", [False, True])
 def test_a_dataset_that_cannot_be_had_is_left_out_and_named(home, environment, use_chosen):
-    found = planned(home, environment, use_chosen)
-    assert [card.name for card in found.cards] == [card.name for card in found.final_cards] == ["here"]
-    assert {unit.job.card.name for unit in found.search} == (set() if use_chosen else {"here"})
-    assert found.not_available["away"].state == BRIEF
-    assert found.not_available["away"].reason == f"{home / 'away.csv'}: no such file (dataset away)"
+    planned = plan_of(home, environment, use_chosen)
+    assert [card.name for card in planned.cards] == [card.name for card in planned.final_cards] == ["here"]
+    assert {unit.job.card.name for unit in planned.search} == (set() if use_chosen else {"here"})
+    assert planned.not_available["away"].state == BRIEF
+    assert planned.not_available["away"].reason == f"{home / 'away.csv'}: no such file (dataset away)"
     (home / "away.csv").write_text(raw(3))
-    whole = planned(home, environment, use_chosen)
+    whole = plan_of(home, environment, use_chosen)
     # The key names the sweep's folder, which --resume has to find again.
-    assert [card.name for card in whole.cards] == ["here", "away"] and whole.key == found.key and not whole.not_available
+    assert [card.name for card in whole.cards] == ["here", "away"] and whole.key == planned.key and not whole.not_available
 
 
 def test_splits_that_cannot_be_had_leave_the_dataset_out_as_a_whole(home, environment):
     (home / "away.csv").write_text(raw(3))
-    assert planned(home, environment).not_available == {}
+    assert plan_of(home, environment).not_available == {}
     (home / "away.csv").unlink()
     # What was prepared serves one split, not those of other seeds.
-    assert planned(home, environment).not_available == {}
-    found = planned(home, environment, **{"final.split_seeds": [0, 1]})
-    assert [*found.not_available] == ["away"] and {card.name for card in found.final_cards} == {"here"}
-    assert not any("away" in note for note in found.notes)
+    assert plan_of(home, environment).not_available == {}
+    planned = plan_of(home, environment, **{"final.split_seeds": [0, 1]})
+    assert [*planned.not_available] == ["away"] and {card.name for card in planned.final_cards} == {"here"}
+    assert not any("away" in note for note in planned.notes)
 
 
 def test_require_all_stops_and_so_does_an_experiment_none_of_whose_data_can_be_had(home, environment):
     (home / "here.csv").unlink()
     with pytest.raises(DownloadError, match=r"two\.yaml: none of its datasets is available: .*here\.csv: .*away\.csv: "):
-        planned(home, environment)
+        plan_of(home, environment)
     with pytest.raises(DownloadError, match=r"^\S*away\.csv: no such file"):
-        planned(home, environment, datasets=["./away.yaml"], arms=[{"method": "popularity"}])
+        plan_of(home, environment, datasets=["./away.yaml"], arms=[{"method": "popularity"}])
     (home / "here.csv").write_text(raw())
     with pytest.raises(DownloadError, match=r"away\.csv: no such file"):
-        planned(home, environment, False, True)
+        plan_of(home, environment, False, True)
 
 
 def test_a_wrong_card_and_wrong_data_are_errors_all_the_same(home, environment):
     (home / "away.csv").write_text("buyer,thing\n1,2\n")
     with pytest.raises(DataError) as error:
-        planned(home, environment)
+        plan_of(home, environment)
     assert not isinstance(error.value, DownloadError)
     (home / "away.yaml").write_text("name: away\nsource: {fiel: away.csv}\n")
     with pytest.raises(ConfigError, match="fiel: unknown key"):
-        planned(home, environment)
+        plan_of(home, environment)
 
 
 def test_what_the_file_says_of_a_dataset_that_cannot_be_had_is_checked_before_data_are_looked_at(home, environment):
     (home / "two.yaml").write_text(EXPERIMENT.replace("away: {lam: 10}", "away: {lamm: 10}"))
     with pytest.raises(ConfigError, match=r"arms\[1\]\.chosen: unknown parameter 'lamm'; did you mean lam"):
-        planned(home, environment, True)
+        plan_of(home, environment, True)
 
 
 def test_the_printed_plan_says_what_is_not_available(home, capsys):

@@ -118,14 +118,14 @@ with session(None, 1) as cluster:
     holder = ray.remote(num_cpus=1)(Holder).remote()
     assert ray.get(holder.hold.remote())
     waiting.PATIENCE = 0.5
-    said = []
+    warnings = []
 
     def warn(line):
-        said.append(line)
+        warnings.append(line)
         ray.kill(holder)
 
     records = run_units(planned.search, environment, Path(sys.argv[1]) / "records", cluster, spec, lambda *_: None, warn=warn)
-print(json.dumps({"said": said, "finished": [record.finished for record in records]}))
+print(json.dumps({"warnings": warnings, "finished": [record.finished for record in records]}))
 """
 
 
@@ -136,9 +136,9 @@ def test_a_trial_that_waits_for_a_place_is_said_once_and_runs_when_there_is_one(
         capture_output=True, text=True, timeout=280, env=environment(tmp_path),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert told["finished"] == [True]
-    (line,) = told["said"]
+    output = json.loads(done.stdout.splitlines()[-1])
+    assert output["finished"] == [True]
+    (line,) = output["warnings"]
     assert "it needs 1 CPU and 1.0 GB, the cluster has 1 node of 1 CPU and " in line
 
 

@@ -18,47 +18,47 @@ def spec_of(*arms, **more):
     return validate(ExperimentSpec, {"name": "test", "datasets": [SMALL], "arms": list(arms), **more}, "x.yaml")
 
 
-def planned(environment, *arms, **more):
+def plan_of(environment, *arms, **more):
     return plan(spec_of(*arms, **more), environment, 2, "x.yaml")
 
 
 def test_every_b_and_edlae_share_one_fit(environment):
     bs = [0.1, 0.5, 1.0, 2.0]
-    found = planned(
+    planned = plan_of(
         environment,
         {"method": "edlae", "params": {"p": {"grid": [0.3, 0.6]}, "lam": 10}},
         {"method": "deql-l2", "params": {"p": {"grid": [0.3, 0.6]}, "lam_prime": 10, "b": {"grid": bs}}},
     )
-    assert found.n_settings == 10
-    assert [len(unit.job.configs) for unit in found.search] == [5, 5]
-    assert "10 settings need 2 fits: the others share a fit" in found.notes
+    assert planned.n_settings == 10
+    assert [len(unit.job.configs) for unit in planned.search] == [5, 5]
+    assert "10 settings need 2 fits: the others share a fit" in planned.notes
 
 
 def test_lam_on_the_papers_scale_does_not_share(environment):
-    found = planned(environment, {"method": "deql-l2", "params": {"lam": 10, "b": {"grid": [0.5, 1.0]}}})
-    assert len(found.search) == 2
+    planned = plan_of(environment, {"method": "deql-l2", "params": {"lam": 10, "b": {"grid": [0.5, 1.0]}}})
+    assert len(planned.search) == 2
 
 
 def test_b_under_zero_diagonal_is_planned_once_and_said_to_be_redundant(environment):
     arm = {"method": "deql-l2-zero-diag", "params": {"p": {"grid": [0.2, 0.4]}, "lam": 5, "b": {"grid": [0.5, 1, 2]}}}
-    found = planned(environment, arm)
-    assert found.n_settings == 2
-    assert any("2 of 6 settings" in note and "EDLAE" in note for note in found.notes)
+    planned = plan_of(environment, arm)
+    assert planned.n_settings == 2
+    assert any("2 of 6 settings" in note and "EDLAE" in note for note in planned.notes)
 
 
 def test_equal_rankings_of_two_arms_are_named(environment):
-    found = planned(
+    planned = plan_of(
         environment,
         {"method": "edlae", "params": {"p": 0.5, "lam": 10}},
         {"method": "deql-l2-zero-diag", "params": {"p": 0.5, "lam_prime": 10}},
     )
-    assert any(note.startswith("edlae and deql-l2-zero-diag: 1 settings have the same ranking") for note in found.notes)
+    assert any(note.startswith("edlae and deql-l2-zero-diag: 1 settings have the same ranking") for note in planned.notes)
 
 
 def test_a_model_that_two_arms_ask_for_is_fitted_once_and_shown_for_both(environment):
-    found = planned(environment, {"method": "rg2"}, {"method": "rgx"}, {"method": "ials"})
-    assert [[each.method for each in unit.job.configs] for unit in found.search] == [["rg2", "rgx"], ["ials"]]
-    assert [note for note in found.notes if "same ranking" in note] == [
+    planned = plan_of(environment, {"method": "rg2"}, {"method": "rgx"}, {"method": "ials"})
+    assert [[each.method for each in unit.job.configs] for unit in planned.search] == [["rg2", "rgx"], ["ials"]]
+    assert [note for note in planned.notes if "same ranking" in note] == [
         "rg2 and rgx: 1 settings have the same ranking; run once, shown for each"
     ]
 
@@ -67,7 +67,7 @@ def test_losses_that_are_one_in_other_words_are_trained_once(environment):
     def arm(method, name=None, **params):
         return {"method": method, "name": name or method, "params": {"sampler": "uniform-all", **params}}
 
-    found = planned(
+    planned = plan_of(
         environment,
         arm("sl", tau=0.3),
         arm("mine", tau=0.3),
@@ -81,7 +81,7 @@ def test_losses_that_are_one_in_other_words_are_trained_once(environment):
         arm("bsl", "several positives", tau1=0.7, tau2=0.3, form="multi"),
         arm("sl", "other negatives", tau=0.3, sampler="uniform-other"),
     )
-    assert [[each.arm for each in unit.job.configs] for unit in found.search] == [
+    assert [[each.arm for each in unit.job.configs] for unit in planned.search] == [
         ["sl", "mine", "mine-plus", "bsl"],
         ["infonce", "sl with the positive"],
         ["weighted"],
@@ -93,51 +93,51 @@ def test_losses_that_are_one_in_other_words_are_trained_once(environment):
 
 def test_draws_one_after_another_have_one_need_and_idle_ones_are_named(environment):
     arm = {"method": "deql-l2-zero-diag", "params": {"p": 0.4, "lam": 5, "b": {"uniform": [0.5, 2]}}}
-    found = planned(environment, arm, search={"by": "tpe", "trials": 7})
-    (search,) = found.adaptive
-    assert (found.n_fits, found.n_settings, search.trials) == (7, 7, 7)
+    planned = plan_of(environment, arm, search={"by": "tpe", "trials": 7})
+    (search,) = planned.adaptive
+    assert (planned.n_fits, planned.n_settings, search.trials) == (7, 7, 7)
     unit = search.unit({"b": 1.25})
     assert [each.params.b for each in unit.job.configs] == [1.25]
     assert (unit.cpus, unit.memory_bytes) == (search.draft.cpus, search.draft.memory_bytes)
-    (note,) = [note for note in found.notes if "every draw" in note]
+    (note,) = [note for note in planned.notes if "every draw" in note]
     assert note.startswith("deql-l2-zero-diag: every draw of b is run, although it changes no ranking: with a zero diagonal")
 
 
 def test_a_draft_has_room_for_the_largest_draw(environment):
     arm = {"method": "ials", "params": {"embedding_dim": {"choice": [8, 2_000_000]}, "iterations": 1}}
-    (search,) = planned(environment, arm, search={"by": "tpe", "trials": 12}).adaptive
+    (search,) = plan_of(environment, arm, search={"by": "tpe", "trials": 12}).adaptive
     assert search.draft.job.configs[0].params.embedding_dim == 2_000_000 and search.draft.memory_bytes > 4e9
 
 
 def test_a_card_may_be_written_out_in_the_file(environment):
     card = {"name": "own", "source": {"generator": {"users": 50, "items": 25, "interactions_per_user": 6}}}
-    found = planned(environment, {"method": "popularity"}, datasets=[{"name": "own", "card": card, "split": {"seed": 3}}])
-    assert [(card.name, card.split.seed) for card in found.cards] == [("own", 3)]
+    planned = plan_of(environment, {"method": "popularity"}, datasets=[{"name": "own", "card": card, "split": {"seed": 3}}])
+    assert [(card.name, card.split.seed) for card in planned.cards] == [("own", 3)]
     with pytest.raises(ConfigError, match=r"x\.yaml: datasets\[0\]\.card: sorce: unknown key; did you mean source\?"):
-        planned(environment, {"method": "popularity"}, datasets=[{"name": "own", "card": {"name": "own", "sorce": {}}}])
+        plan_of(environment, {"method": "popularity"}, datasets=[{"name": "own", "card": {"name": "own", "sorce": {}}}])
 
 
 def test_search_measures_valid_and_the_final_stage_has_not_begun(environment):
-    found = planned(environment, {"method": "ease"})
-    job = found.search[0].job
+    planned = plan_of(environment, {"method": "ease"})
+    job = planned.search[0].job
     assert (job.fit_on, job.measure_on, job.stage) == ("train", "valid", "search")
 
 
 def test_the_key_ignores_resources_but_not_the_grid(environment):
     arm = {"method": "ease", "params": {"lam": {"grid": [1, 2]}}}
-    key = planned(environment, arm).key
-    assert planned(environment, arm, resources={"cpus": 1}).key == key
-    assert planned(environment, {"method": "ease", "params": {"lam": {"grid": [1, 3]}}}).key != key
+    key = plan_of(environment, arm).key
+    assert plan_of(environment, arm, resources={"cpus": 1}).key == key
+    assert plan_of(environment, {"method": "ease", "params": {"lam": {"grid": [1, 3]}}}).key != key
 
 
 def final_jobs(environment, arms, **more):
     """What the final stage would run, were these arms chosen as they stand."""
-    found = planned(environment, *arms, **more)
+    planned = plan_of(environment, *arms, **more)
     chosen = [configure(arm["method"], arm.get("params", {})) for arm in arms]
-    return found, [
+    return planned, [
         unit.job
-        for card in found.final_cards
-        for unit in units(card, Size.of(prepare(card, environment)), chosen, found.spec, found.metrics, "final", 2)
+        for card in planned.final_cards
+        for unit in units(card, Size.of(prepare(card, environment)), chosen, planned.spec, planned.metrics, "final", 2)
     ]
 
 
@@ -145,24 +145,24 @@ ARMS = [{"method": "random"}, {"method": "ease"}, {"method": "edlae", "params": 
 
 
 def test_a_final_run_a_seed_where_the_method_uses_it_and_one_where_not(environment):
-    found, jobs = final_jobs(environment, ARMS, final={"seeds": [3, 1, 2]})
+    planned, jobs = final_jobs(environment, ARMS, final={"seeds": [3, 1, 2]})
     seeds = {}
     for job in jobs:
         for each in job.configs:
             seeds.setdefault(each.method, []).append(job.seed)
     assert seeds == {"random": [3, 1, 2], "ease": [3], "edlae": [3], "popularity": [3]}
     assert len({job.run_id(each) for job in jobs for each in job.configs}) == 6
-    assert "ease, edlae, popularity: the method uses no seed; run with seed 3 alone" in found.notes
-    assert not any("no seed" in note for note in planned(environment, *ARMS).notes)
+    assert "ease, edlae, popularity: the method uses no seed; run with seed 3 alone" in planned.notes
+    assert not any("no seed" in note for note in plan_of(environment, *ARMS).notes)
 
 
 def test_a_final_run_a_split_seed_on_other_data_under_the_same_name(environment):
-    found, jobs = final_jobs(environment, ARMS, final={"seeds": [0, 1], "split_seeds": [0, 7]})
+    planned, jobs = final_jobs(environment, ARMS, final={"seeds": [0, 1], "split_seeds": [0, 7]})
     assert [(job.card.name, job.card.split.seed) for job in jobs if job.seed == 1] == [("synthetic", 0), ("synthetic", 7)]
     assert len(jobs) == 2 * 5 and len({job.run_id(each) for job in jobs for each in job.configs}) == 10
-    first, other = (prepare(card, environment) for card in found.final_cards)
-    assert first.fingerprint == prepare(found.cards[0], environment).fingerprint != other.fingerprint
-    assert "synthetic: settings are chosen on the split of seed 0, then measured on those of 0, 7" in found.notes
+    first, other = (prepare(card, environment) for card in planned.final_cards)
+    assert first.fingerprint == prepare(planned.cards[0], environment).fingerprint != other.fingerprint
+    assert "synthetic: settings are chosen on the split of seed 0, then measured on those of 0, 7" in planned.notes
     # The card's own changes hold on every split.
     assert other.split.n_users <= 60
 
@@ -176,10 +176,10 @@ def test_a_split_seed_that_changes_no_final_run_is_left_out(environment, tmp_pat
         "split: {protocol: published, valid: 0.4}"
     )
     more = {"datasets": [str(tmp_path / "shop.yaml")], "cutoffs": [5], "search": {"choose": {"metric": "ndcg@5"}}}
-    found = planned(environment, {"method": "ease"}, final={"split_seeds": [0, 1]}, **more)
-    assert [card.split.seed for card in found.final_cards] == [0]
-    assert "shop: split seed 1 gives the same final runs as 0 and is left out" in found.notes
-    on_train = planned(environment, {"method": "ease"}, final={"split_seeds": [0, 1], "fit_on": "train"}, **more)
+    planned = plan_of(environment, {"method": "ease"}, final={"split_seeds": [0, 1]}, **more)
+    assert [card.split.seed for card in planned.final_cards] == [0]
+    assert "shop: split seed 1 gives the same final runs as 0 and is left out" in planned.notes
+    on_train = plan_of(environment, {"method": "ease"}, final={"split_seeds": [0, 1], "fit_on": "train"}, **more)
     assert [card.split.seed for card in on_train.final_cards] == [0, 1]
 
 
@@ -239,7 +239,7 @@ def test_the_columns_are_what_the_paper_reports_or_what_was_searched():
 )
 def test_a_wrong_experiment_is_refused_whole(environment, arm, more, message):
     with pytest.raises(ConfigError, match=message):
-        planned(environment, arm, **more)
+        plan_of(environment, arm, **more)
 
 
 def test_an_unknown_key_names_its_place_and_the_nearest():
@@ -249,7 +249,7 @@ def test_an_unknown_key_names_its_place_and_the_nearest():
 
 def test_two_arms_cannot_have_one_name(environment):
     with pytest.raises(ConfigError, match="ease is given twice"):
-        planned(environment, {"method": "ease"}, {"method": "ease", "params": {"lam": 5}})
+        plan_of(environment, {"method": "ease"}, {"method": "ease", "params": {"lam": 5}})
 
 
 def test_chosen_parameters_replace_the_search(environment):
@@ -258,11 +258,11 @@ def test_chosen_parameters_replace_the_search(environment):
         {"method": "ease", "params": {"lam": {"grid": [1, 2]}}, "chosen": {"synthetic": {"lam": 7}}},
         {"method": "deql-l2", "params": {"p": 0.3, "b": {"grid": [1, 2]}}, "chosen": {"synthetic": {"b": 2, "lam": 3}}},
     ]
-    found = plan(spec_of(*arms), environment, 2, "x.yaml", use_chosen=True)
-    assert found.search == ()
-    _, ease, deql = found.given["synthetic"]
+    planned = plan(spec_of(*arms), environment, 2, "x.yaml", use_chosen=True)
+    assert planned.search == ()
+    _, ease, deql = planned.given["synthetic"]
     assert ease.params.lam == 7 and (deql.params.p, deql.params.b, deql.params.lam) == (0.3, 2, 3)
-    assert found.key != planned(environment, *arms).key
+    assert planned.key != plan_of(environment, *arms).key
 
 
 def test_a_searched_arm_without_chosen_parameters_is_refused(environment):
@@ -272,7 +272,7 @@ def test_a_searched_arm_without_chosen_parameters_is_refused(environment):
 
 
 def test_a_dry_run_says_what_goes_by_tiles(environment):
-    found = planned(environment, {"method": "ease"}, {"method": "ials"})
-    told = dry_run(found, environment, 2, found.search[0].memory_bytes - 1)
+    planned = plan_of(environment, {"method": "ease"}, {"method": "ials"})
+    told = dry_run(planned, environment, 2, planned.search[0].memory_bytes - 1)
     assert told.by_tiles == ("synthetic: ease: its matrix does not fit; solved by tiles in a file",)
-    assert dry_run(found, environment, 2, 10**12).by_tiles == ()
+    assert dry_run(planned, environment, 2, 10**12).by_tiles == ()

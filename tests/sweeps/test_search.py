@@ -49,8 +49,8 @@ def records_of(folder: Path):
     return {path.parent.name: read_record(path.parent) for path in folder.glob("records/[!.]*/record.json")}
 
 
-def told(folder: Path):
-    """What was drawn, in which order, and what came of each run: how it ended, and what the validation set said until then."""
+def history(folder: Path):
+    """The draws in their order, and of each run its status, metrics and evaluations on the validation set."""
     runs = {
         name: (record.status, record.metrics, [row["valid"] for row in record.curve if "valid" in row])
         for name, record in records_of(folder).items()
@@ -95,9 +95,9 @@ def test_none_that_was_ended_is_chosen_or_called_a_failure(drawn):
         best = max(record.metrics["ndcg@10"].mean for record in rivals)
         assert records[row["search"]].metrics["ndcg@10"].mean == best
     assert "failed:" not in rankbench(home, "report")
-    said = json.loads(rankbench(home, "sweep", "status", "--json"))
-    assert said["state"] == "finished" and said["running"] is None
-    (arm,) = [arm for arm in said["arms"] if arm["model"] == "bpr"]
+    status = json.loads(rankbench(home, "sweep", "status", "--json"))
+    assert status["state"] == "finished" and status["running"] is None
+    (arm,) = [arm for arm in status["arms"] if arm["model"] == "bpr"]
     assert (arm["finished"] + arm["stopped"], arm["failed"], arm["final"]) == (8, 0, 1)
 
 
@@ -139,7 +139,7 @@ def test_killed_and_with_another_timing_it_draws_and_ends_the_same_trials(drawn,
     sweep.communicate(timeout=120)
     rankbench(tmp_path, "sweep", "drawn.yaml", "--resume")
     (other,) = (tmp_path / "results" / "sweeps").iterdir()
-    assert told(other) == told(folder)
+    assert history(other) == history(folder)
 
 
 def test_resumed_it_draws_only_what_is_missing(drawn, tmp_path):
@@ -152,7 +152,7 @@ def test_resumed_it_draws_only_what_is_missing(drawn, tmp_path):
         shutil.rmtree(copy / "records" / name)
     kept = {name: (copy / "records" / name / "record.json").stat().st_mtime_ns for name in before if name not in lost}
     rankbench(tmp_path / "home", "sweep", "drawn.yaml", "--resume")
-    assert told(copy) == told(home / "results" / "sweeps" / copy.name)
+    assert history(copy) == history(home / "results" / "sweeps" / copy.name)
     for name, written in kept.items():
         assert (copy / "records" / name / "record.json").stat().st_mtime_ns == written
 

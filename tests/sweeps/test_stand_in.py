@@ -55,19 +55,19 @@ def test_an_experiment_on_stand_ins_has_their_names_and_no_published_number(envi
 
 def test_its_plan_has_a_key_of_its_own_measures_the_papers_columns_and_takes_chosen_parameters(environment):
     small, smaller = (stand_in(spec_of(BEAUTY), environment, factor, "x.yaml") for factor in (0.02, 0.015))
-    found = plan(small, environment, 2, "x.yaml")
-    assert found.key != plan(smaller, environment, 2, "x.yaml").key
-    assert "recall@5" in found.metrics.names
-    assert len(found.search) == 2 * 3
+    planned = plan(small, environment, 2, "x.yaml")
+    assert planned.key != plan(smaller, environment, 2, "x.yaml").key
+    assert "recall@5" in planned.metrics.names
+    assert len(planned.search) == 2 * 3
     # What a sweep keeps in its folder is read back as the same experiment.
     again = ExperimentSpec.model_validate(json.loads(small.model_dump_json()))
-    assert plan(again, environment, 2, "x.yaml").key == found.key
+    assert plan(again, environment, 2, "x.yaml").key == planned.key
     given = plan(small, environment, 2, "x.yaml", use_chosen=True).given
     assert [members[0].params.lam for members in given.values()] == [33, 44]
 
 
 @pytest.mark.parametrize(
-    ("name", "factor", "protocol", "said"),
+    ("name", "factor", "protocol", "text"),
     [
         ("amazon-beauty", 0.02, "random-per-user", "nobody has published parts of it"),
         ("movielens-1m-temporal", 0.05, "random-per-user", "since it has no times"),
@@ -77,11 +77,11 @@ def test_its_plan_has_a_key_of_its_own_measures_the_papers_columns_and_takes_cho
         ("movielens-1m", 0.05, "random-per-user", ""),
     ],
 )
-def test_a_stand_in_is_prepared_split_and_labelled(name, factor, protocol, said, environment):
+def test_a_stand_in_is_prepared_split_and_labelled(name, factor, protocol, text, environment):
     card = load_card(name, environment)
     made = stand_in_card(card, factor, "x.yaml")
     assert made.split.protocol == protocol and made.split.seed == card.split.seed
-    assert f"{factor:g} of the size of {name}" in made.stand_in and said in made.stand_in
+    assert f"{factor:g} of the size of {name}" in made.stand_in and text in made.stand_in
     dataset = prepare(made, environment)
     wanted = card.expect.prepared.users or card.expect.raw.users
     # Users that have no item of train after the split are dropped, so a few are missing.
@@ -162,20 +162,20 @@ def test_a_dry_run_shows_rows_totals_and_what_the_data_are(home, capsys):
 )
 def test_a_dry_run_as_json_has_the_same_columns_for_every_search(home, capsys, words):
     assert _main(["sweep", str(home / "table.yaml"), "--stand-in", "0.02", "--dry-run", "--json", *words]) == 0
-    found = json.loads(capsys.readouterr().out)
+    output = json.loads(capsys.readouterr().out)
     columns = "dataset model stage state settings fits shared_with cpus memory_gb seconds_a_fit seconds_in_all"
-    assert [" ".join(row) for row in found["rows"]] == [columns] * 4
-    assert len(found["stand_ins"]) == 2 and found["writes"]["records"] > 0
-    stages = {stage["name"]: stage["fits"] for stage in found["stages"]}
+    assert [" ".join(row) for row in output["rows"]] == [columns] * 4
+    assert len(output["stand_ins"]) == 2 and output["writes"]["records"] > 0
+    stages = {stage["name"]: stage["fits"] for stage in output["stages"]}
     if words == ("--chosen",):
-        assert stages == {"final": 4} and len(found["given"]) == 4 and found["fits"] == []
+        assert stages == {"final": 4} and len(output["given"]) == 4 and output["fits"] == []
     elif words:
-        assert stages == {"search": 12, "final": 4} and len(found["fits"]) == 2
-        assert {row["settings"] for row in found["rows"] if row["model"] == "EASE"} == {None}
+        assert stages == {"search": 12, "final": 4} and len(output["fits"]) == 2
+        assert {row["settings"] for row in output["rows"] if row["model"] == "EASE"} == {None}
     else:
-        assert stages == {"search": 6, "final": 4} and [fit["fit"] for fit in found["fits"]] == [1, 2, 3, 4, 5, 6]
-        assert [row["settings"] for row in found["rows"]] == [2, 1, 2, 1]
-    for row in found["rows"]:
+        assert stages == {"search": 6, "final": 4} and [fit["fit"] for fit in output["fits"]] == [1, 2, 3, 4, 5, 6]
+        assert [row["settings"] for row in output["rows"]] == [2, 1, 2, 1]
+    for row in output["rows"]:
         assert row["seconds_in_all"] == pytest.approx(row["fits"] * row["seconds_a_fit"], rel=0.2, abs=0.2)
 
 

@@ -37,13 +37,13 @@ def _peak(values):
 
 def _search(by, trials=60, lag=1):
     study = Study("data/arm", SPACE, SearchSpec(by="tpe", trials=trials), epochs=0, lag=lag)
-    found = []
+    peaks = []
     for number in range(trials):
         values, _ = study.draw()
-        found.append(_peak(values))
+        peaks.append(_peak(values))
         # A study that hears the same of every trial can learn nothing: it is the random search to compare with.
-        study.end(number, found[-1] if by == "tpe" else 0.0)
-    return found
+        study.end(number, peaks[-1] if by == "tpe" else 0.0)
+    return peaks
 
 
 @pytest.mark.parametrize("lag", [1, 3])

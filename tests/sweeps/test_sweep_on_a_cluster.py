@@ -29,24 +29,24 @@ resources: {cpus: 1}
 
 
 def sweep(home: Path, *words: str, **environment: str) -> subprocess.Popen:
-    mine = {
+    variables = {
         "RANKBENCH_DATA": str(home.parent / "data"),
         "RANKBENCH_RESULTS": str(home / "results"),
         "RANKBENCH_OFFLINE": "1",
     }
-    mine |= os.environ | environment | mine
-    mine.pop("RANKBENCH_TRACKING_URI", None)
+    variables |= os.environ | environment | variables
+    variables.pop("RANKBENCH_TRACKING_URI", None)
     home.mkdir()
     (home / "spread.yaml").write_text(EXPERIMENT)
     return subprocess.Popen(
         [sys.executable, "-m", "rankbench", "sweep", "spread.yaml", *words],
-        env=mine, cwd=home, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        env=variables, cwd=home, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
     )  # fmt: skip
 
 
 def records_of(home: Path) -> dict:
-    found = [read_record(path.parent) for path in home.glob("results/sweeps/*/records/[!.]*/record.json")]
-    return {record.id: record for record in found}
+    records = [read_record(path.parent) for path in home.glob("results/sweeps/*/records/[!.]*/record.json")]
+    return {record.id: record for record in records}
 
 
 @pytest.mark.timeout(400)

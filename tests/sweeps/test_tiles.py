@@ -31,8 +31,8 @@ with session(None, 1) as cluster:
     small = replace(cluster, machines=(Machine(1, 740_000_000),))  # the matrix alone takes 320
     tiled = run_units(planned.search, environment, records, small, spec, lambda *_: None)
 left = [path.name for path in records.parent.iterdir()]
-told = [[each.tiles, each.error, {name: value.mean for name, value in each.metrics.items()}] for each in (*dense, *tiled)]
-print(json.dumps({"told": told, "left": left}))
+results = [[each.tiles, each.error, {name: value["mean"] for name, value in each.metrics.items()}] for each in (*dense, *tiled)]
+print(json.dumps({"results": results, "left": left}))
 """
 
 
@@ -43,10 +43,10 @@ def test_it_has_the_metrics_of_the_dense_one(tmp_path):
         [sys.executable, "-c", SCENARIO, str(tmp_path)], capture_output=True, text=True, timeout=300, env=environment
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    said = json.loads(done.stdout.splitlines()[-1])
-    dense, tiled = said["told"]
+    output = json.loads(done.stdout.splitlines()[-1])
+    dense, tiled = output["results"]
     assert [dense[1], tiled[1]] == [None, None]
     assert dense[0] is None and 0 < tiled[0] < 8000
     for name in ("recall@20", "ndcg@20"):  # two scores that tie but for rounding make another item the last of a list
         assert abs(tiled[2][name] - dense[2][name]) <= 1e-4, name
-    assert sorted(said["left"]) == ["dense", "records"]
+    assert sorted(output["left"]) == ["dense", "records"]
