@@ -155,7 +155,7 @@ def _known(error: Exception) -> Exception:
 
 
 _ITERATIONS = "the same command with --resume continues from the last saved iteration or tiles, if there are any"
-_GOES_ON = {  # command → how a stopped command can be continued
+_CONTINUATIONS = {  # command → how a stopped command can be continued
     "run": _ITERATIONS,
     "fit": _ITERATIONS,
     "sweep": "finished runs are kept; the same command with --resume continues the sweep",
@@ -166,7 +166,7 @@ def _stopped(words: list[str]) -> int:
     terminated = bool(SIGNALS) and SIGNALS[0] == signal.SIGTERM
     what = "terminated" if terminated else "interrupted"
     command = next((word for word in words if not word.startswith("-")), "")
-    message = f"{what}; {_GOES_ON[command]}" if command in _GOES_ON else what
+    message = f"{what}; {_CONTINUATIONS[command]}" if command in _CONTINUATIONS else what
     return _fail(message, 143 if terminated else 130, words)
 
 

@@ -80,7 +80,7 @@ def fetch(
     rows: list[dict[str, Any]] = []
     for card in cards:
         if not json:
-            err.print(f"{card.name} ...", markup=False)
+            err.print(f"preparing {card.name}", markup=False)
         with phase_progress() as progress:
             dataset = prepare(card, environment, progress)
         rows.append(

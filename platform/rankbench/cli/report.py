@@ -83,7 +83,7 @@ def report(
     elif format == "table":
         show_table(table)
         if stored.chosen is None and stored.about.id:
-            out.print("this sweep is not finished; continue it with rankbench sweep ... --resume", style="yellow")
+            out.print("this sweep is not finished; continue it with rankbench sweep FILE --resume", style="yellow")
         for path in files:
             out.print(str(path), markup=False)
     elif format == "html":

@@ -125,7 +125,7 @@ class RayMap:
     def _late(self, typical: float | None, now: float) -> float:
         if typical is None:
             return 3 * self.patience
-        # A node that hangs counts as alive for some more seconds, and still gets blocks.
+        # A node that hangs counts as alive for some more seconds, and is still assigned blocks.
         return max(self.patience / 4 if now < self._wary_until else self.patience, 5 * typical)
 
 

@@ -31,7 +31,7 @@ class Draws:
                 self._take(json.loads(line))
             except (ValueError, KeyError, TypeError) as error:
                 problem = f"{path}: line {number}: not a draw of a sweep ({error!r})"
-                raise DataError(f"{problem}; delete the file to draw anew") from None
+                raise DataError(f"{problem}; delete the file to repeat the draws") from None
 
     def lag(self, search: str, lag: int) -> int:
         """The lag of a search as in the file (see `Study`); if it has none, `lag`, which is then written."""
