@@ -36,13 +36,13 @@ def fits(environment):
 
 def test_a_closed_form_goes_by_tiles_where_the_largest_machine_has_not_its_memory(fits):
     closed, iterative = fits
-    two = [Machine(1, 6 * GB // 10), Machine(2, 8 * GB // 10)]
+    two = [Machine(1, 4 * GB // 10), Machine(2, 8 * GB // 10)]
     tiled = adapted(closed, two, AUTO)
     assert tiled.tiled and tiled.memory_bytes == 72 * GB // 100
     assert sum(machine.capacity(tiled.needs) for machine in two) == 1
     assert adapted(closed, [Machine(1, GB)], AUTO) == closed
     # Python alone would not fit.
-    assert adapted(closed, [Machine(1, 6 * GB // 10)], AUTO) == closed
+    assert adapted(closed, [Machine(1, 4 * GB // 10)], AUTO) == closed
     assert adapted(iterative, two, AUTO) == iterative
 
 
@@ -56,14 +56,14 @@ def test_a_number_of_processors_that_nobody_asked_for_is_lowered_to_what_a_machi
 
 
 REFUSED = {
-    "memory": ({}, [Machine(1, 6 * GB // 10)] * 2, AUTO, StorageError),
+    "memory": ({}, [Machine(1, 4 * GB // 10)] * 2, AUTO, StorageError),
     "processors": ({"cpus": 4}, [Machine(2, 9 * GB)] * 3, FOUR, ConfigError),
     "a GPU": ({"device": "cuda"}, [Machine(2, 9 * GB)], CUDA, ConfigError),
     "both together": ({"device": "cuda"}, [Machine(2, 9 * GB), Machine(2, GB // 2, 1)], CUDA, ConfigError),
     "anything": ({}, [], AUTO, StorageError),
 }
 MESSAGES = {
-    "memory": "ials: a fit needs 1 CPU and 1.0 GB, and here has 2 nodes of 1 CPU and 0.6 GB",
+    "memory": "ials: a fit needs 1 CPU and 1.0 GB, and here has 2 nodes of 1 CPU and 0.4 GB",
     "processors": "needs 4 CPUs and 1.0 GB, and here has 3 nodes of 2 CPUs and 9.0 GB",
     "a GPU": "resources.device: cuda: synthetic: ials: a fit needs 1 CPU, 1 GPU and 1.0 GB",
     "both together": "1 node of 2 CPUs and 9.0 GB, 1 node of 2 CPUs, 1 GPU and 0.5 GB",
@@ -149,7 +149,7 @@ def environment(home: Path) -> dict[str, str]:
 
 
 TOO_SMALL = (
-    "error: synthetic: {arm}: a fit needs 1 CPU and 1.0 GB, and the cluster has 2 nodes of 1 CPU and 0.6 GB; "
+    "error: synthetic: {arm}: a fit needs 1 CPU and 1.0 GB, and the cluster has 2 nodes of 1 CPU and 0.4 GB; "
     "use a machine with more memory"
 )
 
@@ -159,7 +159,7 @@ TOO_SMALL = (
 @pytest.mark.parametrize(
     ("memory", "arms", "code", "last"),
     [
-        (6 * GB // 10, ["ials", "ease"], 5, TOO_SMALL),
+        (4 * GB // 10, ["ials", "ease"], 5, TOO_SMALL),
         (8 * GB // 10, ["ease"], 0, None),
     ],
 )  # fmt: skip

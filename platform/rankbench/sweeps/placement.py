@@ -11,7 +11,7 @@ from rankbench.schema.experiment import Resources
 from rankbench.sweeps.plan import Unit
 
 TILES_SHARE = 0.9  # of a machine's memory; the rest is for the system's cache of the file
-MIN_BYTES = 640_000_000  # memory for Python, its libraries, small data and a tile; a trial with less would fail
+MIN_BYTES = 450_000_000  # memory for Python, its libraries, small data and a tile; a trial with less would fail
 
 
 def adapted(unit: Unit, machines: Sequence[Machine], resources: Resources) -> Unit:
