@@ -132,7 +132,8 @@ print(json.dumps(seen))
 
 def python(*words, **options):
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-    environment |= {"PYTHONPATH": str(HERE)} | options.pop("environment", {})
+    folders = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+    environment |= {"PYTHONPATH": folders} | options.pop("environment", {})
     pipes = {name: subprocess.PIPE for name in ("stdin", "stdout", "stderr")}
     return subprocess.Popen([sys.executable, *words], text=True, env=environment, **pipes, **options)
 
