@@ -52,7 +52,7 @@ def test_seeds_are_averaged_first_and_splits_second(runs):
     assert pair.low == pytest.approx(by_hand.pairs[0].low, abs=1e-7)
     assert pair.p_wilcoxon == by_hand.pairs[0].p_wilcoxon
     rows = {row.model: row for row in compared.models}
-    means = [record.metrics["hit@5"]["mean"] for record in written if record.method == "seeded"]
+    means = [record.metrics["hit@5"].mean for record in written if record.method == "seeded"]
     assert rows["seeded"].std == pytest.approx(np.std(means, ddof=1)) and rows["seeded"].seeds == (0, 1, 2)
     assert [row.best for row in compared.models].count(True) == 1
 

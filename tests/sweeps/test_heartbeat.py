@@ -12,7 +12,7 @@ import pytest
 
 from rankbench.core.errors import ConfigError
 from rankbench.sweeps.heartbeat import SILENT, Heartbeat, Progress, last_heartbeat, request_stop
-from rankbench.tracking.record import RunRecord
+from rankbench.tracking.record import DatasetInfo, Measured, RunRecord
 
 RECORD = RunRecord("run", "ease", {}, DatasetInfo("data"), "train", "valid", 0, "float32", metrics={"ndcg@20": Measured(0.2)})
 

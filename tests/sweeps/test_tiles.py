@@ -31,7 +31,7 @@ with session(None, 1) as cluster:
     small = replace(cluster, machines=(Machine(1, 530_000_000),))  # the matrix alone takes 320
     tiled = run_units(planned.search, environment, records, small, spec, lambda *_: None)
 left = [path.name for path in records.parent.iterdir()]
-results = [[each.tiles, each.error, {name: value["mean"] for name, value in each.metrics.items()}] for each in (*dense, *tiled)]
+results = [[each.tiles, each.error, {name: value.mean for name, value in each.metrics.items()}] for each in (*dense, *tiled)]
 print(json.dumps({"results": results, "left": left}))
 """
 

@@ -12,6 +12,10 @@ from rankbench.cli.console import Json, err, out, phase_progress, print_json, pr
 if TYPE_CHECKING:
     from rankbench.tracking.record import Measured, RunRecord
 
+PRINTED = (
+    "dataset", "method", "params", "metrics", "users", "seconds", "peak_memory_bytes", "seed", "dtype", "environment", "id",
+)  # fmt: skip
+
 EXAMPLES = """Examples:
 
   rankbench run movielens-1m ease lam=300
@@ -169,7 +173,7 @@ def _cutoffs(text: str) -> tuple[int, ...]:
 
 
 def _show(record: RunRecord, folder: Path, shown: dict[str, Any]) -> None:
-    counts = record.dataset["counts"]
+    counts = record.dataset.counts
     params = " ".join(f"{name}={value}" for name, value in shown.items() if value is not None)
     out.print(f"{record.method} {params} on {record.dataset.name}", style="bold", markup=False)
     out.print(
@@ -194,10 +198,10 @@ def _show(record: RunRecord, folder: Path, shown: dict[str, Any]) -> None:
         out.print(
             f"the item-item matrix did not fit into memory and was solved by tiles of {record.tiles:,} rows", markup=False
         )
-    for difference in record.dataset["differences"]:
+    for difference in record.dataset.differences:
         out.print(f"differs from the published counts: {difference}", style="yellow", markup=False)
-    if record.dataset["raw_gone"]:
-        out.print(record.dataset["raw_gone"], style="yellow")
+    if record.dataset.raw_gone:
+        out.print(record.dataset.raw_gone, style="yellow")
     out.print(f"record {folder}", markup=False)
 
 

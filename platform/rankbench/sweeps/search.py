@@ -122,7 +122,7 @@ class Search:
             (record,) = records
             self.report(unit, [row for row in record.curve if "valid" in row])
             study, number = self._trials[unit.run_id]
-            value = record.metrics[self.spec.choose.metric]["mean"] if record.finished else None
+            value = record.metrics[self.spec.choose.metric].mean if record.finished else None
             study.end(number, value, stopped=not record.finished)
         return bool(records)
 

@@ -161,7 +161,7 @@ def run_sweep(
         finals = run_stage("final", final_units)
     final: dict[tuple[str, str], list[RunRecord]] = {}
     for record in finals:
-        final.setdefault((record.dataset["name"], record.arm or record.method), []).append(record)
+        final.setdefault((record.dataset.name, record.arm or record.method), []).append(record)
     failed = [record for record in [*search, *finals] if record.failed]
     previous = read_if_there(folder / "chosen.json", ChosenFile)
     for row in previous.rows if previous else ():
@@ -182,8 +182,8 @@ def choose(search: list[RunRecord], spec: ExperimentSpec) -> dict[tuple[str, str
     metric = spec.search.choose.metric
     best: dict[tuple[str, str], RunRecord] = {}
     for record in search:
-        key = (record.dataset["name"], record.arm or record.method)
-        if record.finished and (key not in best or record.metrics[metric]["mean"] > best[key].metrics[metric]["mean"]):
+        key = (record.dataset.name, record.arm or record.method)
+        if record.finished and (key not in best or record.metrics[metric].mean > best[key].metrics[metric].mean):
             best[key] = record
     return best
 
