@@ -3,6 +3,8 @@
 # make docs    set up a virtual environment, build the documentation into docs/_site
 PYTHON ?= python3
 VENV   ?= .venv
+# Processes that run the tests, each a file at a time.
+WORKERS ?= 2
 
 .PHONY: demo test docs install bench clean
 
@@ -21,7 +23,7 @@ test: install
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
-	$(VENV)/bin/python -m pytest
+	$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadfile --durations 10
 
 docs: install
 	$(VENV)/bin/python -m sphinx -W --keep-going -q -E -b html docs docs/_site

@@ -228,7 +228,13 @@ def test_a_record_that_cannot_be_read_is_refused_before_any_work(swept, tmp_path
     assert not lost.exists()
 
 
-@pytest.mark.parametrize(("number", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")])
+@pytest.mark.parametrize(
+    ("number", "code", "word"),
+    [
+        (signal.SIGINT, 130, "interrupted"),
+        pytest.param(signal.SIGTERM, 143, "terminated", marks=pytest.mark.slow),
+    ],
+)
 def test_an_interrupt_keeps_finished_runs_and_leaves_no_process(tmp_path, number, code, word):
     (tmp_path / "small.yaml").write_text(EXPERIMENT.replace("[10, 100]", str(list(range(10, 400)))))
     process = rankbench(tmp_path, "sweep", "small.yaml")
@@ -281,21 +287,27 @@ datasets:
   - {name: synthetic, source: {generator: {users: 200, items: 80, interactions_per_user: 12}}}
 arms:
   - {method: bpr, params: {embedding_dim: 8, epochs: 12, patience: 2, learning_rate: {grid: [0.01, 0.1]}}}
+  - {method: popularity}
+  - {method: ease}
+  - {method: ials, params: {iterations: 2}}
 search: {choose: {metric: ndcg@10, on: valid}}
 final: {fit_on: FIT_ON, seeds: [1, 2]}
 cutoffs: [10]
-resources: {cpus: 1}
+resources: {cpus: 1, device: "cpu:0"}
 """
 
 
-@pytest.mark.parametrize("fit_on", ["train", "train+valid"])
+@pytest.mark.parametrize("fit_on", ["train", pytest.param("train+valid", marks=pytest.mark.slow)])
 def test_what_valid_said_of_the_epochs_holds_where_valid_is_fitted_on(fit_on, tmp_path):
     (tmp_path / "trained.yaml").write_text(TRAINED.replace("FIT_ON", fit_on))
     process = rankbench(tmp_path, "sweep", "trained.yaml")
     _, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
     (folder,) = (tmp_path / "results" / "sweeps").iterdir()
-    records = records_of(folder)
+    # What a device can do is done there, and the rest on processors.
+    devices = {record.method: record.device for record in records_of(folder)}
+    assert devices == {"popularity": "cpu", "ease": "cpu:0", "ials": "cpu", "bpr": "cpu:0"}
+    records = [record for record in records_of(folder) if record.method == "bpr"]
     search = [record for record in records if record.stage == "search"]
     best = max(search, key=lambda record: record.metrics["ndcg@10"].mean)
     final = [record for record in records if record.stage == "final"]
@@ -310,18 +322,6 @@ def test_what_valid_said_of_the_epochs_holds_where_valid_is_fitted_on(fit_on, tm
         expected = {"epochs": best.iterations, "patience": 0}
         assert all({name: record.params[name] for name in expected} == expected for record in final)
         assert all(len(record.curve) == best.iterations and "valid" not in record.curve[0] for record in final)
-
-
-def test_what_a_device_can_do_is_done_there_and_the_rest_on_processors(tmp_path):
-    some = "{method: popularity}, {method: ease}, {method: ials, params: {iterations: 2}}, {method: bpr, params: {epochs: 2}}"
-    head, _, tail = EXPERIMENT.partition("arms:")
-    (tmp_path / "small.yaml").write_text(f"{head}arms: [{some}]\n{tail[tail.index('search:') :]}")
-    process = rankbench(tmp_path, "sweep", "small.yaml", "resources.device=cpu:0")
-    _, err = process.communicate(timeout=300)
-    assert process.returncode == 0, err
-    (folder,) = (tmp_path / "results" / "sweeps").iterdir()
-    devices = {record.method: record.device for record in records_of(folder)}
-    assert devices == {"popularity": "cpu", "ease": "cpu:0", "ials": "cpu", "bpr": "cpu:0"}
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

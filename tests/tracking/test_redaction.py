@@ -121,24 +121,24 @@ def test_an_error_keeps_its_words_without_the_secrets():
 
 
 @pytest.mark.parametrize(
-    ("uri", "doctor"),
+    ("uri", "commands"),
     [
-        ("postgresql+psycopg2://me:hunter2/x@127.0.0.1:1/db", True),
-        ("postgresql+psycopg2://me:hunter2@y@127.0.0.1:1/db", False),
-        ("postgresql+psycopg2://127.0.0.1:1/db?password=hunter2", False),
-        ("postgresql+psycopg2://127.0.0.1:1/db?hunter2=x", False),
-        ("http://me:hunter2/x@127.0.0.1:1", False),
-        ("http://me:hunter2@y@127.0.0.1:1", False),
-        ("http://127.0.0.1:1?token=hunter2", False),
-        ("http://hunter2@127.0.0.1:1", True),
+        ("postgresql+psycopg2://me:hunter2/x@127.0.0.1:1/db", ["tracking status", "doctor"]),
+        ("postgresql+psycopg2://me:hunter2@y@127.0.0.1:1/db", ["tracking status --json"]),
+        ("postgresql+psycopg2://127.0.0.1:1/db?password=hunter2", ["tracking status"]),
+        ("postgresql+psycopg2://127.0.0.1:1/db?hunter2=x", ["tracking status --json"]),
+        ("http://me:hunter2/x@127.0.0.1:1", ["tracking status"]),
+        ("http://me:hunter2@y@127.0.0.1:1", ["tracking status --json"]),
+        ("http://127.0.0.1:1?token=hunter2", ["tracking status"]),
+        ("http://hunter2@127.0.0.1:1", ["tracking status --json", "doctor"]),
     ],
 )
-def test_no_command_shows_it(uri, doctor, tmp_path, monkeypatch, capfd):
+def test_no_command_shows_it(uri, commands, tmp_path, monkeypatch, capfd):
     monkeypatch.setenv("RANKBENCH_TRACKING_URI", uri)
     monkeypatch.setenv("RANKBENCH_RESULTS", str(tmp_path / "results"))
     monkeypatch.setenv("RANKBENCH_DATA", str(tmp_path / "data"))
-    for words in (["tracking", "status"], ["tracking", "status", "--json"], *[["doctor"]] * doctor):
-        code = _main(words)
+    for command in commands:
+        code = _main(command.split())
         printed = capfd.readouterr()
         text = printed.out + printed.err
         assert "hunter2" not in text and "Traceback" not in text and code in (0, 1, 2)

@@ -147,7 +147,7 @@ def ask(port, path, host=None, content=None, origin=None):
 CREATE = "/api/2.0/mlflow/experiments/create"
 
 
-@pytest.mark.parametrize("words", [["ui"], ["tracking", "serve"]], ids=["ui", "serve"])
+@pytest.mark.parametrize("words", [pytest.param(["ui"], marks=pytest.mark.slow), ["tracking", "serve"]], ids=["ui", "serve"])
 def test_a_server_on_loopback_is_closed_to_other_names_and_other_folders(results, words):
     # A run as a command writes it, without a server: its files lie in a folder of its own.
     make_tables(f"sqlite:///{results}/mlflow.db", results / "mlartifacts")
