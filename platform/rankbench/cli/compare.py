@@ -25,12 +25,12 @@ EXAMPLES = """Examples:
 
 def compare(
     runs: Annotated[list[str], typer.Argument(metavar="RUN RUN...", help="Folder, id, or start of the id of a record.")],
-    metric: Annotated[str, typer.Option(help="Per-user metric that every run measured.")] = "ndcg@20",
+    metric: Annotated[str, typer.Option(help="Per-user metric to compare; every run must have it.")] = "ndcg@20",
     baseline: Annotated[str | None, typer.Option(help="One of the runs; all others are also compared with it.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
     json: Json = False,
 ) -> None:
-    """Compare runs on the same data with paired tests over users: each run with the best one, with Holm's correction."""
+    """Compare runs on the same data by paired tests. Each run is compared with the best one, with Holm's correction."""
     from dataclasses import asdict
 
     from rankbench.core.environment import Environment

@@ -70,7 +70,7 @@ def fetch(
     ],
     json: Json = False,
 ) -> None:
-    """Download, verify and prepare datasets, so that later runs need no network."""
+    """Download, verify and prepare datasets. Later runs need no network."""
     from rankbench.core.environment import Environment
     from rankbench.data.cards import load_card
     from rankbench.data.prepare import prepare
@@ -114,10 +114,10 @@ def describe(
     verify: Annotated[bool, typer.Option("--verify", help="Read the raw files again and check their checksums.")] = False,
     json: Json = False,
 ) -> None:
-    """Describe a dataset: counts beside the published ones, density, cold items, time span, protocol and checksums."""
+    """Describe a dataset: counts, density, protocol, checksums. Counts stand beside the published ones."""
     from rankbench.core.environment import Environment
     from rankbench.core.errors import require
-    from rankbench.core.files import require_file_place
+    from rankbench.core.files import require_writable_file
     from rankbench.data.cards import load_card
     from rankbench.data.describe import curves, facts_of
     from rankbench.data.prepare import prepare
@@ -125,7 +125,7 @@ def describe(
     formats = (".png", ".pdf", ".svg")
     require(plot is None or plot.suffix in formats, f"--plot {plot}: expected a name that ends in {', '.join(formats)}")
     if plot is not None:
-        require_file_place(plot)
+        require_writable_file(plot)
     environment = Environment.from_env()
     prepared = prepare(load_card(dataset, environment), environment, verify=verify)
     facts = facts_of(prepared) | {"verified": verify}
@@ -172,7 +172,7 @@ def clean(
     yes: Annotated[bool, typer.Option("--yes", help="Remove the files instead of listing them.")] = False,
     json: Json = False,
 ) -> None:
-    """Show what the cache holds, and with --yes remove stale and unfinished folders."""
+    """Show what the cache holds. With --yes, remove stale and unfinished folders."""
     from rankbench.core.environment import Environment
     from rankbench.data import cache
 

@@ -6,7 +6,7 @@ from rankbench.cli.console import Json, out, program
 
 
 def demo(json: Json = False) -> None:
-    """Sweep methods of every family on built-in data with Ray Tune, record them in MLflow, and show the table."""
+    """Sweep methods of every family on built-in data. The sweep runs on Ray Tune and is recorded in MLflow."""
     from pathlib import Path
 
     from rankbench.cli.sweep import sweep

@@ -24,7 +24,7 @@ def doctor(
     address: Annotated[str | None, typer.Option(help="HOST:PORT of a Ray cluster, whose nodes are also checked.")] = None,
     json: Json = False,
 ) -> None:
-    """Check machine, folders, datasets, tracking and cluster; the exit code is 2 if a check fails."""
+    """Check machine, folders, datasets, tracking and cluster. The exit code is 2 if a check fails."""
     from rankbench.cli import checks as doctor
     from rankbench.cluster.session import host_and_port
     from rankbench.core.environment import Environment

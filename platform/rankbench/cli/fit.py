@@ -34,7 +34,7 @@ def fit(
     seed: Annotated[int, typer.Option(min=0, help="Seed of methods that use random numbers.")] = 0,
     dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
     address: Annotated[
-        str | None, typer.Option(help="HOST:PORT of a Ray cluster. Default: RAY_ADDRESS if it is set, otherwise this process.")
+        str | None, typer.Option(help="HOST:PORT of a Ray cluster. Default: RAY_ADDRESS if it is set, otherwise no cluster.")
     ] = None,
     device: Annotated[str, typer.Option(help="Device for gradient steps and inverses: cpu or cuda.")] = "cpu",
     memory: Annotated[
@@ -46,8 +46,9 @@ def fit(
     resume: Annotated[bool, typer.Option("--resume", help="Continue from the last saved iteration or tiles.")] = False,
     json: Json = False,
 ) -> None:
-    """Fit METHOD on train + valid of DATASET and save the model as safetensors and JSON.
+    """Fit METHOD on DATASET and save the model.
 
+    The model is fitted on train + valid and saved as safetensors and JSON.
     A method that stops early on valid is fitted on train. A matrix that does not fit into memory is saved as tiles.
     """
     import shutil
@@ -55,10 +56,10 @@ def fit(
     from rankbench import api
     from rankbench.cli.options import Options, card_and_method, open_execution, require_effect
     from rankbench.core.errors import require
-    from rankbench.core.files import require_place
+    from rankbench.core.files import require_writable
     from rankbench.experiment.job import configure
 
-    require_place(to)
+    require_writable(to)
     checkpoint_folder, tile_folder = (to.with_name(f"{to.name}.{kind}") for kind in ("checkpoints", "tiles"))
     if (to / "model.json").is_file():
         for folder in (checkpoint_folder, tile_folder):  # left by a fit that was killed after its model was saved

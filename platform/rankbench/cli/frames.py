@@ -15,11 +15,11 @@ SUFFIXES = (".csv", ".parquet")
 
 def check_output(path: Path | None) -> None:
     """Raise ConfigError or StorageError if `path` cannot be written; called before any work is done."""
-    from rankbench.core.files import require_file_place
+    from rankbench.core.files import require_writable_file
 
     if path is not None:
         _require_suffix(path)
-        require_file_place(path)
+        require_writable_file(path)
 
 
 def _require_suffix(path: Path) -> None:

@@ -40,7 +40,7 @@ def recommend(
     to: Annotated[Path | None, typer.Option("--out", help="Write the result to this .csv or .parquet file.")] = None,
     json: Json = False,
 ) -> None:
-    """Recommend items; the result has the columns user, rank, item and score."""
+    """Recommend items to users. The result has the columns user, rank, item and score."""
     from rankbench.cli.frames import check_output, chosen_ids, read_columns
     from rankbench.core.errors import require
     from rankbench.experiment.fitted_model import load

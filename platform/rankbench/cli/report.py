@@ -47,10 +47,10 @@ def report(
     all: Annotated[bool, typer.Option("--all", help="Write an index and a report of every experiment.")] = False,
     json: Json = False,
 ) -> None:
-    """Show final results: measured and published values, confidence intervals, parameters, seconds and memory."""
+    """Show the table of a sweep, or write its report. It has measured and published values, intervals, seconds and memory."""
     from rankbench.core.environment import Environment
     from rankbench.core.errors import require
-    from rankbench.core.files import require_place
+    from rankbench.core.files import require_writable
     from rankbench.core.registry import nearest
     from rankbench.evaluation.metrics import metric_set
     from rankbench.reports.html import html
@@ -62,7 +62,7 @@ def report(
     require(format in FORMATS, f"--format: unknown {format!r}{nearest(format, FORMATS)}; one of {', '.join(FORMATS)}")
     environment = Environment.from_env()
     if to is not None:
-        require_place(to)
+        require_writable(to)
     if all:
         require(what is None and metrics is None, "--all: reports every experiment; leave out the sweep or file and --metrics")
         _index(to or environment.results / "reports", environment, json)

@@ -55,9 +55,9 @@ def run(
         int | None, typer.Option(min=1, help="Number of threads, at most 4 per processor.  [default: one per processor]")
     ] = None,
     device: Annotated[str, typer.Option(help="Device for gradient steps and inverses: cpu or cuda.")] = "cpu",
-    curve: Annotated[int, typer.Option(min=0, help="Measure 2,000 users every CURVE iterations; 0: never.")] = 1,
+    curve: Annotated[int, typer.Option(min=0, help="Record metrics of 2,000 users every CURVE iterations; 0: never.")] = 1,
     address: Annotated[
-        str | None, typer.Option(help="HOST:PORT of a Ray cluster. Default: RAY_ADDRESS if it is set, otherwise this process.")
+        str | None, typer.Option(help="HOST:PORT of a Ray cluster. Default: RAY_ADDRESS if it is set, otherwise no cluster.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue from the last saved iteration or tiles.")] = False,
     memory: Annotated[
@@ -80,7 +80,7 @@ def run(
     from rankbench.cli.options import Options, card_and_method, open_execution, require_effect
     from rankbench.core.environment import Environment
     from rankbench.core.errors import require
-    from rankbench.core.files import require_place
+    from rankbench.core.files import require_writable
     from rankbench.core.threads import require_threads
     from rankbench.data.cards import load_card
     from rankbench.data.prepare import prepare
@@ -100,9 +100,9 @@ def run(
     names = metrics.split(",") if metrics else DEFAULT_METRICS
     wanted = metric_set(names, _cutoffs(cutoffs) if cutoffs else DEFAULT_CUTOFFS)
     card = load_card(dataset, environment, changes)
-    require_place(environment.results / "runs")
+    require_writable(environment.results / "runs")
     if spill is not None:
-        require_place(spill)
+        require_writable(spill)
     if cutoffs or metrics:
         n_items = prepare(card, environment).split.n_items
         require_within(wanted, n_items, card.name, "--cutoffs" if cutoffs else "--metrics")

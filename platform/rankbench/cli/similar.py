@@ -25,8 +25,9 @@ def similar(
     to: Annotated[Path | None, typer.Option("--out", help="Write the result to this .csv or .parquet file.")] = None,
     json: Json = False,
 ) -> None:
-    """List the most similar items: those recommended to a user whose only interaction is the item.
+    """List the items most similar to an item.
 
+    They are the items recommended to a user whose only interaction is the item.
     The result has the columns item, rank, similar and score.
     """
     from rankbench.cli.frames import check_output, chosen_ids

@@ -36,10 +36,10 @@ def study(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Repeat a simulation or a figure of a paper, and show the published numbers beside the measured ones."""
+    """Repeat a simulation or a figure of a paper. Published numbers are shown beside the measured ones."""
     from rankbench.core.config import assignments, parameters
     from rankbench.core.environment import Environment
-    from rankbench.core.files import require_place
+    from rankbench.core.files import require_writable
     from rankbench.studies.spec import registered
     from rankbench.studies.write import body, write
     from rankbench.tracking.environment import describe_environment
@@ -51,7 +51,7 @@ def study(
     checked: Any = parameters(chosen.params, assignments(params or []), name)
     environment = Environment.from_env()
     folder = to or environment.results / "studies" / name
-    require_place(folder)
+    require_writable(folder)
     with phase_progress() as progress:
         findings = chosen.measure(checked, seed, environment, progress)
     files = write(folder, chosen, checked, seed, findings, describe_environment())

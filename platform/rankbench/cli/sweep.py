@@ -55,7 +55,9 @@ app = typer.Typer(cls=_RunByDefault, rich_markup_mode=None)
 @app.command("run", epilog=EXAMPLES)
 def sweep(
     experiment: Annotated[Path, typer.Argument(help="An experiment file; a bare name is looked up in experiments/.")],
-    changes: Annotated[list[str] | None, typer.Argument(metavar="[path=value]...", help="Changes to the file.")] = None,
+    changes: Annotated[
+        list[str] | None, typer.Argument(metavar="[path=value]...", help="Changes to the file, such as search.trials=5.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the newest sweep of this experiment.")] = False,
     chosen: Annotated[
         bool, typer.Option("--chosen", help="Skip the search and measure the file's `chosen` parameters.")

@@ -18,7 +18,7 @@ EXAMPLES = """Examples:
 """
 
 app = typer.Typer(
-    help="Show and send messages that wait for MLflow, or run an MLflow server.",
+    help="Show and send waiting messages, or run an MLflow server.",
     no_args_is_help=True,
     rich_markup_mode=None,
     epilog=EXAMPLES,

@@ -18,7 +18,7 @@ def ui(
     port: Annotated[int, typer.Option(min=1024, max=65535, help="Port to listen on, at 127.0.0.1.")] = 5000,
     json: Json = False,
 ) -> int:
-    """Browse results in MLflow at http://127.0.0.1:PORT until interrupted."""
+    """Browse results in MLflow, until interrupted. The address is http://127.0.0.1:PORT."""
     import sys
 
     from rankbench.core.environment import Environment

@@ -124,7 +124,7 @@ def make_folder(folder: Path) -> None:
         raise StorageError(f"{folder}: cannot be created ({error.strerror}); choose another folder") from None
 
 
-def require_place(folder: Path) -> None:
+def require_writable(folder: Path) -> None:
     """Raise StorageError if `folder` cannot be created or written. Creates nothing."""
     above = next((each for each in (folder, *folder.parents) if os.path.lexists(each)), Path())
     if not (above.is_dir() and os.access(above, os.W_OK | os.X_OK)):
@@ -133,14 +133,14 @@ def require_place(folder: Path) -> None:
         raise StorageError(f"{folder}: the name is too long; choose another folder")
 
 
-def require_file_place(target: Path) -> None:
+def require_writable_file(target: Path) -> None:
     """Raise ConfigError if the file `target` is a folder, StorageError if its folder cannot be created or written. Creates
     nothing.
     """
     if is_too_long(target):
         raise StorageError(f"{target}: the name is too long; choose another")
     require(not target.is_dir(), f"{target}: is a folder; name a file")
-    require_place(target.parent)
+    require_writable(target.parent)
 
 
 def is_too_long(path: Path) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError
-from rankbench.core.files import require_place
+from rankbench.core.files import require_writable
 from rankbench.core.threads import available_cpus
 from rankbench.data.cards import Card
 from rankbench.data.prepare import prepare
@@ -113,7 +113,7 @@ def run_sweep(
     from rankbench.cluster.workplace import require_shared
 
     listener = listener or Listener()
-    require_place(environment.results / "sweeps")
+    require_writable(environment.results / "sweeps")
     # The plan is made before the cluster is started, which takes seconds that a wrong key should not cost.
     planned = plan(spec, environment, None if address else available_cpus(), source, use_chosen, require_all)
     if address:

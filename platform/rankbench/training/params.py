@@ -29,7 +29,7 @@ class TrainingParams(Stopping):
     learning_rate: float = param(0.01, "learning rate of Adam", "0.0001 to 0.1", gt=0)
     schedule: Literal["constant", "plateau", "cosine"] = param(
         "constant",
-        "learning rate over epochs; plateau halves it at the 4th evaluation without a gain, down to 1e-6",
+        "learning rate over epochs; plateau halves it at the 4th evaluation without improvement, down to 1e-6",
         "constant",
     )
     weight_decay: float = param(0.0, "L2 penalty on the vectors", "0 to 0.001", ge=0)
@@ -44,7 +44,7 @@ class TrainingParams(Stopping):
     )
     init_scale: float = param(0.1, "standard deviation of the initial vectors, for init = normal", "0.01 to 1", gt=0)
     patience: int = param(
-        10, "evaluations on the validation set without a gain after which training ends; 0: never", "10", ge=0
+        10, "evaluations on the validation set without improvement after which training ends; 0: never", "10", ge=0
     )
     reduction: Literal["interaction", "user"] = param(
         "interaction", "unit that has equal weight in the loss: every interaction, or every user", "interaction"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-WAIT = 3  # evaluations without a gain that a plateau tolerates before it halves the rate
+WAIT = 3  # evaluations without improvement that a plateau tolerates before it halves the rate
 LOWEST = 1e-6  # the learning rate at which halving ends
 
 
