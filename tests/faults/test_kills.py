@@ -16,7 +16,6 @@ import yaml
 from commands import Death, Home
 
 from rankbench.experiment.fitted_model import load
-from rankbench.tracking.record import read_record, remove_record
 
 TINY = ("data.source.generator.users=80", "data.source.generator.items=60", "data.source.generator.interactions_per_user=10")
 IALS = ("synthetic", "ials", "embedding_dim=8", "iterations=4", *TINY)
@@ -46,13 +45,13 @@ def kill_runs(home: Home, words: tuple[str, ...], times: int, seed: int) -> None
     standing = home.run("run", "synthetic", "ease", "lam=3", *TINY, "--no-track", "--json")
     calm = home.run("run", *words, "--json")
     assert (standing.code, calm.code) == (0, 0), standing.err + calm.err
-    target, runs, rng = Path(calm.json["folder"]) / "record.json", home.results / "runs", random.Random(seed)
+    target, rng = Path(calm.json["folder"]) / "record.json", random.Random(seed)
     number = killed = 0
     while killed < times:  # others end before their death
         number += 1
         assert number <= 5 * times, f"only {killed} of the first {5 * times} commands were killed"
         if rng.random() < 0.5 and target.exists():
-            remove_record(runs, read_record(target.parent))
+            shutil.rmtree(target.parent)
         before, more = home.records(), rng.choice([(), ("--resume",), ("--fresh",)])
         killed += home.run("run", *words, *more, death=Death.drawn(rng, calm.touches)).killed
         after = home.records()

@@ -11,6 +11,7 @@ from pathlib import Path
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from rankbench.cluster.alive_nodes import alive_nodes
 from rankbench.core.errors import ClusterError
 from rankbench.core.files import disk_errors_are_clear, make_folder
 
@@ -35,10 +36,9 @@ def probe_nodes(folders: list[Path]) -> list[Node]:
             probes.append(folder / f".rankbench-probe-{secrets.token_hex(4)}")
             with disk_errors_are_clear(probes[-1]):
                 probes[-1].write_bytes(b"probe")
-        nodes = [node for node in ray.nodes() if node["Alive"]]
         check = ray.remote(num_cpus=0, max_retries=0)(_check)
         names = {}
-        for node in nodes:
+        for node in alive_nodes():
             pinned = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
             name = f"{node['NodeManagerHostname']} at {node['NodeManagerAddress']}"
             names[check.options(scheduling_strategy=pinned).remote(probes)] = name

@@ -9,29 +9,24 @@ Import this inside `cluster.session.session`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any, Protocol
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import ray
 from ray.exceptions import ObjectStoreFullError, OutOfDiskError, RayError, RayTaskError
 
 from rankbench.cluster.alive_nodes import alive_nodes
 from rankbench.core.errors import StorageError, first_line
+from rankbench.core.threads import pinned
 from rankbench.fitting.executors import Lost
+
+if TYPE_CHECKING:
+    from rankbench.cluster.ray_map import RayMap
 
 FUSED = 4  # maximum number of changes of an array in one task, which copies it once
 _TICK = 1.0  # seconds between checks of the clock
 _SILENCE = 60.0  # seconds without an answer (or three times the longest task); Ray detects a dead host sooner
-
-
-class Owner(Protocol):
-    """The part of a RayMap that a flow uses."""
-
-    @property
-    def workers(self) -> int: ...
-
-    def put(self, value: Any) -> ray.ObjectRef: ...
 
 
 class RayFlow:
@@ -40,7 +35,7 @@ class RayFlow:
     `n_tasks` counts the tasks so far, and `n_read` the arrays that they read besides those that they change.
     """
 
-    def __init__(self, owner: Owner):
+    def __init__(self, owner: RayMap):
         self.owner = owner
         self.workers = owner.workers
         self._task = ray.remote(num_cpus=1, max_retries=0)(_work)
@@ -64,7 +59,7 @@ class RayFlow:
         return self.owner.put(value)
 
     def make(self, names: Sequence[Hashable], function: Callable, *arguments: Any) -> None:
-        made = self._submit(len(names), _make, function, *arguments)
+        made = self._submit(len(names), function, *arguments)
         self._arrays |= dict(zip(names, made, strict=True))
 
     def change(self, name: Hashable, function: Callable, reads: Sequence[Hashable]) -> None:
@@ -90,9 +85,7 @@ class RayFlow:
 
     def clear(self) -> None:
         for task in self._running:
-            if ray.is_initialized():
-                with suppress(RayError, ValueError):
-                    ray.cancel(task)
+            cancel(task)
         self._running, self._arrays, self._waiting = {}, {}, {}
 
     def _submit_changes(self, name: Hashable) -> None:
@@ -141,6 +134,13 @@ class RayFlow:
                 raise Lost(first_line(error)) from None
 
 
+def cancel(task: ray.ObjectRef) -> None:
+    """Cancel a task. Does nothing after the session, as when a generator is closed late: Ray would start a new cluster."""
+    if ray.is_initialized():
+        with suppress(RayError, ValueError):
+            ray.cancel(task)
+
+
 def _listed(returned: Any) -> list[ray.ObjectRef]:
     return returned if isinstance(returned, list) else [returned]
 
@@ -148,14 +148,10 @@ def _listed(returned: Any) -> list[ray.ObjectRef]:
 def _work(function: Callable, *arguments: Any) -> Any:
     """Run on a worker: return the arrays and the seconds that they took."""
     started = time.perf_counter()
-    with one_thread():
+    with pinned(1):
         arrays = function(*arguments)
     seconds = time.perf_counter() - started
     return (*arrays, seconds) if arrays else seconds
-
-
-def _make(function: Callable, *arguments: Any) -> list:
-    return function(*arguments)
 
 
 def _change(plan: list[tuple[Callable, int]], array: Any, *reads: Any) -> list:
@@ -168,18 +164,3 @@ def _change(plan: list[tuple[Callable, int]], array: Any, *reads: Any) -> list:
 def _use(function: Callable, array: Any, *arguments: Any) -> list:
     function(array, *arguments)
     return []
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Use one thread, as `threads.pinned(1)` does, but without importing torch, which takes a new worker seconds."""
-    import numba
-    from threadpoolctl import threadpool_limits
-
-    before = numba.get_num_threads()
-    with threadpool_limits(1):
-        numba.set_num_threads(1)
-        try:
-            yield
-        finally:
-            numba.set_num_threads(before)

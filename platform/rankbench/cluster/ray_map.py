@@ -12,7 +12,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from itertools import islice
 from statistics import median
 from typing import Any
@@ -30,8 +29,9 @@ from ray.exceptions import (
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from rankbench.cluster.alive_nodes import alive_nodes
-from rankbench.cluster.ray_flow import RayFlow, one_thread
+from rankbench.cluster.ray_flow import RayFlow, cancel
 from rankbench.core.errors import ClusterError, StorageError, first_line
+from rankbench.core.threads import pinned
 
 _TRIES = 3  # how often a late block is submitted again
 _WARY = 60.0  # seconds after a late block during which the next one is submitted again sooner
@@ -199,14 +199,14 @@ class _Flight:
             return None
         for other in self.attempts.pop(index):
             if other != task:
-                _cancel(other)
+                cancel(other)
         del self._handles[index]
         return answer
 
     def cancel(self) -> None:
         for tasks in self.attempts.values():
             for task in tasks:
-                _cancel(task)
+                cancel(task)
 
 
 def _nodes_own_first() -> list[str]:
@@ -216,17 +216,10 @@ def _nodes_own_first() -> list[str]:
     return sorted(nodes, key=lambda node: node != own) or [own]
 
 
-def _cancel(task: ray.ObjectRef) -> None:
-    # A generator may be closed after its session, when Ray would start a new cluster for the call.
-    if ray.is_initialized():
-        with suppress(RayError, ValueError):
-            ray.cancel(task)
-
-
 def _solve(function: Callable, block: Any, *shared: Any) -> tuple[float, Any]:
     """Run on a worker: return (seconds, answer)."""
     started = time.perf_counter()
-    with one_thread():
+    with pinned(1):
         answer = function(block, *shared)
     return time.perf_counter() - started, answer
 

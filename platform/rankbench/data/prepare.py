@@ -199,14 +199,12 @@ def apply(step: Step, data: Interactions, source: str = "prepare") -> Interactio
     elif name == "duplicates":
         data = _deduplicate(data, amount)
     else:
-        data = data.keep(_core(data, *_minima(name, amount), repeat=name == "k_core"))
+        per_user = 1 if name == "min_users_per_item" else amount
+        per_item = 1 if name == "min_items_per_user" else amount
+        data = data.keep(_core(data, per_user, per_item, repeat=name == "k_core"))
     if len(data) == 0:
         raise DataError(f"{source}: {name}: {amount} leaves no interaction")
     return data
-
-
-def _minima(name: str, amount: int) -> tuple[int, int]:
-    return {"min_items_per_user": (amount, 1), "min_users_per_item": (1, amount), "k_core": (amount, amount)}[name]
 
 
 def _deduplicate(data: Interactions, keep: str) -> Interactions:

@@ -28,6 +28,7 @@ class Recommender(Protocol):
 
     def fold(self, users: np.ndarray, history: sp.csr_array) -> Recommender:
         """Return a model that scores `users` (m,) from `history` (m, n_items): itself, if nothing has to be computed."""
+        return self
 
     def base(self, users: np.ndarray, history: sp.csr_array, items: slice, out: np.ndarray) -> np.ndarray:
         """Write the costly part of the scores, shared within a family, to `out` (m, len(items)) of `dtype` and return it."""
@@ -45,7 +46,7 @@ def score(model: Recommender, users: np.ndarray, history: sp.csr_array, items: s
 
 
 @dataclass(frozen=True)
-class LinearRecommender:
+class LinearRecommender(Recommender):
     """Item-item weights W = C diag(beta) + diag(alpha), never computed explicitly; scores are history @ W.
 
     C: (n_items, n_items) symmetric, float32 or float64; beta, alpha: (n_items,) float64. All closed forms of one
@@ -68,9 +69,6 @@ class LinearRecommender:
     def dtype(self) -> np.dtype:
         return self.C.dtype
 
-    def fold(self, users: np.ndarray, history: sp.csr_array) -> LinearRecommender:
-        return self
-
     def base(self, users: np.ndarray, history: sp.csr_array, items: slice, out: np.ndarray) -> np.ndarray:
         start, _, _ = items.indices(self.n_items)
         _sum_rows(history.indptr, history.indices, self.C, start, out)
@@ -88,7 +86,7 @@ class LinearRecommender:
 
 
 @dataclass(frozen=True)
-class FactorRecommender:
+class FactorRecommender(Recommender):
     """Embeddings: U (n_users, embedding_dim), V (n_items, embedding_dim); the score is U[u] · V[i]."""
 
     U: np.ndarray
@@ -106,9 +104,6 @@ class FactorRecommender:
     def dtype(self) -> np.dtype:
         return self.V.dtype
 
-    def fold(self, users: np.ndarray, history: sp.csr_array) -> FactorRecommender:
-        return self
-
     def base(self, users: np.ndarray, history: sp.csr_array, items: slice, out: np.ndarray) -> np.ndarray:
         return np.matmul(self.U[users], self.V[items].T, out=out)
 
@@ -119,7 +114,7 @@ class FactorRecommender:
 
 
 @dataclass(frozen=True)
-class LowRankRecommender:
+class LowRankRecommender(Recommender):
     """Item-item weights W = A Bᵀ + diag(alpha), never computed explicitly; scores are history @ W.
 
     A, B: (n_items, k) of the same dtype; alpha: (n_items,) float64. The model has no users, so it can score any history.
@@ -140,9 +135,6 @@ class LowRankRecommender:
     @property
     def dtype(self) -> np.dtype:
         return self.B.dtype
-
-    def fold(self, users: np.ndarray, history: sp.csr_array) -> LowRankRecommender:
-        return self
 
     def base(self, users: np.ndarray, history: sp.csr_array, items: slice, out: np.ndarray) -> np.ndarray:
         profile = np.empty((history.shape[0], self.A.shape[1]), self.A.dtype)

@@ -42,6 +42,7 @@ from rankbench.studies.spec import Findings, Progress, study
 from rankbench.training.adam import DenseAdam
 from rankbench.training.kernels import gather_dot, ragged_dot
 from rankbench.training.negatives import NegativeSampler
+from rankbench.training.scoring import own_items
 from rankbench.training.trainer import Trainer
 
 BLOCK = 1024  # users whose scores are in memory at the same time
@@ -110,16 +111,14 @@ def true_thresholds(U: Tensor, V: Tensor, K: int) -> tuple[np.ndarray, np.ndarra
 
 def sampled_scores(U: Tensor, V: Tensor, X: sp.csr_array, users: np.ndarray, others: np.ndarray) -> Scores:
     """One row per user of `users` (m,), renumbered from 0: the scores of their own items and of the items `others` (m, n)."""
-    own = X[users]
     rows = U[torch.from_numpy(users)]
-    row = torch.from_numpy(np.repeat(np.arange(len(users)), np.diff(own.indptr)))
-    ids = torch.from_numpy(own.indices.astype(np.int64))
+    row, ids = own_items(X, users)
     unused = torch.zeros(len(users))  # the estimators do not use the positive of a row
     return Scores(
         pos=unused,
         neg=gather_dot(rows, V, torch.from_numpy(others)),
         n_items=len(V),
-        n_interactions=torch.from_numpy(np.diff(own.indptr)).to(rows),
+        n_interactions=torch.from_numpy(np.diff(X.indptr)[users]).to(rows),
         users=torch.arange(len(users)),
         items=unused.long(),
         all_positives=Ragged(ragged_dot(rows, V, row, ids), row),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
@@ -132,12 +131,6 @@ def read_record(folder: Path) -> RunRecord:
 @cache
 def _schema() -> TypeAdapter[RunRecord]:
     return TypeAdapter(RunRecord)
-
-
-def remove_record(folder: Path, record: RunRecord) -> None:
-    """Remove folder/<id>/, record.json first, because a folder without it counts as absent."""
-    (folder / record.id / "record.json").unlink(missing_ok=True)
-    shutil.rmtree(folder / record.id, ignore_errors=True)
 
 
 def find_record(folder: Path) -> RunRecord | None:

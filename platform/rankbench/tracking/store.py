@@ -82,7 +82,7 @@ def locked(uri: str) -> Iterator[None]:
         from sqlalchemy.exc import OperationalError
 
         # The lock ends with the connection, also of a killed process. Autocommit avoids a long transaction.
-        with _engine(uri) as engine, engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        with engine_of(uri) as engine, engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             connection.execute(text(f"SET lock_timeout = '{LOCK_SECONDS:.0f}s'"))
             try:
                 connection.execute(text(f"SELECT pg_advisory_lock({ADVISORY_LOCK})"))
@@ -94,7 +94,8 @@ def locked(uri: str) -> Iterator[None]:
 
 
 @contextmanager
-def _engine(uri: str) -> Iterator[Any]:
+def engine_of(uri: str) -> Iterator[Any]:
+    """Yield a SQLAlchemy engine for the database at `uri`, and close its connections afterwards."""
     from sqlalchemy import create_engine
 
     engine = create_engine(uri)
@@ -115,7 +116,7 @@ def schema(uri: str) -> str | None:
     """Return the schema revision of the tables at `uri`, None if there are no MLflow tables."""
     from alembic.migration import MigrationContext
 
-    with _engine(uri) as engine, engine.connect() as connection:
+    with engine_of(uri) as engine, engine.connect() as connection:
         return MigrationContext.configure(connection).get_current_revision()
 
 

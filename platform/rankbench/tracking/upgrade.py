@@ -10,7 +10,7 @@ from rankbench.core.errors import StorageError
 from rankbench.core.files import atomic_file
 from rankbench.tracking.address import sqlite_file
 from rankbench.tracking.redaction import reason, without_password
-from rankbench.tracking.store import is_new, locked, quiet, schema
+from rankbench.tracking.store import engine_of, is_new, locked, quiet, schema
 
 
 def upgrade(uri: str) -> str:
@@ -22,7 +22,6 @@ def upgrade(uri: str) -> str:
     quiet()
     from alembic.script import ScriptDirectory
     from mlflow.store.db.utils import _get_alembic_config, _get_latest_schema_revision, _upgrade_db
-    from sqlalchemy import create_engine
 
     newest = _get_latest_schema_revision()
     if is_new(uri) or schema(uri) in (None, newest):
@@ -36,15 +35,13 @@ def upgrade(uri: str) -> str:
         if revision not in known:
             raise StorageError(f"{shown} has the schema {revision} of a newer MLflow version; install that version")
         copy = _copy(path, path.with_name(f"{path.name}.{revision}")) if path is not None else None
-        engine = create_engine(uri)
+        hint = f"; a copy of the old store is {copy}" if copy else ""
         try:
-            _upgrade_db(engine)
+            with engine_of(uri) as engine:
+                _upgrade_db(engine)
         except Exception as error:
-            hint = f"; a copy of the old store is {copy}" if copy else ""
             raise StorageError(f"{shown}: the upgrade from {revision} failed ({reason(error, uri)}){hint}") from None
-        finally:
-            engine.dispose()
-    return f"{shown} upgraded from schema {revision} to {newest}" + (f"; a copy of the old store is {copy}" if copy else "")
+    return f"{shown} upgraded from schema {revision} to {newest}{hint}"
 
 
 def _copy(path: Path, target: Path) -> Path:

@@ -75,23 +75,14 @@ class RowLearner:
             optimizer.restore(_inside(arrays, side))
 
 
-class DenseLearner:
+class DenseLearner(DenseAdam):
     def __init__(self, encoder: EmbeddingModel, learning_rate: float, weight_decay: float):
+        super().__init__([{"params": list(encoder.parameters()), "lr": learning_rate, "weight_decay": weight_decay}])
         self.encoder = encoder
-        self.optimizer = DenseAdam([{"params": list(encoder.parameters()), "lr": learning_rate, "weight_decay": weight_decay}])
 
     def rows(self, users: np.ndarray, items: np.ndarray | None) -> tuple[Rows, Rows, Tensor]:
         U, V = self.encoder()
         return Rows.of(U, users), Rows.of(V, items), V.detach()
-
-    def step(self, factor: float) -> None:
-        self.optimizer.step(factor)
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        return self.optimizer.arrays()
-
-    def restore(self, arrays: dict[str, np.ndarray]) -> None:
-        self.optimizer.restore(arrays)
 
 
 def _inside(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 import scipy.sparse as sp
 import torch
@@ -132,22 +131,15 @@ def _without_diagonal(square: Tensor) -> Tensor:
 
 @torch.no_grad()
 def _all_positives(similarity: Similarity, p: Tensor, batch: Batch, X: sp.csr_array, every_item: Tensor) -> Ragged:
-    row, ids = _lists(batch.users, X.indptr, X.indices)
-    row, ids = torch.from_numpy(row).to(p.device), torch.from_numpy(ids).to(p.device)
+    row, ids = (index.to(p.device) for index in own_items(X, batch.users))
     values = ragged_dot(p, every_item, row, ids)
     if similarity in ("cosine", "half-cosine"):
         values = values / every_item.norm(dim=1).clamp(min=1e-12)[ids]
     return Ragged(values, row)
 
 
-@numba.njit(nogil=True, cache=True)
-def _lists(users, indptr, indices):
-    total = 0
-    for u in users:
-        total += indptr[u + 1] - indptr[u]
-    row, ids, count = np.empty(total, np.int64), np.empty(total, np.int64), 0
-    for b in range(len(users)):
-        for s in range(indptr[users[b]], indptr[users[b] + 1]):
-            row[count], ids[count] = b, indices[s]
-            count += 1
-    return row, ids
+def own_items(X: sp.csr_array, users: np.ndarray) -> tuple[Tensor, Tensor]:
+    """All items of each of `users` (m,): the user's position in `users` and the item, (T,) int64 each."""
+    rows = X[users]
+    positions = np.repeat(np.arange(len(users)), np.diff(rows.indptr))
+    return torch.from_numpy(positions), torch.from_numpy(rows.indices.astype(np.int64))

@@ -8,7 +8,8 @@ elements, and a "vector" is LANES consecutive elements.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import wraps
 
 from llvmlite import ir
 from numba.core import cgutils, types
@@ -53,6 +54,20 @@ def _arrays(context, builder, signature, arguments) -> Iterator:
         yield _Vectors(context, builder, kind, value) if isinstance(kind, types.Array) else value
 
 
+def _kernel(emit: Callable[..., None]):
+    """Make a function for compiled code from `emit(builder, *arguments)`, whose arguments are those of `_arrays`."""
+
+    @wraps(emit)
+    def typed(typingctx, *kinds):
+        def code(context, builder, signature, arguments):
+            emit(builder, *_arrays(context, builder, signature, arguments))
+            return context.get_dummy_value()
+
+        return types.void(*kinds), code
+
+    return intrinsic(typed)
+
+
 def _fma(builder, a, b, c):
     """a·b + c with a single rounding."""
     return builder.call(_function(builder, "fma", a.type, 3), [a, b, c])
@@ -73,157 +88,119 @@ def _fnma(builder, a, b, c):
     return _fma(builder, builder.fneg(a), b, c)
 
 
-@intrinsic
-def add_product(typingctx, C, c, c_stride, A, a, a_stride, B, b, b_stride, n):
+@_kernel
+def add_product(builder, C, c, c_stride, A, a, a_stride, B, b, b_stride, n):
     """C[i, j] += Σ_k A[i, k] B[j, k] for a tile; rows of C, A and B are `stride` apart, the vectors of a row contiguous."""
-    return types.void(C, c, c_stride, A, a, a_stride, B, b, b_stride, n), _product_code(subtract=False)
+    _product(builder, C, c, c_stride, A, a, a_stride, B, b, b_stride, n, subtract=False)
 
 
-@intrinsic
-def subtract_product(typingctx, C, c, c_stride, A, a, a_stride, B, b, b_stride, n):
+@_kernel
+def subtract_product(builder, C, c, c_stride, A, a, a_stride, B, b, b_stride, n):
     """C[i, j] −= Σ_k A[i, k] B[j, k], as `add_product`."""
-    return types.void(C, c, c_stride, A, a, a_stride, B, b, b_stride, n), _product_code(subtract=True)
+    _product(builder, C, c, c_stride, A, a, a_stride, B, b, b_stride, n, subtract=True)
 
 
-def _product_code(subtract: bool):
-    def code(context, builder, signature, arguments):
-        C, c, c_stride, A, a, a_stride, B, b, b_stride, n = _arrays(context, builder, signature, arguments)
-        elements = [(i, j) for i in range(TILE) for j in range(TILE)]
-        at = {(i, j): builder.add(_plus(builder, c, i, c_stride), _int(j * LANES)) for i, j in elements}
-        sums = {element: cgutils.alloca_once(builder, C.type) for element in elements}
-        for element in elements:
-            builder.store(C.load(at[element]), sums[element])
-        rows_a = [_plus(builder, a, i, a_stride) for i in range(TILE)]
-        rows_b = [_plus(builder, b, j, b_stride) for j in range(TILE)]
-        with cgutils.for_range(builder, n) as loop:
-            step = builder.mul(loop.index, _int(LANES))
-            left = [A.load(builder.add(row, step)) for row in rows_a]
-            right = [B.load(builder.add(row, step)) for row in rows_b]
-            if subtract:
-                left = [builder.fneg(vector) for vector in left]
-            for i, j in elements:
-                builder.store(_fma(builder, left[i], right[j], builder.load(sums[i, j])), sums[i, j])
-        for element in elements:
-            C.store(builder.load(sums[element]), at[element])
-        return context.get_dummy_value()
-
-    return code
+def _product(builder, C, c, c_stride, A, a, a_stride, B, b, b_stride, n, subtract: bool) -> None:
+    elements = [(i, j) for i in range(TILE) for j in range(TILE)]
+    at = {(i, j): builder.add(_plus(builder, c, i, c_stride), _int(j * LANES)) for i, j in elements}
+    sums = {element: cgutils.alloca_once(builder, C.type) for element in elements}
+    for element in elements:
+        builder.store(C.load(at[element]), sums[element])
+    rows_a = [_plus(builder, a, i, a_stride) for i in range(TILE)]
+    rows_b = [_plus(builder, b, j, b_stride) for j in range(TILE)]
+    with cgutils.for_range(builder, n) as loop:
+        step = builder.mul(loop.index, _int(LANES))
+        left = [A.load(builder.add(row, step)) for row in rows_a]
+        right = [B.load(builder.add(row, step)) for row in rows_b]
+        if subtract:
+            left = [builder.fneg(vector) for vector in left]
+        for i, j in elements:
+            builder.store(_fma(builder, left[i], right[j], builder.load(sums[i, j])), sums[i, j])
+    for element in elements:
+        C.store(builder.load(sums[element]), at[element])
 
 
-@intrinsic
-def add_dot(typingctx, C, c, A, a, a_stride, B, b, b_stride, n):
+@_kernel
+def add_dot(builder, C, c, A, a, a_stride, B, b, b_stride, n):
     """C += Σ_k A[k] B[k], a single vector; the vectors of A and B are `stride` apart."""
-    return types.void(C, c, A, a, a_stride, B, b, b_stride, n), _dot_code(subtract=False)
+    _dot(builder, C, c, A, a, a_stride, B, b, b_stride, n, subtract=False)
 
 
-@intrinsic
-def subtract_dot(typingctx, C, c, A, a, a_stride, B, b, b_stride, n):
+@_kernel
+def subtract_dot(builder, C, c, A, a, a_stride, B, b, b_stride, n):
     """C −= Σ_k A[k] B[k], as `add_dot`."""
-    return types.void(C, c, A, a, a_stride, B, b, b_stride, n), _dot_code(subtract=True)
+    _dot(builder, C, c, A, a, a_stride, B, b, b_stride, n, subtract=True)
 
 
-def _dot_code(subtract: bool):
-    def code(context, builder, signature, arguments):
-        C, c, A, a, a_stride, B, b, b_stride, n = _arrays(context, builder, signature, arguments)
-        total = cgutils.alloca_once(builder, C.type)
-        builder.store(C.load(c), total)
-        step = _fnma if subtract else _fma
-        with cgutils.for_range(builder, n) as loop:
-            left, right = A.load(_plus(builder, a, loop.index, a_stride)), B.load(_plus(builder, b, loop.index, b_stride))
-            builder.store(step(builder, left, right, builder.load(total)), total)
-        C.store(builder.load(total), c)
-        return context.get_dummy_value()
-
-    return code
+def _dot(builder, C, c, A, a, a_stride, B, b, b_stride, n, subtract: bool) -> None:
+    total = cgutils.alloca_once(builder, C.type)
+    builder.store(C.load(c), total)
+    step = _fnma if subtract else _fma
+    with cgutils.for_range(builder, n) as loop:
+        left, right = A.load(_plus(builder, a, loop.index, a_stride)), B.load(_plus(builder, b, loop.index, b_stride))
+        builder.store(step(builder, left, right, builder.load(total)), total)
+    C.store(builder.load(total), c)
 
 
-@intrinsic
-def factor_tile(typingctx, S, s, stride):
+@_kernel
+def factor_tile(builder, S, s, stride):
     """Overwrite a diagonal tile with its Cholesky factor, whose diagonal is stored as its inverse."""
+    root = _function(builder, "sqrt", S.type, 1)
+    one = ir.Constant(S.type, [ir.Constant(S.element, 1.0)] * LANES)
+    at = {(i, j): builder.add(_plus(builder, s, i, stride), _int(j * LANES)) for i in range(TILE) for j in range(i + 1)}
+    L = {element: S.load(offset) for element, offset in at.items()}
+    for j in range(TILE):
+        for k in range(j):
+            for i in range(j, TILE):
+                L[i, j] = _fnma(builder, L[i, k], L[j, k], L[i, j])
+        L[j, j] = builder.fdiv(one, builder.call(root, [L[j, j]]))
+        for i in range(j + 1, TILE):
+            L[i, j] = builder.fmul(L[i, j], L[j, j])
+    for element, offset in at.items():
+        S.store(L[element], offset)
 
-    def code(context, builder, signature, arguments):
-        S, s, stride = _arrays(context, builder, signature, arguments)
-        root = _function(builder, "sqrt", S.type, 1)
-        one = ir.Constant(S.type, [ir.Constant(S.element, 1.0)] * LANES)
-        at = {(i, j): builder.add(_plus(builder, s, i, stride), _int(j * LANES)) for i in range(TILE) for j in range(i + 1)}
-        L = {element: S.load(offset) for element, offset in at.items()}
+
+@_kernel
+def solve_tile(builder, S, x, d, stride):
+    """Overwrite the tile X at x with X L^-T, where L is the factored tile at d."""
+    L = {(i, j): S.load(builder.add(_plus(builder, d, i, stride), _int(j * LANES))) for i in range(TILE) for j in range(i + 1)}
+    for r in range(TILE):
+        at = [builder.add(_plus(builder, x, r, stride), _int(j * LANES)) for j in range(TILE)]
+        row = [S.load(offset) for offset in at]
         for j in range(TILE):
             for k in range(j):
-                for i in range(j, TILE):
-                    L[i, j] = _fnma(builder, L[i, k], L[j, k], L[i, j])
-            L[j, j] = builder.fdiv(one, builder.call(root, [L[j, j]]))
-            for i in range(j + 1, TILE):
-                L[i, j] = builder.fmul(L[i, j], L[j, j])
-        for element, offset in at.items():
-            S.store(L[element], offset)
-        return context.get_dummy_value()
-
-    return types.void(S, s, stride), code
+                row[j] = _fnma(builder, row[k], L[j, k], row[j])
+            row[j] = builder.fmul(row[j], L[j, j])
+            S.store(row[j], at[j])
 
 
-@intrinsic
-def solve_tile(typingctx, S, x, d, stride):
-    """Overwrite the tile X at x with X L^-T, where L is the factored tile at d."""
-
-    def code(context, builder, signature, arguments):
-        S, x, d, stride = _arrays(context, builder, signature, arguments)
-        L = {
-            (i, j): S.load(builder.add(_plus(builder, d, i, stride), _int(j * LANES)))
-            for i in range(TILE)
-            for j in range(i + 1)
-        }
-        for r in range(TILE):
-            at = [builder.add(_plus(builder, x, r, stride), _int(j * LANES)) for j in range(TILE)]
-            row = [S.load(offset) for offset in at]
-            for j in range(TILE):
-                for k in range(j):
-                    row[j] = _fnma(builder, row[k], L[j, k], row[j])
-                row[j] = builder.fmul(row[j], L[j, j])
-                S.store(row[j], at[j])
-        return context.get_dummy_value()
-
-    return types.void(S, x, d, stride), code
-
-
-@intrinsic
-def gather_transposed(typingctx, source, offsets, o, shift, scale, s, target, t, t_stride):
+@_kernel
+def gather_transposed(builder, source, offsets, o, shift, scale, s, target, t, t_stride):
     """Load LANES consecutive elements of `source` at each of the LANES positions offsets[o:] + shift, and transpose them.
 
     Then each lane belongs to one position. The result is multiplied by the vectors of `scale` from s on, and stored in the
     vectors of `target` that are t_stride apart from t on.
     """
-
-    def code(context, builder, signature, arguments):
-        source, offsets, o, shift, scale, s, target, t, t_stride = _arrays(context, builder, signature, arguments)
-        rows = []
-        for lane in range(LANES):
-            offset = builder.load(builder.gep(offsets.data, [builder.add(o, _int(lane))]))
-            rows.append(source.load(builder.add(offset, shift)))
-        for k, column in enumerate(_transposed(builder, rows)):
-            factor = scale.load(builder.add(s, _int(k * LANES)))
-            target.store(builder.fmul(column, factor), _plus(builder, t, k, t_stride))
-        return context.get_dummy_value()
-
-    return types.void(source, offsets, o, shift, scale, s, target, t, t_stride), code
+    rows = []
+    for lane in range(LANES):
+        offset = builder.load(builder.gep(offsets.data, [builder.add(o, _int(lane))]))
+        rows.append(source.load(builder.add(offset, shift)))
+    for k, column in enumerate(_transposed(builder, rows)):
+        factor = scale.load(builder.add(s, _int(k * LANES)))
+        target.store(builder.fmul(column, factor), _plus(builder, t, k, t_stride))
 
 
-@intrinsic
-def prefetch(typingctx, source, width, offsets, o):
+@_kernel
+def prefetch(builder, source, width, offsets, o):
     """Prefetch the `width` elements of `source` at offsets[o]."""
-
-    def code(context, builder, signature, arguments):
-        source, width, offsets, o = _arrays(context, builder, signature, arguments)
-        byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
-        shape = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
-        function = cgutils.get_or_insert_function(builder.module, shape, "llvm.prefetch.p0")
-        offset = builder.load(builder.gep(offsets.data, [o]))
-        read, near, data = (ir.Constant(word, value) for value in (0, 2, 1))
-        with cgutils.for_range_slice(builder, _int(0), width, _int(LANES), ir.IntType(64)) as (k, _):
-            pointer = builder.bitcast(builder.gep(source.data, [builder.add(offset, k)]), byte)
-            builder.call(function, [pointer, read, near, data])
-        return context.get_dummy_value()
-
-    return types.void(source, width, offsets, o), code
+    byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+    shape = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
+    function = cgutils.get_or_insert_function(builder.module, shape, "llvm.prefetch.p0")
+    offset = builder.load(builder.gep(offsets.data, [o]))
+    read, near, data = (ir.Constant(word, value) for value in (0, 2, 1))
+    with cgutils.for_range_slice(builder, _int(0), width, _int(LANES), ir.IntType(64)) as (k, _):
+        pointer = builder.bitcast(builder.gep(source.data, [builder.add(offset, k)]), byte)
+        builder.call(function, [pointer, read, near, data])
 
 
 def _transposed(builder, rows: list) -> list:
@@ -248,87 +225,70 @@ def _shuffle(builder, a, b, lanes: list[int]):
     return builder.shuffle_vector(a, b, mask)
 
 
-@intrinsic
-def gather_four(typingctx, source, width, columns, begin, end, shift, target, t):
+@_kernel
+def gather_four(builder, source, width, columns, begin, end, shift, target, t):
     """Set four vectors of `target` from t on to sums of those of `source` at column · width + shift, columns[begin:end]."""
-    return types.void(source, width, columns, begin, end, shift, target, t), _gather_code(4)
+    _gather(builder, source, width, columns, begin, end, shift, target, t, count=4)
 
 
-@intrinsic
-def gather_one(typingctx, source, width, columns, begin, end, shift, target, t):
+@_kernel
+def gather_one(builder, source, width, columns, begin, end, shift, target, t):
     """As `gather_four`, for a single vector."""
-    return types.void(source, width, columns, begin, end, shift, target, t), _gather_code(1)
+    _gather(builder, source, width, columns, begin, end, shift, target, t, count=1)
 
 
-def _gather_code(count: int):
-    def code(context, builder, signature, arguments):
-        source, width, columns, begin, end, shift, target, t = _arrays(context, builder, signature, arguments)
-        index = ir.IntType(64)
-        sums = [cgutils.alloca_once_value(builder, ir.Constant(source.type, None)) for _ in range(count)]
-        with cgutils.for_range_slice(builder, begin, end, _int(1), index) as (s, _):
-            column = builder.sext(builder.load(builder.gep(columns.data, [s])), index)
-            at = builder.add(builder.mul(column, width), shift)
-            for v, total in enumerate(sums):
-                builder.store(builder.fadd(builder.load(total), source.load(builder.add(at, _int(v * LANES)))), total)
+def _gather(builder, source, width, columns, begin, end, shift, target, t, count: int) -> None:
+    index = ir.IntType(64)
+    sums = [cgutils.alloca_once_value(builder, ir.Constant(source.type, None)) for _ in range(count)]
+    with cgutils.for_range_slice(builder, begin, end, _int(1), index) as (s, _):
+        column = builder.sext(builder.load(builder.gep(columns.data, [s])), index)
+        at = builder.add(builder.mul(column, width), shift)
         for v, total in enumerate(sums):
-            target.store(builder.load(total), builder.add(t, _int(v * LANES)))
-        return context.get_dummy_value()
+            builder.store(builder.fadd(builder.load(total), source.load(builder.add(at, _int(v * LANES)))), total)
+    for v, total in enumerate(sums):
+        target.store(builder.load(total), builder.add(t, _int(v * LANES)))
 
-    return code
 
-
-@intrinsic
-def add_images(typingctx, source, width, columns, begin, end, ratio, a, b, direction, image):
+@_kernel
+def add_images(builder, source, width, columns, begin, end, ratio, a, b, direction, image):
     """image += Σ_c t_c y_c with t_c = a · ratio_c + b · (y_c · direction), over the `width` numbers y_c of column c.
 
     This takes one pass over the columns' vectors: each is read for the product, and is still in the cache for the sum.
     """
-
-    def code(context, builder, signature, arguments):
-        source, width, columns, begin, end, ratio, a, b, direction, image = _arrays(context, builder, signature, arguments)
-        index, lanes = ir.IntType(64), _int(LANES)
-        add = cgutils.get_or_insert_function(
-            builder.module,
-            ir.FunctionType(source.element, [source.element, source.type]),
-            f"llvm.vector.reduce.fadd.{_suffix(source.type)}",
-        )
-        zero = ir.Constant(source.element, 0.0)
-        with cgutils.for_range_slice(builder, begin, end, _int(1), index) as (s, _):
-            column = builder.sext(builder.load(builder.gep(columns.data, [s])), index)
-            at = builder.mul(column, width)
-            product = cgutils.alloca_once_value(builder, ir.Constant(source.type, None))
-            builder.store(ir.Constant(source.type, None), product)
-            with cgutils.for_range_slice(builder, _int(0), width, lanes, index) as (k, _):
-                y = source.load(builder.add(at, k))
-                builder.store(_fma(builder, y, direction.load(k), builder.load(product)), product)
-            dot = builder.call(add, [zero, builder.load(product)], fastmath=("reassoc",))
-            given = builder.fmul(a, builder.load(builder.gep(ratio.data, [column])))
-            t = builder.fadd(given, builder.fmul(b, dot))
-            spread = _spread(builder, source.type, t)
-            with cgutils.for_range_slice(builder, _int(0), width, lanes, index) as (k, _):
-                image.store(_fma(builder, source.load(builder.add(at, k)), spread, image.load(k)), k)
-        return context.get_dummy_value()
-
-    return types.void(source, width, columns, begin, end, ratio, a, b, direction, image), code
+    index, lanes = ir.IntType(64), _int(LANES)
+    add = cgutils.get_or_insert_function(
+        builder.module,
+        ir.FunctionType(source.element, [source.element, source.type]),
+        f"llvm.vector.reduce.fadd.{_suffix(source.type)}",
+    )
+    zero = ir.Constant(source.element, 0.0)
+    with cgutils.for_range_slice(builder, begin, end, _int(1), index) as (s, _):
+        column = builder.sext(builder.load(builder.gep(columns.data, [s])), index)
+        at = builder.mul(column, width)
+        product = cgutils.alloca_once_value(builder, ir.Constant(source.type, None))
+        builder.store(ir.Constant(source.type, None), product)
+        with cgutils.for_range_slice(builder, _int(0), width, lanes, index) as (k, _):
+            y = source.load(builder.add(at, k))
+            builder.store(_fma(builder, y, direction.load(k), builder.load(product)), product)
+        dot = builder.call(add, [zero, builder.load(product)], fastmath=("reassoc",))
+        given = builder.fmul(a, builder.load(builder.gep(ratio.data, [column])))
+        t = builder.fadd(given, builder.fmul(b, dot))
+        spread = _spread(builder, source.type, t)
+        with cgutils.for_range_slice(builder, _int(0), width, lanes, index) as (k, _):
+            image.store(_fma(builder, source.load(builder.add(at, k)), spread, image.load(k)), k)
 
 
-@intrinsic
-def add_weighted(typingctx, source, width, columns, begin, end, weights, w, image):
+@_kernel
+def add_weighted(builder, source, width, columns, begin, end, weights, w, image):
     """image += Σ_s weights_s y_s over columns[begin:end]; their weights are LANES apart from w on."""
-
-    def code(context, builder, signature, arguments):
-        source, width, columns, begin, end, weights, w, image = _arrays(context, builder, signature, arguments)
-        index, lanes = ir.IntType(64), _int(LANES)
-        with cgutils.for_range_slice(builder, begin, end, _int(1), index) as (s, _):
-            column = builder.sext(builder.load(builder.gep(columns.data, [s])), index)
-            at = builder.mul(column, width)
-            offset = builder.add(w, builder.mul(builder.sub(s, begin), lanes))
-            spread = _spread(builder, source.type, builder.load(builder.gep(weights.data, [offset])))
-            with cgutils.for_range_slice(builder, _int(0), width, lanes, index) as (k, _):
-                image.store(_fma(builder, source.load(builder.add(at, k)), spread, image.load(k)), k)
-        return context.get_dummy_value()
-
-    return types.void(source, width, columns, begin, end, weights, w, image), code
+    index, lanes = ir.IntType(64), _int(LANES)
+    with cgutils.for_range_slice(builder, begin, end, _int(1), index) as (s, _):
+        column = builder.sext(builder.load(builder.gep(columns.data, [s])), index)
+        at = builder.mul(column, width)
+        offset = builder.add(w, builder.mul(builder.sub(s, begin), lanes))
+        spread = _spread(builder, source.type, builder.load(builder.gep(weights.data, [offset])))
+        with cgutils.for_range_slice(builder, _int(0), width, lanes, index) as (k, _):
+            image.store(_fma(builder, source.load(builder.add(at, k)), spread, image.load(k)), k)
 
 
 def _spread(builder, kind: ir.VectorType, value):

@@ -10,12 +10,12 @@ Users and items without interactions get zero vectors.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rankbench.core.config import param
 from rankbench.solvers.als.fit import Counts, als
-from rankbench.solvers.als.quadratic_loss import QuadraticLoss, per_user
-from rankbench.solvers.factorisation.ials import IALS
+from rankbench.solvers.als.quadratic_loss import QuadraticLoss
+from rankbench.solvers.factorisation.ials import IALS, ials
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,4 @@ class DebiasedIALS(IALS):
 )
 def debiased_ials(n: Counts, p: DebiasedIALS) -> QuadraticLoss:
     c = 1 + p.a + p.extra / n.users.clip(1)
-    return QuadraticLoss(
-        all_weight=per_user(n.n_users, p.alpha0),
-        all_target=per_user(n.n_users, 0),
-        weight=c * (1 - p.alpha0),
-        target=c,
-        reg_users=p.lam * (n.users + p.alpha0 * n.n_items) ** p.nu,
-        reg_items=p.lam * (n.items + p.alpha0 * n.n_users) ** p.nu,
-        constant=float(c @ n.users),
-    )
+    return replace(ials(n, p), weight=c * (1 - p.alpha0), target=c, constant=float(c @ n.users))

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any
 
 import numba
 import numpy as np
-from numba.extending import get_cython_function_address
 from scipy.linalg import lapack
 from threadpoolctl import threadpool_limits
 
 from rankbench.core.errors import NumericalError
 from rankbench.fitting.executors import in_order
+from rankbench.solvers.inverse.blas import product
 
 PANEL, SMALL_PANEL = 512, 256
 SMALL_ORDER = 8192  # largest n for which SMALL_PANEL is faster
@@ -68,7 +66,7 @@ def _cholesky_panel(A: np.ndarray, start: int, stop: int) -> None:
 
     def update(block: tuple[slice, slice]) -> None:
         rows, columns = (below[part.start - stop : part.stop - stop] for part in block)
-        _subtract_product(A[block], rows, columns)
+        product("T", "N", -1.0, columns.T, rows.T, A[block].T)  # A[block] -= rows @ columns.T, transposed
 
     each(divide, parts)
     each(update, [(rows, columns) for at, rows in enumerate(parts) for columns in parts[: at + 1]])
@@ -134,31 +132,3 @@ def not_positive_definite(row: int, n: int, dtype: np.dtype) -> NumericalError:
 def _symmetric(block: np.ndarray) -> np.ndarray:
     """The symmetric matrix that has the lower triangle of `block`."""
     return np.tril(block) + np.tril(block, -1).T
-
-
-def _subtract_product(C: np.ndarray, A: np.ndarray, B: np.ndarray) -> None:
-    """C -= A @ B.T in place. C: (m, w) rows of a larger matrix; A: (m, k), B: (w, k) contiguous.
-
-    NumPy cannot accumulate into a strided block, so BLAS is called through the addresses that SciPy publishes. BLAS is
-    column-major: a row-major C is Cᵀ there, hence Cᵀ -= B Aᵀ.
-    """
-    (m, w), k = C.shape, A.shape[1]
-    scalar = np.ctypeslib.as_ctypes_type(C.dtype)
-    minus_one, one = ctypes.byref(scalar(-1)), ctypes.byref(scalar(1))
-    sizes = [_int(w), _int(m), _int(k)]
-    product = [minus_one, B.ctypes.data, _int(k), A.ctypes.data, _int(k)]
-    _gemm(C.dtype.char)(b"T", b"N", *sizes, *product, one, C.ctypes.data, _int(C.strides[0] // C.itemsize))
-
-
-@cache
-def _gemm(kind: str) -> Callable:
-    """BLAS sgemm or dgemm as a function of pointers."""
-    address = get_cython_function_address("scipy.linalg.cython_blas", {"f": "sgemm", "d": "dgemm"}[kind])
-    number = ctypes.POINTER({"f": ctypes.c_float, "d": ctypes.c_double}[kind])
-    integer, array = ctypes.POINTER(ctypes.c_int), ctypes.c_void_p
-    flags, sizes = [ctypes.c_char_p] * 2, [integer] * 3
-    return ctypes.CFUNCTYPE(None, *flags, *sizes, number, array, integer, array, integer, number, array, integer)(address)
-
-
-def _int(value: int):
-    return ctypes.byref(ctypes.c_int(value))

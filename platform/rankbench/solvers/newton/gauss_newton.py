@@ -53,9 +53,6 @@ class PairLoss:
             (part / self.total).astype(dtype)[:, None] for part in parts
         )
 
-    def at(self, P: np.ndarray, Q: np.ndarray) -> PairsAt:
-        return PairsAt(self, P, Q)
-
 
 class PairsAt:
     """The loss at P (n_users, K) and Q (n_items, K), and its derivatives with respect to P and Q."""
@@ -122,7 +119,7 @@ class VectorsAt:
 
     def __init__(self, model: Vectors, values: np.ndarray):
         self.model, (self.P, self.Q) = model, model.split(values)
-        self.pairs = model.pairs.at(self.P, self.Q)
+        self.pairs = PairsAt(model.pairs, self.P, self.Q)
         self.loss = self.pairs.loss
         self._inverses: list[tuple[np.ndarray, np.ndarray]] = []
 
@@ -170,9 +167,6 @@ class Tower:
         A = rng.standard_normal((dim, hidden)) * np.sqrt(2 / dim)
         B = rng.standard_normal((hidden, dim)) / np.sqrt(hidden)
         return _flat(rows, A, np.zeros(hidden), B, np.zeros(dim)).astype(rows.dtype)
-
-    def at(self, values: np.ndarray) -> TowerAt:
-        return TowerAt(self, values)
 
 
 class TowerAt:
@@ -233,9 +227,9 @@ class TowersAt:
     def __init__(self, model: Towers, values: np.ndarray):
         self.model, self.values = model, values
         users, items = model.split(values)
-        self.users, self.items = model.users.at(users), model.items.at(items)
+        self.users, self.items = TowerAt(model.users, users), TowerAt(model.items, items)
         self.P, self.Q = self.users.out, self.items.out
-        self.pairs = model.pairs.at(self.P, self.Q)
+        self.pairs = PairsAt(model.pairs, self.P, self.Q)
         self.loss = self.pairs.loss + model.reg * float(np.einsum("n,n->", values, values, dtype=np.float64))
         self._metric: np.ndarray | None = None
 

@@ -8,6 +8,7 @@ submitted while the last tiles of the current panel are written.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -79,14 +80,16 @@ class _Run:
                 self._bring(panel.tiles)
             for task in panel.tasks():
                 self._bring(tile for tile in task.reads if tile not in own)
-                function = _Cholesky(panel.k * grid.tile) if task.op == "cholesky" else KERNELS[task.op]
+                function = partial(_cholesky, panel.k * grid.tile) if task.op == "cholesky" else KERNELS[task.op]
                 flow.change(task.out, function, task.reads)
             self._finish()
             slots = store.reserve(panel.tiles)
             tickets = [flow.use(tile, write_tile, store.folder, slot, grid) for tile, slot in slots.items()]
             self.writing = (panel, slots, tickets)
             # Drop tiles that only this panel read; its own tiles stay until they are written.
-            self._drop(self.here - self.kept - own)
+            unused = self.here - self.kept - own
+            flow.forget(unused)
+            self.here -= unused
         self._finish()
 
     def _bring(self, tiles: Iterable[Tile]) -> None:
@@ -109,22 +112,13 @@ class _Run:
         self.done += sum(flops(task, self.store.grid.side) for task in panel.tasks())
         self.progress(round(self.done), self.store.grid.n**3)
 
-    def _drop(self, tiles: set[Tile]) -> None:
-        self.flow.forget(tiles)
-        self.here -= tiles
 
-
-class _Cholesky:
+def _cholesky(first: int, A: np.ndarray) -> None:
     """The Cholesky kernel, which reports a failing row in the whole matrix, because the driver does not know the panel."""
-
-    def __init__(self, first: int):
-        self.first = first
-
-    def __call__(self, A: np.ndarray) -> None:
-        try:
-            KERNELS["cholesky"](A)
-        except NotPositiveDefinite as error:
-            raise NotPositiveDefinite(self.first + error.row) from None
+    try:
+        KERNELS["cholesky"](A)
+    except NotPositiveDefinite as error:
+        raise NotPositiveDefinite(first + error.row) from None
 
 
 def gram_tiles(gram: ShiftedGram, k: int, grid: Grid) -> list[np.ndarray]:

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
-from rankbench.core.errors import NumericalError
+from rankbench.core.errors import NumericalError, require
 from rankbench.fitting.executors import Flow
 from rankbench.fitting.method import Shift
 from rankbench.solvers.inverse.linalg import not_positive_definite
@@ -24,7 +24,7 @@ from rankbench.solvers.tiled.graph import CHOLESKY, Panel, flops, panels
 from rankbench.solvers.tiled.grid import STREAM, choose_grid
 from rankbench.solvers.tiled.kernels import KERNELS, NotPositiveDefinite
 from rankbench.solvers.tiled.matrix import TiledMatrix
-from rankbench.solvers.tiled.store import TileFile, require_same
+from rankbench.solvers.tiled.store import TileFile
 from rankbench.solvers.tiled.stream import with_tiles
 
 
@@ -54,7 +54,8 @@ def tiled_inverse(
     store = TileFile.open(folder, writes=True) if resume else None
     try:
         if store is not None:
-            require_same(store, problem)
+            advice = "choose another folder, or omit resume"
+            require(store.problem == problem, f"{folder}: holds tiles of other data or of another configuration; {advice}")
             tile = store.grid.tile
         elif flow and tile is None:
             tile = cluster_tile(X.shape[1], flow.workers)

@@ -18,7 +18,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from rankbench.core.errors import StorageError, require
+from rankbench.core.errors import StorageError
 from rankbench.core.files import disk_errors_are_clear, make_folder, write_json
 from rankbench.solvers.tiled.graph import Tile
 from rankbench.solvers.tiled.grid import Grid
@@ -183,13 +183,6 @@ def _transfer(call: Callable, file: int, array: np.ndarray, offset: int, path: P
         if not moved:
             raise StorageError(f"{path}: shorter than it should be; compute the inverse again")
         done += moved
-
-
-def require_same(store: TileFile, problem: dict[str, Any]) -> None:
-    require(
-        store.problem == problem,
-        f"{store.folder}: holds tiles of other data or of another configuration; choose another folder, or omit resume",
-    )
 
 
 def _discard(folder: Path) -> None:
