@@ -8,12 +8,13 @@ import logging
 import os
 import signal
 import sys
+from importlib import import_module
 from types import FrameType
 from typing import Annotated
 
 import typer
 
-from rankbench.cli.console import SIGNALS
+from rankbench.cli.console import SIGNALS, epilog
 from rankbench.core.errors import LONGEST_MESSAGE, RankbenchError, StorageError, printable, shortened
 
 try:  # recent typer carries a click of its own
@@ -52,41 +53,13 @@ def _root(
 
 
 def _register() -> None:
-    from rankbench.cli import (
-        compare,
-        data,
-        demo,
-        doctor,
-        fit,
-        methods,
-        recommend,
-        report,
-        run,
-        similar,
-        study,
-        sweep,
-        tracking,
-        ui,
-    )
-
-    app.command("run", epilog=run.EXAMPLES)(run.run)
-    app.command("fit", epilog=fit.EXAMPLES)(fit.fit)
-    app.command("recommend", epilog=recommend.EXAMPLES)(recommend.recommend)
-    app.command("similar", epilog=similar.EXAMPLES)(similar.similar)
-    app.command("report", epilog=report.EXAMPLES)(report.report)
-    app.command("compare", epilog=compare.EXAMPLES)(compare.compare)
-    app.command("methods", epilog=methods.EXAMPLES)(methods.methods)
-    app.command("study", epilog=study.EXAMPLES)(study.study)
-    app.command("ui", epilog=ui.EXAMPLES)(ui.ui)
-    app.command("doctor", epilog=doctor.EXAMPLES)(doctor.doctor)
-    app.command("demo")(demo.demo)
-    app.add_typer(
-        sweep.app,
-        name="sweep",
-        help="Run an experiment: search, refit, test, report. See also `sweep status` and `sweep stop`.",
-    )
-    app.add_typer(data.app, name="data")
-    app.add_typer(tracking.app, name="tracking")
+    names = "run fit recommend similar report compare methods study ui doctor demo sweep data tracking"
+    for name in names.split():
+        module = import_module(f"rankbench.cli.{name}")
+        if hasattr(module, "app"):
+            app.add_typer(module.app, name=name)
+        else:
+            app.command(name, epilog=epilog(getattr(module, "EXAMPLES", "")))(getattr(module, name))
 
 
 _register()

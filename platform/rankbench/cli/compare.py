@@ -14,11 +14,8 @@ if TYPE_CHECKING:
     from rankbench.tracking.record import RunRecord
 
 EXAMPLES = """Examples:
-
   rankbench compare run-movielens-1m-ease-1f run-movielens-1m-edlae-77
-
   rankbench compare results/runs/run-a results/runs/run-b results/runs/run-c --metric recall@20
-
   rankbench compare run-a run-b run-c --baseline run-a --json
 """
 
@@ -70,13 +67,13 @@ def compare(
         return
     first = comparison.pairs[0]
     left_out = f"; {first.left_out:,} users that only some runs have are left out" if first.left_out else ""
-    out.print(f"{metric} on {records[0].measured_on} of {dataset}, {first.users:,} users{left_out}", style="bold", markup=False)
+    out.print(f"{metric} on {records[0].measured_on} of {dataset}, {first.users:,} users{left_out}", style="bold")
     body = [[label, f"{m.mean:.4f}", f"{m.low:.4f} – {m.high:.4f}"] for label, m in comparison.means.items()]
     print_table(["model", metric, "95 % interval"], body)
     out.print()
     header, lines = difference_columns(comparison.pairs)
     print_table([name.removesuffix(" (Holm)") for name in header], lines)
-    out.print(f"  both p-values are corrected for {first.tests} pairs by Holm's method", style="dim", markup=False)
+    out.print(f"  both p-values are corrected for {first.tests} pairs by Holm's method", style="dim")
 
 
 def find_run(name: str, results: Path) -> Path:

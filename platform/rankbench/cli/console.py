@@ -21,8 +21,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result on stdout a
 
 SIGNALS: list[int] = []  # SIGINT and SIGTERM received
 
-out = Console(soft_wrap=True, highlight=False)
-err = Console(stderr=True, soft_wrap=True, highlight=False)
+# Names of datasets, arms and files may contain brackets, so nothing that is printed is read as markup.
+out = Console(soft_wrap=True, highlight=False, markup=False)
+err = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
 
 
 def program() -> str:
@@ -30,6 +31,11 @@ def program() -> str:
     if Path(sys.argv[0]).name == "__main__.py":
         return "python -m rankbench"
     return "rankbench" if shutil.which("rankbench") else os.path.relpath(sys.argv[0])
+
+
+def epilog(examples: str) -> str:
+    """Return the end of a help text with one paragraph per line, because the lines of a paragraph are joined."""
+    return examples.replace("\n", "\n\n")
 
 
 def print_json(value: Any) -> None:

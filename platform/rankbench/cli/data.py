@@ -80,7 +80,7 @@ def fetch(
     rows: list[dict[str, Any]] = []
     for card in cards:
         if not json:
-            err.print(f"preparing {card.name}", markup=False)
+            err.print(f"preparing {card.name}")
         with phase_progress() as progress:
             dataset = prepare(card, environment, progress)
         rows.append(
@@ -99,7 +99,7 @@ def fetch(
     print_table(["dataset", "users", "items", "interactions", "fingerprint"], body)
     for row in rows:
         if row["raw_gone"]:
-            out.print(f"{row['name']}: {row['raw_gone']}", style="yellow", markup=False)
+            out.print(f"{row['name']}: {row['raw_gone']}", style="yellow")
 
 
 @app.command(
@@ -137,9 +137,9 @@ def describe(
     if json:
         print_json(facts)
         return
-    out.print(f"{prepared.name}: {prepared.card.title}", style="bold", markup=False)
+    out.print(f"{prepared.name}: {prepared.card.title}", style="bold")
     if prepared.card.stand_in:
-        out.print(f"stand-in: {prepared.card.stand_in}", style="yellow", markup=False)
+        out.print(f"stand-in: {prepared.card.stand_in}", style="yellow")
     rows = [[f"raw {name}", f"{number:,}"] for name, number in facts["raw_counts"].items()]
     rows += [[name.replace("_", " "), f"{number:,}"] for name, number in facts["counts"].items()]
     rows.append(["density", f"{facts['density']:.6f}"])
@@ -157,11 +157,11 @@ def describe(
     if verify and prepared.sources:
         out.print("the checksums of the raw files are correct", style="green")
     for line in prepared.differences:
-        out.print(f"differs from the published counts: {line}", style="yellow", markup=False)
+        out.print(f"differs from the published counts: {line}", style="yellow")
     if not prepared.differences and (prepared.card.expect.model_dump(exclude_defaults=True)):
         out.print("all counts equal the published ones", style="green")
     if plot is not None:
-        out.print(f"plot {plot}", markup=False)
+        out.print(f"plot {plot}")
 
 
 @app.command(epilog="Examples:\n\n  rankbench data clean\n\n  rankbench data clean --yes\n\n  rankbench data clean --all --yes")
@@ -192,8 +192,8 @@ def clean(
         [[e.kind, e.dataset, f"{e.n_bytes / 1e6:.1f}", e.path.name, "removed" if yes and e in chosen else ""] for e in entries],
     )
     total, removable = sum(e.n_bytes for e in entries), sum(e.n_bytes for e in chosen)
-    out.print(f"{environment.data}: {total / 1e6:,.1f} MB", markup=False)
+    out.print(f"{environment.data}: {total / 1e6:,.1f} MB")
     if yes:
-        out.print(f"{freed / 1e6:,.1f} MB freed", markup=False)
+        out.print(f"{freed / 1e6:,.1f} MB freed")
     elif chosen:
-        out.print(f"{removable / 1e6:,.1f} MB can be removed: rankbench data clean {'--all ' * everything}--yes", markup=False)
+        out.print(f"{removable / 1e6:,.1f} MB can be removed: rankbench data clean {'--all ' * everything}--yes")

@@ -21,4 +21,4 @@ def demo(json: Json = False) -> None:
         }
         out.print("\nnext")
         for words, purpose in steps.items():
-            out.print(f"  {program()} {words:42s} {purpose}", markup=False)
+            out.print(f"  {program()} {words:42s} {purpose}")

@@ -10,11 +10,8 @@ import typer
 from rankbench.cli.console import Json, out, print_json, print_table
 
 EXAMPLES = """Examples:
-
   rankbench doctor
-
   rankbench doctor --cluster
-
   rankbench doctor --address HEAD:6379
 """
 
@@ -43,4 +40,4 @@ def doctor(
     print_table(["", "check", "result", "what to do"], [[c.status, c.what, c.detail, c.advice] for c in results])
     if failed:
         raise ConfigError(f"{len(failed)} of {len(results)} checks failed; the first: {failed[0].what}: {failed[0].detail}")
-    out.print(f"ready: {sum(check.status == 'warn' for check in results)} warnings", style="green", markup=False)
+    out.print(f"ready: {sum(check.status == 'warn' for check in results)} warnings", style="green")

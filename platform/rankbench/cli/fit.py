@@ -10,15 +10,10 @@ import typer
 from rankbench.cli.console import Json, out, phase_progress, print_json, program
 
 EXAMPLES = """Examples:
-
   rankbench fit movielens-1m ease lam=300 --out my-model
-
   rankbench fit ./my-shop.yaml deql-l2 p=0.4 lam_prime=100 --out shop-model
-
   rankbench fit amazon-beauty talos tau=0.1 --out top-20
-
   rankbench fit gowalla ials embedding_dim=256 --out factors      after an interrupt, add --resume
-
   rankbench fit amazon-book ease lam=200 --memory 4GB --out books      a matrix larger than 4 GB stays in files
 """
 
@@ -79,5 +74,5 @@ def fit(
     if json:
         print_json({"folder": str(to), "method": method, "params": model.params, "dataset": model.dataset})
         return
-    out.print(f"{method} on {dataset}: {len(model.users):,} users, {len(model.items):,} items → {to}", markup=False)
-    out.print(f"next: {program()} recommend {to} --user {model.users[0].as_py()}", markup=False)
+    out.print(f"{method} on {dataset}: {len(model.users):,} users, {len(model.items):,} items → {to}")
+    out.print(f"next: {program()} recommend {to} --user {model.users[0].as_py()}")

@@ -44,11 +44,11 @@ class SweepView:
             return
         for record in records:
             if record.failed:
-                err.print(f"{unit.title}: {record.arm or record.method} failed: {record.error}", markup=False)
+                err.print(f"{unit.title}: {record.arm or record.method} failed: {record.error}")
         last = self.progress.done == self.progress.of
         if not err.is_terminal and (last or time.monotonic() - self._printed_at > LINE_EVERY):
             self._printed_at = time.monotonic()
-            err.print(summary(self.progress), markup=False)
+            err.print(summary(self.progress))
 
     def _table(self) -> Table:
         table = Table.grid(padding=(0, 2))

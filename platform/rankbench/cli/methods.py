@@ -12,11 +12,8 @@ if TYPE_CHECKING:
     from rankbench.fitting.method import Method
 
 EXAMPLES = """Examples:
-
   rankbench methods
-
   rankbench methods deql-l2
-
   rankbench methods talos
 """
 
@@ -38,13 +35,11 @@ def methods(
             ["method", "parameters", "description", "source"],
             [[f["name"], _short(spec, f["params"]), f["title"], f["source"]] for f, spec in zip(facts, chosen, strict=True)],
         )
-        out.print(
-            "…: also takes the parameters of training and of the encoder; `rankbench methods bpr` lists them", markup=False
-        )
+        out.print("…: also takes the parameters of training and of the encoder; `rankbench methods bpr` lists them")
         return
-    out.print(f"{facts[0]['name']}: {facts[0]['title']} ({facts[0]['source']})", style="bold", markup=False)
+    out.print(f"{facts[0]['name']}: {facts[0]['title']} ({facts[0]['source']})", style="bold")
     if chosen[0].reason:
-        out.print(chosen[0].reason, markup=False)
+        out.print(chosen[0].reason)
     body = [[p["name"], "" if p["default"] is None else str(p["default"]), p["search"], p["help"]] for p in facts[0]["params"]]
     print_table(["parameter", "default", "search range", "description"], body) if body else out.print("no parameters")
 

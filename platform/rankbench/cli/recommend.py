@@ -13,13 +13,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 EXAMPLES = """Examples:
-
   rankbench recommend my-model --user 17 --user 4711
-
   rankbench recommend my-model --users wanted.csv -k 20 --out recommended.parquet
-
   rankbench recommend my-model --all --out recommended.csv
-
   rankbench recommend my-model --history new-users.csv
 """
 
@@ -57,7 +53,7 @@ def recommend(
         frame = fitted.recommend_new(interactions, k, not keep_seen)
         lost = interactions["user"].nunique() - frame["user"].nunique()
         if lost:
-            err.print(f"warning: {lost:,} users have no interactions with items of the model and are left out", markup=False)
+            err.print(f"warning: {lost:,} users have no interactions with items of the model and are left out")
     else:
         ids = fitted.users.to_pylist() if everybody else chosen_ids(user, users, "user")
         frame = fitted.recommend(ids, k, not keep_seen)
@@ -70,7 +66,7 @@ def deliver(frame: pd.DataFrame, to: Path | None, json: bool) -> None:
 
     if to is not None:
         write_frame(frame, to)
-        print_json({"file": str(to), "rows": len(frame)}) if json else out.print(f"{len(frame):,} rows → {to}", markup=False)
+        print_json({"file": str(to), "rows": len(frame)}) if json else out.print(f"{len(frame):,} rows → {to}")
     elif json:
         print_json(frame.to_dict("records"))
     else:

@@ -17,15 +17,10 @@ if TYPE_CHECKING:
     from rankbench.schema.stored_sweep import StoredSweep
 
 EXAMPLES = """Examples:
-
   rankbench report
-
   rankbench report linear-movielens-1m --format latex
-
   rankbench report experiments/deql_table2_gowalla.yaml
-
   rankbench report --out docs/results/mine --metrics recall@20,ndcg@20,ndcg@50
-
   rankbench report --all --out docs/reports
 """
 
@@ -85,7 +80,7 @@ def report(
         if stored.chosen is None and stored.about.id:
             out.print("this sweep is not finished; continue it with rankbench sweep FILE --resume", style="yellow")
         for path in files:
-            out.print(str(path), markup=False)
+            out.print(str(path))
     elif format == "html":
         pictures = [path for path in files if path.suffix == ".png"]
         print(html(sweep_page(stored.about, stored.chosen, table, stored.records, pictures)), end="")
@@ -103,13 +98,13 @@ def show_table(table: Table) -> None:
     header, body = columns(table, best=Best, second=Second)
     signs = {} if out.is_terminal else {Best: " ¹", Second: " ²"}
     styles = {Best: "bold", Second: "underline"}
-    out.print(table.title, style="bold", markup=False)
+    out.print(table.title, style="bold")
     marked = [[Text(cell + signs.get(type(cell), ""), styles.get(type(cell), "")) for cell in line] for line in body]
     print_table(header, marked)
     if not out.is_terminal and any(type(cell) is Best for line in body for cell in line):
         out.print("  ¹ best, ² second best of a dataset", style="dim")
     for note in table.notes:
-        out.print(f"  {note}", style="dim", markup=False)
+        out.print(f"  {note}", style="dim")
 
 
 def _stored(what: str | None, environment: Environment) -> StoredSweep:
@@ -197,7 +192,7 @@ def _index(folder: Path, environment: Environment, json: bool) -> None:
         try:
             spec = load_experiment(path, {})
             if spec.name in entries:
-                err.print(f"warning: {path}: another file already has the name {spec.name}; left out", markup=False)
+                err.print(f"warning: {path}: another file already has the name {spec.name}; left out")
                 continue
             sweeps = _sweeps(spec.name, environment.results, finished=True)
             stored = read_sweep(sweeps[-1]) if sweeps else _never_run(spec, path)
@@ -207,7 +202,7 @@ def _index(folder: Path, environment: Environment, json: bool) -> None:
             entries[spec.name] = entry(spec, path, table, stored.about, stored.chosen)
         except RankbenchError as error:
             entries[path.stem] = unreadable(path, str(error))
-        err.print(f"{path.name}: {list(entries.values())[-1].state}", markup=False)
+        err.print(f"{path.name}: {list(entries.values())[-1].state}")
     files = write_index(folder, list(entries.values()))
     if json:
         from dataclasses import asdict
@@ -218,4 +213,4 @@ def _index(folder: Path, environment: Environment, json: bool) -> None:
     assert isinstance(grid, Grid)
     print_table(grid.header, grid.body)
     for path in files:
-        out.print(str(path), markup=False)
+        out.print(str(path))

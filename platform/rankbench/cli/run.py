@@ -17,25 +17,15 @@ PRINTED = (
 )  # fmt: skip
 
 EXAMPLES = """Examples:
-
   rankbench run movielens-1m ease lam=300
-
   rankbench run gowalla deql-l2 p=0.7 lam_prime=20 b=0.5 --json
-
   rankbench run synthetic edlae p=0.6 data.source.generator.users=20000
-
   rankbench run ./my-shop.yaml ease lam=100 --metrics recall,ndcg,auc --cutoffs 5,20
-
   rankbench run gowalla ials embedding_dim=128 iterations=20      after an interrupt, add --resume
-
   rankbench run amazon-beauty talos tau=0.1 n_negatives=1024 epochs=100
-
   rankbench run gowalla bpr model=lightgcn n_negatives=1 epochs=50
-
   rankbench run netflix ials --address 10.0.0.5:6379              on a Ray cluster
-
   rankbench run amazon-book deql-l2 --memory 4GB --spill /scratch      a matrix larger than memory, by tiles
-
   rankbench run amazon-book deql-l2 --address 10.0.0.5:6379 --spill /shared      tiles on a cluster that shares /shared
 """
 
@@ -123,18 +113,14 @@ def run(
     # Compared by their durations, because two runs may start in the same second.
     kept = read_record(folder).seconds != record.seconds
     if kept:
-        err.print(
-            "an earlier finished record of this run was kept, with its seconds and memory; --fresh replaces it", markup=False
-        )
+        err.print("an earlier finished record of this run was kept, with its seconds and memory; --fresh replaces it")
     if memory and record.peak_memory_bytes > options.memory_bytes:
         peak = record.peak_memory_bytes / 1e9
-        err.print(f"warning: the fit needed {peak:.2f} GB at its peak, more than --memory {memory}", markup=False)
+        err.print(f"warning: the fit needed {peak:.2f} GB at its peak, more than --memory {memory}")
     if execution.checkpoints:
         execution.checkpoints.clear()
     if track:
-        sink = MlflowSink(
-            uri, "runs", environment.results / "mlartifacts", lambda line: err.print(f"warning: {line}", markup=False)
-        )
+        sink = MlflowSink(uri, "runs", environment.results / "mlartifacts", lambda line: err.print(f"warning: {line}"))
         with err.status("sending to MLflow") as line:
             sink.waiting = lambda left: line.update(f"sending to MLflow: {left} messages left")
             sink.open()
@@ -175,12 +161,11 @@ def _cutoffs(text: str) -> tuple[int, ...]:
 def _show(record: RunRecord, folder: Path, shown: dict[str, Any]) -> None:
     counts = record.dataset.counts
     params = " ".join(f"{name}={value}" for name, value in shown.items() if value is not None)
-    out.print(f"{record.method} {params} on {record.dataset.name}", style="bold", markup=False)
+    out.print(f"{record.method} {params} on {record.dataset.name}", style="bold")
     out.print(
         f"fitted on {record.fit_on}, measured on {record.measured_on}: {record.users['measured']:,} users, "
         f"{counts['items']:,} items ranked in full; {record.users['without_targets']:,} users without test items are left out, "
-        f"{counts['cold_test_items']:,} test items are not in train",
-        markup=False,
+        f"{counts['cold_test_items']:,} test items are not in train"
     )
     cutoffs = sorted({name.split("@")[1] for name in record.metrics if "@" in name}, key=int)
     bases = list(dict.fromkeys(name.split("@")[0] for name in record.metrics))
@@ -193,16 +178,14 @@ def _show(record: RunRecord, folder: Path, shown: dict[str, Any]) -> None:
         body.append(line)
     print_table(["metric", *[f"@{k} [95 %]" for k in cutoffs or [""]]], body)
     phases = "  ".join(f"{name} {value:.2f} s" for name, value in record.seconds.items())
-    out.print(f"{phases}  peak {record.peak_memory_bytes / 1e9:.2f} GB", markup=False)
+    out.print(f"{phases}  peak {record.peak_memory_bytes / 1e9:.2f} GB")
     if record.tiles:
-        out.print(
-            f"the item-item matrix did not fit into memory and was solved by tiles of {record.tiles:,} rows", markup=False
-        )
+        out.print(f"the item-item matrix did not fit into memory and was solved by tiles of {record.tiles:,} rows")
     for difference in record.dataset.differences:
-        out.print(f"differs from the published counts: {difference}", style="yellow", markup=False)
+        out.print(f"differs from the published counts: {difference}", style="yellow")
     if record.dataset.raw_gone:
         out.print(record.dataset.raw_gone, style="yellow")
-    out.print(f"record {folder}", markup=False)
+    out.print(f"record {folder}")
 
 
 def _cell(value: Measured | None) -> str:

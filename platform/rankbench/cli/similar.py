@@ -10,9 +10,7 @@ import typer
 from rankbench.cli.console import Json
 
 EXAMPLES = """Examples:
-
   rankbench similar my-model --item 260
-
   rankbench similar my-model --items wanted.csv -k 20 --out similar.csv
 """
 

@@ -15,13 +15,9 @@ if TYPE_CHECKING:
     from rankbench.studies.spec import Study
 
 EXAMPLES = """Examples:
-
   rankbench study                                              list all studies
-
   rankbench study metric-inconsistency trials=10000
-
   rankbench study threshold-error dataset=amazon-beauty n_negatives=256 --out docs/results/studies/threshold-error
-
   rankbench study epoch-time dataset=amazon-beauty losses=bpr,psl,talos
 """
 
@@ -59,12 +55,12 @@ def study(
         about = {"study": name, "params": dataclasses.asdict(checked), "seed": seed, "datasets": findings.datasets}
         print_json(about | {"rows": findings.rows, "notes": findings.notes, "files": [str(path) for path in files]})
         return
-    out.print(f"{chosen.title} ({chosen.source})", style="bold", markup=False)
+    out.print(f"{chosen.title} ({chosen.source})", style="bold")
     print_table(list(findings.columns.values()), body(findings))
     for note in findings.notes:
-        out.print(f"  {note}", style="dim", markup=False)
+        out.print(f"  {note}", style="dim")
     for path in files:
-        out.print(str(path), markup=False)
+        out.print(str(path))
 
 
 def _list(studies: Registry[Study], json: bool) -> None:
@@ -84,7 +80,7 @@ def _list(studies: Registry[Study], json: bool) -> None:
         print_json(facts)
         return
     for each in facts:
-        out.print(f"{each['name']}: {each['title']} ({each['source']})", style="bold", markup=False)
+        out.print(f"{each['name']}: {each['title']} ({each['source']})", style="bold")
         print_table(
             ["parameter", "default", "description"], [[p["name"], str(p["default"]), p["help"]] for p in each["params"]]
         )

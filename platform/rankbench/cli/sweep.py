@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rankbench.cli.console import Json, err, out, print_json, print_table, program
+from rankbench.cli.console import Json, epilog, err, out, print_json, print_table, program
 
 if TYPE_CHECKING:
     from rankbench.core.environment import Environment
@@ -19,25 +19,15 @@ if TYPE_CHECKING:
     from rankbench.tracking.record import RunRecord
 
 EXAMPLES = """Examples:
-
   rankbench sweep experiments/demo.yaml
-
   rankbench sweep experiments/linear_movielens_1m.yaml search.trials=20 resources.cpus=1
-
   rankbench sweep experiments/demo.yaml --dry-run
-
   rankbench sweep experiments/talos_table3_1.yaml --stand-in 0.01 --dry-run
-
   rankbench sweep experiments/talos_table3_1.yaml datasets=[amazon-beauty] --arms "*, MF" arms.*.params.epochs=60
-
   rankbench sweep experiments/demo.yaml final.seeds=[0,1,2] final.split_seeds=[0,1,2]
-
   rankbench sweep experiments/demo.yaml --resume
-
   rankbench sweep experiments/deql_table2_gowalla.yaml --chosen
-
   rankbench sweep status          in another shell: trials by state, best results so far, remaining time
-
   rankbench sweep stop            stop the newest running sweep as Ctrl-C would; --resume continues it
 """
 
@@ -49,10 +39,14 @@ class _RunByDefault(typer.core.TyperGroup):
         return super().parse_args(ctx, args if args and args[0] in self.commands else ["run", *args])
 
 
-app = typer.Typer(cls=_RunByDefault, rich_markup_mode=None)
+app = typer.Typer(
+    cls=_RunByDefault,
+    help="Run an experiment: search, refit, test, report. See also `sweep status` and `sweep stop`.",
+    rich_markup_mode=None,
+)
 
 
-@app.command("run", epilog=EXAMPLES)
+@app.command("run", epilog=epilog(EXAMPLES))
 def sweep(
     experiment: Annotated[Path, typer.Argument(help="An experiment file; a bare name is looked up in experiments/.")],
     changes: Annotated[
@@ -135,7 +129,7 @@ def sweep(
     if failed:
         raise ClusterError(f"{failed} runs failed; {folder}/report/report.md gives the reasons, and --resume repeats them")
     if not json:
-        out.print(f"\nreport   {folder}/report/report.html\nrecords  {folder}/records\nbrowse   {program()} ui", markup=False)
+        out.print(f"\nreport   {folder}/report/report.html\nrecords  {folder}/records\nbrowse   {program()} ui")
 
 
 def execute(
@@ -160,7 +154,7 @@ def execute(
     from rankbench.tracking.mlflow_sink import MlflowSink, metric_key, tracking_uri
 
     def warn(line: str) -> None:
-        err.print(f"warning: {line}", markup=False)
+        err.print(f"warning: {line}")
 
     # Parameters that differ between the runs of an arm; they make up the names of its runs.
     named = {arm.label: [n for n, v in arm.params.items() if isinstance(v, dict)] or [*arm.params] for arm in spec.arms}
@@ -171,9 +165,9 @@ def execute(
             for problem in plan.not_available.values():
                 warn(f"not available: {problem.reason}; --resume adds it once it is available")
             if not quiet:
-                err.print(f"{spec.name}: {plan.n_settings} settings in {plan.n_fits} fits → {folder}", markup=False)
+                err.print(f"{spec.name}: {plan.n_settings} settings in {plan.n_fits} fits → {folder}")
                 for note in plan.notes:
-                    err.print(f"  {note}", markup=False)
+                    err.print(f"  {note}")
             sink.open()
             facts: dict[str, Any] = {"datasets": [card.name for card in plan.cards], "arms": [arm.label for arm in spec.arms]}
             facts |= {"not_available": [*plan.not_available]} if plan.not_available else {}
@@ -253,19 +247,19 @@ def status(
         about = {"id": stored.folder.name, "state": state, "metric": metric, "running": running, "not_available": missing}
         print_json(about | {"arms": arms})
         return
-    out.print(f"{stored.folder.name}: {state}", style="bold", markup=False)
+    out.print(f"{stored.folder.name}: {state}", style="bold")
     if running:
         seen = time.time() - running["seen_at"]
-        out.print(f"process {running['pid']} on {running['host']}, last heartbeat {seen:.0f} s ago", markup=False)
+        out.print(f"process {running['pid']} on {running['host']}, last heartbeat {seen:.0f} s ago")
         if progress := running.get("progress"):
             done = progress["finished"] + progress["stopped"] + progress["failed"]
             left = running["remaining_seconds"]
             rest = f", {clock(left)} left" if left is not None else ""
-            out.print(f"{progress['stage']}: {done} of {progress['of']} fits{rest}", markup=False)
+            out.print(f"{progress['stage']}: {done} of {progress['of']} fits{rest}")
     elif state == "interrupted":
-        out.print("the same command with --resume continues it", markup=False)
+        out.print("the same command with --resume continues it")
     for problem in stored.about.not_available.values():
-        out.print(f"not available: {problem.reason}", style="yellow", markup=False)
+        out.print(f"not available: {problem.reason}", style="yellow")
     header = ["dataset", "model", "searched", "stopped", "failed", f"best {metric} on valid", "on test"]
     print_table(header, [[*map(str, row[:5]), "" if row[5] is None else f"{row[5]:.4f}", str(row[6])] for row in rows])
 
@@ -285,7 +279,7 @@ def stop(
     if json:
         print_json({"id": folder.name, "asked": True})
     else:
-        out.print(f"{folder.name}: asked to stop; the same command with --resume continues it", markup=False)
+        out.print(f"{folder.name}: asked to stop; the same command with --resume continues it")
 
 
 def _by_arm(records: Iterable[RunRecord], metric: str) -> list[tuple[Any, ...]]:
@@ -340,26 +334,23 @@ def _show_plan(plan: Plan, environment: Environment, cpus: int | None, json: boo
     ]  # fmt: skip
     print_table(header, body)
     for problem in plan.not_available.values():
-        out.print(f"  not available: {problem.reason}", style="yellow", markup=False)
+        out.print(f"  not available: {problem.reason}", style="yellow")
     for line in (*preview.stand_ins, *preview.shared, *preview.by_tiles, *plan.notes):
-        out.print(f"  {line}", markup=False)
+        out.print(f"  {line}")
     for stage in preview.stages:
         if stage.seconds is None:
             time = f"{clock(stage.seconds_of_trials)} of sequential trials (a rough estimate, without the cluster)"
         else:
             time = f"about {clock(stage.seconds)} (rough), with up to {stage.concurrent} at a time on this machine"
-        out.print(f"{stage.name}: {stage.fits} fits, {time}", markup=False)
+        out.print(f"{stage.name}: {stage.fits} fits, {time}")
     if plan.given is None:
-        out.print("the final stage has one fit for each chosen inverse, split and seed", markup=False)
+        out.print("the final stage has one fit for each chosen inverse, split and seed")
     if preview.short:
         out.print(
             f"not enough memory: the largest trial needs {preview.short / 1e9:.1f} GB more than is available", style="yellow"
         )
     size = f"{preview.bytes_written / 1e6:.1f} MB"
-    out.print(
-        f"writes {preview.folder}: {preview.records} records (about {size}), each with an MLflow run, and a report",
-        markup=False,
-    )
+    out.print(f"writes {preview.folder}: {preview.records} records (about {size}), each with an MLflow run, and a report")
 
 
 def _settings_of(row: Row, given: dict[tuple[str, str | None], MethodConfig], stated: dict[str, set[str]]) -> str:

@@ -6,14 +6,11 @@ from typing import Annotated
 
 import typer
 
-from rankbench.cli.console import Json, err, out, print_json, program
+from rankbench.cli.console import Json, epilog, err, out, print_json, program
 
 EXAMPLES = """Examples:
-
   rankbench tracking status
-
   rankbench tracking sync
-
   rankbench tracking serve --store postgresql+psycopg2://me@127.0.0.1:5433/rankbench
 """
 
@@ -21,7 +18,7 @@ app = typer.Typer(
     help="Show and send waiting messages, or run an MLflow server.",
     no_args_is_help=True,
     rich_markup_mode=None,
-    epilog=EXAMPLES,
+    epilog=epilog(EXAMPLES),
 )
 
 PATIENCE = 120.0  # seconds without progress after which sync gives up; the uploader detects a hung server after 60
@@ -52,12 +49,12 @@ def status(json: Json = False) -> None:
         if problem
         else "answers"
     )
-    out.print(f"store    {without_password(uri)} {answer}", markup=False)
-    out.print(f"waiting  {len(waiting)} messages in {spool.folder}", markup=False)
+    out.print(f"store    {without_password(uri)} {answer}")
+    out.print(f"waiting  {len(waiting)} messages in {spool.folder}")
     if aside:
-        out.print(f"damaged  {len(aside)} messages set aside in the same folder (*.bad)", markup=False)
+        out.print(f"damaged  {len(aside)} messages set aside in the same folder (*.bad)")
     if waiting and not problem:
-        out.print(f"`{program()} tracking sync` sends them", markup=False)
+        out.print(f"`{program()} tracking sync` sends them")
 
 
 @app.command()
@@ -88,7 +85,7 @@ def sync(json: Json = False) -> None:
                 progress=lambda left: bar.update(task, completed=len(messages) - left),
             )
         if delivery.note:
-            err.print(f"warning: {delivery.note}", markup=False)
+            err.print(f"warning: {delivery.note}")
         if left:
             raise StorageError(
                 f"tracking at {without_password(uri)}: {left} of {len(messages)} messages still wait in {spool.folder} "
@@ -98,7 +95,7 @@ def sync(json: Json = False) -> None:
     if json:
         print_json({"store": without_password(uri), "sent": len(messages) - damaged, "set_aside": damaged})
     else:
-        out.print(f"{len(messages) - damaged} messages sent to {without_password(uri)}", markup=False)
+        out.print(f"{len(messages) - damaged} messages sent to {without_password(uri)}")
 
 
 @app.command()
@@ -147,7 +144,7 @@ def serve(
         with server.listening(host, port) as listener:
             with clear_errors(uri):
                 if done := upgrade(uri):
-                    err.print(done, markup=False)
+                    err.print(done)
                 make_tables(uri, artifacts)
             with server.serving(listener, uri, artifacts, hosts, proxied=True) as process:
                 url = server.url(names[0] if public else host, port)
@@ -155,13 +152,12 @@ def serve(
                     print_json({"url": url, "store": shown, "artifacts": str(artifacts), "allowed_hosts": list(hosts)})
                     sys.stdout.flush()
                 else:
-                    err.print(f"MLflow on {url}, store {shown}, artifacts in {artifacts} (press Ctrl-C to stop)", markup=False)
-                    out.print(f"export RANKBENCH_TRACKING_URI={url}", markup=False)
+                    err.print(f"MLflow on {url}, store {shown}, artifacts in {artifacts} (press Ctrl-C to stop)")
+                    out.print(f"export RANKBENCH_TRACKING_URI={url}")
                 if public:
                     err.print(
                         f"open to the network without a login; answers to {', '.join(hosts)}; "
-                        "--allowed-hosts NAME,NAME adds other names",
-                        markup=False,
+                        "--allowed-hosts NAME,NAME adds other names"
                     )
                 raise StorageError(f"the MLflow server ended unexpectedly with exit code {process.wait()}")
     except KeyboardInterrupt:

@@ -9,7 +9,6 @@ import typer
 from rankbench.cli.console import Json, err, print_json
 
 EXAMPLES = """Example:
-
   rankbench ui --port 5001
 """
 
@@ -41,7 +40,7 @@ def ui(
                     print_json({"url": server.url("127.0.0.1", port), "store": shown})
                     sys.stdout.flush()
                 else:
-                    err.print(f"MLflow on {server.url('127.0.0.1', port)}, store {shown} (press Ctrl-C to stop)", markup=False)
+                    err.print(f"MLflow on {server.url('127.0.0.1', port)}, store {shown} (press Ctrl-C to stop)")
                 raise StorageError(f"the MLflow server ended unexpectedly with exit code {process.wait()}")
     except KeyboardInterrupt:
         # Ctrl-C or SIGTERM is the normal end of a server, not a failure.
