@@ -6,7 +6,6 @@ stay in memory. Blocks come in increasing item id, so that ties go to the lower 
 
 from __future__ import annotations
 
-import functools
 import itertools
 import threading
 from collections.abc import Callable, Sequence
@@ -18,18 +17,19 @@ import numpy as np
 import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
-from rankbench.core.errors import NumericalError, require
+from rankbench.core.errors import require
 from rankbench.data.splits import Holdout
 from rankbench.evaluation.ranking import (
-    BLOCK_ITEMS,
     BLOCK_USERS,
     Ranking,
-    _buffer,
-    _count_wins,
-    _gather,
-    _mask,
-    _scan,
-    _TopK,
+    _count,
+    _families,
+    _merge,
+    _passes,
+    _scan_part,
+    _State,
+    _Users,
+    slices,
 )
 from rankbench.fitting.executors import BlockMap
 from rankbench.fitting.recommenders import Recommender
@@ -58,31 +58,29 @@ def rank_by_columns(
     Raises NumericalError if a score is NaN.
     """
     require(rows is None or not auc, "auc can only be computed for all users with targets")
-    rows = np.flatnonzero(np.diff(holdout.target.indptr)) if rows is None else rows
-    n_items, seen = holdout.target.shape[1], holdout.seen
-    states = [_State(model, holdout.target, len(rows), k, auc) for model in models]
+    users = _Users(holdout, rows)
+    states = [_State(model, users, k, auc) for model in models]
     families = _families(states)
-    blocks = _blocks(n_items, column_block)
-    parts = [slice(start, min(start + BLOCK_USERS, len(rows))) for start in range(0, len(rows), BLOCK_USERS)]
-    # AUC needs a second pass, because a target's score must be known before other scores are compared with it.
-    passes = [_merge, _count] if auc else [_merge]
-    done, total = 0, len(rows) * len(families) * len(passes) * len(blocks)
+    blocks = _blocks(holdout, column_block)
+    parts = slices(0, len(users.rows), BLOCK_USERS)
+    passes = _passes(auc)
+    done, total = 0, len(users.rows) * len(families) * len(passes) * len(blocks)
     workspace = threading.local()
     with threadpool_limits(1, "blas"), ThreadPoolExecutor(numba.get_num_threads()) as pool:
-        for family, use, block in itertools.product(families.values(), passes, blocks):
+        for family, use, block in itertools.product(families, passes, blocks):
             holder = family[0].model.hold(block)
-            scan = functools.partial(_scan_part, holder, family, use, block, holdout, seen, rows, workspace)
-            tasks = [pool.submit(scan, part) for part in parts]
+            tasks = {pool.submit(_scan_part, holder, family, use, block, users, part, workspace): part for part in parts}
             # Released before the columns of the next block are loaded.
-            del holder, scan
+            del holder
             try:
                 for task in as_completed(tasks):
-                    done += task.result()
+                    task.result()
+                    done += tasks[task].stop - tasks[task].start
                     progress(done, total)
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
-    return [state.ranking(holdout, seen, rows) for state in states]
+    return [state.ranking(users) for state in states]
 
 
 def rank_by_columns_on(
@@ -100,65 +98,57 @@ def rank_by_columns_on(
     A worker returns the top k of its block. These are merged here by score and then by item, so that the order in which they
     arrive has no effect. Models and `holdout` are sent once. `progress(done, total)` counts blocks.
     """
-    rows = np.flatnonzero(np.diff(holdout.target.indptr))
-    states = [_State(model, holdout.target, len(rows), k, auc) for model in models]
-    blocks = _blocks(holdout.target.shape[1], column_block)
-    data = executor.put((list(models), holdout, rows, k, auc))
-    passes = 2 if auc else 1
+    users = _Users(holdout, None)
+    states = [_State(model, users, k, auc) for model in models]
+    blocks = _blocks(holdout, column_block)
+    data = executor.put((list(models), holdout, k, auc))
+    total = len(_passes(auc)) * len(blocks)
     for done, (index, tops) in enumerate(executor.map(_top_of_block, blocks, data), start=1):
         for state, (items, scores, of_targets) in zip(states, tops, strict=True):
-            _merge_top(state.top.items, state.top.scores, items, scores)
+            _merge_top(state.items, state.scores, items, scores)
             if auc:
                 state.target_scores[_inside(holdout.target, blocks[index])] = of_targets
-        progress(done, passes * len(blocks))
+        progress(done, total)
     if auc:
         known = executor.put([state.target_scores for state in states])
         for done, (_, block_wins) in enumerate(executor.map(_wins_of_block, blocks, data, known), start=1):
             for state, wins in zip(states, block_wins, strict=True):
                 state.wins += wins
-            progress(len(blocks) + done, passes * len(blocks))
-    return [state.ranking(holdout, holdout.seen, rows) for state in states]
+            progress(len(blocks) + done, total)
+    return [state.ranking(users) for state in states]
 
 
-def _blocks(n_items: int, width: int) -> list[slice]:
+def _blocks(holdout: Holdout, width: int) -> list[slice]:
     require(width >= 1, f"column_block must be >= 1, got {width}")
-    return [slice(start, min(start + width, n_items)) for start in range(0, n_items, width)]
-
-
-def _families(states: list[_State]) -> dict[int, list[_State]]:
-    """Return groups of models that share their columns."""
-    families: dict[int, list[_State]] = {}
-    for state in states:
-        families.setdefault(state.model.family, []).append(state)
-    return families
+    return slices(0, holdout.target.shape[1], width)
 
 
 def _top_of_block(block: slice, data: _Data) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Return for each model the top k of the block's items for all users, and the scores of the targets among them."""
-    models, holdout, rows, k, auc = data
-    states = [_State(model, holdout.target, len(rows), min(k, block.stop - block.start), auc) for model in models]
-    _scan_block(states, _merge, block, holdout, rows)
+    models, holdout, k, auc = data
+    users = _Users(holdout, None)
+    states = [_State(model, users, min(k, block.stop - block.start), auc) for model in models]
+    _scan_block(states, _merge, block, users)
     inside = _inside(holdout.target, block) if auc else slice(0)
-    return [(s.top.items, s.top.scores, s.target_scores[inside]) for s in states]
+    return [(state.items, state.scores, state.target_scores[inside]) for state in states]
 
 
 def _wins_of_block(block: slice, data: _Data, target_scores: list[np.ndarray]) -> list[np.ndarray]:
-    models, holdout, rows, k, auc = data
-    states = [_State(model, holdout.target, len(rows), k, auc) for model in models]
+    models, holdout, k, auc = data
+    users = _Users(holdout, None)
+    states = [_State(model, users, k, auc) for model in models]
     for state, scores in zip(states, target_scores, strict=True):
         state.target_scores = scores
-    _scan_block(states, _count, block, holdout, rows)
+    _scan_block(states, _count, block, users)
     return [state.wins for state in states]
 
 
-def _scan_block(states: list[_State], use: _Use, block: slice, holdout: Holdout, rows: np.ndarray) -> None:
-    workspace, seen = threading.local(), holdout.seen
-    families = _families(states)
-    for family in families.values():
+def _scan_block(states: list[_State[ColumnRecommender]], use: Callable[..., None], block: slice, users: _Users) -> None:
+    workspace = threading.local()
+    for family in _families(states):
         holder = family[0].model.hold(block)
-        for start in range(0, len(rows), BLOCK_USERS):
-            part = slice(start, min(start + BLOCK_USERS, len(rows)))
-            _scan_part(holder, family, use, block, holdout, seen, rows, workspace, part)
+        for part in slices(0, len(users.rows), BLOCK_USERS):
+            _scan_part(holder, family, use, block, users, part, workspace)
 
 
 def _inside(target: sp.csr_array, block: slice) -> np.ndarray:
@@ -187,70 +177,4 @@ def _merge_top(items: np.ndarray, scores: np.ndarray, other_items: np.ndarray, o
                 a += 1
 
 
-_Use = Callable[..., None]  # _merge or _count
-_Data = tuple[list[ColumnRecommender], Holdout, np.ndarray, int, bool]  # models, holdout, rows, k, auc
-
-
-class _State:
-    """Intermediate rankings of one model for all users."""
-
-    def __init__(self, model: ColumnRecommender, target: sp.csr_array, n_rows: int, k: int, auc: bool):
-        self.model = model
-        self.top = _TopK(n_rows, min(k, target.shape[1]), model.dtype)
-        self.auc = auc
-        self.target_scores = np.empty(target.nnz if auc else 0)
-        self.wins = np.zeros(n_rows if auc else 0)
-
-    def ranking(self, holdout: Holdout, seen: sp.csr_array, rows: np.ndarray) -> Ranking:
-        area = None
-        if self.auc:
-            n_targets, n_seen = np.diff(holdout.target.indptr)[rows], np.diff(seen.indptr)[rows]
-            pairs = n_targets * (holdout.target.shape[1] - n_seen - n_targets)
-            area = np.divide(self.wins, pairs, out=np.full(len(rows), 0.5), where=pairs > 0)
-        return Ranking(rows, holdout.users[rows], self.top.items, self.top.scores, area)
-
-
-def _scan_part(
-    holder: Recommender,
-    family: list[_State],
-    use: _Use,
-    block: slice,
-    holdout: Holdout,
-    seen_rows: sp.csr_array,
-    rows: np.ndarray,
-    workspace: threading.local,
-    part: slice,
-) -> int:
-    """Score the users of `part` for the items of `block` and pass the scores to `use`. Returns the number of users."""
-    users, history, target = (of[rows[part]] for of in (holdout.users, holdout.history, holdout.target))
-    seen = history if seen_rows is holdout.history else seen_rows[rows[part]]
-    # Rows without targets have no entries, so the targets of a part are contiguous.
-    first = holdout.target.indptr[rows[part.start]]
-    entries = slice(first, first + target.nnz)
-    for start in range(block.start, block.stop, BLOCK_ITEMS):
-        items = slice(start, min(start + BLOCK_ITEMS, block.stop))
-        shape = (len(users), items.stop - items.start)
-        base = holder.base(users, history, items, _buffer(workspace, "base", shape, holder.dtype))
-        for state in family:
-            # The last model of a family may overwrite the shared array.
-            out = base if state is family[-1] else _buffer(workspace, "scores", shape, holder.dtype)
-            scores = state.model.finish(base, history, items, out)
-            use(state, scores, start, seen, target, part, entries)
-    return len(users)
-
-
-def _merge(
-    state: _State, scores: np.ndarray, start: int, seen: sp.csr_array, target: sp.csr_array, part: slice, entries: slice
-) -> None:
-    top = state.top
-    if _scan(scores, start, seen.indptr, seen.indices, top.items[part], top.scores[part]):
-        raise NumericalError(f"{type(state.model).__name__}: a score is not a number; raise lam, or use float64")
-    if state.auc:
-        _gather(scores, start, target.indptr, target.indices, state.target_scores[entries])
-
-
-def _count(
-    state: _State, scores: np.ndarray, start: int, seen: sp.csr_array, target: sp.csr_array, part: slice, entries: slice
-) -> None:
-    _mask(scores, start, seen.indptr, seen.indices)
-    _count_wins(scores, start, target.indptr, target.indices, state.target_scores[entries], state.wins[part])
+_Data = tuple[list[ColumnRecommender], Holdout, int, bool]  # models, holdout, k, auc

@@ -1,14 +1,16 @@
 """Ranking of all items for every user: score, mask seen items, keep the top k, by blocks of users and items.
 
-Ties go to the lower item id. Memory: a few score blocks and the top k, whatever n_users x n_items is.
+Ties go to the lower item id. Memory: a few score blocks and the top k, whatever n_users x n_items is; with AUC also
+the scores of the targets.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numba
 import numpy as np
@@ -55,34 +57,25 @@ def rank(
     Blocks of users run in parallel, in the number of threads set by `threads.pinned`, which does not change the result.
     `progress(done, total)` counts (user, family) rows. Raises NumericalError if a score is NaN.
     """
-    rows = np.flatnonzero(np.diff(holdout.target.indptr)) if rows is None else rows
-    k = min(k, holdout.target.shape[1])
+    users = _Users(holdout, rows)
     # Rows are copied only if they are not all rows, because histories can be as large as the data.
-    every = len(rows) == len(holdout.users)
-    selected = (holdout.users, holdout.history) if every else (holdout.users[rows], holdout.history[rows])
-    models = [model.fold(*selected) for model in models]
-    top = [_TopK(len(rows), k, model.dtype) for model in models]
-    areas = [np.zeros(len(rows)) for _ in models]
-    seen = holdout.seen
-    families: dict[int, list[int]] = {}
-    for position, model in enumerate(models):
-        families.setdefault(model.family, []).append(position)
-    done, total = 0, len(rows) * len(families)
+    every = len(users.rows) == len(holdout.users)
+    selected = (holdout.users, holdout.history) if every else (holdout.users[users.rows], holdout.history[users.rows])
+    states = [_State(model.fold(*selected), users, k, auc) for model in models]
+    families = _families(states)
+    done, total = 0, len(users.rows) * len(families)
     workspace = threading.local()
+    all_items = slice(0, holdout.target.shape[1])
 
-    def block(members: list[int], part: slice) -> int:
-        family = [models[position] for position in members]
-        ranked = _rank_block(family, holdout, seen, rows[part], k, block_items, auc, workspace)
-        for position, (best, area) in zip(members, ranked, strict=True):
-            top[position].items[part], top[position].scores[part] = best.items, best.scores
-            if area is not None:
-                areas[position][part] = area
+    def block(family: list[_State[Recommender]], part: slice) -> int:
+        for use in _passes(auc):
+            _scan_part(family[0].model, family, use, all_items, users, part, workspace, block_items)
         return part.stop - part.start
 
-    parts = [slice(start, min(start + block_users, len(rows))) for start in range(0, len(rows), block_users)]
     # The product of one block is too small to split, so each thread computes a whole block.
     with threadpool_limits(1, "blas"), ThreadPoolExecutor(numba.get_num_threads()) as pool:
-        tasks = [pool.submit(block, members, part) for members in families.values() for part in parts]
+        parts = slices(0, len(users.rows), block_users)
+        tasks = [pool.submit(block, family, part) for family in families for part in parts]
         try:
             for task in as_completed(tasks):
                 done += task.result()
@@ -90,53 +83,98 @@ def rank(
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
-    users = holdout.users[rows]
-    return [Ranking(rows, users, best.items, best.scores, area if auc else None) for best, area in zip(top, areas, strict=True)]
+    return [state.ranking(users) for state in states]
 
 
-def _rank_block(
-    family: Sequence[Recommender],
-    holdout: Holdout,
-    seen_rows: sp.csr_array,
-    rows: np.ndarray,
-    k: int,
-    width: int,
-    auc: bool,
+def slices(start: int, stop: int, width: int) -> list[slice]:
+    """Return consecutive slices of at most `width` positions that cover `start` to `stop`."""
+    return [slice(first, min(first + width, stop)) for first in range(start, stop, width)]
+
+
+class _Users:
+    """The users to rank: `rows` of a holdout, by default those that have targets."""
+
+    def __init__(self, holdout: Holdout, rows: np.ndarray | None):
+        n_targets = np.diff(holdout.target.indptr)
+        self.holdout, self.seen = holdout, holdout.seen
+        self.rows = np.flatnonzero(n_targets) if rows is None else rows
+        self.first_target = np.append(0, np.cumsum(n_targets[self.rows]))  # of each row, among the targets of all rows
+
+
+M = TypeVar("M", bound=Recommender)
+
+
+class _State(Generic[M]):
+    """Intermediate ranking by one model: the best items of each user so far, best first, and what AUC needs."""
+
+    def __init__(self, model: M, users: _Users, k: int, auc: bool):
+        self.model, self.auc = model, auc
+        shape = len(users.rows), min(k, users.holdout.target.shape[1])
+        self.items = np.full(shape, -1, np.int32)
+        self.scores = np.full(shape, -np.inf, model.dtype)
+        self.target_scores = np.empty(users.first_target[-1] if auc else 0)
+        self.wins = np.zeros(len(users.rows) if auc else 0)
+
+    def ranking(self, users: _Users) -> Ranking:
+        area = None
+        if self.auc:
+            n_targets, n_seen = np.diff(users.first_target), np.diff(users.seen.indptr)[users.rows]
+            pairs = n_targets * (users.holdout.target.shape[1] - n_seen - n_targets)
+            area = np.divide(self.wins, pairs, out=np.full(len(users.rows), 0.5), where=pairs > 0)
+        return Ranking(users.rows, users.holdout.users[users.rows], self.items, self.scores, area)
+
+
+def _families(states: Sequence[_State[M]]) -> list[list[_State[M]]]:
+    """Return groups of models that share their base scores."""
+    families: dict[int, list[_State[M]]] = {}
+    for state in states:
+        families.setdefault(state.model.family, []).append(state)
+    return list(families.values())
+
+
+def _scan_part(
+    holder: Recommender,
+    family: Sequence[_State[M]],
+    use: Callable[..., None],
+    block: slice,
+    users: _Users,
+    part: slice,
     workspace: threading.local,
-) -> Iterator[tuple[_TopK, np.ndarray | None]]:
-    users, history, target = holdout.users[rows], holdout.history[rows], holdout.target[rows]
-    seen = history if seen_rows is holdout.history else seen_rows[rows]
-    n_items = target.shape[1]
-    blocks = [slice(start, min(start + width, n_items)) for start in range(0, n_items, width)]
-    state = [_TopK(len(rows), k, model.dtype) for model in family]
-    target_scores = [np.empty(target.nnz) for _ in family]
-    wins = [np.zeros(len(rows)) for _ in family]
-
-    def scored(items: slice) -> Iterator[tuple[int, np.ndarray]]:
-        shape, dtype = (len(rows), items.stop - items.start), family[0].dtype
-        base = family[0].base(users, history, items, _buffer(workspace, "base", shape, dtype))
-        for position, model in enumerate(family):
+    width: int = BLOCK_ITEMS,
+) -> None:
+    """Score the users of `part` for the items of `block`, `width` at a time, and pass the scores to `use`."""
+    holdout, rows = users.holdout, users.rows[part]
+    ids, history, target = holdout.users[rows], holdout.history[rows], holdout.target[rows]
+    seen = history if users.seen is holdout.history else users.seen[rows]
+    targets = slice(users.first_target[part.start], users.first_target[part.stop])
+    for items in slices(block.start, block.stop, width):
+        shape = (len(rows), items.stop - items.start)
+        base = holder.base(ids, history, items, _buffer(workspace, "base", shape, holder.dtype))
+        for state in family:
             # The last model of a family may overwrite the shared array.
-            last = position == len(family) - 1
-            yield position, model.finish(base, history, items, base if last else _buffer(workspace, "scores", shape, dtype))
+            out = base if state is family[-1] else _buffer(workspace, "scores", shape, holder.dtype)
+            use(state, state.model.finish(base, history, items, out), items.start, seen, target, part, targets)
 
-    for items in blocks:
-        for position, scores in scored(items):
-            top = state[position]
-            if _scan(scores, items.start, seen.indptr, seen.indices, top.items, top.scores):
-                raise NumericalError(f"{type(family[position]).__name__}: a score is not a number; raise lam, or use float64")
-            if auc:
-                _gather(scores, items.start, target.indptr, target.indices, target_scores[position])
-    if auc:
-        # AUC scores the blocks again, because a target's score must be known before other scores are compared with it.
-        for items in blocks:
-            for position, scores in scored(items):
-                _mask(scores, items.start, seen.indptr, seen.indices)
-                _count_wins(scores, items.start, target.indptr, target.indices, target_scores[position], wins[position])
-    n_targets, n_seen = np.diff(target.indptr), np.diff(seen.indptr)
-    pairs = n_targets * (n_items - n_seen - n_targets)
-    for top, won in zip(state, wins, strict=True):
-        yield top, np.divide(won, pairs, out=np.full(len(rows), 0.5), where=pairs > 0) if auc else None
+
+def _passes(auc: bool) -> list[Callable[..., None]]:
+    # AUC needs a second pass, because a target's score must be known before other scores are compared with it.
+    return [_merge, _count] if auc else [_merge]
+
+
+def _merge(
+    state: _State[M], scores: np.ndarray, start: int, seen: sp.csr_array, target: sp.csr_array, part: slice, targets: slice
+) -> None:
+    if _scan(scores, start, seen.indptr, seen.indices, state.items[part], state.scores[part]):
+        raise NumericalError(f"{type(state.model).__name__}: a score is not a number; raise lam, or use float64")
+    if state.auc:
+        _gather(scores, start, target.indptr, target.indices, state.target_scores[targets])
+
+
+def _count(
+    state: _State[M], scores: np.ndarray, start: int, seen: sp.csr_array, target: sp.csr_array, part: slice, targets: slice
+) -> None:
+    _mask(scores, start, seen.indptr, seen.indices)
+    _count_wins(scores, start, target.indptr, target.indices, state.target_scores[targets], state.wins[part])
 
 
 def _buffer(workspace: threading.local, name: str, shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
@@ -147,14 +185,6 @@ def _buffer(workspace: threading.local, name: str, shape: tuple[int, int], dtype
         array = np.empty(size, dtype)
         setattr(workspace, name, array)
     return array[:size].reshape(shape)
-
-
-class _TopK:
-    """The best items of each row so far, best first."""
-
-    def __init__(self, m: int, k: int, dtype: np.dtype):
-        self.items = np.full((m, k), -1, np.int32)
-        self.scores = np.full((m, k), -np.inf, dtype)
 
 
 @numba.njit(nogil=True, cache=True)
