@@ -14,6 +14,7 @@ from importlib.metadata import PackageNotFoundError, metadata, requires, version
 from pathlib import Path
 from typing import Literal
 
+import psutil
 import requests
 
 from rankbench.core.environment import Environment
@@ -167,12 +168,9 @@ def _probe(path: Path) -> Path:
 
 def _file_system(path: Path) -> str:
     """Type of the file system that holds `path`; empty if it is unknown."""
-    try:
-        mounts = [line.split() for line in Path("/proc/mounts").read_text(encoding="utf-8").splitlines()]
-    except OSError:
-        return ""
-    above = [words for words in mounts if Path(words[1]) in (path.resolve(), *path.resolve().parents)]
-    return max(above, key=lambda words: len(words[1]))[2] if above else ""
+    folders = (path.resolve(), *path.resolve().parents)
+    above = [mount for mount in psutil.disk_partitions(all=True) if Path(mount.mountpoint) in folders]
+    return max(above, key=lambda mount: len(mount.mountpoint)).fstype if above else ""
 
 
 def cache(environment: Environment) -> Iterator[Check]:

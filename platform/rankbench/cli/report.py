@@ -123,7 +123,7 @@ def _stored(what: str | None, environment: Environment) -> StoredSweep:
             return read_sweep(find_sweep(what, environment.results))
         except ConfigError as error:
             if path is None:
-                near = nearest(what or "", [each.stem for each in _catalogue(environment)])
+                near = nearest(what or "", [each.stem for each in catalogue(environment)])
                 raise ConfigError(f"{error}, nor an experiment file of that name{near}" if what else str(error)) from None
     spec = load_experiment(path, {})
     sweeps = _sweeps(spec.name, environment.results)
@@ -142,7 +142,7 @@ def _experiment_file(what: str, environment: Environment) -> Path | None:
     is_file_name = given.suffix in (".yaml", ".yml")
     if is_file_name and given.is_file():
         return given
-    known = {path.stem: path for path in _catalogue(environment)}
+    known = {path.stem: path for path in catalogue(environment)}
     stem = given.stem if is_file_name else given.name
     if given.parent.name in ("", "experiments") and stem in known:
         return known[stem]
@@ -152,7 +152,7 @@ def _experiment_file(what: str, environment: Environment) -> Path | None:
     return known.get(what.replace("-", "_"))
 
 
-def _catalogue(environment: Environment) -> list[Path]:
+def catalogue(environment: Environment) -> list[Path]:
     """All experiment files, sorted by name; of two with the same name, the one of the first folder."""
     paths: dict[str, Path] = {}
     for folder in environment.catalogues("experiments"):
@@ -188,7 +188,7 @@ def _index(folder: Path, environment: Environment, json: bool) -> None:
     from rankbench.sweeps.sweep import comparisons
 
     entries = {}
-    for path in _catalogue(environment):
+    for path in catalogue(environment):
         try:
             spec = load_experiment(path, {})
             if spec.name in entries:

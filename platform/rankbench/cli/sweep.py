@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,9 +13,11 @@ from rankbench.cli.console import Json, epilog, err, out, print_json, print_tabl
 if TYPE_CHECKING:
     from rankbench.core.environment import Environment
     from rankbench.experiment.job import MethodConfig
+    from rankbench.reports.tables import Table
     from rankbench.schema.experiment import ExperimentSpec
     from rankbench.sweeps.dry_run import DryRun, Row
     from rankbench.sweeps.plan import Plan, Unit
+    from rankbench.sweeps.sweep import SweepResult
     from rankbench.tracking.record import RunRecord
 
 EXAMPLES = """Examples:
@@ -84,11 +86,13 @@ def sweep(
     json: Json = False,
 ) -> None:
     """Search hyperparameters on valid, refit the best ones, measure them once per seed on test, and show the table."""
+    from rankbench.cli.report import show_table
     from rankbench.cluster.session import host_and_port
     from rankbench.core.config import assignments
     from rankbench.core.environment import Environment
     from rankbench.core.errors import ClusterError, DownloadError
     from rankbench.core.threads import available_cpus
+    from rankbench.reports.tables import as_json
     from rankbench.schema.experiment import load_experiment, of_arms
     from rankbench.sweeps.plan import plan
     from rankbench.training.device import require_device
@@ -111,23 +115,26 @@ def sweep(
             cpus = None if address else available_cpus()
             _show_plan(plan(spec, environment, cpus, str(path), chosen, require_all), environment, cpus, json)
             return
-        folder, failed = execute(
+        result, table = execute(
             spec,
             str(path),
             environment,
+            quiet=json,
             resume=resume,
             use_chosen=chosen,
             address=address,
             fresh=fresh,
             require_all=require_all,
             changes=[*(changes or []), *(f"--arms {pattern!r}" for pattern in arms or [])],
-            quiet=json,
         )
     except DownloadError as error:
         raise DownloadError(f"{error}; --stand-in 0.01 uses synthetic data instead, datasets=[NAME] another dataset") from None
-    show(folder, environment, json)
-    if failed:
-        raise ClusterError(f"{failed} runs failed; {folder}/report/report.md gives the reasons, and --resume repeats them")
+    folder = result.folder
+    print_json(as_json(table) | {"folder": str(folder)}) if json else show_table(table)
+    if result.failed:
+        raise ClusterError(
+            f"{len(result.failed)} runs failed; {folder}/report/report.md gives the reasons, and --resume repeats them"
+        )
     if not json:
         out.print(f"\nreport   {folder}/report/report.html\nrecords  {folder}/records\nbrowse   {program()} ui")
 
@@ -136,16 +143,10 @@ def execute(
     spec: ExperimentSpec,
     source: str,
     environment: Environment,
-    *,
-    resume: bool = False,
-    use_chosen: bool = False,
-    address: str | None = None,
-    fresh: bool = False,
-    require_all: bool = False,
-    changes: Sequence[str] = (),
-    quiet: bool = False,
-) -> tuple[Path, int]:
-    """Run a sweep with progress and tracking, and write its report. Returns its folder and the number of failed runs."""
+    quiet: bool,
+    **options: Any,
+) -> tuple[SweepResult, Table]:
+    """Run a sweep with progress and tracking, and write its report. `options` are those of `run_sweep`."""
     from rankbench.cli.live import SweepView
     from rankbench.reports.report import sweep_table, write_report
     from rankbench.reports.tables import render
@@ -182,18 +183,8 @@ def execute(
                 sink.send(record, records["folder"] / record.id, named.get(record.arm or record.method, ()))
 
         records: dict[str, Path] = {}
-        result = run_sweep(
-            spec,
-            source,
-            environment,
-            resume=resume,
-            use_chosen=use_chosen,
-            address=address,
-            fresh=fresh,
-            require_all=require_all,
-            changes=changes,
-            listener=Listener(planned, view.stage, done, warn),
-        )
+        listener = Listener(planned, view.stage, done, warn)
+        result = run_sweep(spec, source, environment, listener=listener, **options)
     stored = read_sweep(result.folder)
     compared = comparisons(stored)
     files = write_report(result.folder / "report", stored.about, stored.chosen, stored.records, compared)
@@ -201,25 +192,8 @@ def execute(
     headline = {
         metric_key(f"final/{row.dataset}/{row.arm}", name): cell.mean for row in table.rows for name, cell in row.cells.items()
     }
-    note = render(table, "md")
-    sink.finish_sweep(headline, files, ok=not result.failed, note=f"{spec.question}\n\n{note}")
-    return result.folder, len(result.failed)
-
-
-def show(folder: Path, environment: Environment, json: bool) -> None:
-    """Print the table of a sweep."""
-    from rankbench.cli.report import show_table
-    from rankbench.reports.report import sweep_table
-    from rankbench.reports.tables import as_json
-    from rankbench.schema.stored_sweep import read_sweep
-    from rankbench.sweeps.sweep import comparisons
-
-    stored = read_sweep(folder)
-    table = sweep_table(stored.about, stored.chosen, stored.records, comparisons(stored))
-    if json:
-        print_json(as_json(table) | {"folder": str(folder)})
-        return
-    show_table(table)
+    sink.finish_sweep(headline, files, ok=not result.failed, note=f"{spec.question}\n\n{render(table, 'md')}")
+    return result, table
 
 
 @app.command()
@@ -299,16 +273,14 @@ def _by_arm(records: Iterable[RunRecord], metric: str) -> list[tuple[Any, ...]]:
 
 def _find(experiment: Path, environment: Environment) -> Path:
     """Path of an experiment file: as given, or in experiments/ of the user, the working folder or the package."""
+    from rankbench.cli.report import catalogue
     from rankbench.core.errors import ConfigError
     from rankbench.core.registry import nearest
 
     if experiment.is_file():
         return experiment
     name = experiment.name if experiment.suffix in (".yaml", ".yml") else f"{experiment.name}.yaml"
-    known: dict[str, Path] = {}
-    for folder in environment.catalogues("experiments"):
-        for path in sorted(folder.glob("*.yaml")):
-            known.setdefault(path.name, path)
+    known = {path.name: path for path in catalogue(environment)}
     if name in known and experiment.parent.name in ("", "experiments"):
         return known[name]
     raise ConfigError(f"{experiment}: no such experiment file{nearest(name, known)}")

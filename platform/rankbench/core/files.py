@@ -183,10 +183,16 @@ def _sync(folder: Path) -> None:
         os.close(handle)
 
 
-def write_json(target: Path, value: Any) -> None:
-    """Write `value` atomically as indented JSON. NaN and infinity are refused."""
+def write_text(target: Path, text: str) -> Path:
+    """Write `text` atomically. Returns `target`."""
     with atomic_file(target) as scratch:
-        scratch.write_text(json.dumps(value, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+        scratch.write_text(text, encoding="utf-8")
+    return target
+
+
+def write_json(target: Path, value: Any) -> Path:
+    """Write `value` atomically as indented JSON. NaN and infinity are refused. Returns `target`."""
+    return write_text(target, json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
 def sha256_of(path: Path) -> str:

@@ -158,13 +158,10 @@ def compare(
 
 def holm(p: Sequence[float]) -> list[float]:
     """Apply Holm's step-down correction: the smallest of m values times m, the next times m - 1, ..., monotone, at most 1."""
-    order = np.argsort(p, kind="stable")
-    result = [1.0] * len(p)
-    largest = 0.0
-    for rank, position in enumerate(order):
-        largest = max(largest, (len(p) - rank) * float(p[position]))
-        result[position] = min(1.0, largest)
-    return result
+    values, order = np.asarray(p, float), np.argsort(p, kind="stable")
+    result = np.empty(len(p))
+    result[order] = np.minimum(1.0, np.maximum.accumulate(np.arange(len(p), 0, -1) * values[order]))
+    return result.tolist()
 
 
 def user_means(samples: Sequence[UserValues]) -> UserValues:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from rankbench.core.files import atomic_file, write_json
+from rankbench.core.files import write_json, write_text
 from rankbench.reports.html import html
 from rankbench.reports.markdown import markdown
 from rankbench.reports.page import Grid, Link, Page, Section, State, Text
@@ -97,15 +97,11 @@ def is_met(cell: Cell) -> bool:
 def write_index(folder: Path, entries: Sequence[Entry]) -> list[Path]:
     """Write index.html, index.md and index.json into `folder`, beside the folders of the reports. Returns their paths."""
     page = index_page(entries)
-    files = []
-    for name, text in (("index.html", html(page)), ("index.md", markdown(page))):
-        with atomic_file(folder / name) as scratch:
-            scratch.write_text(text, encoding="utf-8")
-        files.append(folder / name)
+    texts = {"index.html": html(page), "index.md": markdown(page)}
+    files = [write_text(folder / name, text) for name, text in texts.items()]
     counts = {state: sum(each.state == state for each in entries) for state in STATES}
     content = {"rule": " ".join(RULE.split()), "states": counts, "experiments": [asdict(each) for each in entries]}
-    write_json(folder / "index.json", content)
-    return [*files, folder / "index.json"]
+    return [*files, write_json(folder / "index.json", content)]
 
 
 def index_page(entries: Sequence[Entry]) -> Page:

@@ -41,9 +41,7 @@ def pareto_plot(table: Table, metric: str, path: Path) -> Path | None:
         axis.step(*zip(*steps, strict=True), where="post", color=PUBLISHED, lw=1, zorder=2, label=FRONT)
         few_ticks(axis, [seconds for seconds, _ in points])
         axis.margins(0.12)
-        axis.set_xlabel("seconds of the fit")
-        axis.set_ylabel(f"{metric} on test")
-        axis.set_title(dataset)
+        axis.set(xlabel="seconds of the fit", ylabel=f"{metric} on test", title=dataset)
         axis.grid(alpha=0.3)
     for gb in sorted({_round(largest / 4), _round(largest)}):
         panels[0][-1].scatter([], [], s=_area(gb, largest), c=GREY, lw=0, label=f"{gb:g} GB")

@@ -40,9 +40,7 @@ def final_plot(table: Table, metric: str, path: Path) -> Path:
         if published:
             axis.plot(*zip(*published, strict=True), "D", mfc="none", color=PUBLISHED, ms=8, label="published")
         axis.set_yticks(range(len(rows)), [row.arm for row in rows])
-        axis.set_ylim(-0.7, len(rows) - 0.3)
-        axis.set_xlabel(f"{metric} on test")
-        axis.set_title(dataset)
+        axis.set(ylim=(-0.7, len(rows) - 0.3), xlabel=f"{metric} on test", title=dataset)
         axis.grid(axis="x", alpha=0.3)
     panels[0][0].legend(loc="best", fontsize=8, frameon=False)
     figure.tight_layout()
@@ -76,10 +74,9 @@ def differences_plot(pairs: Sequence[Comparison], path: Path) -> Path:
         axis.axvline(0, color="black", lw=0.8)
         axis.set_yticks(range(len(own_pairs)), [pair.model for pair in own_pairs])
         axis.locator_params(axis="x", nbins=5)
-        axis.set_xlabel(f"{metric} on test, difference from {own_pairs[0].against}" if own_pairs else metric)
-        axis.set_title(dataset)
+        label = f"{metric} on test, difference from {own_pairs[0].against}" if own_pairs else metric
+        axis.set(ylim=(-0.7, len(own_pairs) - 0.3), xlabel=label, title=dataset)
         axis.grid(axis="x", alpha=0.3)
-        axis.set_ylim(-0.7, len(own_pairs) - 0.3)
     figure.tight_layout()
     return save(figure, path)
 
@@ -112,12 +109,10 @@ def convergence_plot(records: Sequence[RunRecord], metric: str, path: Path, arms
                 (lines[arm],) = left.plot(iterations, values, marker=".", ms=3, lw=1, **styles[arm])
                 right.plot(seconds, values, marker=".", ms=3, lw=1, **styles[arm])
                 times += seconds
-        left.set_xlabel("iterations")
+        left.set(xlabel="iterations", ylabel=label, title=dataset)
         left.xaxis.get_major_locator().set_params(integer=True)
-        right.set_xlabel("training seconds without evaluation")
+        right.set(xlabel="training seconds without evaluation")
         few_ticks(right, times)
-        left.set_ylabel(label)
-        left.set_title(dataset)
         for axis in (left, right):
             axis.grid(alpha=0.3)
     shown = [arm for arm in styles if arm in lines]
@@ -147,8 +142,7 @@ def data_plot(name: str, curves: dict[str, np.ndarray], path: Path) -> Path:
         counts = counts[counts > 0]
         axis.loglog(np.arange(1, len(counts) + 1), counts, color=INK)
         axis.axhline(np.median(counts), color=PUBLISHED, lw=1, ls="--", label=f"median {np.median(counts):.0f}")
-        axis.set_xlabel(f"rank of the {what}")
-        axis.set_ylabel("interactions")
+        axis.set(xlabel=f"rank of the {what}", ylabel="interactions")
         axis.set_title(f"{name}: {len(counts):,} {what}s", fontsize=10)
         axis.grid(alpha=0.3, which="both")
         axis.legend(fontsize=8, frameon=False)

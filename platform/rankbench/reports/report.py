@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
-from rankbench.core.files import atomic_file
+from rankbench.core.files import write_text
 from rankbench.reports.budget import spent
 from rankbench.reports.deviations import changes, data_deviations, left_out, run_deviations, stand_ins
 from rankbench.reports.effects import effects_plot
@@ -106,12 +106,11 @@ def write_report(
 ) -> list[Path]:
     """Write the files of the report into `folder`. Returns their paths, report.md first."""
     table = sweep_table(about, chosen, records, compared)
-    files = []
-    for name, format in (("table.csv", "csv"), ("table.json", "json"), ("table.tex", "latex")):
-        files.append(_write(folder / name, render(table, format) + "\n"))
+    formats = {"table.csv": "csv", "table.json": "json", "table.tex": "latex"}
+    files = [write_text(folder / name, render(table, format) + "\n") for name, format in formats.items()]
     pictures = _pictures(folder, about, table, list(records.values()))
     page = sweep_page(about, chosen, table, records, pictures)
-    texts = [_write(folder / "report.md", markdown(page)), _write(folder / "report.html", html(page))]
+    texts = [write_text(folder / "report.md", markdown(page)), write_text(folder / "report.html", html(page))]
     return [*texts, *files, *pictures]
 
 
@@ -126,12 +125,6 @@ def _beside(published: dict[str, float], is_open: bool) -> dict[str, float]:
     """Return metric → published number; if the kind of recall is open, the number appears under both."""
     capped = {name.replace("recall@", "recall_capped@"): number for name, number in published.items()}
     return capped | published if is_open else published
-
-
-def _write(path: Path, text: str) -> Path:
-    with atomic_file(path) as scratch:
-        scratch.write_text(text, encoding="utf-8")
-    return path
 
 
 def _pictures(folder: Path, about: SweepFile, table: Table, records: list[RunRecord]) -> list[Path]:

@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from rankbench.core.files import atomic_file, write_json
+from rankbench.core.files import atomic_file, write_json, write_text
 from rankbench.studies.spec import Findings, Study
 
 
@@ -15,8 +15,7 @@ def write(folder: Path, study: Study, params: Any, seed: int, findings: Findings
     exists, all do. Raises StorageError if `folder` is not writable.
     """
     table, plot, result = (folder / name for name in ("table.md", "plot.png", "result.json"))
-    with atomic_file(table) as scratch:
-        scratch.write_text(markdown(study, findings), encoding="utf-8")
+    write_text(table, markdown(study, findings))
     with atomic_file(plot) as scratch:
         _draw(findings, scratch)
     content = {

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rankbench.core.errors import ConfigError, StorageError
-from rankbench.core.files import atomic_file
+from rankbench.core.files import write_json
 from rankbench.tracking.record import RunRecord
 
 EVERY = 2.0  # seconds between two heartbeats
@@ -97,8 +97,7 @@ class Heartbeat:
         about: dict[str, Any] = {"pid": os.getpid(), "host": socket.gethostname(), "seen_at": now}
         if self.progress:
             about |= {"progress": asdict(self.progress), "remaining_seconds": self.progress.remaining(now)}
-        with atomic_file(self.folder / _RUNNING) as scratch:
-            scratch.write_text(json.dumps(about, indent=2), encoding="utf-8")
+        write_json(self.folder / _RUNNING, about)
 
 
 def last_heartbeat(folder: Path) -> dict[str, Any] | None:
