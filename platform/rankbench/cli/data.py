@@ -26,21 +26,13 @@ def list_(json: Json = False) -> None:
     rows = []
     for path in card_names(environment).values():
         card = load_card(str(path), environment)
-        rows.append(
-            {
-                "name": card.name,
-                "title": card.title,
-                "protocol": card.split.protocol,
-                "at_hand": _availability(card, environment),
-            }
-        )
+        row = {"name": card.name, "title": card.title, "protocol": card.split.protocol}
+        rows.append(row | {"at_hand": _availability(card, environment)})
     if json:
         print_json(rows)
         return
-    print_table(
-        ["dataset", "raw data", "protocol", "what it is"],
-        [[r["name"], r["at_hand"], r["protocol"], r["title"]] for r in rows],
-    )
+    columns = {"name": "dataset", "at_hand": "raw data", "protocol": "protocol", "title": "what it is"}
+    print_table(list(columns.values()), [[row[key] for key in columns] for row in rows])
 
 
 def _availability(card: Card, environment: Environment) -> str:
@@ -83,15 +75,8 @@ def fetch(
             err.print(f"preparing {card.name}")
         with phase_progress() as progress:
             dataset = prepare(card, environment, progress)
-        rows.append(
-            {
-                "name": card.name,
-                "fingerprint": dataset.fingerprint,
-                "counts": dataset.counts,
-                "sources": list(dataset.sources),
-                "raw_gone": dataset.raw_gone,
-            }
-        )
+        row = {"name": card.name, "fingerprint": dataset.fingerprint, "counts": dataset.counts}
+        rows.append(row | {"sources": list(dataset.sources), "raw_gone": dataset.raw_gone})
     if json:
         print_json(rows)
         return

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from rankbench.cli.arguments import Address, Dataset, Device, Dtype, Memory, Method, Params, Resume
 from rankbench.cli.console import Json, out, phase_progress, print_json, program
 
 EXAMPLES = """Examples:
@@ -19,26 +20,16 @@ EXAMPLES = """Examples:
 
 
 def fit(
-    dataset: Annotated[str, typer.Argument(help="A dataset's name (rankbench data list) or a card file.")],
-    method: Annotated[str, typer.Argument(help="A method's name (rankbench methods).")],
-    params: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[param=value]...", help="Parameters of the method; data.PATH=VALUE changes the card."),
-    ] = None,
+    dataset: Dataset,
+    method: Method,
+    params: Params = None,
     to: Annotated[Path, typer.Option("--out", help="Folder for the model; it must not exist.")] = Path("model"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of methods that use random numbers.")] = 0,
-    dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
-    address: Annotated[
-        str | None, typer.Option(help="HOST:PORT of a Ray cluster. Default: RAY_ADDRESS if it is set, otherwise no cluster.")
-    ] = None,
-    device: Annotated[str, typer.Option(help="Device for gradient steps and inverses: cpu or cuda.")] = "cpu",
-    memory: Annotated[
-        str | None,
-        typer.Option(
-            help="Memory limit (of a worker, on a cluster), such as 4GB. A closed form that needs more is solved by tiles."
-        ),
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue from the last saved iteration or tiles.")] = False,
+    dtype: Dtype = "float32",
+    address: Address = None,
+    device: Device = "cpu",
+    memory: Memory = None,
+    resume: Resume = False,
     json: Json = False,
 ) -> None:
     """Fit METHOD on DATASET and save the model.

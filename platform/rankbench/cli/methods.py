@@ -49,12 +49,8 @@ def _short(spec: Method, params: list[dict[str, Any]]) -> str:
 
 
 def _params(spec: Method) -> list[dict[str, Any]]:
+    texts = ("help", "search")
     return [
-        {
-            "name": f.name,
-            "default": f.default,
-            "help": f.metadata.get("help", ""),
-            "search": f.metadata.get("search", ""),
-        }
-        for f in spec.fields()
+        {"name": each.name, "default": each.default} | {key: each.metadata.get(key, "") for key in texts}
+        for each in spec.fields()
     ]

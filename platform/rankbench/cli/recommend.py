@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rankbench.cli.arguments import ModelFolder, TableFile
 from rankbench.cli.console import Json, err, out, print_json, print_table
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ EXAMPLES = """Examples:
 
 
 def recommend(
-    model: Annotated[Path, typer.Argument(help="Folder of a model, written by `rankbench fit`.")],
+    model: ModelFolder,
     user: Annotated[list[str] | None, typer.Option(help="Id of a user; may be repeated.")] = None,
     users: Annotated[Path | None, typer.Option(help="CSV or Parquet file with a column user.")] = None,
     everybody: Annotated[bool, typer.Option("--all", help="Recommend to all users of the model.")] = False,
@@ -33,7 +34,7 @@ def recommend(
     keep_seen: Annotated[
         bool, typer.Option("--keep-seen", help="Do not exclude items that the user has interacted with.")
     ] = False,
-    to: Annotated[Path | None, typer.Option("--out", help="Write the result to this .csv or .parquet file.")] = None,
+    to: TableFile = None,
     json: Json = False,
 ) -> None:
     """Recommend items to users. The result has the columns user, rank, item and score."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rankbench.cli.arguments import Address, Dataset, Device, Dtype, Memory, Method, Params, Resume
 from rankbench.cli.console import Json, err, out, phase_progress, print_json, print_table
 
 if TYPE_CHECKING:
@@ -31,31 +32,21 @@ EXAMPLES = """Examples:
 
 
 def run(
-    dataset: Annotated[str, typer.Argument(help="A dataset's name (rankbench data list) or a card file.")],
-    method: Annotated[str, typer.Argument(help="A method's name (rankbench methods).")],
-    params: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[param=value]...", help="Parameters of the method; data.PATH=VALUE changes the card."),
-    ] = None,
+    dataset: Dataset,
+    method: Method,
+    params: Params = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the method and of the bootstrap.")] = 0,
-    dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
+    dtype: Dtype = "float32",
     metrics: Annotated[str | None, typer.Option(help="Metrics, comma-separated, such as recall,ndcg@100,auc.")] = None,
     cutoffs: Annotated[str | None, typer.Option(help="Lengths k of the lists, comma-separated.  [default: 10,20,50]")] = None,
     threads: Annotated[
         int | None, typer.Option(min=1, help="Number of threads, at most 4 per processor.  [default: one per processor]")
     ] = None,
-    device: Annotated[str, typer.Option(help="Device for gradient steps and inverses: cpu or cuda.")] = "cpu",
+    device: Device = "cpu",
     curve: Annotated[int, typer.Option(min=0, help="Record metrics of 2,000 users every CURVE iterations; 0: never.")] = 1,
-    address: Annotated[
-        str | None, typer.Option(help="HOST:PORT of a Ray cluster. Default: RAY_ADDRESS if it is set, otherwise no cluster.")
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue from the last saved iteration or tiles.")] = False,
-    memory: Annotated[
-        str | None,
-        typer.Option(
-            help="Memory limit (of a worker, on a cluster), such as 4GB. A closed form that needs more is solved by tiles."
-        ),
-    ] = None,
+    address: Address = None,
+    resume: Resume = False,
+    memory: Memory = None,
     spill: Annotated[
         Path | None, typer.Option(help="Folder for the tiles, shared by all hosts.  [default: in the results folder]")
     ] = None,
@@ -168,14 +159,11 @@ def _show(record: RunRecord, folder: Path, shown: dict[str, Any]) -> None:
         f"{counts['cold_test_items']:,} test items are not in train"
     )
     cutoffs = sorted({name.split("@")[1] for name in record.metrics if "@" in name}, key=int)
-    bases = list(dict.fromkeys(name.split("@")[0] for name in record.metrics))
     body = []
-    for base in bases:
-        line = [base]
-        for k in cutoffs or [""]:
-            value = record.metrics.get(f"{base}@{k}") or (record.metrics.get(base) if k == (cutoffs or [""])[0] else None)
-            line.append(_cell(value))
-        body.append(line)
+    for base in dict.fromkeys(name.split("@")[0] for name in record.metrics):
+        values = [record.metrics.get(f"{base}@{k}") for k in cutoffs] or [None]
+        values[0] = values[0] or record.metrics.get(base)  # a metric without cutoffs stands in the first column
+        body.append([base, *map(_cell, values)])
     print_table(["metric", *[f"@{k} [95 %]" for k in cutoffs or [""]]], body)
     phases = "  ".join(f"{name} {value:.2f} s" for name, value in record.seconds.items())
     out.print(f"{phases}  peak {record.peak_memory_bytes / 1e9:.2f} GB")

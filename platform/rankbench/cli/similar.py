@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from rankbench.cli.arguments import ModelFolder, TableFile
 from rankbench.cli.console import Json
 
 EXAMPLES = """Examples:
@@ -16,11 +17,11 @@ EXAMPLES = """Examples:
 
 
 def similar(
-    model: Annotated[Path, typer.Argument(help="Folder of a model, written by `rankbench fit`.")],
+    model: ModelFolder,
     item: Annotated[list[str] | None, typer.Option(help="Id of an item; may be repeated.")] = None,
     items: Annotated[Path | None, typer.Option(help="CSV or Parquet file with a column item.")] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="Number of similar items per item.")] = 10,
-    to: Annotated[Path | None, typer.Option("--out", help="Write the result to this .csv or .parquet file.")] = None,
+    to: TableFile = None,
     json: Json = False,
 ) -> None:
     """List the items most similar to an item.

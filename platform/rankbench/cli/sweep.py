@@ -196,9 +196,12 @@ def execute(
     return result, table
 
 
+SweepName = Annotated[str | None, typer.Argument(help="Folder, id, or start of the id of a sweep. Default: the newest.")]
+
+
 @app.command()
 def status(
-    name: Annotated[str | None, typer.Argument(help="Folder, id, or start of the id of a sweep. Default: the newest.")] = None,
+    name: SweepName = None,
     json: Json = False,
 ) -> None:
     """Show the state of a sweep: running, interrupted or finished, its trials, and the best result of each arm."""
@@ -240,7 +243,7 @@ def status(
 
 @app.command()
 def stop(
-    name: Annotated[str | None, typer.Argument(help="Folder, id, or start of the id of a sweep. Default: the newest.")] = None,
+    name: SweepName = None,
     json: Json = False,
 ) -> None:
     """Stop a running sweep as Ctrl-C would, from any shell that sees its folder; finished runs are kept."""

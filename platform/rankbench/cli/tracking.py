@@ -42,13 +42,8 @@ def status(json: Json = False) -> None:
         facts = {"store": without_password(uri), "reachable": not problem, "reason": problem or None, "exists": not is_new(uri)}
         print_json(facts | {"spool": str(spool.folder), "waiting": len(waiting), "set_aside": len(aside)})
         return
-    answer = (
-        "does not exist yet; the first run creates it"
-        if is_new(uri)
-        else f"does not answer: {problem}"
-        if problem
-        else "answers"
-    )
+    answer = "does not exist yet; the first run creates it" if is_new(uri) else "answers"
+    answer = f"does not answer: {problem}" if problem else answer
     out.print(f"store    {without_password(uri)} {answer}")
     out.print(f"waiting  {len(waiting)} messages in {spool.folder}")
     if aside:

@@ -20,18 +20,7 @@ from rankbench.evaluation.ranking import Ranking
 
 Hits = Callable[[np.ndarray, np.ndarray], np.ndarray]
 METRICS: dict[str, Hits] = {}
-DEFAULT_METRICS = (
-    "recall",
-    "recall_capped",
-    "precision",
-    "ndcg",
-    "mrr",
-    "map",
-    "map_capped",
-    "hit",
-    "coverage",
-    "popularity",
-)
+DEFAULT_METRICS = ("recall", "recall_capped", "precision", "ndcg", "mrr", "map", "map_capped", "hit", "coverage", "popularity")
 DEFAULT_CUTOFFS = (10, 20, 50)
 
 

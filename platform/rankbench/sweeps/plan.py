@@ -131,11 +131,7 @@ class Plan:
         for entry in experiment["datasets"]:
             if isinstance(entry, dict):
                 entry.pop("file", None)  # the path of a card on this machine does not matter
-        content = [
-            experiment,
-            [card.content_key() for card in self.declared],
-            self.given is not None,
-        ]
+        content = [experiment, [card.content_key() for card in self.declared], self.given is not None]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
 
 
@@ -199,14 +195,7 @@ def plan(
     if len(spec.final.seeds) > 1 and unseeded:
         final_notes.append(f"{', '.join(unseeded)}: the method uses no seed; run with seed {spec.final.seeds[0]} alone")
     final = Plan(
-        spec,
-        tuple(declared),
-        tuple(cards),
-        metrics,
-        search=(),
-        notes=tuple(final_notes),
-        final_cards=tuple(final_cards),
-        not_available=not_available,
+        spec, tuple(declared), tuple(cards), metrics, (), tuple(final_notes), tuple(final_cards), not_available=not_available
     )
     if use_chosen:
         return replace(final, given={card.name: chosen[card.name] for card in cards})

@@ -145,19 +145,10 @@ def run_sweep(
         search = run_stage("search", planned.search, planned.adaptive)
         best = choose(search, spec)
         chosen = planned.given or {card.name: _final_settings(best, card, spec) for card in planned.cards}
-        final_units = [
-            unit
-            for card in planned.final_cards
-            for unit in units(
-                card,
-                Size.of(prepare(card, environment)),
-                chosen[card.name],
-                spec,
-                planned.metrics,
-                "final",
-                None if address else cluster.cpus,
-            )
-        ]
+        final_units: list[Unit] = []
+        for card in planned.final_cards:
+            size, cpus = Size.of(prepare(card, environment)), None if address else cluster.cpus
+            final_units += units(card, size, chosen[card.name], spec, planned.metrics, "final", cpus)
         finals = run_stage("final", final_units)
     final: dict[tuple[str, str], list[RunRecord]] = {}
     for record in finals:

@@ -1,0 +1,29 @@
+"""Arguments and options that several commands have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Dataset = Annotated[str, typer.Argument(help="A dataset's name (rankbench data list) or a card file.")]
+Method = Annotated[str, typer.Argument(help="A method's name (rankbench methods).")]
+Params = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[param=value]...", help="Parameters of the method; data.PATH=VALUE changes the card."),
+]
+Dtype = Annotated[str, typer.Option(help="float32 or float64.")]
+Device = Annotated[str, typer.Option(help="Device for gradient steps and inverses: cpu or cuda.")]
+Address = Annotated[
+    str | None, typer.Option(help="HOST:PORT of a Ray cluster. Default: RAY_ADDRESS if it is set, otherwise no cluster.")
+]
+Memory = Annotated[
+    str | None,
+    typer.Option(
+        help="Memory limit (of a worker, on a cluster), such as 4GB. A closed form that needs more is solved by tiles."
+    ),
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue from the last saved iteration or tiles.")]
+ModelFolder = Annotated[Path, typer.Argument(help="Folder of a model, written by `rankbench fit`.")]
+TableFile = Annotated[Path | None, typer.Option("--out", help="Write the result to this .csv or .parquet file.")]
