@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from rankbench.schema.experiment import ExperimentSpec
     from rankbench.sweeps.dry_run import DryRun, Row
     from rankbench.sweeps.plan import Plan, Unit
-    from rankbench.sweeps.sweep import SweepResult
     from rankbench.tracking.record import RunRecord
 
 EXAMPLES = """Examples:
@@ -115,7 +114,7 @@ def sweep(
             cpus = None if address else available_cpus()
             _show_plan(plan(spec, environment, cpus, str(path), chosen, require_all), environment, cpus, json)
             return
-        result, table = execute(
+        folder, table, failed = execute(
             spec,
             str(path),
             environment,
@@ -129,12 +128,9 @@ def sweep(
         )
     except DownloadError as error:
         raise DownloadError(f"{error}; --stand-in 0.01 uses synthetic data instead, datasets=[NAME] another dataset") from None
-    folder = result.folder
     print_json(as_json(table) | {"folder": str(folder)}) if json else show_table(table)
-    if result.failed:
-        raise ClusterError(
-            f"{len(result.failed)} runs failed; {folder}/report/report.md gives the reasons, and --resume repeats them"
-        )
+    if failed:
+        raise ClusterError(f"{failed} runs failed; {folder}/report/report.md gives the reasons, and --resume repeats them")
     if not json:
         out.print(f"\nreport   {folder}/report/report.html\nrecords  {folder}/records\nbrowse   {program()} ui")
 
@@ -145,8 +141,11 @@ def execute(
     environment: Environment,
     quiet: bool,
     **options: Any,
-) -> tuple[SweepResult, Table]:
-    """Run a sweep with progress and tracking, and write its report. `options` are those of `run_sweep`."""
+) -> tuple[Path, Table, int]:
+    """Run a sweep with progress and tracking, and write its report. `options` are those of `run_sweep`.
+
+    Returns the folder, the table, and the number of failed runs.
+    """
     from rankbench.cli.live import SweepView
     from rankbench.reports.report import sweep_table, write_report
     from rankbench.reports.tables import render
@@ -184,16 +183,16 @@ def execute(
 
         records: dict[str, Path] = {}
         listener = Listener(planned, view.stage, done, warn)
-        result = run_sweep(spec, source, environment, listener=listener, **options)
-    stored = read_sweep(result.folder)
+        folder, failed = run_sweep(spec, source, environment, listener=listener, **options)
+    stored = read_sweep(folder)
     compared = comparisons(stored)
-    files = write_report(result.folder / "report", stored.about, stored.chosen, stored.records, compared)
+    files = write_report(folder / "report", stored.about, stored.chosen, stored.records, compared)
     table = sweep_table(stored.about, stored.chosen, stored.records, compared)
     headline = {
         metric_key(f"final/{row.dataset}/{row.arm}", name): cell.mean for row in table.rows for name, cell in row.cells.items()
     }
-    sink.finish_sweep(headline, files, ok=not result.failed, note=f"{spec.question}\n\n{render(table, 'md')}")
-    return result, table
+    sink.finish_sweep(headline, files, ok=not failed, note=f"{spec.question}\n\n{render(table, 'md')}")
+    return folder, table, len(failed)
 
 
 SweepName = Annotated[str | None, typer.Argument(help="Folder, id, or start of the id of a sweep. Default: the newest.")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -42,20 +42,6 @@ class Listener:
     stage: Callable[[Progress], None] = lambda progress: None
     done: Callable[[Unit, list[RunRecord]], None] = lambda unit, records: None
     warn: Callable[[str], None] = lambda line: None
-
-
-@dataclass(frozen=True)
-class SweepResult:
-    """The records of a sweep. `best` maps (dataset, arm) to the chosen record of the search, and `final` to the records on
-    test, one per seed and split.
-    """
-
-    folder: Path
-    plan: Plan
-    search: list[RunRecord]
-    best: dict[tuple[str, str], RunRecord]
-    final: dict[tuple[str, str], list[RunRecord]]
-    failed: list[RunRecord] = field(default_factory=list)
 
 
 def open_folder(spec: ExperimentSpec, plan: Plan, results: Path, resume: bool, changes: Sequence[str] = ()) -> Path:
@@ -101,11 +87,11 @@ def run_sweep(
     require_all: bool = False,
     changes: Sequence[str] = (),
     listener: Listener | None = None,
-) -> SweepResult:
-    """Run the experiment; an interrupted sweep keeps every finished run. `source` names the experiment in errors.
+) -> tuple[Path, list[RunRecord]]:
+    """Run the experiment; return the folder of the sweep and its failed runs. `source` names the experiment in errors.
 
-    Runs that an earlier sweep has finished are copied, unless `fresh`. Datasets that are not available are left out, unless
-    `require_all`; results of one that was available before are kept.
+    An interrupted sweep keeps every finished run. Runs that an earlier sweep has finished are copied, unless `fresh`. Datasets
+    that are not available are left out, unless `require_all`; results of one that was available before are kept.
 
     Raises ConfigError, DataError and StorageError before any work starts, ClusterError if the cluster fails.
     """
@@ -162,10 +148,20 @@ def run_sweep(
             finals += final[key]
             if row.search is not None:
                 best[key] = read_record(records / row.search)
-    result = SweepResult(folder, planned, search, best, final, failed)
     _compared(finals, folder, spec).write(folder / "comparisons.json")
-    _chosen(result, spec).write(folder / "chosen.json")
-    return result
+    rows = tuple(
+        ChosenRow(
+            dataset=dataset,
+            arm=arm,
+            search=best[dataset, arm].id if (dataset, arm) in best else None,
+            final=tuple(record.id for record in final.get((dataset, arm), [])),
+        )
+        for dataset, arm in dict.fromkeys([*best, *final])
+    )
+    by, failed_ids = spec.search.choose, tuple(record.id for record in failed)
+    content = ChosenFile(metric=by.metric, on=by.on, rows=rows, failed=failed_ids, finished_at=_now())
+    content.write(folder / "chosen.json")
+    return folder, failed
 
 
 def choose(search: list[RunRecord], spec: ExperimentSpec) -> dict[tuple[str, str], RunRecord]:
@@ -211,20 +207,6 @@ def comparisons(stored: StoredSweep, metrics: tuple[str, ...] = ()) -> Compariso
     names = [name for row in (stored.chosen.rows if stored.chosen else ()) for name in row.final]
     finals = [stored.records[name] for name in names if name in stored.records]
     return _compared(finals, stored.folder, stored.about.experiment, metrics)
-
-
-def _chosen(result: SweepResult, spec: ExperimentSpec) -> ChosenFile:
-    rows = tuple(
-        ChosenRow(
-            dataset=dataset,
-            arm=arm,
-            search=result.best[dataset, arm].id if (dataset, arm) in result.best else None,
-            final=tuple(record.id for record in result.final.get((dataset, arm), [])),
-        )
-        for dataset, arm in dict.fromkeys([*result.best, *result.final])
-    )
-    choose, failed = spec.search.choose, tuple(record.id for record in result.failed)
-    return ChosenFile(metric=choose.metric, on=choose.on, rows=rows, failed=failed, finished_at=_now())
 
 
 def _now() -> str:
