@@ -92,7 +92,7 @@ def epoch_time(p: EpochTime, seed: int, environment: Environment, progress: Prog
         f"{p.epochs} epochs after a first one that is not counted; {n_threads} threads, no GPU.",
         "Published seconds are from the authors' RTX 4090; only the columns relative to SL can be compared.",
     ]
-    return Findings(columns, rows, [describe(data)], notes, lambda plt: _figure(plt, rows))
+    return Findings(columns, rows, [vars(describe(data))], notes, lambda plt: _figure(plt, rows))
 
 
 def _figure(plt: Any, rows: list[dict[str, Any]]) -> Any:

@@ -147,7 +147,7 @@ def metric_inconsistency(p: MetricInconsistency, seed: int, environment: Environ
                 row = {"dataset": name, "list_length": length, "metric": metric.replace("@K", f"@{p.K}")}
                 rows.append(row | {"published_precision": precision, "published_recall": recall} | ratios)
         about = {"positives": p.positives, "mean_positives": float(sizes.mean()), "users": len(sizes)}
-        datasets.append(describe(data) | about)
+        datasets.append(vars(describe(data)) | about)
     columns = {
         "dataset": "dataset", "list_length": "list length", "metric": "metric",
         "published_precision": f"published, P@{p.K} %", "published_recall": f"published, R@{p.K} %",

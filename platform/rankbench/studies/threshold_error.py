@@ -219,7 +219,7 @@ def threshold_error(p: ThresholdError, seed: int, environment: Environment, prog
         "The paper does not state the number of epochs, the time of the comparison or the average; published errors are from "
         "its Table A.4.",
     ]
-    return Findings(columns, rows, [describe(data)], notes, lambda plt: _figure(plt, rows))
+    return Findings(columns, rows, [vars(describe(data))], notes, lambda plt: _figure(plt, rows))
 
 
 def _figure(plt: Any, rows: list[dict[str, Any]]) -> Any:
