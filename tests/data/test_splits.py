@@ -174,7 +174,7 @@ def test_what_is_known_when_is_what_is_masked():
     for fitted_on in ("train", "train+valid"):
         final = parts.holdout("test", fitted_on)
         assert (set(pairs_of(data, final.history)), set(pairs_of(data, final.target))) == (train | valid, test)
-    with pytest.raises(ValueError, match="among what the model was fitted on"):
+    with pytest.raises(ValueError, match="among the interactions that the model was fitted on"):
         parts.holdout("valid", "train+valid")
 
 

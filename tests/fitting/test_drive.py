@@ -49,6 +49,14 @@ def counting(ends_after=math.inf, heard=None):
     return begin
 
 
+def in_place(start):
+    """The same steps by a method that changes one array."""
+    n = np.zeros(1, int)
+    for number in itertools.count():
+        n[0] = number
+        yield Step(number, 0.0, 0.0, lambda: Numbered(n), lambda: State(int(n[0]), {"n": n}, {}))
+
+
 def scripted(values, metrics=None):
     def measure(model, metric):
         if metrics is not None:
@@ -83,6 +91,12 @@ def test_patience_ends_a_fit_and_the_best_model_is_returned(values, limit, patie
     assert fit.iterations == best == int(fit.model.number[0])
     measured = {row["iteration"]: row["valid"] for row in fit.curve if "valid" in row}
     assert measured == {n: values[n] for n in range(1, ran + 1) if n % every == 0 or n == limit}
+
+
+@given(values=VALUES, limit=st.integers(1, 20), patience=st.integers(1, 4))
+def test_the_best_model_is_returned_of_a_method_that_changes_its_arrays_in_place(values, limit, patience):
+    fit = result_of(drive(in_place, limit, Validation(scripted(values), Stopping(patience))))
+    assert fit.iterations == int(fit.model.number[0]) == expected_end(values, limit, patience, 1)[1]
 
 
 @given(values=VALUES, limit=st.integers(2, 12), patience=st.integers(1, 4), every=st.integers(1, 3), killed=st.integers(1, 11))

@@ -23,7 +23,7 @@ FAMILIES = {
     "inverse": ("ease", {}),
     "low-rank": ("edlae-low-rank", {}),
     "als": ("ials", {}),
-    "newton": ("rg2-newton", {}),
+    "iterative": ("rg2-newton", {}),
     "trained": ("bpr", {}),
     "plain": ("popularity", {}),
 }

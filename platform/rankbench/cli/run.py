@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from rankbench.tracking.record import Measured, RunRecord
 
 PRINTED = (
-    "dataset", "method", "params", "metrics", "users", "seconds", "peak_memory_bytes", "seed", "dtype", "environment", "id",
+    "dataset", "method", "params", "metrics", "users", "iterations", "seconds", "peak_memory_bytes", "seed", "dtype",
+    "environment", "id",
 )  # fmt: skip
 
 EXAMPLES = """Examples:
@@ -102,9 +103,11 @@ def run(
     record = outcome.record
     folder = write_record(environment.results / "runs", record, outcome.per_user, replace=fresh)
     # Compared by their durations, because two runs may start in the same second.
-    kept = read_record(folder).seconds != record.seconds
+    earlier = read_record(folder)
+    kept = earlier.seconds != record.seconds
     if kept:
-        err.print("an earlier finished record of this run was kept, with its seconds and memory; --fresh replaces it")
+        what = "its seconds and memory" if earlier.metrics == record.metrics else "other metrics, as the code has changed since"
+        err.print(f"an earlier finished record of this run was kept, with {what}; --fresh replaces it")
     if memory and record.peak_memory_bytes > options.memory_bytes:
         peak = record.peak_memory_bytes / 1e9
         err.print(f"warning: the fit needed {peak:.2f} GB at its peak, more than --memory {memory}")
@@ -167,6 +170,9 @@ def _show(record: RunRecord, folder: Path, shown: dict[str, Any]) -> None:
     print_table(["metric", *[f"@{k} [95 %]" for k in cutoffs or [""]]], body)
     phases = "  ".join(f"{name} {value:.2f} s" for name, value in record.seconds.items())
     out.print(f"{phases}  peak {record.peak_memory_bytes / 1e9:.2f} GB")
+    if record.curve and record.iterations is not None and record.iterations < record.curve[-1]["iteration"]:
+        ended = f"the fit ended after iteration {record.curve[-1]['iteration']:.0f}"
+        out.print(f"{ended}; the model of iteration {record.iterations} is the best on valid and was kept")
     if record.tiles:
         out.print(f"the item-item matrix did not fit into memory and was solved by tiles of {record.tiles:,} rows")
     for difference in record.dataset.differences:

@@ -154,7 +154,8 @@ def _evaluate(course: _Course, step: Step, validation: Validation) -> float:
     if not math.isfinite(course.valid):
         raise NumericalError(f"{metric} on the validation set is {course.valid} after iteration {step.number}")
     if course.patience.update(course.valid, step.number):
-        course.best = {each.name: getattr(model, each.name) for each in dataclasses.fields(cast(Any, model))}
+        # Copies, because the next iteration may change the arrays in place.
+        course.best = {each.name: np.copy(getattr(model, each.name)) for each in dataclasses.fields(cast(Any, model))}
     return course.valid
 
 

@@ -150,7 +150,7 @@ class Iterative(Method):
 
     @property
     def cost(self) -> str:
-        return "als" if self.quadratic_loss else "newton"
+        return "als" if self.quadratic_loss else "iterative"
 
     def limit(self, p: Any) -> int:
         """Return the maximum number of iterations of a fit with `p`."""

@@ -20,7 +20,7 @@ import numpy as np
 from rankbench.data.prepare import Dataset
 from rankbench.experiment.job import Job, MethodConfig
 from rankbench.experiment.watch import VALID_USERS
-from rankbench.fitting.method import ClosedForm
+from rankbench.fitting.method import ClosedForm, Iterative
 from rankbench.solvers.inverse.gram_cache import kept_bytes
 
 START = 1.0  # seconds of a trial besides its fit: starting the worker, reading the data, writing the record
@@ -68,7 +68,7 @@ def seconds(job: Job, size: Size, cpus: int) -> float:
     n_rankings = _rankings(job)
     total = START + fit + _ranking(first, size, size.ranked, n_rankings, cpus) + n_rankings * size.ranked * MEASURED
     if first.stopping and job.fit_on == "train":
-        evaluations = _epochs(first) / first.stopping.eval_every
+        evaluations = _iterations(first) / first.stopping.eval_every
         total += evaluations * _ranking(first, size, min(size.ranked, VALID_USERS), 1, cpus)
     return total
 
@@ -125,15 +125,17 @@ def _low_rank(config: MethodConfig, size: Size, cpus: int, dtype: str) -> float:
 
 
 def _als(config: MethodConfig, size: Size, cpus: int, dtype: str) -> float:
-    p, rows, dim = config.params, size.users + size.items, config.params.embedding_dim
+    rows, dim = size.users + size.items, config.params.embedding_dim
     own = 2 * size.interactions * dim**2 + rows * dim**3 / 3
-    return p.iterations * (own * ROW_SYSTEM + (2 * size.interactions * GATHERED + rows * ROW) * dim) * _width(dtype) / cpus
+    return (
+        _iterations(config) * (own * ROW_SYSTEM + (2 * size.interactions * GATHERED + rows * ROW) * dim) * _width(dtype) / cpus
+    )
 
 
-def _newton(config: MethodConfig, size: Size, cpus: int, dtype: str) -> float:
-    p = config.params
-    product = 4 * size.interactions * p.embedding_dim * GATHERED + (size.users + size.items) * p.embedding_dim**2 * ROW_SYSTEM
-    return p.iterations * (p.cg_steps + 3) * product * _width(dtype) / cpus
+def _iterative(config: MethodConfig, size: Size, cpus: int, dtype: str) -> float:
+    dim = _dim(config)
+    product = 4 * size.interactions * dim * GATHERED + (size.users + size.items) * dim**2 * ROW_SYSTEM
+    return _iterations(config) * (config.flat.get("cg_steps", 0) + 3) * product * _width(dtype) / cpus
 
 
 def _trained(config: MethodConfig, size: Size, cpus: int, dtype: str) -> float:
@@ -153,14 +155,14 @@ def _trained(config: MethodConfig, size: Size, cpus: int, dtype: str) -> float:
     if layers := method.layers(config.params):
         # Every batch runs all layers forward and backward and then updates all rows.
         batch += 4 * layers * size.interactions * GATHERED + (size.users + size.items) * TOUCHED
-    return _epochs(config) * batches * batch * p.embedding_dim * _width(dtype) / math.sqrt(cpus)
+    return _iterations(config) * batches * batch * p.embedding_dim * _width(dtype) / math.sqrt(cpus)
 
 
 def _plain(config: MethodConfig, size: Size, cpus: int, dtype: str) -> float:
     return 1e-8 * size.interactions
 
 
-_FIT = {"inverse": _inverse, "low-rank": _low_rank, "als": _als, "newton": _newton, "trained": _trained, "plain": _plain}
+_FIT = {"inverse": _inverse, "low-rank": _low_rank, "als": _als, "iterative": _iterative, "trained": _trained, "plain": _plain}
 
 
 def _rankings(job: Job) -> int:
@@ -172,8 +174,10 @@ def _dim(config: MethodConfig) -> int:
     return config.flat.get("embedding_dim", 1)
 
 
-def _epochs(config: MethodConfig) -> float:
-    return config.params.training.epochs * (STOPS_AT if config.stopping else 1.0)
+def _iterations(config: MethodConfig) -> float:
+    method = config.spec
+    assert isinstance(method, Iterative)
+    return method.limit(config.params) * (STOPS_AT if config.stopping else 1.0)
 
 
 def _ranking(config: MethodConfig, size: Size, users: int, models: int, cpus: int) -> float:
