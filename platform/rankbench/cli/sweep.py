@@ -94,7 +94,6 @@ def sweep(
     from rankbench.reports.tables import as_json
     from rankbench.schema.experiment import load_experiment, of_arms
     from rankbench.sweeps.plan import plan
-    from rankbench.training.device import require_device
 
     environment = Environment.from_env()
     if address:
@@ -104,6 +103,8 @@ def sweep(
     if arms:
         spec = of_arms(spec, arms, str(path))
     if spec.resources.device != "cpu" and not address:
+        from rankbench.training.device import require_device  # imports PyTorch, which takes seconds
+
         require_device(spec.resources.device)
     if stand_in is not None:
         from rankbench.sweeps.stand_in import stand_in as on_stand_ins
