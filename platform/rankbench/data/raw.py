@@ -97,7 +97,7 @@ class RawFile:
             return archive.open(self.member)
         except KeyError:
             raise self._no_member() from None
-        except (RuntimeError, NotImplementedError, ValueError) as error:  # encrypted, unknown compression, or damaged
+        except (RuntimeError, ValueError) as error:  # encrypted, compressed in an unknown way, or damaged
             raise DataError(f"{self.path}: {first_line(error)}") from None
 
     def _tar(self, file: IO[bytes]) -> tarfile.TarFile:
