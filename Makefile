@@ -4,7 +4,7 @@
 PYTHON ?= python3
 VENV   ?= .venv
 # Processes that run the tests, each a file at a time.
-WORKERS ?= 2
+WORKERS ?= 3
 
 .PHONY: demo test docs install bench clean
 
@@ -23,7 +23,7 @@ test: install
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
-	$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadfile --durations 10
+	$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 10
 
 docs: install
 	$(VENV)/bin/python -m sphinx -W --keep-going -q -E -b html docs docs/_site

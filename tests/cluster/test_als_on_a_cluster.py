@@ -30,13 +30,13 @@ rng = np.random.default_rng(0)
 X = sp.csr_array((rng.random((3000, 2000)) < rng.random((3000, 1)) ** 3).astype(np.float32))
 
 def fit(where, fault=lambda: None, iterations=4):
-    chosen = configure("ials", {"embedding_dim": 192, "iterations": iterations})
+    chosen = configure("ials", {"embedding_dim": 128, "iterations": iterations})
     ends = [time.monotonic()]
 
     def tell(step):
         ends.append(time.monotonic())
         if step.number == 2:
-            threading.Timer(0.3, fault).start()   # in the middle of the third iteration
+            threading.Timer(0.1, fault).start()   # in the middle of the third iteration
 
     (model,) = fit_configs((chosen,), X, "float32", 0, Execution(executor=where), observe=lambda step: tell(step) or {}).models
     return model, [b - a for a, b in zip(ends, ends[1:])]

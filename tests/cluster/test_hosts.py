@@ -58,6 +58,7 @@ def test_every_host_answers_and_takes_its_share_of_the_blocks(cluster, tmp_path)
     assert all(cluster.received(host) - before[host] > 3000 * 32 * 4 for host in (1, 2))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_a_pulled_cable_changes_nothing_in_tiles(cluster, tmp_path):
     words = ("deql-l2", "p=0.5", "b=2.0", "lam_prime=3.0", *SIZE)

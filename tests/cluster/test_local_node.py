@@ -119,6 +119,7 @@ def test_a_node_that_dies_as_it_starts_is_started_again(tmp_path):
     assert "warning: Ray did not start (" in done.stderr and "trying once more" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_node_that_dies_twice_ends_a_sweep_with_one_line_and_code_4(tmp_path):
     done = run(tmp_path, ["-m", "rankbench", "sweep", "demo"], "node", signal.SIGKILL, times=2)

@@ -30,7 +30,7 @@ from rankbench.core.threads import pinned
 
 folder = Path(sys.argv[1])
 rng = np.random.default_rng(0)
-n = 4000
+n = 3000
 dense = rng.random((3000, n)) < 0.3 * np.geomspace(1, 0.1, n)
 X = sp.csr_array(dense.astype(np.float32))
 target = sp.csr_array(((rng.random((3000, n)) < 0.02) & ~dense).astype(np.float32))
@@ -118,6 +118,7 @@ print(json.dumps(said))
     assert said["calm"]["redone"] == 0 and min(said[name]["redone"] for name in ("worker", "node")) >= 1, said
 
 
+@pytest.mark.slow
 def test_a_node_that_dies_while_columns_are_ranked_changes_nothing(tmp_path):
     said = scenario(
         """

@@ -32,7 +32,7 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 def disks(sample: int) -> pytest.MarkDecorator:
     whole = pytest.param(10, marks=[pytest.mark.slow, pytest.mark.timeout(3600)], id="10")
-    return pytest.mark.parametrize("times", [pytest.param(sample, id=f"{sample}"), whole])
+    return pytest.mark.parametrize("times", [pytest.param(sample, id=f"{sample}"), whole] if sample else [whole])
 
 
 class Disk:
@@ -119,7 +119,7 @@ def test_the_cache(times, tmp_path):
         assert failed >= 0.5 * times
 
 
-@disks(sample=1)
+@disks(sample=0)
 def test_the_spool(times, tmp_path):
     """What MLflow was to be told is a warning; the record is whole, and later runs are told."""
     home, rng = Home(tmp_path / "home"), random.Random(3)

@@ -30,7 +30,7 @@ arms:
 search: {choose: {metric: ndcg@10, on: valid}}
 final: {fit_on: train}
 cutoffs: [10]
-resources: {cpus: 1}
+resources: {cpus: 1, concurrent: 1}
 """
 NODES = Path(__file__).parents[1] / "cluster" / "nodes.py"
 
@@ -66,7 +66,7 @@ def kill_runs(home: Home, words: tuple[str, ...], times: int, seed: int) -> None
     assert not home.leftovers()
 
 
-@kills(sample=2)
+@kills(sample=1)
 def test_runs(times, tmp_path):
     kill_runs(Home(tmp_path / "home"), (*IALS, "--no-track"), times, seed=1)
 
@@ -94,7 +94,7 @@ def test_runs_on_a_cluster(times, tmp_path):
         nodes.wait(60)
 
 
-@kills(sample=2)
+@kills(sample=1)
 def test_fits_of_a_model_folder(times, tmp_path):
     home, rng, number, killed = Home(tmp_path / "home"), random.Random(4), 0, 0
     calm = home.run("fit", *IALS, "--out", "calm")
@@ -116,7 +116,7 @@ def test_fits_of_a_model_folder(times, tmp_path):
     home.require_no_processes()
 
 
-@kills(sample=3)
+@kills(sample=2)
 def test_preparations_of_a_dataset(times, tmp_path):
     home, rng, number, killed = Home(tmp_path / "home"), random.Random(5), 0, 0
     pairs = random.Random(0).sample([(user, item) for user in range(60) for item in range(40)], k=1000)

@@ -57,9 +57,10 @@ def test_a_sweep_silent_for_long_is_not_running(tmp_path):
 
 
 SLEEPER = """
-import sys, time
+import signal, sys, time
 from pathlib import Path
 from rankbench.sweeps.heartbeat import Heartbeat
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a process in the background may be started with it ignored
 try:
     with Heartbeat(Path(sys.argv[1])):
         time.sleep(60)

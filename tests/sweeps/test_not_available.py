@@ -23,7 +23,7 @@ arms:
   - {method: ease, params: {lam: {grid: [1, 10]}}, published: {away: {ndcg@5: 0.5}}, chosen: {here: {lam: 1}, away: {lam: 10}}}
 search: {choose: {metric: ndcg@5}}
 cutoffs: [5]
-resources: {cpus: 1}
+resources: {cpus: 1, concurrent: 1}
 """
 BRIEF = "not available: no such file"
 

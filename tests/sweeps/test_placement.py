@@ -16,7 +16,7 @@ from rankbench.cluster.machine import Machine, Needs, described
 from rankbench.core.config import validate
 from rankbench.core.errors import ConfigError, StorageError
 from rankbench.schema.experiment import ExperimentSpec, Resources
-from rankbench.sweeps.placement import adapted, require_machine
+from rankbench.sweeps.placement import adapted, require_machine, shared_needs
 from rankbench.sweeps.plan import plan
 
 GB = 10**9
@@ -53,6 +53,18 @@ def test_a_number_of_processors_that_nobody_asked_for_is_lowered_to_what_a_machi
     assert adapted(four, machines, AUTO).cpus == 3
     assert adapted(four, machines, FOUR) == four
     assert adapted(replace(fits[0], cpus=4), [Machine(2, 8 * GB // 10)], AUTO).needs == Needs(2, 72 * GB // 100)
+
+
+def test_trials_whose_number_processors_limit_share_the_memory_of_the_largest():
+    small, middle, large, wide = Needs(1, GB), Needs(1, 3 * GB), Needs(1, 9 * GB), Needs(2, 4 * GB)
+    shared = shared_needs({small, middle, large, wide}, [Machine(2, 12 * GB)])
+    # Two small or middle ones run at once, and one large one.
+    assert shared == {small: middle, middle: middle, large: large, wide: wide}
+    # With another node, four small ones would run at once, and three middle ones.
+    assert shared_needs({small, middle}, [Machine(2, 12 * GB), Machine(2, 3 * GB)])[small] == small
+    # Needs that no machine has stay as they are, since errors name them.
+    huge = {Needs(1, 98 * GB), Needs(1, 99 * GB)}
+    assert shared_needs(huge, [Machine(2, 12 * GB)]) == {each: each for each in huge}
 
 
 REFUSED = {

@@ -41,7 +41,7 @@ arms:
 search: {trials: 2, choose: {metric: ndcg@10, on: valid}}
 final: {fit_on: train}
 cutoffs: [10]
-resources: {cpus: 1}
+resources: {cpus: 1, concurrent: 1}
 """
 
 
@@ -172,7 +172,9 @@ def test_resumed_it_draws_only_what_is_missing(drawn, tmp_path):
         assert (copy / "records" / name / "record.json").stat().st_mtime_ns == written
 
 
-def test_a_second_sweep_takes_over_what_the_first_has_finished(tmp_path, monkeypatch):
+@pytest.fixture
+def two_sweeps(tmp_path, monkeypatch):
+    """The records of two sweeps with the same settings, one after the other."""
     (tmp_path / "one.yaml").write_text(FOR_TWO)
     (tmp_path / "two.yaml").write_text((tmp_path / "one.yaml").read_text().replace("name: drawn", "name: other"))
     # A checkout with changes has no revision that tells what ran; a copy outside of git has.
@@ -182,9 +184,18 @@ def test_a_second_sweep_takes_over_what_the_first_has_finished(tmp_path, monkeyp
     shutil.copytree(Path(__file__).parents[2] / "datasets", tmp_path / "datasets")
     for name in ("one.yaml", "two.yaml"):
         rankbench(tmp_path, "sweep", name)
-    first, second = (records_of(folder) for folder in sorted((tmp_path / "results" / "sweeps").iterdir()))
+    return [records_of(folder) for folder in sorted((tmp_path / "results" / "sweeps").iterdir())]
+
+
+def test_a_second_sweep_takes_over_what_the_first_has_finished(two_sweeps):
+    first, second = two_sweeps
     assert first.keys() == second.keys() and len(first) == 7
     assert {name: record.started_at for name, record in first.items()} == {n: r.started_at for n, r in second.items()}
+
+
+@pytest.mark.slow
+def test_a_fresh_sweep_takes_over_nothing(two_sweeps, tmp_path):
+    first, _ = two_sweeps
     rankbench(tmp_path, "sweep", "two.yaml", "--fresh")
     newest = records_of(max((tmp_path / "results" / "sweeps").iterdir(), key=lambda path: path.stat().st_mtime))
     assert newest.keys() == first.keys()

@@ -35,6 +35,7 @@ BEAUTY = {
     "published": {"paper": "Paper", "table": 1},
     "search": {"choose": {"metric": "ndcg@5"}},
     "cutoffs": [5],
+    "resources": {"concurrent": 1},
 }
 
 

@@ -36,7 +36,7 @@ arms:
   - {name: broken, method: ease, params: {lam: 1.0e-12}}
 search: {choose: {metric: ndcg@10, on: valid}}
 cutoffs: [10]
-resources: {cpus: 1}
+resources: {cpus: 1, concurrent: 1}
 """
 # Thirty histories cannot span eighty items: the Gram is singular, and only a ridge can save it.
 BROKEN = "users: 200, items: 80", "users: 30, items: 80"
@@ -293,7 +293,7 @@ arms:
 search: {choose: {metric: ndcg@10, on: valid}}
 final: {fit_on: FIT_ON, seeds: [1, 2]}
 cutoffs: [10]
-resources: {cpus: 1, device: "cpu:0"}
+resources: {cpus: 1, concurrent: 1, device: "cpu:0"}
 """
 
 

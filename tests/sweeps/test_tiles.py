@@ -28,7 +28,7 @@ records = Path(sys.argv[1]) / "sweep" / "records"
 with session(None, 1) as cluster:
     from rankbench.sweeps.tuner import run_units
     dense = run_units(planned.search, environment, records.parent / "dense", cluster, spec, lambda *_: None)
-    small = replace(cluster, machines=(Machine(1, 530_000_000),))  # the matrix alone takes 320
+    small = replace(cluster, machines=(Machine(1, 505_000_000),))  # the matrix alone takes 320
     tiled = run_units(planned.search, environment, records, small, spec, lambda *_: None)
 left = [path.name for path in records.parent.iterdir()]
 results = [[each.tiles, each.error, {name: value.mean for name, value in each.metrics.items()}] for each in (*dense, *tiled)]

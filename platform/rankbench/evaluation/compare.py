@@ -25,7 +25,6 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from rankbench.core.errors import DataError, require
 from rankbench.core.registry import nearest
@@ -215,6 +214,8 @@ def _first_equals(table: np.ndarray) -> list[int]:
 
 def _test(table: np.ndarray, draws: np.ndarray, a: int, b: int) -> dict[str, Any]:
     """Return the fields of a Comparison of column a minus column b, before the correction."""
+    from scipy import stats  # takes most of a second, which every worker of a sweep would pay
+
     d = _differences(table, a, b)
     drawn = draws[:, a] - draws[:, b]
     low, high = percentile_bounds(drawn[:, None])

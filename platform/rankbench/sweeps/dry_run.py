@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from rankbench.cluster.machine import Machine
+from rankbench.cluster.machine import Machine, Needs
 from rankbench.core.environment import Environment
 from rankbench.data.prepare import prepare
 from rankbench.experiment.job import MethodConfig
 from rankbench.schema.experiment import Resources
 from rankbench.sweeps.estimate import Size
-from rankbench.sweeps.placement import adapted
+from rankbench.sweeps.placement import adapted, shared_needs
 from rankbench.sweeps.plan import AdaptiveSearch, Plan, Unit, units
 
 RECORD_BYTES, USER_BYTES = 10_000, 40  # sizes of a record and of the metrics of one user
@@ -172,17 +172,19 @@ def _rows(members: list[tuple[Unit, int]], adaptive: Iterable[AdaptiveSearch]) -
 
 
 def _stage(name: str, members: list[tuple[Unit, int]], cpus: int | None, memory_bytes: int | None, wanted: int | str) -> Stage:
-    """Estimate a stage, in which trials with equal needs run concurrently and those with other needs after them."""
-    by_needs: dict[tuple[int, int], list[tuple[float, int]]] = defaultdict(list)
-    for unit, times in members:
-        by_needs[unit.cpus, unit.memory_bytes].append((unit.cost, times))
+    """Estimate a stage, in which trials with shared needs run concurrently and those with other needs after them."""
     trials = sum(times for _, times in members)
-    total = sum(cost * times for each in by_needs.values() for cost, times in each)
+    total = sum(unit.cost * times for unit, times in members)
     if cpus is None or memory_bytes is None:
         return Stage(name, trials, None, None, total)
+    machine = Machine(cpus, memory_bytes)
+    shared = shared_needs({replace(unit.needs, gpus=0) for unit, _ in members}, [machine])
+    by_needs: dict[Needs, list[tuple[float, int]]] = defaultdict(list)
+    for unit, times in members:
+        by_needs[shared[replace(unit.needs, gpus=0)]].append((unit.cost, times))
     max_concurrent, seconds = 1, 0.0
-    for (share, memory), each in by_needs.items():
-        capacity = max(1, min(cpus // share, memory_bytes // memory))
+    for needs, each in by_needs.items():
+        capacity = max(1, machine.capacity(needs))
         if wanted != "auto":
             capacity = min(capacity, int(wanted))
         n = sum(times for _, times in each)

@@ -74,7 +74,7 @@ def seconds(job: Job, size: Size, cpus: int) -> float:
 
 
 def memory(job: Job, size: Size) -> int:
-    """Peak bytes of one trial, rounded up to GRID: trials with unequal needs cannot share a Tuner."""
+    """Peak bytes of one trial, rounded up to GRID, so that most trials of a sweep have equal needs."""
     first, itemsize = job.configs[0], 8 if job.dtype == "float64" else 4
     kind, n = first.spec.cost, size.items
     n_bytes = BASE + 32 * size.interactions + 16 * (size.users + n)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from rankbench.cluster.machine import Machine, described
+from rankbench.cluster.machine import Machine, Needs, described
 from rankbench.core.errors import ConfigError, StorageError
 from rankbench.schema.experiment import Resources
 from rankbench.sweeps.plan import Unit
@@ -34,6 +34,23 @@ def adapted(unit: Unit, machines: Sequence[Machine], resources: Resources) -> Un
     if memory < MIN_BYTES:
         return unit
     return replace(unit, cpus=min(unit.cpus, largest.cpus), memory_bytes=memory, tiled=True, device="cpu")
+
+
+def shared_needs(needs: Collection[Needs], machines: Sequence[Machine]) -> dict[Needs, Needs]:
+    """Map each of `needs` to needs with as much memory as others have of which the machines can run the same number at once.
+
+    Trials whose number is limited by processors then share their workers: a worker takes seconds to start, and a group of
+    trials with needs of their own would have to wait for the last trial of the group before.
+    """
+
+    def capacity(each: Needs) -> int:
+        return sum(machine.capacity(each) for machine in machines)
+
+    def equals(each: Needs) -> list[Needs]:
+        same = [other for other in needs if (other.cpus, other.gpus) == (each.cpus, each.gpus)]
+        return [other for other in same if capacity(other) == capacity(each) > 0] or [each]
+
+    return {each: max(equals(each)) for each in needs}
 
 
 def require_machine(unit: Unit, machines: Sequence[Machine], resources: Resources, owner: str) -> None:

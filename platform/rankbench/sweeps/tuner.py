@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ray import tune
+from ray.air._internal import usage
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
@@ -23,7 +24,7 @@ from rankbench.cluster.session import Session
 from rankbench.core.environment import Environment
 from rankbench.experiment.outcome import failure
 from rankbench.schema.experiment import ExperimentSpec
-from rankbench.sweeps.placement import adapted, require_machine
+from rankbench.sweeps.placement import adapted, require_machine, shared_needs
 from rankbench.sweeps.plan import AdaptiveSearch, Unit
 from rankbench.sweeps.reuse import Earlier
 from rankbench.sweeps.search import OnDone, Search, records_of, results_of
@@ -33,6 +34,8 @@ from rankbench.tracking.record import RunRecord, find_record, write_record
 
 ATTEMPTS = 2  # number of times that a unit is run if its worker is lost: killed, out of memory, or its node is gone
 START_TIMEOUT = 600.0  # seconds that held trials wait for an earlier trial that no machine has started
+# Tune imports MLflow and others, which takes two seconds, to count callbacks for statistics that are switched off.
+usage.tag_callbacks = lambda callbacks: False
 log = logging.getLogger(__name__)
 
 
@@ -66,15 +69,16 @@ def run_units(
             on_done(unit, results, True)
         else:
             to_run.append(unit)
+    # Tune gives all trials of a Tuner the same resources, so there is one Tuner for each of these needs.
+    shared = shared_needs({unit.needs for unit in (*units, *(each.draft for each in searches))}, machines)
     # Studies number trials in the order in which they start, which the groups below determine first.
-    for unit in sorted(units, key=lambda unit: unit.needs):
+    for unit in sorted(units, key=lambda unit: shared[unit.needs]):
         search.add(unit)
     for unit in (*to_run, *(each.draft for each in searches)):
         require_machine(unit, machines, resources, "this machine" if session.local else "the cluster")
-    # Units of equal needs form one Tuner, since Tune gives all trials of a Tuner the same resources.
-    for needs in sorted({unit.needs for unit in (*to_run, *(each.draft for each in searches))}):
-        group_units = [unit for unit in to_run if unit.needs == needs]
-        group_searches = [each for each in searches if each.draft.needs == needs]
+    for needs in sorted({shared[unit.needs] for unit in (*to_run, *(each.draft for each in searches))}):
+        group_units = [unit for unit in to_run if shared[unit.needs] == needs]
+        group_searches = [each for each in searches if shared[each.draft.needs] == needs]
         capacity = sum(machine.capacity(needs) for machine in machines)
         concurrent = capacity if resources.concurrent == "auto" else min(int(resources.concurrent), capacity)
         # The only arm that searches leaves processors idle while it waits for a slow trial, unless its lag is larger.
