@@ -1,12 +1,13 @@
 # make demo    set up a virtual environment, sweep all methods on the built-in data, show where to look next
 # make test    set up a virtual environment, lint, check types, run the tests
+# make test-cluster  the tests on Ray clusters of several nodes, and sweeps one after another
 # make docs    set up a virtual environment, build the documentation into docs/_site
 PYTHON ?= python3
 VENV   ?= .venv
 # Processes that run the tests, each a file at a time.
 WORKERS ?= 3
 
-.PHONY: demo test docs install bench clean
+.PHONY: demo test test-cluster docs install bench clean
 
 install: $(VENV)/.installed
 
@@ -24,6 +25,9 @@ test: install
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 10
+
+test-cluster: install
+	$(VENV)/bin/python -m pytest -m "cluster and not slow" -n 2 --dist loadfile --durations 10
 
 docs: install
 	$(VENV)/bin/python -m sphinx -W --keep-going -q -E -b html docs docs/_site

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.cluster
+
 HERE = Path(__file__).parent
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "RANKBENCH_"))}
 ENVIRONMENT["PYTHONPATH"] = str(HERE)

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from hosts import hosts, unavailable
 
+pytestmark = pytest.mark.cluster
+
 RANKBENCH = [sys.executable, "-m", "rankbench"]
 SIZE = ["data.source.generator.users=3000", "data.source.generator.items=4000"]
 

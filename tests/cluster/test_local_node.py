@@ -112,6 +112,7 @@ def errors(done: subprocess.CompletedProcess) -> list[str]:
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.cluster
 def test_a_node_that_dies_as_it_starts_is_started_again(tmp_path):
     done = run(tmp_path, session(120, 120), "node", signal.SIGKILL, times=1)
     assert done.returncode == 0, done.stderr

@@ -128,6 +128,7 @@ def test_the_printed_plan_says_what_is_not_available(home, capsys):
     assert "away.csv: no such file" in capsys.readouterr().err
 
 
+@pytest.mark.cluster
 def test_a_sweep_shows_what_is_missing_and_resume_takes_it_up(home, capsys):
     """Through table, page and index; then with the data, and then with the data lost again."""
     first, err = swept(home)

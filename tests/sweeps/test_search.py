@@ -15,6 +15,8 @@ import pytest
 
 from rankbench.tracking.record import read_record
 
+pytestmark = pytest.mark.cluster
+
 EXPERIMENT = """
 name: drawn
 datasets:

@@ -12,6 +12,8 @@ import pytest
 
 from rankbench.tracking.record import read_record
 
+pytestmark = pytest.mark.cluster
+
 NODES = Path(__file__).parents[1] / "cluster" / "nodes.py"
 EXPERIMENT = """
 name: spread
