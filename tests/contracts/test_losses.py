@@ -16,7 +16,8 @@ from rankbench.experiment.fit import fit as fit_configs
 from rankbench.experiment.job import configure
 from rankbench.fitting.checkpoints import Checkpoints
 from rankbench.fitting.recommenders import FactorRecommender
-from rankbench.losses.spec import Ragged, Scores, Sizes, WholeCatalogue, registered
+from rankbench.losses.others import ScoreTable
+from rankbench.losses.spec import Ragged, Scores, Sizes, registered
 from rankbench.models.spec import registered as encoders
 
 LOSSES = [loss.name for loss in registered()]
@@ -53,7 +54,7 @@ def batch(loss, p, dtype=torch.float64, seed=0, ends=False):
         item_vectors=torch.tensor(rng.normal(size=(B, DIM)) * 0.3, dtype=dtype, requires_grad=True),
         extra_positives=draw(B, getattr(p, "n_positives", 1)),
         all_positives=Ragged(draw(2 * B).detach(), torch.arange(B).repeat_interleave(2)),
-        catalogue=WholeCatalogue(whole),
+        catalogue=ScoreTable(whole),
         rival=lambda k: rival.gather(1, k[:, None])[:, 0],
     )
 
@@ -104,7 +105,7 @@ def test_values_and_gradients_are_finite_at_the_ends_of_scores_and_parameters(na
             if state and (own := state.own_loss(s)) is not None:
                 total = total + own
             total.backward()
-            leaves = [s.pos, s.neg, s.extra_positives, s.catalogue.whole, s.user_vectors]
+            leaves = [s.pos, s.neg, s.extra_positives, s.catalogue.values, s.user_vectors]
             leaves += list(state.parameters()) if state else []
             gradients = [leaf.grad for leaf in leaves if leaf.grad is not None]
             assert gradients, p
@@ -116,7 +117,7 @@ def test_values_and_gradients_are_finite_at_the_ends_of_scores_and_parameters(na
 @EVERY_LOSS
 def test_a_loss_declares_whether_it_asks_for_the_scores_of_the_whole_catalogue(name, monkeypatch):
     asked = []
-    monkeypatch.setattr(WholeCatalogue, "scores", lambda self: asked.append(name) or self.whole)
+    monkeypatch.setattr(ScoreTable, "of_all", lambda self, function: asked.append(name) or function(self.values))
     loss = registered().get(name)
     p = loss.params()
     evaluate(loss, batch(loss, p), p, new_state(loss, p))
@@ -157,7 +158,7 @@ def rows_of(s, rows):
     lists = s.all_positives.values.reshape(6, 2)[rows]
     positives = Ragged(lists.reshape(-1), torch.arange(len(rows)).repeat_interleave(2))
     rival = lambda k: torch.stack([s.rival(torch.full((6,), int(k[b])))[rows[b]] for b in range(len(rows))])  # noqa: E731
-    whole = WholeCatalogue(s.catalogue.whole[rows])
+    whole = ScoreTable(s.catalogue.values[rows])
     return dataclasses.replace(s, **chosen, all_positives=positives, catalogue=whole, rival=rival)
 
 

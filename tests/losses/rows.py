@@ -8,7 +8,8 @@ from hypothesis.extra.numpy import arrays
 from torch.autograd import gradcheck
 from toy import whole
 
-from rankbench.losses.spec import Scores, WholeCatalogue
+from rankbench.losses.others import ScoreTable
+from rankbench.losses.spec import Scores
 
 TAUS = st.floats(0.05, 2.0)
 
@@ -45,7 +46,7 @@ def catalogues(draw, low=-1.0, high=1.0, n_items=st.integers(3, 8), negatives="a
 def shifted(s: Scores, c: float) -> Scores:
     """Every score plus `c`."""
     named = {name: x + c for name in ("pos", "neg", "extra_positives") if (x := getattr(s, name)) is not None}
-    catalogue = s.catalogue and WholeCatalogue(s.catalogue.scores() + c)
+    catalogue = s.catalogue and ScoreTable(s.catalogue.values + c)
     return replace(s, **named, catalogue=catalogue)
 
 
@@ -61,7 +62,7 @@ def three_rows(similarity: str = "cosine") -> Scores:
         pos=scores(3),
         neg=scores(3, 4),
         extra_positives=scores(3, 2),
-        catalogue=WholeCatalogue(scores(3, 6)),
+        catalogue=ScoreTable(scores(3, 6)),
         n_items=6,
         n_interactions=torch.tensor([2, 1, 2]),
         users=torch.tensor([4, 0, 4]),
@@ -73,10 +74,10 @@ def three_rows(similarity: str = "cosine") -> Scores:
 
 def has_right_gradient(function, s: Scores, p) -> bool:
     """Against finite differences in every score of the batch. Raises what gradcheck raises where it is not."""
-    given = [x.clone().requires_grad_() for x in (s.pos, s.neg, s.extra_positives, s.catalogue.scores())]
+    given = [x.clone().requires_grad_() for x in (s.pos, s.neg, s.extra_positives, s.catalogue.values)]
 
     def value(pos, neg, own, items):
-        return function(replace(s, pos=pos, neg=neg, extra_positives=own, catalogue=WholeCatalogue(items)), p)
+        return function(replace(s, pos=pos, neg=neg, extra_positives=own, catalogue=ScoreTable(items)), p)
 
     return gradcheck(value, given)
 

@@ -98,7 +98,7 @@ def test_gradient_reaches_the_thresholds_alone():
     state.own_loss(s).backward()
     assert neg.grad is None
     assert values.grad is None
-    assert not state.of(s.users).requires_grad
+    assert not state.of(s).requires_grad
 
     def value(beta):
         return torch.func.functional_call(Call(state), {"state.beta": beta}, (s,))

@@ -21,7 +21,7 @@ LOGITS = catalogues(-5, 5)
 
 def all_pairs_of_draws(s):
     """The rows of `s` with two negatives drawn from all items with replacement, in each of the N² ways."""
-    o = s.catalogue.scores()[0]
+    o = s.catalogue.values[0]
     for pair in itertools.product(o, repeat=2):
         yield replace(s, neg=torch.stack(pair).expand(len(s.pos), 2))
 
@@ -95,7 +95,7 @@ def test_the_least_value_is_at_the_papers_targets(drawn, c):
 def test_rgx_forgives_a_shift_and_rg2_pays_for_it(drawn, c):
     _, s = drawn
     torch.testing.assert_close(rgx(shifted(s, c), RG()), rgx(s, RG()))
-    mean = s.catalogue.scores().mean(dim=1)
+    mean = s.catalogue.values.mean(dim=1)
     paid = ((mean + c).square() - mean.square()) / 2
     torch.testing.assert_close(rg2(shifted(s, c), RG()) - rg2(s, RG()), paid)
 

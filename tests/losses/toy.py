@@ -2,7 +2,8 @@
 
 import torch
 
-from rankbench.losses.spec import Ragged, Scores, WholeCatalogue
+from rankbench.losses.others import ScoreTable
+from rankbench.losses.spec import Ragged, Scores
 
 A = torch.tensor([2.0, 1.0, 0.5, 0.0, -1.0, -0.5], dtype=torch.float64)
 C = torch.tensor([0.7, 0.5, 0.3, 0.1, -0.2, -0.6], dtype=torch.float64)
@@ -37,7 +38,7 @@ def whole(scores: torch.Tensor, positives=POSITIVES, negatives: str = "all") -> 
         items=of,
         neg_items=others.expand(n_rows, -1),
         all_positives=Ragged(scores[of].repeat(n_rows).detach(), torch.arange(n_rows).repeat_interleave(n_rows)),
-        catalogue=WholeCatalogue(scores.expand(n_rows, -1)),
+        catalogue=ScoreTable(scores.expand(n_rows, -1)),
     )
 
 

@@ -11,7 +11,7 @@ from torch.nn.functional import cosine_similarity
 from rankbench.data.blocks import csr_from_pairs
 from rankbench.losses.spec import registered
 from rankbench.training.negatives import Negatives, NegativeSampler
-from rankbench.training.scoring import Batch, Rows, scores_of, touched_items
+from rankbench.training.scoring import Batch, Rows, own_items, scores_of, touched_items
 
 N_USERS, N_ITEMS, DIM = 30, 60, 3
 USERS, ITEMS = np.array([4, 9, 4, 21]), np.array([7, 50, 12, 7])
@@ -54,7 +54,8 @@ def seen(similarity, batch, X, U, V, compact, *needs):
     users, items = (Rows.of(U, np.unique(batch.users)), Rows.of(V, wanted)) if compact else (Rows(U, None), Rows(V, None))
     if compact:
         assert users.ids is not None and (items.ids is None) == ("catalogue" in needs)
-    return scores_of(loss, batch, users, items, X, V.detach())
+    own = own_items(X, batch.users) if "all_positives" in needs else None
+    return scores_of(loss, batch, users, items, X, V.detach(), own)
 
 
 def agree(found, expected, leaves):
@@ -157,7 +158,7 @@ def test_the_catalogue_has_every_items_score(similarity, compact, X):
     (U, V), batch = tables(), a_batch(X)
     s = seen(similarity, batch, X, U, V, compact, "catalogue")
     every = BETWEEN[similarity](U[USERS][:, None], V[None])
-    agree(s.catalogue.scores(), every, (U, V))
+    agree(s.catalogue.of_all(torch.Tensor.clone), every, (U, V))
     agree(s.catalogue.logsumexp(), torch.logsumexp(every, dim=1), (U, V))
     agree(s.catalogue.moments()[1], every.square().mean(dim=1), (U, V))
 
@@ -201,7 +202,8 @@ def test_bfloat16_rounds_the_products_alone(X):
     (U, V), batch = tables(), a_batch(X, shared=True)
     U, V = U.detach().float(), V.detach().float()
     exact, rounded = (
-        scores_of(a_loss("dot"), batch, Rows(U, None), Rows(V, None), X, V, precision) for precision in ("float32", "bfloat16")
+        scores_of(a_loss("dot"), batch, Rows(U, None), Rows(V, None), X, V, None, precision)
+        for precision in ("float32", "bfloat16")
     )
     assert rounded.neg.dtype == torch.float32
     assert_array_equal(rounded.pos, exact.pos)

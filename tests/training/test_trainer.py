@@ -143,7 +143,7 @@ def test_other_losses_do_not(X):
 def test_the_models_score_is_the_similarity_of_the_loss(name, between, X):
     trainer = trainer_of(X, name)
     trainer.epoch(1, 1.0)
-    U, V = vectors(trainer)
+    U, V = trainer.learner.vectors()
     model = trainer.model()
     assert isinstance(model, FactorRecommender) and len(model.U) == N_USERS and len(model.V) == N_ITEMS
     users = np.array([3, 0, 7])

@@ -28,11 +28,12 @@ class AATP(Params):
     "aatp",
     AATP,
     similarity="cosine",
+    over_catalogue=True,
     needs=("all_positives",),
     state=thresholds,
     title="AATP: hinges around the top-K threshold",
     source="Boyd et al., NeurIPS 2012; Zhang et al., WWW 2026",
 )
 def aatp(s: Scores, p: AATP, state: Thresholds) -> Tensor:
-    beta = state.of(s.users)
-    return torch.relu(beta - s.pos + 1) + torch.relu(s.neg - beta[:, None] + 1).mean(dim=1)
+    beta = state.of(s)
+    return torch.relu(beta - s.pos + 1) + s.others.mean_relu(beta - 1)

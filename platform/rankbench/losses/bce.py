@@ -28,10 +28,11 @@ class BCE(Params):
     "bce",
     BCE,
     similarity="dot",
+    over_catalogue=True,
     sampler="uniform-all",
     title="BCE: binary cross-entropy with sampled negatives",
     source="He et al., WWW 2017",
 )
 def bce(s: Scores, p: BCE) -> Tensor:
-    misses = -logsigmoid(-s.neg)
-    return -logsigmoid(s.pos) + (misses.mean(dim=1) if p.neg_reduction == "mean" else misses.sum(dim=1))
+    misses = s.others.mean_softplus()
+    return -logsigmoid(s.pos) + (misses if p.neg_reduction == "mean" else misses * s.others.n)

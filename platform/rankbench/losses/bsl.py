@@ -41,6 +41,7 @@ def log_mean_exp(x: Tensor, users: Tensor) -> Tensor:
     "bsl",
     BSL,
     similarity="cosine",
+    over_catalogue=True,
     twin=lambda p: Twin("sl", (p.tau2, False), p.tau2 / p.tau1) if p.form == "single" else None,
     title="BSL: softmax with two temperatures",
     source="Wu et al., ICDE 2024",
@@ -49,4 +50,4 @@ def bsl(s: Scores, p: BSL) -> Tensor:
     pos = s.pos / p.tau1
     if p.form == "multi":
         pos = log_mean_exp(pos, s.users)
-    return p.tau2 / p.tau1 * torch.logsumexp(s.neg / p.tau2, dim=1) - pos
+    return p.tau2 / p.tau1 * s.others.logsumexp(p.tau2) - pos

@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from torch import Tensor
-from torch.nn.functional import relu
 
 from rankbench.core.config import Params, param
 from rankbench.losses.spec import Scores, loss
@@ -27,9 +26,10 @@ class CCL(Params):
     "ccl",
     CCL,
     similarity="cosine",
+    over_catalogue=True,
     sampler="uniform-all",
     title="CCL: cosine contrastive loss with a margin",
     source="Mao et al., CIKM 2021",
 )
 def ccl(s: Scores, p: CCL) -> Tensor:
-    return 1 - s.pos + p.w * relu(s.neg - p.margin).mean(dim=1)
+    return 1 - s.pos + p.w * s.others.mean_relu(p.margin)

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import logsigmoid, relu
+from torch.nn.functional import logsigmoid
 
 from rankbench.core.config import Params, param
 from rankbench.losses.spec import Scores, loss
@@ -56,10 +56,15 @@ def class_prior(s: Scores, p: DebiasedMSE) -> Tensor:
     return (expected / s.n_items).clamp(0, 0.999)
 
 
+def _log(n: float | Tensor, like: Tensor) -> Tensor:
+    return torch.as_tensor(n, dtype=like.dtype, device=like.device).log()
+
+
 @loss(
     "debiased-mse",
     DebiasedMSE,
     similarity="dot",
+    over_catalogue=True,
     sampler="uniform-all",
     needs=("extra_positives",),
     title="Debiased MSE: positives subtracted from the negatives",
@@ -67,7 +72,7 @@ def class_prior(s: Scores, p: DebiasedMSE) -> Tensor:
 )
 def debiased_mse(s: Scores, p: DebiasedMSE) -> Tensor:
     prior = class_prior(s, p)
-    negative = s.neg.square().mean(dim=1) - prior * s.extra_positives.square().mean(dim=1)
+    negative = s.others.moments()[1] - prior * s.own.mean_square()
     return prior * (1 - s.pos).square() + p.lam * negative
 
 
@@ -75,6 +80,7 @@ def debiased_mse(s: Scores, p: DebiasedMSE) -> Tensor:
     "debiased-ccl",
     DebiasedCCL,
     similarity="cosine",
+    over_catalogue=True,
     sampler="uniform-all",
     needs=("extra_positives",),
     title="Debiased CCL: positives subtracted from the negatives",
@@ -82,7 +88,7 @@ def debiased_mse(s: Scores, p: DebiasedMSE) -> Tensor:
 )
 def debiased_ccl(s: Scores, p: DebiasedCCL) -> Tensor:
     prior = class_prior(s, p)
-    negative = relu(s.neg - p.margin).mean(dim=1) - prior * relu(s.extra_positives - p.margin).mean(dim=1)
+    negative = s.others.mean_relu(p.margin) - prior * s.own.mean_relu(p.margin)
     return prior * (1 - s.pos) + p.lam * negative
 
 
@@ -90,6 +96,7 @@ def debiased_ccl(s: Scores, p: DebiasedCCL) -> Tensor:
     "debiased-infonce",
     DebiasedInfoNCE,
     similarity="cosine",
+    over_catalogue=True,
     sampler="uniform-all",
     needs=("extra_positives",),
     title="Debiased InfoNCE: positives subtracted from the negatives",
@@ -97,9 +104,9 @@ def debiased_ccl(s: Scores, p: DebiasedCCL) -> Tensor:
 )
 def debiased_infonce(s: Scores, p: DebiasedInfoNCE) -> Tensor:
     prior = class_prior(s, p)
-    neg, own = s.neg / p.tau, s.extra_positives / p.tau
-    top = torch.maximum(neg.amax(dim=1), own.amax(dim=1)).detach()
-    mass = (neg - top[:, None]).exp().mean(dim=1) - prior * (own - top[:, None]).exp().mean(dim=1)
+    everything, own = s.others.logsumexp(p.tau) - _log(s.others.n, s.pos), s.own.logmeanexp(p.tau)
+    top = torch.maximum(everything, own).detach()
+    mass = (everything - top).exp() - prior * (own - top).exp()
     # e^(−1/t) underflows float32 at small t, but its logarithm does not; the inner `where` keeps log(0) out of the gradient.
     some = mass > 0
     log_f = torch.where(some, top + (torch.where(some, mass, 1) / (1 - prior)).log(), -1 / p.tau).clamp(min=-1 / p.tau)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
@@ -38,6 +37,7 @@ class MINEPlus(Temperature):
     "infonce",
     Temperature,
     similarity="cosine",
+    over_catalogue=True,
     sampler="uniform-all",
     twin=lambda p: Twin("sl", (p.tau, True)),
     title="InfoNCE: softmax over the positive and sampled negatives",
@@ -51,23 +51,25 @@ def infonce(s: Scores, p: Temperature) -> Tensor:
     "mine",
     Temperature,
     similarity="cosine",
+    over_catalogue=True,
     sampler="uniform-all",
     twin=lambda p: Twin("sl", (p.tau, False)),
     title="MINE: a bound on mutual information, without the positive in the sum",
     source=f"{PAPER}, Eq. 10",
 )
 def mine(s: Scores, p: Temperature) -> Tensor:
-    return torch.logsumexp(s.neg / p.tau, dim=1) - s.pos / p.tau
+    return s.others.logsumexp(p.tau) - s.pos / p.tau
 
 
 @loss(
     "mine-plus",
     MINEPlus,
     similarity="cosine",
+    over_catalogue=True,
     sampler="uniform-all",
     twin=lambda p: Twin("sl", (p.tau, False)) if p.lam == 1 else None,
     title="MINE+: MINE with weighted negatives",
     source=f"{PAPER}, Eq. 16",
 )
 def mine_plus(s: Scores, p: MINEPlus) -> Tensor:
-    return p.lam * torch.logsumexp(s.neg / p.tau, dim=1) - s.pos / p.tau
+    return p.lam * s.others.logsumexp(p.tau) - s.pos / p.tau

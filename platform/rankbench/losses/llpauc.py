@@ -73,6 +73,7 @@ def smooth_hinge(x: Tensor) -> Tensor:
     "llpauc",
     LLPAUC,
     similarity="dot",
+    over_catalogue=True,
     state=Saddle,
     title="LLPAUC: lower-left partial AUC",
     source="Shi et al., WWW 2024",
@@ -81,9 +82,13 @@ def smooth_hinge(x: Tensor) -> Tensor:
 def llpauc(s: Scores, p: LLPAUC, state: Saddle) -> Tensor:
     a, b, s_neg = state.a, state.b, state.s_neg
     g, s_pos = ascending(state.g), ascending(state.s_pos)
-    hit, miss = torch.sigmoid(s.pos), torch.sigmoid(s.neg)
+    hit = torch.sigmoid(s.pos)
     loss_pos = (hit - a).square() - 2 * (1 + g) * hit
-    loss_neg = (miss - b).square() + 2 * (1 + g) * miss
+
+    def excess(score: Tensor) -> Tensor:
+        miss = torch.sigmoid(score)
+        return smooth_hinge((miss - b).square() + 2 * (1 + g) * miss - s_neg)
+
     positive = -s_pos - smooth_hinge(-loss_pos - s_pos) / p.alpha
-    negative = s_neg + smooth_hinge(loss_neg - s_neg).mean(dim=1) / p.beta
+    negative = s_neg + s.others.mean(excess) / p.beta
     return positive + negative - g.square() + state.theta_a * (a + g) + state.theta_b * (g + 1 - b)

@@ -27,9 +27,10 @@ class MSE(Params):
     "mse",
     MSE,
     similarity="dot",
+    over_catalogue=True,
     sampler="uniform-all",
     title="MSE: squared error with weighted negatives",
     source="Jin and Li, (Debiased) contrastive learning loss, Eq. 17",
 )
 def mse(s: Scores, p: MSE) -> Tensor:
-    return (1 - s.pos).square() + p.lam * s.neg.square().mean(dim=1)
+    return (1 - s.pos).square() + p.lam * s.others.moments()[1]

@@ -24,18 +24,22 @@ class Thresholds(LossState):
     def __init__(self, sizes: Sizes, K: int, learning_rate: float):
         super().__init__()
         self.learning_rate = learning_rate
-        self.share = min(K, sizes.n_items) / sizes.n_items  # a fraction of the catalogue, however few items are sampled
+        self.K = min(K, sizes.n_items)
+        self.share = self.K / sizes.n_items  # a fraction of the catalogue, however few items are sampled
         self.beta = nn.Parameter(torch.zeros(sizes.n_users))
 
     def groups(self, learning_rate: float) -> list[dict[str, Any]]:
         return [{"params": [self.beta], "lr": self.learning_rate}]
 
-    def of(self, users: Tensor) -> Tensor:
-        """β of each row, (B,), detached: the loss of the model does not change it."""
-        return self.beta.detach()[users]
+    def of(self, s: Scores) -> Tensor:
+        """β of each row, (B,), without gradient: the learned one, or the quantile itself if all scores are known."""
+        exact = s.others.kth_largest(self.K)
+        return self.beta.detach()[s.users] if exact is None else exact
 
-    def own_loss(self, s: Scores) -> Tensor:
-        """The mean of Q over the rows, which trains the thresholds."""
+    def own_loss(self, s: Scores) -> Tensor | None:
+        """The mean of Q over the rows, which trains the thresholds; None if the quantiles are known."""
+        if s.other_items is not None:
+            return None
         beta = self.beta[s.users]
         value, slope = self._q(s, beta.detach())
         # A function that is linear in β with the slope of Q: no array of the scores' size is kept for the backward pass.

@@ -38,6 +38,7 @@ JOURNAL = "Pu et al., NDCG-consistent softmax approximation"
     similarity="dot",
     sampler=None,
     needs=("catalogue",),
+    over_catalogue=True,
     title="RG² by SGD: softmax's squared surrogate over all items",
     source="Pu et al., ICML 2024",
     pace=0.25,  # two moments replace the scores of the catalogue
@@ -53,6 +54,7 @@ def rg2(s: Scores, p: RG) -> Tensor:
     similarity="dot",
     sampler=None,
     needs=("catalogue",),
+    over_catalogue=True,
     title="RG× by SGD: softmax to second order over all items",
     source=f"{JOURNAL}, Eq. 15",
     pace=0.2,  # two moments replace the scores of the catalogue

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
@@ -29,10 +28,11 @@ class SL(Params):
     "sl",
     SL,
     similarity="cosine",
+    over_catalogue=True,
     twin=lambda p: Twin("sl", (p.tau, p.include_positive)),
     title="SL: softmax with a temperature",
     source="Wu et al., TOIS 2024",
 )
 def sl(s: Scores, p: SL) -> Tensor:
-    log_sum = torch.logsumexp((s.neg - s.pos[:, None]) / p.tau, dim=1)
+    log_sum = s.others.logsumexp(p.tau) - s.pos / p.tau
     return -logsigmoid(-log_sum) if p.include_positive else log_sum

@@ -6,6 +6,7 @@ paper s_ui → s.pos (B,), s_uj → s.neg (B, n);  τ_d, τ_w → tau_d, tau_w; 
 β starts at 0. In every T_beta-th epoch each row sets the β of its user to the K-th largest score among the user's own items and
 the row's negatives. This is too low, because other items are not sampled; an item that appears twice counts twice. The gradient
 passes through the weight, as in the authors' code.
+On the whole catalogue, β is the K-th largest of all scores in every step.
 Differs from the paper: a batch updates its β with the scores before its step, and long lists of positives are not truncated.
 """
 
@@ -66,15 +67,17 @@ def kth_largest(s: Scores, K: int) -> Tensor:
     "sl-at-k",
     SLAtK,
     similarity="cosine",
+    over_catalogue=True,
     needs=("all_positives",),
     state=SampledThresholds,
     title="SL@K: softmax loss weighted by the top-K threshold",
     source="Yang et al., KDD 2025",
 )
 def sl_at_k(s: Scores, p: SLAtK, state: SampledThresholds) -> Tensor:
-    weight = torch.sigmoid((s.pos - state.beta[s.users]) / p.tau_w)
+    exact = s.others.kth_largest(p.K)
+    weight = torch.sigmoid((s.pos - (state.beta[s.users] if exact is None else exact)) / p.tau_w)
     if p.detach_weight:
         weight = weight.detach()
-    if state.refreshing:
+    if state.refreshing and exact is None:
         state.refresh(s)
-    return weight * torch.logsumexp((s.neg - s.pos[:, None]) / p.tau_d, dim=1)
+    return weight * (s.others.logsumexp(p.tau_d) - s.pos / p.tau_d)

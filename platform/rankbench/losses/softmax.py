@@ -41,6 +41,7 @@ class SampledSoftmax(Params):
     similarity="dot",
     sampler=None,
     needs=("catalogue",),
+    over_catalogue=True,
     title="Softmax over all items",
     source="Pu et al., ICML 2024, Eq. 1",
 )

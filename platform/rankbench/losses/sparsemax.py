@@ -4,7 +4,7 @@
 
 p ranges over the distributions on items; the maximum is at sparsemax(o_u) = [o_u − θ]₊, whose support is S. Items outside S get
 no gradient, because their p is 0.
-paper o_ui → s.pos (B,), dot products;  o_u → s.catalogue.scores() (B, n_items), held in memory at once
+paper o_ui → s.pos (B,), dot products;  o_u → the scores of s.catalogue (B, n_items), held in memory at once
 Differs from the paper that uses it for recommendation (Pu et al., ICML 2024), which prints it with the opposite sign.
 """
 
@@ -66,16 +66,21 @@ def _thresholds(z):
     similarity="dot",
     sampler=None,
     needs=("catalogue",),
+    over_catalogue=True,
     title="Sparsemax loss over all items",
     source="Martins and Astudillo, ICML 2016",
     pace=2.0,
     whole_catalogue=True,
 )
 def sparsemax(s: Scores, p: Sparsemax) -> Tensor:
-    o = s.catalogue.scores()
+    return s.catalogue.of_all(_largest) - s.pos + 0.5
+
+
+def _largest(o: Tensor) -> Tensor:
+    """max_p (pᵀo − ½‖p‖²) of each row of `o` (B, N)."""
     # A shift does not change the loss. Relative to their maximum, the scores in S lie within 1, which keeps them accurate.
     top = o.amax(dim=1, keepdim=True).detach()
     z = o - top
     best = sparsemax_of(z)
     # At the maximum over p the gradient through p is zero.
-    return top[:, 0] - s.pos + (best * (z - best / 2)).sum(dim=1) + 0.5
+    return top[:, 0] + (best * (z - best / 2)).sum(dim=1)

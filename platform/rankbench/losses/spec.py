@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from rankbench.core.registry import Registry
+from rankbench.losses.others import DrawnItems, Others, OwnItems, ScoreTable
 
 LOSSES: Registry[Loss] = Registry("loss")
 
@@ -27,35 +28,6 @@ class Ragged(NamedTuple):
 
     values: Tensor
     row: Tensor
-
-
-class Catalogue(Protocol):
-    """The scores of all items for all rows, which need not be in memory at once. Gradients flow through every method."""
-
-    def logsumexp(self) -> Tensor:
-        """log Σ_j exp s_j, (B,)."""
-
-    def moments(self) -> tuple[Tensor, Tensor]:
-        """The mean and the mean square of each row's scores, (B,) each."""
-
-    def scores(self) -> Tensor:
-        """All scores, (B, n_items)."""
-
-
-@dataclass(frozen=True)
-class WholeCatalogue:
-    """A catalogue that holds all scores: `whole` (B, n_items)."""
-
-    whole: Tensor
-
-    def logsumexp(self) -> Tensor:
-        return torch.logsumexp(self.whole, dim=1)
-
-    def moments(self) -> tuple[Tensor, Tensor]:
-        return self.whole.mean(dim=1), self.whole.square().mean(dim=1)
-
-    def scores(self) -> Tensor:
-        return self.whole
 
 
 @dataclass(frozen=True)
@@ -71,7 +43,8 @@ class Scores:
     The other fields are set only if the loss needs them. `extra_positives` (B, m): scores of m items drawn with replacement
     from the user's own, where m is the loss's parameter `n_positives`. `all_positives`: scores of all the user's own items,
     without gradient. `catalogue`: scores of every item. `rival(k)`: the similarity of row b's item and its k[b]-th negative,
-    (B,), for k (B,) int64.
+    (B,), for k (B,) int64. With objective=catalogue, `other_items` are all items, or all but the user's own, and `own_items`
+    all of the user's own, with gradient.
     """
 
     pos: Tensor
@@ -87,8 +60,20 @@ class Scores:
     item_vectors: Tensor | None = None
     extra_positives: Tensor | None = None
     all_positives: Ragged | None = None
-    catalogue: Catalogue | None = None
+    catalogue: Others | None = None
+    other_items: Others | None = None
+    own_items: OwnItems | None = None
     rival: Callable[[Tensor], Tensor] | None = None
+
+    @property
+    def others(self) -> Others:
+        """The items that each row's positive is compared with: those of the catalogue, or the sampled negatives."""
+        return ScoreTable(self.neg) if self.other_items is None else self.other_items
+
+    @property
+    def own(self) -> OwnItems | DrawnItems:
+        """All of the user's own items if they are given, else the drawn ones."""
+        return DrawnItems(self.extra_positives) if self.own_items is None else self.own_items
 
 
 class Sizes(NamedTuple):
@@ -135,8 +120,11 @@ class Loss:
     set, vectors are kept in the ball of radius 1. `state(p, sizes, generator)` creates the state. `twin(p)` is the loss that
     this one is equivalent to at parameters p, or None: losses with equal twins train the same model.
 
+    `over_catalogue` says whether the loss reads negatives only through `Scores.others` and `Scores.own`, so that it can be
+    computed on the whole catalogue (objective=catalogue).
+
     Two fields serve the estimates of time and memory before a run: `pace` is the time of a fit relative to most losses with the
-    same `needs`, and `whole_catalogue` says whether the loss calls `catalogue.scores()`, whose (B, n_items) array autograd
+    same `needs`, and `whole_catalogue` says whether the loss calls `catalogue.of_all`, whose (B, n_items) arrays autograd
     keeps.
     """
 
@@ -153,6 +141,7 @@ class Loss:
     twin: Callable[[Any], Twin | None] = lambda p: None
     pace: float = 1.0
     whole_catalogue: bool = False
+    over_catalogue: bool = False
 
 
 def loss(name: str, params: type, *, needs: tuple[Need, ...] = (), **about: Any) -> Callable[[Callable], Callable]:

@@ -36,6 +36,7 @@ class Talos(Params):
     "talos",
     Talos,
     similarity="cosine",
+    over_catalogue=True,
     needs=("all_positives",),
     state=thresholds,
     title="Talos: softmax loss around a learned top-K threshold",
@@ -45,8 +46,10 @@ def talos(s: Scores, p: Talos, state: Thresholds) -> Tensor:
     def log_activation(x: Tensor) -> Tensor:
         return logsigmoid(x / p.tau) if p.ablation == "outside" else logsigmoid(x) / p.tau
 
-    beta = state.of(s.users) if p.ablation != "quantile" else torch.zeros_like(s.pos)
+    beta = state.of(s) if p.ablation != "quantile" else torch.zeros_like(s.pos)
     positive = log_activation(s.pos - beta)
     if p.ablation == "denominator":
         return math.log(p.K) - positive
-    return torch.logsumexp(log_activation(s.neg - beta[:, None]), dim=1) - positive
+    if p.ablation == "outside":
+        return s.others.log_sum_sigmoid(beta / p.tau, 1.0, p.tau) - positive
+    return s.others.log_sum_sigmoid(beta, p.tau) - positive

@@ -62,13 +62,13 @@ def boundary(p: UIB, sizes: Sizes, generator: Generator) -> LossState:
     "uib",
     UIB,
     similarity="dot",
+    over_catalogue=True,
     state=boundary,
     title="UIB: pointwise loss around a learned boundary",
     source="Zhuo et al., ECIR 2022",
 )
 def uib(s: Scores, p: UIB, state: LossState) -> Tensor:
-    def phi(x: Tensor) -> Tensor:
-        return softplus(x) if p.phi == "softplus" else torch.relu(x + p.margin)
-
     b = state(s)
-    return (1 - p.a) * phi(b - s.pos) + p.a * phi(s.neg - b[:, None]).mean(dim=1)
+    if p.phi == "softplus":
+        return (1 - p.a) * softplus(b - s.pos) + p.a * s.others.mean_softplus(b)
+    return (1 - p.a) * torch.relu(b - s.pos + p.margin) + p.a * s.others.mean_relu(b - p.margin)

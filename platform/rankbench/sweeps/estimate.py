@@ -31,6 +31,7 @@ ROW_SYSTEM, GATHERED, ROW = 8e-12, 4e-10, 3e-8
 # Seconds of training per element of a vector: of a negative, of an item if the whole catalogue is scored, of a further positive
 # of the user, and of a row that the optimiser updates.
 NEGATIVE, CATALOGUE, POSITIVE, TOUCHED = 7e-10, 1.6e-10, 1.5e-9, 8e-9
+USER_CATALOGUE = 4e-11  # seconds per element of an item's vector and user, for objective = catalogue
 SCANNED, SCORED, SUMMED = 1.2e-9, 2.5e-11, 3e-10  # seconds of a ranking: per score, per multiply-add of vectors, of a matrix
 MEASURED = 1e-5  # seconds per user
 STOPS_AT = 0.6  # share of its epochs that a fit takes if it stops early on the validation set
@@ -141,6 +142,11 @@ def _iterative(config: MethodConfig, size: Size, cpus: int, dtype: str) -> float
 def _trained(config: MethodConfig, size: Size, cpus: int, dtype: str) -> float:
     method: Any = config.spec  # of the type Trained, whose module imports PyTorch
     p, needs = config.params.training, method.loss.needs
+    if p.objective == "catalogue":
+        users = min(p.users_per_step, size.users)
+        step = users * size.items * USER_CATALOGUE + (users + size.items) * TOUCHED
+        step += _propagation(method.layers(config.params), size)
+        return _iterations(config) * math.ceil(size.users / users) * step * p.embedding_dim * _width(dtype) / math.sqrt(cpus)
     rows = min(p.batch_size, size.interactions)
     batches = math.ceil(size.interactions / rows)
     full = "catalogue" in needs
@@ -150,12 +156,15 @@ def _trained(config: MethodConfig, size: Size, cpus: int, dtype: str) -> float:
     drawn = rows if p.shared_negatives else rows * p.n_negatives
     # Expected numbers of different users and items in that many draws.
     users, items = (n * -math.expm1(-draws / n) for n, draws in ((size.users, rows), (size.items, rows + drawn)))
-    touched = size.users + size.items if p.optimizer == "adam" else users + (size.items if full else items)
-    batch = rows * score + touched * TOUCHED
-    if layers := method.layers(config.params):
-        # Every batch runs all layers forward and backward and then updates all rows.
-        batch += 4 * layers * size.interactions * GATHERED + (size.users + size.items) * TOUCHED
+    every_row = p.optimizer == "adam" and (method.loss.unit_ball or (p.weight_decay > 0 and p.decay == "gradient"))
+    touched = size.users + size.items if every_row else users + (size.items if full else items)
+    batch = rows * score + touched * TOUCHED + _propagation(method.layers(config.params), size)
     return _iterations(config) * batches * batch * p.embedding_dim * _width(dtype) / math.sqrt(cpus)
+
+
+def _propagation(layers: int, size: Size) -> float:
+    """Seconds per dimension of a step that runs all layers forward and backward, and then updates all rows."""
+    return 4 * layers * size.interactions * GATHERED + (size.users + size.items) * TOUCHED if layers else 0.0
 
 
 def _plain(config: MethodConfig, size: Size, cpus: int, dtype: str) -> float:
@@ -192,8 +201,11 @@ def _batch(config: MethodConfig, size: Size, itemsize: int) -> int:
     """Bytes of a batch's scores and of an encoder's layers, including what autograd keeps."""
     method: Any = config.spec
     p, needs = config.params.training, method.loss.needs
-    layers = method.layers(config.params)
+    layers, table_bytes = method.layers(config.params), size.items * p.embedding_dim * itemsize
     propagated = 2 * (layers + 2) * (size.users + size.items) * p.embedding_dim * itemsize if layers else 0
+    if p.objective == "catalogue":
+        # The slopes that are kept, gradients of the item table, and parts of the scores where PyTorch computes them.
+        return propagated + min(p.users_per_step * size.items * itemsize, 1 << 28) + 4 * table_bytes + (6 << 22) * itemsize
     if "catalogue" in needs:
         scores = p.batch_size * size.items * itemsize
         return propagated + (6 * scores if method.loss.whole_catalogue else min(2 * scores, 2 << 28))

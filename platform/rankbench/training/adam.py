@@ -1,4 +1,4 @@
-"""Adam on whole tables, or only on the rows that a batch uses; other rows then keep their vectors and moments.
+"""Adam by PyTorch on whole tables, or only on the rows that a batch uses; other rows then keep their vectors and moments.
 
 Kingma and Ba, ICLR 2015. For the rows of a batch, moments and step are those of torch.optim.Adam; the bias correction uses the
 table's number of steps, as in torch.optim.SparseAdam. If a batch uses 2,000 of 40,000 items, a dense step would read and write
@@ -15,6 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rankbench.training.kernels import in_parallel
+
 BETAS = (0.9, 0.999)
 EPS = 1e-8
 
@@ -27,6 +29,13 @@ class RowAdam:
         self.first, self.second = torch.zeros_like(table), torch.zeros_like(table)
         self.steps = 0
 
+    def read(self, rows: np.ndarray | None) -> None:
+        """Bring rows with unique indices `rows` (r,) int64 up to date; None: all rows. Here they always are."""
+
+    def settled(self) -> Tensor:
+        """The table with all rows up to date."""
+        return self.table
+
     @torch.no_grad()
     def step(self, rows: Tensor, grad: Tensor, learning_rate: float) -> None:
         """Update the rows with indices `rows` (r,) int64, which are unique, by their gradients `grad` (r, d)."""
@@ -38,7 +47,7 @@ class RowAdam:
             tables = [tensor.detach().numpy() for tensor in (self.table, self.first, self.second)]
             number = self.table.numpy().dtype.type
             numbers = [number(x) for x in (1 - b1, 1 - b2, rate, eps, self.weight_decay)]
-            _step(*tables, rows.numpy(), grad.contiguous().numpy(), *numbers)
+            in_parallel(_step, len(rows), grad.numel(), *tables, rows.numpy(), grad.contiguous().numpy(), *numbers)
             return
         grad = grad + self.weight_decay * self.table[rows]
         first = self.first[rows].lerp_(grad, 1 - b1)
@@ -85,9 +94,9 @@ class DenseAdam:
 
 # With Python's error model every division is checked for zero, and the loop over a vector is not vectorised.
 @numba.njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
-def _step(table, first, second, rows, grad, c1, c2, rate, eps, decay):
+def _step(table, first, second, rows, grad, c1, c2, rate, eps, decay, start, stop):
     """c1 and c2 are one minus the two decay rates. All numbers have the table's dtype, so that none is converted to float64."""
-    for r in range(len(rows)):
+    for r in range(start, stop):
         w, m, v, given = table[rows[r]], first[rows[r]], second[rows[r]], grad[r]
         for t in range(len(w)):
             g = given[t] + decay * w[t]

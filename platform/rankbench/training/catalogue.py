@@ -23,7 +23,9 @@ _KEPT = 1 << 28  # bytes of exponentials that are kept for the backward pass
 
 @dataclass(frozen=True)
 class ChunkedCatalogue:
-    """`losses.spec.Catalogue` of rows (B, d) and items (n_items, d), without the (B, n_items) array of scores.
+    """What a loss over the whole catalogue reads of `losses.others.Others`, for rows (B, d) and items (n_items, d).
+
+    The (B, n_items) array of scores is not built, except for `of_all`.
 
     `precision` is that of the products: bfloat16 keeps eight bits of a score and is about three times as fast on processors
     that support it.
@@ -42,8 +44,8 @@ class ChunkedCatalogue:
         mean = self.rows @ (self.items.sum(dim=0) / n)
         return mean, ((self.rows @ (self.items.T @ self.items / n)) * self.rows).sum(dim=1)
 
-    def scores(self) -> Tensor:
-        return product(self.rows, self.items)
+    def of_all(self, function: Callable[[Tensor], Tensor]) -> Tensor:
+        return function(product(self.rows, self.items))
 
 
 def product(rows: Tensor, items: Tensor, precision: Literal["float32", "bfloat16"] = "float32") -> Tensor:

@@ -44,6 +44,29 @@ def ragged_dot(rows: Tensor, table: Tensor, row: Tensor, ids: Tensor) -> Tensor:
     return torch.cat(parts).detach() if parts else rows.new_empty(0)
 
 
+def pair_dot(users: Tensor, items: Tensor, row: Tensor, ids: Tensor) -> Tensor:
+    """Compute users[row[t]] · items[ids[t]], (T,), for row and ids (T,) int64. Gradients flow to `users` and `items`."""
+    if users.device.type != "cpu":
+        return (users[row] * items[ids]).sum(dim=1)
+    return _PairDot.apply(users, items, row, ids)
+
+
+class _PairDot(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, users: Tensor, items: Tensor, row: Tensor, ids: Tensor) -> Tensor:
+        ctx.save_for_backward(users, items, row, ids)
+        return ragged_dot(users, items, row, ids)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad: Tensor):
+        users, items, row, ids = ctx.saved_tensors
+        d_users, d_items = torch.zeros_like(users), torch.zeros_like(items)
+        arrays = _array(users), _array(items), row.numpy(), ids.numpy(), _array(grad.contiguous())
+        _pairs_back(*arrays, d_users.numpy(), d_items.numpy())
+        return d_users, d_items, None, None
+
+
 def unit_rows(table: Tensor) -> Tensor:
     """Divide rows by their lengths, (n, d), as `torch.nn.functional.normalize` does, in one pass per direction."""
     return _UnitRows.apply(table) if table.device.type == "cpu" else normalize(table, dim=1, eps=_TINY)
@@ -54,7 +77,7 @@ class _UnitRows(torch.autograd.Function):
     def forward(ctx, table: Tensor) -> Tensor:
         given = _array(table)
         out, length = np.empty_like(given), np.empty(len(given), given.dtype)
-        _in_parallel(_unit, len(given), given.size, given, given.dtype.type(_TINY), out, length)
+        in_parallel(_unit, len(given), given.size, given, given.dtype.type(_TINY), out, length)
         out, length = torch.from_numpy(out), torch.from_numpy(length)
         ctx.save_for_backward(out, length)
         return out
@@ -65,7 +88,7 @@ class _UnitRows(torch.autograd.Function):
         out, length = (tensor.numpy() for tensor in ctx.saved_tensors)
         given = _array(grad)
         result = np.empty_like(given)
-        _in_parallel(_unit_back, len(given), given.size, out, length, given, given.dtype.type(_TINY), result)
+        in_parallel(_unit_back, len(given), given.size, out, length, given, given.dtype.type(_TINY), result)
         return torch.from_numpy(result)
 
 
@@ -76,7 +99,7 @@ class _GatherDot(torch.autograd.Function):
         if rows.device.type != "cpu":
             return torch.cat([(r[:, None] @ table[i].transpose(1, 2))[:, 0] for r, i in _chunks(rows, ids)])
         out = np.empty(ids.shape, _array(rows).dtype)
-        _in_parallel(_dots, ids.shape[0], ids.numel(), _array(rows), _array(table), ids.numpy(), out)
+        in_parallel(_dots, ids.shape[0], ids.numel(), _array(rows), _array(table), ids.numpy(), out)
         return torch.from_numpy(out)
 
     @staticmethod
@@ -89,13 +112,13 @@ class _GatherDot(torch.autograd.Function):
         d_rows = d_table = None
         if ctx.needs_input_grad[0]:
             d_rows = np.zeros(rows.shape, given.dtype)
-            _in_parallel(_to_rows, ids.shape[0], ids.numel(), _array(table), numbers, given, d_rows)
+            in_parallel(_to_rows, ids.shape[0], ids.numel(), _array(table), numbers, given, d_rows)
             d_rows = torch.from_numpy(d_rows)
         if ctx.needs_input_grad[1]:
             d_table = np.zeros(table.shape, given.dtype)
             starts, order = _buckets(numbers.reshape(-1), len(d_table))
             pairs = _array(rows), numbers.reshape(-1), given.reshape(-1), numbers.shape[1], starts, order
-            _in_parallel(_to_table, len(starts) - 1, ids.numel(), *pairs, d_table)
+            in_parallel(_to_table, len(starts) - 1, ids.numel(), *pairs, d_table)
             d_table = torch.from_numpy(d_table)
         return d_rows, d_table, None
 
@@ -119,7 +142,7 @@ def _array(tensor: Tensor) -> np.ndarray:
     return tensor.detach().contiguous().numpy()
 
 
-def _in_parallel(kernel: Callable, n: int, work: int, *arrays) -> None:
+def in_parallel(kernel: Callable, n: int, work: int, *arrays) -> None:
     """Call kernel(*arrays, start, stop) over 0 .. n, divided into one part per thread."""
     n_threads = numba.get_num_threads() if work >= _SMALL else 1
     cuts = np.linspace(0, n, n_threads + 1).astype(np.int64)
@@ -178,6 +201,16 @@ def _ragged(rows, table, row, ids, out):
         for t in range(d):
             total += p[t] * q[t]
         out[s] = total
+
+
+@numba.njit(nogil=True, cache=True, fastmath=True)
+def _pairs_back(users, items, row, ids, grad, d_users, d_items):
+    for s in range(len(ids)):
+        u, i, weight = row[s], ids[s], grad[s]
+        p, q, own, other = users[u], items[i], d_users[u], d_items[i]
+        for t in range(len(p)):
+            own[t] += weight * q[t]
+            other[t] += weight * p[t]
 
 
 @numba.njit(nogil=True, cache=True, fastmath=True)

@@ -1,11 +1,12 @@
 """An encoder with its optimiser: it provides the vectors of a batch, and applies the gradients that the batch computes.
 
-`RowLearner` is for encoders whose scored vectors are their parameters: a step reads and writes only the rows of the batch.
-`DenseLearner` is for any encoder: a step updates every row.
+`RowLearner` is for encoders whose scored vectors are their parameters: a step reads and writes only the rows of the batch, also
+where optimizer=adam moves all other rows. `DenseLearner` is for any encoder and device: a step updates every row.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -16,40 +17,57 @@ from rankbench.models.spec import EmbeddingModel
 from rankbench.training.adam import DenseAdam, RowAdam
 from rankbench.training.params import TrainingParams
 from rankbench.training.scoring import Rows
+from rankbench.training.table_adam import TableAdam
 
 
 class Learner(Protocol):
-    def rows(self, users: np.ndarray, items: np.ndarray | None) -> tuple[Rows, Rows, Tensor]:
-        """Vectors of `users` and of `items` (sorted and unique; None: all), and the whole item table without gradient."""
+    def rows(self, users: np.ndarray, items: np.ndarray | None, read: np.ndarray | None = None) -> tuple[Rows, Rows, Tensor]:
+        """Vectors of `users` and of `items` (sorted and unique; None: all), and the whole item table without gradient.
+
+        In that table, the rows of `items` and those with unique indices `read` are up to date.
+        """
 
     def step(self, factor: float) -> None:
         """Update the parameters after the backward pass, with `factor` times the learning rate."""
+
+    def vectors(self) -> tuple[Tensor, Tensor]:
+        """The vectors of all users and items that are scored in evaluation. The learner stays as it is."""
 
     def arrays(self) -> dict[str, np.ndarray]: ...
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None: ...
 
 
-def learner(encoder: EmbeddingModel, p: TrainingParams) -> Learner:
-    """The learner that suits the encoder and the optimiser of `p`."""
+def learner(encoder: EmbeddingModel, p: TrainingParams, unit_ball: bool = False) -> Learner:
+    """The learner that suits the encoder and the optimiser of `p`. With `unit_ball`, vectors are projected after each step."""
     decay = p.weight_decay if p.decay == "gradient" else 0.0
     if encoder.plain and p.optimizer == "row-adam":
-        return RowLearner(encoder, p.learning_rate, decay)
+        return RowLearner(encoder, p.learning_rate, [RowAdam(table, decay) for table in _tables(encoder)])
+    # The penalty and the projection act on idle rows in every step, so that these steps cannot be applied at once.
+    if encoder.plain and encoder.users.device.type == "cpu" and not decay and not unit_ball:
+        return RowLearner(encoder, p.learning_rate, [TableAdam(table) for table in _tables(encoder)])
     return DenseLearner(encoder, p.learning_rate, decay)
 
 
+def _tables(encoder: EmbeddingModel) -> list[Tensor]:
+    return [encoder.users.detach(), encoder.items.detach()]
+
+
 class RowLearner:
-    def __init__(self, encoder: EmbeddingModel, learning_rate: float, weight_decay: float):
-        self.tables = [encoder.users.detach(), encoder.items.detach()]
-        self.optimizers = [RowAdam(table, weight_decay) for table in self.tables]
-        self.learning_rate = learning_rate
+    """`optimizers` are those of the encoder's users and items."""
+
+    def __init__(self, encoder: EmbeddingModel, learning_rate: float, optimizers: Sequence[RowAdam]):
+        self.tables, self.optimizers, self.learning_rate = _tables(encoder), optimizers, learning_rate
         self.touched: list[tuple[Rows, np.ndarray | None]] = []
 
-    def rows(self, users: np.ndarray, items: np.ndarray | None) -> tuple[Rows, Rows, Tensor]:
+    def rows(self, users: np.ndarray, items: np.ndarray | None, read: np.ndarray | None = None) -> tuple[Rows, Rows, Tensor]:
         self.touched = []
-        for table, ids in zip(self.tables, (users, items), strict=True):
+        for table, optimizer, ids in zip(self.tables, self.optimizers, (users, items), strict=True):
+            optimizer.read(ids)
             rows = Rows.of(table, ids)
             self.touched.append((Rows(rows.vectors.detach().requires_grad_(), rows.ids), ids))
+        if read is not None:
+            self.optimizers[1].read(read)
         (user_rows, _), (item_rows, _) = self.touched
         return user_rows, item_rows, self.tables[1]
 
@@ -62,6 +80,10 @@ class RowLearner:
             if len(grad) != len(ids):
                 grad = grad[ids]
             optimizer.step(ids, grad, self.learning_rate * factor)
+
+    def vectors(self) -> tuple[Tensor, Tensor]:
+        users, items = (optimizer.settled() for optimizer in self.optimizers)
+        return users, items
 
     def arrays(self) -> dict[str, np.ndarray]:
         return {
@@ -80,9 +102,14 @@ class DenseLearner(DenseAdam):
         super().__init__([{"params": list(encoder.parameters()), "lr": learning_rate, "weight_decay": weight_decay}])
         self.encoder = encoder
 
-    def rows(self, users: np.ndarray, items: np.ndarray | None) -> tuple[Rows, Rows, Tensor]:
+    def rows(self, users: np.ndarray, items: np.ndarray | None, read: np.ndarray | None = None) -> tuple[Rows, Rows, Tensor]:
+        self.encoder.train()
         U, V = self.encoder()
         return Rows.of(U, users), Rows.of(V, items), V.detach()
+
+    def vectors(self) -> tuple[Tensor, Tensor]:
+        self.encoder.eval()
+        return self.encoder()
 
 
 def _inside(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:

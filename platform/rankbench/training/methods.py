@@ -65,6 +65,10 @@ class Trained(Iterative):
         for name, value in values.items():
             fits = name in used or value == known[name].default
             require(fits, f"{source}: model {training.model} has no parameter {name!r}")
+        if training.objective == "catalogue":
+            able = [loss.name for loss in losses() if loss.over_catalogue]
+            problem = f"{source}: {self.name} compares pairs of items and has no form objective=catalogue; "
+            require(self.loss.over_catalogue, f"{problem}losses that have: {', '.join(able)}")
         loss = parameters(self.loss.params, _of(self.loss.params, values), source)
         return TrainedParams(loss, parameters(encoder, _of(encoder, values), source), training)
 

@@ -15,7 +15,15 @@ class TrainingParams(Stopping):
     model: str = param("mf", "encoder of users and items: mf, lightgcn or xsimgcl", "mf, lightgcn, xsimgcl")
     embedding_dim: int = param(64, "dimension of the user and item vectors", "64", gt=0)
     epochs: int = param(100, "largest number of passes over the interactions", "20 to 1000", gt=0)
+    objective: Literal["sampled", "catalogue"] = param(
+        "sampled",
+        "items that a positive is compared with: sampled negatives, or all items of the catalogue",
+        "sampled, catalogue",
+    )
     batch_size: int = param(2048, "number of interactions per gradient step", "512 to 8192", gt=0)
+    users_per_step: int = param(
+        480, "number of users per gradient step, with all their interactions, for objective = catalogue", "96 to 960", gt=0
+    )
     n_negatives: int = param(100, "number of negatives per positive", "1 to 4096", gt=0)
     shared_negatives: bool = param(
         False,
@@ -36,8 +44,8 @@ class TrainingParams(Stopping):
     decay: Literal["gradient", "batch"] = param(
         "gradient", "where weight_decay acts: on Adam's gradient, or on the loss, for the rows of the batch", "gradient"
     )
-    optimizer: Literal["row-adam", "adam"] = param(
-        "row-adam", "row-adam updates only the rows of a batch; adam also moves all other rows by their momentum", "row-adam"
+    optimizer: Literal["adam", "row-adam"] = param(
+        "adam", "adam moves every row in every step, as in the papers; row-adam only the rows of the batch", "adam"
     )
     init: Literal["normal", "xavier"] = param(
         "normal", "initial vectors: normal with standard deviation init_scale, or Xavier", "normal"
@@ -56,6 +64,11 @@ class TrainingParams(Stopping):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.sampler != "in-batch" or self.batch_size > 1, "sampler=in-batch needs batch_size >= 2, got 1")
+        require(
+            self.objective == "sampled"
+            or (self.sampler in ("auto", "uniform-all", "uniform-other") and not self.shared_negatives),
+            "objective=catalogue needs sampler=uniform-all (all items) or uniform-other (all but the user's own)",
+        )
         require(
             not (self.shared_negatives and self.sampler == "uniform-other"),
             "shared_negatives cannot exclude the items of each user: use sampler=uniform-all",

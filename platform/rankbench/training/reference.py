@@ -9,7 +9,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from rankbench.losses.spec import WholeCatalogue
+from rankbench.losses.others import ScoreTable
 
 
 def gather_dot(rows: Tensor, table: Tensor, ids: Tensor) -> Tensor:
@@ -27,6 +27,6 @@ def unit_rows(table: Tensor) -> Tensor:
     return normalize(table, dim=1)
 
 
-def catalogue(rows: Tensor, items: Tensor) -> WholeCatalogue:
+def catalogue(rows: Tensor, items: Tensor) -> ScoreTable:
     """The scores rows @ items.T of all items, (B, n_items), which `ChunkedCatalogue` never holds at once."""
-    return WholeCatalogue(rows @ items.T)
+    return ScoreTable(rows @ items.T, complete=True)

@@ -9,10 +9,12 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from rankbench.losses.others import OwnItems
 from rankbench.losses.spec import Loss, Ragged, Scores, Similarity
 from rankbench.training.catalogue import ChunkedCatalogue, product
-from rankbench.training.kernels import gather_dot, ragged_dot, unit_rows
+from rankbench.training.kernels import gather_dot, pair_dot, ragged_dot, unit_rows
 from rankbench.training.negatives import Negatives
+from rankbench.training.user_catalogue import UserCatalogue
 
 
 @dataclass(frozen=True)
@@ -60,10 +62,18 @@ def touched_items(batch: Batch, n_items: int, whole: bool) -> np.ndarray | None:
 
 
 def scores_of(
-    loss: Loss, batch: Batch, users: Rows, items: Rows, X: sp.csr_array, every_item: Tensor, precision: str = "float32"
+    loss: Loss,
+    batch: Batch,
+    users: Rows,
+    items: Rows,
+    X: sp.csr_array,
+    every_item: Tensor,
+    own: tuple[Tensor, Tensor] | None = None,
+    precision: str = "float32",
 ) -> Scores:
-    """Compute the scores that `loss` needs for a batch. X (n_users, n_items) are the training interactions, and `every_item`
-    (n_items, d) is the table of all items, read without gradient.
+    """Compute the scores that `loss` needs for a batch. X (n_users, n_items) are the training interactions, `own` are the
+    `own_items` of the batch's users if the loss needs them, and `every_item` (n_items, d) is the table that these are read from
+    without gradient.
     """
     device = users.vectors.device
     U, V = unit(users.vectors, loss.similarity), unit(items.vectors, loss.similarity)
@@ -71,11 +81,11 @@ def scores_of(
         U = U / 2
     p, q = U[users.positions(batch.users)], V[items.positions(batch.items)]
     length = V.square().sum(dim=1) if loss.similarity == "distance" else None
-    own = p.square().sum(dim=1) if loss.similarity == "distance" else None
+    user_length = p.square().sum(dim=1) if loss.similarity == "distance" else None
 
     def similarities(dots: Tensor, positions: Tensor) -> Tensor:
         """The similarities from dot products; `positions` are those of the items in V, of a shape that broadcasts."""
-        return dots if length is None else 2 * dots - own[:, None] - length[positions]
+        return dots if length is None else 2 * dots - user_length[:, None] - length[positions]
 
     own_positions = items.positions(batch.items)
     pos = similarities((p * q).sum(dim=1, keepdim=True), own_positions[:, None])[:, 0]
@@ -112,9 +122,39 @@ def scores_of(
         user_vectors=users.vectors[users.positions(batch.users)],
         item_vectors=items.vectors[own_positions],
         extra_positives=None if batch.extra is None else gather_dot(p, V, items.positions(batch.extra)),
-        all_positives=_all_positives(loss.similarity, p, batch, X, every_item) if "all_positives" in loss.needs else None,
+        all_positives=None if own is None else _all_positives(loss.similarity, p, own, every_item),
         catalogue=ChunkedCatalogue(p, V, precision) if "catalogue" in loss.needs else None,
         rival=rival,
+    )
+
+
+def catalogue_scores_of(loss: Loss, batch: Batch, users: Rows, items: Tensor, X: sp.csr_array, left_out: bool) -> Scores:
+    """The scores of a batch that has all interactions of its users, who are compared with all `items` (n_items, d).
+
+    With `left_out`, a user's own items are not among those that a positive is compared with.
+    """
+    device, ids = users.vectors.device, np.unique(batch.users)
+    U, V = unit(users.vectors[users.positions(ids)], loss.similarity), unit(items, loss.similarity)
+    if loss.similarity == "half-cosine":
+        U = U / 2
+    of = torch.from_numpy(np.searchsorted(ids, batch.users)).to(device)
+    own_positions = torch.from_numpy(batch.items).to(device)
+    pos = pair_dot(U, V, of, own_positions)
+    rows = X[ids]
+    own = OwnItems(pos, of, of, len(ids))
+    others = UserCatalogue(U, V, of, own, rows.indptr, rows.indices, left_out)
+    return Scores(
+        pos=pos,
+        neg=pos[:, None][:, :0],
+        n_items=X.shape[1],
+        n_interactions=torch.from_numpy(np.diff(X.indptr)[batch.users]).to(pos),
+        users=torch.from_numpy(batch.users).to(device),
+        items=own_positions,
+        user_vectors=users.vectors[users.positions(batch.users)],
+        item_vectors=items[own_positions],
+        catalogue=others if "catalogue" in loss.needs else None,
+        other_items=others,
+        own_items=own,
     )
 
 
@@ -130,8 +170,8 @@ def _without_diagonal(square: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def _all_positives(similarity: Similarity, p: Tensor, batch: Batch, X: sp.csr_array, every_item: Tensor) -> Ragged:
-    row, ids = (index.to(p.device) for index in own_items(X, batch.users))
+def _all_positives(similarity: Similarity, p: Tensor, own: tuple[Tensor, Tensor], every_item: Tensor) -> Ragged:
+    row, ids = (index.to(p.device) for index in own)
     values = ragged_dot(p, every_item, row, ids)
     if similarity in ("cosine", "half-cosine"):
         values = values / every_item.norm(dim=1).clamp(min=1e-12)[ids]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator
 
 import numpy as np
 import scipy.sparse as sp
@@ -29,7 +30,7 @@ from rankbench.training.memory import keep_freed
 from rankbench.training.negatives import NegativeSampler, drawn_positives
 from rankbench.training.params import TrainedParams
 from rankbench.training.schedule import Schedule
-from rankbench.training.scoring import Batch, Scores, scores_of, touched_items, unit
+from rankbench.training.scoring import Batch, Scores, catalogue_scores_of, own_items, scores_of, touched_items, unit
 
 
 class Trainer:
@@ -43,7 +44,7 @@ class Trainer:
         self.users = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
         self.items = X.indices.astype(np.int64)
         self.encoder = self._encoder(np.dtype(dtype)).to(self.device)
-        self.learner = learner(self.encoder, p)
+        self.learner = learner(self.encoder, p, loss.unit_ball)
         self.sampler = self._sampler()
         self.state: LossState | None = None
         if loss.state:
@@ -66,7 +67,7 @@ class Trainer:
 
     def _sampler(self) -> NegativeSampler | None:
         p, kind = self.p, self.loss.sampler
-        if kind is None:
+        if kind is None or p.objective == "catalogue":
             return None
         if p.sampler != "auto":
             kind = p.sampler
@@ -80,19 +81,27 @@ class Trainer:
 
     def epoch(self, number: int, factor: float) -> float:
         """Train for one epoch with `factor` times the learning rate. Returns the mean loss over interactions."""
-        p = self.p
-        self.encoder.train()
         self.noise.set_state(self._generator("noise", number).get_state())
         if self.state:
             self.state.begin_epoch(number)
-        order = stream(self.seed, "order", number).permutation(len(self.users))
         total = 0.0
-        for count, start in enumerate(range(0, len(order), p.batch_size)):
-            chosen = order[start : start + p.batch_size]
+        for count, chosen in enumerate(self._chosen(number)):
             batch = self._batch(number, count, self.users[chosen], self.items[chosen])
             if batch is not None:
                 total += self._step(batch, factor) * len(chosen)
-        return total / len(order)
+        return total / len(self.users)
+
+    def _chosen(self, epoch: int) -> Iterator[np.ndarray]:
+        """Positions of the interactions of each batch of an epoch."""
+        p, random = self.p, stream(self.seed, "order", epoch)
+        if p.objective == "sampled":
+            order = random.permutation(len(self.users))
+            yield from (order[start : start + p.batch_size] for start in range(0, len(order), p.batch_size))
+            return
+        order = random.permutation(np.flatnonzero(np.diff(self.X.indptr)))
+        for start in range(0, len(order), p.users_per_step):
+            users = np.sort(order[start : start + p.users_per_step])
+            yield np.concatenate([np.arange(*self.X.indptr[user : user + 2]) for user in users])
 
     def _batch(self, epoch: int, count: int, users: np.ndarray, items: np.ndarray) -> Batch | None:
         negatives = self.sampler and self.sampler.draw(self.seed, epoch, count, users, items)
@@ -100,15 +109,22 @@ class Trainer:
         if in_batch and len(users) < 2:
             return None
         extra = None
-        if "extra_positives" in self.loss.needs:
+        if "extra_positives" in self.loss.needs and self.p.objective == "sampled":
             extra = drawn_positives(self.seed, epoch, count, self.X, users, self.given.loss.n_positives)
         return Batch(users, items, negatives, extra, in_batch)
 
     def _step(self, batch: Batch, factor: float) -> float:
         p, loss = self.p, self.loss
-        touched = touched_items(batch, self.X.shape[1], "catalogue" in loss.needs)
-        users, items, every_item = self.learner.rows(np.unique(batch.users), touched)
-        s = scores_of(loss, batch, users, items, self.X, every_item, p.precision)
+        catalogue = p.objective == "catalogue"
+        touched = touched_items(batch, self.X.shape[1], catalogue or "catalogue" in loss.needs)
+        own = own_items(self.X, batch.users) if "all_positives" in loss.needs and not catalogue else None
+        read = None if own is None else np.unique(own[1].numpy())
+        users, items, every_item = self.learner.rows(np.unique(batch.users), touched, read)
+        if catalogue:
+            kind = loss.sampler if p.sampler == "auto" else p.sampler
+            s = catalogue_scores_of(loss, batch, users, items.vectors, self.X, kind == "uniform-other")
+        else:
+            s = scores_of(loss, batch, users, items, self.X, every_item, own, p.precision)
         rows = loss.function(s, self.given.loss, *((self.state,) if self.state else ()))
         if self.weight is not None:
             rows = rows * torch.from_numpy(self.weight[batch.users]).to(rows)
@@ -140,8 +156,7 @@ class Trainer:
     @torch.no_grad()
     def model(self) -> FactorRecommender:
         """The current model, whose scores are the similarity of the loss."""
-        self.encoder.eval()
-        U, V = self.encoder()
+        U, V = self.learner.vectors()
         if self.loss.similarity == "distance":
             # −‖u − v‖² as a product: (2u, −‖u‖², 1) · (v, 1, −‖v‖²).
             u, v = (table.square().sum(dim=1, keepdim=True) for table in (U, V))

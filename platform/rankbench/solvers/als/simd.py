@@ -8,93 +8,26 @@ elements, and a "vector" is LANES consecutive elements.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import wraps
-
 from llvmlite import ir
-from numba.core import cgutils, types
-from numba.extending import intrinsic
+from numba.core import cgutils
 
-LANES = 16  # elements of a vector
+from rankbench.core.simd import LANES, fma, function, integer, kernel, plus, shuffle, spread, suffix
+
 TILE = 4  # a tile of 4 x 4 vectors and its operands stay in registers
-
-
-class _Vectors:
-    """Loads and stores of the vectors of one array."""
-
-    def __init__(self, context, builder, array_type, array):
-        self.builder = builder
-        self.element = context.get_data_type(array_type.dtype)
-        self.type = ir.VectorType(self.element, LANES)
-        self.align = array_type.dtype.bitwidth // 8
-        self.data = cgutils.create_struct_proxy(array_type)(context, builder, value=array).data
-
-    def _at(self, offset):
-        pointer = self.builder.gep(self.data, [offset])
-        return self.builder.bitcast(pointer, self.type.as_pointer())
-
-    def load(self, offset):
-        return self.builder.load(self._at(offset), align=self.align, typ=self.type)
-
-    def store(self, value, offset):
-        self.builder.store(value, self._at(offset), align=self.align)
-
-
-def _plus(builder, offset, index, stride):
-    return builder.add(offset, builder.mul(_int(index), stride) if isinstance(index, int) else builder.mul(index, stride))
-
-
-def _int(value: int):
-    return ir.Constant(ir.IntType(64), value)
-
-
-def _arrays(context, builder, signature, arguments) -> Iterator:
-    """The arguments in order: arrays as _Vectors, numbers as they are."""
-    for kind, value in zip(signature.args, arguments, strict=True):
-        yield _Vectors(context, builder, kind, value) if isinstance(kind, types.Array) else value
-
-
-def _kernel(emit: Callable[..., None]):
-    """Make a function for compiled code from `emit(builder, *arguments)`, whose arguments are those of `_arrays`."""
-
-    @wraps(emit)
-    def typed(typingctx, *kinds):
-        def code(context, builder, signature, arguments):
-            emit(builder, *_arrays(context, builder, signature, arguments))
-            return context.get_dummy_value()
-
-        return types.void(*kinds), code
-
-    return intrinsic(typed)
-
-
-def _fma(builder, a, b, c):
-    """a·b + c with a single rounding."""
-    return builder.call(_function(builder, "fma", a.type, 3), [a, b, c])
-
-
-def _function(builder, name: str, kind: ir.VectorType, n_arguments: int):
-    """The LLVM intrinsic of that name for vectors."""
-    shape = ir.FunctionType(kind, [kind] * n_arguments)
-    return cgutils.get_or_insert_function(builder.module, shape, f"llvm.{name}.{_suffix(kind)}")
-
-
-def _suffix(kind: ir.VectorType) -> str:
-    return f"v{kind.count}{'f32' if isinstance(kind.element, ir.FloatType) else 'f64'}"
 
 
 def _fnma(builder, a, b, c):
     """c − a·b."""
-    return _fma(builder, builder.fneg(a), b, c)
+    return fma(builder, builder.fneg(a), b, c)
 
 
-@_kernel
+@kernel
 def add_product(builder, C, c, c_stride, A, a, a_stride, B, b, b_stride, n):
     """C[i, j] += Σ_k A[i, k] B[j, k] for a tile; rows of C, A and B are `stride` apart, the vectors of a row contiguous."""
     _product(builder, C, c, c_stride, A, a, a_stride, B, b, b_stride, n, subtract=False)
 
 
-@_kernel
+@kernel
 def subtract_product(builder, C, c, c_stride, A, a, a_stride, B, b, b_stride, n):
     """C[i, j] −= Σ_k A[i, k] B[j, k], as `add_product`."""
     _product(builder, C, c, c_stride, A, a, a_stride, B, b, b_stride, n, subtract=True)
@@ -102,31 +35,31 @@ def subtract_product(builder, C, c, c_stride, A, a, a_stride, B, b, b_stride, n)
 
 def _product(builder, C, c, c_stride, A, a, a_stride, B, b, b_stride, n, subtract: bool) -> None:
     elements = [(i, j) for i in range(TILE) for j in range(TILE)]
-    at = {(i, j): builder.add(_plus(builder, c, i, c_stride), _int(j * LANES)) for i, j in elements}
+    at = {(i, j): builder.add(plus(builder, c, i, c_stride), integer(j * LANES)) for i, j in elements}
     sums = {element: cgutils.alloca_once(builder, C.type) for element in elements}
     for element in elements:
         builder.store(C.load(at[element]), sums[element])
-    rows_a = [_plus(builder, a, i, a_stride) for i in range(TILE)]
-    rows_b = [_plus(builder, b, j, b_stride) for j in range(TILE)]
+    rows_a = [plus(builder, a, i, a_stride) for i in range(TILE)]
+    rows_b = [plus(builder, b, j, b_stride) for j in range(TILE)]
     with cgutils.for_range(builder, n) as loop:
-        step = builder.mul(loop.index, _int(LANES))
+        step = builder.mul(loop.index, integer(LANES))
         left = [A.load(builder.add(row, step)) for row in rows_a]
         right = [B.load(builder.add(row, step)) for row in rows_b]
         if subtract:
             left = [builder.fneg(vector) for vector in left]
         for i, j in elements:
-            builder.store(_fma(builder, left[i], right[j], builder.load(sums[i, j])), sums[i, j])
+            builder.store(fma(builder, left[i], right[j], builder.load(sums[i, j])), sums[i, j])
     for element in elements:
         C.store(builder.load(sums[element]), at[element])
 
 
-@_kernel
+@kernel
 def add_dot(builder, C, c, A, a, a_stride, B, b, b_stride, n):
     """C += Σ_k A[k] B[k], a single vector; the vectors of A and B are `stride` apart."""
     _dot(builder, C, c, A, a, a_stride, B, b, b_stride, n, subtract=False)
 
 
-@_kernel
+@kernel
 def subtract_dot(builder, C, c, A, a, a_stride, B, b, b_stride, n):
     """C −= Σ_k A[k] B[k], as `add_dot`."""
     _dot(builder, C, c, A, a, a_stride, B, b, b_stride, n, subtract=True)
@@ -135,19 +68,19 @@ def subtract_dot(builder, C, c, A, a, a_stride, B, b, b_stride, n):
 def _dot(builder, C, c, A, a, a_stride, B, b, b_stride, n, subtract: bool) -> None:
     total = cgutils.alloca_once(builder, C.type)
     builder.store(C.load(c), total)
-    step = _fnma if subtract else _fma
+    step = _fnma if subtract else fma
     with cgutils.for_range(builder, n) as loop:
-        left, right = A.load(_plus(builder, a, loop.index, a_stride)), B.load(_plus(builder, b, loop.index, b_stride))
+        left, right = A.load(plus(builder, a, loop.index, a_stride)), B.load(plus(builder, b, loop.index, b_stride))
         builder.store(step(builder, left, right, builder.load(total)), total)
     C.store(builder.load(total), c)
 
 
-@_kernel
+@kernel
 def factor_tile(builder, S, s, stride):
     """Overwrite a diagonal tile with its Cholesky factor, whose diagonal is stored as its inverse."""
-    root = _function(builder, "sqrt", S.type, 1)
+    root = function(builder, "sqrt", S.type, 1)
     one = ir.Constant(S.type, [ir.Constant(S.element, 1.0)] * LANES)
-    at = {(i, j): builder.add(_plus(builder, s, i, stride), _int(j * LANES)) for i in range(TILE) for j in range(i + 1)}
+    at = {(i, j): builder.add(plus(builder, s, i, stride), integer(j * LANES)) for i in range(TILE) for j in range(i + 1)}
     L = {element: S.load(offset) for element, offset in at.items()}
     for j in range(TILE):
         for k in range(j):
@@ -160,12 +93,14 @@ def factor_tile(builder, S, s, stride):
         S.store(L[element], offset)
 
 
-@_kernel
+@kernel
 def solve_tile(builder, S, x, d, stride):
     """Overwrite the tile X at x with X L^-T, where L is the factored tile at d."""
-    L = {(i, j): S.load(builder.add(_plus(builder, d, i, stride), _int(j * LANES))) for i in range(TILE) for j in range(i + 1)}
+    L = {
+        (i, j): S.load(builder.add(plus(builder, d, i, stride), integer(j * LANES))) for i in range(TILE) for j in range(i + 1)
+    }
     for r in range(TILE):
-        at = [builder.add(_plus(builder, x, r, stride), _int(j * LANES)) for j in range(TILE)]
+        at = [builder.add(plus(builder, x, r, stride), integer(j * LANES)) for j in range(TILE)]
         row = [S.load(offset) for offset in at]
         for j in range(TILE):
             for k in range(j):
@@ -174,7 +109,7 @@ def solve_tile(builder, S, x, d, stride):
             S.store(row[j], at[j])
 
 
-@_kernel
+@kernel
 def gather_transposed(builder, source, offsets, o, shift, scale, s, target, t, t_stride):
     """Load LANES consecutive elements of `source` at each of the LANES positions offsets[o:] + shift, and transpose them.
 
@@ -183,14 +118,14 @@ def gather_transposed(builder, source, offsets, o, shift, scale, s, target, t, t
     """
     rows = []
     for lane in range(LANES):
-        offset = builder.load(builder.gep(offsets.data, [builder.add(o, _int(lane))]))
+        offset = builder.load(builder.gep(offsets.data, [builder.add(o, integer(lane))]))
         rows.append(source.load(builder.add(offset, shift)))
     for k, column in enumerate(_transposed(builder, rows)):
-        factor = scale.load(builder.add(s, _int(k * LANES)))
-        target.store(builder.fmul(column, factor), _plus(builder, t, k, t_stride))
+        factor = scale.load(builder.add(s, integer(k * LANES)))
+        target.store(builder.fmul(column, factor), plus(builder, t, k, t_stride))
 
 
-@_kernel
+@kernel
 def prefetch(builder, source, width, offsets, o):
     """Prefetch the `width` elements of `source` at offsets[o]."""
     byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
@@ -198,7 +133,7 @@ def prefetch(builder, source, width, offsets, o):
     function = cgutils.get_or_insert_function(builder.module, shape, "llvm.prefetch.p0")
     offset = builder.load(builder.gep(offsets.data, [o]))
     read, near, data = (ir.Constant(word, value) for value in (0, 2, 1))
-    with cgutils.for_range_slice(builder, _int(0), width, _int(LANES), ir.IntType(64)) as (k, _):
+    with cgutils.for_range_slice(builder, integer(0), width, integer(LANES), ir.IntType(64)) as (k, _):
         pointer = builder.bitcast(builder.gep(source.data, [builder.add(offset, k)]), byte)
         builder.call(function, [pointer, read, near, data])
 
@@ -214,24 +149,19 @@ def _transposed(builder, rows: list) -> list:
             upper, lower = rows[i], rows[i | width]
             first = [k if not k & width else (k ^ width) + LANES for k in range(LANES)]
             second = [k | width if not k & width else k + LANES for k in range(LANES)]
-            mixed[i], mixed[i | width] = _shuffle(builder, upper, lower, first), _shuffle(builder, upper, lower, second)
+            mixed[i], mixed[i | width] = shuffle(builder, upper, lower, first), shuffle(builder, upper, lower, second)
         rows = mixed
         width //= 2
     return rows
 
 
-def _shuffle(builder, a, b, lanes: list[int]):
-    mask = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [ir.Constant(ir.IntType(32), lane) for lane in lanes])
-    return builder.shuffle_vector(a, b, mask)
-
-
-@_kernel
+@kernel
 def gather_four(builder, source, width, columns, begin, end, shift, target, t):
     """Set four vectors of `target` from t on to sums of those of `source` at column · width + shift, columns[begin:end]."""
     _gather(builder, source, width, columns, begin, end, shift, target, t, count=4)
 
 
-@_kernel
+@kernel
 def gather_one(builder, source, width, columns, begin, end, shift, target, t):
     """As `gather_four`, for a single vector."""
     _gather(builder, source, width, columns, begin, end, shift, target, t, count=1)
@@ -240,58 +170,52 @@ def gather_one(builder, source, width, columns, begin, end, shift, target, t):
 def _gather(builder, source, width, columns, begin, end, shift, target, t, count: int) -> None:
     index = ir.IntType(64)
     sums = [cgutils.alloca_once_value(builder, ir.Constant(source.type, None)) for _ in range(count)]
-    with cgutils.for_range_slice(builder, begin, end, _int(1), index) as (s, _):
+    with cgutils.for_range_slice(builder, begin, end, integer(1), index) as (s, _):
         column = builder.sext(builder.load(builder.gep(columns.data, [s])), index)
         at = builder.add(builder.mul(column, width), shift)
         for v, total in enumerate(sums):
-            builder.store(builder.fadd(builder.load(total), source.load(builder.add(at, _int(v * LANES)))), total)
+            builder.store(builder.fadd(builder.load(total), source.load(builder.add(at, integer(v * LANES)))), total)
     for v, total in enumerate(sums):
-        target.store(builder.load(total), builder.add(t, _int(v * LANES)))
+        target.store(builder.load(total), builder.add(t, integer(v * LANES)))
 
 
-@_kernel
+@kernel
 def add_images(builder, source, width, columns, begin, end, ratio, a, b, direction, image):
     """image += Σ_c t_c y_c with t_c = a · ratio_c + b · (y_c · direction), over the `width` numbers y_c of column c.
 
     This takes one pass over the columns' vectors: each is read for the product, and is still in the cache for the sum.
     """
-    index, lanes = ir.IntType(64), _int(LANES)
+    index, lanes = ir.IntType(64), integer(LANES)
     add = cgutils.get_or_insert_function(
         builder.module,
         ir.FunctionType(source.element, [source.element, source.type]),
-        f"llvm.vector.reduce.fadd.{_suffix(source.type)}",
+        f"llvm.vector.reduce.fadd.{suffix(source.type)}",
     )
     zero = ir.Constant(source.element, 0.0)
-    with cgutils.for_range_slice(builder, begin, end, _int(1), index) as (s, _):
+    with cgutils.for_range_slice(builder, begin, end, integer(1), index) as (s, _):
         column = builder.sext(builder.load(builder.gep(columns.data, [s])), index)
         at = builder.mul(column, width)
         product = cgutils.alloca_once_value(builder, ir.Constant(source.type, None))
         builder.store(ir.Constant(source.type, None), product)
-        with cgutils.for_range_slice(builder, _int(0), width, lanes, index) as (k, _):
+        with cgutils.for_range_slice(builder, integer(0), width, lanes, index) as (k, _):
             y = source.load(builder.add(at, k))
-            builder.store(_fma(builder, y, direction.load(k), builder.load(product)), product)
+            builder.store(fma(builder, y, direction.load(k), builder.load(product)), product)
         dot = builder.call(add, [zero, builder.load(product)], fastmath=("reassoc",))
         given = builder.fmul(a, builder.load(builder.gep(ratio.data, [column])))
         t = builder.fadd(given, builder.fmul(b, dot))
-        spread = _spread(builder, source.type, t)
-        with cgutils.for_range_slice(builder, _int(0), width, lanes, index) as (k, _):
-            image.store(_fma(builder, source.load(builder.add(at, k)), spread, image.load(k)), k)
+        everywhere = spread(builder, source.type, t)
+        with cgutils.for_range_slice(builder, integer(0), width, lanes, index) as (k, _):
+            image.store(fma(builder, source.load(builder.add(at, k)), everywhere, image.load(k)), k)
 
 
-@_kernel
+@kernel
 def add_weighted(builder, source, width, columns, begin, end, weights, w, image):
     """image += Σ_s weights_s y_s over columns[begin:end]; their weights are LANES apart from w on."""
-    index, lanes = ir.IntType(64), _int(LANES)
-    with cgutils.for_range_slice(builder, begin, end, _int(1), index) as (s, _):
+    index, lanes = ir.IntType(64), integer(LANES)
+    with cgutils.for_range_slice(builder, begin, end, integer(1), index) as (s, _):
         column = builder.sext(builder.load(builder.gep(columns.data, [s])), index)
         at = builder.mul(column, width)
         offset = builder.add(w, builder.mul(builder.sub(s, begin), lanes))
-        spread = _spread(builder, source.type, builder.load(builder.gep(weights.data, [offset])))
-        with cgutils.for_range_slice(builder, _int(0), width, lanes, index) as (k, _):
-            image.store(_fma(builder, source.load(builder.add(at, k)), spread, image.load(k)), k)
-
-
-def _spread(builder, kind: ir.VectorType, value):
-    """A vector with the value in every lane."""
-    first = builder.insert_element(ir.Constant(kind, ir.Undefined), value, ir.Constant(ir.IntType(32), 0))
-    return _shuffle(builder, first, first, [0] * LANES)
+        everywhere = spread(builder, source.type, builder.load(builder.gep(weights.data, [offset])))
+        with cgutils.for_range_slice(builder, integer(0), width, lanes, index) as (k, _):
+            image.store(fma(builder, source.load(builder.add(at, k)), everywhere, image.load(k)), k)

@@ -1,0 +1,92 @@
+"""Vectors of LLVM in compiled code: a numba function made from instructions on LANES numbers at once.
+
+Numba compiles loops over numbers and leaves it to LLVM whether they become loops over vectors. The kernels of `solvers/als` and
+`training` have inner loops that must stay in registers, and therefore state their vectors themselves; these compile to those of
+the processor. Arrays are flat and contiguous, offsets and strides count elements, and a "vector" is LANES consecutive elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import wraps
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+LANES = 16  # elements of a vector
+
+
+class Vectors:
+    """Loads and stores of the vectors of one array."""
+
+    def __init__(self, context, builder, array_type, array):
+        self.builder = builder
+        self.element = context.get_data_type(array_type.dtype)
+        self.type = ir.VectorType(self.element, LANES)
+        self.align = array_type.dtype.bitwidth // 8
+        self.data = cgutils.create_struct_proxy(array_type)(context, builder, value=array).data
+
+    def _at(self, offset):
+        pointer = self.builder.gep(self.data, [offset])
+        return self.builder.bitcast(pointer, self.type.as_pointer())
+
+    def load(self, offset):
+        return self.builder.load(self._at(offset), align=self.align, typ=self.type)
+
+    def store(self, value, offset):
+        self.builder.store(value, self._at(offset), align=self.align)
+
+
+def plus(builder, offset, index, stride):
+    return builder.add(offset, builder.mul(integer(index), stride) if isinstance(index, int) else builder.mul(index, stride))
+
+
+def integer(value: int):
+    return ir.Constant(ir.IntType(64), value)
+
+
+def arrays(context, builder, signature, arguments) -> Iterator:
+    """The arguments in order: arrays as Vectors, numbers as they are."""
+    for kind, value in zip(signature.args, arguments, strict=True):
+        yield Vectors(context, builder, kind, value) if isinstance(kind, types.Array) else value
+
+
+def kernel(emit: Callable[..., None]):
+    """Make a function for compiled code from `emit(builder, *arguments)`, whose arguments are those of `arrays`."""
+
+    @wraps(emit)
+    def typed(typingctx, *kinds):
+        def code(context, builder, signature, arguments):
+            emit(builder, *arrays(context, builder, signature, arguments))
+            return context.get_dummy_value()
+
+        return types.void(*kinds), code
+
+    return intrinsic(typed)
+
+
+def fma(builder, a, b, c):
+    """a·b + c with a single rounding."""
+    return builder.call(function(builder, "fma", a.type, 3), [a, b, c])
+
+
+def function(builder, name: str, kind: ir.VectorType, n_arguments: int):
+    """The LLVM intrinsic of that name for vectors."""
+    shape = ir.FunctionType(kind, [kind] * n_arguments)
+    return cgutils.get_or_insert_function(builder.module, shape, f"llvm.{name}.{suffix(kind)}")
+
+
+def suffix(kind: ir.VectorType) -> str:
+    return f"v{kind.count}{'f32' if isinstance(kind.element, ir.FloatType) else 'f64'}"
+
+
+def spread(builder, kind: ir.VectorType, value):
+    """A vector with the value in every lane."""
+    first = builder.insert_element(ir.Constant(kind, ir.Undefined), value, ir.Constant(ir.IntType(32), 0))
+    return shuffle(builder, first, first, [0] * LANES)
+
+
+def shuffle(builder, a, b, lanes: list[int]):
+    mask = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [ir.Constant(ir.IntType(32), lane) for lane in lanes])
+    return builder.shuffle_vector(a, b, mask)

@@ -1,0 +1,129 @@
+"""The items that a row's positive is compared with, and sums of functions of their scores.
+
+A loss that reads these items only through `Others` can be computed on sampled items and on the whole catalogue: the sums over
+the catalogue are the same for all rows of a user, and need no array of all scores.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid, softplus
+
+
+class Others(Protocol):
+    """The scores s_j of n items per row, for B rows. Gradients flow through every method but `kth_largest`."""
+
+    @property
+    def n(self) -> float | Tensor:
+        """The number of items: one for all rows, or (B,)."""
+
+    def logsumexp(self, tau: float = 1.0) -> Tensor:
+        """log Σ_j exp(s_j / tau), (B,)."""
+
+    def moments(self) -> tuple[Tensor, Tensor]:
+        """The mean and the mean square of each row's scores, (B,) each."""
+
+    def mean_softplus(self, shift: Tensor | float = 0.0) -> Tensor:
+        """The mean of softplus(s_j − shift) over j, (B,), for a shift per row (B,) or for all."""
+
+    def mean_relu(self, shift: Tensor | float = 0.0) -> Tensor:
+        """The mean of [s_j − shift]₊ over j, (B,), for a shift per row (B,) or for all."""
+
+    def log_sum_sigmoid(self, shift: Tensor, tau: float, inner: float = 1.0) -> Tensor:
+        """log Σ_j σ(s_j / inner − shift)^(1/tau), (B,), for a shift per row (B,)."""
+
+    def mean(self, function: Callable[[Tensor], Tensor]) -> Tensor:
+        """The mean of an elementwise function over s_j, (B,)."""
+
+    def of_all(self, function: Callable[[Tensor], Tensor]) -> Tensor:
+        """A function of arrays of scores (rows, n) that gives one number per row, (B,)."""
+
+    def kth_largest(self, k: int) -> Tensor | None:
+        """The k-th largest score of the row's user among all items, (B,); None if not all items are known."""
+
+
+@dataclass(frozen=True)
+class ScoreTable:
+    """Scores that are held in memory: `values` (B, n). With `complete`, they are those of all items."""
+
+    values: Tensor
+    complete: bool = False
+
+    @property
+    def n(self) -> float:
+        return self.values.shape[1]
+
+    def logsumexp(self, tau: float = 1.0) -> Tensor:
+        return torch.logsumexp(self.values / tau, dim=1)
+
+    def moments(self) -> tuple[Tensor, Tensor]:
+        return self.values.mean(dim=1), self.values.square().mean(dim=1)
+
+    def mean_softplus(self, shift: Tensor | float = 0.0) -> Tensor:
+        return softplus(self.values - _column(shift)).mean(dim=1)
+
+    def mean_relu(self, shift: Tensor | float = 0.0) -> Tensor:
+        return torch.relu(self.values - _column(shift)).mean(dim=1)
+
+    def log_sum_sigmoid(self, shift: Tensor, tau: float, inner: float = 1.0) -> Tensor:
+        return torch.logsumexp(logsigmoid(self.values / inner - _column(shift)) / tau, dim=1)
+
+    def kth_largest(self, k: int) -> Tensor | None:
+        return self.values.detach().topk(k, dim=1).values[:, -1] if self.complete else None
+
+    def mean(self, function: Callable[[Tensor], Tensor]) -> Tensor:
+        return function(self.values).mean(dim=1)
+
+    def of_all(self, function: Callable[[Tensor], Tensor]) -> Tensor:
+        return function(self.values)
+
+
+class OwnItems(NamedTuple):
+    """The scores of all items of each row's user: `values` (T,) with their groups (T,) int64; row b has the group `of[b]`."""
+
+    values: Tensor
+    group: Tensor
+    of: Tensor
+    n_groups: int
+
+    def logmeanexp(self, tau: float) -> Tensor:
+        x = self.values / tau
+        top = torch.full((self.n_groups,), -torch.inf, dtype=x.dtype, device=x.device)
+        top = top.scatter_reduce(0, self.group, x.detach(), "amax")
+        return (top + self._mean((x - top[self.group]).exp()).log())[self.of]
+
+    def mean_square(self) -> Tensor:
+        return self._mean(self.values.square())[self.of]
+
+    def mean_relu(self, shift: float) -> Tensor:
+        return self._mean(torch.relu(self.values - shift))[self.of]
+
+    def _mean(self, x: Tensor) -> Tensor:
+        sums = x.new_zeros(self.n_groups).index_add(0, self.group, x)
+        return sums / torch.bincount(self.group, minlength=self.n_groups).to(x)
+
+
+@dataclass(frozen=True)
+class DrawnItems:
+    """As `OwnItems`, estimated from items drawn from those of the row's user, whose scores are `values` (B, m)."""
+
+    values: Tensor
+
+    def logmeanexp(self, tau: float) -> Tensor:
+        return torch.logsumexp(self.values / tau, dim=1) - math.log(self.values.shape[1])
+
+    def mean_square(self) -> Tensor:
+        return self.values.square().mean(dim=1)
+
+    def mean_relu(self, shift: float) -> Tensor:
+        return torch.relu(self.values - shift).mean(dim=1)
+
+
+def _column(shift: Tensor | float) -> Tensor | float:
+    return shift[:, None] if isinstance(shift, Tensor) and shift.ndim else shift

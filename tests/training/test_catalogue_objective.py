@@ -1,0 +1,221 @@
+"""objective=catalogue: every loss that has it equals its sampled form with every item drawn once, in value and gradient."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from fits import driven, fitted, interactions, params, trainer_of
+from numpy.testing import assert_allclose, assert_array_equal
+from torch.nn.functional import logsigmoid, normalize, softplus
+
+from rankbench.core.errors import ConfigError
+from rankbench.losses.others import ScoreTable
+from rankbench.losses.spec import Ragged, Scores, Sizes, registered
+from rankbench.training import user_catalogue
+from rankbench.training.catalogue_kernels import EXP, ITEMS, RELU, SIGMOID_POWER, SOFTPLUS, USERS
+from rankbench.training.scoring import Batch, Rows, catalogue_scores_of
+from rankbench.training.user_catalogue import catalogue_sum, kth_largest
+
+LOSSES = [loss.name for loss in registered() if loss.over_catalogue]
+FUNCTIONS = {
+    EXP: lambda x, power: x.exp(),
+    SOFTPLUS: lambda x, power: softplus(x),
+    RELU: lambda x, power: x.relu(),
+    SIGMOID_POWER: lambda x, power: (power * logsigmoid(x)).exp(),
+}
+N_OTHER = {"talos": {"K": 3}, "aatp": {"K": 3}, "sl-at-k": {"K": 3, "T_beta": 1}, "infonce": {"tau": 0.03}}
+
+
+def tables(m, n, d, dtype, seed=0):
+    draw = torch.Generator().manual_seed(seed)
+    U, V = (torch.randn(rows, d, dtype=torch.float64, generator=draw) / d**0.5 for rows in (m, n))
+    shift = torch.randn(m, dtype=torch.float64, generator=draw)
+    return [table.to(dtype) for table in (U, 2 * V, shift)]
+
+
+def gradients(total, leaves):
+    return [
+        part if part is not None else torch.zeros_like(leaf)
+        for leaf, part in zip(leaves, torch.autograd.grad(total, leaves, allow_unused=True), strict=True)
+    ]
+
+
+# The kernels
+
+
+@pytest.mark.parametrize("kind", FUNCTIONS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("left_out", [False, True])
+@pytest.mark.parametrize("kept", [1 << 28, 1], ids=["slopes kept", "computed twice"])
+def test_a_sum_is_that_of_an_array_of_all_scores(kind, dtype, left_out, kept, monkeypatch):
+    """Numbers of users and items that fill no tile, and dimensions that fill no vector."""
+    monkeypatch.setattr(user_catalogue, "_KEPT", kept)
+    rng = np.random.default_rng(1)
+    for m, n, d in ((1, 1, 3), (USERS, ITEMS, 16), (2 * USERS + 5, 2 * ITEMS + 7, 88)):
+        own = [np.sort(rng.permutation(n)[: rng.integers(0, min(n, 9))]) for _ in range(m)]
+        indptr, indices = np.cumsum([0, *map(len, own)]).astype(np.int32), np.concatenate(own).astype(np.int32)
+        leaves = [table.requires_grad_() for table in tables(m, n, d, dtype)]
+        U, V, shift = leaves
+        found = catalogue_sum(U, V, shift, kind, 1.3, 4.0, (indptr, indices) if left_out else None)
+        values = FUNCTIONS[kind](1.3 * U @ V.T - shift[:, None], 4.0)
+        counts = torch.ones(m, n, dtype=torch.bool)
+        for row, items in enumerate(own if left_out else []):
+            counts[row, items] = False
+        expected = (values * counts).sum(dim=1)
+        exact = {"rtol": 1e-12, "atol": 1e-12} if dtype == torch.float64 else {"rtol": 2e-5, "atol": 2e-5}
+        assert_allclose(found.detach(), expected.detach(), **exact)
+        weight = torch.linspace(-1, 1, m, dtype=dtype)
+        for one, other in zip(
+            gradients((found * weight).sum(), leaves), gradients((expected * weight).sum(), leaves), strict=True
+        ):
+            assert_allclose(one, other, **exact)
+
+
+@pytest.mark.parametrize("kind", FUNCTIONS)
+def test_a_slope_is_that_of_finite_differences(kind):
+    U, V, shift = tables(3, 5, 2, torch.float64)
+    inputs = [table.requires_grad_() for table in (U, V, shift)]
+    assert torch.autograd.gradcheck(lambda *given: catalogue_sum(*given, kind, 0.7, 3.0), inputs)
+
+
+@pytest.mark.parametrize("kind", FUNCTIONS)
+def test_what_a_device_without_the_kernels_computes_is_the_same(kind):
+    left_out = (np.array([0, 1, 1, 3], np.int32), np.array([4, 0, 2], np.int32))
+    leaves = [table.requires_grad_() for table in tables(3, 5, 2, torch.float64)]
+    found, expected = (form(*leaves, kind, 0.7, 3.0, left_out) for form in (user_catalogue._plain_sum, catalogue_sum))
+    assert_allclose(found.detach(), expected.detach(), rtol=1e-12)
+    for one, other in zip(gradients(found.sum(), leaves), gradients(expected.sum(), leaves), strict=True):
+        assert_allclose(one, other, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", FUNCTIONS)
+def test_values_far_from_zero_are_finite_in_float32(kind):
+    """Exponents are cut at 88, which no caller reaches; the others have no bound."""
+    far = 80.0 if kind == EXP else 1e4
+    U = torch.tensor([[-far], [-1.0], [0.0], [1.0], [far]], requires_grad=True)
+    total = catalogue_sum(U, torch.ones(1, 1), torch.zeros(5), kind, 1.0, 10.0)
+    assert torch.isfinite(total).all() and torch.isfinite(*torch.autograd.grad(total.sum(), U)).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_the_kth_largest_score_is_that_of_a_sort(dtype):
+    U, V, _ = tables(USERS + 3, ITEMS + 11, 5, dtype)
+    for k in (1, 4, len(V)):
+        expected = (U @ V.T).sort(dim=1, descending=True).values[:, k - 1]
+        assert_allclose(kth_largest(U, V, k), expected, rtol=1e-5 if dtype == torch.float32 else 1e-12)
+
+
+# The losses
+
+
+def sampled_form(loss, p, U, V, X, left_out):
+    """Scores of all interactions of X in rows, with every item (or every other one) as a negative; one row after another."""
+    users, items = X.nonzero()
+    if loss.similarity == "cosine":
+        U, V = normalize(U, dim=1), normalize(V, dim=1)
+    table = U @ V.T
+    for user, item in zip(users, items, strict=True):
+        own = X[[user]].indices
+        others = np.setdiff1d(np.arange(V.shape[0]), own) if left_out else np.arange(V.shape[0])
+        yield (
+            Scores(
+                pos=table[[user], [item]],
+                neg=table[user, others][None],
+                n_items=len(V),
+                n_interactions=torch.tensor([float(len(own))], dtype=torch.float64),
+                users=torch.tensor([user]),
+                items=torch.tensor([item]),
+                user_vectors=U[[user]],
+                item_vectors=V[[item]],
+                extra_positives=table[user, own][None],
+                all_positives=Ragged(table[user, own].detach(), torch.zeros(len(own), dtype=torch.int64)),
+                catalogue=ScoreTable(table[[user]], complete=True),
+            ),
+            table[user],
+        )
+
+
+@pytest.mark.parametrize("left_out", [False, True])
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_loss_over_the_catalogue_is_its_sampled_form_with_every_item_drawn_once(name, left_out):
+    X, loss = interactions(), registered().get(name)
+    if left_out and "catalogue" in loss.needs:
+        pytest.skip("its sum runs over all items by definition")
+    p = params(name, **N_OTHER.get(name, {})).loss
+    draw = torch.Generator().manual_seed(2)
+    U, V = (torch.randn(rows, 4, dtype=torch.float64, generator=draw).requires_grad_() for rows in X.shape)
+    sizes, leaves = Sizes(*X.shape, 4), [U, V]
+
+    def state():
+        return [loss.state(p, sizes, torch.Generator().manual_seed(0)).double()] if loss.state else []
+
+    expected, known = [], state()
+    for s, row in sampled_form(loss, p, U, V, X, left_out):
+        if hasattr(p, "K"):  # the threshold that the catalogue gives is the one that the sampled form learns or updates
+            known[0].beta.data[s.users] = row.detach().topk(p.K).values[-1]
+            if hasattr(known[0], "refreshing"):
+                known[0].refreshing = False
+        expected.append(loss.function(s, p, *known))
+    expected = torch.cat(expected)
+    users, items = X.nonzero()
+    batch = Batch(users.astype(np.int64), items.astype(np.int64), None, None)
+    s = catalogue_scores_of(loss, batch, Rows(U, None), V, X, left_out)
+    found = loss.function(s, p, *state())
+    assert_allclose(found.detach(), expected.detach(), rtol=1e-12, atol=1e-12)
+    weight = torch.linspace(1, 2, len(found), dtype=torch.float64)
+    for one, other in zip(gradients((found * weight).sum(), leaves), gradients((expected * weight).sum(), leaves), strict=True):
+        assert_allclose(one, other, rtol=1e-11, atol=1e-12)
+        assert math.isfinite(float(other.abs().max())) and other.abs().max() > 0
+
+
+def test_the_thresholds_are_exact_quantiles_and_are_not_trained():
+    X = interactions()
+    trainer = trainer_of(X, "talos", objective="catalogue", K=3, users_per_step=5)
+    before = trainer.state.beta.detach().clone()
+    trainer.epoch(1, 1.0)
+    assert_array_equal(trainer.state.beta.detach(), before)
+
+
+# The fit
+
+
+@pytest.mark.parametrize("model", ["mf", "lightgcn", "xsimgcl"])
+@pytest.mark.parametrize("name", ["sl", "talos", "mse", "bce", "softmax", "debiased-ccl", "llpauc"])
+def test_a_fit_over_the_catalogue_lowers_its_loss_for_every_encoder(name, model):
+    losses = []
+    values = {"objective": "catalogue", "users_per_step": 5, "epochs": 12, "model": model, "learning_rate": 0.05}
+    driven(interactions(), name, tell=lambda step, valid: losses.append(step.loss), **values)
+    assert losses[-1] < losses[1]
+
+
+def test_a_step_has_all_interactions_of_its_users_and_an_epoch_has_every_interaction_once():
+    X = interactions(empty=True)
+    trainer = trainer_of(X, "sl", objective="catalogue", users_per_step=5)
+    batches = [*trainer._chosen(1)]
+    assert_array_equal(np.sort(np.concatenate(batches)), np.arange(X.nnz))
+    for chosen in batches:
+        users = np.unique(trainer.users[chosen])
+        assert len(users) <= 5 and len(chosen) == np.diff(X.indptr)[users].sum()
+
+
+def test_a_resumed_fit_over_the_catalogue_has_the_same_bits(tmp_path):
+    X, values = interactions(), {"objective": "catalogue", "users_per_step": 5, "dtype": np.float32}
+    whole = fitted(X, "talos", epochs=6, **values)
+    trainer = trainer_of(X, "talos", epochs=6, **values)
+    for epoch in (1, 2, 3):
+        trainer.epoch(epoch, 1.0)
+    resumed = trainer_of(X, "talos", epochs=6, **values)
+    resumed.restore({name: np.array(array) for name, array in trainer.arrays().items()})
+    for epoch in (4, 5, 6):
+        resumed.epoch(epoch, 1.0)
+    assert_array_equal(resumed.model().U, whole.U)
+    assert_array_equal(resumed.model().V, whole.V)
+
+
+def test_what_has_no_such_form_is_refused_with_those_that_have():
+    with pytest.raises(ConfigError, match=r"bpr compares pairs of items .* losses that have: .*talos"):
+        params("bpr", objective="catalogue")
+    for values in ({"sampler": "popularity"}, {"shared_negatives": True}):
+        with pytest.raises(ConfigError, match="objective=catalogue needs sampler"):
+            params("sl", objective="catalogue", **values)
