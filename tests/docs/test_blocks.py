@@ -139,6 +139,8 @@ def test_cards_and_experiments_are_taken_by_their_schema(path, block: Block, env
     if "arms:" in block.text:
         spec = load_experiment(file, {})
         for arm in spec.arms:
+            if arm.method in INVENTED:  # test_extending runs it
+                continue
             fixed = {key: value for key, value in arm.params.items() if not isinstance(value, dict)}
             configure(arm.method, fixed)
             known = set(configure(arm.method, {}).flat)

@@ -8,6 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
+
+from rankbench.core.config import validate
+from rankbench.schema.experiment import ExperimentSpec
 
 from .pages import blocks
 
@@ -49,6 +53,12 @@ def test_it_runs_and_stops_early(rankbench):
     whole = rankbench("run", "synthetic", "pure-svd", "iterations=20", *small)
     early = rankbench("run", "synthetic", "pure-svd", "iterations=20", "patience=1", *small)
     assert whole["iterations"] == 20 > early["iterations"] and whole["metrics"] != early["metrics"]
+
+
+def test_the_experiment_of_the_page_is_complete():
+    (text,) = [each.text for each in blocks(ROOT / "docs" / "extending.md", "yaml") if "pure-svd" in each.text]
+    spec = validate(ExperimentSpec, yaml.safe_load(text), "first.yaml")
+    assert [arm.method for arm in spec.arms] == ["pure-svd"]
 
 
 def test_a_sweep_of_it_is_planned(rankbench):

@@ -80,3 +80,22 @@ def test_what_it_remembers_goes_through_json(values, more):
         assert first.factor(epoch) == second.factor(epoch)
         first.observe(value), second.observe(value)
     assert first.factor(30) == second.factor(30)
+
+
+def test_a_cosine_falls_in_every_step_and_a_warm_up_rises_in_every_step():
+    schedule = Schedule("cosine", 0.1, 4, warmup=1.5)
+    factors = [schedule.factor(epoch, step, 10) for epoch in (1, 2, 3, 4) for step in range(10)]
+    plain = [Schedule("cosine", 0.1, 4).factor(epoch, step, 10) for epoch in (1, 2, 3, 4) for step in range(10)]
+    assert (np.diff(plain) < 0).all()
+    rise = np.minimum(1, np.arange(1, 41) / 15)
+    np.testing.assert_allclose(factors, rise * plain, rtol=1e-12)
+
+
+def test_a_plateau_ends_when_the_rate_is_down_to_its_floor():
+    schedule, epochs = Schedule("plateau", 1e-5, 1000), 0
+    while not schedule.ended:
+        schedule.observe(0.5)
+        epochs += 1
+    assert schedule.learning_rate * schedule.factor(epochs) == LOWEST
+    assert epochs == 1 + 4 * (WAIT + 1)  # 1e-5 is halved four times
+    assert not Schedule("constant", 1e-7, 10).ended and not Schedule("plateau", 1e-7, 10).ended

@@ -26,6 +26,7 @@ class CCL(Params):
     "ccl",
     CCL,
     similarity="cosine",
+    only_because="its margin is a cosine",
     over_catalogue=True,
     sampler="uniform-all",
     title="CCL: cosine contrastive loss with a margin",

@@ -28,6 +28,7 @@ class CML(Params):
     "cml",
     CML,
     similarity="distance",
+    only_because="it learns a metric",
     unit_ball=True,
     title="CML: hinge between squared distances",
     source="Hsieh et al., WWW 2017",

@@ -80,6 +80,7 @@ def debiased_mse(s: Scores, p: DebiasedMSE) -> Tensor:
     "debiased-ccl",
     DebiasedCCL,
     similarity="cosine",
+    only_because="its margin is a cosine",
     over_catalogue=True,
     sampler="uniform-all",
     needs=("extra_positives",),

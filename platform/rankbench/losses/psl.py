@@ -33,7 +33,14 @@ class PSL(Params):
     surrogate: Literal["tanh", "atan", "relu"] = param("tanh", "surrogate activation σ", "tanh, atan, relu")
 
 
-@loss("psl", PSL, similarity="half-cosine", title="PSL: softmax with a bounded surrogate", source="Yang et al., NeurIPS 2024")
+@loss(
+    "psl",
+    PSL,
+    similarity="half-cosine",
+    only_because="its surrogates need half cosines, whose differences lie in [−1, 1]",
+    title="PSL: softmax with a bounded surrogate",
+    source="Yang et al., NeurIPS 2024",
+)
 def psl(s: Scores, p: PSL) -> Tensor:
     d = s.neg - s.pos[:, None]
     # σ(d)^(1/τ) overflows float32 at the values of τ that are searched; log σ(d) / τ does not.

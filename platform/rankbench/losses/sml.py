@@ -47,6 +47,7 @@ class Margins(LossState):
     "sml",
     SML,
     similarity="distance",
+    only_because="it learns a metric",
     unit_ball=True,
     needs=("rivals",),
     state=Margins,

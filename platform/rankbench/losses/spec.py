@@ -123,6 +123,8 @@ class Loss:
     `over_catalogue` says whether the loss reads negatives only through `Scores.others` and `Scores.own`, so that it can be
     computed on the whole catalogue (objective=catalogue).
 
+    `only_because` is the reason why the loss has no meaning with another similarity; empty if it has.
+
     Two fields serve the estimates of time and memory before a run: `pace` is the time of a fit relative to most losses with the
     same `needs`, and `whole_catalogue` says whether the loss calls `catalogue.of_all`, whose (B, n_items) arrays autograd
     keeps.
@@ -142,6 +144,7 @@ class Loss:
     pace: float = 1.0
     whole_catalogue: bool = False
     over_catalogue: bool = False
+    only_because: str = ""
 
 
 def loss(name: str, params: type, *, needs: tuple[Need, ...] = (), **about: Any) -> Callable[[Callable], Callable]:

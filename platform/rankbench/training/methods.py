@@ -69,6 +69,14 @@ class Trained(Iterative):
             able = [loss.name for loss in losses() if loss.over_catalogue]
             problem = f"{source}: {self.name} compares pairs of items and has no form objective=catalogue; "
             require(self.loss.over_catalogue, f"{problem}losses that have: {', '.join(able)}")
+        if training.similarity not in ("auto", self.loss.similarity):
+            problem = f"{source}: similarity={training.similarity}: {self.name} needs {self.loss.similarity}"
+            require(not self.loss.only_because, f"{problem}, because {self.loss.only_because}")
+            distance = training.similarity == "distance"
+            able = not distance or not (set(self.loss.needs) - {"rivals"} or training.objective == "catalogue")
+            require(able, f"{problem}: what it reads besides positives and negatives has no form for distances")
+        own = self.loss.similarity if training.similarity == "auto" else training.similarity
+        require(own != "distance" or training.temperature == 1, f"{source}: temperature divides dot products and cosines only")
         loss = parameters(self.loss.params, _of(self.loss.params, values), source)
         return TrainedParams(loss, parameters(encoder, _of(encoder, values), source), training)
 

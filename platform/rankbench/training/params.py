@@ -37,9 +37,10 @@ class TrainingParams(Stopping):
     learning_rate: float = param(0.01, "learning rate of Adam", "0.0001 to 0.1", gt=0)
     schedule: Literal["constant", "plateau", "cosine"] = param(
         "constant",
-        "learning rate over epochs; plateau halves it at the 4th evaluation without improvement, down to 1e-6",
+        "learning rate over the steps; plateau halves it at the 4th evaluation without improvement, and ends the fit at 1e-6",
         "constant",
     )
+    warmup: float = param(0.0, "epochs in which the learning rate rises in every step up to its value", "0 to 2", ge=0)
     weight_decay: float = param(0.0, "L2 penalty on the vectors", "0 to 0.001", ge=0)
     decay: Literal["gradient", "batch"] = param(
         "gradient", "where weight_decay acts: on Adam's gradient, or on the loss, for the rows of the batch", "gradient"
@@ -47,8 +48,8 @@ class TrainingParams(Stopping):
     optimizer: Literal["adam", "row-adam"] = param(
         "adam", "adam moves every row in every step, as in the papers; row-adam only the rows of the batch", "adam"
     )
-    init: Literal["normal", "xavier"] = param(
-        "normal", "initial vectors: normal with standard deviation init_scale, or Xavier", "normal"
+    init: Literal["normal", "xavier", "ials"] = param(
+        "normal", "initial vectors: normal with standard deviation init_scale, Xavier, or those of a fitted iALS", "normal"
     )
     init_scale: float = param(0.1, "standard deviation of the initial vectors, for init = normal", "0.01 to 1", gt=0)
     patience: int = param(
@@ -57,6 +58,12 @@ class TrainingParams(Stopping):
     reduction: Literal["interaction", "user"] = param(
         "interaction", "unit that has equal weight in the loss: every interaction, or every user", "interaction"
     )
+    similarity: Literal["auto", "dot", "cosine", "distance"] = param(
+        "auto",
+        "score of a user and an item: the dot product, cosine, or minus the squared distance; auto: the loss's own",
+        "auto",
+    )
+    temperature: float = param(1.0, "number that dot products and cosines are divided by in the loss", "0.05 to 1", gt=0)
     precision: Literal["float32", "bfloat16"] = param(
         "float32", "precision of products with shared negatives or the catalogue; the loss itself is float32", "float32"
     )

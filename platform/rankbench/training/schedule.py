@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 WAIT = 3  # evaluations without improvement that a plateau tolerates before it halves the rate
-LOWEST = 1e-6  # the learning rate at which halving ends
+LOWEST = 1e-6  # the learning rate at which halving ends, and with it the fit
+
+Kind = Literal["constant", "plateau", "cosine"]
 
 
 class Schedule:
-    """A factor that is `constant`, a `cosine` from 1 to 0 over the epochs, or halved on each `plateau` of the metric."""
+    """A factor that is `constant`, a `cosine` from 1 to 0 over the epochs, or halved on each `plateau` of the metric.
 
-    def __init__(self, kind: Literal["constant", "plateau", "cosine"], learning_rate: float, epochs: int):
-        self.kind, self.learning_rate, self.epochs = kind, learning_rate, epochs
+    In the first `warmup` epochs it is multiplied by a factor that rises in each step.
+    """
+
+    def __init__(self, kind: Kind, learning_rate: float, epochs: int, warmup: float = 0.0):
+        self.kind, self.learning_rate, self.epochs, self.warmup = kind, learning_rate, epochs, warmup
         self.halvings, self.best, self.waited = 0, -math.inf, 0
 
-    def factor(self, epoch: int) -> float:
-        """The factor for an epoch, counted from 1."""
+    def factor(self, epoch: int, step: int = 0, steps: int = 1) -> float:
+        """The factor for a step, counted from 0, of the `steps` of an epoch, counted from 1."""
+        done = epoch - 1 + step / steps
+        rise = min(1.0, (done + 1 / steps) / self.warmup) if self.warmup else 1.0
         if self.kind == "cosine":
-            return (1 + math.cos(math.pi * (epoch - 1) / self.epochs)) / 2
-        return max(0.5**self.halvings, min(1.0, LOWEST / self.learning_rate))
+            return rise * (1 + math.cos(math.pi * done / self.epochs)) / 2
+        return rise * max(0.5**self.halvings, min(1.0, LOWEST / self.learning_rate))
+
+    @property
+    def ended(self) -> bool:
+        """Whether a plateau has halved the rate down to LOWEST."""
+        return self.halvings > 0 and self.learning_rate * 0.5**self.halvings <= LOWEST
 
     def observe(self, value: float) -> None:
         """Take in an evaluation: the metric on the validation set, or minus the loss if there is none. Higher is better."""
@@ -33,10 +45,10 @@ class Schedule:
         if self.waited > WAIT:
             self.halvings, self.waited = self.halvings + 1, 0
 
-    def values(self) -> dict[str, float]:
+    def values(self) -> dict[str, Any]:
         # JSON has no infinity, so None stands for it.
         return {"halvings": self.halvings, "best": self.best if math.isfinite(self.best) else None, "waited": self.waited}
 
-    def restore(self, values: dict[str, float]) -> None:
+    def restore(self, values: dict[str, Any]) -> None:
         self.halvings, self.waited = values["halvings"], values["waited"]
         self.best = -math.inf if values["best"] is None else values["best"]

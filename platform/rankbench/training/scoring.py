@@ -70,6 +70,7 @@ def scores_of(
     every_item: Tensor,
     own: tuple[Tensor, Tensor] | None = None,
     precision: str = "float32",
+    temperature: float = 1.0,
 ) -> Scores:
     """Compute the scores that `loss` needs for a batch. X (n_users, n_items) are the training interactions, `own` are the
     `own_items` of the batch's users if the loss needs them, and `every_item` (n_items, d) is the table that these are read from
@@ -77,8 +78,7 @@ def scores_of(
     """
     device = users.vectors.device
     U, V = unit(users.vectors, loss.similarity), unit(items.vectors, loss.similarity)
-    if loss.similarity == "half-cosine":
-        U = U / 2
+    U = _scaled(U, loss.similarity, temperature)
     p, q = U[users.positions(batch.users)], V[items.positions(batch.items)]
     length = V.square().sum(dim=1) if loss.similarity == "distance" else None
     user_length = p.square().sum(dim=1) if loss.similarity == "distance" else None
@@ -128,15 +128,16 @@ def scores_of(
     )
 
 
-def catalogue_scores_of(loss: Loss, batch: Batch, users: Rows, items: Tensor, X: sp.csr_array, left_out: bool) -> Scores:
+def catalogue_scores_of(
+    loss: Loss, batch: Batch, users: Rows, items: Tensor, X: sp.csr_array, left_out: bool, temperature: float = 1.0
+) -> Scores:
     """The scores of a batch that has all interactions of its users, who are compared with all `items` (n_items, d).
 
     With `left_out`, a user's own items are not among those that a positive is compared with.
     """
     device, ids = users.vectors.device, np.unique(batch.users)
     U, V = unit(users.vectors[users.positions(ids)], loss.similarity), unit(items, loss.similarity)
-    if loss.similarity == "half-cosine":
-        U = U / 2
+    U = _scaled(U, loss.similarity, temperature)
     of = torch.from_numpy(np.searchsorted(ids, batch.users)).to(device)
     own_positions = torch.from_numpy(batch.items).to(device)
     pos = pair_dot(U, V, of, own_positions)
@@ -161,6 +162,12 @@ def catalogue_scores_of(loss: Loss, batch: Batch, users: Rows, items: Tensor, X:
 def unit(vectors: Tensor, similarity: Similarity) -> Tensor:
     """Vectors divided by their lengths for the cosines, unchanged otherwise."""
     return unit_rows(vectors) if similarity in ("cosine", "half-cosine") else vectors
+
+
+def _scaled(users: Tensor, similarity: Similarity, temperature: float) -> Tensor:
+    """User vectors whose products with item vectors are the scores."""
+    factor = (0.5 if similarity == "half-cosine" else 1.0) / temperature
+    return users if factor == 1 else users * factor
 
 
 def _without_diagonal(square: Tensor) -> Tensor:

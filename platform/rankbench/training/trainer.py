@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,6 +26,7 @@ from rankbench.fitting.step import Step, Steps
 from rankbench.losses.spec import Loss, LossState, Sizes
 from rankbench.models.spec import EmbeddingModel
 from rankbench.models.spec import registered as encoders
+from rankbench.solvers.als.start import fitted_ials
 from rankbench.training.adam import DenseAdam
 from rankbench.training.learner import learner
 from rankbench.training.memory import keep_freed
@@ -39,6 +42,8 @@ class Trainer:
     def __init__(self, X: sp.csr_array, given: TrainedParams, loss: Loss, seed: int, dtype: type, device: str):
         keep_freed()
         self.given, self.p = given, given.training
+        if self.p.similarity != "auto":
+            loss = replace(loss, similarity=self.p.similarity)
         self.X, self.loss, self.seed, self.device = X, loss, seed, torch.device(device)
         p = self.p
         self.users = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
@@ -57,11 +62,15 @@ class Trainer:
 
     def _encoder(self, dtype: np.dtype) -> EmbeddingModel:
         p, tables = self.p, []
-        for name, n in zip(("users", "items"), self.X.shape, strict=True):
+        if p.init == "ials":
+            tables = [torch.from_numpy(table.astype(dtype)) for table in fitted_ials(self.X, p.embedding_dim, self.seed)]
+        for name, n in () if tables else zip(("users", "items"), self.X.shape, strict=True):
             scale = math.sqrt(2 / (n + p.embedding_dim)) if p.init == "xavier" else p.init_scale
             noise = stream(self.seed, "init", name).standard_normal((n, p.embedding_dim), np.float32)
             table = torch.from_numpy((scale * noise).astype(dtype))
-            tables.append(_into_ball(table) if self.loss.unit_ball else table)
+            tables.append(table)
+        if self.loss.unit_ball:
+            tables = [_into_ball(table) for table in tables]
         self.noise = self._generator("noise")
         return encoders().get(p.model).build(self.X, self.given.encoder, *tables, self.noise)
 
@@ -79,16 +88,21 @@ class Trainer:
     def _generator(self, *purpose: str | int) -> torch.Generator:
         return torch.Generator().manual_seed(int(stream(self.seed, "torch", *purpose).integers(2**62)))
 
-    def epoch(self, number: int, factor: float) -> float:
-        """Train for one epoch with `factor` times the learning rate. Returns the mean loss over interactions."""
+    def epoch(self, number: int, factor: float | Callable[[int, int], float]) -> float:
+        """Train for one epoch with `factor` times the learning rate, or with factor(step, steps) in each step.
+
+        Returns the mean loss over interactions.
+        """
         self.noise.set_state(self._generator("noise", number).get_state())
         if self.state:
             self.state.begin_epoch(number)
         total = 0.0
-        for count, chosen in enumerate(self._chosen(number)):
+        parts = [*self._chosen(number)]
+        for count, chosen in enumerate(parts):
             batch = self._batch(number, count, self.users[chosen], self.items[chosen])
             if batch is not None:
-                total += self._step(batch, factor) * len(chosen)
+                own_factor = factor(count, len(parts)) if callable(factor) else factor
+                total += self._step(batch, own_factor) * len(chosen)
         return total / len(self.users)
 
     def _chosen(self, epoch: int) -> Iterator[np.ndarray]:
@@ -122,9 +136,9 @@ class Trainer:
         users, items, every_item = self.learner.rows(np.unique(batch.users), touched, read)
         if catalogue:
             kind = loss.sampler if p.sampler == "auto" else p.sampler
-            s = catalogue_scores_of(loss, batch, users, items.vectors, self.X, kind == "uniform-other")
+            s = catalogue_scores_of(loss, batch, users, items.vectors, self.X, kind == "uniform-other", p.temperature)
         else:
-            s = scores_of(loss, batch, users, items, self.X, every_item, own, p.precision)
+            s = scores_of(loss, batch, users, items, self.X, every_item, own, p.precision, p.temperature)
         rows = loss.function(s, self.given.loss, *((self.state,) if self.state else ()))
         if self.weight is not None:
             rows = rows * torch.from_numpy(self.weight[batch.users]).to(rows)
@@ -189,7 +203,7 @@ def steps(
 ) -> Steps:
     """Fit X by `loss` with `p`, one step per epoch. Raises NumericalError if the loss is not finite."""
     trainer, training = Trainer(X, p, loss, seed, dtype, device), p.training
-    schedule = Schedule(training.schedule, training.learning_rate, training.epochs)
+    schedule = Schedule(training.schedule, training.learning_rate, training.epochs, training.warmup)
     number, mean, seconds = 0, math.nan, 0.0
     if start:
         trainer.restore(start.arrays)
@@ -203,9 +217,11 @@ def steps(
         valid = yield Step(number, mean, seconds, trainer.model, state)
         if number and number % training.eval_every == 0:
             schedule.observe(-mean if valid is None else valid)
+            if schedule.ended:
+                return
         number += 1
         began = time.perf_counter()
-        mean = trainer.epoch(number, schedule.factor(number))
+        mean = trainer.epoch(number, partial(schedule.factor, number))
         seconds += time.perf_counter() - began
         if not math.isfinite(mean):
             raise NumericalError(f"the loss is {mean} in epoch {number} ({np.dtype(dtype).name}) with {p}")
