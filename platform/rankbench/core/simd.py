@@ -4,11 +4,14 @@ Numba compiles loops over numbers and leaves it to LLVM whether they become loop
 `training` have inner loops that must stay in registers, and therefore state their vectors themselves; these compile to those of
 the processor. Arrays are flat and contiguous, offsets and strides count elements, and a "vector" is LANES consecutive elements.
 """
+# LLVM's builder and values come without types.
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, import-untyped"
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import wraps
+from typing import Any
 
 from llvmlite import ir
 from numba.core import cgutils, types
@@ -46,7 +49,7 @@ def integer(value: int):
     return ir.Constant(ir.IntType(64), value)
 
 
-def arrays(context, builder, signature, arguments) -> Iterator:
+def arrays(context, builder, signature, arguments) -> Iterator[Any]:
     """The arguments in order: arrays as Vectors, numbers as they are."""
     for kind, value in zip(signature.args, arguments, strict=True):
         yield Vectors(context, builder, kind, value) if isinstance(kind, types.Array) else value

@@ -37,6 +37,7 @@ def run_deviations(experiment: ExperimentSpec, rows: Sequence[Row], finals: Sequ
     if (fit_on := experiment.final.fit_on) != "auto":
         lines.append(f"the final models are fitted on {fit_on}, as set in the experiment and not by the protocol of the split")
     measured = [row for row in rows if not row.missing]
+    lines += protocol_deviations(experiment, measured)
     given = dict.fromkeys(row.arm for row in measured if row.stated and row.chosen_of < 2)
     if measured and len(given) == len({row.arm for row in measured}):
         lines.append("no setting was searched: the experiment file gives each")
@@ -48,6 +49,36 @@ def run_deviations(experiment: ExperimentSpec, rows: Sequence[Row], finals: Sequ
         if names := dict.fromkeys(f"{row.arm} on {row.dataset}" for row in rows if row.missing == what and row.method):
             lines.append(f"{what}: {', '.join(names)}")
     return tuple(lines)
+
+
+def protocol_deviations(experiment: ExperimentSpec, measured: Sequence[Row]) -> list[str]:
+    """Return how the runs differ from the `protocol` of the experiment: one sentence per parameter and pair of values."""
+    protocol, arms = experiment.protocol, {arm.label: arm for arm in experiment.arms}
+    rows = [row for row in measured if row.arm in arms]
+    differing: dict[tuple[str, str, str], dict[str, None]] = {}
+    compared: dict[str, set[str]] = {}
+    for row in rows:
+        arm = arms[row.arm]
+        for name, wanted in (protocol.params | arm.protocol).items():
+            # What is searched has no value of its own, and the final fit of a search has the number of epochs that was best.
+            value = arm.params.get(name, row.params.get(name))
+            if name not in row.params or isinstance(value, dict):
+                continue
+            compared.setdefault(name, set()).add(row.arm)
+            if value != wanted:
+                differing.setdefault((name, str(value), str(wanted)), {})[row.arm] = None
+    lines = []
+    for (name, value, wanted), who in differing.items():
+        everyone = len(compared[name]) > 1 and set(who) == compared[name]
+        lines.append(f"{'all arms' if everyone else ', '.join(who)}: {name} {value}, where the paper has {wanted}")
+    if protocol.trials is not None:
+        fewer = dict.fromkeys(row.arm for row in rows if 0 < row.chosen_of < protocol.trials)
+        tried = sorted({row.chosen_of for row in rows if row.arm in fewer})
+        if fewer:
+            counts = f"{tried[0]} to {tried[-1]}" if len(tried) > 1 else f"{tried[0]}"
+            names = "all arms" if len(fewer) == len({row.arm for row in rows}) > 1 else ", ".join(fewer)
+            lines.append(f"{names}: {counts} settings tried, where the paper tries {protocol.trials}")
+    return lines
 
 
 def left_out(rows: Iterable[NotRun]) -> list[str]:

@@ -23,6 +23,7 @@ class ArmSpec(Strict):
     params: dict[str, Any] = {}
     published: dict[str, dict[str, float]] = Field({}, description="dataset → metric → number in the paper")
     chosen: dict[str, dict[str, Any]] = Field({}, description="dataset → parameters that an earlier search chose")
+    protocol: dict[str, Any] = Field({}, description="parameter → value in the paper, where this arm differs from the others")
 
     @property
     def label(self) -> str:
@@ -125,6 +126,13 @@ class NotRun(Strict):
     published: dict[str, dict[str, float]] = Field(description="dataset → metric → number in the paper")
 
 
+class Protocol(Strict):
+    """How a paper trains and searches, as far as it says so. Reports name every run that differs."""
+
+    params: dict[str, Any] = Field({}, description="parameter → value in the paper, for all arms that have the parameter")
+    trials: int | None = Field(None, ge=1, description="number of settings that the paper tries for each arm")
+
+
 class ExperimentSpec(Strict):
     """An experiment file."""
 
@@ -139,6 +147,7 @@ class ExperimentSpec(Strict):
     final: FinalSpec = FinalSpec()
     resources: Resources = Resources()
     published: Published | None = None
+    protocol: Protocol = Protocol()
     not_run: tuple[NotRun, ...] = ()
 
     @property
