@@ -10,6 +10,10 @@ to start from, and the first batch's loss is printed for both: the same negative
 alternate in blocks, the order turned each round; the median of the rounds counts, and a block of warming up does not. Drawing
 the negatives is part of a step on either side.
 
+catalogue: losses over all items by users (objective=catalogue), against cross_entropy of the (B, n_items) matrix of cosines, in
+positives a second. The time of the three products that such a step needs, at the rate of a large product in the same run, is
+printed beside. adam: a step of dense Adam at the cost of the touched rows, against row-adam and a pass over the tables.
+
 softmax: over all items, against cross_entropy of the (B, n_items) matrix. lightgcn: a whole step of BPR with one negative,
 three layers, against torch.sparse.mm on the coalesced graph and autograd.
 """
@@ -17,6 +21,7 @@ three layers, against torch.sparse.mm on the coalesced graph and autograd.
 from __future__ import annotations
 
 import argparse
+import itertools
 import multiprocessing
 import statistics
 import time
@@ -158,6 +163,86 @@ def softmax_task(X: sp.csr_array, rounds: int) -> None:
         compare(f"softmax over all items, {precision} products", ours, PlainSoftmax(ours, 0), (3, 3), rounds)
 
 
+class PlainCosineSoftmax(Plain):
+    def negatives(self) -> torch.Tensor:
+        return torch.empty(0)
+
+    def loss(self, users: torch.Tensor, items: torch.Tensor, negatives: torch.Tensor) -> torch.Tensor:
+        U, V = self.tables
+        return F.cross_entropy(F.normalize(U[users], dim=1) @ F.normalize(V, dim=1).T / TAU, items)
+
+
+def large_product_rate() -> float:
+    """Floating-point operations a second of PyTorch's product of two matrices of 4096 x 4096: the best of five."""
+    A, times = torch.randn(4096, 4096), []
+    for _ in range(5):
+        start = time.perf_counter()
+        A @ A
+        times.append(time.perf_counter() - start)
+    return 2 * 4096**3 / min(times)
+
+
+def catalogue_task(X: sp.csr_array, rounds: int) -> None:
+    rate = large_product_rate()
+    for name in ("sl", "infonce", "mine-plus", "softmax", "bsl", "talos", "bce", "ccl", "mse"):
+        values = {"tau": TAU} if name in ("sl", "infonce", "mine-plus", "talos") else {}
+        ours = trainer(X, name, objective="catalogue", **values)
+        plain, order = PlainCosineSoftmax(ours, 0), batches(ours)
+        parts = itertools.cycle([*ours._chosen(1)][:-1])
+        numbers, seconds, positives = iter(range(10**9)), {"product": [], PEER: []}, 0
+        for turn in range(rounds + 1):
+            for side in ("product", PEER) if turn % 2 else (PEER, "product"):
+                chosen = [next(parts) for _ in range(8)] if side == "product" else [next(order) for _ in range(3)]
+                start = time.perf_counter()
+                for each in chosen:
+                    if side == PEER:
+                        plain.step(each)
+                    else:
+                        ours._step(ours._batch(1, next(numbers), ours.users[each], ours.items[each]), 1.0)
+                if turn:
+                    seconds[side].append((time.perf_counter() - start) / sum(map(len, chosen)))
+                if side == "product":
+                    positives = sum(map(len, chosen)) / len(chosen)
+        mine, theirs = (statistics.median(seconds[side]) for side in ("product", PEER))
+        products = 3 * 2 * ours.p.users_per_step * X.shape[1] * DIM / rate
+        step = (
+            f"step {mine * positives * 1e3:.0f} ms, {mine * positives / products:.2f}x its products at {rate / 1e9:.0f} GFLOP/s"
+        )
+        print(
+            f"{name + ' over all items, by users':48s} {1 / mine:11,.0f} {1 / theirs:11,.0f} {theirs / mine:8.1f}x   {step}",
+            flush=True,
+        )
+
+
+def adam_task(X: sp.csr_array, rounds: int) -> None:
+    for n, shared in ((100, False), (1024, True)):
+        values = {"tau": TAU, "n_negatives": n, "shared_negatives": shared, "sampler": "uniform-all"}
+        # A penalty of no effect makes every step pass over the tables.
+        sides = {
+            "row-adam": trainer(X, "sl", optimizer="row-adam", **values),
+            "adam": trainer(X, "sl", **values),
+            "adam, whole tables": trainer(X, "sl", weight_decay=1e-30, **values),
+        }
+        seconds: dict[str, list[float]] = {name: [] for name in sides}
+        numbers, orders = iter(range(10**9)), {name: batches(ours) for name, ours in sides.items()}
+        for turn in range(rounds + 1):
+            for name in list(sides) if turn % 2 else list(sides)[::-1]:
+                ours = sides[name]
+                start = time.perf_counter()
+                for _ in range(20 if turn else 200):  # idle steps before the 128th are added up one by one
+                    chosen = next(orders[name])
+                    ours._step(ours._batch(1, next(numbers), ours.users[chosen], ours.items[chosen]), 1.0)
+                if turn:
+                    seconds[name].append((time.perf_counter() - start) / 20)
+        rows, dense, whole = (statistics.median(seconds[name]) for name in sides)
+        kind = f"SL, {n} negatives, {'shared' if shared else 'own'}"
+        print(
+            f"{kind:30s} row-adam {rows * 1e3:6.1f} ms, adam {dense * 1e3:6.1f} ms ({dense / rows:.2f}x), "
+            f"over whole tables {whole * 1e3:6.1f} ms ({whole / dense:.1f}x adam)",
+            flush=True,
+        )
+
+
 def lightgcn_task(X: sp.csr_array, rounds: int) -> None:
     ours = trainer(X, "bpr", model="lightgcn", n_negatives=1, sampler="uniform-all")
     compare("LightGCN, BPR, 1 negative", ours, PlainLightGCN(ours, 1), (3, 2), rounds)
@@ -184,7 +269,7 @@ def memory_task(dataset: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tasks", nargs="*", default=["negatives", "softmax", "lightgcn", "memory"])
+    parser.add_argument("tasks", nargs="*", default=["negatives", "catalogue", "adam", "softmax", "lightgcn", "memory"])
     parser.add_argument("--dataset", default="gowalla")
     parser.add_argument("--n", default="100,1024", help="numbers of negatives")
     parser.add_argument("--rounds", type=int, default=6)
@@ -196,6 +281,10 @@ def main() -> None:
     print(f"{'positives a second':48s} {'product':>11s} {PEER:>11s} {'ratio':>9s}   first loss of each")
     if "negatives" in given.tasks:
         negatives_task(X, [int(n) for n in given.n.split(",")], given.rounds)
+    if "catalogue" in given.tasks:
+        catalogue_task(X, given.rounds)
+    if "adam" in given.tasks:
+        adam_task(X, given.rounds)
     if "softmax" in given.tasks:
         softmax_task(X, given.rounds)
     if "lightgcn" in given.tasks:
