@@ -42,6 +42,15 @@ def test_a_damaged_one_is_passed_over(tmp_path, caplog):
     assert "000002: not readable" in caplog.text
 
 
+def test_one_that_other_code_has_saved_is_used_with_a_warning(tmp_path, caplog, monkeypatch):
+    kept = Checkpoints(tmp_path, resume=True)
+    kept.save(state(7))
+    assert kept.last().number == 7 and not caplog.text
+    monkeypatch.setattr("rankbench.fitting.checkpoints.code_fingerprint", lambda: "changed")
+    assert kept.last().number == 7
+    assert "iteration 7 was saved by another version of the code" in caplog.text
+
+
 @pytest.mark.parametrize("damage", ["a bit", "a null", "no checksum"])
 def test_one_with_another_checksum_is_passed_over(damage, tmp_path, caplog):
     kept = Checkpoints(tmp_path, resume=True)

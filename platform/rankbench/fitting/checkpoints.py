@@ -14,6 +14,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
+from rankbench.core.code import code_fingerprint
 from rankbench.core.errors import first_line
 from rankbench.core.files import atomic_folder, make_folder, sha256_of
 
@@ -55,7 +56,7 @@ class Checkpoints:
         with atomic_folder(target, replace=True) as scratch:
             arrays = {name: np.asarray(array, order="C") for name, array in state.arrays.items()}
             save_file(arrays, scratch / ARRAYS)
-            about = {"sha256": sha256_of(scratch / ARRAYS), "values": state.values}
+            about = {"sha256": sha256_of(scratch / ARRAYS), "values": state.values, "code": code_fingerprint()}
             (scratch / "values.json").write_text(json.dumps(about), encoding="utf-8")
         for old in self._folders()[:-KEPT]:
             shutil.rmtree(old, ignore_errors=True)
@@ -71,7 +72,14 @@ class Checkpoints:
                 about = json.loads((folder / "values.json").read_text(encoding="utf-8"))
                 if about["sha256"] != sha256_of(folder / ARRAYS):
                     raise ValueError(f"the checksum of {ARRAYS} is not the one in values.json")
-                return State(int(folder.name), load_file(folder / ARRAYS), about["values"])
+                state = State(int(folder.name), load_file(folder / ARRAYS), about["values"])
+                if about.get("code", code_fingerprint()) != code_fingerprint():
+                    log.warning(
+                        "the checkpoint of iteration %d was saved by another version of the code; the fit continues from it, "
+                        "and without --resume it starts anew",
+                        state.number,
+                    )
+                return state
             except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
                 log.warning("%s: not readable (%s); the previous checkpoint is used", folder, first_line(error))
         return None
