@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 from toy import POSITIVES, C, row_b, tensor
 
 from rankbench.core.errors import ConfigError
-from rankbench.losses.recall_at_k import RecallAtK, recall_at_k
+from rankbench.losses.others import ScoreTable
+from rankbench.losses.recall_at_k import CatalogueRecallAtK, RecallAtK, recall_at_k, recall_at_k_catalogue
 
 cosines = st.lists(st.floats(-1, 1), min_size=2, max_size=6)
 
@@ -52,6 +53,15 @@ def test_the_rank_can_be_that_among_all_items():
     # Of 4 negatives about 0.2757584984 lie above, so of the 9 other items 9/4 times as many.
     p = RecallAtK(K=2, tau1=0.1, tau2=1, scale_rank=True)
     assert (1 + torch.logit(recall_at_k(row_b(), p))).item() == pytest.approx(9 / 4 * 0.2757584984, abs=1e-9)
+
+
+@pytest.mark.worked("recall-at-k-catalogue")
+def test_over_the_catalogue_it_is_the_sampled_form_with_every_other_item():
+    p = CatalogueRecallAtK(K=2, tau1=0.1, tau2=1)
+    catalogue = ScoreTable(C.expand(len(POSITIVES), -1), complete=True)
+    found = recall_at_k_catalogue(row_b(pos=C[list(POSITIVES)], catalogue=catalogue), p)
+    assert found.tolist() == pytest.approx([of(RecallAtK(K=2, tau1=0.1, tau2=1), C[i].item(), *all_but(i)) for i in POSITIVES])
+    assert found.mean().item() == pytest.approx(0.5130758510, abs=1e-9)
 
 
 @pytest.mark.parametrize("scale", [False, True])

@@ -4,7 +4,8 @@
 
 paper s_ui → s.pos (B,), s_uj → s.neg (B, n);  τ1, τ2 → tau1, tau2
 Differs from the paper: each row has one positive, there is one K, and R counts only the sampled negatives, although K is a rank
-among all N items; `scale_rank` counts each negative (N − 1)/n times, which no paper does.
+among all N items; `scale_rank` counts each negative (N − 1)/n times, which no paper does. `recall-at-k-catalogue` has the rank
+among all items, R_ui = 1 + Σ_{j ≠ i} over the whole catalogue; the sampled loss saturates once no sampled item is above i.
 """
 
 from __future__ import annotations
@@ -39,3 +40,26 @@ def recall_at_k(s: Scores, p: RecallAtK) -> Tensor:
     if p.scale_rank:
         above = above * (s.n_items - 1) / s.neg.shape[1]
     return torch.sigmoid((1 + above - p.K) / p.tau2)  # 1 − σ(x) is σ(−x), which is accurate near 0
+
+
+@dataclass(frozen=True)
+class CatalogueRecallAtK(Params):
+    K: int = param(20, "length K of the list", "10, 20, 50", ge=1)
+    tau1: float = param(0.1, "temperature τ1 of score differences", "0.01 to 0.3", gt=0)
+    tau2: float = param(1.0, "temperature τ2 of the rank", "1 to 5", gt=0)
+
+
+@loss(
+    "recall-at-k-catalogue",
+    CatalogueRecallAtK,
+    similarity="cosine",
+    sampler=None,
+    needs=("catalogue",),
+    title="RS@K: smooth Recall@K with the rank among all items",
+    source="Patel et al., CVPR 2022",
+    pace=2.0,
+)
+def recall_at_k_catalogue(s: Scores, p: CatalogueRecallAtK) -> Tensor:
+    # The sum includes the positive itself, as σ(0).
+    above = s.catalogue.log_sum_sigmoid(s.pos / p.tau1, 1.0, p.tau1).exp() - 0.5
+    return torch.sigmoid((1 + above - p.K) / p.tau2)

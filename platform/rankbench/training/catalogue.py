@@ -16,6 +16,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from rankbench.fitting.executors import in_order
+from rankbench.training.catalogue_kernels import SIGMOID_POWER
+from rankbench.training.user_catalogue import catalogue_sum
 
 _CHUNK = 1 << 20  # scores computed at once
 _KEPT = 1 << 28  # bytes of exponentials that are kept for the backward pass
@@ -43,6 +45,10 @@ class ChunkedCatalogue:
         n = len(self.items)
         mean = self.rows @ (self.items.sum(dim=0) / n)
         return mean, ((self.rows @ (self.items.T @ self.items / n)) * self.rows).sum(dim=1)
+
+    def log_sum_sigmoid(self, shift: Tensor, tau: float, inner: float = 1.0) -> Tensor:
+        """log Σ_j σ(s_j / inner − shift)^(1/tau), (B,), for a shift per row (B,)."""
+        return catalogue_sum(self.rows, self.items, shift, SIGMOID_POWER, 1 / inner, 1 / tau).log()
 
     def of_all(self, function: Callable[[Tensor], Tensor]) -> Tensor:
         return function(product(self.rows, self.items))
