@@ -1,4 +1,4 @@
-"""The operations of `kernels.py` and `catalogue.py` in plain PyTorch, with gradients by autograd.
+"""The operations of `kernels.py`, `catalogue.py` and `catalogue_kernels.py` in plain PyTorch, with gradients by autograd.
 
 The tests compare the fast paths with these functions. They build what the fast paths avoid: vectors gathered for every pair
 (B, n, d), and the scores of all items (B, n_items).
@@ -7,9 +7,10 @@ The tests compare the fast paths with these functions. They build what the fast 
 from __future__ import annotations
 
 from torch import Tensor
-from torch.nn.functional import normalize
+from torch.nn.functional import logsigmoid, normalize, softplus
 
 from rankbench.losses.others import ScoreTable
+from rankbench.training.catalogue_kernels import EXP, RELU, SIGMOID_POWER, SOFTPLUS
 
 
 def gather_dot(rows: Tensor, table: Tensor, ids: Tensor) -> Tensor:
@@ -30,3 +31,10 @@ def unit_rows(table: Tensor) -> Tensor:
 def catalogue(rows: Tensor, items: Tensor) -> ScoreTable:
     """The scores rows @ items.T of all items, (B, n_items), which `ChunkedCatalogue` never holds at once."""
     return ScoreTable(rows @ items.T, complete=True)
+
+
+def catalogue_sum(users: Tensor, items: Tensor, shift: Tensor, kind: int, scale: float, power: float, counts: Tensor) -> Tensor:
+    """Σ_j f(scale · users_u · items_j − shift_u), (m,), over the items j where counts[u, j], bool (m, n_items), is set."""
+    x = scale * users @ items.T - shift[:, None]
+    functions = {EXP: x.exp, SOFTPLUS: lambda: softplus(x), RELU: x.relu, SIGMOID_POWER: lambda: (power * logsigmoid(x)).exp()}
+    return (functions[kind]() * counts).sum(dim=1)
