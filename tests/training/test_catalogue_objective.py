@@ -208,8 +208,10 @@ def test_a_resumed_fit_over_the_catalogue_has_the_same_bits(tmp_path):
 
 
 def test_what_has_no_such_form_is_refused_with_those_that_have():
-    with pytest.raises(ConfigError, match=r"bpr compares pairs of items .* losses that have: .*talos"):
+    with pytest.raises(ConfigError, match=r"objective=catalogue: this loss compares pairs of items; use one of .*talos"):
         params("bpr", objective="catalogue")
     for values in ({"sampler": "popularity"}, {"shared_negatives": True}):
         with pytest.raises(ConfigError, match="objective=catalogue needs sampler"):
             params("sl", objective="catalogue", **values)
+    with pytest.raises(ConfigError, match="float32 only"):
+        params("sl", objective="catalogue", precision="bfloat16")

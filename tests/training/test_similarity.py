@@ -46,7 +46,7 @@ def test_what_a_loss_needs_is_not_taken_from_it():
     for name in ("ccl", "debiased-ccl", "psl", "cml", "sml", "rg2-sgd"):
         loss = registered().get(name)
         other = "dot" if loss.similarity != "dot" else "cosine"
-        with pytest.raises(ConfigError, match=f"similarity={other}: {name} needs {loss.similarity}, because .+"):
+        with pytest.raises(ConfigError, match=f"similarity={other}: this loss needs {loss.similarity}, because .+"):
             params(name, similarity=other)
     with pytest.raises(ConfigError, match="no form for distances"):
         params("talos", similarity="distance")

@@ -67,10 +67,10 @@ class Trained(Iterative):
             require(fits, f"{source}: model {training.model} has no parameter {name!r}")
         if training.objective == "catalogue":
             able = [loss.name for loss in losses() if loss.over_catalogue]
-            problem = f"{source}: {self.name} compares pairs of items and has no form objective=catalogue; "
-            require(self.loss.over_catalogue, f"{problem}losses that have: {', '.join(able)}")
+            problem = f"{source}: objective=catalogue: this loss compares pairs of items; use one of {', '.join(able)}"
+            require(self.loss.over_catalogue, problem)
         if training.similarity not in ("auto", self.loss.similarity):
-            problem = f"{source}: similarity={training.similarity}: {self.name} needs {self.loss.similarity}"
+            problem = f"{source}: similarity={training.similarity}: this loss needs {self.loss.similarity}"
             require(not self.loss.only_because, f"{problem}, because {self.loss.only_because}")
             distance = training.similarity == "distance"
             able = not distance or not (set(self.loss.needs) - {"rivals"} or training.objective == "catalogue")

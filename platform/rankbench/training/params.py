@@ -77,6 +77,10 @@ class TrainingParams(Stopping):
             "objective=catalogue needs sampler=uniform-all (all items) or uniform-other (all but the user's own)",
         )
         require(
+            self.objective == "sampled" or self.precision == "float32",
+            "objective=catalogue has products in float32 only: use precision=float32",
+        )
+        require(
             not (self.shared_negatives and self.sampler == "uniform-other"),
             "shared_negatives cannot exclude the items of each user: use sampler=uniform-all",
         )
