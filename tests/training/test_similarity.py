@@ -60,5 +60,10 @@ def test_a_fit_can_start_from_ials_and_is_then_ahead():
         trainer = trainer_of(X, "sl", init=init, objective="catalogue", embedding_dim=8)
         losses[init] = trainer.epoch(1, 0.0)  # without a step
     assert losses["ials"] < losses["normal"]
+    cold = trainer_of(interactions(empty=True), "sl", init="ials", objective="catalogue", embedding_dim=8)
+    for table in vectors(cold):  # user 0 and item 3 have no interactions, and a zero vector has no direction to move in
+        assert table.norm(dim=1).min() > 0.01
+    cold.epoch(1, 1.0)
+    assert all(torch.isfinite(table).all() and table.abs().max() < 10 for table in vectors(cold))
     fit = driven(X, "bpr", init="ials", epochs=2)
     assert np.isfinite(fit.model.U).all() and torch.isfinite(torch.from_numpy(fit.model.V)).all()

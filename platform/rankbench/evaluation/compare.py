@@ -7,7 +7,7 @@ The unit is the user. The difference of a user is the value of one model minus t
 - a two-sided bootstrap p-value for the hypothesis that the mean is 0: twice the smaller share of resamples whose mean is on
   either side of 0, (1 + count) / (1 + resamples). It is below 0.05 exactly when the interval does not contain 0;
 - a Wilcoxon signed-rank p-value (Wilcoxon 1945) for the hypothesis that the differences are symmetric about 0. Zeros are
-  ranked and then left out (Pratt 1959), so that users for whom two models are equal still raise the ranks of the others;
+  ranked and then left out (Pratt 1959), so that users with equal values for both models raise the ranks of the others, too;
 - effect sizes: the matched-pairs rank-biserial correlation (Kerby 2014), (W+ - W-) / (W+ + W-) of the same ranks, and
   Cohen's d_z, mean / standard deviation.
 

@@ -20,10 +20,14 @@ from rankbench.losses.spec import Scores, loss
 
 
 @dataclass(frozen=True)
-class RecallAtK(Params):
+class CatalogueRecallAtK(Params):
     K: int = param(20, "length K of the list", "10, 20, 50", ge=1)
     tau1: float = param(0.1, "temperature τ1 of score differences", "0.01 to 0.3", gt=0)
     tau2: float = param(1.0, "temperature τ2 of the rank", "1 to 5", gt=0)
+
+
+@dataclass(frozen=True)
+class RecallAtK(CatalogueRecallAtK):
     scale_rank: bool = param(False, "whether to estimate the rank among all items instead of the sampled ones", "true, false")
 
 
@@ -40,13 +44,6 @@ def recall_at_k(s: Scores, p: RecallAtK) -> Tensor:
     if p.scale_rank:
         above = above * (s.n_items - 1) / s.neg.shape[1]
     return torch.sigmoid((1 + above - p.K) / p.tau2)  # 1 − σ(x) is σ(−x), which is accurate near 0
-
-
-@dataclass(frozen=True)
-class CatalogueRecallAtK(Params):
-    K: int = param(20, "length K of the list", "10, 20, 50", ge=1)
-    tau1: float = param(0.1, "temperature τ1 of score differences", "0.01 to 0.3", gt=0)
-    tau2: float = param(1.0, "temperature τ2 of the rank", "1 to 5", gt=0)
 
 
 @loss(
