@@ -51,7 +51,6 @@ def batch(loss, p, dtype=torch.float64, seed=0, ends=False):
         logq=torch.full((B, n), -float(np.log(N_ITEMS)), dtype=dtype),
         logq_pos=torch.full((B,), -float(np.log(N_ITEMS)), dtype=dtype),
         user_vectors=torch.tensor(rng.normal(size=(B, DIM)) * 0.3, dtype=dtype, requires_grad=True),
-        item_vectors=torch.tensor(rng.normal(size=(B, DIM)) * 0.3, dtype=dtype, requires_grad=True),
         extra_positives=draw(B, getattr(p, "n_positives", 1)),
         all_positives=Ragged(draw(2 * B).detach(), torch.arange(B).repeat_interleave(2)),
         catalogue=ScoreTable(whole),
@@ -153,7 +152,7 @@ def test_every_row_twice_has_the_same_mean(name):
 
 def rows_of(s, rows):
     """The batch with only `rows`, in that order."""
-    fields = ("pos", "neg", "n_interactions", "users", "items", "neg_items", "logq", "logq_pos", "user_vectors", "item_vectors")
+    fields = ("pos", "neg", "n_interactions", "users", "items", "neg_items", "logq", "logq_pos", "user_vectors")
     chosen = {name: getattr(s, name)[rows] for name in (*fields, "extra_positives")}
     lists = s.all_positives.values.reshape(6, 2)[rows]
     positives = Ragged(lists.reshape(-1), torch.arange(len(rows)).repeat_interleave(2))

@@ -121,7 +121,6 @@ def sampled_form(loss, p, U, V, X, left_out):
                 users=torch.tensor([user]),
                 items=torch.tensor([item]),
                 user_vectors=U[[user]],
-                item_vectors=V[[item]],
                 extra_positives=table[user, own][None],
                 all_positives=Ragged(table[user, own].detach(), torch.zeros(len(own), dtype=torch.int64)),
                 catalogue=ScoreTable(table[[user]], complete=True),

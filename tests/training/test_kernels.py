@@ -8,7 +8,7 @@ from elsewhere import Elsewhere, elsewhere, here
 from numpy.testing import assert_allclose, assert_array_equal
 from torch.autograd import gradcheck
 
-from rankbench.training import kernels, reference
+from rankbench.training import kernels, parallel, reference
 from rankbench.training.kernels import gather_dot, ragged_dot, unit_rows
 
 TOLERANCE = {torch.float64: {"rtol": 1e-12, "atol": 1e-12}, torch.float32: {"rtol": 2e-5, "atol": 2e-5}}
@@ -89,7 +89,7 @@ def threads():
 
 @pytest.mark.parametrize("shape", [(30, 20), (700, 100)], ids=["one thread", "threads"])
 def test_the_number_of_threads_changes_no_bit(shape, threads):
-    assert (np.prod(shape) >= kernels._SMALL) == (shape == (700, 100))
+    assert (np.prod(shape) >= parallel._SMALL) == (shape == (700, 100))
     given = drawn(shape, 1500, 7, torch.float32)
     vectors = torch.randn(11_000, 7, generator=torch.Generator().manual_seed(1))  # above the threshold, too
     results = []

@@ -30,6 +30,10 @@ class Vectors:
         self.align = array_type.dtype.bitwidth // 8
         self.data = cgutils.create_struct_proxy(array_type)(context, builder, value=array).data
 
+    @property
+    def zero(self):
+        return ir.Constant(self.type, None)
+
     def _at(self, offset):
         pointer = self.builder.gep(self.data, [offset])
         return self.builder.bitcast(pointer, self.type.as_pointer())
@@ -72,6 +76,14 @@ def kernel(emit: Callable[..., None]):
 def fma(builder, a, b, c):
     """a·b + c with a single rounding."""
     return builder.call(function(builder, "fma", a.type, 3), [a, b, c])
+
+
+def total(builder, vector):
+    """The sum of a vector's elements, in an order of the compiler's choice."""
+    kind = vector.type
+    shape = ir.FunctionType(kind.element, [kind.element, kind])
+    add = cgutils.get_or_insert_function(builder.module, shape, f"llvm.vector.reduce.fadd.{suffix(kind)}")
+    return builder.call(add, [ir.Constant(kind.element, 0.0), vector], fastmath=("reassoc",))
 
 
 def function(builder, name: str, kind: ir.VectorType, n_arguments: int):

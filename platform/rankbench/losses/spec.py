@@ -20,7 +20,7 @@ from rankbench.losses.others import DrawnItems, Others, OwnItems, ScoreTable
 LOSSES: Registry[Loss] = Registry("loss")
 
 Similarity = Literal["dot", "cosine", "half-cosine", "distance"]
-Need = Literal["extra_positives", "all_positives", "catalogue", "rivals"]
+Need = Literal["extra_positives", "all_positives", "catalogue", "rivals", "user_vectors"]
 
 
 class Ragged(NamedTuple):
@@ -38,9 +38,10 @@ class Scores:
     `users` and `items` (B,) int64 are the indices of the rows; `neg_items` int64 those of the negatives, (B, n), or (1, n) if
     rows share them. `n_interactions` (B,) is the number of training items of the row's user, `n_items` that of the catalogue.
     `logq`, (B, n) or (1, n), and `logq_pos` (B,) are log probabilities under the distribution that the negatives were drawn
-    from, and are constants. `user_vectors` and `item_vectors` (B, embedding_dim) are the rows' vectors from the encoder.
+    from, and are constants.
 
-    The other fields are set only if the loss needs them. `extra_positives` (B, m): scores of m items drawn with replacement
+    The other fields are set only if the loss needs them. `user_vectors` (B, embedding_dim): the vectors of the rows' users from
+    the encoder. `extra_positives` (B, m): scores of m items drawn with replacement
     from the user's own, where m is the loss's parameter `n_positives`. `all_positives`: scores of all the user's own items,
     without gradient. `catalogue`: scores of every item. `rival(k)`: the similarity of row b's item and its k[b]-th negative,
     (B,), for k (B,) int64. With objective=catalogue, `other_items` are all items, or all but the user's own, and `own_items`
@@ -57,7 +58,6 @@ class Scores:
     logq: Tensor | None = None
     logq_pos: Tensor | None = None
     user_vectors: Tensor | None = None
-    item_vectors: Tensor | None = None
     extra_positives: Tensor | None = None
     all_positives: Ragged | None = None
     catalogue: Others | None = None
@@ -150,7 +150,7 @@ class Loss:
 def loss(name: str, params: type, *, needs: tuple[Need, ...] = (), **about: Any) -> Callable[[Callable], Callable]:
     """Register the decorated function as a loss. `about` holds further fields of `Loss`."""
 
-    if set(needs) - {"rivals"} and about["similarity"] in ("distance", "half-cosine"):
+    if set(needs) - {"rivals", "user_vectors"} and about["similarity"] in ("distance", "half-cosine"):
         raise ValueError(f"{name}: {', '.join(needs)} are not available for the similarity {about['similarity']}")
     return LOSSES.decorator(name, lambda function: Loss(name, params, function, needs=frozenset(needs), **about))
 

@@ -62,6 +62,7 @@ def boundary(p: UIB, sizes: Sizes, generator: Generator) -> LossState:
     "uib",
     UIB,
     similarity="dot",
+    needs=("user_vectors",),
     over_catalogue=True,
     state=boundary,
     title="UIB: pointwise loss around a learned boundary",

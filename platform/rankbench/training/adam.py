@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rankbench.training.kernels import in_parallel
+from rankbench.training.parallel import in_parallel
 
 BETAS = (0.9, 0.999)
 EPS = 1e-8

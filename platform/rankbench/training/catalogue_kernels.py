@@ -56,6 +56,8 @@ def _product(name: str, rows: int, vectors: int, add: bool):
 
 
 _set_scores = _product("set_scores", 8, USERS // LANES, add=False)
+_set_four = _product("set_four", 6, 4, add=False)
+_set_one = _product("set_one", 6, 1, add=False)
 _add_four = _product("add_four", 6, 4, add=True)
 _add_one = _product("add_one", 6, 1, add=True)
 
@@ -184,6 +186,18 @@ def _add_product(C, c, c_row, A, a, a_row, a_k, B, b, b_k, n, width):
         done += LANES
 
 
+@numba.njit(nogil=True, fastmath=True, error_model="numpy")
+def _set_product(C, c, c_row, A, a, a_row, a_k, B, b, b_k, n, width):
+    """Six rows of C = A B."""
+    done = 0
+    while done + 4 * LANES <= width:
+        _set_four(C, c + done, c_row, A, a, a_row, a_k, B, b + done, b_k, n)
+        done += 4 * LANES
+    while done < width:
+        _set_one(C, c + done, c_row, A, a, a_row, a_k, B, b + done, b_k, n)
+        done += LANES
+
+
 @numba.njit(nogil=True, error_model="numpy")
 def _set_tile(tile, columns, block, items, offset, width):
     """The scores of ITEMS items (rows of the tile) with the USERS users of a block, whose vectors are columns."""
@@ -258,10 +272,11 @@ def add_up(
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
-def spread_back(kept, users, n_blocks, n_items, width, item_grad, tail_grad, start, stop):
+def spread_back(kept, users, n_blocks, n_items, width, first, item_grad, tail_grad, start, stop):
     """For the tiles of items start to stop: `item_grad` Σ_u f'(x) users_u, flat (n_items, width), the last tile in `tail_grad`.
 
-    `users` is flat (blocks, USERS, width), with zeros beyond the last user.
+    The sums replace what the arrays hold if these users are the `first`, and are added to it otherwise. `users` is flat,
+    (blocks, USERS, width), with zeros beyond the last user.
     """
     n_tiles = (n_items + ITEMS - 1) // ITEMS
     for number in range(start, stop):
@@ -271,9 +286,11 @@ def spread_back(kept, users, n_blocks, n_items, width, item_grad, tail_grad, sta
             begin = (block * n_tiles + number) * ITEMS * USERS
             rows = block * USERS * width
             for j in range(0, ITEMS, 6):
-                _add_product(
-                    target, offset + j * width, width, kept, begin + j * USERS, USERS, 1, users, rows, width, USERS, width
-                )
+                at = offset + j * width
+                if first and block == 0:
+                    _set_product(target, at, width, kept, begin + j * USERS, USERS, 1, users, rows, width, USERS, width)
+                else:
+                    _add_product(target, at, width, kept, begin + j * USERS, USERS, 1, users, rows, width, USERS, width)
 
 
 @numba.njit(nogil=True, cache=True, fastmath=True, error_model="numpy")

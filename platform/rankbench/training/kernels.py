@@ -7,20 +7,17 @@ bits do not depend on the number of threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import pairwise
-
 import numba
 import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.nn.functional import normalize
+from torch.nn.functional import normalize, pad
 
-from rankbench.fitting.executors import threads_of
+from rankbench.core.simd import LANES
+from rankbench.training.gather_kernels import dots, dots_back, sorted_pairs
+from rankbench.training.parallel import in_parallel
 
-_BUCKET = 9  # 2^9 item vectors of 64 floats, and their gradients, fit into the cache of one core
-_SMALL = 1 << 16  # number of pairs below which starting a thread costs more than it saves
 _TINY = 1e-12  # the smallest length that a vector is divided by
 _CHUNK = 1 << 24  # floats that the PyTorch path gathers at once
 
@@ -37,7 +34,7 @@ def ragged_dot(rows: Tensor, table: Tensor, row: Tensor, ids: Tensor) -> Tensor:
     """Compute rows[row[t]] · table[ids[t]], (T,), without gradients, for row and ids (T,) int64."""
     if rows.device.type == "cpu":
         out = np.empty(len(ids), _array(rows).dtype)
-        _ragged(_array(rows), _array(table), row.numpy(), ids.numpy(), out)
+        in_parallel(_ragged, len(ids), len(ids) * rows.shape[1], _array(rows), _array(table), row.numpy(), ids.numpy(), out)
         return torch.from_numpy(out)
     size = max(1, _CHUNK // rows.shape[1])
     parts = [(rows[r] * table[i]).sum(1) for r, i in zip(row.split(size), ids.split(size), strict=True)]
@@ -62,8 +59,10 @@ class _PairDot(torch.autograd.Function):
     def backward(ctx, grad: Tensor):
         users, items, row, ids = ctx.saved_tensors
         d_users, d_items = torch.zeros_like(users), torch.zeros_like(items)
-        arrays = _array(users), _array(items), row.numpy(), ids.numpy(), _array(grad.contiguous())
-        _pairs_back(*arrays, d_users.numpy(), d_items.numpy())
+        given, pairs = (_array(users), _array(items)), (row.numpy(), ids.numpy())
+        weight = _array(grad.contiguous())
+        in_parallel(_pairs_back, len(users), len(weight) * users.shape[1], given[1], *pairs, weight, d_users.numpy())
+        in_parallel(_pairs_back, len(items), len(weight) * users.shape[1], given[0], *pairs[::-1], weight, d_items.numpy())
         return d_users, d_items, None, None
 
 
@@ -98,8 +97,11 @@ class _GatherDot(torch.autograd.Function):
         ctx.save_for_backward(rows, table, ids)
         if rows.device.type != "cpu":
             return torch.cat([(r[:, None] @ table[i].transpose(1, 2))[:, 0] for r, i in _chunks(rows, ids)])
-        out = np.empty(ids.shape, _array(rows).dtype)
-        in_parallel(_dots, ids.shape[0], ids.numel(), _array(rows), _array(table), ids.numpy(), out)
+        ctx.pairs = sorted_pairs(ids.numpy(), len(table))
+        left, right = padded(rows), padded(table)
+        out = np.empty(ids.shape, left.dtype)
+        arrays = left.reshape(-1), right.reshape(-1), left.shape[1], *ctx.pairs, out.reshape(-1)
+        in_parallel(dots, len(ctx.pairs.starts) - 1, ids.numel(), *arrays)
         return torch.from_numpy(out)
 
     @staticmethod
@@ -108,19 +110,12 @@ class _GatherDot(torch.autograd.Function):
         rows, table, ids = ctx.saved_tensors
         if rows.device.type != "cpu":
             return *_plain_backward(rows, table, ids, grad), None
-        given, numbers = _array(grad.contiguous()), ids.numpy()
-        d_rows = d_table = None
-        if ctx.needs_input_grad[0]:
-            d_rows = np.zeros(rows.shape, given.dtype)
-            in_parallel(_to_rows, ids.shape[0], ids.numel(), _array(table), numbers, given, d_rows)
-            d_rows = torch.from_numpy(d_rows)
-        if ctx.needs_input_grad[1]:
-            d_table = np.zeros(table.shape, given.dtype)
-            starts, order = _buckets(numbers.reshape(-1), len(d_table))
-            pairs = _array(rows), numbers.reshape(-1), given.reshape(-1), numbers.shape[1], starts, order
-            in_parallel(_to_table, len(starts) - 1, ids.numel(), *pairs, d_table)
-            d_table = torch.from_numpy(d_table)
-        return d_rows, d_table, None
+        left, right, groups = padded(rows), padded(table), ctx.pairs.groups
+        d_table, d_rows = np.zeros_like(right), np.zeros((len(groups) - 1, *left.shape), left.dtype)
+        given = left.reshape(-1), right.reshape(-1), left.shape[1], groups, *ctx.pairs, _array(grad).reshape(-1)
+        in_parallel(dots_back, len(groups) - 1, ids.numel(), *given, d_table.reshape(-1), d_rows.reshape(-1))
+        d = rows.shape[1]
+        return torch.from_numpy(d_rows.sum(axis=0)[:, :d]), torch.from_numpy(d_table[:, :d]), None
 
 
 def _plain_backward(rows: Tensor, table: Tensor, ids: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
@@ -142,15 +137,10 @@ def _array(tensor: Tensor) -> np.ndarray:
     return tensor.detach().contiguous().numpy()
 
 
-def in_parallel(kernel: Callable, n: int, work: int, *arrays) -> None:
-    """Call kernel(*arrays, start, stop) over 0 .. n, divided into one part per thread."""
-    n_threads = numba.get_num_threads() if work >= _SMALL else 1
-    cuts = np.linspace(0, n, n_threads + 1).astype(np.int64)
-    parts = list(pairwise(cuts))
-    tasks = [threads_of(n_threads - 1).submit(kernel, *arrays, *part) for part in parts[1:]]
-    kernel(*arrays, *parts[0])
-    for task in tasks:
-        task.result()
+def padded(rows: Tensor) -> np.ndarray:
+    """Rows (n, d) followed by zeros up to a width that is a multiple of LANES; a copy only where d is not."""
+    missing = -rows.shape[1] % LANES
+    return _array(pad(rows, (0, missing)) if missing else rows)
 
 
 @numba.njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
@@ -180,22 +170,9 @@ def _unit_back(unit, length, grad, tiny, out, start, stop):
 
 
 @numba.njit(nogil=True, cache=True, fastmath=True)
-def _dots(rows, table, ids, out, start, stop):
-    n, d = ids.shape[1], rows.shape[1]
-    for b in range(start, stop):
-        p = rows[b]
-        for k in range(n):
-            q = table[ids[b, k]]
-            total = p[0] * 0
-            for t in range(d):
-                total += p[t] * q[t]
-            out[b, k] = total
-
-
-@numba.njit(nogil=True, cache=True, fastmath=True)
-def _ragged(rows, table, row, ids, out):
+def _ragged(rows, table, row, ids, out, start, stop):
     d = rows.shape[1]
-    for s in range(len(ids)):
+    for s in range(start, stop):
         p, q = rows[row[s]], table[ids[s]]
         total = p[0] * 0
         for t in range(d):
@@ -204,48 +181,10 @@ def _ragged(rows, table, row, ids, out):
 
 
 @numba.njit(nogil=True, cache=True, fastmath=True)
-def _pairs_back(users, items, row, ids, grad, d_users, d_items):
-    for s in range(len(ids)):
-        u, i, weight = row[s], ids[s], grad[s]
-        p, q, own, other = users[u], items[i], d_users[u], d_items[i]
-        for t in range(len(p)):
-            own[t] += weight * q[t]
-            other[t] += weight * p[t]
-
-
-@numba.njit(nogil=True, cache=True, fastmath=True)
-def _to_rows(table, ids, grad, out, start, stop):
-    n, d = ids.shape[1], table.shape[1]
-    for b in range(start, stop):
-        gradient = out[b]
-        for k in range(n):
-            q, weight = table[ids[b, k]], grad[b, k]
-            for t in range(d):
-                gradient[t] += weight * q[t]
-
-
-@numba.njit(nogil=True, cache=True)
-def _buckets(ids, n_items):
-    """Positions in `ids` (pairs,) grouped into buckets of neighbouring items: the start of each bucket, and the positions."""
-    n_buckets = (n_items >> _BUCKET) + 1
-    starts = np.zeros(n_buckets + 1, np.int64)
-    for s in range(len(ids)):
-        starts[(ids[s] >> _BUCKET) + 1] += 1
-    starts = np.cumsum(starts)
-    fill, order = starts[:-1].copy(), np.empty(len(ids), np.int32)
-    for s in range(len(ids)):
-        bucket = ids[s] >> _BUCKET
-        order[fill[bucket]] = s
-        fill[bucket] += 1
-    return starts, order
-
-
-@numba.njit(nogil=True, cache=True, fastmath=True)
-def _to_table(rows, ids, grad, n, starts, order, out, start, stop):
-    d = rows.shape[1]
-    for s in range(starts[start], starts[stop]):
-        pair = order[s]
-        weight = grad[pair]
-        p, gradient = rows[pair // n], out[ids[pair]]
-        for t in range(d):
-            gradient[t] += weight * p[t]
+def _pairs_back(others, own, other, grad, out, start, stop):
+    """For rows start to stop of one table: add grad[s] · others[other[s]] to out[own[s]], for the pairs s of these rows."""
+    for s in range(len(own)):
+        if start <= own[s] < stop:
+            gradient, vector, weight = out[own[s]], others[other[s]], grad[s]
+            for t in range(len(gradient)):
+                gradient[t] += weight * vector[t]

@@ -73,7 +73,7 @@ class Trained(Iterative):
             problem = f"{source}: similarity={training.similarity}: this loss needs {self.loss.similarity}"
             require(not self.loss.only_because, f"{problem}, because {self.loss.only_because}")
             distance = training.similarity == "distance"
-            able = not distance or not (set(self.loss.needs) - {"rivals"} or training.objective == "catalogue")
+            able = not distance or not (set(self.loss.needs) - {"rivals", "user_vectors"} or training.objective == "catalogue")
             require(able, f"{problem}: what it reads besides positives and negatives has no form for distances")
         own = self.loss.similarity if training.similarity == "auto" else training.similarity
         require(own != "distance" or training.temperature == 1, f"{source}: temperature divides dot products and cosines only")

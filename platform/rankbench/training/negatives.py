@@ -21,6 +21,7 @@ import scipy.sparse as sp
 
 from rankbench.core.errors import DataError
 from rankbench.core.rng import stream
+from rankbench.training.parallel import in_parallel
 
 Sampler = Literal["uniform-all", "uniform-other", "popularity", "in-batch"]
 
@@ -68,13 +69,14 @@ class NegativeSampler:
             return Negatives(items[None], self.logp[items][None], self.logp[items])
         if self.kind == "popularity":
             drawn = np.empty(shape, np.int64)
-            _by_weight(key, self.cumulative, drawn.reshape(-1))
+            in_parallel(_by_weight, drawn.size, drawn.size, key, self.cumulative, drawn.reshape(-1))
             return Negatives(drawn, self.logp[drawn], self.logp[items])
         drawn = np.empty(shape, np.int64)
         if self.kind == "uniform-all":
-            _uniform(key, self.n_items, drawn.reshape(-1))
+            in_parallel(_uniform, drawn.size, drawn.size, key, self.n_items, drawn.reshape(-1))
             return Negatives(drawn, np.full((1, 1), -np.log(self.n_items)), np.full(len(users), -np.log(self.n_items)))
-        _uniform_other(key, self.n_items, users, self.X.indptr, self.X.indices, drawn)
+        given = key, self.n_items, users, self.X.indptr, self.X.indices, drawn
+        in_parallel(_uniform_other, len(users), drawn.size, *given)
         logq = -np.log(self.n_items - self.degree[users])
         return Negatives(drawn, logq[:, None], logq)
 
@@ -83,7 +85,7 @@ def drawn_positives(seed: int, epoch: int, batch: int, X: sp.csr_array, users: n
     """Draw m of each user's own items, uniformly and with replacement, int64 (B, m)."""
     key = stream(seed, "extra positives", epoch, batch).integers(0, 2**63, dtype=np.uint64)
     drawn = np.empty((len(users), m), np.int64)
-    _own(key, users, X.indptr, X.indices, drawn)
+    in_parallel(_own, len(users), drawn.size, key, users, X.indptr, X.indices, drawn)
     return drawn
 
 
@@ -103,33 +105,33 @@ def _below(bits, n):
 
 
 @numba.njit(nogil=True, cache=True)
-def _uniform(key, n_items, out):
-    for s in range(len(out)):
+def _uniform(key, n_items, out, start, stop):
+    for s in range(start, stop):
         out[s] = _below(_bits(key, s), n_items)
 
 
 @numba.njit(nogil=True, cache=True)
-def _by_weight(key, cumulative, out):
-    for s in range(len(out)):
+def _by_weight(key, cumulative, out, start, stop):
+    for s in range(start, stop):
         share = (_bits(key, s) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
         out[s] = min(np.searchsorted(cumulative, share, side="right"), len(cumulative) - 1)
 
 
 @numba.njit(nogil=True, cache=True)
-def _own(key, users, indptr, indices, out):
+def _own(key, users, indptr, indices, out, start, stop):
     m = out.shape[1]
-    for b in range(len(users)):
+    for b in range(start, stop):
         first, degree = indptr[users[b]], indptr[users[b] + 1] - indptr[users[b]]
         for k in range(m):
             out[b, k] = indices[first + _below(_bits(key, b * m + k), degree)]
 
 
 @numba.njit(nogil=True, cache=True)
-def _uniform_other(key, n_items, users, indptr, indices, out):
+def _uniform_other(key, n_items, users, indptr, indices, out, start, stop):
     """Draw items that the user has no interaction with, by rejection; after a rejection, new bits are derived from the last."""
     n = out.shape[1]
     excluded = np.zeros(n_items, np.bool_)
-    for b in range(len(users)):
+    for b in range(start, stop):
         own_items = indices[indptr[users[b]] : indptr[users[b] + 1]]
         for item in own_items:
             excluded[item] = True

@@ -119,8 +119,7 @@ def scores_of(
         neg_items=neg_ids,
         logq=logq,
         logq_pos=logq_pos,
-        user_vectors=users.vectors[users.positions(batch.users)],
-        item_vectors=items.vectors[own_positions],
+        user_vectors=users.vectors[users.positions(batch.users)] if "user_vectors" in loss.needs else None,
         extra_positives=None if batch.extra is None else gather_dot(p, V, items.positions(batch.extra)),
         all_positives=None if own is None else _all_positives(loss.similarity, p, own, every_item),
         catalogue=ChunkedCatalogue(p, V, precision) if "catalogue" in loss.needs else None,
@@ -143,7 +142,8 @@ def catalogue_scores_of(
     pos = pair_dot(U, V, of, own_positions)
     rows = X[ids]
     own = OwnItems(pos, of, of, len(ids))
-    others = UserCatalogue(U, V, of, own, rows.indptr, rows.indices, left_out)
+    largest = None if loss.similarity == "dot" else (0.5 if loss.similarity == "half-cosine" else 1.0) / temperature
+    others = UserCatalogue(U, V, of, own, rows.indptr, rows.indices, left_out, largest)
     return Scores(
         pos=pos,
         neg=pos[:, None][:, :0],
@@ -151,8 +151,7 @@ def catalogue_scores_of(
         n_interactions=torch.from_numpy(np.diff(X.indptr)[batch.users]).to(pos),
         users=torch.from_numpy(batch.users).to(device),
         items=own_positions,
-        user_vectors=users.vectors[users.positions(batch.users)],
-        item_vectors=items[own_positions],
+        user_vectors=users.vectors[users.positions(batch.users)] if "user_vectors" in loss.needs else None,
         catalogue=others if "catalogue" in loss.needs else None,
         other_items=others,
         own_items=own,

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from rankbench.training.adam import BETAS, EPS, RowAdam
-from rankbench.training.kernels import in_parallel
+from rankbench.training.parallel import in_parallel
 
 _WINDOW = 300  # idle steps after which a row no longer moves: r^300 is 2e-14
 _EARLY = 128  # steps from which on the rule of two nodes replaces the sum

@@ -33,7 +33,7 @@ from rankbench.training.memory import keep_freed
 from rankbench.training.negatives import NegativeSampler, drawn_positives
 from rankbench.training.params import TrainedParams
 from rankbench.training.schedule import Schedule
-from rankbench.training.scoring import Batch, Scores, catalogue_scores_of, own_items, scores_of, touched_items, unit
+from rankbench.training.scoring import Batch, Rows, catalogue_scores_of, own_items, scores_of, touched_items, unit
 
 
 class Trainer:
@@ -143,7 +143,11 @@ class Trainer:
         if self.weight is not None:
             rows = rows * torch.from_numpy(self.weight[batch.users]).to(rows)
         total = rows.mean()
-        for part in (self.encoder.own_loss(s.users, s.items), self.state and self.state.own_loss(s), self._decay(s)):
+        for part in (
+            self.encoder.own_loss(s.users, s.items),
+            self.state and self.state.own_loss(s),
+            self._decay(batch, users, items),
+        ):
             total = total if part is None else total + part
         total.backward()
         self.learner.step(factor)
@@ -154,10 +158,11 @@ class Trainer:
             self._project(batch, touched)
         return float(total.detach())
 
-    def _decay(self, s: Scores) -> Tensor | None:
+    def _decay(self, batch: Batch, users: Rows, items: Rows) -> Tensor | None:
         if self.p.decay != "batch" or not self.p.weight_decay:
             return None
-        return self.p.weight_decay / 2 * (s.user_vectors.square().sum(dim=1) + s.item_vectors.square().sum(dim=1)).mean()
+        sides = users.vectors[users.positions(batch.users)], items.vectors[items.positions(batch.items)]
+        return self.p.weight_decay / 2 * sum(vectors.square().sum(dim=1) for vectors in sides).mean()
 
     @torch.no_grad()
     def _project(self, batch: Batch, touched: np.ndarray | None) -> None:

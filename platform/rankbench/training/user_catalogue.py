@@ -15,14 +15,14 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.nn.functional import logsigmoid, pad, softplus
+from torch.nn.functional import logsigmoid, softplus
 from torch.utils.checkpoint import checkpoint
 
-from rankbench.core.simd import LANES
 from rankbench.losses.others import OwnItems
 from rankbench.training import catalogue_kernels as kernels
 from rankbench.training.catalogue_kernels import EXP, ITEMS, RELU, SIGMOID_POWER, SOFTPLUS, USERS
-from rankbench.training.kernels import in_parallel
+from rankbench.training.kernels import padded
+from rankbench.training.parallel import in_parallel
 
 _LARGEST_EXPONENT = 40.0  # exponents up to this size need no shift, in float32 either
 _KEPT = 1 << 28  # bytes of slopes that are kept for the backward pass; beyond, they are computed twice
@@ -34,7 +34,7 @@ class UserCatalogue:
     """The scores of `users` (m, d) with `items` (n_items, d); row b of the batch belongs to user `of[b]`, (B,) int64.
 
     `own` are the scores of the users' own items. With `left_out`, these items do not count, except in `kth_largest`; `indptr`
-    and `indices` then list them, in ascending order per user.
+    and `indices` then list them, in ascending order per user. `largest` is a bound of the scores' sizes, if one is known.
     """
 
     users: Tensor
@@ -44,6 +44,7 @@ class UserCatalogue:
     indptr: np.ndarray
     indices: np.ndarray
     left_out: bool
+    largest: float | None = None
     _thresholds: dict[int, Tensor] = field(default_factory=dict)
 
     @property
@@ -51,9 +52,11 @@ class UserCatalogue:
         return self._counts()[self.of] if self.left_out else len(self.items)
 
     def logsumexp(self, tau: float = 1.0) -> Tensor:
-        bound = self.users.detach().norm(dim=1).max() * self.items.detach().norm(dim=1).max() / tau
+        bound = self.largest
+        if bound is None:
+            bound = float(self.users.detach().norm(dim=1).max() * self.items.detach().norm(dim=1).max())
         # The largest score would do, but it takes a pass of its own.
-        shift = None if bound <= _LARGEST_EXPONENT else self._largest(1) / tau
+        shift = None if bound / tau <= _LARGEST_EXPONENT else self._largest(1) / tau
         sums = self._sum(EXP, shift, 1 / tau).log()
         return (sums if shift is None else sums + shift)[self.of]
 
@@ -195,7 +198,7 @@ class _Arrays:
 
     @classmethod
     def of(cls, users: Tensor, items: Tensor) -> _Arrays:
-        users, items = _widened(users), _widened(items)
+        users, items = padded(users), padded(items)
         width, n_blocks, n_tiles = users.shape[1], -(-len(users) // USERS), -(-len(items) // ITEMS)
         tail = np.zeros((ITEMS, width), items.dtype)
         rest = items[(n_tiles - 1) * ITEMS :]
@@ -209,11 +212,6 @@ def in_blocks(rows: np.ndarray, n_blocks: int) -> np.ndarray:
     out = np.zeros((n_blocks * USERS, rows.shape[1]), rows.dtype)
     out[: len(rows)] = rows
     return out.reshape(n_blocks, USERS, -1)
-
-
-def _widened(rows: Tensor) -> np.ndarray:
-    missing = -rows.shape[1] % LANES
-    return (pad(rows.detach(), (0, missing)) if missing else rows.detach()).contiguous().numpy()
 
 
 class _Sum(torch.autograd.Function):
@@ -244,7 +242,7 @@ class _Sum(torch.autograd.Function):
         for start, stop in parts:
             add_up(start, stop, sums, slopes, user_grad)
         ctx.given, ctx.parts, ctx.kept, ctx.scale, ctx.sizes = given, parts, kept, scale, (users.shape, items.shape)
-        ctx.user_grad, ctx.slopes, ctx.users = user_grad, slopes, _widened(users)
+        ctx.user_grad, ctx.slopes, ctx.users = user_grad, slopes, padded(users)
         scratch = [np.empty_like(sums), np.empty_like(slopes), np.empty_like(user_grad)] if len(parts) > 1 else []
         ctx.again = lambda start, stop: add_up(start, stop, *scratch)
         return torch.from_numpy(sums[: len(users)].copy())
@@ -258,12 +256,12 @@ class _Sum(torch.autograd.Function):
         d_shift = torch.from_numpy(-weight[:, 0] * own)
         user_grad = ctx.user_grad.reshape(-1, given.width)[: len(weight)] * (weight * ctx.scale)
         weighted = in_blocks(ctx.users * (weight * ctx.scale).astype(ctx.users.dtype), given.n_blocks)
-        item_grad, tail_grad = np.zeros(item_shape[0] * given.width, own.dtype), np.zeros(ITEMS * given.width, own.dtype)
+        item_grad, tail_grad = np.empty(item_shape[0] * given.width, own.dtype), np.empty(ITEMS * given.width, own.dtype)
         for start, stop in ctx.parts:
             if len(ctx.parts) > 1:
                 ctx.again(start, stop)
             rows = weighted[start:stop].reshape(-1)
-            arrays = ctx.kept, rows, stop - start, item_shape[0], given.width, item_grad, tail_grad
+            arrays = ctx.kept, rows, stop - start, item_shape[0], given.width, start == 0, item_grad, tail_grad
             in_parallel(kernels.spread_back, given.n_tiles, user_shape[0] * item_shape[0], *arrays)
         item_grad = item_grad.reshape(-1, given.width)
         rest = item_shape[0] - (given.n_tiles - 1) * ITEMS

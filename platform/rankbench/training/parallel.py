@@ -1,0 +1,24 @@
+"""Compiled loops over many rows, divided among the threads of a fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import numba
+import numpy as np
+
+from rankbench.fitting.executors import threads_of
+
+_SMALL = 1 << 16  # amount of work below which starting a thread costs more than it saves
+
+
+def in_parallel(kernel: Callable, n: int, work: int, *arrays) -> None:
+    """Call kernel(*arrays, start, stop) over 0 .. n, divided into one part per thread."""
+    n_threads = numba.get_num_threads() if work >= _SMALL else 1
+    cuts = np.linspace(0, n, n_threads + 1).astype(np.int64)
+    parts = list(pairwise(cuts))
+    tasks = [threads_of(n_threads - 1).submit(kernel, *arrays, *part) for part in parts[1:]]
+    kernel(*arrays, *parts[0])
+    for task in tasks:
+        task.result()
