@@ -24,6 +24,8 @@ EPS = 1e-8
 class RowAdam:
     """The optimiser of one table (n, d), updated in place. Weight decay (L2) is added to the gradient of the updated rows."""
 
+    moves_idle_rows = False
+
     def __init__(self, table: Tensor, weight_decay: float = 0.0):
         self.table, self.weight_decay = table, weight_decay
         self.first, self.second = torch.zeros_like(table), torch.zeros_like(table)

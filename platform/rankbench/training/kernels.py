@@ -27,7 +27,12 @@ def gather_dot(rows: Tensor, table: Tensor, ids: Tensor) -> Tensor:
 
     Gradients flow to both `rows` and `table`.
     """
-    return _GatherDot.apply(rows, table, ids)
+    return _GatherDot.apply(rows, table, ids, None)[0]
+
+
+def gather_dots(rows: Tensor, table: Tensor, ids: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+    """`gather_dot`, and rows[b] · table[own[b]], (B,), for own (B,) int64, with one gradient of the table for both."""
+    return _GatherDot.apply(rows, table, ids, own)
 
 
 def ragged_dot(rows: Tensor, table: Tensor, row: Tensor, ids: Tensor) -> Tensor:
@@ -58,12 +63,17 @@ class _PairDot(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, grad: Tensor):
         users, items, row, ids = ctx.saved_tensors
-        d_users, d_items = torch.zeros_like(users), torch.zeros_like(items)
-        given, pairs = (_array(users), _array(items)), (row.numpy(), ids.numpy())
-        weight = _array(grad.contiguous())
-        in_parallel(_pairs_back, len(users), len(weight) * users.shape[1], given[1], *pairs, weight, d_users.numpy())
-        in_parallel(_pairs_back, len(items), len(weight) * users.shape[1], given[0], *pairs[::-1], weight, d_items.numpy())
+        d_users, d_items = (torch.zeros_like(side, memory_format=torch.contiguous_format) for side in (users, items))
+        arrays = _array(users), _array(items), row.numpy(), ids.numpy(), _array(grad)
+        _add_pairs(*arrays, d_users.numpy(), d_items.numpy())
         return d_users, d_items, None, None
+
+
+def _add_pairs(users, items, row, ids, grad, d_users, d_items) -> None:
+    """Add the gradients of `pair_dot` to both arrays."""
+    work = len(row) * users.shape[1]
+    in_parallel(_pairs_back, len(users), work, items, row, ids, grad, d_users)
+    in_parallel(_pairs_back, len(items), work, users, ids, row, grad, d_items)
 
 
 def unit_rows(table: Tensor) -> Tensor:
@@ -93,29 +103,37 @@ class _UnitRows(torch.autograd.Function):
 
 class _GatherDot(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, rows: Tensor, table: Tensor, ids: Tensor) -> Tensor:
-        ctx.save_for_backward(rows, table, ids)
+    def forward(ctx, rows: Tensor, table: Tensor, ids: Tensor, own: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        ctx.save_for_backward(rows, table, ids, own)
+        own_dots = None if own is None else ragged_dot(rows, table, torch.arange(len(rows), device=rows.device), own)
         if rows.device.type != "cpu":
-            return torch.cat([(r[:, None] @ table[i].transpose(1, 2))[:, 0] for r, i in _chunks(rows, ids)])
+            return torch.cat([(r[:, None] @ table[i].transpose(1, 2))[:, 0] for r, i in _chunks(rows, ids)]), own_dots
         ctx.pairs = sorted_pairs(ids.numpy(), len(table))
         left, right = padded(rows), padded(table)
         out = np.empty(ids.shape, left.dtype)
         arrays = left.reshape(-1), right.reshape(-1), left.shape[1], *ctx.pairs, out.reshape(-1)
         in_parallel(dots, len(ctx.pairs.starts) - 1, ids.numel(), *arrays)
-        return torch.from_numpy(out)
+        return torch.from_numpy(out), own_dots
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad: Tensor):
-        rows, table, ids = ctx.saved_tensors
+    def backward(ctx, grad: Tensor, own_grad: Tensor | None):
+        rows, table, ids, own = ctx.saved_tensors
         if rows.device.type != "cpu":
-            return *_plain_backward(rows, table, ids, grad), None
+            d_rows, d_table = _plain_backward(rows, table, ids, grad)
+            if own is not None:
+                d_rows += own_grad[:, None] * table[own]
+                d_table.index_add_(0, own, own_grad[:, None] * rows)
+            return d_rows, d_table, None, None
         left, right, groups = padded(rows), padded(table), ctx.pairs.groups
-        d_table, d_rows = np.zeros_like(right), np.zeros((len(groups) - 1, *left.shape), left.dtype)
+        d_table, group_rows = np.zeros_like(right), np.zeros((len(groups) - 1, *left.shape), left.dtype)
         given = left.reshape(-1), right.reshape(-1), left.shape[1], groups, *ctx.pairs, _array(grad).reshape(-1)
-        in_parallel(dots_back, len(groups) - 1, ids.numel(), *given, d_table.reshape(-1), d_rows.reshape(-1))
+        in_parallel(dots_back, len(groups) - 1, ids.numel(), *given, d_table.reshape(-1), group_rows.reshape(-1))
+        d_rows = group_rows.sum(axis=0)
+        if own is not None:
+            _add_pairs(left, right, np.arange(len(left)), own.numpy(), _array(own_grad), d_rows, d_table)
         d = rows.shape[1]
-        return torch.from_numpy(d_rows.sum(axis=0)[:, :d]), torch.from_numpy(d_table[:, :d]), None
+        return torch.from_numpy(d_rows[:, :d]), torch.from_numpy(d_table[:, :d]), None, None
 
 
 def _plain_backward(rows: Tensor, table: Tensor, ids: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:

@@ -63,6 +63,8 @@ class RowLearner:
     def rows(self, users: np.ndarray, items: np.ndarray | None, read: np.ndarray | None = None) -> tuple[Rows, Rows, Tensor]:
         self.touched = []
         for table, optimizer, ids in zip(self.tables, self.optimizers, (users, items), strict=True):
+            if optimizer.moves_idle_rows and ids is not None and 2 * len(ids) > len(table):
+                ids = None  # a step of all rows costs less than choosing most of them
             optimizer.read(ids)
             rows = Rows.of(table, ids)
             self.touched.append((Rows(rows.vectors.detach().requires_grad_(), rows.ids), ids))
@@ -78,7 +80,7 @@ class RowLearner:
                 continue
             ids = torch.from_numpy(np.arange(len(optimizer.table)) if ids is None else ids).to(grad.device)
             if len(grad) != len(ids):
-                grad = grad[ids]
+                grad = grad.index_select(0, ids)
             optimizer.step(ids, grad, self.learning_rate * factor)
 
     def vectors(self) -> tuple[Tensor, Tensor]:

@@ -12,7 +12,7 @@ from torch import Tensor
 from rankbench.losses.others import OwnItems
 from rankbench.losses.spec import Loss, Ragged, Scores, Similarity
 from rankbench.training.catalogue import ChunkedCatalogue, product
-from rankbench.training.kernels import gather_dot, pair_dot, ragged_dot, unit_rows
+from rankbench.training.kernels import gather_dot, gather_dots, pair_dot, ragged_dot, unit_rows
 from rankbench.training.negatives import Negatives
 from rankbench.training.user_catalogue import UserCatalogue
 
@@ -40,7 +40,7 @@ class Rows:
         """The rows with indices `ids`, or all rows if these are more than half of the table, which avoids a copy."""
         if ids is None or 2 * len(ids) > len(table):
             return cls(table, None)
-        return cls(table[torch.from_numpy(ids).to(table.device)], ids)
+        return cls(table.index_select(0, torch.from_numpy(ids).to(table.device)), ids)
 
     def positions(self, ids: np.ndarray) -> Tensor:
         """Positions in `vectors` of the rows with indices `ids`, all of which must be present."""
@@ -79,7 +79,7 @@ def scores_of(
     device = users.vectors.device
     U, V = unit(users.vectors, loss.similarity), unit(items.vectors, loss.similarity)
     U = _scaled(U, loss.similarity, temperature)
-    p, q = U[users.positions(batch.users)], V[items.positions(batch.items)]
+    p, own_positions = U.index_select(0, users.positions(batch.users)), items.positions(batch.items)
     length = V.square().sum(dim=1) if loss.similarity == "distance" else None
     user_length = p.square().sum(dim=1) if loss.similarity == "distance" else None
 
@@ -87,14 +87,17 @@ def scores_of(
         """The similarities from dot products; `positions` are those of the items in V, of a shape that broadcasts."""
         return dots if length is None else 2 * dots - user_length[:, None] - length[positions]
 
-    own_positions = items.positions(batch.items)
-    pos = similarities((p * q).sum(dim=1, keepdim=True), own_positions[:, None])[:, 0]
+    drawn = batch.negatives.items if batch.negatives is not None else None
+    positions = None if drawn is None else items.positions(drawn)
+    shared = drawn is not None and len(drawn) == 1 and len(p) > 1
+    if drawn is None or shared:
+        dots = None if drawn is None else product(p, V.index_select(0, positions[0]), precision)
+        own_dots = pair_dot(p, V, torch.arange(len(p), device=device), own_positions)
+    else:
+        dots, own_dots = gather_dots(p, V, positions, own_positions)
+    pos = similarities(own_dots[:, None], own_positions[:, None])[:, 0]
     neg, neg_ids, logq, logq_pos, rival = pos[:, None][:, :0], None, None, None, None
-    if batch.negatives is not None:
-        drawn = batch.negatives.items
-        positions = items.positions(drawn)
-        shared = len(drawn) == 1 and len(p) > 1
-        dots = product(p, V[positions[0]], precision) if shared else gather_dot(p, V, positions)
+    if drawn is not None:
         neg = similarities(dots, positions)
         logq = torch.from_numpy(batch.negatives.logq).to(neg).expand(len(drawn) if not shared else 1, -1)
         neg_ids = torch.from_numpy(drawn).to(device)
@@ -106,7 +109,7 @@ def scores_of(
 
         def rival(k: Tensor) -> Tensor:
             chosen = neg_ids.expand(len(p), -1).gather(1, k[:, None])[:, 0]
-            other = V[items.positions(chosen.cpu().numpy())]
+            q, other = V[own_positions], V[items.positions(chosen.cpu().numpy())]
             return -(q - other).square().sum(dim=1) if length is not None else (q * other).sum(dim=1)
 
     return Scores(

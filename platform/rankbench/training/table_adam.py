@@ -36,6 +36,8 @@ class TableAdam(RowAdam):
     Rows that were not read since other rows were stepped are behind: `settled` gives the table as torch.optim.Adam has it.
     """
 
+    moves_idle_rows = True
+
     def __init__(self, table: Tensor):
         super().__init__(table)
         self.last = np.zeros(len(table), np.int64)  # step of each row's moments; 0: never used, so it does not move
