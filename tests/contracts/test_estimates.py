@@ -8,11 +8,11 @@ import pytest
 from rankbench.core.environment import Environment
 from rankbench.data.cards import load_card
 from rankbench.evaluation.metrics import metric_set
+from rankbench.experiment import estimate
 from rankbench.experiment.job import Job, configure
 from rankbench.experiment.methods import registered
 from rankbench.losses.spec import registered as losses
 from rankbench.models.spec import registered as encoders
-from rankbench.sweeps import estimate
 from rankbench.training.methods import Trained
 
 

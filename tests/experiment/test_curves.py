@@ -59,7 +59,7 @@ def test_a_convergence_plot_needs_a_curve(card, environment, tmp_path):
 
 
 def test_a_fit_that_goes_on_from_a_checkpoint_tells_of_its_earlier_evaluations_too(card, environment, tmp_path):
-    values = {"epochs": 6, "patience": 6, "embedding_dim": 8, "n_negatives": 5}
+    values = {"epochs": 6, "patience": 6, "eval_every": 1, "embedding_dim": 8, "n_negatives": 5}
     job = Job(card, (configure("bpr", values),), fit_on="train", measure_on="valid")
     whole = [[*curve] for curve in run_stepwise(job, environment, Execution(1))]
     killed = run_stepwise(job, environment, Execution(1, checkpoints=Checkpoints(tmp_path / "fit")))

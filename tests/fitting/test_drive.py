@@ -115,6 +115,23 @@ def test_a_fit_that_is_killed_and_resumed_ends_as_one_that_was_not(values, limit
     assert dict(heard) == dict(heard_whole)  # what was measured before the kill is sent again after it
 
 
+@pytest.mark.parametrize(
+    "spacing, looks",
+    [(1, [*range(1, 13)]), (5, [1, 2, 4, 5, 10, 12]), (8, [1, 2, 4, 8, 12]), (30, [1, 2, 4, 8, 12])],
+)
+def test_evaluations_without_a_given_distance_come_often_at_first(spacing, looks):
+    values = [number / 100 for number in range(13)]
+    fit = result_of(drive(counting(), 12, Validation(scripted(values), Stopping(9, eval_every=0), spacing)))
+    assert [row["iteration"] for row in fit.curve if "valid" in row] == looks
+
+
+@pytest.mark.parametrize("patience, ran", [(1, 6), (3, 9), (4, 9), (6, 9), (7, 10), (12, 15)])
+def test_patience_then_counts_iterations_and_waits_for_a_second_evaluation(patience, ran):
+    values = [0.0, 0.1, 0.2, 0.9, 0.5] + [0.4] * 20  # evaluations after 1, 2, 3, 6, 9, 12, ...; the best is the third
+    fit = result_of(drive(counting(), 20, Validation(scripted(values), Stopping(patience, eval_every=0), 3)))
+    assert (fit.iterations, len(fit.curve), fit.ended) == (3, ran, "patience")
+
+
 def test_without_patience_the_last_model_is_returned_and_nothing_is_measured():
     def never(model, metric):
         raise AssertionError

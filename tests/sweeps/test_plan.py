@@ -5,10 +5,10 @@ import pytest
 from rankbench.core.config import validate
 from rankbench.core.errors import ConfigError
 from rankbench.data.prepare import prepare
+from rankbench.experiment.estimate import Size
 from rankbench.experiment.job import configure
 from rankbench.schema.experiment import ExperimentSpec
 from rankbench.sweeps.dry_run import dry_run
-from rankbench.sweeps.estimate import Size
 from rankbench.sweeps.plan import plan, units
 
 SMALL = {"name": "synthetic", "source": {"generator": {"users": 60, "items": 30, "interactions_per_user": 8}}}

@@ -26,6 +26,7 @@ from rankbench.evaluation.metrics import measure
 from rankbench.evaluation.ranking import Ranking, rank
 from rankbench.evaluation.summary import summarise
 from rankbench.experiment.by_tiles import rank_by_tiles
+from rankbench.experiment.estimate import Size, evaluations_every
 from rankbench.experiment.execution import Execution, ignore_progress
 from rankbench.experiment.fit import Fitted, Progress, fit_stepwise
 from rankbench.experiment.job import Job, MethodConfig
@@ -121,7 +122,8 @@ def _fit(
     """Fit the job's configurations on X; measure a curve on `holdout` if the job asks for one. `data`: as in `fit_stepwise`."""
     first, validation = job.configs[0], None
     if first.stopping and job.fit_on == "train":
-        validation = Validation(ValidationSet(dataset.split.holdout("valid", "train"), job.seed), first.stopping)
+        measure = ValidationSet(dataset.split.holdout("valid", "train"), job.seed)
+        validation = Validation(measure, first.stopping, evaluations_every(job, Size.of(dataset)))
     curve = None
     if job.curve and holdout is not None and isinstance(first.spec, Iterative):
         curve = Curve(job, holdout, X, first.spec.limit(first.params))

@@ -25,10 +25,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Validation:
-    """`measure(model, metric)` evaluates a model on the validation set; `stopping` says when, and when the fit ends."""
+    """`measure(model, metric)` evaluates a model on the validation set; `stopping` says when, and when the fit ends.
+
+    `spacing` is the number of iterations between evaluations if `stopping` leaves it open.
+    """
 
     measure: Callable[[Recommender, str], float]
     stopping: Stopping
+    spacing: int = 1
 
 
 @dataclass(frozen=True)
@@ -116,7 +120,7 @@ def drive(
     try:
         step = next(steps)
         while True:
-            if watched and patience.waited >= stopping.patience:
+            if watched and stopping.ended(patience.waited, step.number - patience.iteration):
                 ended = "patience"
                 break
             if step.number >= limit:
@@ -130,7 +134,7 @@ def drive(
             step = step._replace(model=cache(step.model))  # computed once for validation and curve
             row: Row = {"iteration": step.number, "seconds": round(step.seconds, 4), "loss": step.loss}
             course.valid = None
-            if watched and (step.number % stopping.eval_every == 0 or step.number == limit):
+            if watched and (stopping.looks(step.number, watched.spacing) or step.number == limit):
                 row["valid"] = _evaluate(course, step, watched)
             row |= observe(step) if observe else {}
             course.curve.append(row)

@@ -70,7 +70,7 @@ class Method:
 
     @property
     def cost(self) -> str:
-        """Which formula estimates the time and memory of a fit (`sweeps/estimate.py`)."""
+        """Which formula estimates the time and memory of a fit (`experiment/estimate.py`)."""
         return "low-rank" if self.dense else "plain"
 
     @property

@@ -6,6 +6,10 @@ paper s_ui → s.pos (B,), s_uj → s.neg (B, n);  τ1, τ2 → tau1, tau2
 Differs from the paper: each row has one positive, there is one K, and R counts only the sampled negatives, although K is a rank
 among all N items; `scale_rank` counts each negative (N − 1)/n times, which no paper does. `recall-at-k-catalogue` has the rank
 among all items, R_ui = 1 + Σ_{j ≠ i} over the whole catalogue; the sampled loss saturates once no sampled item is above i.
+
+Where the rank is more than some 10 τ2 away from K, the loss is flat and a positive does not learn. From random vectors, most
+ranks are about half of the number of compared items, so τ2 must be about a twentieth of that number: with τ2 up to 5, the range
+of Zhang et al., the loss hardly trains.
 """
 
 from __future__ import annotations
@@ -23,11 +27,12 @@ from rankbench.losses.spec import Scores, loss
 class CatalogueRecallAtK(Params):
     K: int = param(20, "length K of the list", "10, 20, 50", ge=1)
     tau1: float = param(0.1, "temperature τ1 of score differences", "0.01 to 0.3", gt=0)
-    tau2: float = param(1.0, "temperature τ2 of the rank", "1 to 5", gt=0)
+    tau2: float = param(500.0, "temperature τ2 of the rank, about a twentieth of the number of items", "1 to 2000", gt=0)
 
 
 @dataclass(frozen=True)
 class RecallAtK(CatalogueRecallAtK):
+    tau2: float = param(5.0, "temperature τ2 of the rank, about a twentieth of n_negatives", "1 to 200", gt=0)
     scale_rank: bool = param(False, "whether to estimate the rank among all items instead of the sampled ones", "true, false")
 
 

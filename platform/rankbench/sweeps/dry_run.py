@@ -12,9 +12,9 @@ from typing import Any
 from rankbench.cluster.machine import Machine, Needs
 from rankbench.core.environment import Environment
 from rankbench.data.prepare import prepare
+from rankbench.experiment.estimate import Size
 from rankbench.experiment.job import MethodConfig
 from rankbench.schema.experiment import Resources
-from rankbench.sweeps.estimate import Size
 from rankbench.sweeps.placement import adapted, shared_needs
 from rankbench.sweeps.plan import AdaptiveSearch, Plan, Unit, units
 

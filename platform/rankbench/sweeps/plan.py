@@ -20,13 +20,13 @@ from rankbench.data.cards import Card
 from rankbench.data.cards import card_names as names_of_cards
 from rankbench.data.prepare import Dataset, prepare
 from rankbench.evaluation.metrics import MetricSet, metric_set, require_within
+from rankbench.experiment import estimate
+from rankbench.experiment.estimate import Size
 from rankbench.experiment.job import Job, MethodConfig, configure
 from rankbench.schema.datasets import Entry, card_of
 from rankbench.schema.experiment import ArmSpec, ExperimentSpec
 from rankbench.schema.space import DRAWS, expand, kinds
 from rankbench.schema.stored_sweep import NotAvailable
-from rankbench.sweeps import estimate
-from rankbench.sweeps.estimate import Size
 
 
 @dataclass(frozen=True)
@@ -267,7 +267,7 @@ def units(
     result = []
     for (seed, _), members in groups.items():
         # Only final runs have a curve over all iterations; the search has too many runs for that.
-        curve = 0 if searching else members[0].flat.get("eval_every", 1)
+        curve = 0 if searching else members[0].flat.get("eval_every", 1) or 1
         job = Job(card, tuple(members), fit_on, measure_on, metrics, spec.dtype, seed, stage, curve=curve)
         dense = members[0].spec.dense
         wanted = spec.resources.cpus

@@ -13,6 +13,7 @@ from rankbench.core.files import require_writable
 from rankbench.core.threads import available_cpus
 from rankbench.data.cards import Card
 from rankbench.data.prepare import prepare
+from rankbench.experiment.estimate import Size
 from rankbench.experiment.job import MethodConfig, configure
 from rankbench.fitting.method import Iterative
 from rankbench.schema.experiment import ExperimentSpec
@@ -27,7 +28,6 @@ from rankbench.schema.stored_sweep import (
     read_if_there,
 )
 from rankbench.sweeps.comparisons import compare_finals
-from rankbench.sweeps.estimate import Size
 from rankbench.sweeps.heartbeat import Heartbeat, Progress
 from rankbench.sweeps.plan import AdaptiveSearch, Plan, Unit, final_fit, plan, units, with_both_recalls
 from rankbench.sweeps.reuse import Earlier

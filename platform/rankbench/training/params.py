@@ -53,7 +53,13 @@ class TrainingParams(Stopping):
     )
     init_scale: float = param(0.1, "standard deviation of the initial vectors, for init = normal", "0.01 to 1", gt=0)
     patience: int = param(
-        10, "evaluations on the validation set without improvement after which training ends; 0: never", "10", ge=0
+        10,
+        "epochs without improvement on the validation set after which training ends (with eval_every: evaluations); 0: never",
+        "10",
+        ge=0,
+    )
+    eval_every: int = param(
+        0, "epochs between evaluations; 0: often at first, then as often as costs about 5 % of the training", "0 to 20", ge=0
     )
     reduction: Literal["interaction", "user"] = param(
         "interaction", "unit that has equal weight in the loss: every interaction, or every user", "interaction"
@@ -67,6 +73,10 @@ class TrainingParams(Stopping):
     precision: Literal["float32", "bfloat16"] = param(
         "float32", "precision of products with shared negatives or the catalogue; the loss itself is float32", "float32"
     )
+
+    @property
+    def every_iteration(self) -> bool:
+        return self.schedule == "plateau"
 
     def __post_init__(self) -> None:
         super().__post_init__()

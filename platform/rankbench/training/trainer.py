@@ -220,7 +220,7 @@ def steps(
 
     while True:
         valid = yield Step(number, mean, seconds, trainer.model, state)
-        if number and number % training.eval_every == 0:
+        if number and number % max(1, training.eval_every) == 0:
             schedule.observe(-mean if valid is None else valid)
             if schedule.ended:
                 return

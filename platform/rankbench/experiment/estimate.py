@@ -34,6 +34,7 @@ NEGATIVE, CATALOGUE, POSITIVE, TOUCHED = 7e-10, 1.6e-10, 1.5e-9, 8e-9
 USER_CATALOGUE = 4e-11  # seconds per element of an item's vector and user, for objective = catalogue
 SCANNED, SCORED, SUMMED = 1.2e-9, 2.5e-11, 3e-10  # seconds of a ranking: per score, per multiply-add of vectors, of a matrix
 MEASURED = 1e-5  # seconds per user
+SHARE = 0.05  # of the time of a fit, for evaluations
 STOPS_AT = 0.6  # share of its epochs that a fit takes if it stops early on the validation set
 
 BASE = 870 << 20  # bytes of the interpreter, its libraries and what numba compiled
@@ -69,9 +70,20 @@ def seconds(job: Job, size: Size, cpus: int) -> float:
     n_rankings = _rankings(job)
     total = START + fit + _ranking(first, size, size.ranked, n_rankings, cpus) + n_rankings * size.ranked * MEASURED
     if first.stopping and job.fit_on == "train":
-        evaluations = _iterations(first) / first.stopping.eval_every
+        evaluations = _iterations(first) / (first.stopping.eval_every or evaluations_every(job, size))
         total += evaluations * _ranking(first, size, min(size.ranked, VALID_USERS), 1, cpus)
     return total
+
+
+def evaluations_every(job: Job, size: Size) -> int:
+    """Iterations between evaluations on the validation set for which these take about SHARE of the fit.
+
+    It is estimated and not measured, so that a fit does not depend on the speed of the machine.
+    """
+    first = job.configs[0]
+    iteration = _FIT[first.spec.cost](first, size, 1, job.dtype) * first.spec.pace / _iterations(first)
+    evaluation = _ranking(first, size, min(size.ranked, VALID_USERS), 1, 1)
+    return max(1, math.ceil(evaluation / (SHARE * iteration)))
 
 
 def memory(job: Job, size: Size) -> int:

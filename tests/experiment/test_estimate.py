@@ -13,10 +13,10 @@ from rankbench.core.environment import Environment
 from rankbench.data.cards import load_card
 from rankbench.data.prepare import prepare
 from rankbench.evaluation.metrics import metric_set
+from rankbench.experiment import estimate
+from rankbench.experiment.estimate import Size, evaluations_every, memory, products_a_second, seconds
 from rankbench.experiment.job import Job, configure
 from rankbench.experiment.methods import registered
-from rankbench.sweeps import estimate
-from rankbench.sweeps.estimate import Size, memory, products_a_second, seconds
 
 CARD = load_card("synthetic", Environment.from_env())
 FAMILIES = {
@@ -155,6 +155,16 @@ def test_a_fit_that_looks_at_valid_is_taken_to_end_early_and_to_spend_time_looki
     early = seconds(job_of("bpr", {"patience": 5, "eval_every": 1000}, fit_on="train"), size, 1)
     often = seconds(job_of("bpr", {"patience": 5}, fit_on="train"), size, 1)
     assert early < often < whole
+
+
+def test_evaluations_take_a_twentieth_of_a_fit_or_follow_each_epoch():
+    size = size_of(15_603, 8_692, 106_000, 15_601)
+    catalogue = job_of("sl", {"objective": "catalogue", "epochs": 40}, fit_on="train")
+    every = evaluations_every(catalogue, size)
+    assert every > 1 and evaluations_every(job_of("sl", {"n_negatives": 1024}, fit_on="train"), size) == 1
+    blind = seconds(job_of("sl", {"objective": "catalogue", "epochs": 40, "patience": 0}, fit_on="train"), size, 1)
+    looking = job_of("sl", {"objective": "catalogue", "epochs": 40, "patience": 5, "eval_every": every}, fit_on="train")
+    assert 0.6 * blind < seconds(looking, size, 1) < (0.6 * 1.06) * blind + 1  # a fit that looks is taken to end early
 
 
 def test_a_size_counts_all_parts_of_the_split(environment):
