@@ -98,6 +98,21 @@ def test_a_trial_that_one_machine_takes_is_not_refused(fits):
         require_machine(unit, [Machine(1, GB // 2), Machine(1, GB)], AUTO, "here")
 
 
+@pytest.mark.parametrize("share, trials", [(1.0, 2), (0.5, 4), (0.25, 8), (0.1, 20), (0.3, 6)])
+def test_several_trials_share_a_gpu(share, trials, fits):
+    unit = replace(fits[1], device="cuda", gpu_share=share)
+    assert unit.needs.gpus == share
+    assert Machine(64, 900 * GB, 2).capacity(unit.needs) == trials
+    assert replace(unit, device="cpu").needs.gpus == 0
+
+
+def test_a_share_of_a_gpu_is_asked_for_with_the_device():
+    assert Resources(device="cuda", gpus=0.25).gpus == 0.25
+    for wrong in ({"gpus": 0.25}, {"device": "cuda", "gpus": 0}, {"device": "cuda", "gpus": 2}):
+        with pytest.raises(ValueError, match="gpus"):
+            Resources(**wrong)
+
+
 def test_machines_are_described_with_equal_ones_counted():
     assert described([Machine(1, GB), Machine(8, 20 * GB, 2), Machine(1, GB)]) == (
         "2 nodes of 1 CPU and 1.0 GB, 1 node of 8 CPUs, 2 GPUs and 20.0 GB"

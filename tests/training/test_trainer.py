@@ -90,6 +90,28 @@ def test_the_factor_of_the_schedule_scales_the_step(X):
         assert_allclose(quarter, whole / 4, rtol=1e-9, atol=1e-15)
 
 
+@pytest.mark.parametrize(
+    "values, rows",
+    [
+        ({"batch_size": 16}, 16),
+        ({"batch_size": 100_000}, None),  # a step of all interactions
+        ({"objective": "catalogue", "users_per_step": 4, "batch_size": 3}, "users"),
+    ],
+    ids=["batches", "one batch", "users"],
+)
+def test_the_rate_grows_with_the_root_of_the_interactions_of_a_step(values, rows, X):
+    active = np.count_nonzero(np.diff(X.indptr))
+    rows = {None: X.nnz, "users": 4 * X.nnz / active}.get(rows, rows)
+    found, expected = (
+        trainer_of(X, "sl", **values, **rate)
+        for rate in ({"learning_rate": 0.01, "reference_batch": 9}, {"learning_rate": 0.01 * (rows / 9) ** 0.5})
+    )
+    for trainer in (found, expected):
+        trainer.epoch(1, 1.0)
+    for one, other in zip(vectors(found), vectors(expected), strict=True):
+        assert_allclose(one.detach(), other.detach(), rtol=1e-9)
+
+
 # What is left alone
 
 

@@ -13,7 +13,7 @@ class Needs:
 
     cpus: int
     memory_bytes: int
-    gpus: int = 0
+    gpus: float = 0  # below 1: a share of one
 
     def __str__(self) -> str:
         return _resources(self)
@@ -29,8 +29,11 @@ class Machine:
 
     def capacity(self, needs: Needs) -> int:
         """Number of tasks with these needs that the node can run at once."""
-        pairs = (self.cpus, needs.cpus), (self.memory_bytes, needs.memory_bytes), (self.gpus, needs.gpus)
-        return min(offered // needed for offered, needed in pairs if needed)
+        pairs = (self.cpus, needs.cpus), (self.memory_bytes, needs.memory_bytes)
+        whole = [offered // needed for offered, needed in pairs if needed]
+        if needs.gpus:
+            whole.append(int(self.gpus / needs.gpus + 1e-9))  # 1 / 0.1 is below 10 in some roundings
+        return min(whole)
 
 
 def described(machines: Iterable[Machine]) -> str:
@@ -46,5 +49,5 @@ def _resources(each: Machine | Needs) -> str:
     return f"{_plural(each.cpus, 'CPU')}{gpus} and {each.memory_bytes / 1e9:.1f} GB"
 
 
-def _plural(n: int, noun: str) -> str:
-    return f"{n} {noun}{'s' if n != 1 else ''}"
+def _plural(n: float, noun: str) -> str:
+    return f"{n:g} {noun}{'s' if n != 1 else ''}"

@@ -23,7 +23,7 @@ from rankbench.core.memory import memory_errors_are_clear
 from rankbench.data.prepare import Dataset, prepare
 from rankbench.data.splits import Holdout
 from rankbench.evaluation.metrics import measure
-from rankbench.evaluation.ranking import Ranking, rank
+from rankbench.evaluation.ranking import Ranking
 from rankbench.evaluation.summary import summarise
 from rankbench.experiment.by_tiles import rank_by_tiles
 from rankbench.experiment.estimate import Size, evaluations_every
@@ -31,7 +31,7 @@ from rankbench.experiment.execution import Execution, ignore_progress
 from rankbench.experiment.fit import Fitted, Progress, fit_stepwise
 from rankbench.experiment.job import Job, MethodConfig
 from rankbench.experiment.outcome import Outcome, base_record, describe, now
-from rankbench.experiment.watch import Curve, ValidationSet
+from rankbench.experiment.watch import Curve, ValidationSet, ranked
 from rankbench.fitting.drive import Row, Validation, result_of
 from rankbench.fitting.method import Iterative
 from rankbench.solvers.tiled.recommender import TiledLinearRecommender
@@ -122,11 +122,11 @@ def _fit(
     """Fit the job's configurations on X; measure a curve on `holdout` if the job asks for one. `data`: as in `fit_stepwise`."""
     first, validation = job.configs[0], None
     if first.stopping and job.fit_on == "train":
-        measure = ValidationSet(dataset.split.holdout("valid", "train"), job.seed)
+        measure = ValidationSet(dataset.split.holdout("valid", "train"), job.seed, execution.device)
         validation = Validation(measure, first.stopping, evaluations_every(job, Size.of(dataset)))
     curve = None
     if job.curve and holdout is not None and isinstance(first.spec, Iterative):
-        curve = Curve(job, holdout, X, first.spec.limit(first.params))
+        curve = Curve(job, holdout, X, first.spec.limit(first.params), execution.device)
     return (yield from fit_stepwise(job.configs, X, job.dtype, job.seed, execution, progress, validation, curve, data))
 
 
@@ -137,7 +137,7 @@ def _rank(
     tiled = [model for model in models if isinstance(model, TiledLinearRecommender)]
     if tiled and execution.spill:
         return rank_by_tiles(job, tiled, holdout, execution.spill, execution.context.executor, on_progress)
-    return rank(models, holdout, job.metrics.k, job.metrics.auc, on_progress)
+    return ranked(models, holdout, job.metrics.k, job.metrics.auc, on_progress, execution.device)
 
 
 def _with_own_spill_folder(job: Job, execution: Execution) -> Execution:

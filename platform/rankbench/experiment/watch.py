@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 import scipy.sparse as sp
 
 from rankbench.core.rng import stream
 from rankbench.data.splits import Holdout
 from rankbench.evaluation.metrics import MetricSet, measure
-from rankbench.evaluation.ranking import rank
+from rankbench.evaluation.ranking import Ranking, rank
 from rankbench.experiment.job import Job
-from rankbench.fitting.recommenders import Recommender
+from rankbench.fitting.recommenders import FactorRecommender, Recommender
 from rankbench.fitting.step import Step
 
 CURVE = ("recall", "ndcg")  # metrics of a convergence curve beside the loss
@@ -18,11 +20,29 @@ CURVE_USERS = 2000
 VALID_USERS = 10_000  # most users that early stopping measures
 
 
+def ranked(
+    models: Sequence[Recommender],
+    holdout: Holdout,
+    k: int,
+    auc: bool = False,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+    device: str = "cpu",
+    rows: np.ndarray | None = None,
+) -> list[Ranking]:
+    """`ranking.rank`, on `device` for models of user and item vectors where AUC is not asked for."""
+    factors = [model for model in models if isinstance(model, FactorRecommender)]
+    if device == "cpu" or auc or len(factors) < len(models):
+        return rank(models, holdout, k, auc, progress, rows)
+    from rankbench.evaluation.device_ranking import rank_on  # imports PyTorch, which takes seconds
+
+    return [rank_on(model, holdout, k, device, rows) for model in factors]
+
+
 class ValidationSet:
     """Measures the mean of a metric over users of the validation set, the same users in every evaluation of a fit."""
 
-    def __init__(self, holdout: Holdout, seed: int):
-        self.holdout = holdout
+    def __init__(self, holdout: Holdout, seed: int, device: str = "cpu"):
+        self.holdout, self.device = holdout, device
         rows = np.flatnonzero(np.diff(holdout.target.indptr))
         if len(rows) > VALID_USERS:
             rows = np.sort(stream(seed, "early stopping", "users").choice(rows, VALID_USERS, replace=False))
@@ -30,15 +50,15 @@ class ValidationSet:
 
     def __call__(self, model: Recommender, metric: str) -> float:
         metrics = MetricSet((metric,))
-        (ranking,) = rank([model], self.holdout, metrics.k, rows=self.rows)
+        ranking = ranked([model], self.holdout, metrics.k, device=self.device, rows=self.rows)[0]
         return float(np.mean(measure(ranking, self.holdout.target, np.zeros(model.n_items), metrics).values[metric]))
 
 
 class Curve:
     """Measures the model after every `job.curve` iterations and after the last one, on a sample of users of the holdout."""
 
-    def __init__(self, job: Job, holdout: Holdout, X: sp.csr_array, limit: int):
-        self.every, self.limit, self.holdout = job.curve, limit, holdout
+    def __init__(self, job: Job, holdout: Holdout, X: sp.csr_array, limit: int, device: str = "cpu"):
+        self.every, self.limit, self.holdout, self.device = job.curve, limit, holdout, device
         self.metrics = MetricSet(tuple(name for name in job.metrics.names if name.partition("@")[0] in CURVE))
         self.counts = np.bincount(X.indices, minlength=X.shape[1])
         rows = np.flatnonzero(np.diff(holdout.target.indptr))
@@ -48,6 +68,6 @@ class Curve:
     def __call__(self, step: Step) -> dict[str, float]:
         if not (self.every and (step.number % self.every == 0 or step.number == self.limit)):
             return {}
-        (ranking,) = rank([step.model()], self.holdout, self.metrics.k, rows=self.rows)
+        ranking = ranked([step.model()], self.holdout, self.metrics.k, device=self.device, rows=self.rows)[0]
         measured = measure(ranking, self.holdout.target, self.counts, self.metrics)
         return {name: float(np.mean(values)) for name, values in measured.values.items()}

@@ -19,6 +19,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from rankbench.core.devices import compiled
 from rankbench.fitting.executors import threads_of
 
 BLOCKS = 32  # number of blocks of rows, the same for any number of threads; other threads take over the blocks of a delayed one
@@ -36,7 +37,7 @@ class _Polynomial(torch.autograd.Function):
     @staticmethod
     def forward(ctx, graph: Graph, weights: tuple[float, ...], U: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
         ctx.graph, ctx.weights = graph, weights
-        polynomial = graph.by_rows if U.device.type == "cpu" else graph.by_matrix
+        polynomial = graph.by_rows if compiled(U.device) else graph.by_matrix
         return polynomial(weights, U.contiguous(), V.contiguous())
 
     @staticmethod

@@ -95,12 +95,19 @@ class FinalSpec(Strict):
 
 class Resources(Strict):
     """Resources of a trial; `auto` depends on the size of its matrix. With `device: cuda`, each trial whose method can use a
-    GPU gets its own.
+    GPU gets `gpus` of one: with 0.25, four trials share it.
     """
 
     cpus: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
     concurrent: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
     device: str = Field("cpu", pattern=r"^(cpu(:\d+)?|cuda)$")
+    gpus: float = Field(1.0, gt=0, le=1)
+
+    @model_validator(mode="after")
+    def _gpus_of_a_gpu(self) -> Resources:
+        if self.gpus != 1 and self.device != "cuda":
+            raise ValueError(f"gpus: {self.gpus} is a share of a GPU; add device: cuda")
+        return self
 
 
 class Published(Strict):

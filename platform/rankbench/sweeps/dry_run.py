@@ -142,7 +142,7 @@ def _adapted(resources: Resources, cpus: int | None, memory_bytes: int | None, u
     """The unit adapted to the machine, if that is known; whether it has a GPU was checked before."""
     if cpus is None or memory_bytes is None:
         return unit
-    return adapted(unit, [Machine(cpus, memory_bytes, unit.gpus)], resources)
+    return adapted(unit, [Machine(cpus, memory_bytes, math.ceil(unit.gpus))], resources)
 
 
 def _chosen(plan: Plan, dataset: str) -> list[MethodConfig]:

@@ -42,10 +42,11 @@ class Unit:
     cost: float
     tiled: bool = False
     device: str = "cpu"
+    gpu_share: float = 1.0
 
     @property
-    def gpus(self) -> int:
-        return int(self.device.startswith("cuda"))
+    def gpus(self) -> float:
+        return self.gpu_share if self.device.startswith("cuda") else 0
 
     @property
     def needs(self) -> Needs:
@@ -274,7 +275,8 @@ def units(
         # Up to a few thousand items, a core is better used by a second trial than by a second thread of one inverse.
         share = ((cpus or 4) if dense and size.items > 6000 else 1) if wanted == "auto" else wanted
         device = spec.resources.device if members[0].spec.on_device else "cpu"
-        result.append(Unit(job, share, estimate.memory(job, size), estimate.seconds(job, size, share), device=device))
+        needs = estimate.memory(job, size), estimate.seconds(job, size, share)
+        result.append(Unit(job, share, *needs, device=device, gpu_share=spec.resources.gpus))
     return result
 
 

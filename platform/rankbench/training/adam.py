@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rankbench.core.devices import compiled
 from rankbench.training.parallel import in_parallel
 
 BETAS = (0.9, 0.999)
@@ -45,7 +46,7 @@ class RowAdam:
         b1, b2 = BETAS
         rate = learning_rate * math.sqrt(1 - b2**self.steps) / (1 - b1**self.steps)
         eps = EPS * math.sqrt(1 - b2**self.steps)
-        if self.table.device.type == "cpu":
+        if compiled(self.table.device):
             tables = [tensor.detach().numpy() for tensor in (self.table, self.first, self.second)]
             number = self.table.numpy().dtype.type
             numbers = [number(x) for x in (1 - b1, 1 - b2, rate, eps, self.weight_decay)]
@@ -72,7 +73,8 @@ class DenseAdam:
     """torch.optim.Adam over parameter groups, with its state as named arrays."""
 
     def __init__(self, groups: list[dict[str, Any]]):
-        self.optimizer = torch.optim.Adam(groups, betas=BETAS, eps=EPS)
+        on_gpu = any(parameter.device.type == "cuda" for group in groups for parameter in group["params"])
+        self.optimizer = torch.optim.Adam(groups, betas=BETAS, eps=EPS, fused=on_gpu or None)  # one kernel for all tables
         self.rates = [group["lr"] for group in self.optimizer.param_groups]
 
     def step(self, factor: float) -> None:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from rankbench.core.devices import compiled
 from rankbench.fitting.executors import in_order
 from rankbench.training.catalogue_kernels import SIGMOID_POWER
 from rankbench.training.user_catalogue import catalogue_sum
@@ -145,7 +146,7 @@ def _in_chunks(work: Callable[[slice], Any], rows: Tensor, items: Tensor) -> Ite
     """Yield work(chunk) for every chunk of the items, in order. On the CPU several threads work, each with one BLAS thread."""
     size = _items_per_chunk(rows)
     chunks = [slice(start, min(start + size, len(items))) for start in range(0, len(items), size)]
-    workers = numba.get_num_threads() if rows.device.type == "cpu" and len(chunks) > 1 else 1
+    workers = numba.get_num_threads() if compiled(rows.device) and len(chunks) > 1 else 1
 
     def single_threaded(chunk: slice) -> Any:
         # PyTorch's number of threads and gradient mode are settings of the calling thread.

@@ -24,7 +24,7 @@ from rankbench.core.simd import LANES, fma, function, integer, kernel, spread
 
 USERS, ITEMS = 48, 192  # sizes of a tile: multiples of the products' sizes below
 EXP, SOFTPLUS, RELU, SIGMOID_POWER = range(4)  # f(x): exp(x), log(1 + exp(x)), max(x, 0), σ(x)^power
-_FAR = -1e30  # x of an item that is left out: f and its slope are 0, or exp(-87) in float32
+FAR = -1e30  # x of an item that is left out: f and its slope are 0, or exp(-87) in float32
 
 
 def _product(name: str, rows: int, vectors: int, add: bool):
@@ -255,7 +255,7 @@ def add_up(
                 for u in range(min(USERS, n_users - first)):
                     end = indptr[first + u + 1]
                     while next_own[u] < end and indices[next_own[u]] < number * ITEMS + valid:
-                        tile[(indices[next_own[u]] - number * ITEMS) * USERS + u] = _FAR
+                        tile[(indices[next_own[u]] - number * ITEMS) * USERS + u] = FAR
                         next_own[u] += 1
             if kind == EXP:
                 _exp_slopes(tile, valid, own_shift, scale, power, own_sums, own_slopes)

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import normalize, pad
 
+from rankbench.core.devices import compiled
 from rankbench.core.simd import LANES
 from rankbench.training.gather_kernels import dots, dots_back, sorted_pairs
 from rankbench.training.parallel import in_parallel
@@ -37,7 +38,7 @@ def gather_dots(rows: Tensor, table: Tensor, ids: Tensor, own: Tensor) -> tuple[
 
 def ragged_dot(rows: Tensor, table: Tensor, row: Tensor, ids: Tensor) -> Tensor:
     """Compute rows[row[t]] · table[ids[t]], (T,), without gradients, for row and ids (T,) int64."""
-    if rows.device.type == "cpu":
+    if compiled(rows.device):
         out = np.empty(len(ids), _array(rows).dtype)
         in_parallel(_ragged, len(ids), len(ids) * rows.shape[1], _array(rows), _array(table), row.numpy(), ids.numpy(), out)
         return torch.from_numpy(out)
@@ -48,7 +49,7 @@ def ragged_dot(rows: Tensor, table: Tensor, row: Tensor, ids: Tensor) -> Tensor:
 
 def pair_dot(users: Tensor, items: Tensor, row: Tensor, ids: Tensor) -> Tensor:
     """Compute users[row[t]] · items[ids[t]], (T,), for row and ids (T,) int64. Gradients flow to `users` and `items`."""
-    if users.device.type != "cpu":
+    if not compiled(users.device):
         return (users[row] * items[ids]).sum(dim=1)
     return _PairDot.apply(users, items, row, ids)
 
@@ -78,7 +79,7 @@ def _add_pairs(users, items, row, ids, grad, d_users, d_items) -> None:
 
 def unit_rows(table: Tensor) -> Tensor:
     """Divide rows by their lengths, (n, d), as `torch.nn.functional.normalize` does, in one pass per direction."""
-    return _UnitRows.apply(table) if table.device.type == "cpu" else normalize(table, dim=1, eps=_TINY)
+    return _UnitRows.apply(table) if compiled(table.device) else normalize(table, dim=1, eps=_TINY)
 
 
 class _UnitRows(torch.autograd.Function):
@@ -106,7 +107,7 @@ class _GatherDot(torch.autograd.Function):
     def forward(ctx, rows: Tensor, table: Tensor, ids: Tensor, own: Tensor | None) -> tuple[Tensor, Tensor | None]:
         ctx.save_for_backward(rows, table, ids, own)
         own_dots = None if own is None else ragged_dot(rows, table, torch.arange(len(rows), device=rows.device), own)
-        if rows.device.type != "cpu":
+        if not compiled(rows.device):
             return torch.cat([(r[:, None] @ table[i].transpose(1, 2))[:, 0] for r, i in _chunks(rows, ids)]), own_dots
         ctx.pairs = sorted_pairs(ids.numpy(), len(table))
         left, right = padded(rows), padded(table)
@@ -119,7 +120,7 @@ class _GatherDot(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, grad: Tensor, own_grad: Tensor | None):
         rows, table, ids, own = ctx.saved_tensors
-        if rows.device.type != "cpu":
+        if not compiled(rows.device):
             d_rows, d_table = _plain_backward(rows, table, ids, grad)
             if own is not None:
                 d_rows += own_grad[:, None] * table[own]

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rankbench.core.devices import compiled
 from rankbench.models.spec import EmbeddingModel
 from rankbench.training.adam import DenseAdam, RowAdam
 from rankbench.training.params import TrainingParams
@@ -44,7 +45,7 @@ def learner(encoder: EmbeddingModel, p: TrainingParams, unit_ball: bool = False)
     if encoder.plain and p.optimizer == "row-adam":
         return RowLearner(encoder, p.learning_rate, [RowAdam(table, decay) for table in _tables(encoder)])
     # The penalty and the projection act on idle rows in every step, so that these steps cannot be applied at once.
-    if encoder.plain and encoder.users.device.type == "cpu" and not decay and not unit_ball:
+    if encoder.plain and compiled(encoder.users.device) and not decay and not unit_ball:
         return RowLearner(encoder, p.learning_rate, [TableAdam(table) for table in _tables(encoder)])
     return DenseLearner(encoder, p.learning_rate, decay)
 
@@ -107,6 +108,8 @@ class DenseLearner(DenseAdam):
     def rows(self, users: np.ndarray, items: np.ndarray | None, read: np.ndarray | None = None) -> tuple[Rows, Rows, Tensor]:
         self.encoder.train()
         U, V = self.encoder()
+        if not compiled(U.device):
+            return Rows(U, None), Rows(V, None), V.detach()  # a step moves all rows, and choosing some costs as much
         return Rows.of(U, users), Rows.of(V, items), V.detach()
 
     def vectors(self) -> tuple[Tensor, Tensor]:

@@ -18,9 +18,13 @@ from typing import Literal
 import numba
 import numpy as np
 import scipy.sparse as sp
+import torch
+from torch import Tensor
 
+from rankbench.core.devices import compiled
 from rankbench.core.errors import DataError
 from rankbench.core.rng import stream
+from rankbench.training.device_negatives import OtherItems, by_weight, uniform
 from rankbench.training.parallel import in_parallel
 
 Sampler = Literal["uniform-all", "uniform-other", "popularity", "in-batch"]
@@ -28,14 +32,14 @@ Sampler = Literal["uniform-all", "uniform-other", "popularity", "in-batch"]
 
 @dataclass(frozen=True)
 class Negatives:
-    """Negatives `items` int64, (B, n), or (1, n) if all rows share them.
+    """Negatives `items` int64, (B, n), or (1, n) if all rows share them: an array, or a tensor on the device of the fit.
 
     `logq` are the log probabilities of the draws, of a shape that broadcasts to (B, n), and `logq_pos` (B,) those of the
     positives under the same distribution.
     """
 
-    items: np.ndarray
-    logq: np.ndarray
+    items: np.ndarray | Tensor
+    logq: np.ndarray | Tensor
     logq_pos: np.ndarray
 
 
@@ -45,8 +49,12 @@ class NegativeSampler:
     Raises DataError if `kind` is uniform-other and a user has interactions with every item.
     """
 
-    def __init__(self, X: sp.csr_array, kind: Sampler, n: int, shared: bool, power: float = 1.0):
+    def __init__(
+        self, X: sp.csr_array, kind: Sampler, n: int, shared: bool, power: float = 1.0, device: torch.device | None = None
+    ):
         self.X, self.kind, self.n, self.shared = X, kind, n, shared
+        self.device = device if device is not None and not compiled(device) else None  # None: the compiled loops
+        self.others = OtherItems(X, self.device) if self.device and kind == "uniform-other" else None
         self.n_items = X.shape[1]
         if kind == "uniform-other":
             self.degree = np.diff(X.indptr)
@@ -60,6 +68,8 @@ class NegativeSampler:
             self.cumulative /= self.cumulative[-1]  # exactly 1 at the end, so that no item of weight 0 can be drawn there
             with np.errstate(divide="ignore"):
                 self.logp = np.log(weight / weight.sum())
+            if self.device:
+                self.on_device = [torch.from_numpy(array).to(self.device) for array in (self.cumulative, self.logp)]
 
     def draw(self, seed: int, epoch: int, batch: int, users: np.ndarray, items: np.ndarray) -> Negatives:
         """Draw negatives for the rows (users[b], items[b]) of a batch, int64 (B,)."""
@@ -67,6 +77,8 @@ class NegativeSampler:
         shape = (1 if self.shared else len(users), self.n)
         if self.kind == "in-batch":
             return Negatives(items[None], self.logp[items][None], self.logp[items])
+        if self.device:
+            return self._draw_there(int(key), shape, users, items)
         if self.kind == "popularity":
             drawn = np.empty(shape, np.int64)
             in_parallel(_by_weight, drawn.size, drawn.size, key, self.cumulative, drawn.reshape(-1))
@@ -77,6 +89,18 @@ class NegativeSampler:
             return Negatives(drawn, np.full((1, 1), -np.log(self.n_items)), np.full(len(users), -np.log(self.n_items)))
         given = key, self.n_items, users, self.X.indptr, self.X.indices, drawn
         in_parallel(_uniform_other, len(users), drawn.size, *given)
+        logq = -np.log(self.n_items - self.degree[users])
+        return Negatives(drawn, logq[:, None], logq)
+
+    def _draw_there(self, key: int, shape: tuple[int, int], users: np.ndarray, items: np.ndarray) -> Negatives:
+        if self.kind == "popularity":
+            cumulative, logp = self.on_device
+            drawn = by_weight(key, cumulative, shape)
+            return Negatives(drawn, logp[drawn], self.logp[items])
+        if self.kind == "uniform-all":
+            drawn = uniform(key, self.n_items, shape, self.device)
+            return Negatives(drawn, np.full((1, 1), -np.log(self.n_items)), np.full(len(users), -np.log(self.n_items)))
+        drawn = self.others.draw(key, torch.from_numpy(users).to(self.device), self.n)
         logq = -np.log(self.n_items - self.degree[users])
         return Negatives(drawn, logq[:, None], logq)
 

@@ -35,6 +35,13 @@ class TrainingParams(Stopping):
     )
     popularity_power: float = param(1.0, "power of the interaction counts, for sampler = popularity", "0 to 1", ge=0)
     learning_rate: float = param(0.01, "learning rate of Adam", "0.0001 to 0.1", gt=0)
+    reference_batch: int = param(
+        0,
+        "interactions per step that learning_rate is meant for: it is multiplied by the square root of those of a step over "
+        "these; 0: it is used as it is",
+        "1024",
+        ge=0,
+    )
     schedule: Literal["constant", "plateau", "cosine"] = param(
         "constant",
         "learning rate over the steps; plateau halves it at the 4th evaluation without improvement, and ends the fit at 1e-6",

@@ -42,8 +42,12 @@ class Rows:
             return cls(table, None)
         return cls(table.index_select(0, torch.from_numpy(ids).to(table.device)), ids)
 
-    def positions(self, ids: np.ndarray) -> Tensor:
+    def positions(self, ids: np.ndarray | Tensor) -> Tensor:
         """Positions in `vectors` of the rows with indices `ids`, all of which must be present."""
+        if isinstance(ids, Tensor):
+            if self.ids is None:
+                return ids
+            ids = ids.cpu().numpy()
         positions = ids if self.ids is None else np.searchsorted(self.ids, ids)
         return torch.from_numpy(np.ascontiguousarray(positions)).to(self.vectors.device)
 
@@ -99,17 +103,17 @@ def scores_of(
     neg, neg_ids, logq, logq_pos, rival = pos[:, None][:, :0], None, None, None, None
     if drawn is not None:
         neg = similarities(dots, positions)
-        logq = torch.from_numpy(batch.negatives.logq).to(neg).expand(len(drawn) if not shared else 1, -1)
-        neg_ids = torch.from_numpy(drawn).to(device)
+        logq = torch.as_tensor(batch.negatives.logq).to(neg).expand(len(drawn) if not shared else 1, -1)
+        neg_ids = drawn if isinstance(drawn, Tensor) else torch.from_numpy(drawn).to(device)
         if batch.in_batch:
             neg, neg_ids = _without_diagonal(neg), _without_diagonal(neg_ids.expand(len(p), -1))
             logq = _without_diagonal(logq.expand(len(p), -1))
-        logq_pos = torch.from_numpy(batch.negatives.logq_pos).to(neg)
+        logq_pos = torch.as_tensor(batch.negatives.logq_pos).to(neg)
         logq = logq.expand(-1, neg.shape[1]).expand(neg.shape if len(logq) > 1 else (1, neg.shape[1]))
 
         def rival(k: Tensor) -> Tensor:
             chosen = neg_ids.expand(len(p), -1).gather(1, k[:, None])[:, 0]
-            q, other = V[own_positions], V[items.positions(chosen.cpu().numpy())]
+            q, other = V[own_positions], V[items.positions(chosen)]
             return -(q - other).square().sum(dim=1) if length is not None else (q * other).sum(dim=1)
 
     return Scores(

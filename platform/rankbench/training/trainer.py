@@ -18,6 +18,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from rankbench.core.devices import compiled
 from rankbench.core.errors import NumericalError
 from rankbench.core.rng import stream
 from rankbench.fitting.checkpoints import State
@@ -49,6 +50,7 @@ class Trainer:
         self.users = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
         self.items = X.indices.astype(np.int64)
         self.encoder = self._encoder(np.dtype(dtype)).to(self.device)
+        self.rate = self._rate_of_a_step()
         self.learner = learner(self.encoder, p, loss.unit_ball)
         self.sampler = self._sampler()
         self.state: LossState | None = None
@@ -74,6 +76,19 @@ class Trainer:
         self.noise = self._generator("noise")
         return encoders().get(p.model).build(self.X, self.given.encoder, *tables, self.noise)
 
+    def _rate_of_a_step(self) -> float:
+        """The factor of the learning rate that the size of a step gives, where p.reference_batch says what the rate is for.
+
+        The noise of a mean over B interactions falls with √B. Adam divides by the size of the gradient, noise included, so that
+        its steps may grow with √B; a scale of the loss does not change them.
+        """
+        p = self.p
+        if not p.reference_batch:
+            return 1.0
+        active = max(1, np.count_nonzero(np.diff(self.X.indptr)))
+        rows = p.users_per_step * len(self.users) / active if p.objective == "catalogue" else p.batch_size
+        return math.sqrt(min(rows, len(self.users)) / p.reference_batch)
+
     def _sampler(self) -> NegativeSampler | None:
         p, kind = self.p, self.loss.sampler
         if kind is None or p.objective == "catalogue":
@@ -83,7 +98,7 @@ class Trainer:
         elif p.shared_negatives:
             kind = "uniform-all"
         shared = p.shared_negatives or kind == "in-batch"
-        return NegativeSampler(self.X, kind, p.n_negatives, shared, p.popularity_power)
+        return NegativeSampler(self.X, kind, p.n_negatives, shared, p.popularity_power, self.device)
 
     def _generator(self, *purpose: str | int) -> torch.Generator:
         return torch.Generator().manual_seed(int(stream(self.seed, "torch", *purpose).integers(2**62)))
@@ -96,14 +111,15 @@ class Trainer:
         self.noise.set_state(self._generator("noise", number).get_state())
         if self.state:
             self.state.begin_epoch(number)
-        total = 0.0
+        # The sum stays on the device: to read it in each step would wait for the step.
+        total = torch.zeros((), dtype=torch.float64, device=self.device)
         parts = [*self._chosen(number)]
         for count, chosen in enumerate(parts):
             batch = self._batch(number, count, self.users[chosen], self.items[chosen])
             if batch is not None:
                 own_factor = factor(count, len(parts)) if callable(factor) else factor
-                total += self._step(batch, own_factor) * len(chosen)
-        return total / len(self.users)
+                total += self._step(batch, self.rate * own_factor) * len(chosen)
+        return float(total) / len(self.users)
 
     def _chosen(self, epoch: int) -> Iterator[np.ndarray]:
         """Positions of the interactions of each batch of an epoch."""
@@ -127,10 +143,11 @@ class Trainer:
             extra = drawn_positives(self.seed, epoch, count, self.X, users, self.given.loss.n_positives)
         return Batch(users, items, negatives, extra, in_batch)
 
-    def _step(self, batch: Batch, factor: float) -> float:
+    def _step(self, batch: Batch, factor: float) -> Tensor:
         p, loss = self.p, self.loss
         catalogue = p.objective == "catalogue"
-        touched = touched_items(batch, self.X.shape[1], catalogue or "catalogue" in loss.needs)
+        whole = catalogue or "catalogue" in loss.needs or not compiled(self.device)
+        touched = touched_items(batch, self.X.shape[1], whole)
         own = own_items(self.X, batch.users) if "all_positives" in loss.needs and not catalogue else None
         read = None if own is None else np.unique(own[1].numpy())
         users, items, every_item = self.learner.rows(np.unique(batch.users), touched, read)
@@ -156,7 +173,7 @@ class Trainer:
             self.state.project()
         if loss.unit_ball:
             self._project(batch, touched)
-        return float(total.detach())
+        return total.detach().double()
 
     def _decay(self, batch: Batch, users: Rows, items: Rows) -> Tensor | None:
         if self.p.decay != "batch" or not self.p.weight_decay:

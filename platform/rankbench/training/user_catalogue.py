@@ -7,7 +7,7 @@ computes it in parts of that array.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -18,9 +18,10 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import logsigmoid, softplus
 from torch.utils.checkpoint import checkpoint
 
+from rankbench.core.devices import compiled
 from rankbench.losses.others import OwnItems
 from rankbench.training import catalogue_kernels as kernels
-from rankbench.training.catalogue_kernels import EXP, ITEMS, RELU, SIGMOID_POWER, SOFTPLUS, USERS
+from rankbench.training.catalogue_kernels import EXP, FAR, ITEMS, RELU, SIGMOID_POWER, SOFTPLUS, USERS
 from rankbench.training.kernels import padded
 from rankbench.training.parallel import in_parallel
 
@@ -52,6 +53,8 @@ class UserCatalogue:
         return self._counts()[self.of] if self.left_out else len(self.items)
 
     def logsumexp(self, tau: float = 1.0) -> Tensor:
+        if not compiled(self.users.device):
+            return _plain_logsumexp(self.users, self.items, tau, self._left_out())[self.of]
         bound = self.largest
         if bound is None:
             bound = float(self.users.detach().norm(dim=1).max() * self.items.detach().norm(dim=1).max())
@@ -112,8 +115,10 @@ class UserCatalogue:
 
     def _sum(self, kind: int, shift: Tensor | None, scale: float = 1.0, power: float = 1.0) -> Tensor:
         shift = torch.zeros_like(self.users[:, 0]) if shift is None else shift
-        left_out = (self.indptr, self.indices) if self.left_out else None
-        return catalogue_sum(self.users, self.items, shift, kind, scale, power, left_out)
+        return catalogue_sum(self.users, self.items, shift, kind, scale, power, self._left_out())
+
+    def _left_out(self) -> tuple[np.ndarray, np.ndarray] | None:
+        return (self.indptr, self.indices) if self.left_out else None
 
     def _largest(self, k: int) -> Tensor:
         if k not in self._thresholds:
@@ -134,14 +139,14 @@ def catalogue_sum(
 
     `left_out` are index pointers (m + 1,) and indices, ascending per user, of items that do not count.
     """
-    if users.device.type == "cpu":
+    if compiled(users.device):
         return _Sum.apply(users, items, shift, kind, scale, power, left_out)
     return _plain_sum(users, items, shift, kind, scale, power, left_out)
 
 
 def kth_largest(users: Tensor, items: Tensor, k: int) -> Tensor:
     """The k-th largest score of each user, (m,), without gradient."""
-    if users.device.type != "cpu":
+    if not compiled(users.device):
         parts = users.split(max(1, _PART // len(items)))
         return torch.cat([(part @ items.T).topk(k, dim=1).values[:, -1] for part in parts])
     given = _Arrays.of(users, items)
@@ -168,21 +173,37 @@ def _plain_sum(users, items, shift, kind, scale, power, left_out) -> Tensor:
         SIGMOID_POWER: lambda x: (power * logsigmoid(x)).exp(),
     }
 
-    def part(users: Tensor, shift: Tensor, counts: Tensor | None) -> Tensor:
-        values = functions[kind](scale * (users @ items.T) - shift[:, None])
-        return (values if counts is None else torch.where(counts, values, 0)).sum(dim=1)
+    def part(users: Tensor, shift: Tensor, own: tuple[Tensor, ...] | None) -> Tensor:
+        return functions[kind](_without(scale * (users @ items.T) - shift[:, None], own)).sum(dim=1)
 
-    size, sums = max(1, _PART // len(items)), []
+    parts = _parts(users, len(items), left_out)
+    return torch.cat([checkpoint(part, users[rows], shift[rows], own, use_reentrant=False) for rows, own in parts])
+
+
+def _plain_logsumexp(users: Tensor, items: Tensor, tau: float, left_out) -> Tensor:
+    def part(users: Tensor, own: tuple[Tensor, ...] | None) -> Tensor:
+        return torch.logsumexp(_without(users @ items.T / tau, own), dim=1)
+
+    parts = _parts(users, len(items), left_out)
+    return torch.cat([checkpoint(part, users[rows], own, use_reentrant=False) for rows, own in parts])
+
+
+def _parts(users: Tensor, n_items: int, left_out) -> Iterator[tuple[slice, tuple[Tensor, ...] | None]]:
+    """Slices of users whose scores PyTorch holds at once, with the row and item of what is left out in each."""
+    size = max(1, _PART // n_items)
     for start, stop in pairwise([*range(0, len(users), size), len(users)]):
-        counts = None
+        own = None
         if left_out is not None:
             indptr, indices = left_out
             row = np.repeat(np.arange(stop - start), np.diff(indptr[start : stop + 1]))
-            mask = np.ones((stop - start, len(items)), bool)
-            mask[row, indices[indptr[start] : indptr[stop]]] = False
-            counts = users.new_tensor(mask, dtype=torch.bool)
-        sums.append(checkpoint(part, users[start:stop], shift[start:stop], counts, use_reentrant=False))
-    return torch.cat(sums)
+            item = indices[indptr[start] : indptr[stop]]
+            own = tuple(users.new_tensor(index, dtype=torch.int64) for index in (row, item))
+        yield slice(start, stop), own
+
+
+def _without(x: Tensor, own: tuple[Tensor, ...] | None) -> Tensor:
+    """x with so low a number for what is left out that its function and slope are 0."""
+    return x if own is None else x.index_put(own, x.new_full((), FAR))
 
 
 @dataclass

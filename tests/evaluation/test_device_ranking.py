@@ -1,0 +1,44 @@
+"""Ranking by PyTorch's operations against the ranking of the CPU, with whole numbers, so that ties are everywhere."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+
+from rankbench.core.errors import NumericalError
+from rankbench.data.splits import Holdout
+from rankbench.evaluation import device_ranking
+from rankbench.evaluation.device_ranking import rank_on
+from rankbench.evaluation.ranking import rank
+from rankbench.fitting.recommenders import FactorRecommender
+
+
+def drawn(rng, n_users, n_items, scale):
+    part = rng.integers(0, 5, (n_users, n_items))
+    part[0, :] = 0  # has met everything
+    users = rng.permutation(n_users).astype(np.int32)
+    history, target = (sp.csr_array((part == kind).astype(np.float32)) for kind in (0, 1))
+    tables = (rng.integers(-scale, scale + 1, (n, 3)).astype(np.float32) for n in (n_users, n_items))
+    return FactorRecommender(*tables), Holdout(users, history, target)
+
+
+@given(seed=st.integers(0, 2**32 - 1), k=st.integers(1, 25), scale=st.sampled_from([1, 3, 1000]), block=st.integers(1, 200))
+def test_it_is_the_ranking_of_the_cpu(seed, k, scale, block):
+    rng = np.random.default_rng(seed)
+    model, holdout = drawn(rng, 12, 17, scale)
+    chosen = [None, np.array([0, 3, 7]), np.array([5, 2])][rng.integers(3)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(device_ranking, "_SCORES", block)
+        found = rank_on(model, holdout, k, "cpu", chosen)
+    (expected,) = rank([model], holdout, k, rows=chosen)
+    for name in ("rows", "users", "items", "scores"):
+        assert_array_equal(getattr(found, name), getattr(expected, name))
+
+
+def test_a_score_that_is_not_a_number_is_an_error():
+    model, holdout = drawn(np.random.default_rng(1), 4, 6, 2)
+    model.V[2, 0] = np.nan
+    with pytest.raises(NumericalError, match="a score is not a number"):
+        rank_on(model, holdout, 3, "cpu")

@@ -1,0 +1,97 @@
+"""Training by PyTorch's operations alone, as on a GPU, on the CPU: the same model as with the compiled loops."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
+
+from rankbench.core import devices
+from rankbench.experiment.job import configure
+from rankbench.losses.spec import registered as losses
+from rankbench.training.device_negatives import OtherItems
+from rankbench.training.negatives import NegativeSampler
+from rankbench.training.trainer import Trainer
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def generic(monkeypatch):
+    """Call to leave the compiled loops aside from then on."""
+    return lambda: monkeypatch.setattr(devices, "_COMPILED", False)
+
+
+@pytest.fixture(scope="module")
+def X():
+    rng = np.random.default_rng(5)
+    dense = rng.random((40, 30)) < rng.random((40, 1)) * 0.4
+    dense[:, 0] = True
+    return sp.csr_array(dense.astype(np.float32))
+
+
+def trained(X, method, **params):
+    given = {"embedding_dim": 8, "batch_size": 64, "n_negatives": 6, "learning_rate": 0.05} | params
+    trainer = Trainer(X, configure(method, given).params, losses().get(method), 3, np.float64, "cpu")
+    means = [trainer.epoch(number, 1.0) for number in (1, 2, 3)]
+    return means, trainer.model()
+
+
+CASES = {
+    "softmax of samples": ("infonce", {"sampler": "uniform-all"}),
+    "by popularity": ("bpr", {"sampler": "popularity", "n_negatives": 1}),
+    "shared": ("sl", {"sampler": "uniform-all", "shared_negatives": True}),
+    "distances and rivals": ("sml", {"sampler": "uniform-all"}),
+    "own positives": ("talos", {"sampler": "uniform-all"}),
+    "LightGCN": ("bpr", {"sampler": "uniform-all", "model": "lightgcn"}),
+    "catalogue, dot products": ("softmax", {"objective": "catalogue", "sampler": "uniform-other"}),
+    "catalogue, cosines": ("sl", {"objective": "catalogue", "sampler": "uniform-other"}),
+    "catalogue, softplus": ("bce", {"objective": "catalogue", "sampler": "uniform-other"}),
+    "catalogue, hinge": ("ccl", {"objective": "catalogue", "sampler": "uniform-all"}),
+    "catalogue, quantile": ("talos", {"objective": "catalogue"}),
+    "catalogue of one loss": ("recall-at-k-catalogue", {"tau2": 5}),
+}
+
+
+@pytest.mark.parametrize("method, params", CASES.values(), ids=CASES)
+def test_the_same_model_is_trained(X, generic, method, params):
+    expected, model = trained(X, method, **params)
+    generic()
+    found, other = trained(X, method, **params)
+    assert_allclose(found, expected, rtol=1e-9)
+    assert_allclose(other.U, model.U, rtol=1e-6, atol=1e-9)
+    assert_allclose(other.V, model.V, rtol=1e-6, atol=1e-9)
+
+
+def test_draws_from_other_items_have_their_distribution(X):
+    users = np.arange(40).repeat(50)
+    drawn = OtherItems(X, CPU).draw(12345, torch.from_numpy(users), 40).numpy()
+    dense = X.toarray()
+    assert not dense[users[:, None], drawn].any() and drawn.min() >= 0 and drawn.max() < 30
+    for user in (0, 7, 39):
+        others = np.flatnonzero(dense[user] == 0)
+        counts = np.bincount(drawn[users == user].ravel(), minlength=30)[others]
+        assert stats.chisquare(counts).pvalue > 1e-4
+
+
+def test_a_user_with_one_other_item_gets_it():
+    dense = np.ones((3, 70), np.float32)
+    for user, item in enumerate((0, 33, 69)):
+        dense[user, item] = 0
+    drawn = OtherItems(sp.csr_array(dense), CPU).draw(99, torch.tensor([0, 1, 2, 1]), 9)
+    assert_array_equal(drawn, np.tile([[0], [33], [69], [33]], 9))
+
+
+@pytest.mark.parametrize("kind", ["uniform-all", "popularity"])
+@pytest.mark.parametrize("shared", [False, True])
+def test_other_draws_are_those_of_the_compiled_loops(X, generic, kind, shared):
+    users = np.array([3, 3, 9])
+    args = (11, 2, 4, users, np.array([0, 1, 2]))
+    compiled = NegativeSampler(X, kind, 50, shared, 0.7, CPU).draw(*args)
+    generic()
+    found = NegativeSampler(X, kind, 50, shared, 0.7, CPU).draw(*args)
+    assert isinstance(found.items, torch.Tensor)
+    assert_array_equal(found.items, compiled.items)
+    assert_array_equal(np.asarray(found.logq), compiled.logq)
+    assert_array_equal(found.logq_pos, compiled.logq_pos)
