@@ -50,9 +50,13 @@ def test_what_the_operator_requires_is_there(job, cluster):
 
 def test_ray_is_that_of_the_constraints(cluster):
     (pinned,) = re.findall(r"^ray==(\S+)$", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
-    assert cluster["rayVersion"] == pinned and f"rayproject/ray:{pinned}-py311" in TEXT
-    assert len({container["image"] for pod in pods(cluster) for container in pod["containers"]}) == 1
-    assert set(re.findall(r"REGISTRY/rankbench:([\w.]+)", TEXT)) == {version("rankbench")}
+    dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    assert cluster["rayVersion"] == pinned
+    assert set(re.findall(r"rayproject/ray:([\w.]+)-py311", dockerfile)) == {pinned}
+    images = {container["image"]: container["resources"]["limits"] for pod in pods(cluster) for container in pod["containers"]}
+    for image, limits in images.items():
+        assert ("nvidia.com/gpu" in limits) == image.endswith("-gpu")
+    assert set(re.findall(r"REGISTRY/rankbench:([\d.]+)", TEXT + dockerfile)) == {version("rankbench")}
 
 
 def test_every_mount_has_its_volume_and_the_claim_can_be_shared(claim, cluster):
