@@ -20,42 +20,48 @@ from rankbench.fitting.executors import in_order
 from rankbench.training.catalogue_kernels import SIGMOID_POWER
 from rankbench.training.user_catalogue import catalogue_sum
 
+Precision = Literal["float32", "bfloat16"]
+
 _CHUNK = 1 << 20  # scores computed at once
 _KEPT = 1 << 28  # bytes of exponentials that are kept for the backward pass
 
 
 @dataclass(frozen=True)
 class ChunkedCatalogue:
-    """What a loss over the whole catalogue reads of `losses.others.Others`, for rows (B, d) and items (n_items, d).
+    """What a loss over the whole catalogue reads of `losses.others.Others`, for users (m, d) and items (n_items, d).
 
-    The (B, n_items) array of scores is not built, except for `of_all`.
+    Row b of the batch belongs to user of[b], (B,) int64. What is the same for all rows of a user is computed once. The array of
+    all scores is not built, except for `of_all`.
 
     `precision` is that of the products: bfloat16 keeps eight bits of a score and is about three times as fast on processors
     that support it.
     """
 
-    rows: Tensor
+    users: Tensor
     items: Tensor
-    precision: Literal["float32", "bfloat16"] = "float32"
+    of: Tensor
+    precision: Precision = "float32"
 
     def logsumexp(self) -> Tensor:
-        return _LogSumExp.apply(self.rows, self.items, self.precision == "bfloat16")
+        return _LogSumExp.apply(self.users, self.items, self.precision == "bfloat16")[self.of]
 
     def moments(self) -> tuple[Tensor, Tensor]:
         """From the Gram of the items: mean_j (p · q_j)² = pᵀ (QᵀQ) p / N, in O(N d² + B d²)."""
         n = len(self.items)
-        mean = self.rows @ (self.items.sum(dim=0) / n)
-        return mean, ((self.rows @ (self.items.T @ self.items / n)) * self.rows).sum(dim=1)
+        mean = self.users @ (self.items.sum(dim=0) / n)
+        square = ((self.users @ (self.items.T @ self.items / n)) * self.users).sum(dim=1)
+        return mean[self.of], square[self.of]
 
     def log_sum_sigmoid(self, shift: Tensor, tau: float, inner: float = 1.0) -> Tensor:
         """log Σ_j σ(s_j / inner − shift)^(1/tau), (B,), for a shift per row (B,)."""
-        return catalogue_sum(self.rows, self.items, shift, SIGMOID_POWER, 1 / inner, 1 / tau).log()
+        rows = self.users.index_select(0, self.of)  # the shift differs between the rows of a user
+        return catalogue_sum(rows, self.items, shift, SIGMOID_POWER, 1 / inner, 1 / tau).log()
 
     def of_all(self, function: Callable[[Tensor], Tensor]) -> Tensor:
-        return function(product(self.rows, self.items))
+        return function(product(self.users, self.items))[self.of]
 
 
-def product(rows: Tensor, items: Tensor, precision: Literal["float32", "bfloat16"] = "float32") -> Tensor:
+def product(rows: Tensor, items: Tensor, precision: Precision = "float32") -> Tensor:
     """Multiply rows (B, d) by the transpose of items (n, d): (B, n), in the dtype of `rows`. Differentiable once."""
     return _Product.apply(rows, items, precision == "bfloat16")
 

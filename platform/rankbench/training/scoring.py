@@ -11,10 +11,12 @@ from torch import Tensor
 
 from rankbench.losses.others import OwnItems
 from rankbench.losses.spec import Loss, Ragged, Scores, Similarity
-from rankbench.training.catalogue import ChunkedCatalogue, product
+from rankbench.training.catalogue import ChunkedCatalogue, Precision, product
 from rankbench.training.kernels import gather_dot, gather_dots, pair_dot, ragged_dot, unit_rows
 from rankbench.training.negatives import Negatives
 from rankbench.training.user_catalogue import UserCatalogue
+
+_MOSTLY = 0.9  # share of different users in a batch above which copying products costs more than computing them twice
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ def scores_of(
     X: sp.csr_array,
     every_item: Tensor,
     own: tuple[Tensor, Tensor] | None = None,
-    precision: str = "float32",
+    precision: Precision = "float32",
     temperature: float = 1.0,
 ) -> Scores:
     """Compute the scores that `loss` needs for a batch. X (n_users, n_items) are the training interactions, `own` are the
@@ -95,7 +97,7 @@ def scores_of(
     positions = None if drawn is None else items.positions(drawn)
     shared = drawn is not None and len(drawn) == 1 and len(p) > 1
     if drawn is None or shared:
-        dots = None if drawn is None else product(p, V.index_select(0, positions[0]), precision)
+        dots = None if drawn is None else _shared_dots(U, V.index_select(0, positions[0]), users, batch.users, precision)
         own_dots = pair_dot(p, V, torch.arange(len(p), device=device), own_positions)
     else:
         dots, own_dots = gather_dots(p, V, positions, own_positions)
@@ -129,9 +131,23 @@ def scores_of(
         user_vectors=users.vectors[users.positions(batch.users)] if "user_vectors" in loss.needs else None,
         extra_positives=None if batch.extra is None else gather_dot(p, V, items.positions(batch.extra)),
         all_positives=None if own is None else _all_positives(loss.similarity, p, own, every_item),
-        catalogue=ChunkedCatalogue(p, V, precision) if "catalogue" in loss.needs else None,
+        catalogue=_catalogue(U, V, users, batch.users, precision) if "catalogue" in loss.needs else None,
         rival=rival,
     )
+
+
+def _shared_dots(U: Tensor, V: Tensor, users: Rows, of: np.ndarray, precision: Precision) -> Tensor:
+    """The products of the rows with items V that they share, (B, n). The product of a user in several rows is computed once."""
+    ids, row = np.unique(of, return_inverse=True)
+    if len(ids) > _MOSTLY * len(of):
+        return product(U.index_select(0, users.positions(of)), V, precision)
+    dots = product(U.index_select(0, users.positions(ids)), V, precision)
+    return dots.index_select(0, torch.from_numpy(row).to(U.device))
+
+
+def _catalogue(U: Tensor, V: Tensor, users: Rows, of: np.ndarray, precision: Precision) -> ChunkedCatalogue:
+    ids, of = np.unique(of, return_inverse=True)
+    return ChunkedCatalogue(U.index_select(0, users.positions(ids)), V, torch.from_numpy(of).to(U.device), precision)
 
 
 def catalogue_scores_of(
