@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
@@ -105,3 +106,54 @@ def spread(builder, kind: ir.VectorType, value):
 def shuffle(builder, a, b, lanes: list[int]):
     mask = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [ir.Constant(ir.IntType(32), lane) for lane in lanes])
     return builder.shuffle_vector(a, b, mask)
+
+
+class Numbers:
+    """Arithmetic on vectors of one type in the code that is being built."""
+
+    def __init__(self, builder, kind: ir.VectorType):
+        self.builder, self.kind = builder, kind
+        self.single = isinstance(kind.element, ir.FloatType)
+        self.zero, self.one = self(0.0), self(1.0)
+
+    def __call__(self, value: float):
+        value = float(np.float32(value)) if self.single else value
+        return ir.Constant(self.kind, [ir.Constant(self.kind.element, value)] * LANES)
+
+    def where(self, comparison: str, x, y, then, otherwise):
+        return self.builder.select(self.builder.fcmp_ordered(comparison, x, y), then, otherwise)
+
+    def fma(self, a, b, c):
+        return fma(self.builder, a, b, c)
+
+    def exp(self, x):
+        """exp(x): in float32 to 2e-7 of its value, with x cut to [−87, 88]."""
+        builder = self.builder
+        if not self.single:
+            return builder.call(function(builder, "exp", self.kind, 1), [x])
+        whole = ir.VectorType(ir.IntType(32), LANES)
+        x = self.where("<", x, self(-87.0), self(-87.0), x)
+        x = self.where(">", x, self(88.0), self(88.0), x)
+        # x = n log 2 + r; log 2 is subtracted in two parts, the first of which n multiplies without rounding.
+        n = builder.call(function(builder, "rint", self.kind, 1), [builder.fmul(x, self(1.4426950408889634))])
+        r = self.fma(n, self(2.12194440e-4), self.fma(n, self(-0.693359375), x))
+        # The minimax polynomial of exp on [−log 2 / 2, log 2 / 2] of the Cephes library.
+        p = self(1.9875691500e-4)
+        for coefficient in (1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1):
+            p = self.fma(p, r, self(coefficient))
+        p = builder.fadd(self.fma(p, builder.fmul(r, r), r), self.one)
+        power = builder.add(builder.fptosi(n, whole), ir.Constant(whole, [ir.Constant(ir.IntType(32), 127)] * LANES))
+        power = builder.shl(power, ir.Constant(whole, [ir.Constant(ir.IntType(32), 23)] * LANES))
+        return builder.fmul(p, builder.bitcast(power, self.kind))
+
+    def log_of_one_plus(self, y):
+        """log(1 + y) for y in [0, 1]: in float32 by the series of 2 artanh(y / (2 + y)), to 1e-7 of its value."""
+        builder = self.builder
+        if not self.single:
+            return builder.call(function(builder, "log", self.kind, 1), [builder.fadd(y, self.one)])
+        z = builder.fdiv(y, builder.fadd(y, self(2.0)))
+        square = builder.fmul(z, z)
+        total = self(2 / 15)
+        for power in (13, 11, 9, 7, 5, 3, 1):
+            total = self.fma(total, square, self(2 / power))
+        return builder.fmul(total, z)

@@ -44,8 +44,8 @@ class Scores:
     the encoder. `extra_positives` (B, m): scores of m items drawn with replacement
     from the user's own, where m is the loss's parameter `n_positives`. `all_positives`: scores of all the user's own items,
     without gradient. `catalogue`: scores of every item. `rival(k)`: the similarity of row b's item and its k[b]-th negative,
-    (B,), for k (B,) int64. With objective=catalogue, `other_items` are all items, or all but the user's own, and `own_items`
-    all of the user's own, with gradient.
+    (B,), for k (B,) int64. `other_items`: the items that a positive is compared with, if `neg` is not read as it is; with
+    objective=catalogue, all items or all but the user's own. `own_items`: all of the user's own, with gradient.
     """
 
     pos: Tensor

@@ -20,7 +20,7 @@ import numpy as np
 from llvmlite import ir
 from numba.core import cgutils
 
-from rankbench.core.simd import LANES, fma, function, integer, kernel, spread
+from rankbench.core.simd import LANES, Numbers, fma, integer, kernel, spread
 
 USERS, ITEMS = 48, 192  # sizes of a tile: multiples of the products' sizes below
 EXP, SOFTPLUS, RELU, SIGMOID_POWER = range(4)  # f(x): exp(x), log(1 + exp(x)), max(x, 0), σ(x)^power
@@ -62,63 +62,12 @@ _add_four = _product("add_four", 6, 4, add=True)
 _add_one = _product("add_one", 6, 1, add=True)
 
 
-class _Numbers:
-    """Arithmetic on vectors of one type in the code that is being built."""
-
-    def __init__(self, builder, kind: ir.VectorType):
-        self.builder, self.kind = builder, kind
-        self.single = isinstance(kind.element, ir.FloatType)
-        self.zero, self.one = self(0.0), self(1.0)
-
-    def __call__(self, value: float):
-        value = float(np.float32(value)) if self.single else value
-        return ir.Constant(self.kind, [ir.Constant(self.kind.element, value)] * LANES)
-
-    def where(self, comparison: str, x, y, then, otherwise):
-        return self.builder.select(self.builder.fcmp_ordered(comparison, x, y), then, otherwise)
-
-    def fma(self, a, b, c):
-        return fma(self.builder, a, b, c)
-
-    def exp(self, x):
-        """exp(x): in float32 to 2e-7 of its value, with x cut to [−87, 88]."""
-        builder = self.builder
-        if not self.single:
-            return builder.call(function(builder, "exp", self.kind, 1), [x])
-        whole = ir.VectorType(ir.IntType(32), LANES)
-        x = self.where("<", x, self(-87.0), self(-87.0), x)
-        x = self.where(">", x, self(88.0), self(88.0), x)
-        # x = n log 2 + r; log 2 is subtracted in two parts, the first of which n multiplies without rounding.
-        n = builder.call(function(builder, "rint", self.kind, 1), [builder.fmul(x, self(1.4426950408889634))])
-        r = self.fma(n, self(2.12194440e-4), self.fma(n, self(-0.693359375), x))
-        # The minimax polynomial of exp on [−log 2 / 2, log 2 / 2] of the Cephes library.
-        p = self(1.9875691500e-4)
-        for coefficient in (1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1):
-            p = self.fma(p, r, self(coefficient))
-        p = builder.fadd(self.fma(p, builder.fmul(r, r), r), self.one)
-        power = builder.add(builder.fptosi(n, whole), ir.Constant(whole, [ir.Constant(ir.IntType(32), 127)] * LANES))
-        power = builder.shl(power, ir.Constant(whole, [ir.Constant(ir.IntType(32), 23)] * LANES))
-        return builder.fmul(p, builder.bitcast(power, self.kind))
-
-    def log_of_one_plus(self, y):
-        """log(1 + y) for y in [0, 1]: in float32 by the series of 2 artanh(y / (2 + y)), to 1e-7 of its value."""
-        builder = self.builder
-        if not self.single:
-            return builder.call(function(builder, "log", self.kind, 1), [builder.fadd(y, self.one)])
-        z = builder.fdiv(y, builder.fadd(y, self(2.0)))
-        square = builder.fmul(z, z)
-        total = self(2 / 15)
-        for power in (13, 11, 9, 7, 5, 3, 1):
-            total = self.fma(total, square, self(2 / power))
-        return builder.fmul(total, z)
-
-
-def _exponential(numbers: _Numbers, x, power):
+def _exponential(numbers: Numbers, x, power):
     value = numbers.exp(x)
     return value, value
 
 
-def _softplus(numbers: _Numbers, x, power):
+def _softplus(numbers: Numbers, x, power):
     builder = numbers.builder
     y = numbers.exp(numbers.where("<", x, numbers.zero, x, builder.fneg(x)))  # exp(−|x|)
     rest = builder.fdiv(numbers.one, builder.fadd(numbers.one, y))
@@ -126,14 +75,14 @@ def _softplus(numbers: _Numbers, x, power):
     return builder.fadd(numbers.where("<", x, numbers.zero, numbers.zero, x), numbers.log_of_one_plus(y)), slope
 
 
-def _relu(numbers: _Numbers, x, power):
+def _relu(numbers: Numbers, x, power):
     return (
         numbers.where(">", x, numbers.zero, x, numbers.zero),
         numbers.where(">", x, numbers.zero, numbers.one, numbers.zero),
     )
 
 
-def _sigmoid_power(numbers: _Numbers, x, power):
+def _sigmoid_power(numbers: Numbers, x, power):
     builder = numbers.builder
     y = numbers.exp(numbers.where("<", x, numbers.zero, x, builder.fneg(x)))
     rest = builder.fdiv(numbers.one, builder.fadd(numbers.one, y))
@@ -147,7 +96,7 @@ def _slopes(name: str, shape):
     """Make a kernel that replaces scores of `valid` items with USERS users by f'(x), and adds f(x) and f'(x) up per user."""
 
     def emit(builder, tile, valid, shift, scale, power, sums, slopes):
-        numbers = _Numbers(builder, tile.type)
+        numbers = Numbers(builder, tile.type)
         scale, power = spread(builder, tile.type, scale), spread(builder, tile.type, power)
         for i in range(USERS // LANES):
             at = integer(i * LANES)

@@ -14,6 +14,7 @@ from rankbench.losses.spec import Loss, Ragged, Scores, Similarity
 from rankbench.training.catalogue import ChunkedCatalogue, Precision, product
 from rankbench.training.kernels import gather_dot, gather_dots, pair_dot, ragged_dot, unit_rows
 from rankbench.training.negatives import Negatives
+from rankbench.training.sampled_scores import SampledScores
 from rankbench.training.user_catalogue import UserCatalogue
 
 _MOSTLY = 0.9  # share of different users in a batch above which copying products costs more than computing them twice
@@ -132,6 +133,7 @@ def scores_of(
         extra_positives=None if batch.extra is None else gather_dot(p, V, items.positions(batch.extra)),
         all_positives=None if own is None else _all_positives(loss.similarity, p, own, every_item),
         catalogue=_catalogue(U, V, users, batch.users, precision) if "catalogue" in loss.needs else None,
+        other_items=None if drawn is None else SampledScores(neg),
         rival=rival,
     )
 
