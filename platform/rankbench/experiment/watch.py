@@ -33,7 +33,7 @@ def ranked(
     factors = [model for model in models if isinstance(model, FactorRecommender)]
     if device == "cpu" or auc or len(factors) < len(models):
         return rank(models, holdout, k, auc, progress, rows)
-    from rankbench.evaluation.device_ranking import rank_on  # imports PyTorch, which takes seconds
+    from rankbench.training.device_ranking import rank_on  # imports PyTorch, which takes seconds
 
     return [rank_on(model, holdout, k, device, rows) for model in factors]
 

@@ -9,10 +9,10 @@ from numpy.testing import assert_array_equal
 
 from rankbench.core.errors import NumericalError
 from rankbench.data.splits import Holdout
-from rankbench.evaluation import device_ranking
-from rankbench.evaluation.device_ranking import rank_on
 from rankbench.evaluation.ranking import rank
 from rankbench.fitting.recommenders import FactorRecommender
+from rankbench.training import device_ranking
+from rankbench.training.device_ranking import rank_on
 
 
 def drawn(rng, n_users, n_items, scale):

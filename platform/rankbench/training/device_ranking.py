@@ -1,6 +1,6 @@
-"""Ranking of all items by vectors on a PyTorch device: scores, seen items left out, and the top k, by blocks of users.
+"""Ranking of all items by vectors on a PyTorch device: scores, without seen items, and the top k, by blocks of users.
 
-As in `ranking.py`, ties go to the lower item id. A device's `topk` does not say which of equal scores it takes, so users whose
+As in `evaluation/ranking.py`, ties go to the lower item id. A device's `topk` does not say which of equal scores it takes, so users whose
 scores are equal around the end of the list are ranked again on the host. Scores can differ in the last digits from those of
 the CPU.
 """
