@@ -30,12 +30,27 @@ def ranked(
     rows: np.ndarray | None = None,
 ) -> list[Ranking]:
     """`ranking.rank`, on `device` for models of user and item vectors where AUC is not asked for."""
-    factors = [model for model in models if isinstance(model, FactorRecommender)]
-    if device == "cpu" or auc or len(factors) < len(models):
+    if device == "cpu" or auc:
         return rank(models, holdout, k, auc, progress, rows)
-    from rankbench.training.device_ranking import rank_on  # imports PyTorch, which takes seconds
+    return [
+        _ranked_on(device, model, holdout, k, rows)
+        if type(model) is FactorRecommender
+        else rank([model], holdout, k, rows=rows)[0]
+        for model in models
+    ]
 
-    return [rank_on(model, holdout, k, device, rows) for model in factors]
+
+def _ranked_on(device: str, model: FactorRecommender, holdout: Holdout, k: int, rows: np.ndarray | None) -> Ranking:
+    """Rank on `device`, and on the CPU the few users whose list ends between equal scores."""
+    from rankbench.training.device_ranking import top_k  # imports PyTorch, which takes seconds
+
+    rows = np.flatnonzero(np.diff(holdout.target.indptr)) if rows is None else rows
+    users = holdout.users[rows]
+    items, scores, unclear = top_k(model.U, model.V, users, holdout.seen[rows], k, device)
+    if len(unclear):
+        exact = rank([model], holdout, k, rows=rows[unclear])[0]
+        items[unclear], scores[unclear] = exact.items, exact.scores
+    return Ranking(rows, users, items, scores)
 
 
 class ValidationSet:

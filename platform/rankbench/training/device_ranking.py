@@ -1,50 +1,39 @@
-"""Ranking of all items by vectors on a PyTorch device: scores, without seen items, and the top k, by blocks of users.
-
-As in `evaluation/ranking.py`, ties go to the lower item id. A device's `topk` does not say which of equal scores it takes, so users whose
-scores are equal around the end of the list are ranked again on the host. Scores can differ in the last digits from those of
-the CPU.
-"""
+"""The best items of users by vectors on a PyTorch device: scores, without those that a user has seen, and the top k."""
 
 from __future__ import annotations
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 
-from rankbench.core.errors import NumericalError
-from rankbench.data.splits import Holdout
-from rankbench.evaluation.ranking import Ranking, rank, slices
-from rankbench.fitting.recommenders import FactorRecommender
-
-_SCORES = 1 << 26  # scores of a block
+_SCORES = 1 << 26  # scores of a block of users
 
 
-def rank_on(model: FactorRecommender, holdout: Holdout, k: int, device: str, rows: np.ndarray | None = None) -> Ranking:
-    """As `ranking.rank` for one model, without AUC. Raises NumericalError if a score is NaN."""
-    rows = np.flatnonzero(np.diff(holdout.target.indptr)) if rows is None else rows
-    folded = model.fold(holdout.users[rows], holdout.history[rows])
-    if not isinstance(folded, FactorRecommender):
-        return rank([model], holdout, k, rows=rows)[0]
-    U, V = (torch.from_numpy(table).to(device) for table in (folded.U, folded.V))
+def top_k(
+    U: np.ndarray, V: np.ndarray, users: np.ndarray, seen: sp.csr_array, k: int, device: str
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The items (m, k) int32 with the largest U[users] · V, and their scores (m, k), best first, for users (m,).
+
+    Equal scores are in the order of the items. Items that are `seen`, (m, n_items) CSR, have the score -inf and the number -1.
+    A device does not say which of equal scores it takes at the end of the list: the third array holds the rows where they are
+    equal there, and rows with a score that is not a number. Scores can differ in the last digits from those of the CPU.
+    """
+    left, right = (torch.from_numpy(table).to(device) for table in (U, V))
     k = min(k, len(V))
-    items, scores = np.full((len(rows), k), -1, np.int32), np.full((len(rows), k), -np.inf, model.dtype)
-    all_seen, unclear = holdout.seen, []
-    for part in slices(0, len(rows), max(1, _SCORES // len(V))):
-        table = U[torch.from_numpy(holdout.users[rows[part]].astype(np.int64)).to(device)] @ V.T
-        seen = all_seen[rows[part]]
-        at = np.repeat(np.arange(seen.shape[0]), np.diff(seen.indptr)), seen.indices.astype(np.int64)
+    items, scores = np.full((len(users), k), -1, np.int32), np.full((len(users), k), -np.inf, V.dtype)
+    unclear, size = np.zeros(len(users), bool), max(1, _SCORES // len(V))
+    for start in range(0, len(users), size):
+        part = slice(start, min(start + size, len(users)))
+        table = left[torch.from_numpy(users[part].astype(np.int64)).to(device)] @ right.T
+        own = seen[part]
+        at = np.repeat(np.arange(own.shape[0]), np.diff(own.indptr)), own.indices.astype(np.int64)
         table[tuple(torch.from_numpy(index).to(device) for index in at)] = -torch.inf
         best, found = (each.cpu().numpy() for each in table.topk(min(k + 1, len(V)), dim=1))
-        if np.isnan(best).any():
-            raise NumericalError(f"{type(model).__name__}: a score is not a number; raise lam, or use float64")
+        unclear[part] = np.isnan(best).any(axis=1)
         if best.shape[1] > k:
-            tied = (best[:, k] == best[:, k - 1]) & np.isfinite(best[:, k])
-            unclear += [part.start + np.flatnonzero(tied)]
-            best, found = best[:, :k], found[:, :k]
+            unclear[part] |= (best[:, k] == best[:, k - 1]) & np.isfinite(best[:, k])
+        best, found = best[:, :k], found[:, :k]
         order = np.lexsort((found, -best), axis=1)
-        best, found = np.take_along_axis(best, order, 1), np.take_along_axis(found, order, 1)
-        scores[part], items[part] = best, np.where(np.isfinite(best), found, -1)
-    again = np.concatenate([np.zeros(0, np.int64), *unclear])
-    if len(again):
-        (exact,) = rank([model], holdout, k, rows=rows[again])
-        items[again], scores[again] = exact.items, exact.scores
-    return Ranking(rows, holdout.users[rows], items, scores)
+        scores[part] = np.take_along_axis(best, order, axis=1)
+        items[part] = np.where(np.isfinite(scores[part]), np.take_along_axis(found, order, axis=1), -1)
+    return items, scores, np.flatnonzero(unclear)

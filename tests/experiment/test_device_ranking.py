@@ -10,9 +10,9 @@ from numpy.testing import assert_array_equal
 from rankbench.core.errors import NumericalError
 from rankbench.data.splits import Holdout
 from rankbench.evaluation.ranking import rank
+from rankbench.experiment.watch import ranked
 from rankbench.fitting.recommenders import FactorRecommender
 from rankbench.training import device_ranking
-from rankbench.training.device_ranking import rank_on
 
 
 def drawn(rng, n_users, n_items, scale):
@@ -31,7 +31,7 @@ def test_it_is_the_ranking_of_the_cpu(seed, k, scale, block):
     chosen = [None, np.array([0, 3, 7]), np.array([5, 2])][rng.integers(3)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(device_ranking, "_SCORES", block)
-        found = rank_on(model, holdout, k, "cpu", chosen)
+        found = ranked([model], holdout, k, device="cpu:0", rows=chosen)[0]
     (expected,) = rank([model], holdout, k, rows=chosen)
     for name in ("rows", "users", "items", "scores"):
         assert_array_equal(getattr(found, name), getattr(expected, name))
@@ -41,4 +41,4 @@ def test_a_score_that_is_not_a_number_is_an_error():
     model, holdout = drawn(np.random.default_rng(1), 4, 6, 2)
     model.V[2, 0] = np.nan
     with pytest.raises(NumericalError, match="a score is not a number"):
-        rank_on(model, holdout, 3, "cpu")
+        ranked([model], holdout, 3, device="cpu:0")
