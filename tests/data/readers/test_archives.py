@@ -77,10 +77,10 @@ ZIP = zipped({"a/ratings.dat": DAT * 1000})
 ENCRYPTED = ZIP.replace(b"PK\x03\x04\x14\x00\x00", b"PK\x03\x04\x14\x00\x01")
 ENCRYPTED = ENCRYPTED.replace(b"PK\x01\x02\x14\x03\x14\x00\x00", b"PK\x01\x02\x14\x03\x14\x00\x01")
 TAR = tarred({"a/ratings.dat": DAT.encode() * 1000}, "w:gz")
-GZ = gzip.compress(DAT.encode() * 1000)
+GZ = gzip.compress(DAT.encode() * 1000, mtime=0)
 # What is packed one after the other is unpacked so.
-GIGABYTE_OF_ZEROS = 64 * gzip.compress(bytes(16 << 20))
-GIGABYTE_OF_EMPTY_LINES = 64 * gzip.compress((16 << 20) * b"\n")
+GIGABYTE_OF_ZEROS = 64 * gzip.compress(bytes(16 << 20), mtime=0)
+GIGABYTE_OF_EMPTY_LINES = 64 * gzip.compress((16 << 20) * b"\n", mtime=0)
 
 
 @pytest.mark.parametrize(

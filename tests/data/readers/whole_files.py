@@ -54,7 +54,7 @@ VALID = {
     "netflix-tar": (tarred(NETFLIX, "w:"), {"format": "netflix-prize"}, "raw.tar", None),
     "parquet": (parquet(user=USERS, item=ITEMS, value=ITEMS), {"format": "parquet", "value": "value"}, "raw.parquet", None),
     "parquet-text": (parquet(user=[f"é{u}" for u in USERS], item=ITEMS), {"format": "parquet"}, "raw.parquet", None),
-    "gz": (gzip.compress(NAMED), ROWS, "raw.csv.gz", None),
+    "gz": (gzip.compress(NAMED, mtime=0), ROWS, "raw.csv.gz", None),
     "zip": (zipped(NAMED), ROWS, "raw.zip", "folder/raw"),
     "tar": (tarred(NAMED, "w:"), ROWS, "raw.tar", "folder/raw"),
     "tar-gz": (tarred(NAMED, "w:gz"), ROWS, "raw.tar.gz", "folder/raw"),
