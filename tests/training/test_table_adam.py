@@ -114,3 +114,21 @@ def test_a_fit_is_that_of_a_pass_over_the_tables_in_every_step(name):
         assert rows.epoch(epoch, factor) == pytest.approx(dense.epoch(epoch, factor), rel=1e-7)
         for found, expected in zip(rows.learner.vectors(), dense.learner.vectors(), strict=True):
             assert_allclose(found, expected.detach(), rtol=0, atol=1e-7)
+
+
+def test_a_table_can_go_back_to_an_earlier_state():
+    table = torch.zeros(3, 2, dtype=torch.float64)
+    optimizer = TableAdam(table)
+
+    def go_on():
+        for step in range(6):
+            rows = np.array([step % 3])
+            optimizer.read(rows)
+            optimizer.step(torch.from_numpy(rows), torch.full((1, 2), 1.0 + step, dtype=torch.float64), 0.1)
+        return optimizer.settled().numpy().copy()
+
+    before, kept = table.clone(), {name: np.array(array) for name, array in optimizer.arrays().items()}
+    first = go_on()
+    table.copy_(before)
+    optimizer.restore(kept)
+    assert_array_equal(go_on(), first)

@@ -69,6 +69,7 @@ class TableAdam(RowAdam):
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         super().restore(arrays)
         self.last[:] = arrays["last"]
+        self.rates, self.nodes = np.zeros(0), np.zeros((1, 4))
         self._reserve(self.steps + 1000)
         self.rates[: self.steps] = arrays["rates"]
         # The nodes of an old step stay as they were when it left the window.
