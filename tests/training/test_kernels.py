@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from torch.autograd import gradcheck
 
 from rankbench.training import kernels, parallel, reference
-from rankbench.training.kernels import gather_dot, ragged_dot, unit_rows
+from rankbench.training.kernels import gather_dot, ragged_dot, take_rows, unit_rows
 
 TOLERANCE = {torch.float64: {"rtol": 1e-12, "atol": 1e-12}, torch.float32: {"rtol": 2e-5, "atol": 2e-5}}
 BOTH = pytest.mark.parametrize("dtype", list(TOLERANCE), ids=str)
@@ -165,3 +165,18 @@ def test_a_row_of_zeros_stays_one_and_has_the_gradient_that_torch_gives_it(dtype
     reference.unit_rows(plain).backward(weight)
     assert_array_equal(unit_rows(fast).detach()[0], np.zeros(3))
     assert_allclose(fast.grad, plain.grad, rtol=1e-5)
+
+
+@BOTH
+@pytest.mark.parametrize("n", [0, 1, 23, 5000])
+def test_chosen_rows_have_the_gradient_of_an_index(n, dtype):
+    draw = torch.Generator().manual_seed(8)
+    table = torch.randn(40, 17, generator=draw, dtype=dtype, requires_grad=True)
+    ids = torch.randint(0, 40, (n,), generator=draw)
+    weight = torch.randn(n, 17, generator=draw, dtype=dtype)
+    found, expected = take_rows(table, ids), table.detach()[ids]
+    assert_array_equal(found.detach(), expected)
+    (gradient,) = torch.autograd.grad(found, table, weight)
+    by_hand = torch.zeros(40, 17, dtype=torch.float64).index_put((ids,), weight.double(), accumulate=True)
+    assert_allclose(gradient.double(), by_hand, **TOLERANCE[dtype] | {"atol": 1e-4 if dtype == torch.float32 else 1e-12})
+    assert_array_equal(here(take_rows(elsewhere(table), ids)), expected)

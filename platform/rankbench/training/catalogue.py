@@ -18,6 +18,7 @@ from torch.autograd.function import once_differentiable
 from rankbench.core.devices import compiled
 from rankbench.fitting.executors import in_order
 from rankbench.training.catalogue_kernels import SIGMOID_POWER
+from rankbench.training.kernels import take_rows
 from rankbench.training.user_catalogue import catalogue_sum
 
 Precision = Literal["float32", "bfloat16"]
@@ -54,7 +55,7 @@ class ChunkedCatalogue:
 
     def log_sum_sigmoid(self, shift: Tensor, tau: float, inner: float = 1.0) -> Tensor:
         """log Σ_j σ(s_j / inner − shift)^(1/tau), (B,), for a shift per row (B,)."""
-        rows = self.users.index_select(0, self.of)  # the shift differs between the rows of a user
+        rows = take_rows(self.users, self.of)  # the shift differs between the rows of a user
         return catalogue_sum(rows, self.items, shift, SIGMOID_POWER, 1 / inner, 1 / tau).log()
 
     def of_all(self, function: Callable[[Tensor], Tensor]) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 from rankbench.losses.others import OwnItems
 from rankbench.losses.spec import Loss, Ragged, Scores, Similarity
 from rankbench.training.catalogue import ChunkedCatalogue, Precision, product
-from rankbench.training.kernels import gather_dot, gather_dots, pair_dot, ragged_dot, unit_rows
+from rankbench.training.kernels import gather_dot, gather_dots, pair_dot, ragged_dot, take_rows, unit_rows
 from rankbench.training.negatives import Negatives
 from rankbench.training.sampled_scores import SampledScores
 from rankbench.training.user_catalogue import UserCatalogue
@@ -43,7 +43,7 @@ class Rows:
         """The rows with indices `ids`, or all rows if these are more than half of the table, which avoids a copy."""
         if ids is None or 2 * len(ids) > len(table):
             return cls(table, None)
-        return cls(table.index_select(0, torch.from_numpy(ids).to(table.device)), ids)
+        return cls(take_rows(table, torch.from_numpy(ids).to(table.device)), ids)
 
     def positions(self, ids: np.ndarray | Tensor) -> Tensor:
         """Positions in `vectors` of the rows with indices `ids`, all of which must be present."""
@@ -86,7 +86,7 @@ def scores_of(
     device = users.vectors.device
     U, V = unit(users.vectors, loss.similarity), unit(items.vectors, loss.similarity)
     U = _scaled(U, loss.similarity, temperature)
-    p, own_positions = U.index_select(0, users.positions(batch.users)), items.positions(batch.items)
+    p, own_positions = take_rows(U, users.positions(batch.users)), items.positions(batch.items)
     length = V.square().sum(dim=1) if loss.similarity == "distance" else None
     user_length = p.square().sum(dim=1) if loss.similarity == "distance" else None
 
@@ -98,7 +98,7 @@ def scores_of(
     positions = None if drawn is None else items.positions(drawn)
     shared = drawn is not None and len(drawn) == 1 and len(p) > 1
     if drawn is None or shared:
-        dots = None if drawn is None else _shared_dots(U, V.index_select(0, positions[0]), users, batch.users, precision)
+        dots = None if drawn is None else _shared_dots(U, take_rows(V, positions[0]), users, batch.users, precision)
         own_dots = pair_dot(p, V, torch.arange(len(p), device=device), own_positions)
     else:
         dots, own_dots = gather_dots(p, V, positions, own_positions)
@@ -142,14 +142,14 @@ def _shared_dots(U: Tensor, V: Tensor, users: Rows, of: np.ndarray, precision: P
     """The products of the rows with items V that they share, (B, n). The product of a user in several rows is computed once."""
     ids, row = np.unique(of, return_inverse=True)
     if len(ids) > _MOSTLY * len(of):
-        return product(U.index_select(0, users.positions(of)), V, precision)
-    dots = product(U.index_select(0, users.positions(ids)), V, precision)
-    return dots.index_select(0, torch.from_numpy(row).to(U.device))
+        return product(take_rows(U, users.positions(of)), V, precision)
+    dots = product(take_rows(U, users.positions(ids)), V, precision)
+    return take_rows(dots, torch.from_numpy(row).to(U.device))
 
 
 def _catalogue(U: Tensor, V: Tensor, users: Rows, of: np.ndarray, precision: Precision) -> ChunkedCatalogue:
     ids, of = np.unique(of, return_inverse=True)
-    return ChunkedCatalogue(U.index_select(0, users.positions(ids)), V, torch.from_numpy(of).to(U.device), precision)
+    return ChunkedCatalogue(take_rows(U, users.positions(ids)), V, torch.from_numpy(of).to(U.device), precision)
 
 
 def catalogue_scores_of(
