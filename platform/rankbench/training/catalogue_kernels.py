@@ -123,28 +123,23 @@ _relu_slopes = _slopes("relu_slopes", _relu)
 _sigmoid_power_slopes = _slopes("sigmoid_power_slopes", _sigmoid_power)
 
 
-@numba.njit(nogil=True, fastmath=True, error_model="numpy")
-def _add_product(C, c, c_row, A, a, a_row, a_k, B, b, b_k, n, width):
-    """Six rows of C += A B, `width` elements each, a multiple of LANES."""
-    done = 0
-    while done + 4 * LANES <= width:
-        _add_four(C, c + done, c_row, A, a, a_row, a_k, B, b + done, b_k, n)
-        done += 4 * LANES
-    while done < width:
-        _add_one(C, c + done, c_row, A, a, a_row, a_k, B, b + done, b_k, n)
-        done += LANES
+def _wide(four, one):
+    """Make the function of six rows of C = A B or C += A B, `width` elements each, a multiple of LANES."""
+
+    @numba.njit(nogil=True, fastmath=True, error_model="numpy")
+    def product(C, c, c_row, A, a, a_row, a_k, B, b, b_k, n, width):
+        done = 0
+        while done + 4 * LANES <= width:
+            four(C, c + done, c_row, A, a, a_row, a_k, B, b + done, b_k, n)
+            done += 4 * LANES
+        while done < width:
+            one(C, c + done, c_row, A, a, a_row, a_k, B, b + done, b_k, n)
+            done += LANES
+
+    return product
 
 
-@numba.njit(nogil=True, fastmath=True, error_model="numpy")
-def _set_product(C, c, c_row, A, a, a_row, a_k, B, b, b_k, n, width):
-    """Six rows of C = A B."""
-    done = 0
-    while done + 4 * LANES <= width:
-        _set_four(C, c + done, c_row, A, a, a_row, a_k, B, b + done, b_k, n)
-        done += 4 * LANES
-    while done < width:
-        _set_one(C, c + done, c_row, A, a, a_row, a_k, B, b + done, b_k, n)
-        done += LANES
+_set_product, _add_product = _wide(_set_four, _set_one), _wide(_add_four, _add_one)
 
 
 @numba.njit(nogil=True, error_model="numpy")
