@@ -26,9 +26,9 @@ EDGES = {
     "reports": {"core", "evaluation", "schema", "tracking"},
     "training": {"core", "fitting", "losses", "models", "solvers"},
     "experiment": {"core", "data", "evaluation", "fitting", "solvers", "tracking", "training"},
-    "api": {"core", "data", "evaluation", "experiment"},
     "studies": {"core", "data", "experiment", "losses", "training"},
     "sweeps": {"cluster", "core", "data", "evaluation", "experiment", "fitting", "schema", "solvers", "tracking", "training"},
+    "api": {"core", "data", "evaluation", "experiment", "reports", "schema", "sweeps", "tracking"},
     "cli": {
         "api", "cluster", "core", "data", "evaluation", "experiment", "fitting", "reports", "schema", "studies", "sweeps",
         "tracking", "training",

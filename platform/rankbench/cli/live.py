@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.live import Live
@@ -13,7 +14,7 @@ from rankbench.cli.console import err
 
 if TYPE_CHECKING:
     from rankbench.sweeps.heartbeat import Progress
-    from rankbench.sweeps.plan import Unit
+    from rankbench.sweeps.plan import Plan, Unit
     from rankbench.tracking.record import RunRecord
 
 LINE_EVERY = 60.0  # seconds
@@ -35,6 +36,17 @@ class SweepView:
 
     def __exit__(self, *_: object) -> None:
         self._live.stop()
+
+    def planned(self, plan: Plan, folder: Path) -> None:
+        for problem in plan.not_available.values():
+            self.warn(f"not available: {problem.reason}; --resume adds it once it is available")
+        if not self.quiet:
+            err.print(f"{plan.spec.name}: {plan.n_settings} settings in {plan.n_fits} fits → {folder}")
+            for note in plan.notes:
+                err.print(f"  {note}")
+
+    def warn(self, line: str) -> None:
+        err.print(f"warning: {line}")
 
     def stage(self, progress: Progress) -> None:
         self.progress, self._printed_at = progress, 0.0

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rankbench.cli.console import Json, epilog, err, out, print_json, print_table, program
+from rankbench.cli.console import Json, epilog, out, print_json, print_table, program
 
 if TYPE_CHECKING:
     from rankbench.core.environment import Environment
     from rankbench.experiment.job import MethodConfig
-    from rankbench.reports.tables import Table
-    from rankbench.schema.experiment import ExperimentSpec
     from rankbench.sweeps.dry_run import DryRun, Row
-    from rankbench.sweeps.plan import Plan, Unit
+    from rankbench.sweeps.plan import Plan
     from rankbench.tracking.record import RunRecord
 
 EXAMPLES = """Examples:
@@ -85,6 +83,8 @@ def sweep(
     json: Json = False,
 ) -> None:
     """Search hyperparameters on valid, refit the best ones, measure them once per seed on test, and show the table."""
+    from rankbench.api.run_sweep import execute
+    from rankbench.cli.live import SweepView
     from rankbench.cli.report import show_table
     from rankbench.cluster.session import host_and_port
     from rankbench.core.config import assignments
@@ -119,7 +119,7 @@ def sweep(
             spec,
             str(path),
             environment,
-            quiet=json,
+            SweepView(spec.search.choose.metric, quiet=json),
             resume=resume,
             use_chosen=chosen,
             address=address,
@@ -134,66 +134,6 @@ def sweep(
         raise ClusterError(f"{failed} runs failed; {folder}/report/report.md gives the reasons, and --resume repeats them")
     if not json:
         out.print(f"\nreport   {folder}/report/report.html\nrecords  {folder}/records\nbrowse   {program()} ui")
-
-
-def execute(
-    spec: ExperimentSpec,
-    source: str,
-    environment: Environment,
-    quiet: bool,
-    **options: Any,
-) -> tuple[Path, Table, int]:
-    """Run a sweep with progress and tracking, and write its report. `options` are those of `run_sweep`.
-
-    Returns the folder, the table, and the number of failed runs.
-    """
-    from rankbench.cli.live import SweepView
-    from rankbench.reports.report import sweep_table, write_report
-    from rankbench.reports.tables import render
-    from rankbench.schema.stored_sweep import read_sweep
-    from rankbench.sweeps.sweep import Listener, comparisons, run_sweep
-    from rankbench.tracking.mlflow_sink import MlflowSink, metric_key, tracking_uri
-
-    def warn(line: str) -> None:
-        err.print(f"warning: {line}")
-
-    # Parameters that differ between the runs of an arm; they make up the names of its runs.
-    named = {arm.label: [n for n, v in arm.params.items() if isinstance(v, dict)] or [*arm.params] for arm in spec.arms}
-    sink = MlflowSink(tracking_uri(environment), spec.name, environment.results / "mlartifacts", warn)
-    with SweepView(spec.search.choose.metric, quiet) as view:
-
-        def planned(plan: Plan, folder: Path) -> None:
-            for problem in plan.not_available.values():
-                warn(f"not available: {problem.reason}; --resume adds it once it is available")
-            if not quiet:
-                err.print(f"{spec.name}: {plan.n_settings} settings in {plan.n_fits} fits → {folder}")
-                for note in plan.notes:
-                    err.print(f"  {note}")
-            sink.open()
-            facts: dict[str, Any] = {"datasets": [card.name for card in plan.cards], "arms": [arm.label for arm in spec.arms]}
-            facts |= {"not_available": [*plan.not_available]} if plan.not_available else {}
-            facts |= {"settings": plan.n_settings, "fits": plan.n_fits, "chosen_by": spec.search.choose.metric}
-            published = spec.published.model_dump(exclude={"recall"}) if spec.published else {}
-            sink.start_sweep(folder.name, facts, {"rankbench.question": spec.question}, published)
-            records["folder"] = folder / "records"
-
-        def done(unit: Unit, finished: list[RunRecord]) -> None:
-            view.done(unit, finished)
-            for record in finished:
-                sink.send(record, records["folder"] / record.id, named.get(record.arm or record.method, ()))
-
-        records: dict[str, Path] = {}
-        listener = Listener(planned, view.stage, done, warn)
-        folder, failed = run_sweep(spec, source, environment, listener=listener, **options)
-    stored = read_sweep(folder)
-    compared = comparisons(stored)
-    files = write_report(folder / "report", stored.about, stored.chosen, stored.records, compared)
-    table = sweep_table(stored.about, stored.chosen, stored.records, compared)
-    headline = {
-        metric_key(f"final/{row.dataset}/{row.arm}", name): cell.mean for row in table.rows for name, cell in row.cells.items()
-    }
-    sink.finish_sweep(headline, files, ok=not failed, note=f"{spec.question}\n\n{render(table, 'md')}")
-    return folder, table, len(failed)
 
 
 SweepName = Annotated[str | None, typer.Argument(help="Folder, id, or start of the id of a sweep. Default: the newest.")]

@@ -1,0 +1,58 @@
+"""Compare fitted models and evaluations by paired tests over users."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+
+import pandas as pd
+
+from rankbench.core.environment import Environment
+from rankbench.core.errors import require
+from rankbench.core.registry import nearest
+from rankbench.evaluation.compare import compare as compare_values
+from rankbench.experiment.fitted_model import Evaluation, Model
+
+
+def compare(
+    models: Sequence[Evaluation | Model] | Mapping[str, Evaluation | Model],
+    metric: str = "ndcg@20",
+    *,
+    baseline: str | None = None,
+    seed: int = 0,
+    environment: Environment | None = None,
+) -> pd.DataFrame:
+    """Compare models with paired tests over users: each with the best one, and with `baseline` if it is given.
+
+    Models are measured on test; evaluations are used as they are, and must be of the same data. Names are the keys of the
+    mapping, otherwise the methods, or positions from 1 for evaluations without a method. Returns one row per pair, with the
+    fields of `evaluation.compare.Comparison` and its `verdict`.
+
+    Raises ConfigError for fewer than two models, an unknown baseline or metric, or models of different data.
+    """
+    named = dict(models) if isinstance(models, Mapping) else _named(models)
+    require(len(named) >= 2, f"compare needs at least two models, got {len(named)}")
+    samples, first = {}, None
+    for name, each in named.items():
+        measured = each.evaluate(metrics=[metric], environment=environment) if isinstance(each, Model) else each
+        first = first or measured
+        alike = (measured.dataset, measured.measured_on) == (first.dataset, first.measured_on)
+        require(
+            alike,
+            f"{name} was measured on {measured.measured_on} of {measured.dataset}, the first on {first.measured_on} of "
+            f"{first.dataset}; only evaluations on the same part of the same data can be compared",
+        )
+        known = [column for column in measured.per_user if column != "user"]
+        hint = nearest(metric, known) or f"; it has {', '.join(known)}"
+        require(metric in known, f"{name}: has no per-user values of {metric!r}{hint}")
+        samples[name] = (measured.per_user["user"].to_numpy(), measured.per_user[metric].to_numpy())
+    pairs = compare_values(samples, dataset=first.dataset, metric=metric, baseline=baseline, seed=seed).pairs
+    return pd.DataFrame([asdict(pair) | {"verdict": pair.verdict} for pair in pairs]).drop(columns="by_split")
+
+
+def _named(models: Sequence[Evaluation | Model]) -> dict[str, Evaluation | Model]:
+    names = [each.method or str(position) for position, each in enumerate(models, start=1)]
+    return {
+        name if names.count(name) == 1 else f"{name} {position}": each
+        for position, (name, each) in enumerate(zip(names, models, strict=True), start=1)
+    }
