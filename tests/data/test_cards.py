@@ -33,7 +33,7 @@ def test_a_card_of_the_product_is_valid_and_called_as_its_file(path, environment
         ({"source": SOURCE, "expect": {"raw": {"train": 1}}}, "expect.raw.train: unknown key"),
         # `source` is missing because it is misspelt; the misspelling is what to mend.
         ({"sorce": SOURCE}, "sorce: unknown key; did you mean source?"),
-        ({"source": SOURCE, "folder": "/"}, "folder: unknown key"),
+        ({"source": SOURCE, "path": "/"}, "path: unknown key"),
         ({"source": SOURCE, "split": {"protocol": "random-per-usr"}}, "did you mean random-per-user?"),
         ({"source": SOURCE, "read": {"format": "parket"}}, "unknown 'parket'; did you mean parquet?"),
     ],

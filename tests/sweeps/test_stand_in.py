@@ -11,7 +11,7 @@ from rankbench.cli import _main
 from rankbench.core.config import validate
 from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError
-from rankbench.data.cards import card_names, load_card
+from rankbench.data.cards import ORIGIN, card_names, load_card
 from rankbench.data.prepare import prepare
 from rankbench.schema.datasets import card_of
 from rankbench.schema.experiment import ExperimentSpec
@@ -132,7 +132,7 @@ def test_every_card_of_the_catalogue_has_a_stand_in(environment):
     assert len(names) > 50
     for name in names:
         made = stand_in_card(load_card(name, environment), 0.01, name)
-        entry = {"name": made.name, "card": made.model_dump(mode="json", exclude={"folder"}, exclude_none=True)}
+        entry = {"name": made.name, "card": made.model_dump(mode="json", exclude=ORIGIN, exclude_none=True)}
         assert made.stand_in and card_of(entry, environment, name) == made
 
 

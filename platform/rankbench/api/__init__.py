@@ -10,13 +10,14 @@ rb.compare({"ease": model, "edlae": rb.fit("movielens-1m", "edlae", lam=400)}, m
 from __future__ import annotations
 
 from rankbench.api.compare import compare
+from rankbench.api.dataset import dataset
 from rankbench.api.fit import fit
 from rankbench.core.errors import ConfigError
 from rankbench.core.memory import Spill
 from rankbench.experiment.execution import Execution
 from rankbench.experiment.fitted_model import Evaluation, Model, load
 
-__all__ = ["ConfigError", "Evaluation", "Execution", "Model", "Spill", "compare", "fit", "load"]
+__all__ = ["ConfigError", "Evaluation", "Execution", "Model", "Spill", "compare", "dataset", "fit", "load"]
 
 
 def __dir__() -> list[str]:

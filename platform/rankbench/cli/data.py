@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from rankbench.cli.console import Json, err, out, phase_progress, print_json, print_table
-
-if TYPE_CHECKING:
-    from rankbench.core.environment import Environment
-    from rankbench.data.cards import Card
 
 app = typer.Typer(help="List, fetch, describe and clean datasets.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -20,6 +16,7 @@ app = typer.Typer(help="List, fetch, describe and clean datasets.", no_args_is_h
 def list_(json: Json = False) -> None:
     """List all datasets and the locations of their raw data."""
     from rankbench.core.environment import Environment
+    from rankbench.data.availability import raw_data
     from rankbench.data.cards import card_names, load_card
 
     environment = Environment.from_env()
@@ -27,32 +24,12 @@ def list_(json: Json = False) -> None:
     for path in card_names(environment).values():
         card = load_card(str(path), environment)
         row = {"name": card.name, "title": card.title, "protocol": card.split.protocol}
-        rows.append(row | {"at_hand": _availability(card, environment)})
+        rows.append(row | {"at_hand": raw_data(card, environment)})
     if json:
         print_json(rows)
         return
     columns = {"name": "dataset", "at_hand": "raw data", "protocol": "protocol", "title": "what it is"}
     print_table(list(columns.values()), [[row[key] for key in columns] for row in rows])
-
-
-def _availability(card: Card, environment: Environment) -> str:
-    if card.source.generator:
-        return "built in"
-    from rankbench.data.prepare import prepared_before
-
-    if environment.mirror and any((environment.mirror / card.mirror_folder).glob("*")):
-        return "mirror"
-    remotes = card.source.parts().values()
-    local = any(remote.file for remote in remotes)
-    paths = [
-        (card.folder or Path()) / remote.file if remote.file else environment.data / "raw" / card.name / remote.filename
-        for remote in remotes
-    ]
-    if paths and all(path.is_file() for path in paths):
-        return "local file" if local else "cached"
-    if prepared_before(card, environment) is not None:
-        return "prepared only"
-    return "no such file" if local else "offline" if environment.offline else "download"
 
 
 @app.command(epilog="Example:\n\n  rankbench data fetch movielens-1m")
@@ -154,6 +131,9 @@ def clean(
     everything: Annotated[
         bool, typer.Option("--all", help="Also remove prepared data and downloads, which can be made again.")
     ] = False,
+    own: Annotated[
+        bool, typer.Option("--own", help="Also remove data that were given in memory, which may exist nowhere else.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Remove the files instead of listing them.")] = False,
     json: Json = False,
 ) -> None:
@@ -163,7 +143,8 @@ def clean(
 
     environment = Environment.from_env()
     entries = cache.entries(environment)
-    chosen = [entry for entry in entries if everything or entry.kind in ("stale", "unfinished")]
+    kinds = {entry.kind for entry in entries} - {"own"} if everything else {"stale", "unfinished"}
+    chosen = [entry for entry in entries if entry.kind in kinds or (own and entry.kind == "own")]
     freed = cache.clean(chosen) if yes else 0
     if json:
         rows = [

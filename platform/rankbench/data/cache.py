@@ -11,7 +11,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from rankbench.core.environment import Environment
-from rankbench.data import checksums
+from rankbench.data import checksums, own
 from rankbench.data.prepare import code_version
 
 STALE_AFTER = 3600  # seconds; an unfinished folder that is younger may still be written
@@ -19,8 +19,9 @@ STALE_AFTER = 3600  # seconds; an unfinished folder that is younger may still be
 
 @dataclass(frozen=True)
 class Entry:
-    """One folder or file of the cache. `kind`: raw, prepared, stale (prepared by another version of this program, so it
-    would be prepared again), unfinished (left by a killed process), checksums (the stored checksums of raw files).
+    """One folder or file of the cache. `kind`: raw, own (data that were given in memory), prepared, stale (prepared by another
+    version of this program, so it would be prepared again), unfinished (left by a killed process), checksums (the stored
+    checksums of raw files).
     """
 
     kind: str
@@ -50,6 +51,9 @@ def entries(environment: Environment) -> list[Entry]:
             for path in sorted(folder.glob("*"))
             if path.suffix != ".lock"
         ]
+    for folder in sorted((environment.data / own.FOLDER).glob("*")):
+        name = next((path.stem for path in folder.glob("*.yaml")), folder.name)
+        result.append(Entry("unfinished" if folder.name.startswith(".tmp-") else "own", name, folder, size_of(folder)))
     checksum_file = environment.data / checksums.FILE
     if checksum_file.is_file():
         result.append(Entry("checksums", "", checksum_file, size_of(checksum_file)))

@@ -196,7 +196,9 @@ class Card(Strict):
     expect: Expect = Expect()
     recall: Literal["recall", "recall_capped", "open"] = "recall"
     stand_in: str | None = None
-    folder: Path | None = Field(None, exclude=True, description="folder of the card; local files are relative to it")
+    path: Path | None = Field(None, exclude=True, description="the file of the card; local files are relative to its folder")
+    reference: str = Field("", exclude=True, description="what `load_card` finds this card by: a name, or the path of its file")
+    changes: dict[str, Any] = Field({}, exclude=True, description="dotted keys whose values differ from the file")
 
     @field_validator("split", mode="before")
     @classmethod
@@ -220,6 +222,11 @@ class Card(Strict):
         return "train+valid" if protocols().get(self.split.protocol).refit else "train"
 
     @property
+    def folder(self) -> Path | None:
+        """The folder of the card's file; None for a card that was not read from a file."""
+        return self.path.parent if self.path else None
+
+    @property
     def mirror_folder(self) -> str:
         return self.source.mirror.folder or self.name
 
@@ -228,6 +235,9 @@ class Card(Strict):
         content = self.model_dump(mode="json", include={"read", "prepare", "split"})
         content["generator"] = self.source.generator.model_dump() if self.source.generator else None
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+ORIGIN = {"path", "reference", "changes"}  # fields that say where a card comes from, and not what it says
 
 
 def card_names(environment: Environment) -> dict[str, Path]:
@@ -255,7 +265,7 @@ def load_card(dataset: str, environment: Environment, changes: dict[str, Any] | 
     card = read_card(cards[dataset], changes)
     if card.name != dataset:
         raise ConfigError(f"{cards[dataset]}: name: {card.name}: a card in this folder must be named after its file, {dataset}")
-    return card
+    return card.model_copy(update={"reference": dataset})
 
 
 def is_card_path(dataset: str) -> bool:
@@ -266,9 +276,11 @@ def is_card_path(dataset: str) -> bool:
 def read_card(path: Path, changes: dict[str, Any] | None = None) -> Card:
     """Read the card file at `path`, with dotted `changes` applied. Raises ConfigError for what the schema rejects."""
     content = override(read_yaml(path), changes or {})
-    if "folder" in content:
-        raise ConfigError(f"{path}: folder: unknown key")
-    card = validate(Card, {**content, "folder": path.resolve().parent}, str(path))
+    origin = {"path": path.resolve(), "reference": str(path.resolve()), "changes": changes or {}}
+    for key in origin:
+        if key in content:
+            raise ConfigError(f"{path}: {key}: unknown key")
+    card = validate(Card, {**content, **origin}, str(path))
     # Imported late, because the readers import the schema above.
     from rankbench.data.readers import FORMATS
 

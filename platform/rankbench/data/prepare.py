@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import scipy.sparse as sp
 from filelock import FileLock
 
+from rankbench.core.display import as_html, as_text
 from rankbench.core.environment import Environment
 from rankbench.core.errors import DataError, DownloadError
 from rankbench.core.files import atomic_folder, make_folder, sweep_scratch, write_json
@@ -36,7 +37,7 @@ Progress = Callable[[str, int, int | None], None]
 RAW_GONE = "raw file is missing; its checksum was verified when the data were prepared"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Dataset:
     """A prepared dataset: the split, the raw ids of its rows and columns, and facts about it.
 
@@ -60,6 +61,25 @@ class Dataset:
     @property
     def name(self) -> str:
         return self.card.name
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What the data are, in words: counts, parts, protocol and fingerprint."""
+        counts, raw = self.counts, self.raw_counts["interactions"]
+        sizes = ", ".join(f"{counts[name]:,} {name}" for name in ("users", "items", "interactions"))
+        dropped = f" (of {raw:,} rows)" if raw != counts["interactions"] else ""
+        parts = ", ".join(f"{part} {counts[part]:,}" for part in ("train", "valid", "test"))
+        return {
+            "size": sizes + dropped,
+            "split": f"{self.card.split.protocol}: {parts}",
+            "fingerprint": self.fingerprint,
+        } | ({"stand-in": self.card.stand_in} if self.card.stand_in else {})
+
+    def __repr__(self) -> str:
+        return as_text(f"Dataset {self.name}", self.facts)
+
+    def _repr_html_(self) -> str:
+        return as_html(f"Dataset {self.name}", self.facts)
 
 
 def load(dataset: str, environment: Environment, changes: dict[str, Any] | None = None) -> Dataset:

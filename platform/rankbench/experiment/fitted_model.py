@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from html import escape
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired
 
@@ -19,6 +20,7 @@ from safetensors.numpy import load_file, save_file
 from typing_extensions import TypedDict
 
 from rankbench.core.config import read_json
+from rankbench.core.display import as_html, as_text
 from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError, DataError, StorageError, first_line, require
 from rankbench.core.files import atomic_folder, sha256_of, write_json
@@ -27,7 +29,7 @@ from rankbench.core.registry import nearest
 from rankbench.core.threads import available_cpus, pinned
 from rankbench.data.blocks import csr_from_pairs, csr_from_parts
 from rankbench.data.cards import load_card
-from rankbench.data.prepare import prepare
+from rankbench.data.prepare import Dataset, prepare
 from rankbench.data.splits import Holdout
 from rankbench.evaluation.columns import rank_by_columns
 from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, measure, metric_set
@@ -85,7 +87,7 @@ class _About:
     format: Literal[1] = 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation:
     """`metrics`: name → mean with its 95 % interval. `per_user`: one row per user with held-out items, by raw id. `dataset` is
     the fingerprint of the data and `measured_on` the part, so that only results on the same data are compared.
@@ -97,8 +99,24 @@ class Evaluation:
     dataset: str = ""
     measured_on: str = "test"
 
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row per metric: mean, and low and high of its 95 % interval, which are missing for metrics of whole lists."""
+        rows = [asdict(interval) for interval in self.metrics.values()]
+        return pd.DataFrame(rows, index=pd.Index(self.metrics, name="metric"))
 
-@dataclass(frozen=True)
+    def __repr__(self) -> str:
+        return f"{self._title}\n{self.table.round(4).to_string(na_rep='')}"
+
+    def _repr_html_(self) -> str:
+        return f"<strong>{escape(self._title)}</strong>{self.table.to_html(float_format='{:.4f}'.format, na_rep='')}"
+
+    @property
+    def _title(self) -> str:
+        return f"Evaluation of {self.method or 'a ranking'} on {self.measured_on}, {len(self.per_user):,} users"
+
+
+@dataclass(frozen=True, repr=False)
 class Model:
     """A fitted method with the ids of its users and items, as returned by `fit` and `load`.
 
@@ -116,13 +134,27 @@ class Model:
     items: pa.Array
     history: sp.csr_array
 
-    def recommend(self, user_ids: Iterable[Any], k: int = 10, filter_seen: bool = True) -> pd.DataFrame:
+    @property
+    def facts(self) -> dict[str, str]:
+        """What was fitted, on which data, in words."""
+        params = " ".join(f"{name}={value}" for name, value in self.params.items() if value is not None)
+        data = f"{self.fit_on} of {self.dataset['name']}, seed {self.seed}"
+        sizes = f"{len(self.users):,} users, {len(self.items):,} items, {self.history.nnz:,} interactions"
+        return ({"parameters": params} if params else {}) | {"fitted on": data, "size": sizes}
+
+    def __repr__(self) -> str:
+        return as_text(f"Model {self.method}", self.facts)
+
+    def _repr_html_(self) -> str:
+        return as_html(f"Model {self.method}", self.facts)
+
+    def recommend(self, user_ids: Any, k: int = 10, filter_seen: bool = True) -> pd.DataFrame:
         """Return the k best items of each user, with raw ids: columns user, rank (from 1), item and score.
 
-        `filter_seen` leaves out items in the user's history. A user with fewer than k candidates gets fewer rows. Raises
-        ConfigError for an id that the model does not know.
+        `user_ids` is a list, an array or a column of ids, or one id. `filter_seen` leaves out items in the user's history. A
+        user with fewer than k candidates gets fewer rows. Raises ConfigError for an id that the model does not know.
         """
-        ids = pa.array(list(user_ids))
+        ids = pa.array(_as_list(user_ids))
         rows = _positions(ids, self.users, "user")
         return self._best("user", ids, rows, self.history[rows], k, filter_seen)
 
@@ -143,13 +175,15 @@ class Model:
         rows = len(self.users) + np.arange(shape[0], dtype=np.int32)
         return self._best("user", users.dictionary, rows, history, k, filter_seen)
 
-    def similar(self, item_ids: Iterable[Any], k: int = 10) -> pd.DataFrame:
+    def similar(self, item_ids: Any, k: int = 10) -> pd.DataFrame:
         """Return the k most similar items of each item: columns item, rank (from 1), similar and score.
+
+        `item_ids` is a list, an array or a column of ids, or one id.
 
         Item-item models: the recommendations for a history of only that item. Factor models: the cosine of item vectors.
         Raises ConfigError for an id that the model does not know.
         """
-        ids = pa.array(list(item_ids))
+        ids = pa.array(_as_list(item_ids))
         rows = _positions(ids, self.items, "item")
         single = csr_from_pairs(np.arange(len(rows)), rows, (len(rows), len(self.items)))
         model = self.recommender
@@ -191,7 +225,7 @@ class Model:
 
     def evaluate(
         self,
-        dataset: str | None = None,
+        dataset: str | Dataset | None = None,
         metrics: Sequence[str] = DEFAULT_METRICS,
         cutoffs: Sequence[int] = DEFAULT_CUTOFFS,
         on: str = "test",
@@ -204,8 +238,12 @@ class Model:
         require(on in ("valid", "test"), f"on: expected valid or test, got {on!r}")
         require(on == "test" or self.fit_on == "train", f"a model fitted on {self.fit_on} cannot be measured on valid")
         environment = environment or Environment.from_env()
-        changes = None if dataset else self.dataset.get("changes")
-        data = prepare(load_card(dataset or self.dataset["card"], environment, changes), environment)
+        if isinstance(dataset, Dataset):
+            card = dataset.card
+        else:
+            changes = None if dataset else self.dataset.get("changes")
+            card = load_card(dataset or self.dataset["card"], environment, changes)
+        data = prepare(card, environment)
         require(
             data.fingerprint == self.dataset["fingerprint"],
             f"{data.name} has fingerprint {data.fingerprint}, the model was fitted on {self.dataset['fingerprint']}",
@@ -290,6 +328,11 @@ def load(folder: str | Path) -> Model:
         return Model(recommender, about.method, about.params, about.dataset, about.fit_on, about.seed, users, items, history)
     except (OSError, ValueError, KeyError, TypeError, OverflowError, SafetensorError, StorageError) as error:
         raise DataError(f"{folder}: not a saved model ({type(error).__name__}: {first_line(error)})") from None
+
+
+def _as_list(ids: Any) -> list[Any]:
+    """Return ids as a list; a string or a number is one id, and not a sequence of letters."""
+    return [ids] if isinstance(ids, str | bytes) or np.isscalar(ids) else list(ids)
 
 
 def _array(column: pd.Series) -> pa.Array:

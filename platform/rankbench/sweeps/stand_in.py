@@ -11,7 +11,7 @@ from typing import Any
 from rankbench.core.config import validate
 from rankbench.core.environment import Environment
 from rankbench.core.errors import require
-from rankbench.data.cards import Card
+from rankbench.data.cards import ORIGIN, Card
 from rankbench.evaluation.metrics import metric_set
 from rankbench.schema.datasets import card_of
 from rankbench.schema.experiment import ArmSpec, ExperimentSpec
@@ -111,7 +111,7 @@ def _split(card: Card, factor: float) -> tuple[dict[str, Any], str]:
 
 
 def _entry(card: Card) -> dict[str, Any]:
-    return {"name": card.name, "card": card.model_dump(mode="json", exclude={"folder"}, exclude_none=True)}
+    return {"name": card.name, "card": card.model_dump(mode="json", exclude=ORIGIN, exclude_none=True)}
 
 
 def _arm(arm: ArmSpec, stand_ins: dict[str, Card]) -> ArmSpec:

@@ -11,7 +11,7 @@ from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError
 from rankbench.core.files import require_writable
 from rankbench.core.threads import available_cpus
-from rankbench.data.cards import Card
+from rankbench.data.cards import ORIGIN, Card
 from rankbench.data.prepare import prepare
 from rankbench.experiment.estimate import Size
 from rankbench.experiment.job import MethodConfig, configure
@@ -51,7 +51,7 @@ def open_folder(spec: ExperimentSpec, plan: Plan, results: Path, resume: bool, c
     file. Raises ConfigError if there is nothing to resume.
     """
     about_plan = {
-        "cards": tuple(CardName(**card.model_dump(mode="json", exclude={"folder"})) for card in plan.declared),
+        "cards": tuple(CardName(**card.model_dump(mode="json", exclude=ORIGIN)) for card in plan.declared),
         "not_available": plan.not_available,
         "notes": plan.notes,
         "settings": plan.n_settings,

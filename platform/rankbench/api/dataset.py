@@ -1,0 +1,78 @@
+"""Prepare a dataset of the catalogue, of a file, or of data in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rankbench.core.environment import Environment
+from rankbench.core.errors import require
+from rankbench.data.cards import Card, load_card
+from rankbench.data.own import SUFFIXES, card_of_data, card_of_file, is_data
+from rankbench.data.prepare import Dataset
+from rankbench.data.prepare import prepare as prepare_card
+
+
+def dataset(
+    data: Any,
+    *,
+    user: str = "user",
+    item: str = "item",
+    value: str | None = None,
+    time: str | None = None,
+    split: str | Mapping[str, Any] | None = None,
+    prepare: Iterable[Any] | None = None,
+    name: str | None = None,
+    changes: dict[str, Any] | None = None,
+    environment: Environment | None = None,
+) -> Dataset:
+    """Prepare and split a dataset, which `fit` and `sweep` take like the name of one.
+
+    Parameters
+    ----------
+    data
+        The name of a dataset, the path of a card, or the path of a .csv, .tsv or .parquet file; or interactions in memory: a
+        pandas, Arrow or Polars table with one interaction per row, a SciPy sparse matrix (n_users, n_items) whose ids are
+        positions, or a mapping from "train", "valid" and "test" to one of these. Data in memory are stored in the cache.
+    user, item, value, time
+        The names of the columns. Ids are whole numbers or text; times are dates, timestamps or seconds since 1970.
+    split
+        The name of a split protocol, its parameters such as {"protocol": "temporal", "seed": 1}, or the name of the column
+        that says "train", "valid" or "test" for each row. By default, interactions of each user are drawn at random.
+    prepare
+        Steps such as [{"min_value": 4}, {"duplicates": "first"}, {"k_core": 5}]. By default, repeated pairs are kept once.
+    name
+        The name in tables and records; by default "own-" and the start of a hash.
+    changes
+        Values of the card to replace, by dotted keys such as "split.seed"; only for the name of a dataset or a card.
+
+    Raises ConfigError for an argument that does not fit, and DataError for data that cannot be used.
+    """
+    environment = environment or Environment.from_env()
+    if is_data(data) or _is_table_file(data):
+        require(not changes, "changes: only for the name of a dataset or a card; give split, prepare and the columns instead")
+        columns = {"user": user, "item": item, "value": value, "time": time}
+        about: dict[str, Any] = {"columns": columns, "split": split, "prepare": prepare, "name": name}
+        own = card_of_data(data, environment, **about) if is_data(data) else card_of_file(Path(data), environment, **about)
+        return prepare_card(own, environment)
+    given = {"user": user != "user", "item": item != "item", "value": value, "time": time, "split": split, "name": name}
+    for argument, is_given in (given | {"prepare": prepare is not None}).items():
+        require(not is_given, f"{argument}: the card of {data} says this; use changes={{'split.seed': 1}} instead")
+    return prepare_card(card_of(data, environment, changes), environment)
+
+
+def card_of(data: Any, environment: Environment, changes: dict[str, Any] | None = None) -> Card:
+    """Return the card of a dataset in any of the forms that `dataset` takes, with the default columns and split."""
+    if isinstance(data, Dataset):
+        require(not changes, "changes: give them to rb.dataset")
+        return data.card
+    if is_data(data) or _is_table_file(data):
+        return dataset(data, changes=changes, environment=environment).card
+    kinds = "a pandas, Arrow or Polars table, a SciPy sparse matrix, or the name or path of a dataset"
+    require(isinstance(data, str | Path), f"dataset: expected {kinds}, got {type(data).__name__}")
+    return load_card(str(data), environment, changes)
+
+
+def _is_table_file(data: Any) -> bool:
+    return isinstance(data, str | Path) and str(data).endswith(SUFFIXES)

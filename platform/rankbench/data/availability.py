@@ -1,0 +1,30 @@
+"""Where the raw data of a dataset come from on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rankbench.core.environment import Environment
+from rankbench.data.cards import Card
+from rankbench.data.prepare import prepared_before
+
+
+def raw_data(card: Card, environment: Environment) -> str:
+    """Return in a few words where the raw data are: built in, mirror, local file, cached, prepared only, download, or why they
+    cannot be had: no such file, offline.
+    """
+    if card.source.generator:
+        return "built in"
+    if environment.mirror and any((environment.mirror / card.mirror_folder).glob("*")):
+        return "mirror"
+    remotes = card.source.parts().values()
+    local = any(remote.file for remote in remotes)
+    paths = [
+        (card.folder or Path()) / remote.file if remote.file else environment.data / "raw" / card.name / remote.filename
+        for remote in remotes
+    ]
+    if paths and all(path.is_file() for path in paths):
+        return "local file" if local else "cached"
+    if prepared_before(card, environment) is not None:
+        return "prepared only"
+    return "no such file" if local else "offline" if environment.offline else "download"

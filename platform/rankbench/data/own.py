@@ -1,0 +1,218 @@
+"""Interactions in memory become a dataset like any other: Parquet files and a card in the cache, named after their content.
+
+A pandas, Arrow or Polars table has one interaction per row. In a SciPy sparse matrix (n_users, n_items), every stored value
+other than 0 is an interaction, and the ids are the positions of row and column.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import scipy.sparse as sp
+import yaml
+
+from rankbench.core.environment import Environment
+from rankbench.core.errors import ConfigError, DataError, first_line, require
+from rankbench.core.files import atomic_folder, write_text
+from rankbench.core.registry import nearest
+from rankbench.data.cards import Card, read_card
+from rankbench.data.interactions import PARTS
+from rankbench.data.protocols.spec import protocols
+
+FOLDER = "own"  # in the cache
+COLUMNS = ("user", "item", "value", "time")
+# A pair that occurs several times would lie in train and in test.
+DEFAULT_STEPS = ({"duplicates": "first"},)
+SEPARATORS = {".csv": ",", ".tsv": "\t"}
+SUFFIXES = (*SEPARATORS, ".parquet")
+
+
+def is_data(value: Any) -> bool:
+    """Whether `value` holds interactions itself, rather than the name or path of a dataset."""
+    return isinstance(value, pd.DataFrame | Mapping) or sp.issparse(value) or hasattr(value, "__arrow_c_stream__")
+
+
+def card_of_data(
+    data: Any,
+    environment: Environment,
+    *,
+    columns: Mapping[str, str | None],
+    split: str | Mapping[str, Any] | None = None,
+    prepare: Iterable[Any] | None = None,
+    name: str | None = None,
+) -> Card:
+    """Store `data` in the cache and return its card. Equal data with equal settings are stored once.
+
+    `data`: a table, a sparse matrix, or a mapping from "train", "valid" and "test" to several of them. `columns`: user, item,
+    value and time → the column of a table, or None. `split`: a protocol, its parameters, or the column of a table that says
+    "train", "valid" or "test" for each row. `prepare`: the steps of a card; by default, repeated pairs are kept once.
+
+    Raises ConfigError for a missing column and as `read_card` does, and DataError for ids or parts that cannot be used.
+    """
+    if isinstance(data, Mapping):
+        require(bool(data), "dataset: no parts; give a mapping such as {'train': frame, 'test': frame}")
+        for part in data:
+            require(part in PARTS, f"dataset: unknown part {part!r}{nearest(part, PARTS)}; a part is {_either(PARTS)}")
+        parts = {part: _table(each, columns, f"dataset: {part}", ()) for part, each in data.items()}
+        protocol = split or ("published" if "all" not in data else None)
+    else:
+        of_parts = split if isinstance(split, str) and split not in protocols() else None
+        table = _table(data, columns, "dataset", (of_parts,) if of_parts else ())
+        parts = {"all": table} if of_parts is None else _by_part(table, of_parts)
+        protocol = "published" if of_parts else split
+    present = [column for column in COLUMNS if all(column in table.column_names for table in parts.values())]
+    steps = [*(DEFAULT_STEPS if prepare is None else prepare)]
+    if not any("drop_missing" in step for step in steps):
+        _require_ids(parts)
+    content: dict[str, Any] = {
+        "source": {"files": {part: {"file": f"{part}.parquet"} for part in sorted(parts, key=PARTS.index)}},
+        "read": {"format": "parquet"} | {column: column for column in present},
+        "prepare": steps,
+    }
+    if protocol:
+        content["split"] = {"protocol": protocol} if isinstance(protocol, str) else dict(protocol)
+    return _stored(parts, present, content, name, environment)
+
+
+def card_of_file(
+    path: Path,
+    environment: Environment,
+    *,
+    columns: Mapping[str, str | None],
+    split: str | Mapping[str, Any] | None = None,
+    prepare: Iterable[Any] | None = None,
+    name: str | None = None,
+) -> Card:
+    """Return a card for a .csv, .tsv or .parquet file with a header, which stays where it is. Raises as `card_of_data` does."""
+    if path.suffix not in SUFFIXES:
+        raise ConfigError(f"{path}: expected a dataset card (.yaml) or interactions ({_either(SUFFIXES)})")
+    if not path.is_file():
+        raise ConfigError(f"{path}: no such file")
+    text = path.suffix in SEPARATORS
+    format = {"format": "delimited", "separator": SEPARATORS[path.suffix]} if text else {"format": "parquet"}
+    content: dict[str, Any] = {
+        "source": {"file": str(path.resolve())},
+        "read": format | {name: column for name, column in columns.items() if column is not None},
+        "prepare": [*(DEFAULT_STEPS if prepare is None else prepare)],
+    }
+    if split:
+        content["split"] = {"protocol": split} if isinstance(split, str) else dict(split)
+    return _stored({}, [], content, name, environment)
+
+
+def _stored(
+    parts: dict[str, pa.Table], columns: list[str], content: dict[str, Any], name: str | None, environment: Environment
+) -> Card:
+    digest = hashlib.sha256(json.dumps([name, content], sort_keys=True, default=str).encode())
+    for part in sorted(parts):
+        digest.update(part.encode())
+        with pa.ipc.new_stream(pa.PythonFile(_Hashed(digest)), parts[part].select(columns).schema) as stream:
+            stream.write_table(parts[part].select(columns).combine_chunks())
+    key = digest.hexdigest()
+    content = {"name": name or f"own-{key[:8]}"} | content
+    folder = environment.data / FOLDER / key[:16]
+    target = folder / f"{content['name']}.yaml"
+    if not target.is_file():
+        with atomic_folder(folder) as scratch:
+            for part, table in parts.items():
+                pq.write_table(table.select(columns), scratch / f"{part}.parquet", compression="zstd")
+            write_text(scratch / target.name, yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
+            try:
+                read_card(scratch / target.name)
+            except ConfigError as error:  # named after what the user gave, not after a file that disappears
+                raise ConfigError(str(error).replace(str(scratch / target.name), "dataset")) from None
+    return read_card(target)
+
+
+class _Hashed(io.RawIOBase):
+    """A file that only updates a hash with what is written to it."""
+
+    def __init__(self, digest: Any):
+        self._digest = digest
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._digest.update(data)
+        return len(data)
+
+
+def _table(data: Any, columns: Mapping[str, str | None], source: str, more: tuple[str, ...]) -> pa.Table:
+    """The columns user, item and perhaps value and time of `data`, and the columns `more` under their own names."""
+    if sp.issparse(data):
+        return _of_matrix(data, source)
+    if not isinstance(data, pd.DataFrame):
+        kinds = "a pandas, Arrow or Polars table, or a SciPy sparse matrix"
+        require(hasattr(data, "__arrow_c_stream__"), f"{source}: expected {kinds}, got {type(data).__name__}")
+        data = pa.table(data)
+    present = list(data.columns) if isinstance(data, pd.DataFrame) else data.column_names
+    wanted = {name: column for name, column in columns.items() if column is not None} | {column: column for column in more}
+    for name, column in wanted.items():
+        if column not in present:
+            known = present if name in COLUMNS else [*present, *protocols().names()]
+            what = f"no column {column!r}" if name in COLUMNS else f"split: {column!r} is neither a protocol nor a column"
+            advice = f" ({name}='NAME' names the column)" if name in COLUMNS else ""
+            raise ConfigError(f"{source}: {what}{nearest(column, known)}{advice}; columns: {', '.join(map(str, present))}")
+        require(present.count(column) == 1, f"{source}: {present.count(column)} columns are called {column!r}")
+    try:
+        if isinstance(data, pd.DataFrame):
+            data = pa.Table.from_pandas(data[list(dict.fromkeys(wanted.values()))], preserve_index=False)
+        return pa.table({name: data[column] for name, column in wanted.items()})
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        raise DataError(
+            f"{source}: {first_line(error)}; convert the ids with .astype(str) if numbers and text are mixed"
+        ) from None
+
+
+def _of_matrix(matrix: Any, source: str) -> pa.Table:
+    coo = sp.coo_array(matrix)
+    require(coo.ndim == 2, f"{source}: expected a matrix of users and items, got {coo.ndim} dimensions")
+    kept = coo.data != 0
+    user, item = coo.coords
+    table = {"user": pa.array(user[kept].astype(np.int64)), "item": pa.array(item[kept].astype(np.int64))}
+    values = coo.data[kept]
+    if len(values) and (values != 1).any():
+        table["value"] = pa.array(values.astype(np.float64))
+    return pa.table(table)
+
+
+def _by_part(table: pa.Table, column: str) -> dict[str, pa.Table]:
+    """The rows of each part, by the column that names it."""
+    labels = pc.cast(table[column], pa.string())
+    known = PARTS[:3]
+    unknown = [each for each in pc.unique(labels).to_pylist() if each not in known]
+    if unknown:
+        raise DataError(f"dataset: the column {column!r} says {unknown[0]!r}; expected {_either(known)} in every row")
+    rest = table.drop_columns([column])
+    parts = {part: rest.filter(pc.equal(labels, part)) for part in known}
+    return {part: rows for part, rows in parts.items() if len(rows)}
+
+
+def _require_ids(parts: dict[str, pa.Table]) -> None:
+    """Raise DataError if a row has no user or no item."""
+    for part, table in parts.items():
+        for name in ("user", "item"):
+            missing = pc.is_null(table[name])
+            if n := pc.sum(missing).as_py():
+                source = "dataset" if part == "all" else f"dataset: {part}"
+                first = pc.index(missing, True).as_py()
+                raise DataError(
+                    f"{source}: {n:,} of {len(table):,} rows have no {name}, the first is row {first} from 0; "
+                    "prepare=['drop_missing', ...] leaves them out"
+                )
+
+
+def _either(words: Iterable[str]) -> str:
+    *most, last = words
+    return f"{', '.join(most)} or {last}"

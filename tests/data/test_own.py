@@ -1,0 +1,110 @@
+"""Data in memory: what becomes of a DataFrame, an Arrow table, a sparse matrix, or several parts."""
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import scipy.sparse as sp
+
+import rankbench.api as rb
+from rankbench.core.errors import ConfigError, DataError
+from rankbench.data import cache
+
+RNG = np.random.default_rng(0)
+FRAME = pd.DataFrame(
+    {
+        "customer": [f"c{u}" for u in RNG.integers(0, 40, 1500)],
+        "product": RNG.integers(0, 30, 1500),
+        "when": pd.Timestamp("2024-01-01") + pd.to_timedelta(RNG.integers(0, 10**6, 1500), unit="s"),
+        "stars": RNG.integers(1, 6, 1500),
+    }
+)
+NAMED = {"user": "customer", "item": "product"}
+
+
+def pairs(dataset):
+    """All (user, item) pairs of a dataset, by raw ids."""
+    split = dataset.split
+    coo = (split.train + split.valid_target + split.test_target).tocoo()
+    users, items = dataset.users.to_pylist(), dataset.items.to_pylist()
+    return {(users[u], items[i]) for u, i in zip(*coo.coords, strict=True)}
+
+
+def test_a_table_becomes_the_dataset_of_its_pairs_from_whatever_library(environment):
+    expected = set(FRAME[["customer", "product"]].itertuples(index=False, name=None))
+    tables = [FRAME, pa.table(FRAME), FRAME.astype({"customer": "category"}), FRAME.set_index("stars")]
+    made = [rb.dataset(each, **NAMED, environment=environment) for each in tables]
+    assert all(pairs(each) == expected for each in made)
+    assert len({each.fingerprint for each in made}) == 1
+    assert "1,500 rows" in repr(made[0]) and "40 users, 30 items" in made[0]._repr_html_()
+
+
+def test_a_sparse_matrix_has_positions_as_ids_and_stored_zeros_are_no_interactions(environment):
+    matrix = sp.random(30, 20, 0.5, format="csr", random_state=1)
+    matrix.data[:5] = 0
+    dataset = rb.dataset(matrix, environment=environment)
+    assert pairs(dataset) == set(zip(*map(np.ndarray.tolist, np.nonzero(matrix.toarray())), strict=True))
+    liked = rb.dataset(matrix, prepare=[{"min_value": 0.5}], environment=environment)
+    assert liked.counts["interactions"] == int((matrix.data >= 0.5).sum())
+
+
+def test_equal_data_are_stored_once_and_the_card_is_found_again(environment):
+    first = rb.dataset(FRAME, **NAMED, environment=environment)
+    again = rb.dataset(FRAME.copy(), **NAMED, environment=environment)
+    other = rb.dataset(FRAME.iloc[1:], **NAMED, environment=environment)
+    assert first.name == again.name != other.name and first.card.path == again.card.path
+    assert [entry.kind for entry in cache.entries(environment)].count("own") == 2
+    model = rb.fit(first, "ease", lam=10.0, environment=environment)
+    assert model.evaluate(environment=environment).metrics == model.evaluate(first, environment=environment).metrics
+
+
+def test_the_split_is_a_protocol_its_parameters_or_a_column(environment):
+    by_time = rb.dataset(FRAME, **NAMED, time="when", split="temporal", environment=environment)
+    assert by_time.card.split.protocol == "temporal" and by_time.time_span is not None
+    seeded = rb.dataset(FRAME, **NAMED, split={"protocol": "random-per-user", "seed": 7}, environment=environment)
+    assert seeded.card.split.seed == 7
+    unique = FRAME.drop_duplicates(["customer", "product"]).assign(
+        fold=lambda f: np.where(np.arange(len(f)) % 5, "train", "test")
+    )
+    by_column = rb.dataset(unique, **NAMED, split="fold", environment=environment)
+    assert by_column.counts["test"] == (unique["fold"] == "test").sum()
+    parts = {part: rows.drop(columns="fold") for part, rows in unique.groupby("fold")}
+    assert rb.dataset(parts, **NAMED, environment=environment).fingerprint == by_column.fingerprint
+
+
+def test_a_file_of_interactions_is_read_where_it_lies(environment, tmp_path):
+    FRAME.to_csv(tmp_path / "clicks.csv", index=False)
+    FRAME.to_csv(tmp_path / "clicks.tsv", index=False, sep="\t")
+    FRAME.to_parquet(tmp_path / "clicks.parquet")
+    made = [rb.dataset(tmp_path / f"clicks.{kind}", **NAMED, environment=environment) for kind in ("csv", "tsv", "parquet")]
+    assert {each.fingerprint for each in made} == {rb.dataset(FRAME, **NAMED, environment=environment).fingerprint}
+
+
+@pytest.mark.parametrize(
+    ("data", "arguments", "message"),
+    [
+        (FRAME, {"user": "custmer", "item": "product"}, r"no column 'custmer'; did you mean customer\?"),
+        (FRAME, NAMED | {"split": "tempral"}, r"'tempral' is neither a protocol nor a column; did you mean temporal\?"),
+        (FRAME, NAMED | {"split": "product"}, "the column 'product' says '"),
+        (FRAME, NAMED | {"prepare": [{"min_valu": 3}]}, r"prepare.0.min_valu: unknown key; did you mean min_value\?"),
+        (FRAME, NAMED | {"name": "No Name"}, "dataset: name: "),
+        (
+            FRAME.assign(product=FRAME["product"].where(FRAME.index > 2)),
+            NAMED,
+            "3 of 1,500 rows have no item, the first is row 0",
+        ),
+        (pd.DataFrame({"user": [1, "a"], "item": [1, 2]}), {}, r"convert the ids with \.astype\(str\)"),
+        ({"train": FRAME, "tset": FRAME}, NAMED, r"unknown part 'tset'; did you mean test\?"),
+        ({}, {}, "no parts"),
+        (7, {}, "got int"),
+        (sp.coo_array(np.ones(3)), {}, "got 1 dimensions"),
+        ("synthetic", NAMED, "user: the card of synthetic says this"),
+        (FRAME, {**NAMED, "changes": {"split.seed": 1}}, "changes: only for"),
+        ("gone.csv", {}, "gone.csv: no such file"),
+    ],
+)
+def test_what_cannot_be_a_dataset_is_refused_in_one_line_and_leaves_nothing(environment, data, arguments, message):
+    with pytest.raises((ConfigError, DataError), match=message) as refused:
+        rb.dataset(data, **arguments, environment=environment)
+    assert "\n" not in str(refused.value)
+    assert not list((environment.data / "own").glob("*"))
