@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,8 +12,6 @@ from rankbench.cli.console import Json, err, out, print_json, print_table
 if TYPE_CHECKING:
     from rankbench.core.environment import Environment
     from rankbench.reports.tables import Table
-    from rankbench.schema.experiment import ExperimentSpec
-    from rankbench.schema.stored_sweep import StoredSweep
 
 EXAMPLES = """Examples:
   rankbench report
@@ -52,6 +49,7 @@ def report(
     from rankbench.reports.report import sweep_table, write_report
     from rankbench.reports.sweep_page import sweep_page
     from rankbench.reports.tables import as_json, render
+    from rankbench.schema.find import find
     from rankbench.sweeps.sweep import comparisons
 
     require(format in FORMATS, f"--format: unknown {format!r}{nearest(format, FORMATS)}; one of {', '.join(FORMATS)}")
@@ -62,7 +60,7 @@ def report(
         require(what is None and metrics is None, "--all: reports every experiment; leave out the sweep or file and --metrics")
         _index(to or environment.results / "reports", environment, json)
         return
-    stored = _stored(what, environment)
+    stored = find(what, environment)
     columns = metric_set(metrics.split(",")).names if metrics else ()
     measured = {name for record in stored.records.values() for name in record.metrics}
     for name in columns if measured else ():
@@ -107,76 +105,6 @@ def show_table(table: Table) -> None:
         out.print(f"  {note}", style="dim")
 
 
-def _stored(what: str | None, environment: Environment) -> StoredSweep:
-    """Read the sweep `what`, or the newest sweep of an experiment; if it has none, its published numbers alone.
-
-    If `what` is both the start of a sweep's id and the name of an experiment, the sweep is read.
-    """
-    from rankbench.core.errors import ConfigError
-    from rankbench.core.registry import nearest
-    from rankbench.schema.experiment import load_experiment
-    from rankbench.schema.stored_sweep import find_sweep, read_sweep
-
-    path = _experiment_file(what, environment) if what else None
-    if what is None or path is None or not what.endswith((".yaml", ".yml")):
-        try:
-            return read_sweep(find_sweep(what, environment.results))
-        except ConfigError as error:
-            if path is None:
-                near = nearest(what or "", [each.stem for each in catalogue(environment)])
-                raise ConfigError(f"{error}, nor an experiment file of that name{near}" if what else str(error)) from None
-    spec = load_experiment(path, {})
-    sweeps = _sweeps(spec.name, environment.results)
-    return read_sweep(sweeps[-1]) if sweeps else _never_run(spec, path)
-
-
-def _experiment_file(what: str, environment: Environment) -> Path | None:
-    """Path of the experiment `what`: a file, or the name of a file or an experiment of the catalogues; None if there is none.
-
-    Raises ConfigError if `what` ends in .yaml and there is no such file.
-    """
-    from rankbench.core.errors import ConfigError
-    from rankbench.core.registry import nearest
-
-    given = Path(what)
-    is_file_name = given.suffix in (".yaml", ".yml")
-    if is_file_name and given.is_file():
-        return given
-    known = {path.stem: path for path in catalogue(environment)}
-    stem = given.stem if is_file_name else given.name
-    if given.parent.name in ("", "experiments") and stem in known:
-        return known[stem]
-    if is_file_name:
-        raise ConfigError(f"{what}: no such experiment file{nearest(stem, known)}")
-    # Files are named with underscores and experiments with hyphens.
-    return known.get(what.replace("-", "_"))
-
-
-def catalogue(environment: Environment) -> list[Path]:
-    """All experiment files, sorted by name; of two with the same name, the one of the first folder."""
-    paths: dict[str, Path] = {}
-    for folder in environment.catalogues("experiments"):
-        for path in sorted(folder.glob("*.yaml")):
-            paths.setdefault(path.name, path)
-    return [paths[name] for name in sorted(paths)]
-
-
-def _sweeps(name: str, results: Path, finished: bool = False) -> list[Path]:
-    """Folders of the sweeps of the experiment `name`, oldest first; with `finished`, only finished ones."""
-    wanted = re.compile(re.escape(name) + r"-[0-9a-f]{8}-(\d{8}-\d{6}-\d{6})")
-    needed = "chosen.json" if finished else "sweep.json"
-    matches = [(wanted.fullmatch(path.parent.name), path.parent) for path in (results / "sweeps").glob(f"*/{needed}")]
-    return [folder for _, folder in sorted((match[1], folder) for match, folder in matches if match)]
-
-
-def _never_run(spec: ExperimentSpec, path: Path) -> StoredSweep:
-    """A stored sweep without runs, whose table shows the published numbers."""
-    from rankbench.schema.stored_sweep import StoredSweep, SweepFile
-
-    about = SweepFile(id="", experiment=spec, fits=0, started_at="")
-    return StoredSweep(path.parent, about, None, {}, None)
-
-
 def _index(folder: Path, environment: Environment, json: bool) -> None:
     """Write the index and a report of every experiment into `folder`."""
     from rankbench.core.errors import RankbenchError
@@ -184,18 +112,19 @@ def _index(folder: Path, environment: Environment, json: bool) -> None:
     from rankbench.reports.page import Grid
     from rankbench.reports.report import sweep_table, write_report
     from rankbench.schema.experiment import load_experiment
+    from rankbench.schema.find import experiment_files, never_run, sweeps_of
     from rankbench.schema.stored_sweep import read_sweep
     from rankbench.sweeps.sweep import comparisons
 
     entries = {}
-    for path in catalogue(environment):
+    for path in experiment_files(environment):
         try:
             spec = load_experiment(path, {})
             if spec.name in entries:
                 err.print(f"warning: {path}: another file already has the name {spec.name}; left out")
                 continue
-            sweeps = _sweeps(spec.name, environment.results, finished=True)
-            stored = read_sweep(sweeps[-1]) if sweeps else _never_run(spec, path)
+            sweeps = sweeps_of(spec.name, environment.results, finished=True)
+            stored = read_sweep(sweeps[-1]) if sweeps else never_run(spec, path)
             compared = comparisons(stored)
             table = sweep_table(stored.about, stored.chosen, stored.records, compared)
             write_report(folder / spec.name, stored.about, stored.chosen, stored.records, compared)

@@ -93,12 +93,13 @@ def sweep(
     from rankbench.core.threads import available_cpus
     from rankbench.reports.tables import as_json
     from rankbench.schema.experiment import load_experiment, of_arms
+    from rankbench.schema.find import experiment_file
     from rankbench.sweeps.plan import plan
 
     environment = Environment.from_env()
     if address:
         host_and_port(address)
-    path = _find(experiment, environment)
+    path = experiment_file(experiment, environment)
     spec = load_experiment(path, assignments(changes or []))
     if arms:
         spec = of_arms(spec, arms, str(path))
@@ -212,21 +213,6 @@ def _by_arm(records: Iterable[RunRecord], metric: str) -> list[tuple[Any, ...]]:
         finals = sum(record.stage == "final" and record.finished for record in members)
         result.append((dataset, arm, *counts, max(values, default=None), finals))
     return result
-
-
-def _find(experiment: Path, environment: Environment) -> Path:
-    """Path of an experiment file: as given, or in experiments/ of the user, the working folder or the package."""
-    from rankbench.cli.report import catalogue
-    from rankbench.core.errors import ConfigError
-    from rankbench.core.registry import nearest
-
-    if experiment.is_file():
-        return experiment
-    name = experiment.name if experiment.suffix in (".yaml", ".yml") else f"{experiment.name}.yaml"
-    known = {path.name: path for path in catalogue(environment)}
-    if name in known and experiment.parent.name in ("", "experiments"):
-        return known[name]
-    raise ConfigError(f"{experiment}: no such experiment file{nearest(name, known)}")
 
 
 def _show_plan(plan: Plan, environment: Environment, cpus: int | None, json: bool) -> None:

@@ -1,0 +1,86 @@
+"""Find an experiment file or a stored sweep by what a user writes: a path, a name, an id, or the start of an id."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from rankbench.core.environment import Environment
+from rankbench.core.errors import ConfigError
+from rankbench.core.registry import nearest
+from rankbench.schema.experiment import ExperimentSpec, load_experiment
+from rankbench.schema.stored_sweep import StoredSweep, SweepFile, find_sweep, read_sweep
+
+
+def experiment_file(experiment: Path, environment: Environment) -> Path:
+    """Return the path of an experiment file: as given, or in experiments/ of the user, the working folder or the package.
+
+    Raises ConfigError with the nearest name if there is none.
+    """
+    if experiment.is_file():
+        return experiment
+    name = experiment.name if experiment.suffix in (".yaml", ".yml") else f"{experiment.name}.yaml"
+    known = {path.name: path for path in experiment_files(environment)}
+    if name in known and experiment.parent.name in ("", "experiments"):
+        return known[name]
+    raise ConfigError(f"{experiment}: no such experiment file{nearest(name, known)}")
+
+
+def find(what: str | None, environment: Environment) -> StoredSweep:
+    """Read the sweep `what`, or the newest sweep of an experiment; if it has none, its published numbers alone.
+
+    If `what` is both the start of a sweep's id and the name of an experiment, the sweep is read.
+    """
+    path = _experiment_file(what, environment) if what else None
+    if what is None or path is None or not what.endswith((".yaml", ".yml")):
+        try:
+            return read_sweep(find_sweep(what, environment.results))
+        except ConfigError as error:
+            if path is None:
+                near = nearest(what or "", [each.stem for each in experiment_files(environment)])
+                raise ConfigError(f"{error}, nor an experiment file of that name{near}" if what else str(error)) from None
+    spec = load_experiment(path, {})
+    sweeps = sweeps_of(spec.name, environment.results)
+    return read_sweep(sweeps[-1]) if sweeps else never_run(spec, path)
+
+
+def _experiment_file(what: str, environment: Environment) -> Path | None:
+    """Path of the experiment `what`: a file, or the name of a file or an experiment of the catalogues; None if there is none.
+
+    Raises ConfigError if `what` ends in .yaml and there is no such file.
+    """
+    given = Path(what)
+    is_file_name = given.suffix in (".yaml", ".yml")
+    if is_file_name and given.is_file():
+        return given
+    known = {path.stem: path for path in experiment_files(environment)}
+    stem = given.stem if is_file_name else given.name
+    if given.parent.name in ("", "experiments") and stem in known:
+        return known[stem]
+    if is_file_name:
+        raise ConfigError(f"{what}: no such experiment file{nearest(stem, known)}")
+    # Files are named with underscores and experiments with hyphens.
+    return known.get(what.replace("-", "_"))
+
+
+def experiment_files(environment: Environment) -> list[Path]:
+    """All experiment files, sorted by name; of two with the same name, the one of the first folder."""
+    paths: dict[str, Path] = {}
+    for folder in environment.catalogues("experiments"):
+        for path in sorted(folder.glob("*.yaml")):
+            paths.setdefault(path.name, path)
+    return [paths[name] for name in sorted(paths)]
+
+
+def sweeps_of(name: str, results: Path, finished: bool = False) -> list[Path]:
+    """Folders of the sweeps of the experiment `name`, oldest first; with `finished`, only finished ones."""
+    wanted = re.compile(re.escape(name) + r"-[0-9a-f]{8}-(\d{8}-\d{6}-\d{6})")
+    needed = "chosen.json" if finished else "sweep.json"
+    matches = [(wanted.fullmatch(path.parent.name), path.parent) for path in (results / "sweeps").glob(f"*/{needed}")]
+    return [folder for _, folder in sorted((match[1], folder) for match, folder in matches if match)]
+
+
+def never_run(spec: ExperimentSpec, path: Path) -> StoredSweep:
+    """A stored sweep without runs, whose table shows the published numbers."""
+    about = SweepFile(id="", experiment=spec, fits=0, started_at="")
+    return StoredSweep(path.parent, about, None, {}, None)
