@@ -28,10 +28,11 @@ EDGES = {
     "experiment": {"core", "data", "evaluation", "fitting", "solvers", "tracking", "training"},
     "studies": {"core", "data", "experiment", "losses", "training"},
     "sweeps": {"cluster", "core", "data", "evaluation", "experiment", "fitting", "schema", "solvers", "tracking", "training"},
-    "api": {"core", "data", "evaluation", "experiment", "reports", "schema", "sweeps", "tracking"},
+    "views": {"sweeps", "tracking"},
+    "api": {"core", "data", "evaluation", "experiment", "reports", "schema", "sweeps", "tracking", "views"},
     "cli": {
         "api", "cluster", "core", "data", "evaluation", "experiment", "fitting", "reports", "schema", "studies", "sweeps",
-        "tracking", "training",
+        "tracking", "training", "views",
     },
 }  # fmt: skip
 HEAVY = {

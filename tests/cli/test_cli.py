@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rankbench.cli import _main, _stopped, app
-from rankbench.cli.console import phase_progress
+from rankbench.views.phases import phase_progress
 
 CARD = """
 name: my-shop
@@ -150,7 +150,7 @@ def test_an_interrupted_fit_says_how_to_go_on(home, capsys, monkeypatch, command
 
 
 def test_an_interrupt_that_a_library_swallowed_is_raised_again(monkeypatch):
-    monkeypatch.setattr("rankbench.cli.console.SIGNALS", [signal.SIGINT])
+    monkeypatch.setattr("rankbench.views.phases.SIGNALS", [signal.SIGINT])
     with pytest.raises(KeyboardInterrupt), phase_progress() as progress:
         progress("fit", 1, 2)
 

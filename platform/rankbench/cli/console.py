@@ -6,24 +6,23 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-Json = Annotated[bool, typer.Option("--json", help="Print the result on stdout as JSON.")]
+from rankbench.views.phases import SIGNALS, err, phase_progress
 
-SIGNALS: list[int] = []  # SIGINT and SIGTERM received
+__all__ = ["SIGNALS", "Json", "epilog", "err", "out", "phase_progress", "print_json", "print_table", "program"]
+
+Json = Annotated[bool, typer.Option("--json", help="Print the result on stdout as JSON.")]
 
 # Names of datasets, arms and files may contain brackets, so nothing that is printed is read as markup.
 out = Console(soft_wrap=True, highlight=False, markup=False)
-err = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
 
 
 def program() -> str:
@@ -59,31 +58,3 @@ def _is_number(text: str) -> bool:
         return True
     except ValueError:
         return False
-
-
-@contextmanager
-def phase_progress() -> Iterator[Any]:
-    """Yield progress(phase, done, total), which shows one line per phase with the remaining time, on a terminal only."""
-    with _bar() as bar:
-        tasks: dict[str, Any] = {}
-
-        def progress(phase: str, done: int, total: int | None) -> None:
-            # An exception raised while C calls back into Python is lost, including an interrupt.
-            if SIGNALS:
-                raise KeyboardInterrupt
-            if phase not in tasks:
-                tasks[phase] = bar.add_task(phase, total=total)
-            bar.update(tasks[phase], completed=done, total=total)
-
-        yield progress
-
-
-def _bar() -> Progress:
-    columns = [
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    ]
-    return Progress(*columns, console=err, transient=True, disable=not err.is_terminal)

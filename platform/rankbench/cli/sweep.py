@@ -84,7 +84,6 @@ def sweep(
 ) -> None:
     """Search hyperparameters on valid, refit the best ones, measure them once per seed on test, and show the table."""
     from rankbench.api.run_sweep import execute
-    from rankbench.cli.live import SweepView
     from rankbench.cli.report import show_table
     from rankbench.cluster.session import host_and_port
     from rankbench.core.config import assignments
@@ -95,6 +94,7 @@ def sweep(
     from rankbench.schema.experiment import load_experiment, of_arms
     from rankbench.schema.find import experiment_file
     from rankbench.sweeps.plan import plan
+    from rankbench.views.sweep_view import SweepView
 
     environment = Environment.from_env()
     if address:
@@ -148,10 +148,10 @@ def status(
     """Show the state of a sweep: running, interrupted or finished, its trials, and the best result of each arm."""
     import time
 
-    from rankbench.cli.live import clock
     from rankbench.core.environment import Environment
     from rankbench.schema.stored_sweep import find_sweep, read_sweep
     from rankbench.sweeps.heartbeat import last_heartbeat
+    from rankbench.views.sweep_view import clock
 
     stored = read_sweep(find_sweep(name, Environment.from_env().results))
     running = last_heartbeat(stored.folder)
@@ -216,9 +216,9 @@ def _by_arm(records: Iterable[RunRecord], metric: str) -> list[tuple[Any, ...]]:
 
 
 def _show_plan(plan: Plan, environment: Environment, cpus: int | None, json: bool) -> None:
-    from rankbench.cli.live import clock
     from rankbench.core.memory import available_memory
     from rankbench.sweeps.dry_run import dry_run, fits_of
+    from rankbench.views.sweep_view import clock
 
     preview = dry_run(plan, environment, cpus, available_memory() if cpus else None)
     if json:

@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
-from rankbench.cli.console import err
+from rankbench.views.phases import err
 
 if TYPE_CHECKING:
     from rankbench.sweeps.heartbeat import Progress

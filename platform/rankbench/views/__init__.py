@@ -1,0 +1,1 @@
+"""What a user sees of running work, on a terminal and in a notebook."""
