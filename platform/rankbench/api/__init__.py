@@ -1,23 +1,32 @@
-"""The Python interface: fit a method, recommend by raw ids, evaluate, compare, save and load.
+"""The Python interface: fit methods, recommend by raw ids, compare losses on datasets, and read results as DataFrames.
 
 import rankbench.api as rb
 model = rb.fit("movielens-1m", "ease", lam=300)
 model.recommend([0, 17], k=10)
 model.evaluate().metrics["ndcg@20"]
-rb.compare({"ease": model, "edlae": rb.fit("movielens-1m", "edlae", lam=400)}, metric="ndcg@20")
+clicks = rb.dataset(frame, user="customer", item="product")
+rb.sweep(datasets=clicks, methods=["bpr", "sl", "talos"], params={"epochs": 20}).table
 """
 
 from __future__ import annotations
 
+from rankbench.api.catalogue import datasets, methods
 from rankbench.api.compare import compare
 from rankbench.api.dataset import dataset
 from rankbench.api.fit import fit
-from rankbench.core.errors import ConfigError
+from rankbench.api.report import report
+from rankbench.api.results import Results
+from rankbench.api.sweep import sweep
+from rankbench.core.errors import ConfigError, RankbenchError
 from rankbench.core.memory import Spill
+from rankbench.data.prepare import Dataset
 from rankbench.experiment.execution import Execution
 from rankbench.experiment.fitted_model import Evaluation, Model, load
 
-__all__ = ["ConfigError", "Evaluation", "Execution", "Model", "Spill", "compare", "dataset", "fit", "load"]
+__all__ = [
+    "ConfigError", "Dataset", "Evaluation", "Execution", "Model", "RankbenchError", "Results", "Spill", "compare", "dataset",
+    "datasets", "fit", "load", "methods", "report", "sweep",
+]  # fmt: skip
 
 
 def __dir__() -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
+import numpy as np
 import pandas as pd
 
 from rankbench.core.environment import Environment
@@ -32,7 +33,8 @@ def compare(
     """
     named = dict(models) if isinstance(models, Mapping) else _named(models)
     require(len(named) >= 2, f"compare needs at least two models, got {len(named)}")
-    samples, first = {}, None
+    samples: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+    first: Evaluation | None = None
     for name, each in named.items():
         measured = each.evaluate(metrics=[metric], environment=environment) if isinstance(each, Model) else each
         first = first or measured
@@ -46,6 +48,7 @@ def compare(
         hint = nearest(metric, known) or f"; it has {', '.join(known)}"
         require(metric in known, f"{name}: has no per-user values of {metric!r}{hint}")
         samples[name] = (measured.per_user["user"].to_numpy(), measured.per_user[metric].to_numpy())
+    assert first is not None
     pairs = compare_values(samples, dataset=first.dataset, metric=metric, baseline=baseline, seed=seed).pairs
     return pd.DataFrame([asdict(pair) | {"verdict": pair.verdict} for pair in pairs]).drop(columns="by_split")
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from rankbench.api.dataset import card_of
+from rankbench.api.display import fit_display
 from rankbench.core.environment import Environment
 from rankbench.core.errors import require
 from rankbench.data.blocks import union
-from rankbench.experiment.execution import Execution, ignore_progress
+from rankbench.experiment.execution import Execution
 from rankbench.experiment.fit import Progress
-from rankbench.experiment.fitted_model import Model
+from rankbench.experiment.fitted_model import FittedOn, Model
 from rankbench.experiment.job import Job, configure
 from rankbench.experiment.run import load_and_fit
 
@@ -19,11 +20,11 @@ def fit(
     dataset: Any,
     method: str,
     *,
-    fit_on: str | None = None,
+    fit_on: Literal["train", "train+valid"] | None = None,
     dtype: str = "float32",
     seed: int = 0,
     environment: Environment | None = None,
-    progress: Progress = ignore_progress,
+    progress: Progress | bool = True,
     execution: Execution | None = None,
     changes: dict[str, Any] | None = None,
     **params: Any,
@@ -31,10 +32,12 @@ def fit(
     """Fit `method` with `params` on a dataset and return the model.
 
     `dataset` is a name, the path of a card, a table with the columns user and item, or anything else that `rb.dataset` takes or
-    returns; `changes` replace values of a card by dotted keys. `fit_on` is "train" or
-    "train+valid". By default the protocol decides, and a method that stops early on valid is fitted on train.
-    `progress(phase, done, total)` is called during the fit. `execution` says how the fit is computed: by default in this
-    process, without saving anything. A model whose matrix did not fit into memory reads the folder of `execution.spill`.
+    returns; `changes` replace values of a card by dotted keys. `fit_on` is "train" or "train+valid": by default the protocol
+    decides, and a method that stops early on valid is fitted on train.
+
+    A notebook or terminal shows the progress of the fit. With `progress=False` it does not, and a function
+    `progress(phase, done, total)` is called instead. `execution` says how the fit is computed: by default in this process,
+    without saving anything. A model whose matrix did not fit into memory reads the folder of `execution.spill`.
 
     Raises ConfigError for an unknown name, parameter or value, DataError for data that are not available or not readable,
     NumericalError if the method breaks down, and StorageError if memory or disk do not suffice.
@@ -44,8 +47,10 @@ def fit(
     environment = environment or Environment.from_env()
     config = configure(method, params)
     card = card_of(dataset, environment, changes)
-    fit_on = fit_on or config.part_to_fit(card)
-    data, fitted = load_and_fit(Job(card, (config,), fit_on, dtype=dtype, seed=seed), environment, execution, progress)
-    history = union(data.split.fit_matrix(fit_on), data.split.valid_history, data.split.test_history)
-    about = {"card": card.reference, "changes": card.changes, "name": data.name, "fingerprint": data.fingerprint}
-    return Model(fitted.models[0], method, config.flat, about, fit_on, seed, data.users, data.items, history)
+    part = fit_on or config.part_to_fit(card)
+    job = Job(card, (config,), part, dtype=dtype, seed=seed)
+    with fit_display(progress) as (on_progress, on_curve):
+        data, fitted = load_and_fit(job, environment, execution, on_progress, on_curve)
+    history = union(data.split.fit_matrix(part), data.split.valid_history, data.split.test_history)
+    about: FittedOn = {"card": card.reference, "changes": card.changes, "name": data.name, "fingerprint": data.fingerprint}
+    return Model(fitted.models[0], method, config.flat, about, part, seed, data.users, data.items, history)

@@ -217,7 +217,7 @@ class Card(Strict):
             raise ConfigError(str(error).replace("split: ", "split.", 1)) from None
 
     @property
-    def final_fit(self) -> str:
+    def final_fit(self) -> Literal["train", "train+valid"]:
         """The parts that the tested model is fitted on: train+valid, or train if validation users are held out."""
         return "train+valid" if protocols().get(self.split.protocol).refit else "train"
 

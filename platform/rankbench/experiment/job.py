@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from rankbench.core.errors import ConfigError
 from rankbench.data.cards import Card
@@ -46,7 +46,7 @@ class MethodConfig:
         """When its fit ends early, by a metric on the validation set; None if it never does."""
         return self.spec.stopping(self.params)
 
-    def part_to_fit(self, card: Card) -> str:
+    def part_to_fit(self, card: Card) -> Literal["train", "train+valid"]:
         """Return the part for a final fit: as the protocol of the split prescribes, or only train if the validation set decides
         when the fit ends.
         """

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Generator, Hashable, Iterator
+from collections.abc import Callable, Generator, Hashable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
@@ -100,14 +100,20 @@ def run_stepwise(
 
 
 def load_and_fit(
-    job: Job, environment: Environment, execution: Execution | None = None, progress: Progress = ignore_progress
+    job: Job,
+    environment: Environment,
+    execution: Execution | None = None,
+    progress: Progress = ignore_progress,
+    on_curve: Callable[[list[Row]], None] = ignore_progress,
 ) -> tuple[Dataset, Fitted]:
-    """Return the prepared dataset and the fitted models of a job, without ranking and measuring them."""
+    """Return the prepared dataset and the fitted models of a job, without ranking and measuring them. `on_curve` is called with
+    the curve so far after each iteration of an iterative method.
+    """
     execution = execution or Execution()
     with memory_errors_are_clear(job.title), threads.pinned(execution.n_threads):
         dataset = prepare(job.card, environment, progress)
         X = dataset.split.fit_matrix(job.fit_on)
-        return dataset, result_of(_fit(job, dataset, X, execution, progress))
+        return dataset, result_of(_fit(job, dataset, X, execution, progress), on_curve)
 
 
 def _fit(

@@ -163,11 +163,13 @@ def _evaluate(course: _Course, step: Step, validation: Validation) -> float:
     return course.valid
 
 
-def result_of(generator: Generator[Any, None, T]) -> T:
-    """Run a generator to its end and return its result."""
+def result_of(generator: Generator[Any, None, T], on_value: Callable[[Any], object] | None = None) -> T:
+    """Run a generator to its end and return its result. `on_value` is called with each value that it yields."""
     while True:
         try:
-            next(generator)
+            value = next(generator)
+            if on_value is not None:
+                on_value(value)
         except StopIteration as end:
             return end.value
 

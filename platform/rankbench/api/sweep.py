@@ -1,0 +1,127 @@
+"""Compare methods on datasets with a sweep: search on validation, final runs on test, intervals and paired tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rankbench.api.dataset import card_of
+from rankbench.api.display import sweep_display
+from rankbench.api.results import Results
+from rankbench.api.run_sweep import execute
+from rankbench.core.config import override, validate
+from rankbench.core.environment import Environment
+from rankbench.core.errors import ConfigError, require
+from rankbench.core.registry import nearest
+from rankbench.experiment import methods as known
+from rankbench.schema.datasets import Entry
+from rankbench.schema.experiment import ExperimentSpec, load_experiment
+from rankbench.schema.find import experiment_file
+from rankbench.schema.stored_sweep import read_sweep
+
+
+def sweep(
+    experiment: str | Path | None = None,
+    *,
+    datasets: Any = None,
+    methods: str | Sequence[str] | Mapping[str, Mapping[str, Any]] | None = None,
+    params: Mapping[str, Any] | None = None,
+    metric: str = "ndcg@20",
+    trials: int = 10,
+    seeds: int | Sequence[int] = 0,
+    name: str = "sweep",
+    changes: Mapping[str, Any] | None = None,
+    chosen: bool = False,
+    resume: bool = False,
+    fresh: bool = False,
+    address: str | None = None,
+    progress: bool = True,
+    environment: Environment | None = None,
+) -> Results:
+    """Run an experiment file, or compare `methods` on `datasets`, and return the results.
+
+    Parameters
+    ----------
+    experiment
+        The name or path of an experiment file, such as "linear_movielens_1m". Without it, `datasets` and `methods` say what to
+        compare.
+    datasets
+        One dataset or a list of them, each in any form that `rb.dataset` takes or returns.
+    methods
+        Names of methods, or a mapping from the label of a row to its parameters: {"sl": {"tau": {"grid": [0.1, 0.2]}}}. A value
+        is fixed or a search space, as in an experiment file. A key "method" names the method if the label is not its name.
+    params
+        Values or search spaces for all methods that have the parameter, such as {"epochs": 20}.
+    metric
+        The metric, with its cutoff, by which settings are chosen on validation.
+    trials
+        The number of draws for each method with random parameters.
+    seeds
+        The seeds of the final runs.
+    name
+        The name in the results folder and in MLflow.
+    changes
+        Further values of the experiment by dotted keys, such as {"search.by": "tpe"}.
+    chosen, resume, fresh, address
+        As the options of `rankbench sweep`: skip the search, continue the newest sweep of this experiment, repeat finished
+        runs, and the address of a Ray cluster.
+    progress
+        Whether a notebook or terminal shows the running sweep.
+
+    A run that fails does not end the sweep; its row says why. Raises ConfigError, DataError and StorageError before any work
+    starts, and ClusterError if the cluster fails.
+    """
+    environment = environment or Environment.from_env()
+    if experiment is not None:
+        given = {"datasets": datasets, "methods": methods, "params": params}
+        for argument, value in given.items():
+            require(value is None, f"{argument}: the experiment file says this; use changes={{...}} to replace its values")
+        path = experiment_file(Path(experiment), environment)
+        spec, source = load_experiment(path, dict(changes or {})), str(path)
+    else:
+        if datasets is None or methods is None:
+            raise ConfigError("sweep: give an experiment, or datasets and methods such as ['bpr', 'sl']")
+        content = {
+            "name": name,
+            "datasets": [_entry(each, environment) for each in _as_list(datasets)],
+            "arms": _arms(methods, dict(params or {})),
+            "search": {"choose": {"metric": metric}, "trials": trials},
+            "final": {"seeds": [seeds] if isinstance(seeds, int) else [*seeds]},
+        }
+        spec, source = validate(ExperimentSpec, override(content, dict(changes or {})), "sweep"), "sweep"
+    display = sweep_display(spec.search.choose.metric, progress)
+    options = {"resume": resume, "use_chosen": chosen, "address": address, "fresh": fresh}
+    folder, _, _ = execute(spec, source, environment, display, **options)
+    return Results(folder, read_sweep(folder))
+
+
+def _as_list(datasets: Any) -> list[Any]:
+    return list(datasets) if isinstance(datasets, list | tuple) else [datasets]
+
+
+def _entry(dataset: Any, environment: Environment) -> Entry:
+    card = card_of(dataset, environment)
+    return {"name": card.name, "file": card.reference} | card.changes if card.path else card.name
+
+
+def _arms(methods: str | Sequence[str] | Mapping[str, Mapping[str, Any]], params: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the arms of an experiment; each method gets those of the common `params` that it has.
+
+    Raises ConfigError for an unknown method, and for a common parameter that none of them has.
+    """
+    named = [methods] if isinstance(methods, str) else methods
+    own = dict(named) if isinstance(named, Mapping) else {each: {} for each in named}
+    require(bool(own), "methods: give at least one")
+    arms, unused = [], set(params)
+    for label, values in own.items():
+        require(isinstance(values, Mapping), f"methods: {label}: expected a mapping of parameters, got {values!r}")
+        method = values.get("method", label)
+        fields = {field.name for field in known.method(method).fields()}
+        common = {name: value for name, value in params.items() if name in fields}
+        unused -= set(common)
+        arms.append({"method": method, "name": label, "params": common | {k: v for k, v in values.items() if k != "method"}})
+    for name in sorted(unused):
+        every = {field.name for arm in arms for field in known.method(arm["method"]).fields()}
+        raise ConfigError(f"params: {name}: none of the methods has it{nearest(name, every)}")
+    return arms
