@@ -37,10 +37,12 @@ class Results:
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """One row per dataset and model. For each metric it has the mean over users, `low` and `high` of the 95 % interval, and
-        `published` if a paper reports a number; then the setting, `tied` (not distinguishable from the best), seconds, memory,
-        and `state`, which is "measured" or says why there is no number.
+        """One row per dataset and model. For each metric it has the mean over users, `low` and `high` of the 95 % interval,
+        `tied` (not distinguishable from the best of the dataset), and `published` if a paper reports a number; then the
+        setting, seconds, memory, and `state`, which is "measured" or says why there is no number.
         """
+        pairs = self._table.differences
+        tied = {(pair.dataset, pair.model, pair.metric) for pair in pairs if not pair.distinguishable}
         rows = []
         for row in self._table.rows:
             line: dict[str, Any] = {"dataset": row.dataset, "model": row.arm, "method": row.method}
@@ -48,9 +50,10 @@ class Results:
                 cell, published = row.cells.get(metric), row.published.get(metric)
                 line[metric] = cell.mean if cell else None
                 line |= {f"{metric} low": cell.low if cell else None, f"{metric} high": cell.high if cell else None}
+                line[f"{metric} tied"] = (row.dataset, row.arm, metric) in tied
                 line[f"{metric} published"] = published
             setting = {name: value for name, value in row.params.items() if name in row.stated}
-            line |= {"setting": setting, "tied": row.tied, "fit_seconds": row.seconds.get("fit")}
+            line |= {"setting": setting, "fit_seconds": row.seconds.get("fit")}
             line |= {"rank_seconds": row.seconds.get("rank"), "peak_memory_gb": row.peak_memory_gb or None}
             rows.append(line | {"state": row.missing or "measured"})
         frame = pd.DataFrame(rows)

@@ -15,8 +15,9 @@ from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError, require
 from rankbench.core.registry import nearest
 from rankbench.experiment import methods as known
+from rankbench.experiment.job import configure
 from rankbench.schema.datasets import Entry
-from rankbench.schema.experiment import ExperimentSpec, load_experiment
+from rankbench.schema.experiment import ArmSpec, ExperimentSpec, load_experiment
 from rankbench.schema.find import experiment_file
 from rankbench.schema.stored_sweep import read_sweep
 
@@ -90,10 +91,18 @@ def sweep(
             "final": {"seeds": [seeds] if isinstance(seeds, int) else [*seeds]},
         }
         spec, source = validate(ExperimentSpec, override(content, dict(changes or {})), "sweep"), "sweep"
+        # Without anything to choose, nothing needs to be fitted on train and measured on valid.
+        chosen = chosen or not any(_is_searched(arm) for arm in spec.arms)
     display = sweep_display(spec.search.choose.metric, progress)
     options = {"resume": resume, "use_chosen": chosen, "address": address, "fresh": fresh}
     folder, _, _ = execute(spec, source, environment, display, **options)
     return Results(folder, read_sweep(folder))
+
+
+def _is_searched(arm: ArmSpec) -> bool:
+    """Whether validation decides something: the value of a parameter, or after how many iterations the fit ends."""
+    spaces = any(isinstance(value, dict) for value in arm.params.values())
+    return spaces or configure(arm.method, arm.params, f"methods: {arm.label}").stopping is not None
 
 
 def _as_list(datasets: Any) -> list[Any]:
