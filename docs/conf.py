@@ -1,4 +1,4 @@
-"""The site: Markdown by MyST, docstrings by autodoc, and three parts made from the code while it is built.
+"""The site: Markdown and notebooks by MyST, docstrings by autodoc, and three parts made from the code while it is built.
 
 `make docs` builds it with -W: a warning is an error. Read more under "Documentation" in CONTRIBUTING.md.
 """
@@ -19,8 +19,9 @@ author = copyright = "The rankbench developers"
 version = release = installed_version("rankbench")
 html_title = f"rankbench {release}"
 
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
-source_suffix = {".md": "markdown"}
+extensions = ["myst_nb", "sphinx.ext.autodoc"]
+source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb"}
+nb_execution_mode = "off"  # the notebooks hold their outputs; tests/docs runs them again
 exclude_patterns = ["_site"]
 myst_heading_anchors = 4
 highlight_language = "none"  # of a block without a language: commands and their output

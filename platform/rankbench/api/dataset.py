@@ -43,7 +43,7 @@ def dataset(
     prepare
         Steps such as [{"min_value": 4}, {"duplicates": "first"}, {"k_core": 5}]. By default, repeated pairs are kept once.
     name
-        The name in tables and records; by default "own-" and the start of a hash.
+        The name in tables and records. By default that of the card; for other data, "own-" and the start of a hash.
     changes
         Values of the card to replace, by dotted keys such as "split.seed"; only for the name of a dataset or a card.
 
@@ -56,9 +56,10 @@ def dataset(
         about: dict[str, Any] = {"columns": columns, "split": split, "prepare": prepare, "name": name}
         own = card_of_data(data, environment, **about) if is_data(data) else card_of_file(Path(data), environment, **about)
         return prepare_card(own, environment)
-    given = {"user": user != "user", "item": item != "item", "value": value, "time": time, "split": split, "name": name}
+    given = {"user": user != "user", "item": item != "item", "value": value, "time": time, "split": split}
     for argument, is_given in (given | {"prepare": prepare is not None}).items():
         require(not is_given, f"{argument}: the card of {data} says this; use changes={{'split.seed': 1}} instead")
+    changes = (changes or {}) | ({"name": name} if name else {})
     return prepare_card(card_of(data, environment, changes), environment)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -95,7 +97,11 @@ def sweep(
         chosen = chosen or not any(_is_searched(arm) for arm in spec.arms)
     display = sweep_display(spec.search.choose.metric, progress)
     options = {"resume": resume, "use_chosen": chosen, "address": address, "fresh": fresh}
-    folder, _, _ = execute(spec, source, environment, display, **options)
+    # Ray would show widgets of its own in a notebook, and complains where it cannot.
+    logging.getLogger("ray.widgets").setLevel(logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "IProgress not found")
+        folder, _, _ = execute(spec, source, environment, display, **options)
     return Results(folder, read_sweep(folder))
 
 

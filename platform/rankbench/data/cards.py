@@ -263,7 +263,7 @@ def load_card(dataset: str, environment: Environment, changes: dict[str, Any] | 
     if dataset not in cards:
         raise ConfigError(f"unknown dataset {dataset!r}{nearest(dataset, cards)} (rankbench data list)")
     card = read_card(cards[dataset], changes)
-    if card.name != dataset:
+    if card.name != (changes or {}).get("name", dataset):
         raise ConfigError(f"{cards[dataset]}: name: {card.name}: a card in this folder must be named after its file, {dataset}")
     return card.model_copy(update={"reference": dataset})
 

@@ -51,7 +51,12 @@ def card_of(entry: Entry, environment: Environment, source: str) -> Card:
     name = entry.get("name")
     if not isinstance(name, str):
         raise ConfigError(f"{source}: give the card's `name`, then what to change in it")
-    return load_card(entry.get("file", name), environment, changes)
+    # A variant of a card, made in Python, may have a name of its own.
+    return (
+        load_card(entry["file"], environment, changes | {"name": name})
+        if "file" in entry
+        else load_card(name, environment, changes)
+    )
 
 
 def _flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -224,6 +224,15 @@ class _TrialEnds(tune.Callback):
         self.lost.append((unit, lines[-1] if lines else "it left no message"))
 
 
+class Silent(tune.ProgressReporter):
+    """Reports nothing: without it, Tune clears the output of a notebook's cell, where the sweep shows its own progress."""
+
+    def should_report(self, trials: list[Trial], done: bool = False) -> bool:
+        return False
+
+    def report(self, trials: list[Trial], done: bool, *sys_info: Any) -> None: ...
+
+
 def _tune(
     group: Group,
     environment: Environment,
@@ -269,6 +278,7 @@ def _tune(
                 name=f"trials-{os.getpid()}",
                 storage_path=str(scratch),
                 verbose=0,
+                progress_reporter=Silent(),
                 callbacks=[ends, Waiting(needs, warn)],
                 # Tune's own retry waits forever for the worker that it kept for reuse; run_units retries instead.
                 failure_config=tune.FailureConfig(max_failures=0),

@@ -42,13 +42,15 @@ class Output:
         return time.monotonic() - self._shown_at >= EVERY
 
     def show(self, html: str) -> None:
-        from IPython.display import HTML, display
+        from IPython.display import DisplayHandle
 
         self._shown_at = time.monotonic()
+        content = {"text/html": html, "text/plain": ""}
         if self._handle is None:
-            self._handle = display(HTML(html), display_id=True)
+            self._handle = DisplayHandle()  # type: ignore[no-untyped-call]
+            self._handle.display(content, raw=True)
         else:
-            self._handle.update(HTML(html))
+            self._handle.update(content, raw=True)
 
 
 def drawing(curves: Mapping[str, Curve], x: str, y: str) -> str:
@@ -56,9 +58,10 @@ def drawing(curves: Mapping[str, Curve], x: str, y: str) -> str:
     drawn = {name: points for name, points in curves.items() if len(points) > 1}
     if not drawn:
         return ""
+    from matplotlib import rc_context
     from matplotlib.figure import Figure  # not pyplot, whose settings belong to the user of the notebook
 
-    figure = Figure(figsize=(7, 2.8), layout="constrained")
+    figure = Figure(figsize=(7, 2.8), layout="constrained", facecolor="none")
     axis = figure.subplots()
     for position, (name, points) in enumerate(drawn.items()):
         axis.plot(*zip(*points, strict=True), label=name, color=COLOURS[position % len(COLOURS)], lw=1.5)
@@ -67,7 +70,8 @@ def drawing(curves: Mapping[str, Curve], x: str, y: str) -> str:
     if len(drawn) > 1:
         axis.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
     text = StringIO()
-    figure.savefig(text, format="svg")
+    with rc_context({"svg.fonttype": "none"}):  # text as text, which is smaller
+        figure.savefig(text, format="svg", metadata={"Date": None})
     return text.getvalue()[text.getvalue().index("<svg") :]
 
 
@@ -117,7 +121,9 @@ class SweepInNotebook:
         self._update(at_once=True)
 
     def planned(self, plan: Plan, folder: Path) -> None:
-        self._lines.append(f"{plan.spec.name}: {plan.n_settings} settings in {plan.n_fits} fits → {folder}")
+        here = Path.cwd()
+        shown = folder.relative_to(here) if folder.is_relative_to(here) else folder
+        self._lines.append(f"{plan.spec.name}: {plan.n_settings} settings in {plan.n_fits} fits → {shown}")
         self._lines += [f"not available: {problem.reason}" for problem in plan.not_available.values()]
         self._update(at_once=True)
 

@@ -1,0 +1,37 @@
+"""The tutorials: each notebook was executed as it is, and runs again in a fresh folder with outputs of the same kinds."""
+
+import os
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+TUTORIALS = sorted((Path(__file__).parents[2] / "docs" / "tutorials").glob("*.ipynb"))
+
+
+def code_cells(notebook):
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def kinds(cell):
+    """The kind of each output of a cell; a result that is shown while the work goes on is one output."""
+    return sorted({output.output_type for output in cell.outputs})
+
+
+def test_there_are_tutorials():
+    assert {path.stem for path in TUTORIALS} >= {"own_data", "compare_losses"}
+
+
+@pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
+def test_a_tutorial_runs_from_its_first_cell_to_its_last(path, tmp_path, monkeypatch):
+    stored = nbformat.read(path, as_version=4)
+    assert [cell.execution_count for cell in code_cells(stored)] == list(range(1, len(code_cells(stored)) + 1))
+    for name in [name for name in os.environ if name.startswith(("RANKBENCH_", "MLFLOW_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("RANKBENCH_DATA", str(tmp_path / "cache"))
+    monkeypatch.setenv("RANKBENCH_OFFLINE", "1")
+    again = nbformat.read(path, as_version=4)
+    NotebookClient(again, timeout=500, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    for old, new in zip(code_cells(stored), code_cells(again), strict=True):
+        assert kinds(old) == kinds(new), old.source
