@@ -29,8 +29,6 @@ def dataset(
 ) -> Dataset:
     """Prepare and split a dataset, which `fit` and `sweep` take like the name of one.
 
-    Parameters
-    ----------
     data
         The name of a dataset, the path of a card, or the path of a .csv, .tsv or .parquet file; or interactions in memory: a
         pandas, Arrow or Polars table with one interaction per row, a SciPy sparse matrix (n_users, n_items) whose ids are

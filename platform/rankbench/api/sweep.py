@@ -44,8 +44,6 @@ def sweep(
 ) -> Results:
     """Run an experiment file, or compare `methods` on `datasets`, and return the results.
 
-    Parameters
-    ----------
     experiment
         The name or path of an experiment file, such as "linear_movielens_1m". Without it, `datasets` and `methods` say what to
         compare.
