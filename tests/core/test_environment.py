@@ -37,6 +37,7 @@ def test_every_variable_is_read(tmp_path, monkeypatch):
         "RANKBENCH_RESULTS": str(tmp_path / "results"),
         "RANKBENCH_TRACKING_URI": "http://127.0.0.1:5000",
         "RANKBENCH_HOME": str(tmp_path),
+        "RANKBENCH_PLUGINS": "my_loss.py",
     }
     assert set(values) == set(VARIABLES)
     for name, value in values.items():

@@ -44,7 +44,7 @@ def test_a_registry_gives_what_was_added_in_the_order_of_names():
 
 def test_a_name_is_taken_once():
     solvers = registry(ease=1)
-    with pytest.raises(ValueError, match="solver 'ease' is registered twice"):
+    with pytest.raises(ConfigError, match="solver 'ease' is registered twice"):
         solvers.add("ease", 2)
     assert solvers.get("ease") == 1
 

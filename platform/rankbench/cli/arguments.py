@@ -7,6 +7,26 @@ from typing import Annotated
 
 import typer
 
+
+def _load(words: list[str] | None) -> list[str]:
+    if words:
+        from rankbench.experiment.methods import load_plugin
+
+        for word in words:
+            load_plugin(word, source="--plugin")
+    return words or []
+
+
+Plugin = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--plugin",
+        metavar="FILE",
+        callback=_load,
+        is_eager=True,
+        help="Load a file (or module) with your own losses, solvers, readers and so on; may be repeated.",
+    ),
+]
 Dataset = Annotated[str, typer.Argument(help="A dataset's name (rankbench data list) or a card file.")]
 Method = Annotated[str, typer.Argument(help="A method's name (rankbench methods).")]
 Params = Annotated[

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rankbench.cli.arguments import Plugin
 from rankbench.cli.console import Json, out, print_json, print_table
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def compare(
     baseline: Annotated[str | None, typer.Option(help="One of the runs; all others are also compared with it.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
     json: Json = False,
+    plugin: Plugin = None,
 ) -> None:
     """Compare runs on the same data by paired tests. Each run is compared with the best one, with Holm's correction."""
     from dataclasses import asdict

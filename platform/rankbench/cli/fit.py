@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rankbench.cli.arguments import Address, Dataset, Device, Dtype, Memory, Method, Params, Resume
+from rankbench.cli.arguments import Address, Dataset, Device, Dtype, Memory, Method, Params, Plugin, Resume
 from rankbench.cli.console import Json, out, phase_progress, print_json, program
 
 EXAMPLES = """Examples:
@@ -31,6 +31,7 @@ def fit(
     memory: Memory = None,
     resume: Resume = False,
     json: Json = False,
+    plugin: Plugin = None,
 ) -> None:
     """Fit METHOD on DATASET and save the model.
 

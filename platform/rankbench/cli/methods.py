@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rankbench.cli.arguments import Plugin
 from rankbench.cli.console import Json, out, print_json, print_table
 
 if TYPE_CHECKING:
@@ -19,7 +20,9 @@ EXAMPLES = """Examples:
 
 
 def methods(
-    name: Annotated[str | None, typer.Argument(help="Name of a method, to list its parameters.")] = None, json: Json = False
+    name: Annotated[str | None, typer.Argument(help="Name of a method, to list its parameters.")] = None,
+    json: Json = False,
+    plugin: Plugin = None,
 ) -> None:
     """List all methods, or the parameters of one method."""
     from rankbench.experiment.methods import registered

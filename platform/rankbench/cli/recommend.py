@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rankbench.cli.arguments import ModelFolder, TableFile
+from rankbench.cli.arguments import ModelFolder, Plugin, TableFile
 from rankbench.cli.console import Json, err, out, print_json, print_table
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def recommend(
     ] = False,
     to: TableFile = None,
     json: Json = False,
+    plugin: Plugin = None,
 ) -> None:
     """Recommend items to users. The result has the columns user, rank, item and score."""
     from rankbench.cli.frames import check_output, chosen_ids, read_columns

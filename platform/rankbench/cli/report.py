@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rankbench.cli.arguments import Plugin
 from rankbench.cli.console import Json, err, out, print_json, print_table
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def report(
     to: Annotated[Path | None, typer.Option("--out", help="Write pages, tables and plots to this folder.")] = None,
     all: Annotated[bool, typer.Option("--all", help="Write an index and a report of every experiment.")] = False,
     json: Json = False,
+    plugin: Plugin = None,
 ) -> None:
     """Show the table of a sweep, or write its report. It has measured and published values, intervals, seconds and memory."""
     from rankbench.core.environment import Environment

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rankbench.cli.arguments import Address, Dataset, Device, Dtype, Memory, Method, Params, Resume
+from rankbench.cli.arguments import Address, Dataset, Device, Dtype, Memory, Method, Params, Plugin, Resume
 from rankbench.cli.console import Json, err, out, phase_progress, print_json, print_table
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ def run(
     fresh: Annotated[bool, typer.Option("--fresh", help="Replace an earlier record of this run.")] = False,
     track: Annotated[bool, typer.Option("--track/--no-track", help="Send the record to MLflow.")] = True,
     json: Json = False,
+    plugin: Plugin = None,
 ) -> None:
     """Fit METHOD on train + valid of DATASET and measure it on test.
 

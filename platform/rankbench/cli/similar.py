@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rankbench.cli.arguments import ModelFolder, TableFile
+from rankbench.cli.arguments import ModelFolder, Plugin, TableFile
 from rankbench.cli.console import Json
 
 EXAMPLES = """Examples:
@@ -23,6 +23,7 @@ def similar(
     k: Annotated[int, typer.Option("-k", min=1, help="Number of similar items per item.")] = 10,
     to: TableFile = None,
     json: Json = False,
+    plugin: Plugin = None,
 ) -> None:
     """List the items most similar to an item.
 

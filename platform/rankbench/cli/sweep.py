@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rankbench.cli.arguments import Plugin
 from rankbench.cli.console import Json, epilog, out, print_json, print_table, program
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ def sweep(
         bool, typer.Option("--require-all", help="Stop if a dataset is not available, instead of leaving it out.")
     ] = False,
     json: Json = False,
+    plugin: Plugin = None,
 ) -> None:
     """Search hyperparameters on valid, refit the best ones, measure them once per seed on test, and show the table."""
     from rankbench.api.run_sweep import execute
@@ -90,6 +92,7 @@ def sweep(
     from rankbench.core.environment import Environment
     from rankbench.core.errors import ClusterError, DownloadError
     from rankbench.core.threads import available_cpus
+    from rankbench.experiment.methods import load_plugin
     from rankbench.reports.tables import as_json
     from rankbench.schema.experiment import load_experiment, of_arms
     from rankbench.schema.find import experiment_file
@@ -100,7 +103,7 @@ def sweep(
     if address:
         host_and_port(address)
     path = experiment_file(experiment, environment)
-    spec = load_experiment(path, assignments(changes or []))
+    spec = load_experiment(path, assignments(changes or []), load_plugin)
     if arms:
         spec = of_arms(spec, arms, str(path))
     if spec.resources.device != "cpu" and not address:

@@ -18,6 +18,7 @@ from ray.exceptions import ObjectStoreFullError, OutOfDiskError, RayError, RayTa
 
 from rankbench.cluster.alive_nodes import alive_nodes
 from rankbench.core.errors import StorageError, first_line
+from rankbench.core.plugins import Shipment
 from rankbench.core.threads import pinned
 from rankbench.fitting.executors import Lost
 
@@ -100,7 +101,7 @@ class RayFlow:
         while len(self._running) >= 2 * self.workers:
             self._wait_for_any()
         # The last result of a task is small, so that waiting for it moves no array.
-        *arrays, done = _listed(self._task.options(num_returns=n_arrays + 1).remote(function, *arguments))
+        *arrays, done = _listed(self._task.options(num_returns=n_arrays + 1).remote(self.owner.plugins, function, *arguments))
         self._running[done] = None
         self.n_tasks += 1
         return arrays
@@ -145,8 +146,8 @@ def _listed(returned: Any) -> list[ray.ObjectRef]:
     return returned if isinstance(returned, list) else [returned]
 
 
-def _work(function: Callable, *arguments: Any) -> Any:
-    """Run on a worker: return the arrays and the seconds that they took."""
+def _work(plugins: Shipment, function: Callable, *arguments: Any) -> Any:
+    """Run on a worker, after loading the plugins: return the arrays and the seconds that they took."""
     started = time.perf_counter()
     with pinned(1):
         arrays = function(*arguments)

@@ -31,6 +31,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from rankbench.cluster.alive_nodes import alive_nodes
 from rankbench.cluster.ray_flow import RayFlow, cancel
 from rankbench.core.errors import ClusterError, StorageError, first_line
+from rankbench.core.plugins import Shipment
 from rankbench.core.threads import pinned
 
 _TRIES = 3  # how often a late block is submitted again
@@ -53,6 +54,7 @@ class RayMap:
         self.resubmitted = 0
         self._wary_until = 0.0
         self._task = ray.remote(num_cpus=1, max_retries=3, retry_exceptions=False, memory=memory)(_solve)
+        self.plugins = Shipment.of_this_process()
         self._typical: dict[Callable, float] = {}  # function → median seconds of its blocks in the last call
 
     @property
@@ -147,7 +149,9 @@ class _Flight:
             # By default Ray would reuse the worker that it has leased, on the node that hangs.
             node = self._elsewhere(index, self._again[index])
             task = task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=True))
-        self.attempts.setdefault(index, []).append(task.remote(self._function, self._handles[index], *self._shared))
+        self.attempts.setdefault(index, []).append(
+            task.remote(self._owner.plugins, self._function, self._handles[index], *self._shared)
+        )
 
     def submit_again(self) -> None:
         """Submit every block in flight again, as long as it has tries left."""
@@ -216,8 +220,8 @@ def _nodes_own_first() -> list[str]:
     return sorted(nodes, key=lambda node: node != own) or [own]
 
 
-def _solve(function: Callable, block: Any, *shared: Any) -> tuple[float, Any]:
-    """Run on a worker: return (seconds, answer)."""
+def _solve(plugins: Shipment, function: Callable, block: Any, *shared: Any) -> tuple[float, Any]:
+    """Run on a worker: return (seconds, answer). Arguments are unpickled in their order, so the plugins are loaded first."""
     started = time.perf_counter()
     with pinned(1):
         answer = function(block, *shared)

@@ -6,8 +6,10 @@ import difflib
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from typing import Any, Generic, TypeVar
 
+from rankbench.core import plugins
 from rankbench.core.errors import ConfigError
 
 Spec = TypeVar("Spec")
@@ -23,32 +25,65 @@ def nearest(name: str, names: Iterable[str]) -> str:
     return f"; did you mean {spelled[close[0]]}?" if close else ""
 
 
+_ALL: list[Registry[Any]] = []
+
+
+def added_by(plugin: plugins.Plugin) -> list[tuple[str, str]]:
+    """The kind and name of everything that a plugin has registered."""
+    return [(each.kind, name) for each in _ALL for name in each.names() if each.origin(name) == plugin.origin]
+
+
+@cache
+def _import_all(package: str) -> None:
+    for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
+        importlib.import_module(module.name)
+
+
 class Registry(Generic[Spec]):
-    """A mapping from names to specs that refuses duplicates and suggests the nearest name for an unknown one."""
+    """A mapping from names to specs that refuses duplicates and suggests the nearest name for an unknown one.
+
+    It remembers which module or plugin added a name, and forgets the names of a plugin that is removed.
+    """
 
     def __init__(self, kind: str):
         self.kind = kind
         self._specs: dict[str, Spec] = {}
+        self._origins: dict[str, str] = {}
+        self._watchers: list[Callable[[Spec], None]] = []
+        plugins.on_unload(self._forget)
+        _ALL.append(self)
 
-    def add(self, name: str, spec: Spec) -> None:
+    def add(self, name: str, spec: Spec, module: str = "") -> None:
+        """Add `spec`, which `module` defines. Raises ConfigError if the name is taken, with the origins of both."""
+        origin = plugins.origin_of(module)
         if name in self._specs:
-            raise ValueError(f"{self.kind} {name!r} is registered twice")
-        self._specs[name] = spec
+            by = f"by {self._origins[name] or 'this program'} and by {origin or 'this program'}"
+            raise ConfigError(f"{self.kind} {name!r} is registered twice, {by}; choose another name for one of them")
+        self._specs[name], self._origins[name] = spec, origin
+        for tell in self._watchers:
+            tell(spec)
 
     def decorator(self, name: str, spec: Callable[[F], Spec]) -> Callable[[F], F]:
         """A decorator that adds `spec(function)` and returns the function unchanged."""
 
         def add(function: F) -> F:
-            self.add(name, spec(function))
+            self.add(name, spec(function), getattr(function, "__module__", None) or "")
             return function
 
         return add
 
     def filled_from(self, package: str) -> Registry[Spec]:
-        """This registry, after importing every module of `package`, each of which adds its own entries."""
-        for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
-            importlib.import_module(module.name)
+        """This registry, after importing every module of `package` and every configured plugin, which add their entries."""
+        _import_all(package)
+        plugins.load_configured()
         return self
+
+    def watch(self, tell: Callable[[Spec], None]) -> None:
+        """Call `tell` with every spec, at once with those that are there, and later with those that are added."""
+        for spec in self:
+            tell(spec)
+        if tell not in self._watchers:
+            self._watchers.append(tell)
 
     def get(self, name: str) -> Spec:
         """Return the spec called `name`. Raises ConfigError with the nearest name if there is none."""
@@ -57,7 +92,11 @@ class Registry(Generic[Spec]):
             raise ConfigError(f"unknown {self.kind} {name!r}{hint}")
         return self._specs[name]
 
-    def __contains__(self, name: str) -> bool:
+    def origin(self, name: str) -> str:
+        """The module of the package, or the plugin, that added `name`."""
+        return self._origins[name]
+
+    def __contains__(self, name: object) -> bool:
         return name in self._specs
 
     def names(self) -> list[str]:
@@ -68,3 +107,7 @@ class Registry(Generic[Spec]):
 
     def __len__(self) -> int:
         return len(self._specs)
+
+    def _forget(self, origin: str) -> None:
+        for name in [name for name, each in self._origins.items() if each == origin]:
+            del self._specs[name], self._origins[name]

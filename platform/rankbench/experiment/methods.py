@@ -4,25 +4,43 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 
-from rankbench.core.registry import Registry
+from rankbench.core import plugins
+from rankbench.core.registry import Registry, added_by
 from rankbench.fitting.method import METHODS, Method
 
 
-@cache
 def registered() -> Registry[Method]:
-    """Return the registry after importing every file that registers a method."""
+    """Return the registry after importing every file and every configured plugin that registers a method."""
     _import_solvers()
-    import_module("rankbench.training.methods")
+    import_module("rankbench.training.methods").register_losses()
     return METHODS
 
 
 def method(name: str) -> Method:
     """Return the method called `name`. Methods trained by gradient steps, whose import of PyTorch takes seconds, are imported
-    only if no solver has that name. Raises ConfigError with the nearest name if there is no such method.
+    only if no solver of the package has that name. Raises ConfigError with the nearest name if there is no such method.
     """
     _import_solvers()
-    return METHODS.get(name) if name in METHODS else registered().get(name)
+    own = name in METHODS and METHODS.origin(name).startswith("rankbench.")
+    return METHODS.get(name) if own else registered().get(name)
+
+
+def load_plugin(word: str | Path, folder: Path | None = None, source: str = "") -> plugins.Plugin:
+    """Load a plugin as `plugins.load` does, and make sure that no name of its losses, encoders and solvers is taken.
+
+    Plugins that are configured for this machine are loaded before it. Raises ConfigError as `plugins.load` does.
+    """
+    plugins.load_configured()
+    plugin = plugins.load(word, folder, source)
+    if {"loss", "model", "method"} & {kind for kind, _ in added_by(plugin)}:
+        try:
+            registered()
+        except BaseException:
+            plugins.unload(plugin)
+            raise
+    return plugin
 
 
 @cache

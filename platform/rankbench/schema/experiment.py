@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,6 +13,9 @@ from rankbench.core.config import Strict, override, read_yaml, validate
 from rankbench.core.errors import ConfigError, require
 from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS
 from rankbench.schema.datasets import Entry, with_card_names
+
+
+LoadPlugin = Callable[[str, Path, str], Any]
 
 
 class ArmSpec(Strict):
@@ -145,6 +148,7 @@ class ExperimentSpec(Strict):
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")
     question: str = ""
+    plugins: tuple[str, ...] = Field((), description="files, relative to this one, and modules with own losses and so on")
     datasets: tuple[Entry, ...] = Field(min_length=1)
     arms: tuple[ArmSpec, ...] = Field(min_length=1)
     metrics: tuple[str, ...] = Field(DEFAULT_METRICS, min_length=1)
@@ -170,15 +174,19 @@ class ExperimentSpec(Strict):
         return tuple(dict.fromkeys(reported or [f"recall@{metric.partition('@')[2]}", metric]))
 
 
-def load_experiment(path: Path, changes: dict[str, Any]) -> ExperimentSpec:
+def load_experiment(path: Path, changes: dict[str, Any], load_plugin: LoadPlugin | None = None) -> ExperimentSpec:
     """Return the experiment in a file, with dotted `changes` applied. The path of a dataset card is relative to the file or, if
-    there is no such card, to the working folder; in `changes`, it is relative to the working folder.
+    there is no such card, to the working folder; in `changes`, it is relative to the working folder. The file's plugins are
+    loaded by `load_plugin(word, folder, source)` before the cards are read; without it, nothing that the file names is run.
 
     Raises ConfigError naming file and key.
     """
     if not path.is_file():
         raise ConfigError(f"{path}: no such experiment file")
     spec = validate(ExperimentSpec, override(read_yaml(path), changes), str(path))
+    if load_plugin:
+        for position, word in enumerate(spec.plugins):
+            load_plugin(word, Path.cwd() if "plugins" in changes else path.parent, f"{path}: plugins[{position}]")
     folders = [Path.cwd()] if "datasets" in changes else [path.parent, Path.cwd()]
     return spec.model_copy(update={"datasets": with_card_names(spec.datasets, folders, str(path))})
 

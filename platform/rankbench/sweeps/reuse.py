@@ -24,7 +24,7 @@ class Earlier:
     """Folders of the records of earlier sweeps by id, a hash of method, parameters, card, parts, metrics and seed."""
 
     records: dict[str, Path]
-    code: tuple[str | None, str | None]
+    code: tuple[str | None, ...]
     environment: Environment
 
     @classmethod
@@ -61,5 +61,7 @@ class Earlier:
         return record.finished and record.dataset.fingerprint == fingerprint and _code(record.environment) == self.code
 
 
-def _code(about: dict[str, Any]) -> tuple[str | None, str | None]:
-    return about.get("revision"), about.get("packages", {}).get("rankbench")
+def _code(about: dict[str, Any]) -> tuple[str | None, ...]:
+    """Revision and version of this program, and the hashes of the plugins."""
+    plugins = sorted(plugin["sha256"] for plugin in about.get("plugins", ()))
+    return about.get("revision"), about.get("packages", {}).get("rankbench"), *plugins

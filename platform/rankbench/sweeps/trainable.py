@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Generator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from ray import tune
 
 from rankbench.core.environment import Environment
 from rankbench.core.memory import Spill
+from rankbench.core.plugins import Shipment
 from rankbench.experiment.execution import Execution
 from rankbench.experiment.outcome import failure
 from rankbench.experiment.run import run_stepwise
@@ -29,23 +31,32 @@ SAVE_EVERY = 15.0  # seconds between two checkpoints of an iterative fit
 EVALUATIONS = "rankbench/evaluations"  # with a prefix, since Tune gives some plain names a meaning
 
 
+@dataclass(frozen=True)
+class Planned:
+    """What a trial may run. The plugins come first, because they are loaded as they are unpickled, and units use them."""
+
+    plugins: Shipment
+    units: list[Unit]
+    searches: list[AdaptiveSearch]
+
+
 class UnitTrainable(tune.Trainable):
     """Runs one unit and writes its records. An exception in the run becomes a record, too; only a lost worker fails the trial.
 
-    `config` is {"unit": position in `units`} for a planned unit, and {"search": position in `searches`, "values": drawn
+    `config` is {"unit": position in `planned.units`} for a planned unit, and {"search": position in `searches`, "values": drawn
     parameters} for one of an adaptive search. With `prunes`, the trial reports each evaluation on the validation set.
     """
 
     def setup(  # type: ignore[override]  # Tune passes the arguments of `with_parameters`, too
         self,
         config: dict[str, Any],
-        units: list[Unit],
-        searches: list[AdaptiveSearch],
+        planned: Planned,
         environment: Environment,
         records: Path,
         prunes: bool,
     ) -> None:
-        self.units, self.searches, self.environment, self.records, self.prunes = units, searches, environment, records, prunes
+        self.units, self.searches, self.environment = planned.units, planned.searches, environment
+        self.records, self.prunes = records, prunes
         self.run: Generator[list[Row], None, None] | None = None
         self._set_unit(config)
 

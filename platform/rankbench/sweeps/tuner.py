@@ -22,13 +22,14 @@ from rankbench.cluster.machine import Needs
 from rankbench.cluster.private_folder import private_folder
 from rankbench.cluster.session import Session
 from rankbench.core.environment import Environment
+from rankbench.core.plugins import Shipment
 from rankbench.experiment.outcome import failure
 from rankbench.schema.experiment import ExperimentSpec
 from rankbench.sweeps.placement import adapted, require_machine, shared_needs
 from rankbench.sweeps.plan import AdaptiveSearch, Unit
 from rankbench.sweeps.reuse import Earlier
 from rankbench.sweeps.search import OnDone, Search, records_of, results_of
-from rankbench.sweeps.trainable import CHECKPOINTS, EVALUATIONS, SPILL, UnitTrainable
+from rankbench.sweeps.trainable import CHECKPOINTS, EVALUATIONS, SPILL, Planned, UnitTrainable
 from rankbench.sweeps.waiting import Waiting
 from rankbench.tracking.record import RunRecord, find_record, write_record
 
@@ -249,8 +250,7 @@ def _tune(
     trainable = tune.with_resources(
         tune.with_parameters(
             UnitTrainable,
-            units=units,
-            searches=searches,
+            planned=Planned(Shipment.of_this_process(), units, searches),
             environment=environment,
             records=search.records,
             prunes=search.prunes,

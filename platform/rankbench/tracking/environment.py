@@ -11,6 +11,8 @@ from typing import Any
 
 import psutil
 
+from rankbench.core import plugins
+
 PACKAGES = ("rankbench", "ray", "torch", "mlflow", "numpy", "scipy", "pandas", "pyarrow", "numba")
 
 
@@ -27,6 +29,9 @@ def describe_environment() -> dict[str, Any]:
         },
         "blas": _blas(),
         "revision": _revision(),
+        **(
+            {"plugins": loaded} if (loaded := [{"name": each.name, "sha256": each.sha256} for each in plugins.loaded()]) else {}
+        ),
     }
 
 

@@ -1,6 +1,6 @@
 """Every loss as a method, whose parameters are composed of those of the loss, an encoder and training.
 
-Importing this file imports every file of `losses` and `models`, and registers a method for each loss, with the loss's name.
+`register_losses` registers a method for each loss, with the loss's name.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from rankbench.fitting.context import Context
 from rankbench.fitting.method import METHODS, Iterative
 from rankbench.fitting.step import Steps
 from rankbench.fitting.stopping import Stopping
-from rankbench.losses.spec import Loss
+from rankbench.losses.spec import LOSSES, Loss
 from rankbench.losses.spec import registered as losses
+from rankbench.models.spec import MODELS, Encoder
 from rankbench.models.spec import registered as encoders
 from rankbench.training.params import TrainedParams, TrainingParams
 from rankbench.training.trainer import steps
@@ -106,15 +107,20 @@ def _of(part: type, values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name in names}
 
 
-def _method(loss: Loss) -> Trained:
-    # Parameters are written flat, so two parts may share a name only if it means the same.
-    parts = (TrainingParams, *(encoder.params for encoder in encoders()), loss.params)
+def _require_distinct(loss: Loss) -> None:
+    """Parameters are written flat, so two parts may share a name only if it means the same."""
+    parts = (TrainingParams, *(encoder.params for encoder in MODELS), loss.params)
     owners: dict[str, tuple[type, object]] = {}
     for part in parts:
         for field in dataclasses.fields(part):
             owner, default = owners.setdefault(field.name, (part, field.default))
             if owner is not part and (TrainingParams in (part, owner) or part is loss.params or default != field.default):
-                raise TypeError(f"{loss.name}: {owner.__name__} and {part.__name__} both have a parameter {field.name!r}")
+                both = f"{owner.__name__} and {part.__name__} both have a parameter {field.name!r}"
+                raise ConfigError(f"{loss.name}: {both}; give one of them another name")
+
+
+def _method(loss: Loss) -> Trained:
+    _require_distinct(loss)
 
     def begin(X: sp.csr_array, p: TrainedParams, seed: int, dtype: type, context: Context, start: State | None) -> Steps:
         return steps(X, p, loss, seed, np.dtype(dtype).type, context.device, start)
@@ -134,5 +140,18 @@ def _method(loss: Loss) -> Trained:
     )
 
 
-for _loss in losses():
-    METHODS.add(_loss.name, _method(_loss))
+def register_losses() -> None:
+    """Register a method for every loss that there is, and later for those that plugins add."""
+    encoders().watch(_require_own_names)
+    losses().watch(_register)
+
+
+def _register(loss: Loss) -> None:
+    known = METHODS.get(loss.name) if loss.name in METHODS else None
+    if not (isinstance(known, Trained) and known.loss is loss):
+        METHODS.add(loss.name, _method(loss), loss.function.__module__)
+
+
+def _require_own_names(encoder: Encoder) -> None:
+    for loss in LOSSES:
+        _require_distinct(loss)
