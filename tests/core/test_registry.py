@@ -30,7 +30,7 @@ def test_no_name_is_near(name, names):
 def registry(**specs: int) -> Registry[int]:
     solvers = Registry("solver")
     for name, spec in specs.items():
-        solvers.add(name, spec)
+        solvers.add(name, spec, "rankbench.solvers")
     return solvers
 
 
@@ -45,7 +45,7 @@ def test_a_registry_gives_what_was_added_in_the_order_of_names():
 def test_a_name_is_taken_once():
     solvers = registry(ease=1)
     with pytest.raises(ConfigError, match="solver 'ease' is registered twice"):
-        solvers.add("ease", 2)
+        solvers.add("ease", 2, "tests")
     assert solvers.get("ease") == 1
 
 

@@ -53,11 +53,11 @@ class Registry(Generic[Spec]):
         plugins.on_unload(self._forget)
         _ALL.append(self)
 
-    def add(self, name: str, spec: Spec, module: str = "") -> None:
+    def add(self, name: str, spec: Spec, module: str) -> None:
         """Add `spec`, which `module` defines. Raises ConfigError if the name is taken, with the origins of both."""
         origin = plugins.origin_of(module)
         if name in self._specs:
-            by = f"by {self._origins[name] or 'this program'} and by {origin or 'this program'}"
+            by = f"by {self._origins[name]} and by {origin}"
             raise ConfigError(f"{self.kind} {name!r} is registered twice, {by}; choose another name for one of them")
         self._specs[name], self._origins[name] = spec, origin
         for tell in self._watchers:

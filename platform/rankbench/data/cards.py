@@ -129,7 +129,7 @@ class Source(Strict):
 class Read(Strict):
     """How to read the raw files; columns are given by name, or by position (0, 1, ...) if the file has no header."""
 
-    format: str = Field("delimited", description="name of a reader in data/readers")
+    format: str = Field("delimited", description="name of a reader, in data/readers or a plugin")
     separator: str = ","
     header: bool = True
     user: str | int = "user"
@@ -282,9 +282,9 @@ def read_card(path: Path, changes: dict[str, Any] | None = None) -> Card:
             raise ConfigError(f"{path}: {key}: unknown key")
     card = validate(Card, {**content, **origin}, str(path))
     # Imported late, because the readers import the schema above.
-    from rankbench.data.readers import FORMATS
+    from rankbench.data.readers import formats
 
-    if card.read.format not in FORMATS:
-        hint = nearest(card.read.format, FORMATS)
-        raise ConfigError(f"{path}: read.format: unknown {card.read.format!r}{hint}; known: {', '.join(FORMATS)}")
+    if card.read.format not in formats():
+        hint = nearest(card.read.format, formats())
+        raise ConfigError(f"{path}: read.format: unknown {card.read.format!r}{hint}; known: {', '.join(formats())}")
     return card

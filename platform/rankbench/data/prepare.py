@@ -21,12 +21,14 @@ from rankbench.core.display import as_html, as_text
 from rankbench.core.environment import Environment
 from rankbench.core.errors import DataError, DownloadError
 from rankbench.core.files import atomic_folder, make_folder, sweep_scratch, write_json
+from rankbench.core.plugins import loaded
 from rankbench.data.blocks import csr_from_parts
 from rankbench.data.cards import Card, Step, load_card
 from rankbench.data.fetch import fetch
 from rankbench.data.interactions import NO_TIME, PARTS, Encoder, Interactions
+from rankbench.data.protocols.spec import protocols
 from rankbench.data.raw import RawFile
-from rankbench.data.readers import reader
+from rankbench.data.readers import READERS, reader
 from rankbench.data.splits import LABELS, Split, assemble, split
 from rankbench.data.synthetic import generate
 
@@ -106,7 +108,7 @@ def prepare(
                 log.info("%s; using the data prepared earlier", error)
                 return replace(_open(card, folder), raw_gone=RAW_GONE)
             raw = fetch(card, environment, lambda done, total: progress("download", done, total), verify)
-    content = json.dumps([card.content_key(), [_key(file) for file in raw], code_version()])
+    content = json.dumps([card.content_key(), [_key(file) for file in raw], code_version(), *_plugins_of(card)])
     folder = environment.data / "prepared" / f"{card.name}-{hashlib.sha256(content.encode()).hexdigest()[:16]}"
     if not folder.is_dir():
         make_folder(folder.parent)
@@ -127,11 +129,24 @@ def prepared_before(card: Card, environment: Environment) -> Path | None:
     for path in sorted((environment.data / "prepared").glob(f"{card.name}-*/manifest.json")):
         try:
             manifest = json.loads(path.read_text(encoding="utf-8"))
-            if (manifest["dataset"], manifest["code"], manifest["source"]) == (card.name, code_version(), _source_key(card)):
+            code = manifest["code"], manifest.get("plugins", [])
+            if (manifest["dataset"], *code, manifest["source"]) == (
+                card.name,
+                code_version(),
+                _plugins_of(card),
+                _source_key(card),
+            ):
                 folders[manifest["fingerprint"]] = path.parent
         except (OSError, ValueError, KeyError, TypeError):
             continue  # damaged, or of an earlier version
     return next(iter(folders.values())) if len(folders) == 1 else None
+
+
+def _plugins_of(card: Card) -> list[str]:
+    """The hashes of the plugins that read or split the card's data."""
+    reader(card.read.format)  # registers it
+    origins = {READERS.origin(card.read.format), protocols().origin(card.split.protocol)}
+    return sorted(plugin.sha256 for plugin in loaded() if plugin.origin in origins)
 
 
 def _source_key(card: Card) -> str:
@@ -168,6 +183,7 @@ def _build(card: Card, raw: list[RawFile], folder: Path, progress: Progress) -> 
     manifest = {
         "dataset": card.name,
         "code": code_version(),
+        "plugins": _plugins_of(card),
         "source": _source_key(card),
         "shape": list(parts.train.shape),
         "fingerprint": _fingerprint(matrices),

@@ -15,19 +15,34 @@ import numpy as np
 import scipy.sparse as sp
 
 from rankbench.core.errors import ConfigError, require
-from rankbench.core.registry import nearest
+from rankbench.core.plugins import load_configured
+from rankbench.core.registry import Registry, nearest
 from rankbench.evaluation.ranking import Ranking
 
 Hits = Callable[[np.ndarray, np.ndarray], np.ndarray]
-METRICS: dict[str, Hits] = {}
+METRICS: Registry[Hits] = Registry("metric")
+OTHERS = ("coverage", "popularity", "auc")  # these are not functions of the hits
 DEFAULT_METRICS = ("recall", "recall_capped", "precision", "ndcg", "mrr", "map", "map_capped", "hit", "coverage", "popularity")
 DEFAULT_CUTOFFS = (10, 20, 50)
 
 
 def metric(function: Hits) -> Hits:
-    """Register a function of (hits, n_targets) under its own name."""
-    METRICS[function.__name__] = function
+    """Register a function of (hits, n_targets) under its own name, of small letters, digits and underscores.
+
+    Its first line of documentation says what it is divided by. Larger values are better, and they do not depend on the order of
+    the users. Raises ConfigError if the name is taken or has other characters.
+    """
+    name = function.__name__
+    problem = f"metric {name!r}: the name may have small letters, digits and underscores, and not be one of {', '.join(OTHERS)}"
+    require(re.fullmatch("[a-z][a-z0-9_]*", name) is not None and name not in OTHERS, problem)
+    METRICS.add(name, function, function.__module__)
     return function
+
+
+def registered() -> Registry[Hits]:
+    """The registry of metrics, with those of configured plugins."""
+    load_configured()
+    return METRICS
 
 
 @metric
@@ -113,10 +128,10 @@ def metric_set(metrics: Iterable[str] = DEFAULT_METRICS, cutoffs: Sequence[int] 
 
     Raises ConfigError with the nearest name for an unknown metric.
     """
-    known = [*METRICS, "coverage", "popularity", "auc"]
+    known = [*registered().names(), *OTHERS]
     names: list[str] = []
     for word in metrics:
-        match = re.fullmatch(r"([a-z_]+)(?:@([1-9][0-9]{0,5}))?", word)
+        match = re.fullmatch(r"([a-z][a-z0-9_]*)(?:@([1-9][0-9]{0,5}))?", word)
         if not match or match[1] not in known or (match[1] == "auc" and match[2]):
             raise ConfigError(f"unknown metric {word!r}{nearest(word, known)}; known: {', '.join(known)}, as in recall@20")
         if word == "auc":
@@ -157,7 +172,7 @@ def measure(ranking: Ranking, target: sp.csr_array, item_counts: np.ndarray, wan
             counts = np.where(listed, item_counts[shown], 0).sum(axis=1)
             values[name] = counts / np.maximum(listed.sum(axis=1), 1)
         else:
-            values[name] = METRICS[base](hits[:, :k], n_targets)
+            values[name] = METRICS.get(base)(hits[:, :k], n_targets)
     return PerUser(ranking.users, values, overall)
 
 

@@ -14,7 +14,6 @@ from rankbench.core.errors import ConfigError, require
 from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS
 from rankbench.schema.datasets import Entry, with_card_names
 
-
 LoadPlugin = Callable[[str, Path, str], Any]
 
 

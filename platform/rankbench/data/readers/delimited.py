@@ -16,10 +16,12 @@ from rankbench.core.registry import nearest
 from rankbench.data.cards import Read
 from rankbench.data.columns import checked, numbers, seconds
 from rankbench.data.raw import RawFile, blocks_of_lines
+from rankbench.data.readers import reads
 
 NARROW = b"\x1f"  # replaces a separator of several bytes, which the CSV parser does not support
 
 
+@reads("delimited")
 def read(raw: RawFile) -> Iterator[pa.Table]:
     """Yield the columns user, item (string) and, if the card names them, value (float64), time (int64); one table per 8 MB.
 

@@ -16,6 +16,7 @@ from rankbench.core.errors import DataError, printable
 from rankbench.core.registry import nearest
 from rankbench.data.columns import checked, numbers, seconds
 from rankbench.data.raw import RawFile, blocks_of_lines
+from rankbench.data.readers import reads
 
 LONGEST_LITERAL = 1 << 20  # bytes; the most that is passed to Python's parser
 
@@ -23,6 +24,7 @@ LONGEST_LITERAL = 1 << 20  # bytes; the most that is passed to Python's parser
 IDS, NUMBERS, TIMES = (str, int), (int, float, str), (int, float, str, type(None))
 
 
+@reads("json-lines")
 def read(raw: RawFile) -> Iterator[pa.Table]:
     """Yield the columns user, item (string) and, if the card names them, value (float64), time (int64, perhaps null).
 

@@ -22,11 +22,13 @@ import pyarrow.compute as pc
 
 from rankbench.core.errors import DataError
 from rankbench.data.raw import RawFile
+from rankbench.data.readers import reads
 from rankbench.data.sql_dump import LENGTH, NUMBER, TEXT, rows
 
 ARTICLES = 0  # the namespace
 
 
+@reads("mediawiki-sql")
 def read(raw: RawFile) -> Iterator[pa.Table]:
     """Yield the columns user, item: page ids, int64. Memory: about 50 bytes per page, 16 per linked title, one batch of rows.
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from rankbench.core.errors import DataError, printable
 from rankbench.data.raw import RawFile, blocks_of_lines
+from rankbench.data.readers import reads
 
 BATCH = 1 << 18  # minimum number of ratings in one table
 SECONDS_PER_DAY = 86400
@@ -27,6 +28,7 @@ NO_MOVIE = -1
 NO_DATE = -(1 << 31)
 
 
+@reads("netflix-prize")
 def read(raw: RawFile) -> Iterator[pa.Table]:
     """Yield the columns user (the customer), item (the movie), int64, and, if the card gives them any name, value (the
     rating, float64) and time (the date, int64 seconds).

@@ -12,6 +12,7 @@ from rankbench.core.registry import nearest
 from rankbench.data.cards import Read
 from rankbench.data.columns import checked, ids, numbers, seconds
 from rankbench.data.raw import RawFile
+from rankbench.data.readers import reads
 
 MIRROR = Read(format="parquet", user="user", item="item", value="rating", time="timestamp")
 BATCH = 1 << 20  # rows in one table
@@ -31,6 +32,7 @@ TYPES = {
 }
 
 
+@reads("parquet")
 def read(raw: RawFile) -> Iterator[pa.Table]:
     """Yield tables of at most a million rows. Raises DataError for a damaged file, a column that is missing or of an
     unsupported type, or a bad row.

@@ -10,10 +10,12 @@ import pyarrow as pa
 
 from rankbench.core.errors import DataError
 from rankbench.data.raw import RawFile, blocks_of_lines
+from rankbench.data.readers import reads
 
 LETTERS = b"-0123456789 \t"  # int() would also accept 1_000 and +1
 
 
+@reads("user-lines")
 def read(raw: RawFile) -> Iterator[pa.Table]:
     """Yield the columns user, item, int64; one table per 8 MB of text. A user without items adds no row.
 

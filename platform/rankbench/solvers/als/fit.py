@@ -65,7 +65,7 @@ def als(name: str, params: type, **about: Any) -> Callable[[Callable], Callable]
                 yield from alternate(X, loss_of, p, seed, dtype, context, start)
 
         about.setdefault("seeded", True)
-        METHODS.add(name, Iterative(name=name, params=params, steps=steps, quadratic_loss=loss_of, **about))
+        METHODS.add(name, Iterative(name=name, params=params, steps=steps, quadratic_loss=loss_of, **about), loss_of.__module__)
         return loss_of
 
     return add

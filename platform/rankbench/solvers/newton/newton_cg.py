@@ -189,7 +189,7 @@ def _register(name: str, params: type, build: Callable, title: str) -> None:
             yield from newton_cg(*build(X, p, seed, np.dtype(dtype).type), p, start)
 
     about = {"title": title, "source": "Pu et al., ICML 2024, appendix D"}
-    METHODS.add(name, Iterative(name=name, params=params, steps=steps, seeded=True, folds=False, **about))
+    METHODS.add(name, Iterative(name=name, params=params, steps=steps, seeded=True, folds=False, **about), __name__)
 
 
 _register("rg2-newton", RG2Newton, vectors, "RG² by Newton-CG: the loss of rg2, with users and items updated together")
