@@ -26,19 +26,21 @@ EDGES = {
     "reports": {"core", "evaluation", "schema", "tracking"},
     "training": {"core", "fitting", "losses", "models", "solvers"},
     "experiment": {"core", "data", "evaluation", "fitting", "solvers", "tracking", "training"},
+    "contracts": {"core", "data", "evaluation", "experiment", "fitting", "losses", "models", "solvers"},
     "studies": {"core", "data", "experiment", "losses", "training"},
     "sweeps": {"cluster", "core", "data", "evaluation", "experiment", "fitting", "schema", "solvers", "tracking", "training"},
     "views": {"sweeps", "tracking"},
     "api": {"core", "data", "evaluation", "experiment", "reports", "schema", "sweeps", "tracking", "views"},
     "cli": {
-        "api", "cluster", "core", "data", "evaluation", "experiment", "fitting", "reports", "schema", "studies", "sweeps",
-        "tracking", "training", "views",
+        "api", "cluster", "contracts", "core", "data", "evaluation", "experiment", "fitting", "reports", "schema", "studies",
+        "sweeps", "tracking", "training", "views",
     },
 }  # fmt: skip
 HEAVY = {
     "ray": {"cluster", "sweeps"},
     "mlflow": {"tracking"},
-    "torch": {"losses", "models", "training", "studies"},  # a study measures the estimators of losses on PyTorch tensors
+    # A study measures the estimators of losses on PyTorch tensors, and the contracts of losses and encoders check them.
+    "torch": {"losses", "models", "training", "studies", "contracts"},
 }
 LATE = ("torch", "ray", "mlflow", "numba", "pandas", "matplotlib", "scipy")  # what a command imports when it needs it
 

@@ -53,7 +53,7 @@ def _root(
 
 
 def _register() -> None:
-    names = "run fit recommend similar report compare methods study ui doctor demo sweep data tracking"
+    names = "run fit check recommend similar report compare methods study ui doctor demo sweep data tracking"
     for name in names.split():
         module = import_module(f"rankbench.cli.{name}")
         if hasattr(module, "app"):

@@ -38,6 +38,7 @@ class Method:
 
     `identity(p)`: configurations with equal identities have the same ranking. `redundant`: names of parameters that cannot
     change a ranking, for the given `reason`. `seeded`: the seed changes the model, so that fits with several seeds differ.
+    `draws_users`: what a user gets is drawn for the user's row, so that it changes with the order of the users.
     `folds`: the method scores users who were not fitted, from their history. `pace`: the time of a fit relative to most methods
     of the same shape, for estimates before a run.
     """
@@ -51,6 +52,7 @@ class Method:
     reason: str = ""
     seeded: bool = False
     folds: bool = True
+    draws_users: bool = False
     pace: float = 1.0
 
     @property

@@ -33,6 +33,7 @@ class SmoothI(Params):
     title="SmoothI@K: smooth Precision@K",
     source="Thonet et al., AAAI 2022",
     pace=5.0,
+    gradient_differs="the indicators of earlier ranks are held constant, as in the paper",
 )
 def smoothi_at_k(s: Scores, p: SmoothI) -> Tensor:
     scores = torch.cat([s.pos[:, None], s.neg], dim=1)

@@ -123,6 +123,9 @@ class Loss:
     `over_catalogue` says whether the loss reads negatives only through `Scores.others` and `Scores.own`, so that it can be
     computed on the whole catalogue (objective=catalogue).
 
+    `gradient_differs` is the reason why the gradient is not the derivative of the value, such as a part that is held
+    constant or an adversary that ascends; empty if it is the derivative.
+
     `only_because` is the reason why the loss has no meaning with another similarity; empty if it has.
 
     Two fields serve the estimates of time and memory before a run: `pace` is the time of a fit relative to most losses with the
@@ -145,6 +148,7 @@ class Loss:
     whole_catalogue: bool = False
     over_catalogue: bool = False
     only_because: str = ""
+    gradient_differs: str = ""
 
 
 def loss(name: str, params: type, *, needs: tuple[Need, ...] = (), **about: Any) -> Callable[[Callable], Callable]:

@@ -6,7 +6,8 @@ seconds). A reader holds a bounded part of the file at a time, and its DataError
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -15,13 +16,28 @@ from rankbench.core.plugins import load_configured
 from rankbench.core.registry import Registry
 
 F = TypeVar("F", bound=Callable[..., Any])
-READERS: Registry[Callable[..., Iterator[pa.Table]]] = Registry("reader")
+
+
+@dataclass(frozen=True)
+class Reader:
+    """`read(raw)` yields the tables of a raw file. `example`: a small file of the format, and `options`, the keys of a card's
+    `read` that it takes; `rankbench check` reads and damages it.
+    """
+
+    read: Callable[..., Iterator[pa.Table]]
+    example: bytes = b""
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+READERS: Registry[Reader] = Registry("reader")
 FORMATS = sorted(module.name.replace("_", "-") for module in pkgutil.iter_modules(__path__))
 
 
-def reads(format: str) -> Callable[[F], F]:
-    """Register the decorated function as the reader of `format`. In this folder, the file of a format has its name."""
-    return READERS.decorator(format, lambda function: function)
+def reads(format: str, **about: Any) -> Callable[[F], F]:
+    """Register the decorated function as the reader of `format`. In this folder, the file of a format has its name. `about`
+    holds further fields of `Reader`.
+    """
+    return READERS.decorator(format, lambda function: Reader(function, **about))
 
 
 def formats() -> list[str]:
@@ -35,4 +51,4 @@ def reader(format: str) -> Callable[..., Iterator[pa.Table]]:
     load_configured()
     if format in FORMATS:
         importlib.import_module(f"{__name__}.{format.replace('-', '_')}")
-    return READERS.get(format)
+    return READERS.get(format).read

@@ -183,14 +183,14 @@ def newton_cg(model: Vectors | Towers, values: np.ndarray, p: NewtonParams, begi
         yield Step(number, point.loss, seconds, recommender, state)
 
 
-def _register(name: str, params: type, build: Callable, title: str) -> None:
+def _register(name: str, params: type, build: Callable, title: str, draws_users: bool = False) -> None:
     def steps(X: sp.csr_array, p: Any, seed: int, dtype: type, context: Context, start: State | None) -> Steps:
         with threadpool_limits(1, "blas"):  # `half_step.in_chunks`, which is used here too, explains why
             yield from newton_cg(*build(X, p, seed, np.dtype(dtype).type), p, start)
 
-    about = {"title": title, "source": "Pu et al., ICML 2024, appendix D"}
+    about = {"title": title, "source": "Pu et al., ICML 2024, appendix D", "draws_users": draws_users}
     METHODS.add(name, Iterative(name=name, params=params, steps=steps, seeded=True, folds=False, **about), __name__)
 
 
 _register("rg2-newton", RG2Newton, vectors, "RG² by Newton-CG: the loss of rg2, with users and items updated together")
-_register("rg2-newton-mlp", RG2NewtonMLP, towers, "RG² by Newton-CG on two-layer towers")
+_register("rg2-newton-mlp", RG2NewtonMLP, towers, "RG² by Newton-CG on two-layer towers", draws_users=True)

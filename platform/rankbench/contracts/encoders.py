@@ -1,0 +1,95 @@
+"""What is asked of every encoder: the vectors that it gives, and fits with losses that read different things."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+
+from rankbench.contracts.check import Contract, expect, expect_equal, expect_finite
+from rankbench.contracts.parameters import ADVICE, expect_checked, expect_described
+from rankbench.contracts.training import DIM, N_ITEMS, N_USERS, expect_resumable, expect_trainable, interactions
+from rankbench.models.spec import EmbeddingModel, Encoder
+
+CONTRACT = Contract("model")
+LOSSES = ("bpr", "softmax", "mse")  # of one negative each, of sums, and of pointwise errors
+
+
+def built(encoder: Encoder, dtype: torch.dtype = torch.float32) -> EmbeddingModel:
+    """The module with the same random start in each call."""
+    start = torch.Generator().manual_seed(0)
+    users, items = (torch.randn(n, DIM, generator=start, dtype=dtype) * 0.1 for n in (N_USERS, N_ITEMS))
+    return encoder.build(interactions(), encoder.params(), users, items, torch.Generator().manual_seed(1))
+
+
+@CONTRACT.check("every parameter says what it is, and values outside its bounds are refused", ADVICE)
+def parameters_are_described(encoder: Encoder) -> None:
+    expect_described(dataclasses.fields(encoder.params))
+    expect_checked(encoder.params, encoder.name)
+
+
+@CONTRACT.check(
+    "forward() gives a finite vector of the given type for every user and item",
+    "return U (n_users, embedding_dim) and V (n_items, embedding_dim), also for users and items without interactions",
+)
+def vectors_are_finite(encoder: Encoder) -> None:
+    for dtype in (torch.float32, torch.float64):
+        for vectors, n, name in zip(built(encoder, dtype)(), (N_USERS, N_ITEMS), ("users", "items"), strict=True):
+            expect(tuple(vectors.shape) == (n, DIM), f"vectors of {name} have the shape {tuple(vectors.shape)}, not {(n, DIM)}")
+            expect(vectors.dtype == dtype, f"vectors of {name} are {vectors.dtype}, not {dtype}")
+            expect_finite(vectors.detach(), f"vectors of {name}")
+
+
+@CONTRACT.check(
+    "in evaluation mode the vectors are the same in every call",
+    "add noise and drop-out only if self.training, and draw from the generator that the encoder gets",
+)
+def evaluation_is_repeatable(encoder: Encoder) -> None:
+    model = built(encoder).eval()
+    with torch.no_grad():
+        for one, two in zip(model(), model(), strict=True):
+            expect_equal(one, two, "vectors of two calls")
+
+
+@CONTRACT.check(
+    "gradients reach the learned vectors of users and items",
+    "compute U and V from self.users and self.items, without detach() and torch.no_grad()",
+)
+def gradients_arrive(encoder: Encoder) -> None:
+    model = built(encoder)
+    users, items = model()
+    (users.square().sum() + items.square().sum()).backward()
+    for name in ("users", "items"):
+        gradient = getattr(model, name).grad
+        expect(gradient is not None and bool((gradient != 0).any()), f"no gradient reaches self.{name}")
+        expect_finite(gradient, f"gradient of self.{name}")
+
+
+@CONTRACT.check(
+    "`plain` is set only if the scored vectors are the learned ones",
+    "set plain = True in the class only if forward() returns self.users and self.items",
+)
+def plain_is_true(encoder: Encoder) -> None:
+    model = built(encoder).eval()
+    with torch.no_grad():
+        users, items = model()
+    learned = torch.equal(users, model.users) and torch.equal(items, model.items)
+    expect(not model.plain or learned, "plain = True, but forward() returns other vectors")
+
+
+@CONTRACT.check(
+    "training gives finite vectors with losses of every form, and the same bits for the same seed",
+    "draw random numbers only from the generator that the encoder gets",
+)
+def training_is_repeatable(encoder: Encoder) -> None:
+    for loss in LOSSES:
+        expect_trainable(loss, encoder.name)
+
+
+@CONTRACT.check(
+    "an interrupted and resumed fit ends as an undisturbed one",
+    "keep what is remembered between batches in parameters and buffers, which are part of a checkpoint",
+)
+def fits_resume(encoder: Encoder) -> None:
+    for loss in LOSSES:
+        expect_resumable(loss, encoder.name)

@@ -1,0 +1,39 @@
+"""What is asked of every dataclass of parameters."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from rankbench.contracts.check import expect
+from rankbench.core.config import Params, parameters
+from rankbench.core.errors import ConfigError
+
+ADVICE = "write each parameter as `name: type = param(default, help, range)` in a frozen dataclass that inherits Params"
+
+
+def expect_described(fields: tuple[dataclasses.Field[Any], ...]) -> None:
+    """Every parameter says what it is and which values papers search."""
+    for field in fields:
+        for text in ("help", "search"):
+            expect(bool(field.metadata.get(text)), f"the parameter {field.name} has no {text}")
+
+
+def expect_checked(params: type, name: str) -> None:
+    """Values survive a round trip, bounds are checked, and an unknown parameter is refused."""
+    expect(dataclasses.is_dataclass(params), f"{params.__name__} is not a dataclass")
+    expect(parameters(params, dataclasses.asdict(params()), name) == params(), f"{params.__name__} changes its own defaults")
+    for field in dataclasses.fields(params):
+        for bound, value in (field.metadata.get("bounds") or {}).items():
+            outside = value if bound in ("gt", "lt") else value - 1 if bound == "ge" else value + 1
+            refused = issubclass(params, Params) and _refuses(params, {field.name: outside}, name)
+            expect(refused, f"{field.name}={outside} is outside its bounds and was accepted")
+    expect(_refuses(params, {"no_such_parameter": 1}, name), "a parameter that does not exist was accepted")
+
+
+def _refuses(params: type, values: dict[str, Any], name: str) -> bool:
+    try:
+        parameters(params, values, name)
+    except ConfigError:
+        return True
+    return False

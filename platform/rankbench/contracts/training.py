@@ -1,0 +1,83 @@
+"""A small fit of a loss with an encoder, which the contracts of both use."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+
+from rankbench.contracts.check import expect, expect_equal, expect_finite
+from rankbench.data.blocks import csr_from_pairs
+from rankbench.experiment.execution import Execution
+from rankbench.experiment.fit import fit as fit_configs
+from rankbench.experiment.job import configure
+from rankbench.fitting.checkpoints import Checkpoints
+from rankbench.fitting.recommenders import FactorRecommender, Recommender
+from rankbench.fitting.step import Step
+
+N_USERS, N_ITEMS, DIM = 12, 20, 4
+SMALL = {"embedding_dim": DIM, "epochs": 3, "batch_size": 16, "n_negatives": 6, "patience": 0}
+
+
+class _StopError(Exception):
+    pass
+
+
+@cache
+def interactions() -> sp.csr_array:
+    """0/1 CSR (N_USERS, N_ITEMS), with a user and an item that have no interactions."""
+    met = np.random.default_rng(5).random((N_USERS, N_ITEMS)) < 0.25
+    met[0], met[:, 3] = False, False
+    return csr_from_pairs(*np.nonzero(met), met.shape)
+
+
+def train(
+    loss: str,
+    encoder: str,
+    seed: int = 0,
+    checkpoints: Checkpoints | None = None,
+    observe: Callable[[Step], None] = lambda step: None,
+    **params: object,
+) -> Recommender:
+    """Return the model of a few epochs on `interactions`."""
+    config = configure(loss, {"model": encoder} | SMALL | params)
+    execution = Execution(checkpoints=checkpoints)
+    return fit_configs((config,), interactions(), "float32", seed, execution, lambda step: observe(step) or {}).models[0]
+
+
+def expect_trainable(loss: str, encoder: str) -> None:
+    """Training gives finite vectors of every user and item, the same bits for the same seed, and others for another seed."""
+    first, second, other = train(loss, encoder), train(loss, encoder), train(loss, encoder, seed=1)
+    expect(isinstance(first, FactorRecommender), f"with {encoder}: the model is a {type(first).__name__}")
+    for name, n in (("U", N_USERS), ("V", N_ITEMS)):
+        vectors = getattr(first, name)
+        expect(len(vectors) == n, f"with {encoder}: {name} has {len(vectors)} rows instead of {n}")
+        expect_finite(vectors, f"with {encoder}: {name} after three epochs")
+        expect_equal(getattr(second, name), vectors, f"with {encoder}: {name} of two fits with the same seed")
+    expect(bool((first.U != other.U).any()), f"with {encoder}: two seeds gave the same vectors")
+
+
+def expect_resumable(loss: str, encoder: str) -> None:
+    """A fit that is interrupted and goes on from its checkpoint ends with the bits of one that was never interrupted."""
+    params = {"epochs": 4, "schedule": "plateau"}
+    whole = train(loss, encoder, **params)
+    with tempfile.TemporaryDirectory() as folder:
+        checkpoints = Checkpoints(Path(folder) / "checkpoints", resume=True)
+
+        def stop(step: Step) -> None:
+            if step.number == 3:
+                raise _StopError
+
+        with suppress(_StopError):
+            train(loss, encoder, checkpoints=checkpoints, observe=stop, **params)
+        last, numbers = checkpoints.last(), list[int]()
+        expect(last is not None and last.number == 2, f"with {encoder}: the last checkpoint is {last and last.number}, not 2")
+        resumed = train(loss, encoder, checkpoints=checkpoints, observe=lambda step: numbers.append(step.number), **params)
+    expect(numbers == [3, 4], f"with {encoder}: the resumed fit computed the epochs {numbers}, not 3 and 4")
+    expect_equal(resumed.U, whole.U, f"with {encoder}: U of the resumed fit and of the undisturbed one")
+    expect_equal(resumed.V, whole.V, f"with {encoder}: V of the resumed fit and of the undisturbed one")
