@@ -31,7 +31,7 @@ def test_a_solver_keeps_the_contract(method, check):
 
 
 def test_few_methods_are_excused():
-    """Those whose users are drawn, and none but iterative methods resume: a check that is skipped for all would show nothing."""
+    """A check that is skipped for most would show nothing."""
     assert {name for name in METHODS if registered().get(name).draws_users} == {"random", "rg2-newton-mlp"}
     assert sum(isinstance(registered().get(name), Iterative) for name in METHODS) >= 8
 

@@ -79,7 +79,7 @@ def sweep(
         for argument, value in given.items():
             require(value is None, f"{argument}: the experiment file says this; use changes={{...}} to replace its values")
         path = experiment_file(Path(experiment), environment)
-        spec, source = load_experiment(path, dict(changes or {})), str(path)
+        spec, source = load_experiment(path, dict(changes or {}), known.load_plugin), str(path)
     else:
         if datasets is None or methods is None:
             raise ConfigError("sweep: give an experiment, or datasets and methods such as ['bpr', 'sl']")
