@@ -1,0 +1,251 @@
+"""Own losses, encoders, solvers, readers, protocols and metrics from files, after the registries have been read."""
+
+import json
+import logging
+
+import numpy as np
+import pytest
+
+import rankbench.api as rb
+from rankbench.core import plugins
+from rankbench.core.errors import ConfigError
+from rankbench.data.cards import load_card
+from rankbench.data.prepare import load, prepared_before
+from rankbench.evaluation.metrics import metric_set
+from rankbench.experiment.execution import Execution
+from rankbench.experiment.job import Job, configure
+from rankbench.experiment.methods import load_plugin, method, registered
+from rankbench.experiment.run import run
+from rankbench.fitting.checkpoints import Checkpoints, State
+from rankbench.sweeps.reuse import _code
+from rankbench.tracking.environment import describe_environment
+
+HEADER = """from dataclasses import dataclass
+import numpy as np
+from rankbench.core.config import Params, param
+"""
+LOSS = (
+    HEADER
+    + """from torch import Tensor
+from rankbench.losses.spec import Scores, loss
+@dataclass(frozen=True)
+class Mine(Params):
+    margin: float = param(1.0, "margin", "0.1 to 2", gt=0)
+@loss("NAME", Mine, similarity="dot", title="Mine", source="here")
+def mine(s: Scores, p: Mine) -> Tensor:
+    return (p.margin - s.pos[:, None] + s.neg).clamp(min=0).mean(dim=1)
+"""
+)
+ENCODER = (
+    HEADER
+    + """from rankbench.models.spec import EmbeddingModel, model
+@dataclass(frozen=True)
+class Scaled(Params):
+    FIELD: float = param(2.0, "factor of the vectors", "1 to 4", gt=0)
+class ScaledModel(EmbeddingModel):
+    def forward(self):
+        return self.users * 2, self.items
+@model("scaled", Scaled, title="Scaled", source="here")
+def scaled(X, p, users, items, generator):
+    return ScaledModel(users, items)
+"""
+)
+SOLVER = (
+    HEADER
+    + """from rankbench.fitting.method import direct
+from rankbench.fitting.recommenders import FactorRecommender
+@dataclass(frozen=True)
+class First(Params):
+    pass
+@direct("NAME", First, title="First items first", source="here")
+def first(X, p, seed):
+    order = np.arange(X.shape[1], 0, -1, dtype=np.float32)
+    return FactorRecommender(np.ones((X.shape[0], 1), np.float32), order[:, None])
+"""
+)
+METRIC = """from rankbench.evaluation.metrics import metric
+@metric
+def hits_2(hits, n_targets):
+    '''number of hits, times two'''
+    return 2.0 * hits.sum(axis=1)
+"""
+PROTOCOL = """import numpy as np
+from typing import Literal
+from pydantic import Field
+from rankbench.data.protocols.spec import TEST, TRAIN, VALID, SplitSpec, protocol
+class EveryNth(SplitSpec):
+    protocol: Literal["every-nth"] = "every-nth"
+    n: int = Field(5, ge=3, description="one of n is for test")
+@protocol("every-nth", EveryNth)
+def every_nth(data, p):
+    rest = np.arange(len(data)) % p.n
+    return np.where(rest == 0, TEST, np.where(rest == 1, VALID, TRAIN)).astype(np.int8)
+"""
+READER = """import pyarrow as pa
+from rankbench.data.readers import reads
+@reads("dashes", example=b"1-2\\n")
+def read(raw):
+    with raw.open() as file:
+        pairs = [line.split(b"-") for line in file.read().split()]
+    yield pa.table({"user": pa.array([int(user) for user, _ in pairs]), "item": pa.array([int(item) for _, item in pairs])})
+"""
+
+
+@pytest.fixture(autouse=True)
+def separate(monkeypatch):
+    monkeypatch.delenv("RANKBENCH_PLUGINS", raising=False)
+    registered()  # the registries have been read before
+    with plugins.separate():
+        yield
+
+
+@pytest.fixture
+def load_text(tmp_path):
+    def of(text: str, name: str = "NAME", file: str = "mine.py"):
+        path = tmp_path / file
+        path.write_text(text.replace("NAME", name))
+        return load_plugin(path)
+
+    return of
+
+
+def outcome(environment, config, card_changes=None, **options):
+    small = {"source.generator.users": 60, "source.generator.items": 30, "source.generator.interactions_per_user": 8}
+    card = load_card("synthetic", environment, small | (card_changes or {}))
+    return run(Job(card, (config,), **options), environment, Execution(1))[0]
+
+
+def test_a_loss_is_a_method_at_once_and_its_record_names_the_plugin(load_text, environment):
+    with pytest.raises(ConfigError, match="unknown method 'my-hinge'"):
+        method("my-hinge")
+    plugin = load_text(LOSS, "my-hinge")
+    found = outcome(environment, configure("my-hinge", {"margin": 0.5, "epochs": 2, "patience": 0}), fit_on="train")
+    assert found.record.params["margin"] == 0.5 and found.record.finished
+    assert found.record.environment["plugins"] == [{"name": "mine.py", "sha256": plugin.sha256}]
+    plugins.unload(plugin)
+    assert "my-hinge" not in registered() and "plugins" not in describe_environment()
+
+
+def test_a_run_of_an_earlier_version_of_a_plugin_is_not_reused(load_text):
+    codes = [_code(describe_environment())]
+    for text in (LOSS, LOSS + "# changed\n"):
+        load_text(text, "my-hinge")
+        codes.append(_code(describe_environment()))
+    assert len(set(codes)) == 3
+
+
+def test_every_loss_can_be_trained_on_an_encoder_of_a_plugin(load_text, environment):
+    load_text(ENCODER.replace("FIELD", "factor"))
+    config = configure("bpr", {"model": "scaled", "factor": 3.0, "epochs": 1, "patience": 0})
+    assert outcome(environment, config, fit_on="train").record.params["factor"] == 3.0
+    with pytest.raises(ConfigError, match="model mf has no parameter 'factor'"):
+        configure("bpr", {"factor": 3.0})
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (LOSS.replace("NAME", "bpr"), "loss 'bpr' is registered twice, by rankbench.losses.bpr and by {0}"),
+        (LOSS.replace("NAME", "ease"), "method 'ease' is registered twice, by rankbench.solvers.linear.ease and by {0}"),
+        (SOLVER.replace("NAME", "bpr"), "method 'bpr' is registered twice, by rankbench.losses.bpr and by {0}"),
+        (ENCODER.replace("FIELD", "tau"), "Scaled and .* both have a parameter 'tau'"),
+        (ENCODER.replace("FIELD", "learning_rate"), "TrainingParams and Scaled both have a parameter 'learning_rate'"),
+        (METRIC.replace("hits_2", "ndcg"), "metric 'ndcg' is registered twice, by rankbench.evaluation.metrics and by {0}"),
+        (METRIC.replace("hits_2", "Hits"), "metric 'Hits': the name may have small letters"),
+        (METRIC.replace("hits_2", "auc"), "metric 'auc': the name may"),
+        (PROTOCOL.replace('"every-nth", E', '"temporal", E'), "protocol 'temporal' is registered twice"),
+    ],
+)  # fmt: skip
+def test_a_name_that_is_taken_is_refused_and_nothing_is_left(text, problem, load_text, tmp_path):
+    before = registered().names()
+    load_card_registries()
+    with pytest.raises(ConfigError, match=problem.format(tmp_path / "mine.py")) as refused:
+        load_text(text)
+    assert "\n" not in str(refused.value) and not plugins.loaded()
+    assert registered().names() == before
+
+
+def load_card_registries():
+    from rankbench.data.protocols.spec import protocols
+
+    protocols()
+
+
+def test_a_changed_loss_is_used_without_a_new_process(load_text, environment):
+    load_text(LOSS, "my-hinge")
+    config = {"epochs": 2, "patience": 0, "learning_rate": 0.1}
+    first = outcome(environment, configure("my-hinge", config), fit_on="train").record
+    load_text(LOSS.replace(".mean(dim=1)", ".square().mean(dim=1)"), "my-hinge")
+    second = outcome(environment, configure("my-hinge", config), fit_on="train").record
+    assert first.id == second.id and first.curve[-1]["loss"] != second.curve[-1]["loss"]
+
+
+def test_a_metric_is_measured_and_searched_by(load_text, environment):
+    with pytest.raises(ConfigError, match="unknown metric 'hits_2@5'"):
+        metric_set(["hits_2@5"])
+    load_text(METRIC)
+    found = outcome(environment, configure("ease", {}), metrics=metric_set(["hits_2", "recall"], [5]))
+    targets = found.per_user["hits_2@5"].to_numpy()
+    assert (
+        set(np.unique(targets)) <= {0.0, 2.0, 4.0, 6.0, 8.0, 10.0} and found.record.metrics["hits_2@5"].mean == targets.mean()
+    )
+
+
+def test_a_protocol_splits_and_its_changes_prepare_the_data_again(load_text, environment):
+    changes = {"split": {"protocol": "every-nth", "n": 4}}
+    with pytest.raises(ConfigError, match="unknown 'every-nth'"):
+        load_card("synthetic", environment, changes)
+    load_text(PROTOCOL)
+    first = load("synthetic", environment, changes)
+    assert first.split.test_target.nnz == -(-first.counts["interactions"] // 4)
+    load_text(PROTOCOL.replace("rest == 0", "rest == 2"))
+    assert load("synthetic", environment, changes).fingerprint != first.fingerprint
+    folders = sorted((environment.data / "prepared").glob("synthetic-*/manifest.json"))
+    assert len({tuple(json.loads(path.read_text())["plugins"]) for path in folders}) == 2
+    # A plugin that has no part in the data does not prepare them again.
+    load_text(METRIC, file="other.py")
+    load("synthetic", environment, changes)
+    assert sorted((environment.data / "prepared").glob("synthetic-*/manifest.json")) == folders
+
+
+CARD = """
+name: dashed
+source: {file: raw.txt}
+read: {format: dashes}
+"""
+
+
+def test_a_reader_reads_the_format_that_a_card_names(load_text, environment, tmp_path):
+    pairs = [(user, item) for user in range(9) for item in range(7)]
+    (tmp_path / "raw.txt").write_text("".join(f"{user}-{item}\n" for user, item in pairs))
+    path = tmp_path / "dashed.yaml"
+    path.write_text(CARD)
+    with pytest.raises(ConfigError, match=r"read\.format: unknown 'dashes'; known: delimited"):
+        load_card(str(path), environment)
+    load_text(READER)
+    assert load(str(path), environment).counts["interactions"] == len(pairs)
+    (tmp_path / "raw.txt").unlink()
+    assert prepared_before(load_card(str(path), environment), environment) is not None
+    load_text(READER + "# changed\n")
+    assert prepared_before(load_card(str(path), environment), environment) is None
+
+
+def test_a_checkpoint_of_an_earlier_version_of_a_plugin_is_noticed(load_text, tmp_path, caplog):
+    load_text(LOSS, "my-hinge")
+    checkpoints = Checkpoints(tmp_path / "c", resume=True)
+    checkpoints.save(State(3, {"x": np.zeros(2)}, {}))
+    with caplog.at_level(logging.WARNING):
+        assert checkpoints.last().number == 3 and not caplog.records
+        load_text(LOSS + "# changed\n", "my-hinge")
+        assert checkpoints.last().number == 3
+    assert "was saved by another version of the code" in caplog.text
+
+
+def test_python_loads_a_plugin_after_any_call(tmp_path, environment):
+    assert rb.fit("synthetic", "popularity", environment=environment).method == "popularity"
+    path = tmp_path / "first.py"
+    path.write_text(SOLVER.replace("NAME", "first-items"))
+    assert rb.plugin(path) == "first.py" and "first-items" in rb.methods().index
+    model = rb.fit("synthetic", "first-items", environment=environment)
+    listed = model.recommend([model.users[0].as_py()], k=3, filter_seen=False)["item"].tolist()
+    assert listed == model.items[:3].to_pylist()
