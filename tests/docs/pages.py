@@ -73,3 +73,9 @@ def blocks(path: Path, *languages: str) -> list[Block]:
 def spans(path: Path) -> list[str]:
     """Code spans within the text."""
     return [token.content for token in inline(path) if token.type == "code_inline"]
+
+
+def saved_files(path: Path) -> dict[str, str]:
+    """The files that a page tells its reader to save: name → the block that follows."""
+    text = path.read_text(encoding="utf-8")
+    return dict(re.findall(r"[Ss]ave (?:this|it) as `([\w.]+)`.*?```\w+\n(.*?)```", text, flags=re.DOTALL))

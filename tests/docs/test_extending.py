@@ -1,66 +1,76 @@
-"""The iterative method of the page on extending, as a file of its own: it runs, resumes, stops early, and is swept."""
+"""The plugins of the page on extending: each is checked, run and swept as the page says, from files outside the package."""
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
-from rankbench.core.config import validate
-from rankbench.schema.experiment import ExperimentSpec
-
-from .pages import blocks
+from .pages import saved_files
 
 ROOT = Path(__file__).parents[2]
-SWEEP = """
-name: first
-datasets: [{name: synthetic, source: {generator: {users: 100, items: 60, interactions_per_user: 10}}}]
-arms: [{method: pure-svd, params: {iterations: 4, patience: 2, embedding_dim: {grid: [4, 8]}}}]
-search: {choose: {metric: ndcg@10}}
-cutoffs: [10]
-"""
+SMALL = ("data.source.generator.users=100", "data.source.generator.items=60", "--no-track")
+FILES = saved_files(ROOT / "docs" / "extending.md")
 
 
 @pytest.fixture(scope="module")
 def rankbench(tmp_path_factory):
-    """rankbench(*words) → what the command prints as JSON, by a package with the file of the page added."""
+    """rankbench(*words) → what the command prints as JSON, in a folder with the files of the page."""
     folder = tmp_path_factory.mktemp("extended")
-    shutil.copytree(ROOT / "platform" / "rankbench", folder / "code" / "rankbench")
-    shutil.copytree(ROOT / "datasets", folder / "datasets")
-    (page,) = [each.text for each in blocks(ROOT / "docs" / "extending.md", "python") if "class PureSVD" in each.text]
-    (folder / "code" / "rankbench" / "solvers" / "factorisation" / "pure_svd.py").write_text(page, encoding="utf-8")
-    (folder / "first.yaml").write_text(SWEEP)
-    environment = {"PYTHONPATH": str(folder / "code"), "RANKBENCH_OFFLINE": "1"}
-    environment |= {"RANKBENCH_DATA": str(folder / "data"), "RANKBENCH_RESULTS": str(folder / "results")}
+    for name, text in FILES.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    environment = {
+        "RANKBENCH_OFFLINE": "1",
+        "RANKBENCH_DATA": str(folder / "data"),
+        "RANKBENCH_RESULTS": str(folder / "results"),
+    }
 
     def rankbench(*words: str) -> dict:
         command = [sys.executable, "-m", "rankbench", *words, "--json"]
         done = subprocess.run(
             command, env=os.environ | environment, cwd=folder, capture_output=True, text=True, timeout=300, check=False
         )
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == 0, done.stderr + done.stdout
         return json.loads(done.stdout)
 
     return rankbench
 
 
-def test_it_runs_and_stops_early(rankbench):
-    small = ("data.source.generator.users=100", "data.source.generator.items=60", "--no-track")
-    whole = rankbench("run", "synthetic", "pure-svd", "iterations=20", *small)
-    early = rankbench("run", "synthetic", "pure-svd", "iterations=20", "patience=1", *small)
+def test_the_page_has_the_files_that_it_names():
+    assert set(FILES) == {"my_loss.py", "my_sweep.yaml", "pure_svd.py", "my_metric.py"}
+    assert len([line for line in FILES["my_loss.py"].splitlines() if line.strip()]) <= 12
+
+
+@pytest.mark.parametrize(("file", "kinds"), [("my_loss.py", "loss"), ("pure_svd.py", "method"), ("my_metric.py", "metric")])
+def test_each_of_them_keeps_the_contract(rankbench, file, kinds):
+    found = rankbench("check", file)
+    assert found["ok"] and {check["kind"] for check in found["checks"]} == {kinds}
+    assert sum(check["state"] == "passed" for check in found["checks"]) >= 4
+
+
+def test_the_loss_runs(rankbench):
+    record = rankbench("run", "synthetic", "squared-hinge", "margin=0.5", "epochs=3", "--plugin", "my_loss.py", *SMALL)
+    (plugin,) = record["environment"]["plugins"]
+    assert plugin["name"] == "my_loss.py" and record["params"]["margin"] == 0.5
+
+
+def test_the_sweep_of_the_loss_is_planned(rankbench):
+    rows = rankbench("sweep", "my_sweep.yaml", "--dry-run")["rows"]
+    assert [(row["model"], row["state"], row["settings"]) for row in rows] == [
+        ("squared-hinge", "planned", 3),
+        ("bpr", "planned", 1),
+    ]
+
+
+def test_the_solver_runs_and_stops_early(rankbench):
+    own = ("--plugin", "pure_svd.py", *SMALL)
+    whole = rankbench("run", "synthetic", "pure-svd", "iterations=20", *own)
+    early = rankbench("run", "synthetic", "pure-svd", "iterations=20", "patience=1", *own)
     assert whole["iterations"] == 20 > early["iterations"] and whole["metrics"] != early["metrics"]
 
 
-def test_the_experiment_of_the_page_is_complete():
-    (text,) = [each.text for each in blocks(ROOT / "docs" / "extending.md", "yaml") if "pure-svd" in each.text]
-    spec = validate(ExperimentSpec, yaml.safe_load(text), "first.yaml")
-    assert [arm.method for arm in spec.arms] == ["pure-svd"]
-
-
-def test_a_sweep_of_it_is_planned(rankbench):
-    (row,) = rankbench("sweep", "first.yaml", "--dry-run")["rows"]
-    assert row["state"] == "planned" and row["model"] == "pure-svd"
+def test_the_metric_is_measured(rankbench):
+    record = rankbench("run", "synthetic", "ease", "--metrics", "rbp@20,ndcg@20", "--plugin", "my_metric.py", *SMALL)
+    assert 0 < record["metrics"]["rbp@20"]["mean"] < record["metrics"]["ndcg@20"]["mean"] < 1
