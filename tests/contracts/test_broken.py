@@ -1,0 +1,284 @@
+"""The contract finds what is broken: each fault below fails the check that is made for it."""
+
+import dataclasses
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import scipy.sparse as sp
+import torch
+
+from rankbench.contracts import encoders, losses, metrics, readers, solvers
+from rankbench.contracts import protocols as split_protocols
+from rankbench.contracts.plugin import check_plugin
+from rankbench.core import plugins
+from rankbench.core.config import Params, param
+from rankbench.core.errors import ConfigError
+from rankbench.core.rng import stream
+from rankbench.data.protocols.spec import TEST, TRAIN, VALID, SplitSpec, protocol, protocols
+from rankbench.data.readers import READERS, reads
+from rankbench.evaluation.metrics import METRICS
+from rankbench.experiment.methods import registered
+from rankbench.fitting.checkpoints import State
+from rankbench.fitting.method import METHODS, direct, iterative
+from rankbench.fitting.recommenders import FactorRecommender, LowRankRecommender
+from rankbench.fitting.step import Step
+from rankbench.fitting.stopping import Stopping
+from rankbench.losses.spec import LOSSES, LossState, Twin, loss
+from rankbench.models.spec import MODELS, EmbeddingModel, model
+
+
+@pytest.fixture(autouse=True)
+def forgotten():
+    """What a test registers is removed after it: this file stands for a plugin."""
+    registered()
+    plugin = plugins.Plugin("broken.py", "broken.py", __name__, "")
+    with plugins.separate():
+        plugins._loading.append(plugin)
+        yield plugin
+        plugins._loading.remove(plugin)
+        plugins.unload(plugin)
+    assert "broken" not in LOSSES and "broken" not in METHODS
+
+
+def failed(contract, registry, name="broken"):
+    """The functions of the checks that fail, each with something to do."""
+    findings = contract.findings(name, registry.get(name))
+    assert all(found.problem and found.advice and "\n" not in found.problem for found in findings if found.state == "failed")
+    return {check.run.__name__ for check, found in zip(contract.checks, findings, strict=True) if found.state == "failed"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Mine(Params):
+    margin: float = param(1.0, "margin", "0.1 to 2", gt=0)
+
+
+def hinge(s, p):
+    return (p.margin - s.pos[:, None] + s.neg).clamp(min=0).mean(dim=1)
+
+
+class Counter(LossState):
+    """Remembers the number of batches where a checkpoint does not see it."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = 0
+
+
+def counting(s, p, state):
+    state.seen += 1
+    return hinge(s, p) * state.seen
+
+
+def drawing(s, p):
+    return hinge(s, p) * torch.rand(())
+
+
+@pytest.mark.parametrize(
+    ("function", "about", "expected"),
+    [
+        (lambda s, p: hinge(s, p).mean(), {}, "values_are_finite"),
+        (lambda s, p: s.neg.exp().sum(dim=1) - s.pos + 0 * p.margin, {}, "values_are_finite"),
+        (lambda s, p: hinge(s, p) / (s.pos - s.neg[:, 0]), {}, "odd_batches_are_finite"),
+        (lambda s, p: hinge(s, p) / s.neg.std(dim=1), {}, "odd_batches_are_finite"),
+        (lambda s, p: hinge(s, p) * s.pos.detach(), {}, "gradients_are_derivatives"),
+        (lambda s, p: hinge(s, p) + s.neg[:, 0], {}, "order_changes_nothing"),
+        (lambda s, p: hinge(s, p) + torch.arange(len(s.pos)), {}, "order_changes_nothing"),
+        (lambda s, p: hinge(s, p) / len(s.pos), {}, "rows_twice"),
+        (lambda s, p: hinge(s, p) + s.logq[len(s.pos) - 1].mean(), {}, "shared_negatives"),
+        (hinge, {"whole_catalogue": True}, "whole_catalogue_is_declared"),
+        (hinge, {"over_catalogue": True}, "over_catalogue_is_true"),
+        (hinge, {"twin": lambda p: Twin("bpr", ())}, "twins_are_equal"),
+        (drawing, {}, "training_is_repeatable"),
+        (counting, {"state": lambda p, sizes, generator: Counter()}, "fits_resume"),
+    ],
+)
+def test_a_broken_loss(function, about, expected):
+    function.__module__ = __name__
+    loss("broken", Mine, similarity="dot", title="Broken", source="here", **about)(function)
+    assert expected in failed(losses.CONTRACT, LOSSES)
+
+
+def test_a_sound_loss_and_a_declared_gradient():
+    loss("broken", Mine, similarity="dot", title="Sound", source="here")(lambda s, p: hinge(s, p))
+    assert not failed(losses.CONTRACT, LOSSES)
+    held = losses.CONTRACT.findings("broken", dataclasses.replace(LOSSES.get("broken"), gradient_differs="the margin is held"))
+    problems = [found.problem for found in held if "held" in found.problem]
+    assert problems == ["the gradient is not the derivative: the margin is held"]
+
+
+def test_parameters_without_help_and_bounds():
+    bad = dataclasses.make_dataclass("Bad", [("margin", float, 1.0)], frozen=True)
+    loss("broken", bad, similarity="dot", title="Broken", source="here")(lambda s, p: hinge(s, p))
+    assert "parameters_are_described" in failed(losses.CONTRACT, LOSSES)
+
+
+def svd(X, seed, k=4, start=None):
+    V = stream(seed, "svd").standard_normal((X.shape[1], k)) if start is None else start
+    return np.linalg.qr(X.T @ (X @ V))[0]
+
+
+def low_rank(V):
+    return LowRankRecommender(V, V, np.zeros(len(V)))
+
+
+def destroy(X, p, seed):
+    X.data[:] = 2
+    return low_rank(np.ones((X.shape[1], 1)))
+
+
+@pytest.mark.parametrize(
+    ("fit", "about", "expected"),
+    [
+        (lambda X, p, seed: "a model", {}, "scores_are_finite"),
+        (lambda X, p, seed: low_rank(np.full((X.shape[1], 1), np.nan)), {}, "scores_are_finite"),
+        (lambda X, p, seed: low_rank(np.random.default_rng().random((X.shape[1], 2))), {}, "seeds_repeat"),
+        (lambda X, p, seed: low_rank(stream(seed, "x").random((X.shape[1], 2))), {}, "seeded_is_declared"),
+        (lambda X, p, seed: low_rank(np.ones((X.shape[1], 1))), {"seeded": True}, "seeded_is_declared"),
+        (destroy, {}, "input_is_unchanged"),
+        (
+            lambda X, p, seed: FactorRecommender(X.toarray()[:, :2] + 1, np.random.default_rng(0).random((X.shape[1], 2))),
+            {},
+            "strangers_are_scored",
+        ),
+        (
+            lambda X, p, seed: FactorRecommender(
+                np.random.default_rng(0).random((X.shape[0], 2)), np.random.default_rng(1).random((X.shape[1], 2))
+            ),
+            {"folds": False},
+            "users_have_no_order",
+        ),
+    ],
+)
+def test_a_broken_solver(fit, about, expected):
+    direct("broken", Mine, title="Broken", source="here", **about)(fit)
+    assert expected in failed(solvers.CONTRACT, METHODS)
+
+
+@dataclasses.dataclass(frozen=True)
+class Svd(Stopping):
+    iterations: int = param(8, "products", "2 to 20", gt=0)
+
+
+@pytest.mark.parametrize(("saves", "expected"), [(True, set()), (False, {"fits_resume"})])
+def test_an_iterative_solver_that_forgets_its_state(saves, expected):
+    def steps(X: sp.csr_array, p, seed, dtype, context, start):
+        V = start.arrays["V"] if start and saves else stream(seed, "svd").standard_normal((X.shape[1], 4))
+        number = start.number if start else 0
+        while True:
+            yield Step(number, 0.0, 0.0, lambda V=V: low_rank(V), lambda V=V, n=number: State(n, {"V": V}, {}))
+            V, number = svd(X, seed, start=V), number + 1
+
+    iterative("broken", Svd, title="Broken", source="here", seeded=True)(steps)
+    assert failed(solvers.CONTRACT, METHODS) == expected
+
+
+class Noisy(EmbeddingModel):
+    def forward(self):
+        return self.users + torch.rand(()), self.items
+
+
+class Detached(EmbeddingModel):
+    def forward(self):
+        return self.users.detach(), self.items
+
+
+class Short(EmbeddingModel):
+    def forward(self):
+        return self.users[1:], self.items
+
+
+class NotPlain(EmbeddingModel):
+    plain = True
+
+    def forward(self):
+        return self.users * 2, self.items
+
+
+@pytest.mark.parametrize(
+    ("cls", "expected"),
+    [
+        (Noisy, "evaluation_is_repeatable"),
+        (Noisy, "training_is_repeatable"),
+        (Detached, "gradients_arrive"),
+        (Short, "vectors_are_finite"),
+        (NotPlain, "plain_is_true"),
+    ],
+)
+def test_a_broken_encoder(cls, expected):
+    empty = dataclasses.make_dataclass("Empty", [], frozen=True)
+    model("broken", empty, title="Broken", source="here")(lambda X, p, users, items, generator: cls(users, items))
+    assert expected in failed(encoders.CONTRACT, MODELS)
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (lambda hits, n_targets: hits.mean(), "values_are_finite"),
+        (lambda hits, n_targets: n_targets / hits.sum(axis=1), "values_are_finite"),
+        (lambda hits, n_targets: hits.sum(axis=1) / n_targets.max(), "users_are_separate"),
+        (lambda hits, n_targets: 1.0 - hits.mean(axis=1), "better_lists_have_larger_values"),
+        (lambda hits, n_targets: hits.argmax(axis=1) * 1.0, "better_lists_have_larger_values"),
+        (lambda hits, n_targets: np.sort(hits, axis=1, out=None).sum(axis=1) + hits.sort(axis=1), "arguments_are_unchanged"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:divide by zero")
+def test_a_broken_metric(function, expected):
+    if expected == "arguments_are_unchanged":
+
+        def function(hits, n_targets):
+            hits.sort(axis=1)
+            return hits.mean(axis=1)
+
+    METRICS.add("broken", function, __name__)
+    assert expected in failed(metrics.CONTRACT, METRICS)
+
+
+@pytest.mark.parametrize(
+    ("label", "expected"),
+    [
+        (lambda data, p: np.zeros(3), "labels_are_known"),
+        (lambda data, p: np.where(np.arange(len(data)) % 2, TRAIN, TEST), "labels_are_known"),
+        (lambda data, p: np.arange(len(data)) % 9, "labels_are_known"),
+        (lambda data, p: np.random.default_rng().choice([TRAIN, VALID, TEST], len(data)), "labels_repeat"),
+        (lambda data, p: (np.arange(len(data)) + len(data.items)) % 3, "later_ids_change_nothing"),
+    ],
+)
+def test_a_broken_protocol(label, expected):
+    protocol("broken", SplitSpec)(label)
+    assert expected in failed(split_protocols.CONTRACT, protocols())
+
+
+def table(users, items, **more):
+    return pa.table({"user": users, "item": items} | more)
+
+
+def pairs(raw):
+    with raw.open() as file:
+        return [line.split(b"-") for line in file.read().split()]
+
+
+@pytest.mark.parametrize(
+    ("read", "expected"),
+    [
+        (lambda raw: [table([int(user) for user, _ in pairs(raw)], [int(item) for _, item in pairs(raw)])], "damaged_files"),
+        (lambda raw: [pa.table({"user": [1], "items": [2]})], "example_is_read"),
+        (lambda raw: [table([1.5], [2.5])], "example_is_read"),
+        (lambda raw: [table([1, None], [2, 3])], "example_is_read"),
+        (lambda raw: [table([1], [2], time=[0.5])], "example_is_read"),
+        (lambda raw: [], "example_is_read"),
+    ],
+)
+def test_a_broken_reader(read, expected):
+    reads("broken", example=b"1-2\n3-4\n")(read)
+    assert any(name.startswith(expected) for name in failed(readers.CONTRACT, READERS))
+
+
+def test_all_that_a_plugin_registers_is_checked(forgotten):
+    with pytest.raises(ConfigError, match=r"^broken\.py: registers nothing; decorate"):
+        list(check_plugin(forgotten))
+    loss("broken", Mine, similarity="dot", title="Broken", source="here")(lambda s, p: hinge(s, p))
+    METRICS.add("broken_too", lambda hits, n_targets: hits.mean(axis=1), __name__)
+    kinds = [(found.kind, found.subject) for found in check_plugin(forgotten)]
+    n_checks = [len(losses.CONTRACT.checks), len(metrics.CONTRACT.checks)]
+    assert sorted(kinds) == [("loss", "broken")] * n_checks[0] + [("metric", "broken_too")] * n_checks[1]
