@@ -7,13 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
+from rankbench.cli.arguments import Plugin
 from rankbench.cli.console import Json, err, out, phase_progress, print_json, print_table
 
 app = typer.Typer(help="List, fetch, describe and clean datasets.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.command("list")
-def list_(json: Json = False) -> None:
+def list_(json: Json = False, plugin: Plugin = None) -> None:
     """List all datasets and the locations of their raw data."""
     from rankbench.core.environment import Environment
     from rankbench.data.availability import raw_data
@@ -38,6 +39,7 @@ def fetch(
         list[str], typer.Argument(metavar="DATASET...", help="Names of datasets (rankbench data list) or card files.")
     ],
     json: Json = False,
+    plugin: Plugin = None,
 ) -> None:
     """Download, verify and prepare datasets. Later runs need no network."""
     from rankbench.core.environment import Environment
@@ -75,6 +77,7 @@ def describe(
     ] = None,
     verify: Annotated[bool, typer.Option("--verify", help="Read the raw files again and check their checksums.")] = False,
     json: Json = False,
+    plugin: Plugin = None,
 ) -> None:
     """Describe a dataset: counts, density, protocol, checksums. Counts stand beside the published ones."""
     from rankbench.core.environment import Environment

@@ -224,7 +224,8 @@ def _problem(plugin: Plugin, error: BaseException) -> str:
     hint = ""
     if isinstance(error, ModuleNotFoundError) and error.name and plugin.module != plugin.name:
         hint = "; a plugin is one file, or a package that is installed on every machine"
-    return f"{position}: {type(error).__name__}: {first_line(error)}{hint}"
+    message = f": {first_line(error)}" if str(error).strip() else ""
+    return f"{position}: {type(error).__name__}{message}{hint}"
 
 
 @contextmanager
