@@ -54,8 +54,12 @@ class RayMap:
         self.resubmitted = 0
         self._wary_until = 0.0
         self._task = ray.remote(num_cpus=1, max_retries=3, retry_exceptions=False, memory=memory)(_solve)
-        self.plugins = Shipment.of_this_process()
         self._typical: dict[Callable, float] = {}  # function → median seconds of its blocks in the last call
+
+    @property
+    def plugins(self) -> Shipment:
+        """The plugins that are loaded now; each task brings them, also to a worker that has run tasks before."""
+        return Shipment.of_this_process()
 
     @property
     def workers(self) -> int:

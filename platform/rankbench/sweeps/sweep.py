@@ -10,6 +10,7 @@ from pathlib import Path
 from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError
 from rankbench.core.files import require_writable
+from rankbench.core.plugins import loaded
 from rankbench.core.threads import available_cpus
 from rankbench.data.cards import ORIGIN, Card
 from rankbench.data.prepare import prepare
@@ -105,8 +106,13 @@ def run_sweep(
     if address:
         require_reachable(address)  # before the folder is created, so that no empty sweep is left behind
     folder = open_folder(spec, planned, environment.results, resume, changes)
-    read_records(folder / "records")  # an unreadable record is refused before any work
+    kept = read_records(folder / "records")  # an unreadable record is refused before any work
     listener.planned(planned, folder)
+    if changed := _changed_plugins(kept):
+        names = ", ".join(changed)
+        listener.warn(
+            f"finished runs were made with another version of {names} and are kept; without --resume they are repeated"
+        )
     earlier = None if fresh else Earlier.than(folder, environment)
     metric = spec.search.choose.metric
     with Heartbeat(folder) as heartbeat, session(address, available_cpus(), gpus=spec.resources.device == "cuda") as cluster:
@@ -207,6 +213,13 @@ def comparisons(stored: StoredSweep, metrics: tuple[str, ...] = ()) -> Compariso
     names = [name for row in (stored.chosen.rows if stored.chosen else ()) for name in row.final]
     finals = [stored.records[name] for name in names if name in stored.records]
     return _compared(finals, stored.folder, stored.about.experiment, metrics)
+
+
+def _changed_plugins(records: Sequence[RunRecord]) -> list[str]:
+    """Names of the plugins whose version differs from that of a finished record, or that one of the two does not have."""
+    now = {(each.name, each.sha256) for each in loaded()}
+    then = [{(each["name"], each["sha256"]) for each in r.environment.get("plugins", ())} for r in records if r.finished]
+    return sorted({name for each in then for name, _ in each ^ now})
 
 
 def _now() -> str:
