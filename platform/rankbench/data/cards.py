@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from encodings.aliases import aliases
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -67,6 +68,9 @@ class Mirror(Strict):
         return folder
 
 
+# For suggestions: the encodings of texts, by the names that people write.
+OF_BYTES = ("base64_codec", "bz2_codec", "hex_codec", "quopri_codec", "uu_codec", "zlib_codec", "rot_13", "tactis", "mbcs")
+ENCODINGS = sorted({"latin-1", *(name.replace("_", "-") for name in aliases.values() if name not in OF_BYTES)})
 MOST_PAIRS = 10**11  # users x items: a random number is drawn per pair, about an hour in all; published datasets have fewer
 
 
@@ -132,6 +136,7 @@ class Read(Strict):
     format: str = Field("delimited", description="name of a reader in data/readers")
     separator: str = ","
     header: bool = True
+    encoding: str = Field("utf-8", description="of a text, by its name in Python, such as latin-1, cp1252 or utf-16")
     user: str | int = "user"
     item: str | int = "item"
     value: str | int | None = None
@@ -144,16 +149,40 @@ class Read(Strict):
             raise ValueError(f"must be one or more characters without a line end or a quote, got {separator!r}")
         return separator
 
+    @field_validator("encoding")
+    @classmethod
+    def _is_known(cls, encoding: str) -> str:
+        try:
+            "a".encode(encoding)  # also refuses codecs that are not of texts, such as hex
+        except (LookupError, ValueError):
+            hint = nearest(encoding.replace("_", "-"), ENCODINGS)
+            raise ValueError(f"unknown encoding {shown(encoding)}{hint}; Python's names are known, such as latin-1") from None
+        return encoding
+
 
 class Step(Strict):
-    """One preparation step; exactly one field is set."""
+    """One preparation step; exactly one field is set. A step that only takes `true` may be written as its bare name."""
 
+    drop_missing: Literal[True] | None = Field(
+        None, description="drop rows without a user, an item, or the value or time that the card names; counted"
+    )
     min_value: float | None = Field(None, description="keep interactions whose value is at least this")
     timed: Literal[True] | None = Field(None, description="keep interactions that have a time")
     duplicates: Literal["first", "last", "max"] | None = Field(None, description="which one of repeated pairs to keep")
     min_items_per_user: int | None = Field(None, ge=1)
     min_users_per_item: int | None = Field(None, ge=1)
     k_core: int | None = Field(None, ge=1, description="both minima, repeated until nothing changes")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _bare_name(cls, given: Any) -> Any:
+        if not isinstance(given, str):
+            return given
+        if given not in cls.model_fields:
+            raise ValueError(f"unknown step {shown(given)}{nearest(given, cls.model_fields)}")
+        if cls.model_fields[given].annotation != Literal[True] | None:
+            raise ValueError(f"the step {given} needs a value, as in `{given}: ...`")
+        return {given: True}
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Step:
@@ -199,6 +228,17 @@ class Card(Strict):
     path: Path | None = Field(None, exclude=True, description="the file of the card; local files are relative to its folder")
     reference: str = Field("", exclude=True, description="what `load_card` finds this card by: a name, or the path of its file")
     changes: dict[str, Any] = Field({}, exclude=True, description="dotted keys whose values differ from the file")
+
+    @field_validator("prepare")
+    @classmethod
+    def _missing_first(cls, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+        if any(step.drop_missing for step in steps[1:]):
+            raise ValueError("drop_missing must be the first step, because it is applied while the files are read")
+        return steps
+
+    @property
+    def drops_missing(self) -> bool:
+        return bool(self.prepare and self.prepare[0].drop_missing)
 
     @field_validator("split", mode="before")
     @classmethod

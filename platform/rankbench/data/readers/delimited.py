@@ -11,12 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as csv
 
-from rankbench.core.errors import DataError, first_line, printable
+from rankbench.core.errors import DataError, first_line, printable, shown
 from rankbench.core.registry import nearest
 from rankbench.data.cards import Read
-from rankbench.data.columns import checked, numbers, seconds
-from rankbench.data.raw import RawFile, blocks_of_lines
+from rankbench.data.columns import interactions
+from rankbench.data.raw import NOT_UTF8, RawFile, blocks_of_lines
 
+SEPARATORS = ("\t", "::", ";", "|", ",", " ")  # frequent ones, in the order in which they are suggested
 NARROW = b"\x1f"  # replaces a separator of several bytes, which the CSV parser does not support
 
 
@@ -27,13 +28,13 @@ def read(raw: RawFile) -> Iterator[pa.Table]:
     """
     layout = None
     with raw.open() as file:
-        for number, block in blocks_of_lines(file, str(raw.path)):
+        for number, block in blocks_of_lines(file, str(raw.path), raw.spec.encoding):
             lines = _Lines(str(raw.path), number, _narrow(block, raw.spec.separator, str(raw.path)))
             if layout is None and (head := lines.head()):
                 layout = _layout(head, raw.spec)
                 lines = lines.after(head) if raw.spec.header else lines
             if lines.text.strip(b"\n"):
-                yield _table(lines, layout)
+                yield _table(lines, layout, raw.keep_missing)
 
 
 @dataclass(frozen=True)
@@ -98,27 +99,34 @@ def _layout(head: _Lines, spec: Read) -> _Layout:
             continue
         names[name] = column = str(wanted) if spec.header else f"f{wanted}"
         if column not in columns:
-            hint = nearest(column, columns) or f"; columns: {', '.join(columns)}"
-            raise DataError(
-                f"{head.source}: no column {str(wanted)!r}{printable(hint) if spec.header else f'; there are {len(columns)}'}"
-            )
+            hint = _other_separator(head, columns) or nearest(column, columns) or f"; columns: {', '.join(columns)}"
+            hint = hint if spec.header else _other_separator(head, columns) or f"; there are {len(columns)}"
+            raise DataError(f"{head.source}: no column {str(wanted)!r}{printable(hint)}")
         if columns.count(column) > 1:
             raise DataError(f"{head.source}: {columns.count(column)} columns are called {column!r}")
     return _Layout(separator, columns, names)
 
 
-def _table(lines: _Lines, layout: _Layout) -> pa.Table:
+def _other_separator(head: _Lines, columns: list[str]) -> str:
+    """A hint if the first line is one long name that a frequent separator would cut."""
+    if len(columns) > 1:
+        return ""
+    text = head.text.decode(errors="replace")
+    separator = next((each for each in SEPARATORS if each in text.strip()), None)
+    if separator is None:
+        return ""
+    spelled = separator.replace("\t", "\\t")
+    return f"; the first line, {shown(text)}, is one column: if '{spelled}' separates, set `read: {{separator: \"{spelled}\"}}`"
+
+
+def _table(lines: _Lines, layout: _Layout, keep_missing: bool) -> pa.Table:
     try:
         table = _parsed(lines, layout)
     except pa.ArrowInvalid:
         raise _malformed(lines, layout) from None
     if table is None:
         raise _malformed(lines, layout)
-    result = {name: table[column] for name, column in layout.names.items()}
-    for name, convert in (("value", numbers), ("time", seconds)):
-        if name in result:
-            result[name] = convert(result[name], lines.locate)
-    return checked(pa.table(result), lines.locate)
+    return interactions({name: table[column] for name, column in layout.names.items()}, lines.locate, keep_missing)
 
 
 def _parsed(lines: _Lines, layout: _Layout) -> pa.Table | None:
@@ -169,4 +177,6 @@ def _problem(lines: list[bytes], layout: _Layout) -> str | None:
 
 
 def _message(error: Exception) -> str:
+    if isinstance(error, UnicodeDecodeError) or "invalid UTF8" in str(error):
+        return NOT_UTF8
     return printable(first_line(error).removeprefix("CSV parse error: "))

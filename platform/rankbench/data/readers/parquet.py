@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,7 +11,7 @@ import pyarrow.parquet as pq
 from rankbench.core.errors import DataError, first_line, printable
 from rankbench.core.registry import nearest
 from rankbench.data.cards import Read
-from rankbench.data.columns import checked, ids, numbers, seconds
+from rankbench.data.columns import interactions
 from rankbench.data.raw import RawFile
 
 MIRROR = Read(format="parquet", user="user", item="item", value="rating", time="timestamp")
@@ -52,7 +53,10 @@ def read(raw: RawFile) -> Iterator[pa.Table]:
                 batch = next(batches, None)
                 if batch is None:
                     return
-                table = _converted(pa.table(batch), names, lambda row, done=done: f"{raw.path}: row {done + row + 1}")
+                locate = partial(_row, raw, done)
+                table = interactions(
+                    {name: _plain(pa.table(batch)[column]) for name, column in names.items()}, locate, raw.keep_missing
+                )
             except DAMAGED as error:
                 raise DataError(f"{raw.path}: {printable(first_line(error))}") from None
             yield table
@@ -80,15 +84,8 @@ def _columns(raw: RawFile, schema: pa.Schema) -> dict[str, str]:
     return names
 
 
-def _converted(table: pa.Table, names: dict[str, str], locate) -> pa.Table:
-    result = {name: _plain(table[column]) for name, column in names.items()}
-    for name in ("user", "item"):
-        result[name] = ids(result[name])
-    if "value" in result:
-        result["value"] = numbers(result["value"], locate)
-    if "time" in result:
-        result["time"] = seconds(result["time"], locate)
-    return checked(pa.table(result), locate)
+def _row(raw: RawFile, done: int, row: int) -> str:
+    return f"{raw.path}: row {done + row + 1}"
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -20,7 +20,7 @@ def read(raw: RawFile) -> Iterator[pa.Table]:
     Raises DataError naming the line of a bad id.
     """
     with raw.open() as file:
-        for first, block in blocks_of_lines(file, str(raw.path)):
+        for first, block in blocks_of_lines(file, str(raw.path), raw.spec.encoding):
             users, items = array("q"), array("q")
             for number, line in enumerate(block.split(b"\n"), start=first):
                 try:
