@@ -35,10 +35,11 @@ def test_dropped_rows_are_counted(make_run):
 
 
 def test_intervals_that_tell_nothing_are_notes_of_the_table(make_run, make_sweep):
+    large = {"counts": {"items": 500}}
     finals = [
-        make_run("final", "EASE", 0.1, half=0, users={"measured": 9}),
-        make_run("final", "iALS", 0.2, half=0, users={"measured": 9}),
-        make_run("final", "SL", 0.3, users={"measured": 9}),
+        make_run("final", "EASE", 0.1, half=0, users={"measured": 9}, data=large),
+        make_run("final", "iALS", 0.2, half=0, users={"measured": 9}, data=large),
+        make_run("final", "SL", 0.3, users={"measured": 9}, data=large),
         make_run("final", "EASE", 0.1, dataset="y", users={"measured": 1}),
     ]
     flat = "x: all 9 users have the same ndcg@20, so an interval of no width is no sign of precision (EASE, iALS)"
