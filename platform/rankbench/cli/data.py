@@ -59,11 +59,11 @@ def fetch(
         return
     body = [[r["name"], *[f"{r['counts'][c]:,}" for c in ("users", "items", "interactions")], r["fingerprint"]] for r in rows]
     print_table(["dataset", "users", "items", "interactions", "fingerprint"], body)
-    for row in rows:
-        if row["counts"].get("dropped_missing"):
-            out.print(f"{row['name']}: drop_missing dropped {row['counts']['dropped_missing']:,} rows")
-        if row["raw_gone"]:
-            out.print(f"{row['name']}: {row['raw_gone']}", style="yellow")
+    for each in rows:
+        if dropped := each["counts"].get("dropped_missing"):
+            out.print(f"{each['name']}: drop_missing dropped {dropped:,} rows")
+        if each["raw_gone"]:
+            out.print(f"{each['name']}: {each['raw_gone']}", style="yellow")
 
 
 @app.command(

@@ -96,13 +96,15 @@ class Generator(Strict):
 
 
 class Source(Strict):
-    """The origin of the raw data: `files` by part, one `file`, a mirror only, or the generator.
+    """The origin of the raw data: `files` by part, one `file`, a `folder` in which the format finds its files, a mirror only,
+    or the generator.
 
     `companions` are further files that the reader of the format needs by name, such as a table of ids.
     """
 
     files: dict[Part, RemoteFile] = {}
     file: LocalFile | None = Field(None, description="shorthand for files: {all: {file: ...}}")
+    folder: LocalFile | None = Field(None, description="a local folder as the library of the format writes it")
     companions: dict[str, RemoteFile] = {}
     generator: Generator | None = None
     mirror: Mirror = Mirror()
@@ -111,9 +113,9 @@ class Source(Strict):
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Source:
-        given = [bool(self.files), self.file is not None, self.generator is not None, bool(self.mirror.parts)]
-        if sum(given) != 1:
-            raise ValueError("give one of files, file, generator, mirror.parts")
+        given = [bool(self.files), self.file, self.folder, self.generator, bool(self.mirror.parts)]
+        if sum(each not in (None, False) for each in given) != 1:
+            raise ValueError("give one of files, file, folder, generator, mirror.parts")
         # The cache and the mirror store a part under its file name.
         urls: dict[str, str] = {}
         for remote in [*self.files.values(), *self.companions.values()]:
@@ -126,25 +128,38 @@ class Source(Strict):
 
     @property
     def part_names(self) -> list[str]:
-        """Names of the parts of the data, in the order of PARTS."""
+        """Names of the parts of the data, in the order of PARTS; those in a `folder` are known once it is looked into."""
         return [part for part in PARTS if part in self.parts() or part in self.mirror.parts]
 
 
 class Read(Strict):
-    """How to read the raw files; columns are given by name, or by position (0, 1, ...) if the file has no header."""
+    """How to read the raw files; columns are given by name, or by position (0, 1, ...) if the file has no header. What is None
+    is as the format has it.
+    """
 
     format: str = Field("delimited", description="name of a reader in data/readers")
-    separator: str = ","
+    separator: str | None = None
     header: bool = True
     encoding: str = Field("utf-8", description="of a text, by its name in Python, such as latin-1, cp1252 or utf-16")
-    user: str | int = "user"
-    item: str | int = "item"
+    user: str | int | None = None
+    item: str | int | None = None
     value: str | int | None = None
     time: str | int | None = Field(None, description="seconds since 1970, or a date such as 2005-09-06 or 2010-10-19T23:55:27Z")
 
+    def columns(self, usual: dict[str, str | int]) -> dict[str, str | int]:
+        """user, item and, if they are named, value and time → the column that the card names, or else the usual one."""
+        named = {name: getattr(self, name) for name in ("user", "item", "value", "time")}
+        return {
+            name: usual[name] if column is None else column
+            for name, column in named.items()
+            if column is not None or name in usual
+        }
+
     @field_validator("separator")
     @classmethod
-    def _separates(cls, separator: str) -> str:
+    def _separates(cls, separator: str | None) -> str | None:
+        if separator is None:
+            return None
         if not separator or set(separator) & set('\r\n"'):
             raise ValueError(f"must be one or more characters without a line end or a quote, got {separator!r}")
         return separator

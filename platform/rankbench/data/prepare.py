@@ -139,7 +139,7 @@ def _source_key(card: Card) -> str:
     """A hash of the card's content and of the source of its raw data, including checksums."""
     source = card.source.model_dump(mode="json", exclude={"home", "licence"})
     remotes = [*card.source.parts().values(), *card.source.companions.values()]
-    folder = str(card.folder) if any(remote.file for remote in remotes) else None
+    folder = str(card.folder) if card.source.folder or any(remote.file for remote in remotes) else None
     return hashlib.sha256(json.dumps([card.content_key(), source, folder], sort_keys=True).encode()).hexdigest()
 
 

@@ -57,10 +57,29 @@ class RawFile:
             with self.path.open("rb") as file, self._unpacked(file) as content:
                 yield content
         except DAMAGED as error:
-            raise DataError(
-                f"{self.path}: damaged, or not the archive that its name says ({first_line(error)}); delete it and fetch again"
-            ) from None
+            raise _damaged(self.path, error) from None
         except OSError as error:  # from the disk, or from bzip2 for damaged content
+            raise DataError(f"{self.path}: cannot be read: {first_line(error)}") from None
+
+    def names(self) -> list[str]:
+        """The names of the files in this archive. Raises DataError if it is damaged, or unpacks to far more than it should."""
+        try:
+            with self.path.open("rb") as file:
+                if zipfile.is_zipfile(file):
+                    with zipfile.ZipFile(file) as archive:
+                        return [entry.filename for entry in archive.infolist() if not entry.is_dir()]
+                file.seek(0)
+                names = []
+                with self._tar(file) as archive:
+                    for entry in archive:
+                        if entry.offset_data + entry.size > self._limit():
+                            raise _bomb(self.path, self._limit())
+                        if entry.isfile():
+                            names.append(entry.name.removeprefix("./"))
+                return names
+        except DAMAGED as error:
+            raise _damaged(self.path, error) from None
+        except OSError as error:
             raise DataError(f"{self.path}: cannot be read: {first_line(error)}") from None
 
     def companion(self, name: str) -> RawFile:
@@ -205,6 +224,10 @@ class _Bounded(io.RawIOBase):
             raise _bomb(self._path, self._limit)
         buffer[: len(content)] = content
         return len(content)
+
+
+def _damaged(path: Path, error: BaseException) -> DataError:
+    return DataError(f"{path}: damaged, or not the archive that its name says ({first_line(error)}); delete it and fetch again")
 
 
 def _bomb(path: Path, limit: int) -> DataError:

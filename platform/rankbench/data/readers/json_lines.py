@@ -34,8 +34,7 @@ def read(raw: RawFile) -> Iterator[pa.Table]:
     Raises DataError naming the line that is not an object, lacks a field, or has one of the wrong type.
     """
     source = str(raw.path)
-    fields = {name: getattr(raw.spec, name) for name in ("user", "item", "value", "time")}
-    fields = {name: str(field) for name, field in fields.items() if field is not None}
+    fields = {name: str(field) for name, field in raw.spec.columns({"user": "user", "item": "item"}).items()}
     with raw.open() as file:
         parse = None
         for first, block in blocks_of_lines(file, source, raw.spec.encoding):
