@@ -52,9 +52,10 @@ def read(raw: RawFile) -> Iterator[pa.Table]:
                 result = {name: plain(batch[column]) for name, column in columns.items()}
                 for name, known in zip(("user", "item"), ids, strict=True):
                     result[name] = _decoded(result[name], known, name, locate)
-                yield interactions(result, locate, raw.keep_missing)
+                decoded = interactions(result, locate, raw.keep_missing)
             except DAMAGED as error:
                 raise DataError(f"{table.path}: {printable(first_line(error))}") from None
+            yield decoded
             done += len(batch)
 
 
