@@ -65,7 +65,7 @@ def find(names: list[str], source: str) -> Layout:
 def _typed(head: str, separator: str, source: str) -> dict[str, str]:
     """field → type, of the header."""
     fields = [field.rpartition(":") for field in head.split(separator)]
-    if not all(colon and kind.strip('" ') in TYPES for _, colon, kind in fields):
-        expected = "user_id:token, item_id:token, rating:float"
-        raise DataError(f"{source}: expected fields with their types, such as {expected}, found {printable(shown(head))}")
+    if not all(name and ":" not in name and kind.strip('" ') in TYPES for name, _, kind in fields):
+        expected = f"fields with their types, such as user_id:token, separated by {separator!r}"
+        raise DataError(f"{source}: expected {expected}, found {printable(shown(head))}")
     return {name.strip('" '): kind.strip('" ') for name, _, kind in fields}
