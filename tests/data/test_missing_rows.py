@@ -34,6 +34,10 @@ def json_lines(rows: list[tuple], keep_nulls: bool) -> str:
     return "".join(json.dumps(each) + "\n" for each in objects)
 
 
+def tabs(rows: list[tuple], head: str = "") -> str:
+    return head + "\n".join(csv(rows).replace(",", "\t").split("\n")[1:])
+
+
 def parquet(rows: list[tuple]) -> bytes:
     buffer = io.BytesIO()
     pq.write_table(pa.table(dict(zip(NAMES, zip(*rows, strict=True), strict=True))), buffer)
@@ -54,6 +58,8 @@ FORMS = {
     "json-null": (json_lines(mixed(), True), READ | {"format": "json-lines"}),
     "json-without-the-key": (json_lines(mixed(), False), READ | {"format": "json-lines"}),
     "parquet": (parquet(mixed()), READ | {"format": "parquet"}),
+    "recbole": (tabs(mixed(), "user_id:token\titem_id:token\trating:float\ttimestamp:float\n"), {"format": "recbole"}),
+    "cornac": (tabs(mixed()), {"format": "cornac"}),
     # As pandas writes it by itself.
     "pandas": (pd.DataFrame(mixed(), columns=NAMES).to_csv(index=False), READ),
 }
@@ -78,7 +84,7 @@ def test_without_the_step_the_first_gap_is_an_error_that_advises_it(form, write,
     with pytest.raises(DataError, match=r"drop_missing") as error:
         load(write({"source": {"file": "raw.dat"}, "read": read}, {"raw.dat": content}), environment)
     # Times are converted before ids are checked; in Parquet and CSV, an empty time is no error.
-    row = {"csv": ":2: ", "csv-nan": ":22: ", "pandas": ":2: ", "parquet": ": row 1: "}.get(form, ":1: ")
+    row = {"csv": ":2: ", "csv-nan": ":22: ", "pandas": ":2: ", "recbole": ":2: ", "parquet": ": row 1: "}.get(form, ":1: ")
     assert f"raw.dat{row}" in str(error.value)
 
 

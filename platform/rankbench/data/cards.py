@@ -105,7 +105,7 @@ class Source(Strict):
     files: dict[Part, RemoteFile] = {}
     file: LocalFile | None = Field(None, description="shorthand for files: {all: {file: ...}}")
     folder: str | None = Field(
-        None, pattern=r"^[^\0]+$", description="a local folder as the library of the format writes it, relative to the card"
+        None, pattern=r"^[^\x00]+$", description="a local folder as the library of the format writes it, relative to the card"
     )
     companions: dict[str, RemoteFile] = {}
     generator: Generator | None = None

@@ -132,12 +132,13 @@ def test_a_harmed_file_is_read_or_refused(name, data, rows_in):
 
 
 def test_a_card_names_the_folder(write, environment):
-    data = load(write({"source": {"folder": "."}, "read": {"format": "lenskit"}}, saved()), environment)
+    card = {"source": {"folder": "."}, "read": {"format": "lenskit"}, "split": {"protocol": "random-per-user", "valid": 0.3}}
+    data = load(write(card, saved()), environment)
     assert (data.users.to_pylist(), data.items.to_pylist()) == (USERS, ITEMS)
     assert data.counts["interactions"] == len(PAIRS)
     # Another id in a table of entities is other data, although the interactions are the same file.
     changed = saved() | {"user.parquet": parquet(user_id=[*USERS[:5], 203])}
-    other = load(write({"source": {"folder": "."}, "read": {"format": "lenskit"}}, changed), environment)
+    other = load(write(card, changed), environment)
     assert other.users.to_pylist() == [*USERS[:5], 203]
 
 
@@ -148,3 +149,10 @@ def test_find_wants_one_schema():
         lenskit.find(["a/schema.json", "b/schema.json"], "x")
     layout = lenskit.find(["a/schema.json", "a/user.parquet", "b/user.parquet"], "x")
     assert layout.companions == {"user": "a/user.parquet"}
+
+
+def test_interactions_without_a_number_are_dropped(write, environment):
+    table = parquet(user_num=[u for u, _ in PAIRS] + [None, 1], item_num=[i for _, i in PAIRS] + [1, None])
+    card = {"source": {"folder": "."}, "read": {"format": "lenskit"}, "split": {"protocol": "random-per-user", "valid": 0.3}}
+    data = load(write(card | {"prepare": ["drop_missing"]}, saved() | {"rating.parquet": table}), environment)
+    assert (data.counts["dropped_missing"], data.counts["interactions"]) == (2, len(PAIRS))
