@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from rankbench.core.errors import DataError, printable
 
+WRONG_TEXT = r"\x00|^-[0-9.]+$"  # of an id
 MISSING_TEXT = r"^$|^[nN][aA][nN]$"
 ADVICE = "; `prepare: [drop_missing]` in the card drops rows without one, and counts them"
 Locate = Callable[[int], str]  # a row of the table → its file and line, for messages
@@ -37,18 +38,15 @@ def checked(raw: pa.Table, locate: Locate, keep_missing: bool = False) -> pa.Tab
     finite in float32; with `keep_missing`, ids and values may be null. Raises DataError for the first row that is not.
     """
     for name in ("user", "item"):
-        missing = pc.is_null(raw[name])
         if pa.types.is_string(raw[name].type):
-            missing = pc.or_(missing, pc.fill_null(pc.match_substring_regex(raw[name], MISSING_TEXT), False))
-            wrong = pc.match_substring_regex(raw[name], r"\x00|^-[0-9.]+$")
+            bad = pc.match_substring_regex(raw[name], WRONG_TEXT if keep_missing else f"{WRONG_TEXT}|{MISSING_TEXT}")
         else:
-            wrong = pc.less(raw[name], 0)
-        bad = pc.fill_null(wrong, False)
-        bad = bad if keep_missing else pc.or_(bad, missing)
-        if (row := pc.index(bad, True).as_py()) >= 0:
+            bad = pc.less(raw[name], 0)
+        if (row := pc.index(pc.fill_null(bad, not keep_missing), True).as_py()) >= 0:
+            value = raw[name][row].as_py()
             expected = "every interaction needs an id: a whole number from 0 on, or a word"
-            advice = ADVICE if missing[row].as_py() else ""
-            raise DataError(f"{locate(row)}: {name} is {raw[name][row].as_py()!r}; {expected}{advice}")
+            advice = ADVICE if value is None or re.search(MISSING_TEXT, str(value)) else ""
+            raise DataError(f"{locate(row)}: {name} is {value!r}; {expected}{advice}")
     if "value" in raw.column_names:
         value = raw["value"].to_numpy()
         bad = np.flatnonzero(~(np.abs(value) <= np.finfo(np.float32).max) & ~(np.isnan(value) & keep_missing))

@@ -3,7 +3,8 @@
 import pytest
 
 from rankbench.core.errors import DataError, DownloadError
-from rankbench.data.cards import Read
+from rankbench.data.availability import raw_data
+from rankbench.data.cards import Read, load_card
 from rankbench.data.prepare import load
 from rankbench.data.readers import elliot
 
@@ -80,6 +81,13 @@ def test_a_nested_folder_is_one_published_split(write, environment, tmp_path):
     card = {"source": {"folder": "split"}, "read": {"format": "elliot"}, "split": {"protocol": "published"}}
     data = load(write(card), environment)
     assert (data.counts["train"], data.counts["valid"], data.counts["test"]) == tuple(len(pairs[n::5]) for n in (2, 1, 0))
+
+
+def test_the_list_says_whether_the_folder_is_there(write, environment, tmp_path):
+    card = load_card(write({"source": {"folder": "split"}, "read": {"format": "elliot"}}), environment)
+    assert raw_data(card, environment) == "no such folder"
+    (tmp_path / "cards" / "split").mkdir()
+    assert raw_data(card, environment) == "local folder"
 
 
 def test_a_folder_that_is_gone(write, environment):
