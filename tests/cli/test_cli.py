@@ -278,3 +278,29 @@ def test_help_has_examples(capsys):
     for command in ("run", "sweep", "report", "methods", "ui"):
         assert _main([command, "--help"]) == 0
         assert f"rankbench {command}" in capsys.readouterr().out.split("Example", 1)[1]
+
+
+def test_a_test_set_of_one_user_is_said(home, capsys):
+    """Ninety users with one item each are only trained on; the last one has enough for every part."""
+    rows = [f"{user},{user % 9}" for user in range(90)] + [f"99,{item}" for item in range(9)]
+    (home / "clicks.csv").write_text("customer,product\n" + "\n".join(rows) + "\n")
+    (home / "shop.yaml").write_text(CARD)
+    assert _main(["run", str(home / "shop.yaml"), "popularity", "--cutoffs", "3", "--no-track"]) == 0
+    lines = [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
+    assert lines == ["warning: only one user was measured, so no interval or test says anything about other users"]
+
+
+def test_dropped_rows_are_shown_by_every_command(home, capsys):
+    rows = [f"{user},{item}" for user in range(9) for item in range(9)]
+    (home / "clicks.csv").write_text("\n".join(["customer,product", *rows, ",1", "2,", ""]))
+    (home / "shop.yaml").write_text(CARD + "prepare: [drop_missing]\n")
+    card = str(home / "shop.yaml")
+    assert _main(["run", card, "popularity", "--cutoffs", "3", "--no-track"]) == 0
+    assert "drop_missing dropped 2 rows of the raw files" in capsys.readouterr().out
+    assert _main(["data", "fetch", card]) == 0
+    assert "my-shop: drop_missing dropped 2 rows" in capsys.readouterr().out
+    assert _main(["data", "describe", card, "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["counts"]["dropped_missing"], facts["raw_counts"]["interactions"]) == (2, 83)
+    record = next((home / "results" / "runs").glob("*/record.json"))
+    assert json.loads(record.read_text())["dataset"]["counts"]["dropped_missing"] == 2

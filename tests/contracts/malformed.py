@@ -122,6 +122,7 @@ COMMANDS = [
     ["data", "describe", "toy.yaml", "--plot", "toy.png"],
     ["data", "fetch", "toy.yaml", "./toy.yaml"],
     ["data", "clean"],
+    ["data", "import", "raw.csv", "--name", "new", "--out", "new.yaml"],
     ["sweep", "toy-losses.yaml", "search.trials=1", "arms.0.params.lam=3", "--arms", "*", "--dry-run"],
     ["sweep", "status", "toy"],
     ["report", "toy-losses.yaml", "--format", "md", "--metrics", "ndcg@5"],

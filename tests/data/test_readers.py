@@ -17,7 +17,7 @@ from rankbench.core.errors import ConfigError, DataError
 from rankbench.data.cards import Read
 from rankbench.data.prepare import load
 from rankbench.data.raw import RawFile
-from rankbench.data.readers import FORMATS, reader
+from rankbench.data.readers import FORMATS, reader, user_lines
 
 BOM = b"\xef\xbb\xbf"
 HEADER = "user,item,rating,time\n"
@@ -46,7 +46,8 @@ def parquet_of(**columns) -> bytes:
 
 
 def test_every_format_has_its_file():
-    assert FORMATS == ["delimited", "json-lines", "mediawiki-sql", "netflix-prize", "parquet", "user-lines"]
+    own = {"delimited", "json-lines", "mediawiki-sql", "netflix-prize", "parquet", "user-lines"}
+    assert set(FORMATS) == own | {"cornac", "elliot", "lenskit", "movielens", "recbole"}
     assert all(callable(reader(name)) for name in FORMATS)
 
 
@@ -218,7 +219,7 @@ def test_the_line_is_right_beyond_the_first_block_of_the_parser():
         (parquet_of(user=pa.array([], pa.int64()), item=pa.array([], pa.int64())), {"format": "parquet"}, "no interactions"),
         (parquet_of(user=[1, None], item=[2, 3]), {"format": "parquet"}, "row 2: user is None"),
         (parquet_of(user=[1.5], item=[2]), {"format": "parquet"}, "1.5"),
-        (parquet_of(user=[float("nan")], item=[2]), {"format": "parquet"}, "nan"),
+        (parquet_of(user=[float("nan")], item=[2]), {"format": "parquet"}, "row 1: user is None"),
         (parquet_of(user=pa.array([2**63], pa.uint64()), item=[2]), {"format": "parquet"}, "9223372036854775808"),
         (parquet_of(user=[[1]], item=[2]), {"format": "parquet"}, "'user' is list<element: int64>; user needs whole"),
         (parquet_of(user=[{"a": 1}], item=[2]), {"format": "parquet"}, "the column 'user' is struct<a: int64>"),
@@ -265,3 +266,12 @@ def test_the_same_files_unharmed_are_read(content, read, write, environment):
     assert data.items.to_pylist() == list(range(8))
     total = data.split.train + data.split.valid_target + data.split.test_target
     assert sorted(zip(*np.nonzero(total.toarray()), strict=True)) == PAIRS
+
+
+def test_a_folder_of_user_lines_is_a_published_split(write, environment):
+    parts = {"train.txt": "0 1 2 3 4\n1 2 3 4 5\n", "test.txt": "0 5\n1 1\n", "item_list.txt": "org_id remap_id\n"}
+    card = {"source": {"folder": "."}, "read": {"format": "user-lines"}, "split": {"protocol": "published", "valid": 0.3}}
+    data = load(write(card, parts), environment)
+    assert (data.counts["train"] + data.counts["valid"], data.counts["test"]) == (8, 2)
+    with pytest.raises(DataError, match=r"no train\.txt with its test\.txt"):
+        user_lines.find(["train.txt"], "x")

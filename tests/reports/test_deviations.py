@@ -1,6 +1,9 @@
 """What a report says of rows left out and of a command that changed the file: a sentence for each, and none for none."""
 
-from rankbench.reports.deviations import changes, left_out
+from stored import typed
+
+from rankbench.reports.deviations import changes, data_deviations, interval_notes, left_out
+from rankbench.reports.report import sweep_table
 from rankbench.schema.experiment import NotRun
 
 
@@ -22,3 +25,26 @@ def test_what_a_command_changed_is_said():
         "changed from the experiment file: search.trials=2 --arms '*, MF'"
     ]
     assert changes(()) == []
+
+
+def test_dropped_rows_are_counted(make_run):
+    counts = {"users": 5, "dropped_missing": 1200}
+    finals = [make_run("final", "EASE", 0.1, data={"counts": counts}), make_run("final", "iALS", 0.2, data={"counts": counts})]
+    assert data_deviations(finals) == ("x: 1,200 rows of the raw files had no user, item, value or time, and were dropped",)
+    assert data_deviations([make_run("final", "EASE", 0.1, data={"counts": {"dropped_missing": 0}})]) == ()
+
+
+def test_intervals_that_tell_nothing_are_notes_of_the_table(make_run, make_sweep):
+    large = {"counts": {"items": 500}}
+    finals = [
+        make_run("final", "EASE", 0.1, half=0, users={"measured": 9}, data=large),
+        make_run("final", "iALS", 0.2, half=0, users={"measured": 9}, data=large),
+        make_run("final", "SL", 0.3, users={"measured": 9}, data=large),
+        make_run("final", "EASE", 0.1, dataset="y", users={"measured": 1}),
+    ]
+    flat = "x: all 9 users have the same ndcg@20, so an interval of no width is no sign of precision (EASE, iALS)"
+    one = "y: only one user was measured, so no interval or test says anything about other users (EASE)"
+    assert interval_notes(finals, ("ndcg@20",)) == [flat, one]
+    assert interval_notes(finals[:3], ("recall@20",)) == []
+    table = sweep_table(*typed(*make_sweep(finals, {"EASE": {}, "iALS": {}, "SL": {}}, datasets=("x", "y"))))
+    assert {flat, one} <= set(table.notes)

@@ -9,6 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from rankbench.core.errors import DataError
+from rankbench.evaluation.metrics import PerUser
+from rankbench.evaluation.summary import summarise
 from rankbench.tracking.record import (
     DatasetInfo,
     Measured,
@@ -158,3 +160,35 @@ def test_a_record_that_knows_less_or_more_of_its_dataset_is_read(tmp_path):
 def test_records_are_plain_json(tmp_path):
     folder = write_record(tmp_path, RECORD, None)
     assert json.loads((folder / "record.json").read_text()) == dataclasses.asdict(RECORD)
+
+
+def measured(values: dict[str, list[float]]) -> RunRecord:
+    """A record of these values by user, summarised as every run is."""
+    n_users = len(next(iter(values.values())))
+    per_user = PerUser(np.arange(n_users), {name: np.array(column) for name, column in values.items()}, {"coverage@5": 0.5})
+    metrics = {name: Measured(each.mean, each.low, each.high) for name, each in summarise(per_user, 0).items()}
+    return dataclasses.replace(RECORD, metrics=metrics, users={"measured": n_users})
+
+
+def test_an_interval_that_tells_nothing_is_said():
+    assert measured({"ndcg@5": [0.3], "recall@5": [1.0]}).interval_warning() == (
+        "only one user was measured, so no interval or test says anything about other users"
+    )
+    # The mean of three times 0.1 is not exactly 0.1 in every resample.
+    flat = measured({"ndcg@5": [0.1] * 3000, "recall@5": [0.0] * 3000, "mrr@5": [0.0] * 2999 + [1.0]})
+    assert flat.interval_warning() == (
+        "all 3,000 users have the same ndcg@5, recall@5, so an interval of no width is no sign of precision"
+    )
+    assert flat.interval_warning(["recall@5"]).startswith("all 3,000 users have the same recall@5, so")
+    assert flat.interval_warning(["mrr@5", "coverage@5", "hit_rate@5"]) is None
+
+
+def test_an_interval_with_a_width_is_not_doubted():
+    assert measured({"ndcg@5": [0.1, 0.2]}).interval_warning() is None
+    assert RECORD.interval_warning() is None
+
+
+def test_a_list_as_long_as_the_catalogue_has_every_target():
+    flat = measured({"recall@5": [1.0, 1.0]})
+    assert flat.interval_warning() is not None
+    assert dataclasses.replace(flat, dataset=DatasetInfo("x", "f", counts={"items": 5})).interval_warning() is None

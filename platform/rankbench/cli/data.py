@@ -1,4 +1,4 @@
-"""rankbench data: list, fetch, describe and clean datasets."""
+"""rankbench data: list, fetch, describe, import and clean datasets."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from rankbench.cli.arguments import Plugin
-from rankbench.cli.console import Json, err, out, phase_progress, print_json, print_table
+from rankbench.cli.console import Json, err, out, phase_progress, print_json, print_table, program
 
-app = typer.Typer(help="List, fetch, describe and clean datasets.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="List, fetch, describe, import and clean datasets.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.command("list")
@@ -61,9 +61,11 @@ def fetch(
         return
     body = [[r["name"], *[f"{r['counts'][c]:,}" for c in ("users", "items", "interactions")], r["fingerprint"]] for r in rows]
     print_table(["dataset", "users", "items", "interactions", "fingerprint"], body)
-    for row in rows:
-        if row["raw_gone"]:
-            out.print(f"{row['name']}: {row['raw_gone']}", style="yellow")
+    for each in rows:
+        if dropped := each["counts"].get("dropped_missing"):
+            out.print(f"{each['name']}: drop_missing dropped {dropped:,} rows")
+        if each["raw_gone"]:
+            out.print(f"{each['name']}: {each['raw_gone']}", style="yellow")
 
 
 @app.command(
@@ -127,6 +129,48 @@ def describe(
         out.print("all counts equal the published ones", style="green")
     if plot is not None:
         out.print(f"plot {plot}")
+
+
+@app.command(
+    "import",
+    epilog="Examples:\n\n  rankbench data import ml-1m.zip\n\n  rankbench data import orders.csv --user buyer --item sku\n\n"
+    "  rankbench data import recbole/dataset/yelp --name yelp --out cards/yelp.yaml",
+)
+def import_(
+    path: Annotated[
+        Path, typer.Argument(help="A file, archive or folder: CSV, JSON, Parquet, MovieLens, RecBole, Elliot, Cornac, LensKit.")
+    ],
+    name: Annotated[str | None, typer.Option(help="Name of the dataset. Default: that of the path.")] = None,
+    to: Annotated[Path | None, typer.Option("--out", help="Write the card here. Default: NAME.yaml in this folder.")] = None,
+    user: Annotated[str | None, typer.Option(help="Column of the user, by name or by position from 0.")] = None,
+    item: Annotated[str | None, typer.Option(help="Column of the item.")] = None,
+    value: Annotated[str | None, typer.Option(help="Column of the value.")] = None,
+    time: Annotated[str | None, typer.Option(help="Column of the time.")] = None,
+    json: Json = False,
+) -> None:
+    """Recognise the format of a dataset, say what it is, and write a card that reads it where it lies."""
+    from rankbench.core.environment import Environment
+    from rankbench.core.errors import require
+    from rankbench.core.files import require_writable_file, write_text
+    from rankbench.data.recognise import card_text, recognise
+
+    folder = to.parent if to is not None else Path()
+    given = {"user": user, "item": item, "value": value, "time": time}
+    recognised = recognise(path, name, folder, given, Environment.from_env())
+    card = to or Path(f"{recognised.card['name']}.yaml")
+    require(card.suffix in (".yaml", ".yml"), f"--out {card}: expected a name that ends in .yaml")
+    require(not card.exists(), f"{card}: exists; choose another --name or --out")
+    require_writable_file(card)
+    write_text(card, card_text(recognised))
+    facts = {"format": recognised.format, "parts": list(recognised.parts), "columns": list(recognised.columns)}
+    if json:
+        print_json({"card": str(card), **facts, "rows_of_the_first_block": recognised.n_rows, "content": recognised.card})
+        return
+    parts = "its own train and test parts" if "train" in recognised.parts else "one part, split by this card"
+    out.print(f"{path}: {recognised.format}, {', '.join(recognised.columns)}; {parts}", style="bold")
+    out.print(f"{recognised.n_rows:,} rows in the first block; {card} is written")
+    shown = card if card.parent != Path() else f"./{card}"
+    out.print(f"try      {program()} run {shown} ease\ninspect  {program()} data describe {shown}")
 
 
 @app.command(epilog="Examples:\n\n  rankbench data clean\n\n  rankbench data clean --yes\n\n  rankbench data clean --all --yes")

@@ -112,6 +112,8 @@ def run(
     if memory and record.peak_memory_bytes > options.memory_bytes:
         peak = record.peak_memory_bytes / 1e9
         err.print(f"warning: the fit needed {peak:.2f} GB at its peak, more than --memory {memory}")
+    if doubt := record.interval_warning():
+        err.print(f"warning: {doubt}")
     if execution.checkpoints:
         execution.checkpoints.clear()
     if track:
@@ -176,6 +178,8 @@ def _show(record: RunRecord, folder: Path, shown: dict[str, Any]) -> None:
         out.print(f"{ended}; the model of iteration {record.iterations} is the best on valid and was kept")
     if record.tiles:
         out.print(f"the item-item matrix did not fit into memory and was solved by tiles of {record.tiles:,} rows")
+    if "dropped_missing" in counts:
+        out.print(f"drop_missing dropped {counts['dropped_missing']:,} rows of the raw files")
     for difference in record.dataset.differences:
         out.print(f"differs from the published counts: {difference}", style="yellow")
     if record.dataset.raw_gone:

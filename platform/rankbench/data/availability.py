@@ -11,12 +11,16 @@ from rankbench.data.prepare import prepared_before
 
 def raw_data(card: Card, environment: Environment) -> str:
     """Return in a few words where the raw data are: built in, mirror, local file, cached, prepared only, download, or why they
-    cannot be had: no such file, offline.
+    cannot be had: no such file or folder, offline.
     """
     if card.source.generator:
         return "built in"
     if environment.mirror and any((environment.mirror / card.mirror_folder).glob("*")):
         return "mirror"
+    if card.source.folder is not None:
+        folder = (card.folder or Path()) / card.source.folder
+        prepared = prepared_before(card, environment) is not None
+        return "local folder" if folder.is_dir() else "prepared only" if prepared else "no such folder"
     remotes = card.source.parts().values()
     local = any(remote.file for remote in remotes)
     paths = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from encodings.aliases import aliases
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -67,6 +68,9 @@ class Mirror(Strict):
         return folder
 
 
+# For suggestions: the encodings of texts, by the names that people write.
+OF_BYTES = ("base64_codec", "bz2_codec", "hex_codec", "quopri_codec", "uu_codec", "zlib_codec", "rot_13", "tactis", "mbcs")
+ENCODINGS = sorted({"latin-1", *(name.replace("_", "-") for name in aliases.values() if name not in OF_BYTES)})
 MOST_PAIRS = 10**11  # users x items: a random number is drawn per pair, about an hour in all; published datasets have fewer
 
 
@@ -92,13 +96,17 @@ class Generator(Strict):
 
 
 class Source(Strict):
-    """The origin of the raw data: `files` by part, one `file`, a mirror only, or the generator.
+    """The origin of the raw data: `files` by part, one `file`, a `folder` in which the format finds its files, a mirror only,
+    or the generator.
 
     `companions` are further files that the reader of the format needs by name, such as a table of ids.
     """
 
     files: dict[Part, RemoteFile] = {}
     file: LocalFile | None = Field(None, description="shorthand for files: {all: {file: ...}}")
+    folder: str | None = Field(
+        None, pattern=r"^[^\x00]+$", description="a local folder as the library of the format writes it, relative to the card"
+    )
     companions: dict[str, RemoteFile] = {}
     generator: Generator | None = None
     mirror: Mirror = Mirror()
@@ -107,9 +115,9 @@ class Source(Strict):
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Source:
-        given = [bool(self.files), self.file is not None, self.generator is not None, bool(self.mirror.parts)]
-        if sum(given) != 1:
-            raise ValueError("give one of files, file, generator, mirror.parts")
+        given = [bool(self.files), self.file, self.folder, self.generator, bool(self.mirror.parts)]
+        if sum(each not in (None, False) for each in given) != 1:
+            raise ValueError("give one of files, file, folder, generator, mirror.parts")
         # The cache and the mirror store a part under its file name.
         urls: dict[str, str] = {}
         for remote in [*self.files.values(), *self.companions.values()]:
@@ -122,38 +130,76 @@ class Source(Strict):
 
     @property
     def part_names(self) -> list[str]:
-        """Names of the parts of the data, in the order of PARTS."""
+        """Names of the parts of the data, in the order of PARTS; those in a `folder` are known once it is looked into."""
         return [part for part in PARTS if part in self.parts() or part in self.mirror.parts]
 
 
 class Read(Strict):
-    """How to read the raw files; columns are given by name, or by position (0, 1, ...) if the file has no header."""
+    """How to read the raw files; columns are given by name, or by position (0, 1, ...) if the file has no header. What is None
+    is as the format has it.
+    """
 
     format: str = Field("delimited", description="name of a reader, in data/readers or a plugin")
-    separator: str = ","
+    separator: str | None = None
     header: bool = True
-    user: str | int = "user"
-    item: str | int = "item"
+    encoding: str = Field("utf-8", description="of a text, by its name in Python, such as latin-1, cp1252 or utf-16")
+    user: str | int | None = None
+    item: str | int | None = None
     value: str | int | None = None
     time: str | int | None = Field(None, description="seconds since 1970, or a date such as 2005-09-06 or 2010-10-19T23:55:27Z")
 
+    def columns(self, usual: dict[str, str | int]) -> dict[str, str | int]:
+        """user, item and, if they are named, value and time → the column that the card names, or else the usual one."""
+        named = {name: getattr(self, name) for name in ("user", "item", "value", "time")}
+        return {
+            name: usual[name] if column is None else column
+            for name, column in named.items()
+            if column is not None or name in usual
+        }
+
     @field_validator("separator")
     @classmethod
-    def _separates(cls, separator: str) -> str:
+    def _separates(cls, separator: str | None) -> str | None:
+        if separator is None:
+            return None
         if not separator or set(separator) & set('\r\n"'):
             raise ValueError(f"must be one or more characters without a line end or a quote, got {separator!r}")
         return separator
 
+    @field_validator("encoding")
+    @classmethod
+    def _is_known(cls, encoding: str) -> str:
+        try:
+            "a".encode(encoding)  # also refuses codecs that are not of texts, such as hex
+        except (LookupError, ValueError):
+            hint = nearest(encoding.replace("_", "-"), ENCODINGS)
+            raise ValueError(f"unknown encoding {shown(encoding)}{hint}; Python's names are known, such as latin-1") from None
+        return encoding
+
 
 class Step(Strict):
-    """One preparation step; exactly one field is set."""
+    """One preparation step; exactly one field is set. A step that only takes `true` may be written as its bare name."""
 
+    drop_missing: Literal[True] | None = Field(
+        None, description="drop rows without a user, an item, or the value or time that the card names; counted"
+    )
     min_value: float | None = Field(None, description="keep interactions whose value is at least this")
     timed: Literal[True] | None = Field(None, description="keep interactions that have a time")
     duplicates: Literal["first", "last", "max"] | None = Field(None, description="which one of repeated pairs to keep")
     min_items_per_user: int | None = Field(None, ge=1)
     min_users_per_item: int | None = Field(None, ge=1)
     k_core: int | None = Field(None, ge=1, description="both minima, repeated until nothing changes")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _bare_name(cls, given: Any) -> Any:
+        if not isinstance(given, str):
+            return given
+        if given not in cls.model_fields:
+            raise ValueError(f"unknown step {shown(given)}{nearest(given, cls.model_fields)}")
+        if cls.model_fields[given].annotation != Literal[True] | None:
+            raise ValueError(f"the step {given} needs a value, as in `{given}: ...`")
+        return {given: True}
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Step:
@@ -199,6 +245,17 @@ class Card(Strict):
     path: Path | None = Field(None, exclude=True, description="the file of the card; local files are relative to its folder")
     reference: str = Field("", exclude=True, description="what `load_card` finds this card by: a name, or the path of its file")
     changes: dict[str, Any] = Field({}, exclude=True, description="dotted keys whose values differ from the file")
+
+    @field_validator("prepare")
+    @classmethod
+    def _missing_first(cls, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+        if any(step.drop_missing for step in steps[1:]):
+            raise ValueError("drop_missing must be the first step, because it is applied while the files are read")
+        return steps
+
+    @property
+    def drops_missing(self) -> bool:
+        return bool(self.prepare and self.prepare[0].drop_missing)
 
     @field_validator("split", mode="before")
     @classmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -10,34 +11,67 @@ import pyarrow.compute as pc
 
 from rankbench.core.errors import DataError, printable
 
+WRONG_TEXT = r"\x00|^-[0-9.]+$"  # of an id
+MISSING_TEXT = r"^$|^[nN][aA][nN]$"
+ADVICE = "; `prepare: [drop_missing]` in the card drops rows without one, and counts them"
 Locate = Callable[[int], str]  # a row of the table → its file and line, for messages
 
 
-def checked(raw: pa.Table, locate: Locate) -> pa.Table:
+def interactions(columns: dict[str, pa.ChunkedArray], locate: Locate, keep_missing: bool = False) -> pa.Table:
+    """The table of interactions: user and item as int64 or string; value, if given, as float64; time, if given, as int64.
+
+    A missing id or value (empty, null or NaN) is an error, or, with `keep_missing`, a null. Raises DataError for the first bad
+    row, and pa.ArrowInvalid for an id that is a fraction.
+    """
+    if keep_missing:
+        columns = {name: _null_if_missing(column) for name, column in columns.items()}
+    result = {"user": _ids(columns["user"]), "item": _ids(columns["item"])}
+    if "value" in columns:
+        result["value"] = numbers(columns["value"], locate)
+    if "time" in columns:
+        result["time"] = seconds(columns["time"], locate)
+    return checked(pa.table(result), locate, keep_missing)
+
+
+def checked(raw: pa.Table, locate: Locate, keep_missing: bool = False) -> pa.Table:
     """Return `raw` after checking that every id is present, not NaN, not negative and without NUL, and that every value is
-    finite in float32. Raises DataError for the first row that is not.
+    finite in float32; with `keep_missing`, ids and values may be null. Raises DataError for the first row that is not.
     """
     for name in ("user", "item"):
-        bad = pc.is_null(raw[name])
         if pa.types.is_string(raw[name].type):
-            wrong = pc.match_substring_regex(raw[name], r"\x00|^-[0-9.]+$|^[nN][aA][nN]$|^$")
-            bad = pc.or_(bad, pc.fill_null(wrong, False))
+            bad = pc.match_substring_regex(raw[name], WRONG_TEXT if keep_missing else f"{WRONG_TEXT}|{MISSING_TEXT}")
         else:
-            bad = pc.or_(bad, pc.fill_null(pc.less(raw[name], 0), False))
-        if (row := pc.index(bad, True).as_py()) >= 0:
+            bad = pc.less(raw[name], 0)
+        if (row := pc.index(pc.fill_null(bad, not keep_missing), True).as_py()) >= 0:
+            value = raw[name][row].as_py()
             expected = "every interaction needs an id: a whole number from 0 on, or a word"
-            raise DataError(f"{locate(row)}: {name} is {raw[name][row].as_py()!r}; {expected}")
+            advice = ADVICE if value is None or re.search(MISSING_TEXT, str(value)) else ""
+            raise DataError(f"{locate(row)}: {name} is {value!r}; {expected}{advice}")
     if "value" in raw.column_names:
         value = raw["value"].to_numpy()
-        bad = np.flatnonzero(~(np.abs(value) <= np.finfo(np.float32).max))
+        bad = np.flatnonzero(~(np.abs(value) <= np.finfo(np.float32).max) & ~(np.isnan(value) & keep_missing))
         if len(bad):
-            raise DataError(f"{locate(int(bad[0]))}: value is {value[bad[0]]}; every interaction needs a finite value")
+            worst = value[bad[0]]
+            advice = ADVICE if np.isnan(worst) else ""
+            raise DataError(f"{locate(int(bad[0]))}: value is {worst}; every interaction needs a finite value{advice}")
     return raw
 
 
-def ids(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Ids as int64 or string. Whole numbers may be stored as floats. Raises pa.ArrowInvalid for a fraction."""
+def _null_if_missing(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if pa.types.is_string(column.type):
+        missing = pc.match_substring_regex(column, MISSING_TEXT)
+    elif pa.types.is_floating(column.type):
+        missing = pc.is_nan(column.cast(pa.float64()))
+    else:
+        return column
+    return pc.if_else(pc.fill_null(missing, True), pa.scalar(None, column.type), column)
+
+
+def _ids(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Ids as int64 or string. Whole numbers may be stored as floats, NaN as null. Raises pa.ArrowInvalid for a fraction."""
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if pa.types.is_floating(kind):
+        column = _null_if_missing(column)
     return column.cast(pa.int64() if pa.types.is_integer(kind) or pa.types.is_floating(kind) else pa.string())
 
 
@@ -82,4 +116,6 @@ def _converted(column: pa.ChunkedArray, convert: Callable, expected: str, locate
             first = middle
         except pa.ArrowInvalid:
             end = middle
-    raise DataError(f"{locate(first)}: expected {expected}, found {printable(repr(column[first].as_py()))}")
+    value = column[first].as_py()
+    advice = ADVICE if re.search(MISSING_TEXT, str(value)) else ""
+    raise DataError(f"{locate(first)}: expected {expected}, found {printable(repr(value))}{advice}")

@@ -16,7 +16,9 @@ from rankbench.data.cards import Card, RemoteFile
 from rankbench.data.checksums import checksums
 from rankbench.data.download import Progress, download
 from rankbench.data.interactions import PARTS
+from rankbench.data.layouts import is_archive, names_below
 from rankbench.data.raw import RawFile
+from rankbench.data.readers import finder, layout_of
 from rankbench.data.readers.parquet import MIRROR
 
 log = logging.getLogger(__name__)
@@ -35,7 +37,7 @@ def fetch(
     """
     source = card.source
     # A mirror replaces the internet, not files beside the card.
-    if environment.mirror is not None and all(remote.url for remote in source.parts().values()):
+    if source.folder is None and environment.mirror is not None and all(remote.url for remote in source.parts().values()):
         mirrored = _mirrored_parquet(card, environment, verify)
         if mirrored:
             return mirrored
@@ -44,9 +46,39 @@ def fetch(
         missing = f"{folder} does not exist" if folder else "RANKBENCH_MIRROR is not set"
         brief = "not in the mirror" if folder else "no mirror"
         raise DownloadError(f"{card.name} is available only from a mirror, and {missing}", brief)
+    if source.folder is not None:
+        return _in_folder(card, environment, verify)
     companions = {name: _raw(card, name, remote, environment, progress, verify) for name, remote in source.companions.items()}
     files = [_raw(card, part, source.parts()[part], environment, progress, verify) for part in source.part_names]
-    return [replace(file, companions=companions) for file in files]
+    return [each for file in files for each in _in_archive(replace(file, companions=companions))]
+
+
+def _in_folder(card: Card, environment: Environment, verify: bool) -> list[RawFile]:
+    """The files that the format finds in the folder of the card."""
+    folder = (card.folder or Path()) / str(card.source.folder)
+    if not folder.is_dir():
+        raise DownloadError(f"{folder}: no such folder (dataset {card.name})", "no such folder")
+    layout = layout_of(card.read.format, names_below(folder), str(folder))
+
+    def raw(part: str, name: str) -> RawFile:
+        path = folder / name
+        return RawFile(part, path, _verified(card, path, None, None, "file", environment, verify), card.read, "file")
+
+    companions = {name: raw(name, path) for name, path in layout.companions.items()}
+    return [replace(raw(part, layout.parts[part]), companions=companions) for part in PARTS if part in layout.parts]
+
+
+def _in_archive(raw: RawFile) -> list[RawFile]:
+    """The parts that the format finds in an archive whose member the card does not name; otherwise the file itself."""
+    if raw.member is not None or raw.part != "all" or finder(raw.spec.format) is None or not is_archive(raw.path):
+        return [raw]
+    layout = layout_of(raw.spec.format, raw.names(), str(raw.path))
+    companions = {name: replace(raw, part=name, member=member) for name, member in layout.companions.items()}
+    return [
+        replace(raw, part=part, member=layout.parts[part], companions=raw.companions | companions)
+        for part in PARTS
+        if part in layout.parts
+    ]
 
 
 def _raw(card: Card, part: str, remote: RemoteFile, environment: Environment, progress: Progress, verify: bool) -> RawFile:

@@ -29,6 +29,7 @@ from rankbench.data.interactions import NO_TIME, PARTS, Encoder, Interactions
 from rankbench.data.protocols.spec import protocols
 from rankbench.data.raw import RawFile
 from rankbench.data.readers import READERS, reader
+from rankbench.data.readers.parquet import MIRROR
 from rankbench.data.splits import LABELS, Split, assemble, split
 from rankbench.data.synthetic import generate
 
@@ -153,7 +154,7 @@ def _source_key(card: Card) -> str:
     """A hash of the card's content and of the source of its raw data, including checksums."""
     source = card.source.model_dump(mode="json", exclude={"home", "licence"})
     remotes = [*card.source.parts().values(), *card.source.companions.values()]
-    folder = str(card.folder) if any(remote.file for remote in remotes) else None
+    folder = str(card.folder) if card.source.folder or any(remote.file for remote in remotes) else None
     return hashlib.sha256(json.dumps([card.content_key(), source, folder], sort_keys=True).encode()).hexdigest()
 
 
@@ -164,7 +165,7 @@ def _key(file: RawFile) -> list:
 
 
 def _build(card: Card, raw: list[RawFile], folder: Path, progress: Progress) -> None:
-    data, n_raw = _read(card, raw, progress)
+    data, n_raw, n_missing = _read(card, raw, progress)
     raw_counts = {"users": len(data.users), "items": len(data.items), "interactions": n_raw}
     for number, step in enumerate(card.prepare, start=1):
         data = apply(step, data, f"{card.name}: prepare[{number}]")
@@ -188,30 +189,42 @@ def _build(card: Card, raw: list[RawFile], folder: Path, progress: Progress) -> 
         "shape": list(parts.train.shape),
         "fingerprint": _fingerprint(matrices),
         "raw_counts": raw_counts,
-        "counts": _counts(parts),
+        "counts": _counts(parts) | ({"dropped_missing": n_missing} if card.drops_missing else {}),
         "time_span": _time_span(data),
         "sources": sources,
     }
     write_json(folder / "manifest.json", manifest)
 
 
-def _read(card: Card, raw: list[RawFile], progress: Progress) -> tuple[Interactions, int]:
-    """All interactions, and the number of rows in the files. If the first step is `min_value`, it is applied while
-    reading, so that the dropped rows need no memory.
+def _read(card: Card, raw: list[RawFile], progress: Progress) -> tuple[Interactions, int, int]:
+    """All interactions, the number of rows in the files, and how many of them `drop_missing` dropped. That step, and
+    `min_value` after it or as the first one, are applied while reading, so that the dropped rows need no memory.
     """
-    first = card.prepare[0].min_value if card.prepare else None
-    encoder = Encoder(card.name, first)
+    steps = card.prepare[1:] if card.drops_missing else card.prepare
+    encoder, n_missing = Encoder(card.name, steps[0].min_value if steps else None), 0
     if card.source.generator:
         encoder.add(generate(card.source.generator), PARTS.index("all"))
     for file in raw:
-        before = encoder.n_raw
-        for table in reader(file.spec.format)(file):
+        before, missing_before = encoder.n_raw, n_missing
+        for table in reader(file.spec.format)(replace(file, keep_missing=card.drops_missing)):
+            if card.drops_missing:
+                n_rows = len(table)
+                table = (_named(table, card) if file.spec is MIRROR else table).drop_null()
+                n_missing += n_rows - len(table)
             if len(table):
                 encoder.add(table, PARTS.index(file.part))
                 progress("read", encoder.n_raw, None)
         if encoder.n_raw == before:
-            raise DataError(f"{file.path}: no interactions")
-    return encoder.finish(), encoder.n_raw
+            n_rows = n_missing - missing_before
+            reason = f": drop_missing drops all of its {n_rows:,} rows; are the columns in `read` the right ones?"
+            raise DataError(f"{file.path}: no interactions{reason if n_rows else ''}")
+    return encoder.finish(), encoder.n_raw + n_missing, n_missing
+
+
+def _named(table: pa.Table, card: Card) -> pa.Table:
+    """The columns of a mirror's file that the card names: gaps in the others are no reason to drop a row."""
+    named = [name for name in ("value", "time") if name in table.column_names and getattr(card.read, name) is not None]
+    return table.select(["user", "item", *named])
 
 
 def _time_span(data: Interactions) -> list[int] | None:
@@ -223,6 +236,8 @@ def _time_span(data: Interactions) -> list[int] | None:
 def apply(step: Step, data: Interactions, source: str = "prepare") -> Interactions:
     """Apply one preparation step. Raises DataError if a column that it needs is missing, or if no interaction is left."""
     (name,) = step.model_fields_set
+    if name == "drop_missing":
+        return data  # applied while the files were read: what has no id has no code
     amount = getattr(step, name)
     if name in ("min_value", "duplicates") and data.value is None and amount not in ("first", "last"):
         raise DataError(f"{source}: {name} needs a value column; name it in the card's read.value")

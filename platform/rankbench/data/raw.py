@@ -5,6 +5,7 @@ Nothing is extracted to disk, and the decompressed size is bounded. `blocks_of_l
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import lzma
@@ -12,7 +13,7 @@ import struct
 import tarfile
 import zipfile
 import zlib
-from codecs import BOM_UTF8
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -30,12 +31,14 @@ DAMAGED = (
 LARGEST_RATIO = 100
 HARMLESS_BYTES = 64 << 20
 BLOCK = 8 << 20  # bytes of text at a time
+NOT_UTF8 = "not utf-8 text; if it has another encoding, name it in the card: `read: {encoding: latin-1}`"
 
 
 @dataclass(frozen=True)
 class RawFile:
     """A verified file on disk with one part of the data; `spec` says how to read it, `member` which file of an archive
-    it is. `companions`: further files that the format needs, by name.
+    it is. `companions`: further files that the format needs, by name. `keep_missing`: whether the reader yields rows with a
+    missing id, value or time, as null, instead of refusing them.
     """
 
     part: str
@@ -45,6 +48,7 @@ class RawFile:
     origin: str
     member: str | None = None
     companions: dict[str, RawFile] = field(default_factory=dict)
+    keep_missing: bool = False
 
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
@@ -53,10 +57,29 @@ class RawFile:
             with self.path.open("rb") as file, self._unpacked(file) as content:
                 yield content
         except DAMAGED as error:
-            raise DataError(
-                f"{self.path}: damaged, or not the archive that its name says ({first_line(error)}); delete it and fetch again"
-            ) from None
+            raise _damaged(self.path, error) from None
         except OSError as error:  # from the disk, or from bzip2 for damaged content
+            raise DataError(f"{self.path}: cannot be read: {first_line(error)}") from None
+
+    def names(self) -> list[str]:
+        """The names of the files in this archive. Raises DataError if it is damaged, or unpacks to far more than it should."""
+        try:
+            with self.path.open("rb") as file:
+                if zipfile.is_zipfile(file):
+                    with zipfile.ZipFile(file) as archive:
+                        return [entry.filename for entry in archive.infolist() if not entry.is_dir()]
+                file.seek(0)
+                names = []
+                with self._tar(file) as archive:
+                    for entry in archive:
+                        if entry.offset_data + entry.size > self._limit():
+                            raise _bomb(self.path, self._limit())
+                        if entry.isfile():
+                            names.append(entry.name.removeprefix("./"))
+                return names
+        except DAMAGED as error:
+            raise _damaged(self.path, error) from None
+        except OSError as error:
             raise DataError(f"{self.path}: cannot be read: {first_line(error)}") from None
 
     def companion(self, name: str) -> RawFile:
@@ -121,14 +144,19 @@ class RawFile:
         return max(HARMLESS_BYTES, LARGEST_RATIO * self.path.stat().st_size)
 
 
-def blocks_of_lines(file: IO[bytes], source: str) -> Iterator[tuple[int, bytes]]:
-    """Yield the text of `file` in blocks of about 8 MB, each with the number of its first line (from 1).
+def blocks_of_lines(file: IO[bytes], source: str, encoding: str = "utf-8") -> Iterator[tuple[int, bytes]]:
+    """Yield the text of `file` as UTF-8, in blocks of about 8 MB, each with the number of its first line (from 1).
 
     A block has whole lines; each but perhaps the last ends in \\n, whatever its line end in the file (\\n, \\r\\n, \\r).
-    A byte order mark is dropped. Raises DataError, naming `source` and the line, for a line longer than a block.
+    A byte order mark is dropped. Raises DataError, naming `source` and the line, for a line longer than a block, or a text that
+    is not of another `encoding` than UTF-8; whether UTF-8 is valid is left to the reader, which knows what it needs.
     """
     number, rest = 1, b""
+    if codecs.lookup(encoding).name not in ("utf-8", "utf-8-sig"):
+        file = io.BufferedReader(_Recoded(file, encoding, source), BLOCK)
     content = file.read(BLOCK).removeprefix(BOM_UTF8)
+    if content.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+        raise DataError(f"{source}: not utf-8 but utf-16 text; name its encoding in the card: `read: {{encoding: utf-16}}`")
     while content:
         if content.endswith(b"\r"):
             content += file.read(1)  # a \n that follows belongs to the \r
@@ -149,6 +177,37 @@ def blocks_of_lines(file: IO[bytes], source: str) -> Iterator[tuple[int, bytes]]
         yield number, rest
 
 
+class _Recoded(io.RawIOBase):
+    """A stream of text in some encoding as UTF-8."""
+
+    def __init__(self, file: IO[bytes], encoding: str, source: str):
+        self._file, self._encoding, self._source = file, encoding, source
+        self._decoder = codecs.getincrementaldecoder(encoding)()
+        self._line, self._ready = 1, b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer) -> int:
+        while not self._ready:
+            content = self._file.read(1 << 20)
+            try:
+                text = self._decoder.decode(content, final=not content)
+                self._ready = text.encode()
+            except UnicodeError as error:
+                wrong = error.object[error.start : error.start + 1] if isinstance(error, UnicodeDecodeError) else b""
+                line = self._line + error.object[: error.start].count(b"\n") if wrong else self._line
+                what = f" (byte 0x{wrong.hex()})" if wrong else ""
+                advice = "name its encoding in the card's read.encoding, such as utf-8 or latin-1"
+                raise DataError(f"{self._source}:{line}: not {self._encoding} text{what}; {advice}") from None
+            if not content and not self._ready:
+                return 0
+            self._line += text.count("\n")
+        n = min(len(buffer), len(self._ready))
+        buffer[:n], self._ready = self._ready[:n], self._ready[n:]
+        return n
+
+
 class _Bounded(io.RawIOBase):
     """A stream that raises DataError after `limit` bytes."""
 
@@ -165,6 +224,10 @@ class _Bounded(io.RawIOBase):
             raise _bomb(self._path, self._limit)
         buffer[: len(content)] = content
         return len(content)
+
+
+def _damaged(path: Path, error: BaseException) -> DataError:
+    return DataError(f"{path}: damaged, or not the archive that its name says ({first_line(error)}); delete it and fetch again")
 
 
 def _bomb(path: Path, limit: int) -> DataError:

@@ -14,6 +14,8 @@ def data_deviations(finals: Iterable[RunRecord]) -> tuple[str, ...]:
     lines = []
     for name, data in _datasets(finals).items():
         lines += [f"{name}: {line}" for line in data.differences]
+        if dropped := data.counts.get("dropped_missing"):
+            lines.append(f"{name}: {dropped:,} rows of the raw files had no user, item, value or time, and were dropped")
         if data.raw_gone:
             lines.append(f"{name}: {data.raw_gone}")
         if data.stand_in:
@@ -21,6 +23,15 @@ def data_deviations(finals: Iterable[RunRecord]) -> tuple[str, ...]:
         if data.recall == "open":
             lines.append(f"{name}: its papers do not say which recall they mean, so the published value is shown beside both")
     return tuple(lines)
+
+
+def interval_notes(finals: Iterable[RunRecord], metrics: Sequence[str]) -> list[str]:
+    """Return one sentence per dataset and reason why intervals of the metrics tell nothing, with the arms that it is about."""
+    arms: dict[tuple[str, str], dict[str, None]] = {}
+    for record in finals:
+        if doubt := record.interval_warning(metrics):
+            arms.setdefault((record.dataset.name, doubt), {})[record.arm or record.method] = None
+    return [f"{dataset}: {doubt} ({', '.join(who)})" for (dataset, doubt), who in arms.items()]
 
 
 def stand_ins(finals: Iterable[RunRecord]) -> tuple[str, ...]:

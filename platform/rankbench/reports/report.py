@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rankbench.core.files import write_text
 from rankbench.reports.budget import spent
-from rankbench.reports.deviations import changes, data_deviations, left_out, run_deviations, stand_ins
+from rankbench.reports.deviations import changes, data_deviations, interval_notes, left_out, run_deviations, stand_ins
 from rankbench.reports.effects import effects_plot
 from rankbench.reports.html import html
 from rankbench.reports.markdown import markdown
@@ -72,6 +72,7 @@ def sweep_table(about: SweepFile, chosen: ChosenFile | None, records: dict[str, 
     notes += [f"mean ± standard deviation of {text}: {', '.join(members)}" for text, members in runs.items()]
     if first and any(row.tied for row in rows):
         notes.append(tie_note(first))
+    notes += interval_notes(finals, wanted)
     # The page has a section for deviations; a plain table shows them among the notes.
     unavailable = [f"{name} is not available: {why.reason}" for name, why in not_available.items()]
     deviations = [*unavailable, *data_deviations(finals), *left_out(experiment.not_run), *changes(about.changes)]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
@@ -95,6 +97,21 @@ class RunRecord:
     @property
     def failed(self) -> bool:
         return self.status == "failed"
+
+    def interval_warning(self, names: Iterable[str] | None = None) -> str | None:
+        """Return a sentence if the intervals of the metrics `names` (default: all) tell nothing: one user was measured, or
+        all users have the same value, though not because the list is the whole catalogue. Otherwise None.
+        """
+        if (n_users := self.users.get("measured")) == 1:
+            return "only one user was measured, so no interval or test says anything about other users"
+        n_items = self.dataset.counts.get("items", sys.maxsize)
+        cut = [name for name in (self.metrics if names is None else names) if int(name.partition("@")[2] or 0) < n_items]
+        chosen = [(name, self.metrics[name]) for name in cut if name in self.metrics]
+        # Means of equal values differ by rounding alone.
+        flat = [name for name, m in chosen if m.low is not None and m.high is not None and m.high - m.low <= 1e-9 * abs(m.high)]
+        if not flat:
+            return None
+        return f"all {n_users:,} users have the same {', '.join(flat)}, so an interval of no width is no sign of precision"
 
 
 def record_content(record: RunRecord) -> dict[str, Any]:

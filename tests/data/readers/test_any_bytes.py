@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from whole_files import PAIRS, VALID
+from whole_files import PAIRS, VALID, harmed
 
 from rankbench.core.errors import DataError
 from rankbench.data.cards import Read
@@ -38,20 +38,6 @@ def outcome(folder, content: bytes, read: dict, name: str, member: str | None) -
         assert str(error).startswith(f"{path}:") and str(error).isprintable()
         return str(error)
     return n_rows
-
-
-@st.composite
-def harmed(draw, content: bytes) -> bytes:
-    for _ in range(draw(st.integers(1, 3))):
-        at, beyond = sorted((draw(st.integers(0, len(content))), draw(st.integers(0, len(content)))))
-        part = content[at:beyond]
-        by = draw(
-            st.sampled_from([b"", b"\x00", b"\xef\xbb\xbf", b"\xff", b'"', b"\n", b"\r", b"{", b"-", part[::-1], 3 * part])
-        )
-        # A part that is long is most often all that matters.
-        beyond = draw(st.sampled_from([beyond, min(at + 1, beyond), len(content)]))
-        content = content[:at] + by + content[beyond:]
-    return content
 
 
 @EVERY

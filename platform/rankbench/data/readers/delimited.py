@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as csv
 
-from rankbench.core.errors import DataError, first_line, printable
+from rankbench.core.errors import DataError, first_line, printable, shown
 from rankbench.core.registry import nearest
 from rankbench.data.cards import Read
-from rankbench.data.columns import checked, numbers, seconds
-from rankbench.data.raw import RawFile, blocks_of_lines
+from rankbench.data.columns import interactions
+from rankbench.data.raw import NOT_UTF8, RawFile, blocks_of_lines
 from rankbench.data.readers import reads
 
+SEPARATORS = ("\t", "::", ";", "|", ",", " ")  # frequent ones, in the order in which they are suggested
 NARROW = b"\x1f"  # replaces a separator of several bytes, which the CSV parser does not support
 
 
@@ -29,31 +30,60 @@ def read(raw: RawFile) -> Iterator[pa.Table]:
     """
     layout = None
     with raw.open() as file:
-        for number, block in blocks_of_lines(file, str(raw.path)):
-            lines = _Lines(str(raw.path), number, _narrow(block, raw.spec.separator, str(raw.path)))
+        for number, block in blocks_of_lines(file, str(raw.path), raw.spec.encoding):
+            lines = Lines(str(raw.path), number, _narrow(block, raw.spec.separator or ",", str(raw.path)))
             if layout is None and (head := lines.head()):
                 layout = _layout(head, raw.spec)
                 lines = lines.after(head) if raw.spec.header else lines
             if lines.text.strip(b"\n"):
-                yield _table(lines, layout)
+                yield _table(lines, layout, raw.keep_missing)
+
+
+def read_by_position(raw: RawFile) -> Iterator[pa.Table]:
+    """As `read`, for text without a header, by tabs unless the card says otherwise, whose columns are user, item and, if there
+    are three or four, value and time. Columns that the card names replace these.
+    """
+    head = first_filled_line(raw)
+    if head is None:
+        return
+    separator = raw.spec.separator or "\t"
+    n_columns = head.text.count(separator.encode()) + 1
+    usual: dict[str, str | int] = {"user": 0, "item": 1}
+    if raw.spec.user is None and raw.spec.item is None:
+        if not 2 <= n_columns <= 4:
+            shape = f"found {n_columns} column{'s' * (n_columns > 1)} in {shown(head.text.decode(errors='replace'))}"
+            expected = f"expected user, item and perhaps value and time, separated by {separator!r}"
+            raise DataError(f"{head.locate(0)}: {expected}; {printable(shape)}; read.separator sets another separator")
+        usual |= {name: at for name, at in (("value", 2), ("time", 3)) if at < n_columns}
+    update = {"separator": separator, "header": False, **raw.spec.columns(usual)}
+    yield from read(replace(raw, spec=raw.spec.model_copy(update=update)))
+
+
+def first_filled_line(raw: RawFile) -> Lines | None:
+    """The first line that is not empty, or None if there is none."""
+    with raw.open() as file:
+        for number, block in blocks_of_lines(file, str(raw.path), raw.spec.encoding):
+            if head := Lines(str(raw.path), number, block).head():
+                return head
+    return None
 
 
 @dataclass(frozen=True)
-class _Lines:
+class Lines:
     """Whole lines of the file `source`; `number` is the line number of the first, from 1."""
 
     source: str
     number: int
     text: bytes
 
-    def head(self) -> _Lines | None:
+    def head(self) -> Lines | None:
         """The first line that is not empty."""
         text = self.text.lstrip(b"\n")
         number = self.number + len(self.text) - len(text)
-        return _Lines(self.source, number, text.partition(b"\n")[0]) if text else None
+        return Lines(self.source, number, text.partition(b"\n")[0]) if text else None
 
-    def after(self, head: _Lines) -> _Lines:
-        return _Lines(self.source, head.number + 1, self.text.lstrip(b"\n").partition(b"\n")[2])
+    def after(self, head: Lines) -> Lines:
+        return Lines(self.source, head.number + 1, self.text.lstrip(b"\n").partition(b"\n")[2])
 
     def n_filled(self) -> int:
         """The number of lines that are not empty."""
@@ -86,44 +116,50 @@ def _narrow(block: bytes, separator: str, source: str) -> bytes:
     return block.replace(wide, NARROW)
 
 
-def _layout(head: _Lines, spec: Read) -> _Layout:
+def _layout(head: Lines, spec: Read) -> _Layout:
     """The layout by the first line: the columns have its names or, if the file has no header, f0, f1, ..."""
-    separator = spec.separator if len(spec.separator.encode()) == 1 else NARROW.decode()
+    separator = spec.separator or ","
+    separator = separator if len(separator.encode()) == 1 else NARROW.decode()
     options = csv.ReadOptions(autogenerate_column_names=not spec.header)
     try:
         columns = csv.read_csv(pa.BufferReader(head.text + b"\n"), options, csv.ParseOptions(delimiter=separator)).column_names
     except (pa.ArrowInvalid, UnicodeDecodeError) as error:
         raise DataError(f"{head.locate(0)}: {_message(error)}") from None
     names = {}
-    for name in ("user", "item", "value", "time"):
-        if (wanted := getattr(spec, name)) is None:
-            continue
+    for name, wanted in spec.columns({"user": "user", "item": "item"} if spec.header else {"user": 0, "item": 1}).items():
         names[name] = column = str(wanted) if spec.header else f"f{wanted}"
         if column not in columns:
-            hint = nearest(column, columns) or f"; columns: {', '.join(columns)}"
-            raise DataError(
-                f"{head.source}: no column {str(wanted)!r}{printable(hint) if spec.header else f'; there are {len(columns)}'}"
-            )
+            hint = _other_separator(head, columns) or nearest(column, columns) or f"; columns: {', '.join(columns)}"
+            hint = hint if spec.header else _other_separator(head, columns) or f"; there are {len(columns)}"
+            raise DataError(f"{head.source}: no column {str(wanted)!r}{printable(hint)}")
         if columns.count(column) > 1:
             raise DataError(f"{head.source}: {columns.count(column)} columns are called {column!r}")
     return _Layout(separator, columns, names)
 
 
-def _table(lines: _Lines, layout: _Layout) -> pa.Table:
+def _other_separator(head: Lines, columns: list[str]) -> str:
+    """A hint if the first line is one long name that a frequent separator would cut."""
+    if len(columns) > 1:
+        return ""
+    text = head.text.decode(errors="replace")
+    separator = next((each for each in SEPARATORS if each in text.strip()), None)
+    if separator is None:
+        return ""
+    spelled = separator.replace("\t", "\\t")
+    return f"; the first line, {shown(text)}, is one column: if '{spelled}' separates, set `read: {{separator: \"{spelled}\"}}`"
+
+
+def _table(lines: Lines, layout: _Layout, keep_missing: bool) -> pa.Table:
     try:
         table = _parsed(lines, layout)
     except pa.ArrowInvalid:
         raise _malformed(lines, layout) from None
     if table is None:
         raise _malformed(lines, layout)
-    result = {name: table[column] for name, column in layout.names.items()}
-    for name, convert in (("value", numbers), ("time", seconds)):
-        if name in result:
-            result[name] = convert(result[name], lines.locate)
-    return checked(pa.table(result), lines.locate)
+    return interactions({name: table[column] for name, column in layout.names.items()}, lines.locate, keep_missing)
 
 
-def _parsed(lines: _Lines, layout: _Layout) -> pa.Table | None:
+def _parsed(lines: Lines, layout: _Layout) -> pa.Table | None:
     """One row per line, every column as text, so that an id such as 007 or 1e5 keeps its spelling.
 
     Returns None if a quoted value spans several lines: most often the quote is never closed. Raises pa.ArrowInvalid for a
@@ -149,7 +185,7 @@ def _parsed(lines: _Lines, layout: _Layout) -> pa.Table | None:
     return table.slice(0, len(table) - 1) if len(table) == lines.n_filled() + 1 else None
 
 
-def _malformed(lines: _Lines, layout: _Layout) -> DataError:
+def _malformed(lines: Lines, layout: _Layout) -> DataError:
     """The error for the first line that the parser rejects, which is found by bisection."""
     filled = [line for line in lines.text.split(b"\n") if line]
     first, end = 0, len(filled)
@@ -164,11 +200,13 @@ def _malformed(lines: _Lines, layout: _Layout) -> DataError:
 
 def _problem(lines: list[bytes], layout: _Layout) -> str | None:
     try:
-        table = _parsed(_Lines("", 0, b"\n".join(lines)), layout)
+        table = _parsed(Lines("", 0, b"\n".join(lines)), layout)
     except pa.ArrowInvalid as error:
         return _message(error)
     return "a quote is open at the end of the line" if table is None else None
 
 
 def _message(error: Exception) -> str:
+    if isinstance(error, UnicodeDecodeError) or "invalid UTF8" in str(error):
+        return NOT_UTF8
     return printable(first_line(error).removeprefix("CSV parse error: "))

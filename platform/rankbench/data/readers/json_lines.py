@@ -14,14 +14,19 @@ import pyarrow as pa
 
 from rankbench.core.errors import DataError, printable
 from rankbench.core.registry import nearest
-from rankbench.data.columns import checked, numbers, seconds
-from rankbench.data.raw import RawFile, blocks_of_lines
+from rankbench.data.columns import ADVICE, interactions
+from rankbench.data.raw import NOT_UTF8, RawFile, blocks_of_lines
 from rankbench.data.readers import reads
 
 LONGEST_LITERAL = 1 << 20  # bytes; the most that is passed to Python's parser
 
 # The allowed types of a field, compared exactly, because bool is a subclass of int.
-IDS, NUMBERS, TIMES = (str, int), (int, float, str), (int, float, str, type(None))
+ALLOWED: dict[str, tuple[type, ...]] = {
+    "user": (str, int),
+    "item": (str, int),
+    "value": (int, float, str),
+    "time": (int, float, str, type(None)),
+}
 
 
 @reads("json-lines")
@@ -31,18 +36,17 @@ def read(raw: RawFile) -> Iterator[pa.Table]:
     Raises DataError naming the line that is not an object, lacks a field, or has one of the wrong type.
     """
     source = str(raw.path)
-    fields = {name: getattr(raw.spec, name) for name in ("user", "item", "value", "time")}
-    fields = {name: str(field) for name, field in fields.items() if field is not None}
+    fields = {name: str(field) for name, field in raw.spec.columns({"user": "user", "item": "item"}).items()}
     with raw.open() as file:
         parse = None
-        for first, block in blocks_of_lines(file, source):
+        for first, block in blocks_of_lines(file, source, raw.spec.encoding):
             lines = [(number, line) for number, line in enumerate(block.split(b"\n"), start=first) if line.strip()]
             if not lines:
                 continue
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # Python's parser warns of a stray backslash in a review
                 parse = parse or _language(lines[0][1])
-                table = _table(lines, parse, fields, source)
+                table = _table(lines, parse, fields, source, raw.keep_missing)
             yield table
 
 
@@ -68,14 +72,16 @@ def _literal(line: bytes) -> Any:
     try:
         return ast.literal_eval(line.strip().decode())
     except UnicodeDecodeError:
-        raise ValueError("not UTF-8") from None
+        raise ValueError(NOT_UTF8) from None
     except SyntaxError as error:
         raise ValueError(error.msg) from None
     except (ValueError, TypeError, RecursionError, MemoryError):  # nested too deep, unhashable, or an expression
         raise ValueError("not a plain value") from None
 
 
-def _table(lines: list[tuple[int, bytes]], parse: Callable, fields: dict[str, str], source: str) -> pa.Table:
+def _table(
+    lines: list[tuple[int, bytes]], parse: Callable, fields: dict[str, str], source: str, keep_missing: bool
+) -> pa.Table:
     def locate(row: int) -> str:
         return f"{source}:{lines[row][0]}"
 
@@ -86,29 +92,28 @@ def _table(lines: list[tuple[int, bytes]], parse: Callable, fields: dict[str, st
         for row, (_, line) in enumerate(lines):  # noqa: B007
             content = parse(line)
             for append, field in appended:
-                append(content[field])
+                append(content.get(field) if keep_missing else content[field])
     except ValueError as error:
         raise DataError(f"{locate(row)}: expected one object per line: {_message(error)}") from None
     except KeyError:
-        raise DataError(f"{locate(row)}: no {field!r}{printable(nearest(field, map(str, content)))}") from None
-    except (TypeError, IndexError):
+        hint = printable(nearest(field, map(str, content))) or ADVICE
+        raise DataError(f"{locate(row)}: no {field!r}{hint}") from None
+    except (TypeError, IndexError, AttributeError):
         raise DataError(f"{locate(row)}: expected an object, {{...}}, found a {type(content).__name__}") from None
-    result = {"user": _texts("user", columns, IDS, locate), "item": _texts("item", columns, IDS, locate)}
-    if "value" in columns:
-        result["value"] = numbers(_texts("value", columns, NUMBERS, locate), locate)
-    if "time" in columns:
-        result["time"] = seconds(_texts("time", columns, TIMES, locate), locate)
-    return checked(pa.table(result), locate)
+    texts = {name: _texts(name, values, keep_missing, locate) for name, values in columns.items()}
+    return interactions(texts, locate, keep_missing)
 
 
-def _texts(name: str, columns: dict[str, list], allowed: tuple[type, ...], locate: Callable[[int], str]) -> pa.ChunkedArray:
+def _texts(name: str, values: list, keep_missing: bool, locate: Callable[[int], str]) -> pa.ChunkedArray:
     """The column as strings, from any mix of text and numbers; None stays missing."""
-    values = columns[name]
-    kinds = set(map(type, values))
+    kinds, allowed = set(map(type, values)), ALLOWED[name]
+    if keep_missing:
+        allowed = (*allowed, type(None))
     if not kinds <= set(allowed):
         row = next(row for row, value in enumerate(values) if type(value) not in allowed)
-        expected = "text or a number" if allowed is not IDS else "text or a whole number"
-        raise DataError(f"{locate(row)}: {name} is {printable(repr(values[row]))[:80]}; expected {expected}")
+        expected = "text or a number" if name in ("value", "time") else "text or a whole number"
+        advice = ADVICE if values[row] is None else ""
+        raise DataError(f"{locate(row)}: {name} is {printable(repr(values[row]))[:80]}; expected {expected}{advice}")
     try:
         texts = values if kinds <= {str, type(None)} else [value if value is None else str(value) for value in values]
         return pa.chunked_array([pa.array(texts, pa.string())])
@@ -118,4 +123,6 @@ def _texts(name: str, columns: dict[str, list], allowed: tuple[type, ...], locat
 
 
 def _message(error: ValueError) -> str:
-    return f"{error.msg} at byte {error.pos + 1}" if isinstance(error, orjson.JSONDecodeError) else printable(str(error))
+    if isinstance(error, orjson.JSONDecodeError):
+        return NOT_UTF8 if "UTF-8" in error.msg else f"{error.msg} at byte {error.pos + 1}"
+    return printable(str(error))

@@ -39,7 +39,7 @@ def read(raw: RawFile) -> Iterator[pa.Table]:
     with raw.open() as file:
         for source, text in _texts(file, str(raw.path)):
             movie = NO_MOVIE
-            for number, block in blocks_of_lines(text, source):
+            for number, block in blocks_of_lines(text, source, raw.spec.encoding):
                 letters = np.frombuffer(block if block.endswith(b"\n") else block + b"\n", np.uint8)
                 *columns, n, movie, bad = _parse(letters, movie, int(np.count_nonzero(letters == ord(","))) // 2)
                 if bad >= 0:

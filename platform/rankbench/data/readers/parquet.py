@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
+from typing import IO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,7 +12,7 @@ import pyarrow.parquet as pq
 from rankbench.core.errors import DataError, first_line, printable
 from rankbench.core.registry import nearest
 from rankbench.data.cards import Read
-from rankbench.data.columns import checked, ids, numbers, seconds
+from rankbench.data.columns import interactions
 from rankbench.data.raw import RawFile
 from rankbench.data.readers import reads
 
@@ -38,36 +40,55 @@ def read(raw: RawFile) -> Iterator[pa.Table]:
     unsupported type, or a bad row.
     """
     with raw.open() as file:
-        if not file.seekable():
-            raise DataError(f"{raw.path}: Parquet is not read out of an archive; unpack it first")
-        try:
-            # Pages are read as they are needed: a row group may be the whole file.
-            source = pq.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False)
-            schema = source.schema_arrow
-        except DAMAGED as error:
-            raise DataError(f"{raw.path}: not a Parquet file: {printable(first_line(error))}") from None
-        names = _columns(raw, schema)
+        names = _columns(raw, opened(raw, file).schema_arrow)
         done = 0
-        batches = source.iter_batches(BATCH, columns=list(dict.fromkeys(names.values())))
-        while True:
+        for batch in batches(raw, file, list(dict.fromkeys(names.values()))):
             try:
-                batch = next(batches, None)
-                if batch is None:
-                    return
-                table = _converted(pa.table(batch), names, lambda row, done=done: f"{raw.path}: row {done + row + 1}")
+                columns = {name: plain(batch[column]) for name, column in names.items()}
+                table = interactions(columns, partial(row_of, raw, done), raw.keep_missing)
             except DAMAGED as error:
                 raise DataError(f"{raw.path}: {printable(first_line(error))}") from None
             yield table
             done += len(table)
 
 
+def opened(raw: RawFile, file: IO[bytes]) -> pq.ParquetFile:
+    """The Parquet file in the stream. Raises DataError if it is none, or lies in an archive."""
+    if not file.seekable():
+        raise DataError(f"{raw.path}: Parquet is not read out of an archive; unpack it first")
+    try:
+        # Pages are read as they are needed: a row group may be the whole file.
+        source = pq.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False)
+        _ = source.schema_arrow
+    except DAMAGED as error:
+        raise DataError(f"{raw.path}: not a Parquet file: {printable(first_line(error))}") from None
+    return source
+
+
+def batches(raw: RawFile, file: IO[bytes], columns: list[str]) -> Iterator[pa.Table]:
+    """Yield tables of at most a million rows. Raises DataError for damaged pages."""
+    source = opened(raw, file).iter_batches(BATCH, columns=columns)
+    while True:
+        try:
+            batch = next(source, None)
+        except DAMAGED as error:
+            raise DataError(f"{raw.path}: {printable(first_line(error))}") from None
+        if batch is None:
+            return
+        yield pa.table(batch)
+
+
+def row_of(raw: RawFile, done: int, row: int) -> str:
+    """Names a row of a batch that begins after `done` rows."""
+    return f"{raw.path}: row {done + row + 1}"
+
+
 def _columns(raw: RawFile, schema: pa.Schema) -> dict[str, str]:
     """The columns to read: user, item, value, time → the file's column."""
     names, present = {}, schema.names
-    for name in ("user", "item", "value", "time"):
-        column = getattr(raw.spec, name)
+    for name, column in raw.spec.columns({"user": "user", "item": "item"}).items():
         # MIRROR names every column that may exist, a card only those that do.
-        if column is None or (raw.spec is MIRROR and name in ("value", "time") and column not in present):
+        if raw.spec is MIRROR and name in ("value", "time") and column not in present:
             continue
         if column not in present:
             raise DataError(f"{raw.path}: no column {column!r}{printable(nearest(str(column), present))}")
@@ -82,18 +103,7 @@ def _columns(raw: RawFile, schema: pa.Schema) -> dict[str, str]:
     return names
 
 
-def _converted(table: pa.Table, names: dict[str, str], locate) -> pa.Table:
-    result = {name: _plain(table[column]) for name, column in names.items()}
-    for name in ("user", "item"):
-        result[name] = ids(result[name])
-    if "value" in result:
-        result["value"] = numbers(result["value"], locate)
-    if "time" in result:
-        result["time"] = seconds(result["time"], locate)
-    return checked(pa.table(result), locate)
-
-
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """The column without dictionary encoding, text as strings. Raises pa.ArrowInvalid if text is not valid UTF-8."""
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     plain = column.cast(pa.string() if any(fits(kind) for fits in TEXT) else kind)

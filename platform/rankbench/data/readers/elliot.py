@@ -1,0 +1,44 @@
+"""Splits of Elliot: train.tsv, val.tsv and test.tsv of `user item rating timestamp`, separated by tabs, without a header.
+
+Rating and timestamp may be missing. Elliot's `save_on_disk` writes a folder for each fold of the test split, with test.tsv,
+and in it a folder for each fold of the validation split, with train.tsv and val.tsv; without validation, train.tsv lies beside
+test.tsv. A single fold of each is found in its folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+import pyarrow as pa
+
+from rankbench.core.errors import DataError
+from rankbench.data.layouts import Layout, parts_by_word, visible
+from rankbench.data.raw import RawFile
+from rankbench.data.readers import delimited, reads
+
+
+def find(names: list[str], source: str) -> Layout:
+    """The one fold of a folder. Raises DataError if there is none, or several."""
+    tables = [name for name in visible(names) if name.endswith(".tsv")]
+    train = [name for name in tables if PurePosixPath(name).name == "train.tsv"]
+    if len(train) > 1:
+        folds = ", ".join(sorted(str(PurePosixPath(name).parent) for name in train)[:10])
+        raise DataError(f"{source}: {len(train)} folds: {folds}; name the files of one in source.files by part")
+    here = PurePosixPath(train[0]).parent if train else PurePosixPath()
+    beside = {PurePosixPath(name).stem: name for name in tables if PurePosixPath(name).parent == here}
+    if (above := str(here.parent / "test.tsv")) in tables:
+        beside.setdefault("test", above)
+    parts = parts_by_word(beside, source)
+    if not parts:
+        raise DataError(f"{source}: no train.tsv with its test.tsv; name the files in source.files by part")
+    return Layout(parts)
+
+
+@reads("elliot", find=find)
+def read(raw: RawFile) -> Iterator[pa.Table]:
+    """Yield the columns user, item (string) and, if they exist, value (float64), time (int64).
+
+    Raises DataError for another number of columns, and as the reader of delimited text does.
+    """
+    yield from delimited.read_by_position(raw)

@@ -1,0 +1,239 @@
+"""Recognise the format of a dataset by its names and first lines, and write the card that reads it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pyarrow.parquet as pq
+import yaml
+
+from rankbench.core.config import validate
+from rankbench.core.environment import Environment
+from rankbench.core.errors import DataError, printable, shown
+from rankbench.data.cards import Card, Read
+from rankbench.data.fetch import fetch
+from rankbench.data.layouts import PART_WORDS, is_archive, names_below, parts_by_word, visible
+from rankbench.data.raw import RawFile, blocks_of_lines
+from rankbench.data.readers import finder, layout_of, movielens, reader
+from rankbench.data.readers.delimited import SEPARATORS
+from rankbench.data.readers.parquet import opened
+
+# Names of columns, without case and punctuation, that are meant so in published datasets.
+USUAL = {
+    "user": ("user", "userid", "uid", "customer", "customerid", "reviewerid", "username", "visitorid", "sessionid"),
+    "item": (
+        *("item", "itemid", "iid", "movieid", "product", "productid", "asin", "parentasin", "businessid", "venueid", "trackid"),
+        *("songid", "artistid", "articleid", "newsid", "bookid", "isbn", "gameid", "recipeid", "poiid"),
+    ),
+    "value": ("rating", "value", "stars", "overall", "score", "weight", "plays", "playcount"),
+    "time": ("timestamp", "time", "ts", "date", "datetime", "unixreviewtime", "createdat"),
+}
+# A time in seconds since 1970 is larger than this from May 1970 on; a rating or a count is smaller.
+SMALLEST_TIME = 10_000_000
+
+
+@dataclass(frozen=True)
+class Recognised:
+    """What a path is: the content of a card that reads it, and what its first block holds."""
+
+    card: dict[str, Any]
+    format: str
+    parts: tuple[str, ...]
+    columns: tuple[str, ...]
+    n_rows: int
+
+
+def recognise(
+    path: Path, name: str | None, folder: Path, columns: dict[str, str | None], environment: Environment
+) -> Recognised:
+    """Recognise the file, archive or folder at `path`. `name`: of the card, or None for that of the path; `folder`: where the
+    card will lie; `columns`: user, item, value, time → the name or position that the caller gives instead of a guess, or None.
+
+    The first block is read, so that the card is known to work. Raises DataError if nothing is recognised or a file is damaged,
+    ConfigError for a name that a card may not have.
+    """
+    if not path.exists():
+        raise DataError(f"{path}: no such file or folder")
+    source, read = _source_and_format(path, {key: value for key, value in columns.items() if value is not None})
+    published = "train" in source.get("files", {}) or _has_parts(path, read["format"])
+    content: dict[str, Any] = {"name": name or _card_name(path), "source": _beside(source, path, folder), "read": read}
+    if not published:
+        content["prepare"] = [{"duplicates": "last"}]
+    content["split"] = {"protocol": "published"} if published else {"protocol": "random-per-user", "test": 0.2, "valid": 0.1}
+    card = _checked(content, folder)
+    files = fetch(card, environment)
+    tables = [next(reader(file.spec.format)(file), None) for file in files]
+    if (empty := next((file for file, table in zip(files, tables, strict=True) if table is None), None)) is not None:
+        raise DataError(f"{empty.path}: no interactions")
+    first = tables[0]
+    assert first is not None
+    return Recognised(content, card.read.format, tuple(file.part for file in files), tuple(first.column_names), len(first))
+
+
+def card_text(recognised: Recognised) -> str:
+    """The card as YAML, with a sentence on what to decide."""
+    text = yaml.safe_dump(recognised.card, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)
+    note = "# All rows count as interactions; a step {min_value: 4} in `prepare` would keep high values only.\n"
+    return text + (note if "value" in recognised.columns else "")
+
+
+def _card_name(path: Path) -> str:
+    stem = path.name if path.is_dir() else re.sub(r"(\.(gz|bz2|xz|tar|tgz|zip|[A-Za-z]{2,8}))+$", "", path.name)
+    return re.sub(r"[^a-z0-9._-]+", "-", stem.lower()).strip("-._")[:64] or "my-data"
+
+
+def _checked(content: dict[str, Any], folder: Path) -> Card:
+    return validate(Card, {**content, "path": folder.resolve() / "card.yaml"}, "the card")
+
+
+def _beside(source: dict[str, Any], path: Path, folder: Path) -> dict[str, Any]:
+    """The source with paths relative to the folder of the card, or absolute if they do not lie below it."""
+
+    def spelled(relative: str | None) -> str:
+        whole = (path / relative if relative is not None else path).resolve()
+        return str(whole.relative_to(folder.resolve())) if whole.is_relative_to(folder.resolve()) else str(whole)
+
+    if "files" not in source:
+        ((key, _),) = source.items()
+        return {key: spelled(None)}
+    return {"files": {part: {**each, "file": spelled(each.get("file"))} for part, each in source["files"].items()}}
+
+
+def _has_parts(path: Path, format: str) -> bool:
+    if finder(format) is None or not (path.is_dir() or is_archive(path)):
+        return False
+    return "train" in layout_of(format, _names(path), str(path)).parts
+
+
+def _names(path: Path) -> list[str]:
+    names = names_below(path) if path.is_dir() else RawFile("all", path, "", Read(), "file").names()
+    return visible(names)
+
+
+def _source_and_format(path: Path, columns: dict[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The `source` and `read` of a card; files are named relative to `path`."""
+    if not path.is_dir() and not is_archive(path):
+        return {"file": path.name}, _of_file(RawFile("all", path, "", Read(), "file"), path.name, columns)
+    names = _names(path)
+    whole = {"folder": path.name} if path.is_dir() else {"file": path.name}
+    bases = [PurePosixPath(name).name for name in names]
+    if "schema.json" in bases and any(base.endswith(".parquet") for base in bases):
+        return whole, {"format": "lenskit"} | columns
+    if any(base.endswith(".inter") for base in bases):
+        return whole, {"format": "recbole"} | columns
+    if sum(base in movielens.RATINGS for base in bases) == 1 and not columns:
+        return whole, {"format": "movielens"}
+    if "train.tsv" in bases and "test.tsv" in bases:
+        return whole, {"format": "elliot"} | columns
+    return _by_part(path, names, columns)
+
+
+def _by_part(path: Path, names: list[str], columns: dict[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Files called train and test, and perhaps valid, of one format; or the only file."""
+    words = {re.split(r"[._-]", PurePosixPath(name).name.lower())[0]: name for name in names}
+    parts = parts_by_word({word: name for word, name in words.items() if word in PART_WORDS}, str(path))
+    if not parts and len(names) == 1:
+        parts = {"all": names[0]}
+    if not parts:
+        listed = ", ".join(sorted(names)[:5]) + (", ..." if len(names) > 5 else "")
+        raise DataError(f"{path}: not recognised; it has {printable(listed) or 'no files'}; name one of them instead")
+    if path.is_dir():
+        files: dict[str, dict[str, str]] = {part: {"file": name} for part, name in parts.items()}
+        raw = RawFile("all", path / next(iter(parts.values())), "", Read(), "file")
+    else:
+        files = {part: {"member": name} for part, name in parts.items()}
+        raw = RawFile("all", path, "", Read(), "file", next(iter(parts.values())))
+    return {"files": files}, _of_file(raw, next(iter(parts.values())), columns)
+
+
+def _of_file(raw: RawFile, name: str, columns: dict[str, str]) -> dict[str, Any]:
+    """The `read` of a single file, by its name and its first lines."""
+    base = PurePosixPath(name).name.lower().removesuffix(".gz")
+    if base.endswith(".inter"):
+        return {"format": "recbole"} | columns
+    if base.endswith((".parquet", ".pq")):
+        return {"format": "parquet"} | _columns(_parquet_columns(raw), columns, raw)
+    if base in movielens.RATINGS and not columns:
+        return {"format": "movielens"}
+    lines = _first_lines(raw)
+    if not lines:
+        raise DataError(f"{raw.path}: no interactions")
+    if lines[0].startswith("{"):
+        return {"format": "json-lines"} | _columns(_keys(lines[0]), columns, raw)
+    if all(re.fullmatch(r"\d+( \d+)*", line.strip()) for line in lines) and len({line.count(" ") for line in lines}) > 1:
+        return {"format": "user-lines"}
+    return _of_text(raw, lines, columns)
+
+
+def _of_text(raw: RawFile, lines: list[str], columns: dict[str, str]) -> dict[str, Any]:
+    """The `read` of lines with one interaction each: the separator that cuts all of them alike, and the columns."""
+    counts = {each: {line.count(each) for line in lines} for each in SEPARATORS}
+    separator = next((each for each, found in counts.items() if len(found) == 1 and found != {0}), None)
+    separator = separator or next((each for each in SEPARATORS if each in lines[0]), None)
+    if separator is None:
+        raise DataError(f"{raw.path}: not recognised; its first line is {printable(shown(lines[0]))}")
+    first = [cell.strip().strip('"') for cell in lines[0].split(separator)]
+    if any(_plain(cell) in (*USUAL["user"], *USUAL["item"]) for cell in first) or columns.keys() & {"user", "item"}:
+        separated = {} if separator == "," else {"separator": separator}
+        if not any(column.isdigit() for column in columns.values()):
+            return {"format": "delimited"} | separated | _columns(first, columns, raw)
+        return {"format": "delimited"} | separated | {"header": False} | {key: int(value) for key, value in columns.items()}
+    if not 2 <= len(first) <= 4 or not first[0] or any(re.search(r"[A-Za-z]", cell) for cell in first[2:]):
+        raise _no_columns(raw, first)
+    if separator == "\t" and not (len(first) == 3 and _is_time(first[2])):
+        return {"format": "cornac"}
+    named: dict[str, Any] = {"user": 0, "item": 1}
+    for position, cell in enumerate(first[2:], start=2):
+        named["time" if _is_time(cell) else "value"] = position
+    return {"format": "delimited", "separator": separator, "header": False} | named
+
+
+def _columns(present: list[str], given: dict[str, str], raw: RawFile) -> dict[str, str]:
+    """user, item and, if there are any, value and time → the column that is given, or has a usual name."""
+    by_plain: dict[str, str] = {}
+    for column in present:
+        by_plain.setdefault(_plain(column), column)
+    chosen = {}
+    for name, usual in USUAL.items():
+        column = given.get(name) or next((by_plain[each] for each in usual if each in by_plain), None)
+        if column is not None:
+            chosen[name] = column
+    if not {"user", "item"} <= chosen.keys():
+        raise _no_columns(raw, present)
+    return chosen
+
+
+def _no_columns(raw: RawFile, present: list[str]) -> DataError:
+    listed = printable(", ".join(present[:12]))[:200]
+    return DataError(f"{raw.path}: which columns are user and item? Say so by --user and --item; columns: {listed}")
+
+
+def _plain(column: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", column.lower())
+
+
+def _is_time(cell: str) -> bool:
+    try:
+        return float(cell) >= SMALLEST_TIME
+    except ValueError:
+        return bool(re.match(r"\d{4}-\d{2}-\d{2}", cell))
+
+
+def _parquet_columns(raw: RawFile) -> list[str]:
+    with raw.open() as file:
+        source: pq.ParquetFile = opened(raw, file)
+        return list(source.schema_arrow.names)
+
+
+def _keys(line: str) -> list[str]:
+    return re.findall(r"""[{,]\s*u?["'](\w+)["']\s*:""", line)
+
+
+def _first_lines(raw: RawFile, most: int = 20) -> list[str]:
+    with raw.open() as file:
+        for _, block in blocks_of_lines(file, str(raw.path), raw.spec.encoding):
+            return [line.decode(errors="replace") for line in block.split(b"\n") if line.strip()][:most]
+    return []

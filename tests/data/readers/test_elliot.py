@@ -1,0 +1,100 @@
+"""Splits as Elliot's `save_on_disk` writes them: 0/test.tsv, 0/0/train.tsv, 0/0/val.tsv."""
+
+import pytest
+
+from rankbench.core.errors import DataError, DownloadError
+from rankbench.data.availability import raw_data
+from rankbench.data.cards import Read, load_card
+from rankbench.data.prepare import load
+from rankbench.data.readers import elliot
+
+FLAT = {"train": "train.tsv", "valid": "val.tsv", "test": "test.tsv"}
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("1\t2\t3.5\t978300760\n", [("1", "2", 3.5, 978300760)]),
+        ("1\t2\t3.5\n4\t5\t1\n", [("1", "2", 3.5), ("4", "5", 1.0)]),
+        ("1\t2\n", [("1", "2")]),
+        ("", []),
+        # pandas writes times as floats if some are missing.
+        ("1\t2\t3.0\t978300760.0\n1\t3\t3.0\t\n", [("1", "2", 3.0, 978300760), ("1", "3", 3.0, None)]),
+    ],
+)
+def test_a_table_has_two_to_four_columns(text, rows, rows_of):
+    assert rows_of(text, Read(format="elliot"), "train.tsv") == rows
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1,2,3\n", r"train\.tsv:1: expected user, item and perhaps value and time, .*found 1 column in '1,2,3'"),
+        ("1\t2\t3\t4\t5\n", r"train\.tsv:1: expected user.*found 5 columns"),
+        ("userId\titemId\trating\n1\t2\t3\n", r"train\.tsv:1: expected a number, found 'rating'"),
+        ("1\t2\t3\n1\t2\n", r"train\.tsv:2: Expected 3 columns, got 2"),
+    ],
+)
+def test_a_damaged_table_is_one_line(text, message, rows_of):
+    with pytest.raises(DataError, match=message):
+        rows_of(text, Read(format="elliot"), "train.tsv")
+
+
+@pytest.mark.parametrize(
+    ("names", "parts"),
+    [
+        (["train.tsv", "val.tsv", "test.tsv"], FLAT),
+        (["train.tsv", "test.tsv", "README.md"], {"train": "train.tsv", "test": "test.tsv"}),
+        (["0/train.tsv", "0/test.tsv"], {"train": "0/train.tsv", "test": "0/test.tsv"}),
+        (["0/test.tsv", "0/0/train.tsv"], {"train": "0/0/train.tsv", "test": "0/test.tsv"}),
+        (["test.tsv", "0/train.tsv", "0/val.tsv"], {"train": "0/train.tsv", "valid": "0/val.tsv", "test": "test.tsv"}),
+    ],
+)  # fmt: skip
+def test_a_single_fold_is_found(names, parts):
+    assert elliot.find(names, "x").parts == parts
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (
+            ["0/train.tsv", "0/test.tsv", "1/train.tsv", "1/test.tsv"],
+            r"^x: 2 folds: 0, 1; name the files of one in source\.files",
+        ),
+        (["0/test.tsv", "0/0/train.tsv", "0/1/train.tsv"], r"^x: 2 folds: 0/0, 0/1"),
+        (["train.tsv", "val.tsv"], r"^x: no train\.tsv with its test\.tsv"),
+        (["0/0/train.tsv", "0/0/val.tsv", "test.tsv"], r"^x: no train\.tsv with its test\.tsv"),
+        ([], r"^x: no train\.tsv"),
+    ],
+)
+def test_other_folders_are_refused(names, message):
+    with pytest.raises(DataError, match=message):
+        elliot.find(names, "x")
+
+
+def test_a_nested_folder_is_one_published_split(write, environment, tmp_path):
+    pairs = [(user, item) for user in range(9) for item in range(9) if (user + item) % 4]
+    fold = tmp_path / "cards" / "split" / "0"
+    (fold / "0").mkdir(parents=True)
+    for path, chosen in (("test.tsv", pairs[::5]), ("0/val.tsv", pairs[1::5]), ("0/train.tsv", pairs[2::5])):
+        (fold / path).write_text("".join(f"{user}\t{item}\t1.0\t9\n" for user, item in chosen))
+    card = {"source": {"folder": "split"}, "read": {"format": "elliot"}, "split": {"protocol": "published"}}
+    data = load(write(card), environment)
+    assert (data.counts["train"], data.counts["valid"], data.counts["test"]) == tuple(len(pairs[n::5]) for n in (2, 1, 0))
+
+
+def test_the_list_says_whether_the_folder_is_there(write, environment, tmp_path):
+    card = load_card(write({"source": {"folder": "split"}, "read": {"format": "elliot"}}), environment)
+    assert raw_data(card, environment) == "no such folder"
+    (tmp_path / "cards" / "split").mkdir()
+    assert raw_data(card, environment) == "local folder"
+
+
+def test_a_folder_that_is_gone(write, environment):
+    with pytest.raises(DownloadError, match=r"split: no such folder \(dataset toy\)"):
+        load(write({"source": {"folder": "split"}, "read": {"format": "elliot"}}), environment)
+
+
+def test_a_format_of_single_files_reads_no_folder(write, environment):
+    with pytest.raises(DataError, match=r"the format delimited reads files; name them in the card: source\.file"):
+        load(write({"source": {"folder": "."}}), environment)

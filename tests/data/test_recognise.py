@@ -1,0 +1,213 @@
+"""`rankbench data import`: a path is recognised, said, and has a card that works; or one line, and no card."""
+
+import io
+import json
+import shutil
+import zipfile
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from rankbench.cli import _main
+from rankbench.data.prepare import load
+
+# Every user has enough items for train, valid and test.
+PAIRS = [(user, item) for user in range(9) for item in range(12) if (user + item) % 4]
+ROWS = [(f"{user}", f"{item}", "3", f"{881250949 + user}") for user, item in PAIRS]
+
+
+def text(separator: str, head: tuple[str, ...] = (), rows: list[tuple[str, ...]] = ROWS) -> bytes:
+    return "".join(separator.join(row) + "\n" for row in ([head] if head else []) + rows).encode()
+
+
+def parquet(**columns) -> bytes:
+    buffer = io.BytesIO()
+    pq.write_table(pa.table(columns), buffer)
+    return buffer.getvalue()
+
+
+def zipped(files: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+ML = ("userId", "movieId", "rating", "timestamp")
+PLAIN = ("user", "item", "v", "w")
+TYPED = ("user_id:token", "item_id:token", "rating:float", "timestamp:float")
+COLUMNS = dict(
+    zip(("user_id", "item_id", "rating", "ts"), (list(map(int, each)) for each in zip(*ROWS, strict=True)), strict=True)
+)
+REVIEWS = "".join(
+    f'{{"reviewerID": "{u}", "asin": "{i}", "overall": {v}, "unixReviewTime": {t}}}\n' for u, i, v, t in ROWS
+).encode()
+LENSKIT = {
+    "saved/schema.json": json.dumps(
+        {"default_interaction": "rating", "relationships": {"rating": {"entities": {"user": None, "item": None}}}}
+    ).encode(),
+    "saved/user.parquet": parquet(user_id=list(range(9))),
+    "saved/item.parquet": parquet(item_id=list(range(12))),
+    "saved/rating.parquet": parquet(user_num=[u for u, _ in PAIRS], item_num=[i for _, i in PAIRS]),
+}
+
+# What is imported: the files, the path among them, and the format. All of them are the same interactions.
+WHOLE = {
+    "ml-100k": ({"ml.zip": zipped({"ml-100k/u.data": text("\t"), "ml-100k/u.item": b"x"})}, "ml.zip", "movielens"),
+    "ml-1m": ({"ml-1m/ratings.dat": text("::"), "ml-1m/movies.dat": b"x"}, "ml-1m", "movielens"),
+    "ratings.csv": ({"ratings.csv": text(",", ML)}, "ratings.csv", "movielens"),
+    "recbole": ({"yelp/yelp.inter": text("\t", TYPED), "yelp/yelp.item": b"x"}, "yelp", "recbole"),
+    "inter": ({"yelp.inter": text("\t", TYPED)}, "yelp.inter", "recbole"),
+    "lenskit": (LENSKIT, "saved", "lenskit"),
+    "cornac": ({"uirt.txt": text("\t")}, "uirt.txt", "cornac"),
+    "cornac-ui": ({"ui.txt": text("\t", rows=[row[:2] for row in ROWS])}, "ui.txt", "cornac"),
+    "csv": ({"a.csv": text(",", ("customer", "product", "stars", "date"))}, "a.csv", "delimited"),
+    "semicolons": ({"a.csv": text(";", ("User ID", "Item ID", "Rating", "TS"))}, "a.csv", "delimited"),
+    "no-header": ({"a.dat": text("|")}, "a.dat", "delimited"),
+    "user-item-time": ({"a.tsv": text("\t", rows=[(u, i, t) for u, i, _, t in ROWS])}, "a.tsv", "delimited"),
+    "json": ({"reviews.json": REVIEWS}, "reviews.json", "json-lines"),
+    "parquet": ({"a.parquet": parquet(**COLUMNS)}, "a.parquet", "parquet"),
+    "one-in-a-zip": ({"a.zip": zipped({"x/a.csv": text(",", PLAIN), "__MACOSX/a": b""})}, "a.zip", "delimited"),
+    "one-in-a-folder": ({"data/a.csv": text(",", PLAIN)}, "data", "delimited"),
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.setenv("RANKBENCH_DATA", str(tmp_path / "cache"))
+    monkeypatch.setenv("RANKBENCH_RESULTS", str(tmp_path / "results"))
+    monkeypatch.setenv("RANKBENCH_OFFLINE", "1")
+    monkeypatch.delenv("RANKBENCH_MIRROR", raising=False)
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def put(files: dict[str, bytes]) -> None:
+    for name, content in files.items():
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_bytes(content)
+
+
+@pytest.mark.parametrize("what", WHOLE)
+def test_what_is_imported_is_the_same_data_in_every_format(what, here, environment, capsys):
+    files, path, format = WHOLE[what]
+    put(files)
+    assert _main(["data", "import", path, "--name", "mine"]) == 0
+    assert capsys.readouterr().out.startswith(f"{path}: {format}, user, item")
+    data = load("./mine.yaml", environment)
+    assert data.card.read.format == format
+    put({"plain.csv": text(",", PLAIN), "plain.yaml": b"name: plain\nsource: {file: plain.csv}\n"})
+    assert data.fingerprint == load("./plain.yaml", environment).fingerprint
+
+
+THREE = {"train": ROWS[2::4] + ROWS[3::4], "valid": ROWS[1::4], "test": ROWS[::4]}
+TRIPLES = {part: [row[:2] for row in rows] for part, rows in THREE.items()}
+LINES = {
+    part: "".join(
+        f"{user} {' '.join(i for u, i in rows if u == user)}\n" for user in dict.fromkeys(u for u, _ in rows)
+    ).encode()
+    for part, rows in TRIPLES.items()
+}
+SPLIT = {
+    "recbole": ({f"x/x.{part}.inter": text("\t", TYPED, rows) for part, rows in THREE.items()}, "recbole"),
+    "elliot": ({"x/0/test.tsv": text("\t", rows=THREE["test"]), "x/0/0/train.tsv": text("\t", rows=THREE["train"])}, "elliot"),
+    "lightgcn": ({"x/train.txt": LINES["train"], "x/test.txt": LINES["test"], "x/item_list.txt": b"a 1\n"}, "user-lines"),
+    "csv": ({f"x/{part}.csv": text(",", ML, rows) for part, rows in THREE.items()}, "delimited"),
+    "parquet": (
+        {f"x/{part}.parquet": parquet(user=[r[0] for r in rows], item=[r[1] for r in rows]) for part, rows in TRIPLES.items()},
+        "parquet",
+    ),
+    "zip": ({"x": zipped({f"a/{part}.csv": text(",", ML, rows) for part, rows in THREE.items()})}, "delimited"),
+}
+
+
+@pytest.mark.parametrize("what", SPLIT)
+def test_published_parts_are_kept(what, environment, capsys):
+    files, format = SPLIT[what]
+    path = "x.zip" if what == "zip" else "x"
+    put({path if name == "x" else name: content for name, content in files.items()})
+    assert _main(["data", "import", path, "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["format"], said["card"]) == (format, "x.yaml")
+    assert said["parts"] == [
+        part for part in ("train", "valid", "test") if part != "valid" or what not in ("elliot", "lightgcn")
+    ]
+    data = load("./x.yaml", environment)
+    assert data.card.split.protocol == "published"
+    assert data.counts["test"] == len(THREE["test"])
+    assert data.counts["train"] + data.counts["valid"] >= len(THREE["train"])
+
+
+def test_the_card_works_at_once_and_can_be_moved_apart_from_the_data(here, capsys):
+    put({"deep/ml-1m.zip": zipped({"ml-1m/ratings.dat": text("::")})})
+    assert _main(["data", "import", "deep/ml-1m.zip"]) == 0
+    assert yaml.safe_load(Path("ml-1m.yaml").read_text()) == {
+        "name": "ml-1m",
+        "source": {"file": "deep/ml-1m.zip"},
+        "read": {"format": "movielens"},
+        "prepare": [{"duplicates": "last"}],
+        "split": {"protocol": "random-per-user", "test": 0.2, "valid": 0.1},
+    }
+    assert _main(["run", "./ml-1m.yaml", "ease", "--cutoffs", "3", "--no-track"]) == 0
+    # A card that lies elsewhere names the data by their whole path.
+    Path("cards").mkdir()
+    assert _main(["data", "import", "deep/ml-1m.zip", "--out", "cards/mine.yaml"]) == 0
+    shutil.move("cards", "elsewhere")
+    assert _main(["run", "elsewhere/mine.yaml", "ease", "--cutoffs", "3", "--no-track"]) == 0
+    capsys.readouterr()
+
+
+def test_columns_of_other_names_are_given(environment, capsys):
+    put({"a.csv": text(",", ("buyer", "sku", "rating", "when"))})
+    assert _main(["data", "import", "a.csv"]) == 2
+    error = capsys.readouterr().err
+    assert "a.csv: which columns are user and item? Say so by --user and --item; columns: buyer, sku, rating, when" in error
+    assert not Path("a.yaml").exists()
+    assert _main(["data", "import", "a.csv", "--user", "buyer", "--item", "sku", "--time", "when"]) == 0
+    read = yaml.safe_load(Path("a.yaml").read_text())["read"]
+    assert read == {"format": "delimited", "user": "buyer", "item": "sku", "value": "rating", "time": "when"}
+    assert load("./a.yaml", environment).counts["users"] == 9
+    put({"b.txt": text(" ")})
+    assert _main(["data", "import", "b.txt", "--user", "1", "--item", "0"]) == 0
+    assert load("./b.yaml", environment).counts["users"] == 12
+
+
+def test_a_card_is_not_written_over(capsys):
+    put({"a.csv": text(",", ML), "a.yaml": b"mine"})
+    assert _main(["data", "import", "a.csv"]) == 2
+    assert "a.yaml: exists; choose another --name or --out" in capsys.readouterr().err
+    assert Path("a.yaml").read_bytes() == b"mine"
+
+
+@pytest.mark.parametrize(
+    ("files", "words", "message"),
+    [
+        ({}, ["x"], "x: no such file or folder"),
+        ({"x.csv": b""}, ["x.csv"], "x.csv: no interactions"),
+        ({"x.csv": text(",", ML)[:32]}, ["x.csv"], "x.csv: no interactions"),
+        ({"x/a": b"1", "x/b": b"2"}, ["x"], "x: not recognised; it has a, b; name one of them instead"),
+        ({"x/.hidden": b"1"}, ["x"], "x: not recognised; it has no files"),
+        ({"x.txt": b"once upon a time\n"}, ["x.txt"], "which columns are user and item?"),
+        ({"x.txt": b"word\n"}, ["x.txt"], "x.txt: not recognised; its first line is 'word'"),
+        ({"x.zip": b"PK"}, ["x.zip"], "x.zip: damaged, or not the archive that its name says"),
+        ({"x.parquet": b"PK"}, ["x.parquet"], "x.parquet: not a Parquet file"),
+        ({"x.inter": b"user_id\titem_id\n"}, ["x.inter"], "x.inter:1: expected fields with their types"),
+        ({"x/0/train.tsv": b"", "x/1/train.tsv": b"", "x/test.tsv": b""}, ["x"], "x: 2 folds: 0, 1; name the files"),
+        ({"x.csv": text(",", ML)}, ["x.csv", "--name", "My Data"], "name"),
+        ({"x.csv": text(",", ML)}, ["x.csv", "--out", "x.txt"], "--out x.txt: expected a name that ends in .yaml"),
+        ({"x.csv": b"\xff\xfeu\x00s\x00"}, ["x.csv"], "not utf-8 but utf-16"),
+        ({"x.csv": b"user,item\n\xe9,2\n"}, ["x.csv"], "x.csv:2: not utf-8 text"),
+    ],
+)  # fmt: skip
+def test_what_is_not_recognised_is_one_line_and_no_card(files, words, message, capsys):
+    put(files)
+    assert _main(["data", "import", *words]) == 2
+    printed = capsys.readouterr()
+    assert message in printed.err and printed.err.count("\n") == 1 and printed.out == ""
+    assert not list(Path().rglob("*.yaml"))
