@@ -28,9 +28,9 @@ class Reader:
     """
 
     read: Callable[..., Iterator[pa.Table]]
-    find: Finder | None = None
     example: bytes = b""
     options: Mapping[str, Any] = field(default_factory=dict)
+    find: Finder | None = None
 
 
 READERS: Registry[Reader] = Registry("reader")
