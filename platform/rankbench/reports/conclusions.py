@@ -187,7 +187,7 @@ def _caveats(compared: Sequence[Conclusion], rows: Sequence[Row]) -> list[str]:
         return [f"{tests}; a user's value is the mean over seeds and splits."]
     arms = list(dict.fromkeys(row.arm for row in once))
     who = "every model was" if len(once) == len(measured) else f"{listed(arms)} {_verb(arms, 'was', 'were')}"
-    return [f"{tests}; {who} run once, so differences between seeds are not in them."]
+    return [f"{tests}; {who} run once, so differences between seeds, where a method uses them, are not in the tests."]
 
 
 def listed(names: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rankbench.core.files import atomic_file
 from rankbench.reports.palette import INK
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.size": 9.5, "axes.titlesize": 10.5, "axes.labelsize": 9.5, "axes.titleweight": "bold", "legend.frameon": False,
     "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": "#8a94a0", "axes.titlecolor": INK,
     "axes.labelcolor": INK, "xtick.color": INK, "ytick.color": INK, "text.color": INK, "grid.color": "#c9d0d8",
@@ -45,6 +45,11 @@ def save(figure: Figure, path: Path, dpi: int = 130) -> Path:
         small.save(scratch, format="PNG", optimize=True)
     pyplot().close(figure)
     return path
+
+
+def short(name: str, most: int = 44) -> str:
+    """Return a name that leaves room for the figure beside it."""
+    return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
 def few_ticks(axis: Axes, values: Sequence[float]) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from rankbench.evaluation.compare import Comparison
 from rankbench.reports.effects import in_order, is_logarithmic, is_strip, searched
+from rankbench.reports.figures import short
 from rankbench.reports.page import Chart
 from rankbench.reports.palette import INK
 from rankbench.reports.pareto import fit_seconds, front
@@ -42,24 +43,24 @@ def final_charts(table: Table, metric: str) -> list[Chart]:
     """Return one chart per dataset: `metric` of each model on test with its interval, and the published number."""
     charts = []
     for dataset, rows in _by_dataset(row for row in table.rows if metric in row.cells or metric in row.published):
-        names = [_plain(row.arm) for row in rows]
-        plot = _plot(f"{metric} on test", high=_high(names), y_range=list(dict.fromkeys(names))[::-1])
+        plot = _plot(f"{metric} on test", high=_high(len(rows)))
+        _lines(plot, [row.arm for row in rows])
         hover = []
-        for row, name in zip(rows, names, strict=True):
+        for y, row in enumerate(rows):
             if cell := row.cells.get(metric):
                 low, high = cell.low if cell.low is not None else cell.mean, cell.high if cell.high is not None else cell.mean
                 columns: Columns = {
-                    "arm": [name], "x": [cell.mean], "low": [low], "high": [high], "published": [_number(cell.published)],
-                    "setting": [_setting(row)],
+                    "arm": [_plain(row.arm)], "y": [y], "x": [cell.mean], "low": [low], "high": [high],
+                    "published": [_number(cell.published)], "setting": [_setting(row)],
                 }  # fmt: skip
                 _interval(plot, columns, table, row.arm)
-                hover.append(_points(plot, columns, table, row.arm, y="arm"))
+                hover.append(_points(plot, columns, table, row.arm))
         _hover(plot, hover, ("model", "@arm"), (metric, "@x{0.0000}"), ("95 %", "@low{0.0000} – @high{0.0000}"),
                ("published", "@published"), ("setting", "@setting"))  # fmt: skip
-        published = [(_plain(row.arm), row.published[metric]) for row in rows if metric in row.published]
+        published = [(_plain(row.arm), y, row.published[metric]) for y, row in enumerate(rows) if metric in row.published]
         if published:
-            arms, numbers = zip(*published, strict=True)
-            mark = _marks(plot, {"arm": arms, "x": numbers}, "diamond", 12)
+            names, ys, numbers = zip(*published, strict=True)
+            mark = _marks(plot, {"arm": names, "y": ys, "x": numbers}, "diamond", 12)
             _hover(plot, [mark], ("model", "@arm"), ("published", "@x{0.0000}"))
         charts.append(_chart(plot, dataset))
     return charts
@@ -73,24 +74,24 @@ def difference_charts(table: Table) -> list[Chart]:
     for dataset, metric in dict.fromkeys((pair.dataset, pair.metric) for pair in table.differences):
         pairs = [pair for pair in table.differences if (pair.dataset, pair.metric) == (dataset, metric)]
         edge = far(pairs) or 1.0
-        names = [_plain(pair.model) for pair in pairs]
-        label = f"difference from {_plain(pairs[0].against)}"
-        plot = _plot(label, high=_high(names), x_range=_around(pairs, edge), y_range=names[::-1])
+        label = f"difference from {short(pairs[0].against, 28)}"
+        plot = _plot(label, high=_high(len(pairs)), x_range=_around(pairs, edge))
+        _lines(plot, [pair.model for pair in pairs])
         plot.add_layout(Span(location=0, dimension="height", line_width=1, line_color=INK, tags=["ink"]))
         hover = []
-        for pair, name in zip(pairs, names, strict=True):
+        for y, pair in enumerate(pairs):
             outside = abs(pair.difference) > edge
             shown = math.copysign(edge, pair.difference) if outside else pair.difference
             columns: Columns = {
-                "arm": [name], "x": [shown], "difference": [pair.difference], "verdict": [pair.verdict],
+                "arm": [_plain(pair.model)], "y": [y], "x": [shown], "difference": [pair.difference], "verdict": [pair.verdict],
                 "low": [pair.low], "high": [pair.high], "shares": [_shares(pair)], "p": [_p(pair)],
             }  # fmt: skip
             if outside:
                 marker = "triangle_left" if shown < 0 else "triangle_right"
-                hover.append(_points(plot, columns, table, pair.model, y="arm", marker=marker))
+                hover.append(_points(plot, columns, table, pair.model, marker=marker))
                 continue
             _interval(plot, columns, table, pair.model)
-            hover.append(_points(plot, columns, table, pair.model, y="arm", hollow=not pair.distinguishable))
+            hover.append(_points(plot, columns, table, pair.model, hollow=not pair.distinguishable))
         _hover(plot, hover, ("model", "@arm"), ("verdict", "@verdict"), ("difference", "@difference{+0.0000}"),
                ("95 %", "@low{+0.0000} – @high{+0.0000}"), ("p (Holm)", "@p"), ("users better", "@shares"))  # fmt: skip
         charts.append(_chart(plot, f"{dataset}, {metric}"))
@@ -153,7 +154,7 @@ def pareto_charts(table: Table, metric: str) -> list[Chart]:
                 "memory": [row.peak_memory_gb], "setting": [_setting(row)],
             }  # fmt: skip
             size = 8 + 10 * math.sqrt(row.peak_memory_gb / largest)
-            hover.append(_points(plot, columns, table, row.arm, y="y", size=size))
+            hover.append(_points(plot, columns, table, row.arm, size=size))
         middle = math.sqrt(min(seconds) * max(seconds)) if scale == "log" else (min(seconds) + max(seconds)) / 2
         for row in steps:
             # The front rises to the right, so a name covers none of its points below it on the right and above it on the left.
@@ -163,7 +164,7 @@ def pareto_charts(table: Table, metric: str) -> list[Chart]:
             label = Text(x="x", y="y", text="name", text_color=INK, tags=["ink"])
             (label.text_align, label.x_offset), (label.text_baseline, label.y_offset) = across, upright
             label.text_font, label.text_font_size = value(FONT), value("12px")
-            name = {"x": [fit_seconds(row)], "y": [row.cells[metric].mean], "name": [_plain(row.arm)]}
+            name = {"x": [fit_seconds(row)], "y": [row.cells[metric].mean], "name": [_plain(short(row.arm, 26))]}
             plot.add_glyph(_source(name), label, name=table.style_id(row.arm))
         _hover(plot, hover, ("model", "@arm"), (metric, "@y{0.0000}"), ("fit", "@x{0.00} s"), ("peak", "@memory{0.0} GB"),
                ("setting", "@setting"))  # fmt: skip
@@ -195,7 +196,7 @@ def effect_charts(table: Table, records: Sequence[RunRecord], metric: str) -> li
                 "y": [run.metrics[metric].mean for run in runs],
                 "setting": [_plain(setting_text(_varied(run, by_arm[arm]))) for run in runs],
             }
-            hover.append(_points(plot, columns, table, arm, y="y", size=6))
+            hover.append(_points(plot, columns, table, arm, size=6))
         _hover(plot, hover, ("model", "@arm"), (metric, "@y{0.0000}"), ("setting", "@setting"))
         charts.append(_chart(plot, f"{dataset}, {name}"))
     return charts
@@ -255,7 +256,7 @@ def _points(
 def _interval(plot: figure, columns: Columns, table: Table, arm: str) -> None:
     from bokeh.models import Segment
 
-    glyph = Segment(x0="low", y0="arm", x1="high", y1="arm", line_color=table.styles[arm].colour, line_width=2)
+    glyph = Segment(x0="low", y0="y", x1="high", y1="y", line_color=table.styles[arm].colour, line_width=2)
     plot.add_glyph(_source(columns), glyph, name=table.style_id(arm))
 
 
@@ -263,7 +264,7 @@ def _marks(plot: figure, columns: Columns, marker: str, size: float) -> Any:
     """Add hollow markers of what belongs to no method of its own."""
     from bokeh.models import Scatter
 
-    glyph = Scatter(x="x", y="arm", size=size, marker=marker, fill_color=None, line_color=INK, line_width=1.5, tags=["ink"])
+    glyph = Scatter(x="x", y="y", size=size, marker=marker, fill_color=None, line_color=INK, line_width=1.5, tags=["ink"])
     return plot.add_glyph(_source(columns), glyph)
 
 
@@ -320,9 +321,18 @@ def _by_dataset(rows: Iterable[Row]) -> list[tuple[str, list[Row]]]:
     return list(groups.items())
 
 
-def _high(names: Sequence[str]) -> int:
-    """Return the height in pixels of a chart with a line per name."""
-    return 110 + 24 * max(2, len(names))
+def _high(lines: int) -> int:
+    """Return the height in pixels of a chart with this number of lines."""
+    return 110 + 24 * max(2, lines)
+
+
+def _lines(plot: figure, names: Sequence[str]) -> None:
+    """Give each name a line of the chart, the first one at the top."""
+    from bokeh.models import FixedTicker, Range1d
+
+    plot.y_range = Range1d(len(names) - 0.4, -0.6)
+    plot.yaxis.ticker = FixedTicker(ticks=[*range(len(names))])
+    plot.yaxis.major_label_overrides = {y: _plain(short(name, 26)) for y, name in enumerate(names)}
 
 
 def _plain(text: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from rankbench.evaluation.compare import Comparison
-from rankbench.reports.figures import few_ticks, pyplot, save
+from rankbench.reports.figures import few_ticks, pyplot, save, short
 from rankbench.reports.palette import COLOURS, INK, Style, styles
 from rankbench.reports.tables import Table
 from rankbench.tracking.record import RunRecord
@@ -39,7 +39,7 @@ def final_plot(table: Table, metric: str, path: Path) -> Path:
         published = [(row.published[metric], y) for y, row in enumerate(rows) if metric in row.published]
         if published:
             axis.plot(*zip(*published, strict=True), "D", mfc="none", color=INK, ms=8, label="published")
-        axis.set_yticks(range(len(rows)), [row.arm for row in rows])
+        axis.set_yticks(range(len(rows)), [short(row.arm) for row in rows])
         axis.set(ylim=(-0.7, len(rows) - 0.3), xlabel=f"{metric} on test", title=dataset)
         axis.grid(axis="x")
         if published:
@@ -76,9 +76,9 @@ def differences_plot(pairs: Sequence[Comparison], path: Path, arms: Sequence[str
             inside = style.colour if pair.distinguishable else "white"
             axis.plot(pair.difference, y, style.matplotlib_marker, color=style.colour, mfc=inside)
         axis.axvline(0, color=INK, lw=0.8)
-        axis.set_yticks(range(len(own_pairs)), [pair.model for pair in own_pairs])
+        axis.set_yticks(range(len(own_pairs)), [short(pair.model) for pair in own_pairs])
         axis.locator_params(axis="x", nbins=5)
-        label = f"{metric} on test, difference from {own_pairs[0].against}" if own_pairs else metric
+        label = f"{metric} on test, difference from {short(own_pairs[0].against, 24)}" if own_pairs else metric
         axis.set(ylim=(-0.7, len(own_pairs) - 0.3), xlabel=label, title=dataset)
         axis.grid(axis="x")
     figure.tight_layout()
@@ -127,7 +127,8 @@ def convergence_plot(records: Sequence[RunRecord], metric: str, path: Path, arms
             axis.grid()
     shown = [arm for arm in style_of if arm in lines]
     panels[0][1].legend(
-        [lines[arm] for arm in shown], shown, ncols=-(-len(shown) // 15),  # as many lines as one panel has room for
+        [lines[arm] for arm in shown], [*map(short, shown)],
+        ncols=-(-len(shown) // 15),  # as many lines as one panel has room for
         loc="upper left", bbox_to_anchor=(1.01, 1), fontsize=8,
     )  # fmt: skip
     figure.tight_layout()
