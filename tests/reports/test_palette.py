@@ -6,9 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from rankbench.reports import html as page
 from rankbench.reports.palette import COLOURS, DASHES, MARKERS, MATPLOTLIB_MARKERS, styles
+from rankbench.reports.plots import final_plot
+from rankbench.reports.tables import Cell, Row, Table
 
 # Machado, Oliveira & Fernandes (2009), severity 1, on linear RGB.
 VISION = {
@@ -80,3 +83,16 @@ def test_a_method_has_its_style_by_its_place_and_no_two_of_many_are_equal():
     assert len({(found[arm].colour, found[arm].dash) for arm in arms[:35]}) == 35
     assert styles(arms[:7]) == {arm: found[arm] for arm in arms[:7]}
     assert len({*DASHES}) == 5 and {*MATPLOTLIB_MARKERS} == {*MARKERS}
+
+
+def test_a_drawn_figure_keeps_the_colours(tmp_path):
+    rows = [
+        Row("x", f"arm {i}", "m", {}, {"ndcg@20": Cell(0.3 - 0.01 * i, 0.29 - 0.01 * i, 0.31 - 0.01 * i)}, {}, 1, 1, 1)
+        for i in range(7)
+    ]
+    path = final_plot(Table("t", ("ndcg@20",), tuple(rows)), "ndcg@20", tmp_path / "final.png")
+    with Image.open(path) as picture:
+        pixels = np.asarray(picture.convert("RGB"), int).reshape(-1, 3)
+    for colour in COLOURS:
+        wanted = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+        assert (abs(pixels - wanted).max(axis=1) <= 4).sum() > 100, colour

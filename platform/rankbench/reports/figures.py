@@ -41,7 +41,7 @@ def save(figure: Figure, path: Path, dpi: int = 130) -> Path:
     with atomic_file(path) as scratch:
         figure.savefig(scratch, dpi=dpi)
         with Image.open(scratch) as picture:
-            small = picture.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
+            small = picture.convert("RGB").quantize(COLOURS, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
         small.save(scratch, format="PNG", optimize=True)
     pyplot().close(figure)
     return path

@@ -53,8 +53,9 @@ def final_charts(table: Table, metric: str) -> list[Chart]:
                     "arm": [_plain(row.arm)], "y": [y], "x": [cell.mean], "low": [low], "high": [high],
                     "published": [_number(cell.published)], "setting": [_setting(row)],
                 }  # fmt: skip
-                _interval(plot, columns, table, row.arm)
-                hover.append(_points(plot, columns, table, row.arm))
+                source = _source(columns)
+                _interval(plot, source, table, row.arm)
+                hover.append(_points(plot, source, table, row.arm))
         _hover(plot, hover, ("model", "@arm"), (metric, "@x{0.0000}"), ("95 %", "@low{0.0000} – @high{0.0000}"),
                ("published", "@published"), ("setting", "@setting"))  # fmt: skip
         published = [(_plain(row.arm), y, row.published[metric]) for y, row in enumerate(rows) if metric in row.published]
@@ -90,8 +91,9 @@ def difference_charts(table: Table) -> list[Chart]:
                 marker = "triangle_left" if shown < 0 else "triangle_right"
                 hover.append(_points(plot, columns, table, pair.model, marker=marker))
                 continue
-            _interval(plot, columns, table, pair.model)
-            hover.append(_points(plot, columns, table, pair.model, hollow=not pair.distinguishable))
+            source = _source(columns)
+            _interval(plot, source, table, pair.model)
+            hover.append(_points(plot, source, table, pair.model, hollow=not pair.distinguishable))
         _hover(plot, hover, ("model", "@arm"), ("verdict", "@verdict"), ("difference", "@difference{+0.0000}"),
                ("95 %", "@low{+0.0000} – @high{+0.0000}"), ("p (Holm)", "@p"), ("users better", "@shares"))  # fmt: skip
         charts.append(_chart(plot, f"{dataset}, {metric}"))
@@ -253,11 +255,11 @@ def _points(
     return plot.add_glyph(_source(columns), glyph, name=table.style_id(arm))
 
 
-def _interval(plot: figure, columns: Columns, table: Table, arm: str) -> None:
+def _interval(plot: figure, source: Any, table: Table, arm: str) -> None:
     from bokeh.models import Segment
 
     glyph = Segment(x0="low", y0="y", x1="high", y1="y", line_color=table.styles[arm].colour, line_width=2)
-    plot.add_glyph(_source(columns), glyph, name=table.style_id(arm))
+    plot.add_glyph(source, glyph, name=table.style_id(arm))
 
 
 def _marks(plot: figure, columns: Columns, marker: str, size: float) -> Any:

@@ -48,8 +48,8 @@ class NotAvailable:
 
 
 class SweepFile(_File):
-    """sweep.json: the experiment, the command that was given, its changes of the experiment, and the plan. `command`: empty for a
-    sweep from Python, None in files of earlier versions. `not_available`: dataset → reason.
+    """sweep.json: the experiment, the command that was given, its changes of the experiment, and the plan. `command`: empty for
+    a sweep from Python, None in files of earlier versions. `not_available`: dataset → reason.
     """
 
     id: str
