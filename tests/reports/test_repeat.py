@@ -53,6 +53,15 @@ def test_the_final_fit_of_an_early_stopped_search_has_its_own_length(command):
     assert words[4:] == ["epochs=9", "patience=0"]
 
 
+def test_the_plugins_of_a_sweep_come_along(make_run, make_sweep):
+    run = make_run("final", "A", 0.3)
+    about, *_ = typed(*make_sweep([run], {"A": {}}))
+    experiment = about.experiment.model_copy(update={"plugins": ("losses.py", "a_module")})
+    given = "rankbench sweep mine/e.yaml --plugin other.py"
+    words = shlex.split(row_command(about.model_copy(update={"experiment": experiment, "command": given}), run, None, ()))
+    assert words[4:] == ["--plugin", "other.py", "--plugin", "mine/losses.py", "--plugin", "a_module"]
+
+
 def test_what_one_command_cannot_do_has_none(command):
     assert command({}, {}, {"name": "x", "card": {"name": "x"}}) == []
     assert command({}, {}, final={"fit_on": "train"}) == []

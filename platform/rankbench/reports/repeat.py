@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from rankbench.core.config import scalar
@@ -54,7 +56,16 @@ def row_command(about: SweepFile, record: RunRecord, searched: RunRecord | None,
         words += ["--device", record.device.partition(":")[0]]
     if not {*columns} <= {*metric_set().names}:
         words += ["--metrics", ",".join(columns)]
+    words += [word for file in _plugins(about) for word in ("--plugin", file)]
     return " ".join(shlex.quote(word) for word in words)
+
+
+def _plugins(about: SweepFile) -> list[str]:
+    """Return the plugins of the command and of the experiment file, whose files are relative to it."""
+    words = shlex.split(about.command or "")
+    given = [file for option, file in pairwise(words) if option == "--plugin"]
+    folder = Path(words[2]).parent if len(words) > 2 else Path()
+    return given + [str(folder / name) if name.endswith(".py") else name for name in about.experiment.plugins]
 
 
 def _name(entry: Entry) -> str:
