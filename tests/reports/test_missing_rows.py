@@ -113,7 +113,7 @@ def test_a_dataset_that_could_not_be_had_says_so_in_each_cell_and_once_why(make_
         assert "not available: offline" in line
     files = write_report(tmp_path, *typed(about, *rest))
     page = next(path for path in files if path.name == "report.html").read_text()
-    assert page.count("not available: offline") == 2 and "y is not available: y: y.zip is nowhere" in page
+    assert page.count(">not available: offline</td>") == 2 and "y is not available: y: y.zip is nowhere" in page
 
 
 def test_what_was_measured_before_its_data_were_lost_stays(make_run, make_sweep):

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from rankbench.core.environment import Environment
-from rankbench.reports.report import sweep_table, write_report
+from rankbench.reports.report import links_of, sweep_table, write_pages, write_report
 from rankbench.reports.tables import Table, render
 from rankbench.schema.experiment import ExperimentSpec
 from rankbench.schema.stored_sweep import read_sweep
@@ -68,5 +68,11 @@ def execute(
     headline = {
         metric_key(f"final/{row.dataset}/{row.arm}", name): cell.mean for row in table.rows for name, cell in row.cells.items()
     }
-    sink.finish_sweep(headline, files, ok=not failed, note=f"{spec.question}\n\n{render(table, 'md')}")
+    conclusion = "\n".join(table.conclusions.sentences)
+    sink.finish_sweep(headline, files, ok=not failed, note=f"{spec.question}\n\n{conclusion}\n\n{render(table, 'md')}")
+    if (links := links_of(stored, environment)).runs:
+        # Only now does the store have all runs, which the page links to.
+        table = sweep_table(stored.about, stored.chosen, stored.records, compared, links)
+        drawn = [path for path in files if path.suffix == ".png"]
+        write_pages(folder / "report", stored.about, stored.chosen, table, stored.records, drawn)
     return folder, table, len(failed)

@@ -48,11 +48,11 @@ def report(
     from rankbench.core.registry import nearest
     from rankbench.evaluation.metrics import metric_set
     from rankbench.reports.html import html
-    from rankbench.reports.report import sweep_table, write_report
-    from rankbench.reports.sweep_page import sweep_page
+    from rankbench.reports.report import links_of, report_page, sweep_table, write_report
     from rankbench.reports.tables import as_json, render
     from rankbench.schema.find import find
     from rankbench.sweeps.sweep import comparisons
+    from rankbench.tracking.links import RunLinks
 
     require(format in FORMATS, f"--format: unknown {format!r}{nearest(format, FORMATS)}; one of {', '.join(FORMATS)}")
     environment = Environment.from_env()
@@ -71,8 +71,9 @@ def report(
             f"--metrics: {name} was not measured{nearest(name, measured)}; measured: {', '.join(sorted(measured))}",
         )
     compared = comparisons(stored, columns)
-    table = sweep_table(stored.about, stored.chosen, stored.records, compared)
-    files = write_report(to, stored.about, stored.chosen, stored.records, compared) if to else []
+    links = links_of(stored, environment) if to or format == "html" else RunLinks()
+    table = sweep_table(stored.about, stored.chosen, stored.records, compared, links)
+    files = write_report(to, stored.about, stored.chosen, stored.records, compared, links) if to else []
     if json or format == "json":
         print_json(as_json(table) | {"folder": str(stored.folder), "files": [str(path) for path in files]})
     elif format == "table":
@@ -83,13 +84,15 @@ def report(
             out.print(str(path))
     elif format == "html":
         pictures = [path for path in files if path.suffix == ".png"]
-        print(html(sweep_page(stored.about, stored.chosen, table, stored.records, pictures)), end="")
+        print(html(report_page(stored.about, stored.chosen, table, stored.records, pictures)), end="")
     else:
         print(render(table, format))
 
 
 def show_table(table: Table) -> None:
-    """Print title, rows and notes. The best of a column is bold and the second underlined; without a terminal, ¹ and ²."""
+    """Print title, conclusion, rows and notes. The best of a column is bold and the second underlined; without a terminal, ¹
+    and ².
+    """
     from rich.text import Text
 
     from rankbench.reports.page import Best, Second
@@ -99,6 +102,8 @@ def show_table(table: Table) -> None:
     signs = {} if out.is_terminal else {Best: " ¹", Second: " ²"}
     styles = {Best: "bold", Second: "underline"}
     out.print(table.title, style="bold")
+    for position, sentence in enumerate(table.conclusions.sentences if any(row.cells for row in table.rows) else ()):
+        out.print(sentence, style=None if position else "bold")
     marked = [[Text(cell + signs.get(type(cell), ""), styles.get(type(cell), "")) for cell in line] for line in body]
     print_table(header, marked)
     if not out.is_terminal and any(type(cell) is Best for line in body for cell in line):
@@ -112,7 +117,7 @@ def _index(folder: Path, environment: Environment, json: bool) -> None:
     from rankbench.core.errors import RankbenchError
     from rankbench.reports.index import entry, index_page, unreadable, write_index
     from rankbench.reports.page import Grid
-    from rankbench.reports.report import sweep_table, write_report
+    from rankbench.reports.report import links_of, sweep_table, write_report
     from rankbench.schema.experiment import load_experiment
     from rankbench.schema.find import experiment_files, never_run, sweeps_of
     from rankbench.schema.stored_sweep import read_sweep
@@ -129,7 +134,8 @@ def _index(folder: Path, environment: Environment, json: bool) -> None:
             stored = read_sweep(sweeps[-1]) if sweeps else never_run(spec, path)
             compared = comparisons(stored)
             table = sweep_table(stored.about, stored.chosen, stored.records, compared)
-            write_report(folder / spec.name, stored.about, stored.chosen, stored.records, compared)
+            links = links_of(stored, environment)
+            write_report(folder / spec.name, stored.about, stored.chosen, stored.records, compared, links)
             entries[spec.name] = entry(spec, path, table, stored.about, stored.chosen)
         except RankbenchError as error:
             entries[path.stem] = unreadable(path, str(error))

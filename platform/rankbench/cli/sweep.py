@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -130,6 +131,7 @@ def sweep(
             fresh=fresh,
             require_all=require_all,
             changes=[*(changes or []), *(f"--arms {pattern!r}" for pattern in arms or [])],
+            command=_command(experiment, changes or [], arms or [], plugin or [], chosen, stand_in),
         )
     except DownloadError as error:
         raise DownloadError(f"{error}; --stand-in 0.01 uses synthetic data instead, datasets=[NAME] another dataset") from None
@@ -138,6 +140,17 @@ def sweep(
         raise ClusterError(f"{failed} runs failed; {folder}/report/report.md gives the reasons, and --resume repeats them")
     if not json:
         out.print(f"\nreport   {folder}/report/report.html\nrecords  {folder}/records\nbrowse   {program()} ui")
+
+
+def _command(
+    experiment: Path, changes: list[str], arms: list[str], plugins: list[str], chosen: bool, stand_in: float | None
+) -> str:
+    """The command that repeats a sweep: what decides its results, without options such as the address of a cluster."""
+    words = ["rankbench", "sweep", str(experiment), *changes]
+    words += [word for pattern in arms for word in ("--arms", pattern)]
+    words += [word for file in plugins for word in ("--plugin", file)]
+    words += ["--chosen"] * chosen + (["--stand-in", f"{stand_in:g}"] if stand_in is not None else [])
+    return shlex.join(words)
 
 
 SweepName = Annotated[str | None, typer.Argument(help="Folder, id, or start of the id of a sweep. Default: the newest.")]

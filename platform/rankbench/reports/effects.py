@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rankbench.reports.figures import PUBLISHED, pyplot, save
+from rankbench.reports.figures import pyplot, save
+from rankbench.reports.palette import DASHES, GREY, INK, MARKERS, MATPLOTLIB_MARKERS, styles
 from rankbench.tracking.record import RunRecord
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ LONG = 9  # most characters of a value that is written in full on its axis
 
 
 def effects_plot(records: Sequence[RunRecord], metric: str, path: Path, arms: Sequence[str] = ()) -> Path | None:
-    """Draw one panel per arm and searched parameter, a point per setting, a colour per dataset, and a circle around the best.
+    """Draw one panel per arm and searched parameter, a point per setting, a marker per dataset, and a circle around the best.
 
     Names and small grids of numbers are drawn at equal distances, with a line through the best point of each value. Sampled
     numbers keep their distances, on a logarithmic axis if they span decades. `arms` is the order of the panels. Returns None
@@ -40,18 +41,23 @@ def effects_plot(records: Sequence[RunRecord], metric: str, path: Path, arms: Se
     for axis in axes.flat[len(panels) :]:
         axis.set_axis_off()
     datasets = list(dict.fromkeys(record.dataset.name for record in records))
+    colours = styles([*arms, *(record.arm or record.method for record in records)])
     for axis, ((arm, name), members) in zip(axes.flat, panels.items(), strict=False):
-        _panel(axis, [(r.params.get(name), r.metrics[metric].mean, datasets.index(r.dataset.name)) for r in members])
-        axis.set_title(arm if len(arm) < 30 else f"{arm[:28]}…", fontsize=8, pad=3)
+        _panel(
+            axis,
+            colours[arm].colour,
+            [(r.params.get(name), r.metrics[metric].mean, datasets.index(r.dataset.name)) for r in members],
+        )
+        axis.set_title(arm if len(arm) < 30 else f"{arm[:28]}…", fontsize=8, pad=3, fontweight="normal")
         axis.set_xlabel(name, fontsize=7.5, labelpad=1)
         axis.tick_params(labelsize=6.5, length=2, pad=1.5)
         axis.locator_params(axis="y", nbins=4)
-        axis.grid(alpha=0.25, lw=0.5)
+        axis.grid(lw=0.4)
     for line in axes:
         line[0].set_ylabel(f"{metric}, valid", fontsize=7)
     if len(datasets) > 1:
-        handles = [plt.Line2D([], [], marker="o", ls="", color=f"C{position}") for position in range(len(datasets))]
-        axes.flat[-1 if len(panels) < axes.size else 0].legend(handles, datasets, fontsize=7, frameon=False, loc="center right")
+        handles = [plt.Line2D([], [], marker=_marker(position), ls="", color=GREY) for position in range(len(datasets))]
+        axes.flat[-1 if len(panels) < axes.size else 0].legend(handles, datasets, fontsize=7, loc="center right")
     return save(figure, path, dpi=110)
 
 
@@ -69,26 +75,49 @@ def searched(records: Sequence[RunRecord], metric: str) -> dict[tuple[str, str],
     }
 
 
-def _panel(axis: Axes, points: list[tuple[Any, float, int]]) -> None:
+def is_strip(values: Sequence[Any], points: int) -> bool:
+    """Whether values are drawn at equal distances: names, and small grids of numbers in which values repeat or one is 0."""
+    return not _are_numbers(values) or (len(values) <= FEW and (len(values) < points or 0 in values))
+
+
+def is_logarithmic(values: Sequence[Any]) -> bool:
+    """Whether the axis of sampled numbers is logarithmic."""
+    return min(values) > 0 and max(values) / min(values) >= DECADES
+
+
+def in_order(values: Sequence[Any]) -> list[Any]:
+    """Return the distinct values in order, names by letters."""
+    distinct = list(dict.fromkeys(values))
+    return sorted(distinct, key=None if _are_numbers(distinct) else str)
+
+
+def _are_numbers(values: Sequence[Any]) -> bool:
+    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+
+
+def _marker(dataset: int) -> str:
+    return MATPLOTLIB_MARKERS[MARKERS[dataset % len(MARKERS)]]
+
+
+def _panel(axis: Axes, colour: str, points: list[tuple[Any, float, int]]) -> None:
     """Draw points (value, metric, dataset) on one axis."""
-    values = list(dict.fromkeys(value for value, _, _ in points))
-    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
-    values.sort(key=None if numbers else str)
-    strip = not numbers or (len(values) <= FEW and (len(values) < len(points) or 0 in values))
+    values = in_order([value for value, _, _ in points])
+    strip = is_strip(values, len(points))
     x_of = {value: position for position, value in enumerate(values)} if strip else {value: value for value in values}
     for dataset in dict.fromkeys(dataset for _, _, dataset in points):
         own_points = [(x_of[value], mean) for value, mean, which in points if which == dataset]
-        axis.plot(*zip(*own_points, strict=True), "o", ms=3, alpha=0.55, mew=0, color=f"C{dataset}")
+        axis.plot(*zip(*own_points, strict=True), _marker(dataset), ms=3.2, alpha=0.7, mew=0, color=colour)
         if strip:
             tops = {x: max(mean for other, mean in own_points if other == x) for x, _ in own_points}
-            axis.plot(*zip(*sorted(tops.items()), strict=True), "-", lw=0.8, color=f"C{dataset}")
-        axis.plot(*max(own_points, key=lambda point: point[1]), "o", ms=6.5, mfc="none", mec=PUBLISHED, mew=1.1)
+            line = (0, dash) if (dash := DASHES[dataset % len(DASHES)]) else "-"
+            axis.plot(*zip(*sorted(tops.items()), strict=True), lw=0.8, color=colour, ls=line)
+        axis.plot(*max(own_points, key=lambda point: point[1]), "o", ms=6.5, mfc="none", mec=INK, mew=1.1)
     if strip:
         axis.set_xticks(range(len(values)), [_short(value) for value in values])
         axis.set_xlim(-0.5, len(values) - 0.5)
         if sum(len(_short(value)) for value in values) > 22:
             axis.tick_params(axis="x", rotation=45)
-    elif values[0] > 0 and values[-1] / values[0] >= DECADES:
+    elif is_logarithmic(values):
         axis.set_xscale("log")
         axis.minorticks_off()
     else:

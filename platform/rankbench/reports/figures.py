@@ -1,19 +1,25 @@
-"""What all plots share: matplotlib without a screen, colours, ticks, and saving."""
+"""What all drawn plots share: matplotlib without a screen, fonts, ticks, and saving. Colours are in palette.py."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rankbench.core.files import atomic_file
+from rankbench.reports.palette import INK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-INK, PUBLISHED, GREY = "#1f4e79", "#c44e00", "#9aa5b1"
+STYLE: dict[Any, Any] = {
+    "font.size": 9.5, "axes.titlesize": 10.5, "axes.labelsize": 9.5, "axes.titleweight": "bold", "legend.frameon": False,
+    "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": "#8a94a0", "axes.titlecolor": INK,
+    "axes.labelcolor": INK, "xtick.color": INK, "ytick.color": INK, "text.color": INK, "grid.color": "#c9d0d8",
+    "grid.linewidth": 0.6,
+}  # fmt: skip
 COLOURS = 128  # in the palette of a saved plot: more than it uses, and a third of the bytes of a full-colour file
 
 
@@ -24,6 +30,7 @@ def pyplot() -> ModuleType:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
+    plt.rcParams.update(STYLE)
     return plt
 
 
@@ -34,10 +41,15 @@ def save(figure: Figure, path: Path, dpi: int = 130) -> Path:
     with atomic_file(path) as scratch:
         figure.savefig(scratch, dpi=dpi)
         with Image.open(scratch) as picture:
-            small = picture.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
+            small = picture.convert("RGB").quantize(COLOURS, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
         small.save(scratch, format="PNG", optimize=True)
     pyplot().close(figure)
     return path
+
+
+def short(name: str, most: int = 44) -> str:
+    """Return a name that leaves room for the figure beside it."""
+    return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
 def few_ticks(axis: Axes, values: Sequence[float]) -> None:

@@ -115,7 +115,9 @@ def index_page(entries: Sequence[Entry]) -> Page:
     counts = [(state, str(sum(each.state == state for each in entries))) for state in STATES]
     facts = (("experiments", str(len(entries))), *((name, number) for name, number in counts if number != "0"))
     lead = ("Every experiment file, with its newest finished sweep compared with the published numbers.",)
-    return Page("Published tables and their state", lead, (Section("", (Grid(header, body, quiet=quiet), Text(RULE))),), facts)
+    return Page(
+        "Published tables and their state", lead, (Section("", (Grid(header, body, quiet=quiet, sticky=2), Text(RULE))),), facts
+    )
 
 
 def _line(each: Entry, lacking: bool) -> Iterator[str]:

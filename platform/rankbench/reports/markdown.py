@@ -7,15 +7,16 @@ from collections.abc import Sequence
 
 from tabulate import tabulate
 
-from rankbench.reports.page import Best, Block, Code, Grid, Items, Link, Page, Picture, Second
+from rankbench.reports.page import Addresses, Best, Block, Code, Grid, Items, Legend, Link, Page, Picture, Second
 
 
 def markdown(page: Page) -> str:
     """Return the page, with links to pictures and other reports. Only the HTML page shows the facts."""
-    parts = [f"# {page.title}", *page.lead]
+    parts = [f"# {page.title}", *(f"**{_text(sentence)}**" for sentence in page.conclusion[:1])]
+    parts += [*map(_text, page.conclusion[1:]), *page.lead]
     for section in page.sections:
         parts += [f"## {section.title}"] if section.title else []
-        parts += [_block(block) for block in section.blocks]
+        parts += [text for block in section.blocks if (text := _block(block))]
     return "\n\n".join(parts) + "\n"
 
 
@@ -31,16 +32,17 @@ def _block(block: Block) -> str:
         case Items():
             return "\n".join(f"- {line}" for line in block.lines)
         case Picture():
-            return f"![{block.path.stem}]({block.path.name})"
+            return f"![{block.caption}]({block.path.name})" if block.path else ""
+        case Legend():
+            return ""  # a picture has its own
         case Code():
-            return f"```json\n{block.text}\n```"
+            return f"```{block.language}\n{block.text}\n```"
         case _:
             return block.text
 
 
 def _cell(cell: str) -> str:
-    # A bar would end the cell, and a name in angle brackets would be taken for a tag.
-    text = re.sub(r"<(?=[A-Za-z/!])", "&lt;", cell.replace("|", "\\|"))
+    text = _text(cell).replace("|", "\\|")  # a bar would end the cell
     match cell:
         case Best():
             return f"**{text}**"
@@ -48,5 +50,12 @@ def _cell(cell: str) -> str:
             return f"<u>{text}</u>"
         case Link():
             return f"[{text}]({cell.stem}.md)"
+        case Addresses():
+            return ", ".join(f"[{name}]({address})" for name, address in cell.pages)
         case _:
             return text
+
+
+def _text(text: str) -> str:
+    """Return text in which a name in angle brackets is not taken for a tag."""
+    return re.sub(r"<(?=[A-Za-z/!])", "&lt;", text)

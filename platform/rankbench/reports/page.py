@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from rankbench.reports.palette import Style
+
 
 class Best(str):
     """A table cell with the best mean of its column and dataset."""
@@ -16,7 +18,7 @@ class Second(str):
 
 
 class State(str):
-    """A table cell with the state of an experiment, such as `reproduced`."""
+    """A table cell with the state of an experiment or the verdict of a test, such as `reproduced` or `worse`."""
 
 
 class Link(str):
@@ -28,6 +30,17 @@ class Link(str):
         link = super().__new__(cls, text)
         link.stem = stem
         return link
+
+
+class Addresses(str):
+    """A table cell of links to web pages; `pages` are their names and addresses."""
+
+    pages: tuple[tuple[str, str], ...]
+
+    def __new__(cls, pages: tuple[tuple[str, str], ...]) -> Addresses:
+        cell = super().__new__(cls, ", ".join(name for name, _ in pages))
+        cell.pages = pages
+        return cell
 
 
 @dataclass(frozen=True)
@@ -49,7 +62,7 @@ class Items:
 @dataclass(frozen=True)
 class Grid:
     """A table with an optional caption. `quiet`: positions of rows without a measurement. `total`: whether the last line is the
-    sum of the others.
+    sum of the others. `sticky`: number of columns that stay in sight when the others scroll, 1 or 2.
     """
 
     kind: ClassVar = "grid"
@@ -58,24 +71,44 @@ class Grid:
     caption: str = ""
     quiet: frozenset[int] = frozenset()
     total: bool = False
+    sticky: int = 1
+
+
+@dataclass(frozen=True)
+class Chart:
+    """An interactive figure of an HTML page: what Bokeh draws, as JSON."""
+
+    title: str
+    content: str
+    height: int
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A PNG file beside the page."""
+    """A figure: a PNG file beside the page, None if there is none, and the interactive charts that a screen shows instead."""
 
     kind: ClassVar = "picture"
-    path: Path
+    path: Path | None
     caption: str
+    charts: tuple[Chart, ...] = ()
+
+
+@dataclass(frozen=True)
+class Legend:
+    """The methods of all interactive charts of a page: id in the charts, name, and colour, line and marker."""
+
+    kind: ClassVar = "legend"
+    entries: tuple[tuple[str, str, Style], ...]
 
 
 @dataclass(frozen=True)
 class Code:
     kind: ClassVar = "code"
     text: str
+    language: str = "json"
 
 
-Block = Text | Items | Grid | Picture | Code
+Block = Text | Items | Grid | Picture | Legend | Code
 
 
 @dataclass(frozen=True)
@@ -88,9 +121,12 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """A report. `lead`: paragraphs under the title. `facts`: names and values that are shown first."""
+    """A report. `conclusion`: sentences that come before all else. `lead`: paragraphs under them. `facts`: names and values
+    that are shown above the sections.
+    """
 
     title: str
     lead: tuple[str, ...]
     sections: tuple[Section, ...]
     facts: tuple[tuple[str, str], ...] = ()
+    conclusion: tuple[str, ...] = ()

@@ -7,7 +7,8 @@ from math import sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rankbench.reports.figures import GREY, INK, PUBLISHED, few_ticks, pyplot, save
+from rankbench.reports.figures import few_ticks, pyplot, save
+from rankbench.reports.palette import GREY, INK
 from rankbench.reports.tables import Row, Table
 
 if TYPE_CHECKING:
@@ -36,16 +37,17 @@ def pareto_plot(table: Table, metric: str, path: Path) -> Path | None:
         points = [(fit_seconds(row), row.cells[metric].mean) for row in rows]
         sizes = [_area(row.peak_memory_gb, largest) for row in rows]
         steps = [(fit_seconds(row), row.cells[metric].mean) for row in front(rows, metric)]
-        colors = [INK if point in steps else GREY for point in points]
-        axis.scatter(*zip(*points, strict=True), s=sizes, c=colors, alpha=0.75, lw=0, zorder=3)
-        axis.step(*zip(*steps, strict=True), where="post", color=PUBLISHED, lw=1, zorder=2, label=FRONT)
+        for row, point, size in zip(rows, points, sizes, strict=True):
+            style, edge = table.styles[row.arm], INK if point in steps else "none"
+            axis.scatter(*point, s=size, c=style.colour, marker=style.matplotlib_marker, edgecolors=edge, lw=0.9, zorder=3)
+        axis.step(*zip(*steps, strict=True), where="post", color=INK, lw=1, zorder=2, label=FRONT)
         few_ticks(axis, [seconds for seconds, _ in points])
         axis.margins(0.12)
         axis.set(xlabel="seconds of the fit", ylabel=f"{metric} on test", title=dataset)
-        axis.grid(alpha=0.3)
+        axis.grid()
     for gb in sorted({_round(largest / 4), _round(largest)}):
         panels[0][-1].scatter([], [], s=_area(gb, largest), c=GREY, lw=0, label=f"{gb:g} GB")
-    panels[0][-1].legend(loc="lower right", fontsize=8, frameon=False)
+    panels[0][-1].legend(loc="lower right", fontsize=8)
     figure.tight_layout()
     for axis, dataset in zip(panels[0], datasets, strict=True):
         _label(axis, [row for row in measured if row.dataset == dataset], metric, largest)
@@ -92,9 +94,7 @@ def _label(axis: Axes, rows: Sequence[Row], metric: str, largest: float) -> None
         text.remove()
         offset = (positions[chosen][0] - x, positions[chosen][1] - y)
         arrow = (
-            {"arrowstyle": "-", "lw": 0.4, "color": "#666666", "shrinkA": 0, "shrinkB": radius}
-            if chosen >= len(AROUND)
-            else None
+            {"arrowstyle": "-", "lw": 0.4, "color": GREY, "shrinkA": 0, "shrinkB": radius} if chosen >= len(AROUND) else None
         )
         label = axis.annotate(
             row.arm, (fit_seconds(row), row.cells[metric].mean), xytext=offset, textcoords="offset points", fontsize=7.5,

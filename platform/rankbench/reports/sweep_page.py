@@ -1,14 +1,15 @@
-"""The page of a sweep: table, figures, differences, time to target, deviations, notes, budget, and how it was measured."""
+"""The page of a sweep: conclusion, table, figures, differences, time to target, deviations, notes, budget, the commands that
+repeat it, and how it was measured.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 
 from rankbench.reports.budget import budget_columns, duration, seconds_between
-from rankbench.reports.page import Best, Block, Code, Grid, Items, Page, Picture, Second, Section, Text
-from rankbench.reports.tables import Table, columns, difference_columns
+from rankbench.reports.page import Addresses, Best, Block, Code, Grid, Items, Legend, Page, Picture, Second, Section, Text
+from rankbench.reports.tables import Row, Table, columns, difference_columns
 from rankbench.reports.targets import target_columns
 from rankbench.schema.experiment import Published
 from rankbench.schema.stored_sweep import ChosenFile, SweepFile
@@ -41,12 +42,18 @@ NOTHING = "Nothing was measured on test: the table shows published numbers only.
 UNFINISHED = "The sweep is not finished: continue it with `rankbench sweep ... --resume`."
 
 CAPTIONS = {
-    "final": "Each model on test with its 95 % interval, and the published number if there is one.",
+    "final": "Each model on test with its 95 % interval, and the published number (hollow diamond) if there is one.",
     "differences": "Difference of each model from the best one. Hollow: not distinguishable from it. Arrow: outside the panel.",
     "convergence": "Metric against iterations and against training seconds, one line per run.",
-    "pareto": "Metric against fit seconds; the area of a point is its peak memory.",
-    "search": "Metric on validation against each searched parameter: one point per setting, a circle around the best.",
+    "pareto": "Metric against fit seconds; a larger point needs more memory. On the line: no model is both better and faster.",
+    "search": "Metric on validation against each searched parameter, one point per setting.",
 }
+
+REPEAT = """\
+{sweep}fits and measures one row again{seeds}. They need the code{revision},
+with the packages that are listed below; results on another machine may differ in the last digits."""
+
+LOCAL = "The links to MLflow open while `rankbench ui` runs."
 
 
 def sweep_page(
@@ -54,7 +61,7 @@ def sweep_page(
     chosen: ChosenFile | None,
     table: Table,
     records: dict[str, RunRecord],
-    pictures: Iterable[Path],
+    pictures: Sequence[Picture],
 ) -> Page:
     """Return the report as text, tables and pictures, to be rendered as Markdown or HTML."""
     experiment = about.experiment
@@ -66,25 +73,74 @@ def sweep_page(
         lead.append(f"Published: {published.paper}, {table_or_figure(published)}; {recall}.")
     several = any(len(row.seeds) * len(row.split_seeds) > 1 for row in table.rows)
     quiet = frozenset(position for position, row in enumerate(table.rows) if row.missing)
-    top: list[Block] = [Grid(*columns(table, best=Best, second=Second), quiet=quiet)]
+    top: list[Block] = [_results(table, quiet)]
     top += [Text(UNFINISHED)] if records and chosen is None else []
     top.append(Text(_how_chosen(about, finals, several) if finals else NOTHING))
     top += [Text(SEVERAL)] if several else []
-    sections = [Section("", tuple(top))]
-    if figures := tuple(Picture(path, CAPTIONS[path.stem]) for path in pictures):
-        sections.append(Section("Figures", figures))
+    top += [Text(LOCAL)] if table.links.local and table.links.runs else []
+    sections = [Section("Results", tuple(top))]
+    if pictures:
+        shown = {row.arm for row in table.rows if row.cells}
+        legend = Legend(tuple((table.style_id(arm), arm, style) for arm, style in table.styles.items() if arm in shown))
+        sections.append(Section("Figures", (legend, *pictures) if any(each.charts for each in pictures) else tuple(pictures)))
     sections += [*_differences(table), *_targets(table)]
     if table.deviations:
         sections.append(Section("Deviations from the papers' protocol", (Items(table.deviations),)))
     if notes := tuple(note for note in table.notes if note not in table.deviations):
         sections.append(Section("Notes", (Items(notes),)))
     if table.budget:
-        grid = Grid(*budget_columns(table.budget), total=len(table.budget) > 1)
+        header, body = budget_columns(table.budget)
+        grid = Grid(header, body, total=len(table.budget) > 1, sticky=2 if header[0] == "dataset" else 1)
         sections.append(Section("Budget", (Text(BUDGET), grid)))
+    if commands := _commands(table):
+        sections.append(Section("Repeat it", (Text(_how_to_repeat(table, finals)), Code(commands, "sh"))))
     if records:
         stamp = json.dumps({"sweep": about.id, "started_at": about.started_at})
         sections.append(Section("How it was measured", (Items(tuple(_measured(about, table, records, finals))), Code(stamp))))
-    return Page(experiment.name, tuple(lead), tuple(sections), _facts(about, chosen, table))
+    conclusion = table.conclusions.sentences if records else ()
+    return Page(experiment.name, tuple(lead), tuple(sections), _facts(about, chosen, table), conclusion)
+
+
+def _results(table: Table, quiet: frozenset[int]) -> Grid:
+    """Return the table, with links to the runs in MLflow if there are any."""
+    header, body = columns(table, best=Best, second=Second)
+    if table.links.runs:
+        header = [*header, "MLflow"]
+        body = [[*line, _links(row, table)] for line, row in zip(body, table.rows, strict=True)]
+    return Grid(header, body, quiet=quiet, sticky=2 if header[0] == "dataset" else 1)
+
+
+def _links(row: Row, table: Table) -> Addresses:
+    """Return the links to the runs of a row: one, or one per run by its number."""
+    pages = [table.links.runs[run] for run in row.runs if run in table.links.runs]
+    names = ["run"] if len(row.runs) == 1 else [f"run {number}" for number in range(1, len(pages) + 1)]
+    return Addresses(tuple(zip(names, pages, strict=False)))
+
+
+def _commands(table: Table) -> str:
+    """Return the commands of the sweep and of each row, as lines of a shell script."""
+    several = len({row.dataset for row in table.rows}) > 1
+    rows = [row for row in table.rows if row.command]
+    lines = [table.command] if table.command else []
+    lines += [line for row in rows for line in ("", f"# {_comment(row, several)}", row.command)]
+    return "\n".join(lines)
+
+
+def _comment(row: Row, several: bool) -> str:
+    name = f"{row.arm} on {row.dataset}" if several else row.arm
+    runs = "".join(f", {what} {', '.join(map(str, seeds))}"
+                   for what, seeds in (("seeds", row.seeds), ("split seeds", row.split_seeds)) if len(seeds) > 1)  # fmt: skip
+    return " ".join(f"{name}{runs}".split())
+
+
+def _how_to_repeat(table: Table, finals: Sequence[RunRecord]) -> str:
+    revisions = list(dict.fromkeys(str(revision) for run in finals if (revision := run.environment.get("revision"))))
+    several = any(len(row.seeds) > 1 or len(row.split_seeds) > 1 for row in table.rows)
+    return REPEAT.format(
+        sweep="The first command repeats the sweep, each of the others " if table.command else "Each command ",
+        seeds=", with its first seed: `--seed` and `data.split.seed=` give the others" if several else "",
+        revision=f" of revision {' and '.join(f'`{revision}`' for revision in revisions)}" if revisions else "",
+    )
 
 
 def table_or_figure(published: Published) -> str:
@@ -136,7 +192,7 @@ def _differences(table: Table) -> list[Section]:
     grids = []
     for dataset, metric in dict.fromkeys((pair.dataset, pair.metric) for pair in table.differences):
         pairs = [pair for pair in table.differences if (pair.dataset, pair.metric) == (dataset, metric)]
-        grids.append(Grid(*difference_columns(pairs), caption=f"{dataset}, {metric}"))
+        grids.append(Grid(*difference_columns(pairs), caption=f"{dataset}, {metric}", sticky=2))
     return [Section("Differences", (Text(rule), *grids))]
 
 

@@ -16,9 +16,12 @@ from tabulate import tabulate
 from rankbench.evaluation.compare import LEVEL, Comparison
 from rankbench.reports import markdown
 from rankbench.reports.budget import Spent
-from rankbench.reports.page import Best, Second
+from rankbench.reports.conclusions import Conclusions
+from rankbench.reports.page import Best, Second, State
+from rankbench.reports.palette import Style, styles
 from rankbench.reports.targets import Reached
 from rankbench.schema.stored_sweep import NotAvailable, PooledMean
+from rankbench.tracking.links import RunLinks
 from rankbench.tracking.record import RunRecord
 
 MANY = 5  # minimum number of rows for which a shared parameter is printed once
@@ -46,9 +49,10 @@ class Cell:
 class Row:
     """One arm on one dataset. Seconds are means over its runs, memory is the maximum.
 
-    `tied`: not distinguishable from the best in the first compared metric. `stated`: parameters that the experiment gives or
-    searches; all others have their defaults. `published`: metric → published number. `missing`: "not run", "failed" or
-    "not available: ..." for a row without measured cells.
+    `tied`: not distinguishable from the best in the metric of the conclusions. `stated`: parameters that the experiment gives
+    or searches; all others have their defaults. `published`: metric → published number. `missing`: "not run", "failed" or
+    "not available: ..." for a row without measured cells. `runs`: ids of its records. `command`: repeats its first run; empty
+    if one command cannot.
     """
 
     dataset: str
@@ -66,6 +70,8 @@ class Row:
     stated: tuple[str, ...] = ()
     published: dict[str, float] = field(default_factory=dict)
     missing: str = ""
+    runs: tuple[str, ...] = ()
+    command: str = ""
 
 
 @dataclass(frozen=True)
@@ -74,7 +80,8 @@ class Table:
 
     `differences`: every model against the best of its dataset in each metric. `deviations`: sentences on how the sweep differs
     from the papers' protocol. `stand_ins`: datasets in place of others, whose published numbers belong to other data.
-    `not_available`: dataset → why its data are not available.
+    `not_available`: dataset → why its data are not available. `conclusions`: what the tests show, in sentences. `command`:
+    repeats the sweep. `links`: the pages of the runs in MLflow.
     """
 
     title: str
@@ -87,6 +94,9 @@ class Table:
     budget: tuple[Spent, ...] = ()
     targets: tuple[Reached, ...] = ()
     not_available: dict[str, NotAvailable] = field(default_factory=dict)
+    conclusions: Conclusions = field(default_factory=Conclusions)
+    command: str = ""
+    links: RunLinks = field(default_factory=RunLinks)
 
     @property
     def common(self) -> dict[str, Any]:
@@ -98,6 +108,15 @@ class Table:
         return {
             name: values[0] for name, values in stating.items() if len(values) >= MANY and all(v == values[0] for v in values)
         }
+
+    @cached_property
+    def styles(self) -> dict[str, Style]:
+        """Colour, line and marker of each arm. The arms of an experiment come first, in its order, also without results."""
+        return styles(row.arm for row in self.rows)
+
+    def style_id(self, arm: str) -> str:
+        """Return the id of an arm in the charts of a page."""
+        return f"arm-{list(self.styles).index(arm)}"
 
     @cached_property
     def _leaders(self) -> dict[tuple[str, str], tuple[float, float | None]]:
@@ -125,6 +144,7 @@ def row_of(
     pooled: Mapping[str, PooledMean],
     tied: bool = False,
     stated: Iterable[str] = (),
+    command: str = "",
 ) -> Row:
     """Return the table row of an arm's final runs. `pooled`: metric → mean with interval, pooled over the runs."""
     first = records[0]
@@ -152,6 +172,8 @@ def row_of(
         tied,
         tuple(name for name in first.params if name in stated),
         published,
+        runs=tuple(record.id for record in records),
+        command=command,
     )
 
 
@@ -218,19 +240,19 @@ def _not_run(row: Row, metrics: Sequence[str], published: Sequence[str], dataset
 
 
 def difference_columns(pairs: Sequence[Comparison]) -> tuple[list[str], list[list[str]]]:
-    """Return header and cells of comparisons: mean difference, both tests, effect sizes, shares of users, and verdict."""
+    """Return header and cells of comparisons: verdict, mean difference, both tests, effect sizes, and shares of users."""
     several = any(pair.by_split for pair in pairs)
-    header = ["model", "against", "difference", "95 % interval", "relative", "Wilcoxon p (Holm)", "bootstrap p (Holm)"]
-    header += ["rank-biserial", "d_z", "better / equal / worse", *["by split seed"] * several, "verdict"]
+    header = ["model", "verdict", "against", "difference", "95 % interval", "relative", "Wilcoxon p (Holm)"]
+    header += ["bootstrap p (Holm)", "rank-biserial", "d_z", "better / equal / worse", *["by split seed"] * several]
     body = []
     for pair in pairs:
-        line = [pair.model, pair.against, f"{pair.difference:+.4f}", f"{pair.low:+.4f} – {pair.high:+.4f}"]
+        line = [pair.model, State(pair.verdict), pair.against, f"{pair.difference:+.4f}", f"{pair.low:+.4f} – {pair.high:+.4f}"]
         line.append("" if pair.relative_percent is None else f"{pair.relative_percent:+.2f} %")
         line += [_p(pair.p_wilcoxon_holm), _p(pair.p_bootstrap_holm), _signed(pair.rank_biserial), _signed(pair.cohen_dz)]
         line.append(" / ".join(f"{100 * share:.0f}" for share in (pair.better, pair.equal, pair.worse)) + " %")
         if several:
             line.append(", ".join(f"{seed}: {value:+.4f}" for seed, value in pair.by_split.items()))
-        body.append([*line, pair.verdict])
+        body.append(line)
     return header, body
 
 
@@ -288,10 +310,18 @@ def as_json(table: Table) -> dict[str, Any]:
                 "tied": row.tied,
                 "published": row.published,
                 "state": row.missing or "measured",
+                "runs": list(row.runs),
+                "mlflow": [table.links.runs[run] for run in row.runs if run in table.links.runs],
+                "command": row.command,
             }
         )
     return {
         "title": table.title,
+        "conclusions": {
+            "text": list(table.conclusions.sentences),
+            "datasets": [asdict(each) for each in table.conclusions.datasets],
+        },
+        "command": table.command,
         "metrics": list(table.metrics),
         "rows": rows,
         "notes": list(table.notes),

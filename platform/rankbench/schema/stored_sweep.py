@@ -48,10 +48,13 @@ class NotAvailable:
 
 
 class SweepFile(_File):
-    """sweep.json: the experiment, the changes by the command, and the plan. `not_available`: dataset → reason."""
+    """sweep.json: the experiment, the command that was given, its changes of the experiment, and the plan. `command`: empty for
+    a sweep from Python, None in files of earlier versions. `not_available`: dataset → reason.
+    """
 
     id: str
     experiment: ExperimentSpec
+    command: str | None = None
     changes: tuple[str, ...] = ()
     cards: tuple[CardName, ...] = ()
     not_available: dict[str, NotAvailable] = {}

@@ -45,11 +45,13 @@ class Listener:
     warn: Callable[[str], None] = lambda line: None
 
 
-def open_folder(spec: ExperimentSpec, plan: Plan, results: Path, resume: bool, changes: Sequence[str] = ()) -> Path:
+def open_folder(
+    spec: ExperimentSpec, plan: Plan, results: Path, resume: bool, changes: Sequence[str] = (), command: str = ""
+) -> Path:
     """Create results/sweeps/<name>-<key>-<time>, or with `resume` return the newest folder with the same name and key.
 
     On resuming, sweep.json is updated if other datasets are available now. `changes` lists in words how `spec` differs from its
-    file. Raises ConfigError if there is nothing to resume.
+    file; `command` is the command that repeats the sweep. Raises ConfigError if there is nothing to resume.
     """
     about_plan = {
         "cards": tuple(CardName(**card.model_dump(mode="json", exclude=ORIGIN)) for card in plan.declared),
@@ -71,7 +73,7 @@ def open_folder(spec: ExperimentSpec, plan: Plan, results: Path, resume: bool, c
         return earlier[-1].parent
     # With microseconds, two sweeps that are started at the same time get two folders.
     folder = root / f"{spec.name}-{plan.key}-{datetime.now():%Y%m%d-%H%M%S-%f}"
-    about = SweepFile(id=folder.name, experiment=spec, changes=tuple(changes), **about_plan, started_at=_now())
+    about = SweepFile(id=folder.name, experiment=spec, command=command, changes=tuple(changes), **about_plan, started_at=_now())
     about.write(folder / "sweep.json")
     return folder
 
@@ -87,6 +89,7 @@ def run_sweep(
     fresh: bool = False,
     require_all: bool = False,
     changes: Sequence[str] = (),
+    command: str = "",
     listener: Listener | None = None,
 ) -> tuple[Path, list[RunRecord]]:
     """Run the experiment; return the folder of the sweep and its failed runs. `source` names the experiment in errors.
@@ -105,7 +108,7 @@ def run_sweep(
     planned = plan(spec, environment, None if address else available_cpus(), source, use_chosen, require_all)
     if address:
         require_reachable(address)  # before the folder is created, so that no empty sweep is left behind
-    folder = open_folder(spec, planned, environment.results, resume, changes)
+    folder = open_folder(spec, planned, environment.results, resume, changes, command)
     kept = read_records(folder / "records")  # an unreadable record is refused before any work
     listener.planned(planned, folder)
     if changed := _changed_plugins(kept):

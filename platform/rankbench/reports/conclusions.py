@@ -1,0 +1,200 @@
+"""Say in a sentence per dataset what its paired tests show, and in one more what they show over all datasets.
+
+The tests are those of evaluation/compare.py, over users and corrected by Holm's method for all pairs of models. A model leads
+if it has the best mean; a model whose difference from it is not significant by both tests cannot be told from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rankbench.evaluation.compare import Comparison
+
+if TYPE_CHECKING:
+    from rankbench.reports.tables import Row
+
+MANY = 5  # most names that a sentence lists
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    """What was found on one dataset in one metric. Of the other models, `tied` cannot be told from the `leader`, `identical`
+    have its value for every user, and `behind` are worse. `leader` is None if fewer than two models were compared.
+    """
+
+    dataset: str
+    metric: str | None
+    leader: str | None
+    tied: tuple[str, ...]
+    identical: tuple[str, ...]
+    behind: tuple[str, ...]
+    missing: tuple[str, ...]
+    stand_in: bool
+    sentence: str
+
+    @property
+    def leading(self) -> tuple[str, ...]:
+        """The leader and all models that cannot be told from it."""
+        return (self.leader, *self.identical, *self.tied) if self.leader else ()
+
+
+@dataclass(frozen=True)
+class Conclusions:
+    """One conclusion per dataset, and sentences on all of them: the `summary` if there are several, and `caveats`."""
+
+    datasets: tuple[Conclusion, ...] = ()
+    summary: str = ""
+    caveats: tuple[str, ...] = ()
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """All sentences in the order of reading."""
+        each = tuple(f"{one.dataset}: {one.sentence}" if len(self.datasets) > 1 else one.sentence for one in self.datasets)
+        return (*([self.summary] if self.summary else []), *each, *self.caveats)
+
+
+def deciding_metric(pairs: Sequence[Comparison], chosen_by: str) -> str | None:
+    """Return the compared metric that conclusions are about: `chosen_by`, that of the search, or else the first; None if no
+    metric was compared.
+    """
+    metrics = dict.fromkeys(pair.metric for pair in pairs)
+    return chosen_by if chosen_by in metrics else next(iter(metrics), None)
+
+
+def conclude(
+    rows: Sequence[Row],
+    pairs: Sequence[Comparison],
+    chosen_by: str,
+    stand_ins: Sequence[str] = (),
+    finished: bool = True,
+) -> Conclusions:
+    """Return the conclusions from the rows of a table and its paired tests.
+
+    `chosen_by`: the metric of the search. `stand_ins`: datasets in place of others. `finished`: whether the sweep has ended.
+    """
+    metric = deciding_metric(pairs, chosen_by)
+    datasets = tuple(
+        _of_dataset(dataset, [row for row in rows if row.dataset == dataset], pairs, metric, dataset in stand_ins, finished)
+        for dataset in dict.fromkeys(row.dataset for row in rows)
+    )
+    compared = [each for each in datasets if each.leader]
+    return Conclusions(datasets, _summary(compared, rows), tuple(_caveats(compared, rows)))
+
+
+def _of_dataset(
+    dataset: str, rows: Sequence[Row], pairs: Sequence[Comparison], metric: str | None, stand_in: bool, finished: bool
+) -> Conclusion:
+    measured = [row.arm for row in rows if not row.missing]
+    missing = tuple(row.arm for row in rows if row.missing)
+    own = [pair for pair in pairs if pair.dataset == dataset]
+    deciding = [pair for pair in own if pair.metric == metric]
+    groups: dict[str, list[str]] = {"tied": [], "identical": [], "behind": []}
+    for pair in deciding:
+        groups["identical" if pair.identical else "behind" if pair.distinguishable else "tied"].append(pair.model)
+    tied, identical, behind = (tuple(groups[name]) for name in ("tied", "identical", "behind"))
+    leader = deciding[0].against if deciding else None
+    if leader:
+        sentence = (
+            f"{_verdict(leader, deciding, tied, identical, behind)}{_other_metrics(own, metric, leader, tied, identical)}"
+        )
+    else:
+        sentence = _untested(rows, measured, finished)
+    if measured and missing:
+        states = dict.fromkeys(row.missing for row in rows if row.missing)
+        sentence += f" {len(missing)} of {len(rows)} rows have no result ({'; '.join(states)})."
+    if measured and stand_in:
+        sentence += " These data are a stand-in, so this says nothing about the data that they stand for."
+    return Conclusion(dataset, metric if leader else None, leader, tied, identical, behind, missing, stand_in, sentence)
+
+
+def _verdict(
+    leader: str, pairs: Sequence[Comparison], tied: Sequence[str], identical: Sequence[str], behind: Sequence[str]
+) -> str:
+    metric, mean = pairs[0].metric, pairs[0].mean_against
+    parts = [f"{leader} leads in {metric} ({mean:.4f})"]
+    if identical:
+        parts.append(f"{listed(identical)} {_verb(identical, 'has', 'have')} the same value for every user")
+    if tied:
+        parts.append(f"{listed(tied)} cannot be told from it")
+    if behind:
+        best = max((pair for pair in pairs if pair.model in behind), key=lambda pair: pair.difference)
+        others = "every other model is" if not tied and not identical else f"{listed(behind)} {_verb(behind, 'is', 'are')}"
+        if len(pairs) == 1:
+            others = f"{best.model} is"
+        nearest = "" if best.relative_percent is None else f"{-best.relative_percent:.2g} %"
+        distance = f", {best.model} least, by {nearest}" if len(behind) > 1 else f", by {nearest}"
+        parts.append(f"{others} behind{distance if nearest else ''}")
+    elif len(tied) + len(identical) == len(pairs) and not identical and len(tied) > 1:
+        parts[1] = f"none of the other {len(tied)} models can be told from it"
+    return "; ".join(parts) + "."
+
+
+def _other_metrics(
+    pairs: Sequence[Comparison], metric: str | None, leader: str, tied: Sequence[str], identical: Sequence[str]
+) -> str:
+    """Return a sentence on the metrics in which a model leads that is behind in the deciding one."""
+    leaders = {pair.metric: pair.against for pair in pairs if pair.metric != metric}
+    others = {name: best for name, best in leaders.items() if best not in (leader, *tied, *identical)}
+    return "".join(f" In {name}, {best} leads." for name, best in others.items())
+
+
+def _untested(rows: Sequence[Row], measured: Sequence[str], finished: bool) -> str:
+    if not finished:
+        return "The sweep is not finished, so nothing was compared yet."
+    if not measured:
+        states = dict.fromkeys(row.missing for row in rows)
+        return f"Nothing was measured ({'; '.join(states)})."
+    if len(measured) == 1:
+        return f"Only {measured[0]} was measured, so there is nothing to compare."
+    return f"{len(measured)} models were measured and not tested against each other, so there is no conclusion."
+
+
+def _summary(compared: Sequence[Conclusion], rows: Sequence[Row]) -> str:
+    """Return how often each model is in the leading group, if several datasets were compared."""
+    if len(compared) < 2:
+        return ""
+    names = {each.dataset for each in compared}
+    measured: dict[str, int] = {}
+    for row in rows:
+        if row.dataset in names and not row.missing:
+            measured[row.arm] = measured.get(row.arm, 0) + 1
+    leading = {arm: sum(arm in each.leading for each in compared) for arm in measured}
+    order = sorted((arm for arm in leading if leading[arm]), key=lambda arm: -leading[arm])
+    everywhere = [arm for arm in order if leading[arm] == len(compared)]
+    start = f"Over {len(compared)} datasets"
+    if stand_ins := sum(each.stand_in for each in compared):
+        start += f" ({stand_ins} of them stand-ins)"
+    if everywhere:
+        verb = _verb(everywhere, "leads", "lead")
+        return f"{start}, {listed(everywhere)} {verb} or cannot be told from the leader on each."
+    first, *others = [f"on {leading[arm]} of {measured[arm]}" for arm in order[:MANY]]
+    shares = [f"{order[0]} leads or cannot be told from the leader {first}"]
+    shares += [f"{arm} {share}" for arm, share in zip(order[1:], others, strict=False)]
+    more = f", and {len(order) - MANY} other models on some" if len(order) > MANY else ""
+    return f"{start}, no model leads on each: {', '.join(shares)}{more}."
+
+
+def _caveats(compared: Sequence[Conclusion], rows: Sequence[Row]) -> list[str]:
+    """Return what the tests leave open, which is the same on every dataset: seeds and splits."""
+    if not compared:
+        return []
+    measured = [row for row in rows if not row.missing and row.dataset in {each.dataset for each in compared}]
+    once = [row for row in measured if len(row.seeds) * len(row.split_seeds) < 2]
+    tests = "The tests are over users, corrected for all pairs of models"
+    if not once:
+        return [f"{tests}; a user's value is the mean over seeds and splits."]
+    arms = list(dict.fromkeys(row.arm for row in once))
+    who = "every model was" if len(once) == len(measured) else f"{listed(arms)} {_verb(arms, 'was', 'were')}"
+    return [f"{tests}; {who} run once, so differences between seeds, where a method uses them, are not in the tests."]
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names as part of a sentence: all of them, or the first few and the number of the others."""
+    shown = list(names) if len(names) <= MANY else [*names[: MANY - 1], f"{len(names) - MANY + 1} other models"]
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def _verb(names: Sequence[str], one: str, several: str) -> str:
+    return one if len(names) == 1 else several

@@ -1,0 +1,86 @@
+"""The commands that repeat a sweep, and one row of its table."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from rankbench.core.config import scalar
+from rankbench.evaluation.metrics import metric_set
+from rankbench.schema.datasets import Entry
+from rankbench.schema.stored_sweep import SweepFile
+from rankbench.tracking.record import RunRecord
+
+
+def sweep_command(about: SweepFile) -> str:
+    """Return the command of a sweep. For a sweep of an earlier version, which did not store it, it is made from the name of the
+    experiment and the changes; empty for a sweep from Python, and for an experiment that was never run.
+    """
+    if about.command is not None or not about.id:
+        return about.command or ""
+    words = " ".join(word if word.startswith("--") else shlex.quote(word) for word in about.changes)
+    chosen = "--chosen" if not about.fits and any(arm.chosen for arm in about.experiment.arms) else ""
+    file = f"experiments/{about.experiment.name.replace('-', '_')}.yaml"
+    return " ".join(part for part in ("rankbench sweep", file, words, chosen) if part)
+
+
+def row_command(about: SweepFile, record: RunRecord, searched: RunRecord | None, columns: tuple[str, ...]) -> str:
+    """Return the command that fits and measures the final run `record` again; empty if one command cannot do it.
+
+    `searched` is the run of the search whose setting was chosen, if there was a search; `columns` are the metrics of the table.
+    """
+    experiment = about.experiment
+    entry = next((each for each in experiment.datasets if _name(each) == record.dataset.name), record.dataset.name)
+    # `rankbench run` fits on the part that the split prescribes, and reads the card of a stand-in from no file.
+    if experiment.final.fit_on != "auto" or (isinstance(entry, dict) and "card" in entry):
+        return ""
+    words = ["rankbench", "run", entry if isinstance(entry, str) else str(entry.get("file", entry["name"])), record.method]
+    arm = next((each for each in experiment.arms if each.label == (record.arm or record.method)), None)
+    stated = {*arm.params}.union(*arm.chosen.values()) if arm else set(record.params)
+    # The final fit of a search that ended early has the best number of iterations.
+    changed = {name for name, value in searched.params.items() if record.params.get(name) != value} if searched else set()
+    words += [_word(name, value) for name, value in record.params.items() if name in stated | changed]
+    if isinstance(entry, dict):
+        words += [_word(f"data.{path}", value) for path, value in _leaves(entry) if path not in ("name", "file")]
+    if experiment.final.split_seeds is not None:
+        words = [word for word in words if not word.startswith("data.split.seed=")]
+        words.append(f"data.split.seed={record.dataset.split_seed}")
+    if record.seed:
+        words += ["--seed", str(record.seed)]
+    if record.dtype != "float32":
+        words += ["--dtype", record.dtype]
+    if record.device != "cpu":
+        words += ["--device", record.device.partition(":")[0]]
+    if not {*columns} <= {*metric_set().names}:
+        words += ["--metrics", ",".join(columns)]
+    words += [word for file in _plugins(about) for word in ("--plugin", file)]
+    return " ".join(shlex.quote(word) for word in words)
+
+
+def _plugins(about: SweepFile) -> list[str]:
+    """Return the plugins of the command and of the experiment file, whose files are relative to it."""
+    words = shlex.split(about.command or "")
+    given = [file for option, file in pairwise(words) if option == "--plugin"]
+    folder = Path(words[2]).parent if len(words) > 2 else Path()
+    return given + [str(folder / name) if name.endswith(".py") else name for name in about.experiment.plugins]
+
+
+def _name(entry: Entry) -> str:
+    return entry if isinstance(entry, str) else str(entry["name"])
+
+
+def _word(name: str, value: Any) -> str:
+    """Return `name=value` such that the command reads the same value."""
+    plain = value if isinstance(value, str) else json.dumps(value)
+    return f"{name}={plain if scalar(plain) == value else json.dumps(value)}"
+
+
+def _leaves(tree: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """Return the dotted path and value of each entry of nested mappings."""
+    leaves = []
+    for key, value in tree.items():
+        leaves += _leaves(value, f"{prefix}{key}.") if isinstance(value, dict) else [(f"{prefix}{key}", value)]
+    return leaves

@@ -1,0 +1,79 @@
+"""Web addresses of the MLflow runs of a sweep, for reports."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from rankbench.core.errors import first_line
+from rankbench.tracking.address import is_server, sqlite_file
+
+log = logging.getLogger(__name__)
+
+LOCAL = "http://127.0.0.1:5000"  # where `rankbench ui` serves a store that is no server
+QUICK = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "5", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0"}  # a report does not wait for a dead server
+MOST = 10_000  # final runs of an experiment that are looked at
+
+
+@dataclass(frozen=True)
+class RunLinks:
+    """`runs`: id of a record → address of its page. `local`: whether the addresses answer only while `rankbench ui` runs."""
+
+    runs: dict[str, str] = field(default_factory=dict)
+    local: bool = False
+
+
+def run_links(uri: str, artifacts: Path, sweep: str, records: Iterable[str]) -> RunLinks:
+    """Return the addresses of the runs with these record ids under the sweep, as far as the store at `uri` has them.
+
+    Without a store, or if it does not answer, there are none: a report is complete without them.
+    """
+    local = not is_server(uri)
+    file = sqlite_file(uri)
+    if local and (file is None or not file.is_file()):
+        return RunLinks(local=local)
+    earlier = {name: os.environ.get(name) for name in QUICK}
+    os.environ |= {name: value for name, value in QUICK.items() if name not in os.environ}
+    try:
+        from rankbench.tracking.store import connect
+
+        return RunLinks(_addresses(connect(uri, artifacts), web_address(uri), sweep, list(records)), local)
+    except Exception as error:  # of MLflow, SQLAlchemy or the network
+        log.info("no links to MLflow: %s", first_line(error))
+        return RunLinks(local=local)
+    finally:
+        for name, value in earlier.items():
+            if value is None:
+                os.environ.pop(name, None)
+
+
+def web_address(uri: str) -> str:
+    """Return the address of the pages of a store, without user name and password."""
+    if not is_server(uri):
+        return LOCAL
+    parts = urlsplit(uri)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path.rstrip("/"), "", ""))
+
+
+def _addresses(client: Any, base: str, sweep: str, records: list[str]) -> dict[str, str]:
+    # All experiments are searched, since a sweep may have been sent to one of another name.
+    everywhere = [each.experiment_id for each in client.search_experiments(max_results=1000)]
+    parents = client.search_runs(everywhere, filter_string=f"tags.`rankbench.sweep` = '{sweep}'")
+    if not parents:
+        return {}
+    own = {run.info.run_id for run in parents}
+    experiments = list(dict.fromkeys(run.info.experiment_id for run in parents))
+    runs = client.search_runs(experiments, filter_string="tags.`rankbench.stage` = 'final'", max_results=MOST)
+    # Sweeps that repeat a run have it under the same id, each under its own parent.
+    runs = sorted(runs, key=lambda run: (run.data.tags.get("mlflow.parentRunId") in own, run.info.start_time))
+    pages = {run.data.tags.get("rankbench.run"): _page(base, run.info) for run in runs}
+    return {record: pages[record] for record in records if record in pages}
+
+
+def _page(base: str, run: Any) -> str:
+    return f"{base}/#/experiments/{run.experiment_id}/runs/{run.run_id}"

@@ -1,0 +1,68 @@
+"""Links to the runs of a sweep, in a store that a sink has filled, and none where there is nothing to link to."""
+
+import dataclasses
+
+import pyarrow as pa
+import pytest
+
+from rankbench.tracking.links import run_links, web_address
+from rankbench.tracking.mlflow_runs import MlflowRuns
+from rankbench.tracking.record import DatasetInfo, Measured, RunRecord, write_record
+from rankbench.tracking.spool import RunMessage, SweepStart
+from rankbench.tracking.store import connect
+
+RECORD = RunRecord(
+    id="final-x-ease-1", method="ease", params={}, dataset=DatasetInfo("x", "f"), fit_on="train", measured_on="test", seed=0,
+    dtype="float32", arm="ease", stage="final", metrics={"ndcg@20": Measured(0.1)}, seconds={"fit": 1.0},
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """A store with two sweeps, which have a run of the same id, as a repeated sweep has."""
+    results = tmp_path_factory.mktemp("results")
+    uri = f"sqlite:///{results}/mlflow.db"
+    runs = MlflowRuns(connect(uri, results / "mlartifacts"), results, results / "mlartifacts")
+    for sweep in ("e-1", "e-2"):
+        runs.take(SweepStart(experiment="e", time=1, sweep=sweep, params={}, tags={}))
+        for record in (RECORD, dataclasses.replace(RECORD, id=f"search-{sweep}", stage="search")):
+            folder = write_record(results / "sweeps" / sweep / "records", record, pa.table({"user": [1]}))
+            runs.take(RunMessage(experiment="e", time=2, record=str(folder.relative_to(results)), sweep=sweep))
+    return results, uri
+
+
+def test_a_record_is_linked_to_its_run_under_its_own_sweep(store):
+    results, uri = store
+    client = connect(uri, results / "mlartifacts")
+    pages = {}
+    for sweep in ("e-1", "e-2"):
+        links = run_links(uri, results / "mlartifacts", sweep, [RECORD.id, "unknown"])
+        assert links.local and [*links.runs] == [RECORD.id]
+        base, _, rest = links.runs[RECORD.id].partition("/#/experiments/")
+        experiment, _, run = rest.partition("/runs/")
+        assert base == "http://127.0.0.1:5000"
+        found = client.get_run(run)
+        assert (found.info.experiment_id, found.data.tags["rankbench.run"]) == (experiment, RECORD.id)
+        parent = client.get_run(found.data.tags["mlflow.parentRunId"])
+        assert parent.data.tags["rankbench.sweep"] == sweep
+        pages[sweep] = run
+    assert pages["e-1"] != pages["e-2"]
+
+
+def test_without_an_answer_there_are_no_links_and_no_error(store, tmp_path):
+    results, uri = store
+    assert run_links(uri, results / "mlartifacts", "another", [RECORD.id]).runs == {}
+    missing = f"sqlite:///{tmp_path}/none.db"
+    assert run_links(missing, tmp_path, "e-1", [RECORD.id]).runs == {} and not (tmp_path / "none.db").exists()
+    (tmp_path / "broken.db").write_bytes(b"not a database" * 100)
+    assert run_links(f"sqlite:///{tmp_path}/broken.db", tmp_path, "e-1", [RECORD.id]).runs == {}
+    dead = run_links("http://127.0.0.1:9", tmp_path, "e-1", [RECORD.id])
+    assert dead.runs == {} and not dead.local
+
+
+def test_an_address_in_a_report_has_no_password():
+    assert (
+        web_address("https://ann:secret@mlflow.example.org:8443/team/?token=secret") == "https://mlflow.example.org:8443/team"
+    )
+    assert web_address("http://localhost:5001") == "http://localhost:5001"
+    assert web_address("postgresql+psycopg2://ann:secret@db/mlflow") == "http://127.0.0.1:5000"
