@@ -72,8 +72,8 @@ def with_curves(of: list[RunRecord], points: int) -> list[RunRecord]:
 def told(record: RunRecord) -> list[tuple]:
     """Every metric that a record must be shown with: key, step, value."""
     at_end = {"test/ndcg_at_20": record.metrics["ndcg@20"].mean, "seconds/fit": record.seconds["fit"], "peak_memory_gb": 0.0}
-    curve = [(f"curve/{key}", row["iteration"], row[name])
-             for row in record.curve for name, key in (("loss", "loss"), ("seconds", "seconds"), ("ndcg@20", "ndcg_at_20"))]  # fmt: skip
+    keys = {"loss": "loss", "seconds": "seconds", "ndcg@20": "ndcg_at_20"}
+    curve = [(f"curve/{key}", row["iteration"], row[name]) for row in record.curve for name, key in keys.items()]
     return sorted([(name, 0, value) for name, value in at_end.items()] + curve)
 
 

@@ -50,6 +50,7 @@ def execute(
     # Parameters that differ between the runs of an arm; they make up the names of its runs.
     drawn = {arm.label: [name for name, value in arm.params.items() if isinstance(value, dict)] for arm in spec.arms}
     named = {arm.label: drawn[arm.label] or [*arm.params] for arm in spec.arms}
+    metric = spec.search.choose.metric
     several = len(spec.dataset_names) > 1, len(spec.final.split_seeds or ()) > 1
     labels = labels or Labels.from_env(source)
     artifacts = environment.results / "mlartifacts"
@@ -61,10 +62,9 @@ def execute(
             sink.open()
             facts: dict[str, Any] = {"datasets": [card.name for card in plan.cards], "arms": [arm.label for arm in spec.arms]}
             facts |= {"not_available": [*plan.not_available]} if plan.not_available else {}
-            facts |= {"settings": plan.n_settings, "fits": plan.n_fits, "chosen_by": spec.search.choose.metric}
+            facts |= {"settings": plan.n_settings, "fits": plan.n_fits, "chosen_by": metric}
             published = spec.published.model_dump(exclude={"recall"}) if spec.published else {}
-            metric, searched = spec.search.choose.metric, {name for names in drawn.values() for name in names}
-            views = sweep_views(spec.name, folder.name, metric, spec.report_metrics, sorted(searched))
+            views = sweep_views(spec.name, folder.name, metric, spec.report_metrics, list(drawn.values()))
             sink.start_sweep(folder.name, facts, {"rankbench.question": spec.question}, published, views)
             records["folder"] = folder / "records"
 
@@ -73,7 +73,7 @@ def execute(
             used = {unit.job.run_id(config): config.used for config in unit.job.configs}
             for record in finished:
                 name = run_name(record, named.get(record.arm or record.method, ()), *several)
-                sink.send(record, records["folder"] / record.id, name, used.get(record.id))
+                sink.send(record, records["folder"] / record.id, name, used.get(record.id), first=metric)
 
         records: dict[str, Path] = {}
         listener = Listener(planned, display.stage, done, display.warn)

@@ -13,6 +13,7 @@ from rankbench.tracking.record import RunRecord, read_record
 from rankbench.tracking.run_fields import record_metrics, record_params, record_tags
 from rankbench.tracking.run_names import metric_key, run_name
 from rankbench.tracking.spool import Message, Placed, RunMessage, SweepEnd, SweepStart
+from rankbench.tracking.views import view_links
 
 PARENT = "mlflow.parentRunId"
 SWEEP, OF_SWEEP = "rankbench.sweep", "rankbench.of_sweep"  # tags of the run of a sweep, and of the runs that it made
@@ -67,7 +68,7 @@ class MlflowRuns:
             self.client.delete_tag(run.info.run_id, "rankbench.error")
             self.client.log_batch(run.info.run_id, tags=[RunTag(key, value) for key, value in tags.items()])
         run_id = run.info.run_id
-        self.log(run_id, record_metrics(record), record_params(record, message.params), ended)
+        self.log(run_id, record_metrics(record, message.first), record_params(record, message.params), ended)
         self._log_curve(run_id, record, started)
         if inputs := dataset_inputs(record):
             self.client.log_inputs(run_id, datasets=inputs)
@@ -99,8 +100,8 @@ class MlflowRuns:
         self.client.update_run(run.info.run_id, status="RUNNING")
         about = dict(message.experiment_tags)
         if question := message.tags.get("rankbench.question"):
-            # The list of experiments shows it beside the name.
-            about["mlflow.note.content"] = question
+            # The list of experiments shows the question beside the name, and the page of the experiment also the links.
+            about["mlflow.note.content"] = f"{question}\n\n{view_links(run.info.experiment_id, about)}".strip()
         for key, value in about.items():
             self.client.set_experiment_tag(run.info.experiment_id, key, value)
         if not run.data.params:

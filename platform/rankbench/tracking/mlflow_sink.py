@@ -94,15 +94,20 @@ class MlflowSink:
             )
         )  # fmt: skip
 
-    def send(self, record: RunRecord, folder: Path, name: str = "", params: Iterable[str] | None = None) -> None:
-        """Send a record as a run, under `name`. `params`: the parameters that the fit used; None: all of the record."""
+    def send(
+        self, record: RunRecord, folder: Path, name: str = "", params: Iterable[str] | None = None, first: str = ""
+    ) -> None:
+        """Send a record as a run, under `name`. `params`: the parameters that the fit used; None: all of the record.
+
+        `first`: the metric that is sent first, which MLflow's page of compared runs then shows at first.
+        """
         if record.id not in self._sent:
             self._sent.add(record.id)
             self._put(
                 RunMessage(
                     **self._place(), record=self._relative(folder), sweep=self._sweep,
                     tags=self._published | self.labels.tags, name=f"{self.labels.name} {name}".strip(),
-                    params=None if params is None else list(params),
+                    params=None if params is None else list(params), first=first,
                 )
             )  # fmt: skip
 

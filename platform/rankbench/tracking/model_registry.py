@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -90,10 +93,8 @@ def _log(model: Servable, name: str, uri: str, run_id: str) -> int:
     import mlflow
     from mlflow.models import infer_signature
 
-    mlflow.set_tracking_uri(uri)
-    mlflow.set_registry_uri(uri)
-    # The id of our own run, or MLflow would take the one in MLFLOW_RUN_ID.
-    with mlflow.start_run(run_id=run_id):
+    # The id of our own run, or MLflow would take the one in MLFLOW_RUN_ID. MLflow prints the version on stderr, too.
+    with _tracking_at(uri), mlflow.start_run(run_id=run_id), redirect_stderr(io.StringIO()):
         logged = mlflow.pyfunc.log_model(
             name="model",
             loader_module=model.loader,
@@ -104,3 +105,16 @@ def _log(model: Servable, name: str, uri: str, run_id: str) -> int:
             registered_model_name=name,
         )
     return int(logged.registered_model_version)
+
+
+@contextmanager
+def _tracking_at(uri: str) -> Iterator[None]:
+    """Let MLflow's functions write to the store at `uri`. MLflow also sets an environment variable, which is put back."""
+    import mlflow
+
+    earlier = mlflow.get_tracking_uri() if mlflow.is_tracking_uri_set() else None
+    mlflow.set_tracking_uri(uri)
+    try:
+        yield
+    finally:
+        mlflow.set_tracking_uri(earlier)

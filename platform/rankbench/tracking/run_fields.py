@@ -60,8 +60,9 @@ def record_params(record: RunRecord, used: Iterable[str] | None) -> dict[str, An
     return own | ({"split_seed": record.dataset.split_seed} if record.dataset.fingerprint else {}) | wanted
 
 
-def record_metrics(record: RunRecord) -> dict[str, float]:
-    """Return the metrics by name, such as test/ndcg_at_20, with seconds by phase and the peak memory."""
-    metrics = {metric_key(record.measured_on, name): value.mean for name, value in record.metrics.items()}
+def record_metrics(record: RunRecord, first: str = "") -> dict[str, float]:
+    """Return the metrics by name, such as test/ndcg_at_20, with seconds by phase and the peak memory; `first` comes first."""
+    names = sorted(record.metrics, key=lambda name: name != first)
+    metrics = {metric_key(record.measured_on, name): record.metrics[name].mean for name in names}
     metrics |= {f"seconds/{phase}": value for phase, value in record.seconds.items()}
     return metrics | {"peak_memory_gb": record.peak_memory_bytes / 1e9}

@@ -44,6 +44,7 @@ class RunMessage(Placed):
     tags: dict[str, str] = field(default_factory=dict)
     name: str = ""
     params: list[str] | None = None
+    first: str = ""  # the metric that is logged first
     kind: Literal["run"] = "run"
 
 

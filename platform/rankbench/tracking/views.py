@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,8 +57,8 @@ class View:
             "datasetsFilter": [],
             "modelVersionFilter": "All Runs",
             "selectedColumns": list(self.columns),
-            "columnOrder": [],
-            "columnWidths": {},
+            "columnOrder": list(self.columns),
+            "columnWidths": dict.fromkeys(self.columns, 130),
             "runsHidden": [],
             "runsHiddenMode": "SHOW_ALL",
             "compareRunCharts": charts,
@@ -74,11 +74,11 @@ class View:
         }
 
 
-def sweep_views(name: str, sweep: str, metric: str, reported: Sequence[str], searched: Sequence[str]) -> list[View]:
+def sweep_views(name: str, sweep: str, metric: str, reported: Sequence[str], searched: Sequence[Sequence[str]]) -> list[View]:
     """Return the views of a sweep: its final runs on test, and its search on valid.
 
     `name` is that of the experiment, `metric` the one that settings are chosen by, `reported` those of the table, and
-    `searched` the parameters that the search varies.
+    `searched` the parameters that the search varies, for each arm.
     """
     tests = tuple(dict.fromkeys(metric_key("test", each) for each in (metric, *reported)))
     curve, best = metric_key("curve", metric), metric_key("valid", metric)
@@ -95,16 +95,18 @@ def sweep_views(name: str, sweep: str, metric: str, reported: Sequence[str], sea
             ("Result", tuple(bar(each) for each in (*tests, "seconds/fit"))),
         ),
     )
-    if not searched:
+    # Only runs that have all parameters of a plot are shown in it.
+    drawn = list(dict.fromkeys(tuple(names) for names in searched if names))
+    if not drawn:
         return [finals]
-    drawn = tuple(column("params", each) for each in searched)
+    params = tuple(column("params", each) for each in dict.fromkeys(name for names in drawn for name in names))
     search = View(
         id=f"{name}-search",
         name=f"{name}: search",
         filter=_of_stage("search", sweep),
         order_by=best,
-        columns=(column("metrics", best), *drawn, column("metrics", "seconds/fit"), *about),
-        charts=(("Search", (parallel(searched, best), bar(best))),),
+        columns=(column("metrics", best), *params, column("metrics", "seconds/fit"), *about),
+        charts=(("Search", (*(parallel(names, best) for names in drawn), bar(best))),),
     )
     return [finals, search]
 
@@ -157,8 +159,11 @@ def parallel(params: Sequence[str], metric: str) -> dict[str, Any]:
     }
 
 
-def link(server: str, experiment: str, view: str = "", charts: bool = False) -> str:
-    """Return the address of an experiment's runs on `server`, in model-training mode, with a view and as charts if asked."""
-    words = ["workflowType=machine_learning", *([f"viewStateShareKey={view}"] if view else [])]
-    words += ["compareRunsMode=CHART"] if charts else []
-    return f"{server}/#/experiments/{experiment}/runs?{'&'.join(words)}"
+def view_links(experiment: str, tags: Mapping[str, str]) -> str:
+    """Return links, in Markdown, to the views in the `tags` of an experiment (an id), as a table and as charts."""
+    links = []
+    for key, value in tags.items():
+        if key.startswith(TAG):
+            name, address = json.loads(value)["name"], f"#/experiments/{experiment}/runs?viewStateShareKey={key[len(TAG) :]}"
+            links.append(f"{name}: [table]({address}), [charts]({address}&compareRunsMode=CHART)")
+    return "; ".join(links)

@@ -6,7 +6,7 @@ It runs MLflow's own application in uvicorn, as `mlflow server` does, except tha
 - only the server decides where the files of an experiment are stored: MLflow lets a client name any folder, and then reads
   and writes there with the rights of the server's user;
 - MLflow's assistant is disabled, because it runs commands on this machine for anyone who reaches the port;
-- a browser that opens it for the first time sees the pages of model training, where MLflow would show those of agents.
+- it opens with the list of experiments, and a new browser sees the pages of model training, not those of agents.
 
 It reads its order from stdin, one line of JSON with the address of the store.
 """
@@ -26,6 +26,8 @@ ASSISTANT = "/mlflow/assistant"
 
 # What the pages keep in the browser. They look there, not at the kind of an experiment, for what to show at first.
 FIRST_VISIT = {"mlflow.workflowType_v1": "machine_learning", "mlflow.assistant.fab.autoOpenedOnFirstLoad_v1": True}
+
+START = 'if (!location.hash) location.replace("#/experiments")'
 
 
 def main() -> None:
@@ -79,7 +81,7 @@ def _application(order: dict[str, Any]) -> Any:
 
 
 def _with_first_visit(send: Any) -> Any:
-    """Return a `send` that adds FIRST_VISIT to the page, for browsers that have not stored a choice of their user."""
+    """Return a `send` that adds a script to the page: FIRST_VISIT, unless the browser has stored other choices."""
     held: list[dict[str, Any]] = []
     body = bytearray()
 
@@ -104,7 +106,7 @@ def _with_first_visit(send: Any) -> Any:
 def _script() -> str:
     choices = json.dumps({key: json.dumps(value) for key, value in FIRST_VISIT.items()})
     store = "if (localStorage.getItem(key) === null) localStorage.setItem(key, value)"
-    return f"<script>for (const [key, value] of Object.entries({choices})) {store}</script>"
+    return f"<script>for (const [key, value] of Object.entries({choices})) {store};{START}</script>"
 
 
 def _refuse_folders_of_clients() -> None:
