@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from importlib.metadata import version
 from pathlib import Path
 
 from rankbench.core.environment import Environment
-from rankbench.experiment import served_model
+from rankbench.experiment import methods, served_model
 from rankbench.experiment.fitted_model import Model, load
 from rankbench.experiment.served_model import DEFAULTS, ServedModel
 from rankbench.tracking.address import tracking_uri
@@ -15,8 +14,8 @@ from rankbench.tracking.labels import Labels
 from rankbench.tracking.model_registry import Registered, Servable
 from rankbench.tracking.model_registry import register as register_servable
 
-# Packages that a served model may need; those that were imported to load it and to recommend are pinned.
-PACKAGES = ("numpy", "pandas", "pyarrow", "pydantic", "rankbench", "safetensors", "scipy", "numba", "torch")
+# Packages that a served model needs.
+PACKAGES = ("mlflow", "numba", "numpy", "pandas", "pyarrow", "pydantic", "rankbench", "safetensors", "scipy")
 
 
 def register(folder: Path, name: str, environment: Environment, labels: Labels) -> Registered:
@@ -38,6 +37,9 @@ def _servable(model: Model, folder: Path) -> Servable:
     params = DEFAULTS | {"k": min(DEFAULTS["k"], len(model.items))}
     answer = ServedModel(model).predict(request, params)
     about = {"method": model.method, "dataset": model.dataset["name"], "seed": model.seed, "fit_on": model.fit_on}
+    # Parameters are checked by the method, and one trained by gradient steps is defined with PyTorch.
+    trained = type(methods.method(model.method)).__module__.startswith("rankbench.training")
+    packages = (*PACKAGES, "torch") if trained else PACKAGES
     tags = {f"rankbench.{key}": str(value) for key, value in about.items()}
     return Servable(
         folder=folder,
@@ -45,10 +47,7 @@ def _servable(model: Model, folder: Path) -> Servable:
         request=request,
         request_params=params,
         answer=answer,
-        requirements=[
-            f"mlflow=={version('mlflow')}",
-            *(f"{package}=={version(package)}" for package in PACKAGES if package in sys.modules),
-        ],
+        requirements=[f"{package}=={version(package)}" for package in packages],
         params=about | model.params,
         tags=tags | {"rankbench.fingerprint": model.dataset["fingerprint"]},
     )
