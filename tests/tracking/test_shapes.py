@@ -11,12 +11,12 @@ from rankbench.tracking.labels import Labels
 from rankbench.tracking.mlflow_runs import MlflowRuns
 from rankbench.tracking.record import DatasetInfo, Measured, write_record
 from rankbench.tracking.run_names import run_name
+from rankbench.tracking.saved_views import TAG, sweep_views
 from rankbench.tracking.spool import RunMessage, Spool, SweepEnd, SweepStart
 from rankbench.tracking.store import make_tables
-from rankbench.tracking.views import TAG, sweep_views
 
 from .test_record import RECORD
-from .test_views import state_of
+from .test_saved_views import state_of
 
 DATA = DatasetInfo(
     "x", "f00d", "random-per-user", counts={"users": 9, "items": 5},

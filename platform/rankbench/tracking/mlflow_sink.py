@@ -22,7 +22,7 @@ from rankbench.tracking.record import RunRecord
 from rankbench.tracking.redaction import without_password
 from rankbench.tracking.run_names import metric_key
 from rankbench.tracking.spool import Message, RunMessage, Spool, SweepEnd, SweepStart
-from rankbench.tracking.views import PRIMARY_METRIC, View
+from rankbench.tracking.saved_views import PRIMARY_METRIC, View
 
 __all__ = ["LIMIT", "PATIENCE", "MlflowSink", "metric_key", "tracking_uri"]
 

@@ -4,7 +4,7 @@ import base64
 import json
 import zlib
 
-from rankbench.tracking.views import TAG, sweep_views, view_links
+from rankbench.tracking.saved_views import TAG, sweep_views, view_links
 
 
 def state_of(value):
