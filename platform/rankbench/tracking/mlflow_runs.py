@@ -12,8 +12,8 @@ from rankbench.tracking.inputs import dataset_inputs
 from rankbench.tracking.record import RunRecord, read_record
 from rankbench.tracking.run_fields import record_metrics, record_params, record_tags
 from rankbench.tracking.run_names import metric_key, run_name
-from rankbench.tracking.spool import Message, Placed, RunMessage, SweepEnd, SweepStart
 from rankbench.tracking.saved_views import view_links
+from rankbench.tracking.spool import Message, Placed, RunMessage, SweepEnd, SweepStart
 
 PARENT = "mlflow.parentRunId"
 SWEEP, OF_SWEEP = "rankbench.sweep", "rankbench.of_sweep"  # tags of the run of a sweep, and of the runs that it made

@@ -20,11 +20,10 @@ from rankbench.tracking.delivery import Delivery
 from rankbench.tracking.labels import Labels
 from rankbench.tracking.record import RunRecord
 from rankbench.tracking.redaction import without_password
-from rankbench.tracking.run_names import metric_key
-from rankbench.tracking.spool import Message, RunMessage, Spool, SweepEnd, SweepStart
 from rankbench.tracking.saved_views import PRIMARY_METRIC, View
+from rankbench.tracking.spool import Message, RunMessage, Spool, SweepEnd, SweepStart
 
-__all__ = ["LIMIT", "PATIENCE", "MlflowSink", "metric_key", "tracking_uri"]
+__all__ = ["LIMIT", "PATIENCE", "MlflowSink", "tracking_uri"]
 
 log = logging.getLogger(__name__)
 
