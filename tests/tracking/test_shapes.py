@@ -79,6 +79,11 @@ def sent(store, experiment, **options):
     return client, client.get_experiment_by_name(experiment)
 
 
+def new_experiment(store, name, **options):
+    root, client, _ = store
+    return client.create_experiment(name, artifact_location=(root / "artifacts" / name).as_uri(), **options)
+
+
 def by_record(runs):
     return {run.data.tags["rankbench.run"]: run for run in runs if "rankbench.run" in run.data.tags}
 
@@ -178,7 +183,7 @@ def test_a_second_sweep_has_final_runs_of_its_own(store):
 
 def test_runs_become_children_of_the_run_that_the_user_chose(store):
     client = store[1]
-    mine = client.create_experiment("mine", tags={"mlflow.experimentKind": "finetuning"})
+    mine = new_experiment(store, "mine", tags={"mlflow.experimentKind": "finetuning"})
     pipeline = client.create_run(mine).info.run_id
     environ = {"MLFLOW_RUN_ID": pipeline, "MLFLOW_EXPERIMENT_NAME": "elsewhere", "MLFLOW_RUN_CONTEXT": '{"team": "search"}'}
     labels = Labels.from_env("x.yaml", ["try=3"], "night", environ=environ)
@@ -203,10 +208,10 @@ def test_a_parent_that_is_not_in_the_store_loses_nothing(store):
 
 def test_an_experiment_is_chosen_by_name_or_by_id(store):
     client = store[1]
-    chosen = client.create_experiment("chosen by id")
+    chosen = new_experiment(store, "chosen-by-id")
     for labels, name in (
         (Labels(experiment="chosen by name"), "chosen by name"),
-        (Labels(experiment_id=chosen), "chosen by id"),
+        (Labels(experiment_id=chosen), "chosen-by-id"),
     ):
         sent(store, "not this", labels=labels)
         experiment = client.get_experiment_by_name(name)
@@ -217,7 +222,7 @@ def test_an_experiment_is_chosen_by_name_or_by_id(store):
 
 def test_final_runs_that_an_earlier_version_sent_are_not_sent_again(store):
     client = store[1]
-    old = client.create_experiment("old")
+    old = new_experiment(store, "old")
     parent = client.create_run(old, tags={"rankbench.sweep": "sweep-1"}).info.run_id
     for record in (*FINALS, *SEARCHED):
         tags = {"rankbench.run": record.id, "mlflow.parentRunId": parent}
