@@ -97,8 +97,8 @@ def test_a_killed_driver_loses_nothing(tmp_path):
         client = MlflowClient(f"sqlite:///{home / 'results' / 'mlflow.db'}")
         experiment = client.get_experiment_by_name("killed")
         runs = client.search_runs([experiment.experiment_id], max_results=1000)
-        children = [run.data.tags["mlflow.runName"] for run in runs if "mlflow.parentRunId" in run.data.tags]
-        parents = [run for run in runs if "mlflow.parentRunId" not in run.data.tags]
-        ids = [run.data.tags["rankbench.record"] for run in runs if "mlflow.parentRunId" in run.data.tags]
+        children = [run.data.tags["mlflow.runName"] for run in runs if "rankbench.run" in run.data.tags]
+        parents = [run for run in runs if "rankbench.run" not in run.data.tags]
+        ids = [run.data.tags["rankbench.record"] for run in runs if "rankbench.run" in run.data.tags]
         assert len(ids) == len(set(ids)) == len(after), (number, children)
         assert len(parents) == 1

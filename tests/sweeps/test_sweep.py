@@ -175,7 +175,7 @@ def test_the_table_is_on_stdout_as_json(swept):
     assert states == dict.fromkeys(["popularity", "ease", "deql-l2", "deql-l2-zero-diag"], "measured") | {"broken": "failed"}
 
 
-def test_mlflow_shows_a_parent_with_every_run_below_it(swept):
+def test_mlflow_shows_trials_below_the_sweep_and_final_runs_beside_each_other(swept):
     home, folder, *_ = swept
     client = MlflowClient(f"sqlite:///{home}/results/mlflow.db")
     runs = client.search_runs([client.get_experiment_by_name("small").experiment_id], max_results=1000)
@@ -185,7 +185,9 @@ def test_mlflow_shows_a_parent_with_every_run_below_it(swept):
     records = {record.id: record for record in records_of(folder)}
     assert set(children) == set(records)
     for name, run in children.items():
-        assert run.data.tags["mlflow.parentRunId"] == parents[0].info.run_id
+        above = parents[0].info.run_id if records[name].stage == "search" else None
+        assert run.data.tags.get("mlflow.parentRunId") == above
+        assert run.data.tags["rankbench.of_sweep"] == folder.name
         assert run.info.status == ("FINISHED" if records[name].finished else "FAILED")
     files = {file.path for file in client.list_artifacts(parents[0].info.run_id)}
     assert {"report.md", "final.png", "search.png"} <= files

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import sys
 import psutil
 import pytest
 from filelock import FileLock
+from mlflow.tracking import MlflowClient
 
 from rankbench.cli import _main
 from rankbench.tracking.record import write_record
@@ -27,7 +29,8 @@ def results(tmp_path, monkeypatch):
     monkeypatch.setenv("RANKBENCH_RESULTS", str(tmp_path / "results"))
     monkeypatch.setenv("RANKBENCH_OFFLINE", "1")
     monkeypatch.delenv("RANKBENCH_MIRROR", raising=False)
-    monkeypatch.delenv("RANKBENCH_TRACKING_URI", raising=False)
+    for name in ("RANKBENCH_TRACKING_URI", "MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME", "MLFLOW_RUN_ID"):
+        monkeypatch.delenv(name, raising=False)
     return tmp_path / "results"
 
 
@@ -83,6 +86,46 @@ def test_an_address_that_cannot_work_is_refused_before_the_work(results, monkeyp
     for command in (["tracking", "sync"], ["tracking", "status"], ["ui"]):
         assert _main(command) == 2
     assert _main([*RUN, "--no-track"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("variable", "uri", "says"),
+    [
+        ("MLFLOW_TRACKING_URI", "htpp://host:5000", "MLFLOW_TRACKING_URI=htpp://.*unknown scheme; did you mean http?"),
+        ("MLFLOW_TRACKING_URI", "sqllite:///x.db", "did you mean sqlite?"),
+        ("MLFLOW_TRACKING_URI", "./mlruns", "MLflow no longer takes a folder"),
+        ("RANKBENCH_TRACKING_URI", "postgres://host/db", r"write postgresql\+psycopg2"),
+        ("MLFLOW_RUN_CONTEXT", "{", "MLFLOW_RUN_CONTEXT: not JSON"),
+    ],
+)
+def test_a_misspelt_address_or_context_is_one_line_before_the_fit(results, monkeypatch, capsys, variable, uri, says):
+    monkeypatch.setenv(variable, uri)
+    assert _main(RUN) == 2
+    error = capsys.readouterr().err
+    assert re.search(says, error) and error.count("\n") == 1 and not (results / "runs").exists()
+
+
+def test_mlflows_variables_and_own_tags_reach_the_run(results, tmp_path, monkeypatch, capsys):
+    uri = f"sqlite:///{tmp_path}/theirs.db"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "theirs")
+    assert _main([*RUN, "--tag", "team=search", "--run-name", "first try"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert _main(["tracking", "sync"]) == 0  # what a busy machine has not sent in time
+    client = MlflowClient(uri)
+    (run,) = client.search_runs([client.get_experiment_by_name("theirs").experiment_id])
+    assert (run.info.run_name, run.data.tags["team"], run.data.tags["rankbench.run"]) == ("first try", "search", printed["id"])
+    assert run.data.tags["mlflow.source.name"] == "rankbench run" and run.inputs.dataset_inputs
+    assert not (results / "mlflow.db").exists()
+    # rankbench's own variable wins.
+    monkeypatch.setenv("RANKBENCH_TRACKING_URI", f"sqlite:///{tmp_path}/own.db")
+    assert _main([*RUN, "--seed", "1"]) == _main(["tracking", "sync"]) == 0
+    assert len(run_tags(tmp_path / "own.db", "rankbench.run")) == len(run_tags(tmp_path / "theirs.db", "rankbench.run")) == 1
+
+
+def test_a_tag_without_tracking_is_refused(results, capsys):
+    assert _main([*RUN, "--no-track", "--tag", "a=b"]) == 2
+    assert "--no-track" in capsys.readouterr().err
 
 
 def test_ui_refuses_a_server_and_an_old_store(results, dead, monkeypatch, capsys):

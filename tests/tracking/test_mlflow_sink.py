@@ -15,8 +15,8 @@ from mlflow.tracking import MlflowClient
 
 from rankbench.tracking import mlflow_sink
 from rankbench.tracking.delivery import Delivery, check
-from rankbench.tracking.mlflow_sink import metric_key
 from rankbench.tracking.record import DatasetInfo, write_record
+from rankbench.tracking.run_names import metric_key, run_name
 from rankbench.tracking.store import make_tables
 
 from .stores import content, records, run_tags, sink_on, spooled, sweep
@@ -65,7 +65,7 @@ def test_a_curve_is_a_point_an_iteration_dated_by_training_seconds(root):
         sink.close()
     client, (run,) = runs_of(root, "curves")
     begun = run.info.start_time
-    for name in ("loss", "ndcg@20"):
+    for name in ("loss", "seconds", "ndcg@20"):
         points = client.get_metric_history(run.info.run_id, metric_key("curve", name))
         found = sorted((point.step, point.timestamp - begun, point.value) for point in points)
         assert found == [(row["iteration"], 1000 * row["seconds"], row[name]) for row in curve]
@@ -80,13 +80,13 @@ def test_a_sweep_is_a_parent_with_a_child_a_record(root):
     for record in (RECORD, failed):
         sink.send(record, write_record(root, record, None))
     (root / "report.md").write_text("a report")
-    sink.finish_sweep({"test/ndcg_at_20": 0.25}, [root / "report.md"], ok=False, note="**a note**")
+    sink.finish_sweep([root / "report.md"], ok=False, note="**a note**")
     client, runs = runs_of(root, "nested")
     parent = next(run for run in runs if "rankbench.sweep" in run.data.tags)
     children = {run.data.tags["rankbench.run"]: run for run in runs if run is not parent}
     assert lines == [] and spooled(root) == []
     assert parent.info.status == "FAILED" and parent.data.params["fits"] == "2"
-    assert parent.data.metrics == {"test/ndcg_at_20": 0.25}
+    assert parent.data.metrics == {}  # each would be a chart with a single bar
     assert parent.data.tags["mlflow.note.content"] == "**a note**"
     assert [file.path for file in client.list_artifacts(parent.info.run_id)] == ["report.md"]
     assert all(run.data.tags["mlflow.parentRunId"] == parent.info.run_id for run in children.values())
@@ -114,7 +114,7 @@ def test_a_child_says_what_it_is_of(root):
         sink.open()
         sink.start_sweep("sweep-1", {}, {"rankbench.question": "which?"}, published)
         for record in batch:
-            sink.send(record, write_record(root / "records", record, None), named=["tau", "absent"])
+            sink.send(record, write_record(root / "records", record, None), run_name(record, ["tau", "absent"]))
         sink.close()
     client, runs = runs_of(root, "tags")
     assert client.get_experiment_by_name("tags").tags["mlflow.note.content"] == "which?"
@@ -128,7 +128,7 @@ def test_a_child_says_what_it_is_of(root):
     assert "rankbench.figure" not in a and "rankbench.question" not in a
     assert (parent["rankbench.paper"], parent["rankbench.table"], parent["rankbench.question"]) == ("PSL", "1", "which?")
     assert [tags["mlflow.runName"] for tags in (a, b, c, d)] == [
-        "run psl tau=0.1", "final psl tau=0.1", "run psl tau=0.2", "run ease lam=3"
+        "psl tau=0.1 seed 3", "psl seed 4", "psl tau=0.2 seed 3", "ease seed 0"
     ]  # fmt: skip
     hashes = [tags["rankbench.config_hash"] for tags in (a, b, c, d)]
     assert hashes[0] == hashes[1] and len(set(hashes)) == 3  # other seeds are the same setting, another tau is not
@@ -151,7 +151,7 @@ def test_replaying_every_message_changes_nothing(root):
     shutil.copytree(root / "spool", root / "kept")
     assert deliver(root) == (0, "")
     first = content(root / "mlflow.db")
-    assert len(first["runs"]) == 4 and len(first["metrics"]) == 3 * 3 + 1
+    assert len(first["runs"]) == 4 and len(first["metrics"]) == 3 * 3
     shutil.copytree(root / "kept", root / "spool", dirs_exist_ok=True)
     assert len(spooled(root)) == 5
     assert deliver(root) == (0, "")
@@ -214,7 +214,7 @@ def test_of_runs_made_twice_by_a_server_that_woke_up_late_the_whole_one_stays(ro
     alive = {run.info.run_id: run for run in client.search_runs([experiment])}
     (parent,) = [run for run in alive.values() if "rankbench.sweep" in run.data.tags]
     children = [run for run in alive.values() if run.data.tags.get("mlflow.parentRunId") == parent.info.run_id]
-    assert parent.data.metrics and len(children) == 1
+    assert parent.data.params == {"fits": "1"} and len(children) == 1
     assert children[0].info.status == "FINISHED" and children[0].data.metrics["test/ndcg_at_20"] == 0.25
 
 

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 
@@ -50,6 +51,10 @@ def test_it_answers_takes_a_run_and_ends_without_a_process_left(results, tmp_pat
             said += line
         told = json.loads(said)
         assert told["url"] == f"http://127.0.0.1:{port}" and told["store"] == f"sqlite:///{results}/mlflow.db"
+        with urllib.request.urlopen(f"{told['url']}/", timeout=30) as answer:
+            page = answer.read().decode()
+            assert int(answer.headers["content-length"]) == len(page.encode())
+        assert page.startswith("<!doctype html>") and page.index('"mlflow.workflowType_v1"') < page.index("main.")
         # From another results folder, as from another machine.
         lines, (record,) = [], records(1)
         sink = sink_on(tmp_path / "elsewhere", "served", lines, told["url"])

@@ -14,11 +14,11 @@ TEXT, MILLISECONDS = st.text(max_size=20), st.integers(0, 2**53)
 WORDS = st.dictionaries(TEXT, TEXT, max_size=3)
 MESSAGES = st.one_of(
     st.builds(RunMessage, experiment=TEXT, time=MILLISECONDS, record=TEXT, sweep=st.none() | TEXT, tags=WORDS,
-              named=st.lists(TEXT, max_size=3), kind=st.just("run")),
+              experiment_id=st.none() | TEXT, parent=st.none() | TEXT, name=TEXT, first=TEXT,
+              params=st.none() | st.lists(TEXT, max_size=3), kind=st.just("run")),
     st.builds(SweepStart, experiment=TEXT, time=MILLISECONDS, sweep=TEXT, params=WORDS, tags=WORDS,
-              kind=st.just("sweep-start")),
+              name=TEXT, experiment_tags=WORDS, kind=st.just("sweep-start")),
     st.builds(SweepEnd, experiment=TEXT, time=MILLISECONDS, sweep=TEXT, note=TEXT, ok=st.booleans(),
-              metrics=st.dictionaries(TEXT, st.floats(allow_nan=False, allow_infinity=False), max_size=3),
               files=st.lists(TEXT, max_size=3), kind=st.just("sweep-end")),
 )  # fmt: skip
 MESSAGE = RunMessage(experiment="x", time=1, record="runs/a")

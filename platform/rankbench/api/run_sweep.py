@@ -14,8 +14,11 @@ from rankbench.schema.stored_sweep import read_sweep
 from rankbench.sweeps.heartbeat import Progress
 from rankbench.sweeps.plan import Plan, Unit
 from rankbench.sweeps.sweep import Listener, comparisons, run_sweep
-from rankbench.tracking.mlflow_sink import MlflowSink, metric_key, tracking_uri
+from rankbench.tracking.labels import Labels
+from rankbench.tracking.mlflow_sink import MlflowSink, tracking_uri
 from rankbench.tracking.record import RunRecord
+from rankbench.tracking.run_names import run_name
+from rankbench.tracking.saved_views import sweep_views
 
 
 class Display(Protocol):
@@ -32,15 +35,26 @@ class Display(Protocol):
 
 
 def execute(
-    spec: ExperimentSpec, source: str, environment: Environment, display: Display, **options: Any
+    spec: ExperimentSpec,
+    source: str,
+    environment: Environment,
+    display: Display,
+    labels: Labels | None = None,
+    **options: Any,
 ) -> tuple[Path, Table, int]:
     """Run a sweep, send its runs to MLflow and write its report. `options` are those of `run_sweep`.
 
-    Returns the folder, the table, and the number of failed runs. Raises as `run_sweep` does.
+    `labels`: the user's choices for MLflow, by default those of its environment variables. Returns the folder, the table, and
+    the number of failed runs. Raises as `run_sweep` does.
     """
     # Parameters that differ between the runs of an arm; they make up the names of its runs.
-    named = {arm.label: [n for n, v in arm.params.items() if isinstance(v, dict)] or [*arm.params] for arm in spec.arms}
-    sink = MlflowSink(tracking_uri(environment), spec.name, environment.results / "mlartifacts", display.warn)
+    drawn = {arm.label: [name for name, value in arm.params.items() if isinstance(value, dict)] for arm in spec.arms}
+    named = {arm.label: drawn[arm.label] or [*arm.params] for arm in spec.arms}
+    metric = spec.search.choose.metric
+    several = len(spec.dataset_names) > 1, len(spec.final.split_seeds or ()) > 1
+    labels = labels or Labels.from_env(source)
+    artifacts = environment.results / "mlartifacts"
+    sink = MlflowSink(tracking_uri(environment), spec.name, artifacts, display.warn, labels=labels)
     with display:
 
         def planned(plan: Plan, folder: Path) -> None:
@@ -48,15 +62,18 @@ def execute(
             sink.open()
             facts: dict[str, Any] = {"datasets": [card.name for card in plan.cards], "arms": [arm.label for arm in spec.arms]}
             facts |= {"not_available": [*plan.not_available]} if plan.not_available else {}
-            facts |= {"settings": plan.n_settings, "fits": plan.n_fits, "chosen_by": spec.search.choose.metric}
+            facts |= {"settings": plan.n_settings, "fits": plan.n_fits, "chosen_by": metric}
             published = spec.published.model_dump(exclude={"recall"}) if spec.published else {}
-            sink.start_sweep(folder.name, facts, {"rankbench.question": spec.question}, published)
+            views = sweep_views(spec.name, folder.name, metric, spec.report_metrics, list(drawn.values()))
+            sink.start_sweep(folder.name, facts, {"rankbench.question": spec.question}, published, views)
             records["folder"] = folder / "records"
 
         def done(unit: Unit, finished: list[RunRecord]) -> None:
             display.done(unit, finished)
+            used = {unit.job.run_id(config): config.used for config in unit.job.configs}
             for record in finished:
-                sink.send(record, records["folder"] / record.id, named.get(record.arm or record.method, ()))
+                name = run_name(record, named.get(record.arm or record.method, ()), *several)
+                sink.send(record, records["folder"] / record.id, name, used.get(record.id), first=metric)
 
         records: dict[str, Path] = {}
         listener = Listener(planned, display.stage, done, display.warn)
@@ -65,11 +82,8 @@ def execute(
     compared = comparisons(stored)
     files = write_report(folder / "report", stored.about, stored.chosen, stored.records, compared)
     table = sweep_table(stored.about, stored.chosen, stored.records, compared)
-    headline = {
-        metric_key(f"final/{row.dataset}/{row.arm}", name): cell.mean for row in table.rows for name, cell in row.cells.items()
-    }
     conclusion = "\n".join(table.conclusions.sentences)
-    sink.finish_sweep(headline, files, ok=not failed, note=f"{spec.question}\n\n{conclusion}\n\n{render(table, 'md')}")
+    sink.finish_sweep(files, ok=not failed, note=f"{spec.question}\n\n{conclusion}\n\n{render(table, 'md')}")
     if (links := links_of(stored, environment)).runs:
         # Only now does the store have all runs, which the page links to.
         table = sweep_table(stored.about, stored.chosen, stored.records, compared, links)

@@ -94,7 +94,7 @@ def sweep(
         # Without anything to choose, nothing needs to be fitted on train and measured on valid.
         chosen = chosen or not any(_is_searched(arm) for arm in spec.arms)
     display = sweep_display(spec.search.choose.metric, progress)
-    options = {"resume": resume, "use_chosen": chosen, "address": address, "fresh": fresh}
+    options: dict[str, Any] = {"resume": resume, "use_chosen": chosen, "address": address, "fresh": fresh}
     # Ray would show widgets of its own in a notebook, and complains where it cannot.
     logging.getLogger("ray.widgets").setLevel(logging.ERROR)
     with warnings.catch_warnings():

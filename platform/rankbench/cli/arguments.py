@@ -47,3 +47,7 @@ Memory = Annotated[
 Resume = Annotated[bool, typer.Option("--resume", help="Continue from the last saved iteration or tiles.")]
 ModelFolder = Annotated[Path, typer.Argument(help="Folder of a model, written by `rankbench fit`.")]
 TableFile = Annotated[Path | None, typer.Option("--out", help="Write the result to this .csv or .parquet file.")]
+Tags = Annotated[
+    list[str] | None, typer.Option("--tag", metavar="KEY=VALUE", help="A tag of the MLflow runs; may be repeated.")
+]
+RunName = Annotated[str | None, typer.Option(help="Beginning of the names of the MLflow runs.")]

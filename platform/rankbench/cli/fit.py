@@ -14,6 +14,7 @@ EXAMPLES = """Examples:
   rankbench fit movielens-1m ease lam=300 --out my-model
   rankbench fit ./my-shop.yaml deql-l2 p=0.4 lam_prime=100 --out shop-model
   rankbench fit amazon-beauty talos tau=0.1 --out top-20
+  rankbench fit movielens-1m ease lam=300 --out movies --register movies
   rankbench fit gowalla ials embedding_dim=256 --out factors      after an interrupt, add --resume
   rankbench fit amazon-book ease lam=200 --memory 4GB --out books      a matrix larger than 4 GB stays in files
 """
@@ -30,6 +31,9 @@ def fit(
     device: Device = "cpu",
     memory: Memory = None,
     resume: Resume = False,
+    register: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Register the model in MLflow under NAME, once it is saved.")
+    ] = None,
     json: Json = False,
     plugin: Plugin = None,
 ) -> None:
@@ -42,10 +46,19 @@ def fit(
 
     from rankbench import api
     from rankbench.cli.options import Options, card_and_method, open_execution, require_effect
+    from rankbench.core.environment import Environment
     from rankbench.core.errors import require
     from rankbench.core.files import require_writable
     from rankbench.experiment.job import configure
 
+    if register is not None:  # a wrong name, address or tag is refused before the fit
+        from rankbench.tracking.address import tracking_uri
+        from rankbench.tracking.labels import Labels
+        from rankbench.tracking.model_registry import checked_model_name
+
+        checked_model_name(register, "--register")
+        environment, labels = Environment.from_env(), Labels.from_env("rankbench fit")
+        tracking_uri(environment)
     require_writable(to)
     checkpoint_folder, tile_folder = (to.with_name(f"{to.name}.{kind}") for kind in ("checkpoints", "tiles"))
     if (to / "model.json").is_file():
@@ -63,8 +76,18 @@ def fit(
     model.save(to)
     for folder in (checkpoint_folder, tile_folder):
         shutil.rmtree(folder, ignore_errors=True)
+    registered = None
+    if register is not None:
+        from rankbench.api.register import register as register_model
+
+        registered = register_model(to, register, environment, labels)
     if json:
-        print_json({"folder": str(to), "method": method, "params": model.params, "dataset": model.dataset})
+        about = {"folder": str(to), "method": method, "params": model.params, "dataset": model.dataset}
+        print_json(about | ({"registered": registered.uri} if registered else {}))
         return
     out.print(f"{method} on {dataset}: {len(model.users):,} users, {len(model.items):,} items → {to}")
     out.print(f"next: {program()} recommend {to} --user {model.users[0].as_py()}")
+    if registered is not None:
+        from rankbench.cli.tracking import show_registered
+
+        show_registered(registered)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rankbench.cli.arguments import Address, Dataset, Device, Dtype, Memory, Method, Params, Plugin, Resume
+from rankbench.cli.arguments import Address, Dataset, Device, Dtype, Memory, Method, Params, Plugin, Resume, RunName, Tags
 from rankbench.cli.console import Json, err, out, phase_progress, print_json, print_table
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ def run(
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Replace an earlier record of this run.")] = False,
     track: Annotated[bool, typer.Option("--track/--no-track", help="Send the record to MLflow.")] = True,
+    tag: Tags = None,
+    run_name: RunName = None,
     json: Json = False,
     plugin: Plugin = None,
 ) -> None:
@@ -70,13 +72,19 @@ def run(
     from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, metric_set, require_within
     from rankbench.experiment.job import Job, configure
     from rankbench.experiment.run import run as run_job
+    from rankbench.tracking.labels import Labels
     from rankbench.tracking.mlflow_sink import MlflowSink, tracking_uri
     from rankbench.tracking.record import read_record, record_content, write_record
+    from rankbench.tracking.run_names import run_name as name_of
 
     environment = Environment.from_env()
     if threads is not None:
         require_threads(threads, "--threads")
-    uri = tracking_uri(environment) if track else ""  # a wrong address is refused before the fit
+    require(track or not (tag or run_name), "--no-track: no MLflow run is made; leave out --tag and --run-name")
+    # A wrong address or tag is refused before the fit.
+    uri, labels = (
+        (tracking_uri(environment), Labels.from_env("rankbench run", tag or (), run_name)) if track else ("", Labels())
+    )
     changes, values = card_and_method(params or [])
     chosen = configure(method, values)
     require(dtype in ("float32", "float64"), f"--dtype: expected float32 or float64, got {dtype}")
@@ -117,11 +125,13 @@ def run(
     if execution.checkpoints:
         execution.checkpoints.clear()
     if track:
-        sink = MlflowSink(uri, "runs", environment.results / "mlartifacts", lambda line: err.print(f"warning: {line}"))
+        artifacts = environment.results / "mlartifacts"
+        sink = MlflowSink(uri, "runs", artifacts, lambda line: err.print(f"warning: {line}"), labels=labels)
         with err.status("sending to MLflow") as line:
             sink.waiting = lambda left: line.update(f"sending to MLflow: {left} messages left")
             sink.open()
-            sink.send(record, folder, list(values))
+            # A name that the user gives is the whole name of a single run.
+            sink.send(record, folder, "" if labels.name else name_of(record, values, dataset=True), chosen.used)
             sink.close()
     if json:
         content = record_content(record)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rankbench.cli.arguments import Plugin
+from rankbench.cli.arguments import Plugin, RunName, Tags
 from rankbench.cli.console import Json, epilog, out, print_json, print_table, program
 
 if TYPE_CHECKING:
@@ -82,6 +82,8 @@ def sweep(
     require_all: Annotated[
         bool, typer.Option("--require-all", help="Stop if a dataset is not available, instead of leaving it out.")
     ] = False,
+    tag: Tags = None,
+    run_name: RunName = None,
     json: Json = False,
     plugin: Plugin = None,
 ) -> None:
@@ -98,6 +100,7 @@ def sweep(
     from rankbench.schema.experiment import load_experiment, of_arms
     from rankbench.schema.find import experiment_file
     from rankbench.sweeps.plan import plan
+    from rankbench.tracking.labels import Labels
     from rankbench.views.sweep_view import SweepView
 
     environment = Environment.from_env()
@@ -125,6 +128,7 @@ def sweep(
             str(path),
             environment,
             SweepView(spec.search.choose.metric, quiet=json),
+            Labels.from_env(str(path), tag or (), run_name),
             resume=resume,
             use_chosen=chosen,
             address=address,

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rankbench.cli.arguments import ModelFolder, RunName, Tags
 from rankbench.cli.console import Json, epilog, err, out, print_json, program
+
+if TYPE_CHECKING:
+    from rankbench.tracking.model_registry import Registered
 
 EXAMPLES = """Examples:
   rankbench tracking status
   rankbench tracking sync
   rankbench tracking serve --store postgresql+psycopg2://me@127.0.0.1:5433/rankbench
+  rankbench tracking register my-model --name movies
 """
 
 app = typer.Typer(
-    help="Show and send waiting messages, or run an MLflow server.",
+    help="Show and send waiting messages, run an MLflow server, or register a model.",
     no_args_is_help=True,
     rich_markup_mode=None,
     epilog=epilog(EXAMPLES),
@@ -158,3 +163,32 @@ def serve(
     except KeyboardInterrupt:
         # Ctrl-C or SIGTERM is the normal end of a server, not a failure.
         return 0
+
+
+@app.command()
+def register(
+    model: ModelFolder,
+    name: Annotated[str, typer.Option("--name", help="Name of the registered model; it gets its next version.")],
+    tag: Tags = None,
+    run_name: RunName = None,
+    json: Json = False,
+) -> None:
+    """Register a model of `rankbench fit` in MLflow, which can then serve it. The exit code is 5 if the store refuses it."""
+    from rankbench.api.register import register as register_model
+    from rankbench.core.environment import Environment
+    from rankbench.tracking.labels import Labels
+    from rankbench.tracking.model_registry import checked_model_name
+
+    checked_model_name(name, "--name")
+    labels = Labels.from_env("rankbench tracking register", tag or (), run_name)
+    registered = register_model(model, name, Environment.from_env(), labels)
+    if json:
+        print_json({"name": registered.name, "version": registered.version, "uri": registered.uri})
+        return
+    show_registered(registered)
+
+
+def show_registered(registered: Registered) -> None:
+    """Print the version of a registered model and the command that serves it."""
+    out.print(f"{registered.name} version {registered.version} registered")
+    out.print(f"serve    mlflow models serve -m '{registered.uri}' --env-manager local --port 5001")

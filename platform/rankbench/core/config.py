@@ -6,7 +6,7 @@ import dataclasses
 import math
 import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, get_args
@@ -316,14 +316,15 @@ def read_json(path: Path, adapter: TypeAdapter[T], what: str) -> T:
         raise DataError(f"{path}: not {what} ({reason})") from None
 
 
-def param(default: Any, help: str, search: str = "", **bounds: float) -> Any:
+def param(default: Any, help: str, search: str = "", used: Callable[[Any], bool] | None = None, **bounds: float) -> Any:
     """Return a parameter field with its default, its description, the range that its papers search, and its bounds.
 
-    The bounds `gt`, `ge`, `lt` and `le` mean the same as in pydantic. The description states them, and `Params` checks them.
+    `used(p)` says whether a fit with the parameters `p` reads this one; without it, every fit does. The bounds `gt`, `ge`, `lt`
+    and `le` mean the same as in pydantic. The description states them, and `Params` checks them.
     """
     head, semicolon, rest = help.partition(";")
     described = f"{head}, {_interval(bounds)}{semicolon}{rest}" if bounds else help
-    return dataclasses.field(default=default, metadata={"help": described, "search": search, "bounds": bounds})
+    return dataclasses.field(default=default, metadata={"help": described, "search": search, "bounds": bounds, "used": used})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -336,6 +337,12 @@ class Params:
             inside = value is None or all(getattr(operator, name)(value, bound) for name, bound in bounds.items())
             verb = "lie" if len(bounds) > 1 else "be"
             require(inside, f"{field.name} must {verb} {_interval(bounds)}, got {value}")
+
+
+def used_names(p: Any) -> tuple[str, ...]:
+    """Return the names of the parameters in the dataclass `p` that a fit with them reads."""
+    fields = dataclasses.fields(p)
+    return tuple(field.name for field in fields if (used := field.metadata.get("used")) is None or used(p))
 
 
 def _interval(bounds: Mapping[str, float]) -> str:

@@ -17,7 +17,7 @@ VARIABLES = {
     "RANKBENCH_MIRROR": "a folder that is used instead of the internet: <folder>/<dataset>/{train,valid,test,all}.parquet",
     "RANKBENCH_OFFLINE": "1: never use the network",
     "RANKBENCH_RESULTS": "records, sweeps, reports and the tracking store (default: ./results)",
-    "RANKBENCH_TRACKING_URI": "MLflow store (default: SQLite under the results folder)",
+    "RANKBENCH_TRACKING_URI": "MLflow store (default: MLFLOW_TRACKING_URI, else SQLite under the results folder)",
     "RANKBENCH_PLUGINS": "files and modules with your own losses, solvers and so on, separated as in PATH",
     "RANKBENCH_HOME": "a folder with your own datasets/ and experiments/, searched first",
 }

@@ -42,6 +42,11 @@ class MethodConfig:
         return self.spec.flat(self.params)
 
     @property
+    def used(self) -> tuple[str, ...]:
+        """The names of the flat parameters that the fit reads; the others have no effect with these values."""
+        return self.spec.used(self.params)
+
+    @property
     def stopping(self) -> Stopping | None:
         """When its fit ends early, by a metric on the validation set; None if it never does."""
         return self.spec.stopping(self.params)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import scipy.sparse as sp
 
-from rankbench.core.config import parameters
+from rankbench.core.config import parameters, used_names
 from rankbench.core.registry import Registry
 from rankbench.fitting.checkpoints import State
 from rankbench.fitting.context import Context
@@ -104,6 +104,10 @@ class Method:
     def flat(self, p: Any) -> dict[str, Any]:
         """Return the flat values of parameters, the reverse of `configure`."""
         return dataclasses.asdict(p)
+
+    def used(self, p: Any) -> tuple[str, ...]:
+        """Return the names of the flat parameters that a fit with `p` reads."""
+        return used_names(p)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,9 +22,12 @@ class Stopping(Params):
         1,
         "iterations or epochs between evaluations; 0: often at first, then as often as costs about 5 % of the fit",
         "0 to 20",
+        used=lambda p: p.patience > 0,
         ge=0,
     )
-    stop_metric: str = param("ndcg@20", "metric on the validation set that must improve", "ndcg@20")
+    stop_metric: str = param(
+        "ndcg@20", "metric on the validation set that must improve", "ndcg@20", used=lambda p: p.patience > 0
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

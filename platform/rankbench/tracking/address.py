@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from urllib.parse import quote
@@ -21,10 +22,15 @@ ENCODE = "write characters such as @ : / ? # % in a user name or password as %40
 
 
 def tracking_uri(environment: Environment) -> str:
-    """Return RANKBENCH_TRACKING_URI, by default a SQLite store in the results folder. Raises ConfigError if it cannot work."""
-    if environment.tracking_uri is None:
-        return sqlite_uri(environment.results / "mlflow.db")
-    return checked_uri(environment.tracking_uri, "RANKBENCH_TRACKING_URI")
+    """Return RANKBENCH_TRACKING_URI, else MLFLOW_TRACKING_URI, else a SQLite store in the results folder.
+
+    Raises ConfigError if the address cannot work.
+    """
+    if environment.tracking_uri is not None:
+        return checked_uri(environment.tracking_uri, "RANKBENCH_TRACKING_URI")
+    if given := os.environ.get("MLFLOW_TRACKING_URI"):
+        return checked_uri(given, "MLFLOW_TRACKING_URI")
+    return sqlite_uri(environment.results / "mlflow.db")
 
 
 def checked_uri(uri: str, name: str) -> str:

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
-import re
+from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from rankbench.tracking.inputs import dataset_inputs
 from rankbench.tracking.record import RunRecord, read_record
-from rankbench.tracking.spool import Message, RunMessage, SweepEnd, SweepStart
+from rankbench.tracking.run_fields import record_metrics, record_params, record_tags
+from rankbench.tracking.run_names import metric_key, run_name
+from rankbench.tracking.saved_views import view_links
+from rankbench.tracking.spool import Message, Placed, RunMessage, SweepEnd, SweepStart
 
 PARENT = "mlflow.parentRunId"
+SWEEP, OF_SWEEP = "rankbench.sweep", "rankbench.of_sweep"  # tags of the run of a sweep, and of the runs that it made
+KIND, TRAINING = "mlflow.experimentKind", "custom_model_development"  # MLflow then shows pages of training, not of agents
 STATUS = {"finished": "FINISHED", "stopped": "KILLED"}  # status of a record → of a run; any other is FAILED
-
-
-def metric_key(prefix: str, name: str) -> str:
-    """Return a name that MLflow accepts: recall@20 on test is test/recall_at_20. Special characters except - . : / become _."""
-    return re.sub(r"[^\w\-. :/]", "_", f"{prefix}/{name.replace('@', '_at_')}", flags=re.ASCII)
 
 
 class MlflowRuns:
@@ -31,6 +30,7 @@ class MlflowRuns:
     def __init__(self, client: Any, root: Path, artifacts: Path | None):
         self.client, self.root, self.artifacts = client, root, artifacts
         self._experiments: dict[str, str] = {}
+        self._parents: dict[str, str | None] = {}  # runs that users chose → their experiment, None if there is no such run
         self._sweeps: dict[tuple[str, str], Any] = {}
 
     def take(self, message: Message) -> None:
@@ -47,63 +47,68 @@ class MlflowRuns:
     def _run(self, message: RunMessage, record: RunRecord, folder: Path) -> None:
         from mlflow.entities import RunTag
 
-        parent = self._sweep(message).info.run_id if message.sweep else None
+        experiment, chosen = self.place(message)
+        sweep = self._sweep(message).info.run_id if message.sweep else None
+        # Final runs lie beside each other, because MLflow's table and charts leave out the children of a collapsed parent.
+        parent = chosen if record.stage == "final" else sweep or chosen
         # The time of the run, not of its delivery, so that a metric sent twice is the same metric.
         started = int(datetime.fromisoformat(record.started_at).timestamp() * 1000) if record.started_at else message.time
         ended = started + int(1000 * sum(record.seconds.values()))
         status = STATUS.get(record.status, "FAILED")
-        experiment = self._experiment(message.experiment)
-        run = self._find(experiment, "rankbench.run", record.id, parent)
+        run = self._find_record(experiment, record.id, message.sweep, sweep, parent)
         if run is not None and run.info.status == status:
             return
-        tags = _tags(record, folder) | message.tags
+        tags = record_tags(record, folder) | message.tags | ({OF_SWEEP: message.sweep} if message.sweep else {})
         if run is None:
-            shown = {name: record.params[name] for name in message.named if name in record.params} or record.params
-            name = f"{record.stage} {record.arm or record.method} {_short(shown)}".strip()[:200]
             own = {PARENT: parent} if parent else {}
+            name = message.name or run_name(record, record.params)
             run = self.client.create_run(experiment, start_time=started, run_name=name, tags=tags | own)
         elif record.finished and "rankbench.error" in run.data.tags:
             # It failed before, when fewer tags were known, and was run again.
             self.client.delete_tag(run.info.run_id, "rankbench.error")
             self.client.log_batch(run.info.run_id, tags=[RunTag(key, value) for key, value in tags.items()])
         run_id = run.info.run_id
-        params = {"method": record.method, "dataset": record.dataset.name, "seed": record.seed, "dtype": record.dtype}
-        self._log(run_id, _metrics(record), params | record.params, ended)
+        self.log(run_id, record_metrics(record, message.first), record_params(record, message.params), ended)
         self._log_curve(run_id, record, started)
+        if inputs := dataset_inputs(record):
+            self.client.log_inputs(run_id, datasets=inputs)
         for path in sorted(folder.glob("*")):
             # A search has many runs, so their per-user metrics are not sent.
             if path.suffix == ".json" or record.stage != "search":
                 self.client.log_artifact(run_id, str(path))
         self.client.set_terminated(run_id, status, end_time=ended)
-        # A slow server may have carried out a request after its timeout: `_find` deletes such duplicates.
-        self._find(experiment, "rankbench.run", record.id, parent)
+        # A slow server may have carried out a request after its timeout: `_find_record` deletes such duplicates.
+        self._find_record(experiment, record.id, message.sweep, sweep, parent)
 
     def _log_curve(self, run_id: str, record: RunRecord, started: int) -> None:
-        """Log one point per iteration, dated by its training seconds: MLflow's time axis then shows them without evaluation."""
+        """Log one point per iteration. Its training seconds, without evaluation, are a metric, and its time after the start."""
         from mlflow.entities import Metric
 
         points = []
         for row in record.curve:
             at, step = started + int(1000 * row["seconds"]), int(row["iteration"])
-            values = {name: value for name, value in row.items() if name not in ("iteration", "seconds")}
             points += [
-                Metric(metric_key("curve", name), value, at, step) for name, value in values.items() if math.isfinite(value)
+                Metric(metric_key("curve", name), value, at, step)
+                for name, value in row.items()
+                if name != "iteration" and math.isfinite(value)
             ]
         for start in range(0, len(points), 1000):
             self.client.log_batch(run_id, metrics=points[start : start + 1000])
 
     def _start(self, message: SweepStart) -> None:
-        run = self._sweep(message, message.tags)
+        run = self._sweep(message, message.tags, message.name)
         self.client.update_run(run.info.run_id, status="RUNNING")
+        about = dict(message.experiment_tags)
         if question := message.tags.get("rankbench.question"):
-            # The list of experiments shows it beside the name.
-            self.client.set_experiment_tag(run.info.experiment_id, "mlflow.note.content", question)
+            # The list of experiments shows the question beside the name, and the page of the experiment also the links.
+            about["mlflow.note.content"] = f"{question}\n\n{view_links(run.info.experiment_id, about)}".strip()
+        for key, value in about.items():
+            self.client.set_experiment_tag(run.info.experiment_id, key, value)
         if not run.data.params:
-            self._log(run.info.run_id, {}, message.params, message.time)
+            self.log(run.info.run_id, {}, message.params, message.time)
 
     def _end(self, message: SweepEnd) -> None:
         run_id = self._sweep(message).info.run_id
-        self._log(run_id, message.metrics, {}, message.time)
         if message.note:
             self.client.set_tag(run_id, "mlflow.note.content", message.note[:8000])
         for path in (self.root / name for name in message.files):
@@ -111,104 +116,80 @@ class MlflowRuns:
                 self.client.log_artifact(run_id, str(path))
         self.client.set_terminated(run_id, "FINISHED" if message.ok else "FAILED", end_time=message.time)
 
-    def _sweep(self, message: Message, tags: dict[str, str] | None = None) -> Any:
+    def _sweep(self, message: Message, tags: dict[str, str] | None = None, name: str = "") -> Any:
         """Return the parent run of a sweep, created if the message of its start was lost."""
-        key = (message.experiment, message.sweep)
+        experiment, parent = self.place(message)
+        key = (experiment, message.sweep)
         if key not in self._sweeps:
-            experiment = self._experiment(message.experiment)
-            run = self._find(experiment, "rankbench.sweep", message.sweep, None)
+            run = self._only(self._tagged(experiment, SWEEP, message.sweep))
+            own = {SWEEP: message.sweep} | ({PARENT: parent} if parent else {})
             self._sweeps[key] = run or self.client.create_run(
-                experiment,
-                start_time=message.time,
-                run_name=message.sweep,
-                tags=(tags or {}) | {"rankbench.sweep": message.sweep},
+                experiment, start_time=message.time, run_name=name or message.sweep, tags=(tags or {}) | own
             )
         return self._sweeps[key]
+
+    def place(self, message: Placed) -> tuple[str, str | None]:
+        """Return the ids of the experiment of a message's run and of the parent that the user chose for it, if it exists."""
+        from mlflow.exceptions import MlflowException
+
+        if message.parent is not None and message.parent not in self._parents:
+            try:
+                self._parents[message.parent] = self.client.get_run(message.parent).info.experiment_id
+            except MlflowException as error:
+                if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+                    raise
+                # A run of another store, or none. The results are shown all the same, without a parent.
+                self._parents[message.parent] = None
+        if message.parent is not None and (experiment := self._parents[message.parent]):
+            return experiment, message.parent
+        if message.experiment_id is not None:
+            return self.client.get_experiment(message.experiment_id).experiment_id, None
+        return self._experiment(message.experiment), None
 
     def _experiment(self, name: str) -> str:
         if name not in self._experiments:
             existing = self.client.get_experiment_by_name(name)
             self._experiments[name] = existing.experiment_id if existing is not None else self._new_experiment(name)
+            if existing is not None and KIND not in existing.tags:
+                self.client.set_experiment_tag(existing.experiment_id, KIND, TRAINING)
         return self._experiments[name]
 
     def _new_experiment(self, name: str) -> str:
         from mlflow.exceptions import MlflowException
 
         location = (self.artifacts / name).resolve().as_uri() if self.artifacts is not None else None
-        # The kind decides which pages MLflow shows: here those of trained models, not of conversations.
-        kind = {"mlflow.experimentKind": "custom_model_development"}
         try:
-            return self.client.create_experiment(name, artifact_location=location, tags=kind)
+            return self.client.create_experiment(name, artifact_location=location, tags={KIND: TRAINING})
         except MlflowException as error:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise
         # The uploader of another results folder was faster.
         return self.client.get_experiment_by_name(name).experiment_id
 
-    def _find(self, experiment: str, tag: str, value: str, parent: str | None) -> Any:
-        """Return the run with this tag under the same parent. Of several, keeps the most complete and deletes the others."""
-        runs = self.client.search_runs([experiment], filter_string=f"tags.`{tag}` = '{value}'")
-        runs = [run for run in runs if run.data.tags.get(PARENT) == parent]
-        runs.sort(key=lambda run: (run.info.status != "RUNNING", len(run.data.params), len(run.data.metrics)))
+    def _find_record(self, experiment: str, record: str, sweep_id: str | None, sweep: str | None, parent: str | None) -> Any:
+        """Return the run of a record under `parent`, or of the sweep. Earlier versions made all of them children of `sweep`."""
+        found = []
+        for run in self._tagged(experiment, "rankbench.run", record):
+            above, of = run.data.tags.get(PARENT), run.data.tags.get(OF_SWEEP)
+            if (above == parent and of == sweep_id) or (sweep is not None and above == sweep):
+                found.append(run)
+        return self._only(found)
+
+    def _tagged(self, experiment: str, tag: str, value: str) -> list[Any]:
+        return list(self.client.search_runs([experiment], filter_string=f"tags.`{tag}` = '{value}'"))
+
+    def _only(self, found: Iterable[Any]) -> Any:
+        """Return the most complete of these runs, None if there is none, and delete the others."""
+        runs = sorted(found, key=lambda run: (run.info.status != "RUNNING", len(run.data.params), len(run.data.metrics)))
         for duplicate in runs[:-1]:
             self.client.delete_run(duplicate.info.run_id)
         return runs[-1] if runs else None
 
-    def _log(self, run_id: str, metrics: dict[str, float], params: dict[str, Any], time: int) -> None:
+    def log(self, run_id: str, metrics: dict[str, float], params: dict[str, Any], time: int) -> None:
+        """Log metrics at step 0 and parameters in one request."""
         from mlflow.entities import Metric, Param
 
         # An infinite value would be stored as 1.8e308 and ruin every plot.
         batch = [Metric(name, value, time, 0) for name, value in metrics.items() if math.isfinite(value)]
         words = [Param(name, str(value)[:6000]) for name, value in params.items() if value is not None]
         self.client.log_batch(run_id, metrics=batch, params=words)
-
-
-def _tags(record: RunRecord, folder: Path) -> dict[str, str]:
-    environment = record.environment
-    always = {
-        "rankbench.run": record.id,
-        "rankbench.stage": record.stage,
-        "rankbench.arm": record.arm or record.method,
-        "rankbench.method": record.method,
-        "rankbench.dataset": record.dataset.name,
-        "rankbench.seed": str(record.seed),
-        "rankbench.config_hash": config_hash(record),
-        "rankbench.measured_on": record.measured_on,
-        "rankbench.fit_on": record.fit_on,
-        "rankbench.machine": str(environment.get("machine", "")),
-        "rankbench.versions": str(environment.get("packages", "")),
-        "rankbench.record": str(folder),
-    }
-    data = record.dataset
-    known = {
-        "rankbench.model": record.params.get("model"),
-        "rankbench.protocol": data.protocol,
-        "rankbench.split_seed": data.split_seed if data.fingerprint else None,
-        "rankbench.fingerprint": data.fingerprint,
-        "rankbench.stand_in": data.stand_in,
-        "mlflow.source.git.commit": environment.get("revision"),
-        "rankbench.same_as": record.same_as,
-        "rankbench.error": record.error,
-        "rankbench.count_differences": "; ".join(data.differences)[:5000],
-    }
-    return always | {key: str(value) for key, value in known.items() if value not in (None, "")}
-
-
-def config_hash(record: RunRecord) -> str:
-    """Return a hash of setting and dataset, which search, final run and repetitions with other seeds share."""
-    content = [record.method, record.params, record.dtype, record.dataset.name]
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
-
-
-def _metrics(record: RunRecord) -> dict[str, float]:
-    metrics = {metric_key(record.measured_on, name): value.mean for name, value in record.metrics.items()}
-    metrics |= {f"seconds/{phase}": value for phase, value in record.seconds.items()}
-    return metrics | {"peak_memory_gb": record.peak_memory_bytes / 1e9}
-
-
-def _short(params: dict[str, Any]) -> str:
-    return " ".join(
-        f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}"
-        for name, value in params.items()
-        if value is not None
-    )

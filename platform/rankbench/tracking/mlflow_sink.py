@@ -8,7 +8,6 @@ the next command or `rankbench tracking sync`.
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -18,12 +17,13 @@ from typing import Any
 from rankbench.core.errors import first_line
 from rankbench.tracking.address import tracking_uri
 from rankbench.tracking.delivery import Delivery
-from rankbench.tracking.mlflow_runs import metric_key
+from rankbench.tracking.labels import Labels
 from rankbench.tracking.record import RunRecord
 from rankbench.tracking.redaction import without_password
+from rankbench.tracking.saved_views import PRIMARY_METRIC, View
 from rankbench.tracking.spool import Message, RunMessage, Spool, SweepEnd, SweepStart
 
-__all__ = ["LIMIT", "PATIENCE", "MlflowSink", "metric_key", "tracking_uri"]
+__all__ = ["LIMIT", "PATIENCE", "MlflowSink", "tracking_uri"]
 
 log = logging.getLogger(__name__)
 
@@ -34,8 +34,9 @@ PATIENCE, LIMIT = 10.0, 30.0  # seconds; a local store accepts about thirty runs
 class MlflowSink:
     """Sends records to the store at `uri` through the spool beside `artifacts`. Failures are one warning at the end.
 
-    A record is sent once: an existing run with its id in the tag rankbench.run is not changed. While `close` waits, it calls
-    `waiting` with the number of messages left.
+    `experiment` is the name of the experiment unless `labels`, which are the user's choices, name another. A record is sent
+    once: an existing run with its id in the tag rankbench.run is not changed. While `close` waits, it calls `waiting` with the
+    number of messages left.
     """
 
     uri: str = field(repr=False)
@@ -43,6 +44,7 @@ class MlflowSink:
     artifacts: Path
     warn: Callable[[str], None] = log.warning
     waiting: Callable[[int], None] = lambda left: None
+    labels: Labels = field(default_factory=Labels)
     _delivery: Delivery | None = None
     _sweep: str | None = None
     _published: dict[str, str] = field(default_factory=dict)
@@ -67,42 +69,51 @@ class MlflowSink:
         return True
 
     def start_sweep(
-        self, sweep_id: str, params: dict[str, Any], tags: dict[str, str], published: dict[str, Any] | None = None
+        self,
+        sweep_id: str,
+        params: dict[str, Any],
+        tags: dict[str, str],
+        published: dict[str, Any] | None = None,
+        views: Iterable[View] = (),
     ) -> None:
         """Open the parent run of all runs that follow. A resumed sweep continues its parent run.
 
-        `published`: paper and table or figure that the runs are compared with, as tags of the parent and of each run.
+        `published`: paper and table or figure that the runs are compared with, as tags of the parent and of each run. `views`
+        are kept by the experiment; the metric that the first one sorts by becomes the experiment's primary metric.
         """
         self._sweep = sweep_id
         self._published = {f"rankbench.{name}": str(value) for name, value in (published or {}).items() if value is not None}
         texts = {name: str(value) for name, value in params.items() if value is not None}
-        tags = tags | self._published
-        self._put(SweepStart(experiment=self.experiment, time=_now(), sweep=sweep_id, params=texts, tags=tags))
+        views, now = list(views), _now()
+        primary = {PRIMARY_METRIC: views[0].order_by} if views else {}
+        self._put(
+            SweepStart(
+                **self._place(), sweep=sweep_id, params=texts, tags=tags | self._published | self.labels.tags,
+                name=self.labels.name, experiment_tags=dict(view.tag(now) for view in views) | primary,
+            )
+        )  # fmt: skip
 
-    def send(self, record: RunRecord, folder: Path, named: Iterable[str] = ()) -> None:
-        """Send a record as a run, under the parent if there is one.
+    def send(
+        self, record: RunRecord, folder: Path, name: str = "", params: Iterable[str] | None = None, first: str = ""
+    ) -> None:
+        """Send a record as a run, under `name`. `params`: the parameters that the fit used; None: all of the record.
 
-        `named`: parameters for the name of the run, which distinguish it from others; without them, it shows all that fit.
+        `first`: the metric that is sent first, which MLflow's page of compared runs then shows at first.
         """
         if record.id not in self._sent:
             self._sent.add(record.id)
             self._put(
                 RunMessage(
-                    experiment=self.experiment, time=_now(), record=self._relative(folder), sweep=self._sweep,
-                    tags=self._published, named=list(named),
+                    **self._place(), record=self._relative(folder), sweep=self._sweep,
+                    tags=self._published | self.labels.tags, name=f"{self.labels.name} {name}".strip(),
+                    params=None if params is None else list(params), first=first,
                 )
             )  # fmt: skip
 
-    def finish_sweep(self, metrics: dict[str, float], files: list[Path], ok: bool, note: str = "") -> None:
-        """Close the parent run, with its headline metrics, report files and a description in Markdown; then `close`."""
-        finite = {name: float(value) for name, value in metrics.items() if math.isfinite(value)}
+    def finish_sweep(self, files: list[Path], ok: bool, note: str = "") -> None:
+        """Close the parent run, with its report files and a description in Markdown; then `close`."""
         names = [self._relative(path) for path in files]
-        self._put(
-            SweepEnd(
-                experiment=self.experiment, time=_now(), sweep=self._sweep or "",
-                metrics=finite, files=names, note=note, ok=ok,
-            )
-        )  # fmt: skip
+        self._put(SweepEnd(**self._place(), sweep=self._sweep or "", files=names, note=note, ok=ok))
         self.close()
 
     def close(self) -> None:
@@ -124,6 +135,13 @@ class MlflowSink:
                 "results are complete on disk, MLflow shows only a part of them"
             )
         self._delivery, self._messages, self._unwritten = None, [], 0
+
+    def _place(self) -> dict[str, Any]:
+        """Return what each message says about where its run belongs."""
+        labels = self.labels
+        named = labels.experiment or self.experiment
+        chosen = None if labels.experiment else labels.experiment_id
+        return {"experiment": named, "experiment_id": chosen, "parent": labels.parent, "time": _now()}
 
     def _left(self) -> int:
         return sum(path.exists() for path in self._messages)

@@ -20,38 +20,51 @@ from rankbench.core.files import write_json
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunMessage:
-    """A record to send: its folder, and the sweep it belongs to."""
+class Placed:
+    """What all messages say: when they were written (ms since 1970) and where their runs belong.
+
+    The experiment is named, or has an id that MLflow gave it. `parent` is a run that the user chose (MLFLOW_RUN_ID).
+    """
 
     experiment: str
-    time: int  # when it was written, ms since 1970
+    time: int
+    experiment_id: str | None = None
+    parent: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunMessage(Placed):
+    """A record to send: its folder, the sweep it belongs to, and its name.
+
+    `params` are the parameters that the fit used, and None in messages of earlier versions, which show all of them.
+    """
+
     record: str
     sweep: str | None = None
-    tags: dict[str, str] = field(default_factory=dict)  # tags of all runs of the sweep
-    named: list[str] = field(default_factory=list)  # parameters in the name of the run; empty: all
+    tags: dict[str, str] = field(default_factory=dict)
+    name: str = ""
+    params: list[str] | None = None
+    first: str = ""  # the metric that is logged first
     kind: Literal["run"] = "run"
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepStart:
-    """A sweep started or resumed."""
+class SweepStart(Placed):
+    """A sweep started or resumed. `experiment_tags`: for the experiment, such as views of its runs."""
 
-    experiment: str
-    time: int
     sweep: str
     params: dict[str, str]
     tags: dict[str, str]
+    name: str = ""
+    experiment_tags: dict[str, str] = field(default_factory=dict)
     kind: Literal["sweep-start"] = "sweep-start"
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepEnd:
-    """A sweep ended: its headline metrics, report files and a note in Markdown."""
+class SweepEnd(Placed):
+    """A sweep ended: its report files and a note in Markdown."""
 
-    experiment: str
-    time: int
     sweep: str
-    metrics: dict[str, float]
     files: list[str]
     note: str
     ok: bool

@@ -5,7 +5,8 @@ It runs MLflow's own application in uvicorn, as `mlflow server` does, except tha
 - it listens on a socket that its parent has bound, so that it cannot take another port or share one;
 - only the server decides where the files of an experiment are stored: MLflow lets a client name any folder, and then reads
   and writes there with the rights of the server's user;
-- MLflow's assistant is disabled, because it runs commands on this machine for anyone who reaches the port.
+- MLflow's assistant is disabled, because it runs commands on this machine for anyone who reaches the port;
+- it opens with the list of experiments, and a new browser sees the pages of model training, not those of agents.
 
 It reads its order from stdin, one line of JSON with the address of the store.
 """
@@ -22,6 +23,11 @@ from typing import Any
 from rankbench.tracking.redaction import RedactedStream
 
 ASSISTANT = "/mlflow/assistant"
+
+# What the pages keep in the browser. They look there, not at the kind of an experiment, for what to show at first.
+FIRST_VISIT = {"mlflow.workflowType_v1": "machine_learning", "mlflow.assistant.fab.autoOpenedOnFirstLoad_v1": True}
+
+START = 'if (!location.hash) location.replace("#/experiments")'
 
 
 def main() -> None:
@@ -66,10 +72,41 @@ def _application(order: dict[str, Any]) -> Any:
         if ASSISTANT in scope.get("path", ""):
             await send({"type": "http.response.start", "status": 404, "headers": [(b"content-type", b"text/plain")]})
             await send({"type": "http.response.body", "body": b"the assistant is disabled"})
+        elif scope["type"] == "http" and scope["path"] == "/" and scope["method"] == "GET":
+            await app(scope, receive, _with_first_visit(send))
         else:
             await app(scope, receive, send)
 
     return application
+
+
+def _with_first_visit(send: Any) -> Any:
+    """Return a `send` that adds a script to the page: FIRST_VISIT, unless the browser has stored other choices."""
+    held: list[dict[str, Any]] = []
+    body = bytearray()
+
+    async def changed(event: dict[str, Any]) -> None:
+        if event["type"] == "http.response.start":
+            held.append(event)
+            return
+        body.extend(event.get("body", b""))
+        if event.get("more_body"):
+            return
+        page = bytes(body).replace(b"<head>", b"<head>" + _script().encode(), 1)
+        start = held.pop()
+        # The page differs from the file whose date and checksum the server states.
+        stale = (b"content-length", b"etag", b"last-modified")
+        headers = [(name, value) for name, value in start["headers"] if name.lower() not in stale]
+        await send(start | {"headers": [*headers, (b"content-length", str(len(page)).encode())]})
+        await send({"type": "http.response.body", "body": page})
+
+    return changed
+
+
+def _script() -> str:
+    choices = json.dumps({key: json.dumps(value) for key, value in FIRST_VISIT.items()})
+    store = "if (localStorage.getItem(key) === null) localStorage.setItem(key, value)"
+    return f"<script>for (const [key, value] of Object.entries({choices})) {store};{START}</script>"
 
 
 def _refuse_folders_of_clients() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from rankbench.core.config import parameters
+from rankbench.core.config import parameters, used_names
 from rankbench.core.errors import ConfigError, require
 from rankbench.core.registry import nearest
 from rankbench.fitting.checkpoints import State
@@ -28,6 +28,7 @@ from rankbench.models.spec import registered as encoders
 from rankbench.training.params import TrainedParams, TrainingParams
 from rankbench.training.trainer import steps
 
+NEGATIVES = ("n_negatives", "shared_negatives", "sampler", "popularity_power")
 SAVE_EVERY = 10.0  # seconds of training between checkpoints
 
 
@@ -83,6 +84,11 @@ class Trained(Iterative):
 
     def flat(self, p: TrainedParams) -> dict[str, Any]:
         return dataclasses.asdict(p.training) | dataclasses.asdict(p.encoder) | dataclasses.asdict(p.loss)
+
+    def used(self, p: TrainedParams) -> tuple[str, ...]:
+        names = [name for part in (p.training, p.encoder, p.loss) for name in used_names(part)]
+        draws = self.loss.sampler is not None  # a loss over all items draws no negatives
+        return tuple(name for name in dict.fromkeys(names) if draws or name not in NEGATIVES)
 
     def stopping(self, p: TrainedParams) -> Stopping | None:
         return p.training if p.training.patience > 0 else None

@@ -10,6 +10,10 @@ from rankbench.core.errors import require
 from rankbench.fitting.stopping import Stopping
 
 
+def _sampled(p: TrainingParams) -> bool:
+    return p.objective == "sampled"
+
+
 @dataclass(frozen=True)
 class TrainingParams(Stopping):
     model: str = param("mf", "encoder of users and items: mf, lightgcn or xsimgcl", "mf, lightgcn, xsimgcl")
@@ -20,20 +24,37 @@ class TrainingParams(Stopping):
         "items that a positive is compared with: sampled negatives, or all items of the catalogue",
         "sampled, catalogue",
     )
-    batch_size: int = param(2048, "number of interactions per gradient step", "512 to 8192", gt=0)
+    batch_size: int = param(2048, "number of interactions per gradient step", "512 to 8192", used=_sampled, gt=0)
     users_per_step: int = param(
-        480, "number of users per gradient step, with all their interactions, for objective = catalogue", "96 to 960", gt=0
+        480,
+        "number of users per gradient step, with all their interactions, for objective = catalogue",
+        "96 to 960",
+        used=lambda p: p.objective == "catalogue",
+        gt=0,
     )
-    n_negatives: int = param(100, "number of negatives per positive", "1 to 4096", gt=0)
+    n_negatives: int = param(
+        100,
+        "number of negatives per positive",
+        "1 to 4096",
+        used=lambda p: _sampled(p) and p.sampler != "in-batch",
+        gt=0,
+    )
     shared_negatives: bool = param(
         False,
         "whether all rows of a batch share their negatives, drawn from all items: faster, but not as in the papers",
         "false, true",
+        used=lambda p: _sampled(p) and p.sampler != "in-batch",
     )
     sampler: Literal["auto", "uniform-all", "uniform-other", "popularity", "in-batch"] = param(
         "auto", "distribution that negatives are drawn from; auto: that of the loss's papers", "auto"
     )
-    popularity_power: float = param(1.0, "power of the interaction counts, for sampler = popularity", "0 to 1", ge=0)
+    popularity_power: float = param(
+        1.0,
+        "power of the interaction counts, for sampler = popularity",
+        "0 to 1",
+        used=lambda p: _sampled(p) and p.sampler == "popularity",
+        ge=0,
+    )
     learning_rate: float = param(0.01, "learning rate of Adam", "0.0001 to 0.1", gt=0)
     reference_batch: int = param(
         0,
@@ -50,7 +71,10 @@ class TrainingParams(Stopping):
     warmup: float = param(0.0, "epochs in which the learning rate rises in every step up to its value", "0 to 2", ge=0)
     weight_decay: float = param(0.0, "L2 penalty on the vectors", "0 to 0.001", ge=0)
     decay: Literal["gradient", "batch"] = param(
-        "gradient", "where weight_decay acts: on Adam's gradient, or on the loss, for the rows of the batch", "gradient"
+        "gradient",
+        "where weight_decay acts: on Adam's gradient, or on the loss, for the rows of the batch",
+        "gradient",
+        used=lambda p: p.weight_decay > 0,
     )
     optimizer: Literal["adam", "row-adam"] = param(
         "adam", "adam moves every row in every step, as in the papers; row-adam only the rows of the batch", "adam"
@@ -58,7 +82,13 @@ class TrainingParams(Stopping):
     init: Literal["normal", "xavier", "ials"] = param(
         "normal", "initial vectors: normal with standard deviation init_scale, Xavier, or those of a fitted iALS", "normal"
     )
-    init_scale: float = param(0.1, "standard deviation of the initial vectors, for init = normal", "0.01 to 1", gt=0)
+    init_scale: float = param(
+        0.1,
+        "standard deviation of the initial vectors, for init = normal",
+        "0.01 to 1",
+        used=lambda p: p.init == "normal",
+        gt=0,
+    )
     patience: int = param(
         10,
         "epochs without improvement on the validation set after which training ends (with eval_every: evaluations); 0: never",
@@ -66,7 +96,11 @@ class TrainingParams(Stopping):
         ge=0,
     )
     eval_every: int = param(
-        0, "epochs between evaluations; 0: often at first, then as often as costs about 5 % of the training", "0 to 20", ge=0
+        0,
+        "epochs between evaluations; 0: often at first, then as often as costs about 5 % of the training",
+        "0 to 20",
+        used=lambda p: p.patience > 0,
+        ge=0,
     )
     reduction: Literal["interaction", "user"] = param(
         "interaction", "unit that has equal weight in the loss: every interaction, or every user", "interaction"

@@ -16,7 +16,9 @@ class ALSParams(Stopping):
     solver: Literal["exact", "cg"] = param(
         "exact", "solver of each row's system: exact, or a few steps of conjugate gradients (cg)", "exact"
     )
-    cg_steps: int = param(3, "number of conjugate-gradient steps per row, for solver = cg", "3", gt=0)
+    cg_steps: int = param(
+        3, "number of conjugate-gradient steps per row, for solver = cg", "3", used=lambda p: p.solver == "cg", gt=0
+    )
     init_scale: float = param(0.1, "items start normal with standard deviation init_scale / √embedding_dim", "0.01 to 1", gt=0)
     tolerance: float = param(
         0.0, "stop when an iteration lowers the loss by a smaller fraction than this; 0: never stop early", "0", ge=0
