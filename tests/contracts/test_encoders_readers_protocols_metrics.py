@@ -56,7 +56,7 @@ def test_the_contract_of_readers_reads_and_damages_the_whole_files_of_their_test
     """With an example, as a plugin may declare one; those of the package have their examples in tests."""
     content, how, *_ = VALID[name]
     options = {key: value for key, value in how.items() if key != "format"}
-    of_test = readers.Reader(READERS.get(how["format"]).read, content, options)
+    of_test = readers.Reader(READERS.get(how["format"]).read, example=content, options=options)
     monkeypatch.setitem(READERS._specs, how["format"], of_test)
     for check in readers.CONTRACT.checks:
         check.run(of_test)

@@ -87,6 +87,6 @@ def execute(
     if (links := links_of(stored, environment)).runs:
         # Only now does the store have all runs, which the page links to.
         table = sweep_table(stored.about, stored.chosen, stored.records, compared, links)
-        drawn = [path for path in files if path.suffix == ".png"]
-        write_pages(folder / "report", stored.about, stored.chosen, table, stored.records, drawn)
+        pictures = [path for path in files if path.suffix == ".png"]
+        write_pages(folder / "report", stored.about, stored.chosen, table, stored.records, pictures)
     return folder, table, len(failed)
