@@ -5,24 +5,37 @@ from __future__ import annotations
 from functools import cache
 from importlib import import_module
 
-from rankbench.core.registry import Registry
+from rankbench.core.errors import ConfigError
+from rankbench.core.extras import installed, missing_packages
+from rankbench.core.registry import Registry, nearest
 from rankbench.fitting.method import METHODS, Method
 
 
 @cache
 def registered() -> Registry[Method]:
-    """Return the registry after importing every file that registers a method."""
+    """Return the registry after importing every file that registers a method: without PyTorch, those of solvers alone."""
     _import_solvers()
-    import_module("rankbench.training.methods")
+    if installed("train"):
+        import_module("rankbench.training.methods")
     return METHODS
 
 
 def method(name: str) -> Method:
     """Return the method called `name`. Methods trained by gradient steps, whose import of PyTorch takes seconds, are imported
-    only if no solver has that name. Raises ConfigError with the nearest name if there is no such method.
+    only if no solver has that name. Raises ConfigError with the nearest name if there is no such method, or with the command
+    that installs PyTorch if it is missing.
     """
     _import_solvers()
+    if name not in METHODS and not installed("train"):
+        hint = nearest(name, METHODS.names())
+        losses = f"losses trained by gradient steps need {missing_packages('train')}"
+        raise ConfigError(f"no closed form or solver is called {name!r}{hint}; {losses}")
     return METHODS.get(name) if name in METHODS else registered().get(name)
+
+
+def without_losses() -> str:
+    """Return how to install what the losses need if it is missing, otherwise an empty string."""
+    return "" if installed("train") else f"losses trained by gradient steps are left out; they need {missing_packages('train')}"
 
 
 @cache
