@@ -150,6 +150,13 @@ def test_packages_are_held_against_what_is_required(asked, word, monkeypatch):
     assert found.status == ("fail" if word else "ok") and word in found.detail
 
 
+def test_missing_extras_are_a_warning_that_names_them(monkeypatch):
+    monkeypatch.setattr(doctor, "installed", lambda extra: extra == "train")
+    checks = {check.what: check for check in doctor.versions()}
+    assert set(checks) == {"packages", "extra sweep", "extra tracking"} and checks["packages"].status == "ok"
+    assert checks["extra sweep"].status == "warn" and checks["extra sweep"].advice == "pip install 'rankbench[sweep]'"
+
+
 def test_a_python_that_is_too_old_fails(monkeypatch):
     monkeypatch.setattr(doctor.sys, "version_info", (3, 10, 9))
     (found,) = doctor.versions()
