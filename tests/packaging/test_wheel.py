@@ -73,7 +73,7 @@ def test_the_base_install_reads_and_fits_closed_forms_in_another_folder(wheel, t
     assert venv.run("python", "-c", "import rankbench.api as rb; print(len(rb.methods()) > 10)").stdout == "True\n"
     for words, extra in (
         ("run synthetic bpr", "train"),
-        ("sweep demo", "train"),
+        ("sweep demo", "sweep"),
         ("sweep linear_movielens_1m", "sweep"),
         ("ui", "tracking"),
     ):
