@@ -7,22 +7,34 @@ from importlib import import_module
 from pathlib import Path
 
 from rankbench.core import plugins
-from rankbench.core.registry import Registry, added_by
+from rankbench.core.errors import ConfigError
+from rankbench.core.extras import installed, missing_packages
+from rankbench.core.registry import Registry, added_by, nearest
 from rankbench.fitting.method import METHODS, Method
 
 
 def registered() -> Registry[Method]:
-    """Return the registry after importing every file and every configured plugin that registers a method."""
+    """Return the registry after importing every file and configured plugin that registers a method; without PyTorch, those of
+    the solvers alone.
+    """
     _import_solvers()
-    import_module("rankbench.training.methods").register_losses()
+    if installed("train"):
+        import_module("rankbench.training.methods").register_losses()
     return METHODS
 
 
 def method(name: str) -> Method:
     """Return the method called `name`. Methods trained by gradient steps, whose import of PyTorch takes seconds, are imported
-    only if no solver of the package has that name. Raises ConfigError with the nearest name if there is no such method.
+    only if no solver of the package has that name.
+
+    Raises ConfigError with the nearest name if there is no such method, or with the command that installs PyTorch if it is
+    missing.
     """
     _import_solvers()
+    if name not in METHODS and not installed("train"):
+        hint = nearest(name, METHODS.names())
+        losses = f"losses trained by gradient steps need {missing_packages('train')}"
+        raise ConfigError(f"no closed form or solver is called {name!r}{hint}; {losses}")
     own = name in METHODS and METHODS.origin(name).startswith("rankbench.")
     return METHODS.get(name) if own else registered().get(name)
 
@@ -41,6 +53,11 @@ def load_plugin(word: str | Path, folder: Path | None = None, source: str = "") 
             plugins.unload(plugin)
             raise
     return plugin
+
+
+def without_losses() -> str:
+    """Return how to install what the losses need if it is missing, otherwise an empty string."""
+    return "" if installed("train") else f"losses trained by gradient steps are left out; they need {missing_packages('train')}"
 
 
 @cache
