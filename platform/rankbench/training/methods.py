@@ -130,6 +130,7 @@ def _method(loss: Loss) -> Trained:
         params=TrainedParams,
         title=loss.title,
         source=loss.source,
+        families=("gradient", *loss.families),
         steps=begin,
         seeded=True,
         folds=False,
