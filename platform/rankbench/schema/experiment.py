@@ -15,11 +15,8 @@ from rankbench.core.patterns import FAMILY, selected
 from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS
 from rankbench.schema.datasets import Entry, with_card_names
 
-<<<<<<< HEAD
 LoadPlugin = Callable[[str, Path, str], Any]
-=======
 NO_FILE = "sweep"  # name of an experiment that the command line states without a file
->>>>>>> b6e7c08 (Experiments select datasets and methods by all, patterns and families; methods that cannot score held-out users are left out of a plan)
 
 
 class ArmSpec(Strict):
@@ -232,15 +229,12 @@ def load_experiment(path: Path, changes: dict[str, Any], load_plugin: LoadPlugin
     """
     if not path.is_file():
         raise ConfigError(f"{path}: no such experiment file")
-<<<<<<< HEAD
     spec = validate(ExperimentSpec, override(read_yaml(path), changes), str(path))
     if load_plugin:
         for position, word in enumerate(spec.plugins):
             load_plugin(word, Path.cwd() if "plugins" in changes else path.parent, f"{path}: plugins[{position}]")
-=======
->>>>>>> b6e7c08 (Experiments select datasets and methods by all, patterns and families; methods that cannot score held-out users are left out of a plan)
     folders = [Path.cwd()] if "datasets" in changes else [path.parent, Path.cwd()]
-    return _checked(override(read_yaml(path), changes), folders, str(path))
+    return _with_cards(spec, folders, str(path))
 
 
 def experiment_of_words(
@@ -254,11 +248,10 @@ def experiment_of_words(
     """
     values = {key if key.split(".")[0] in ExperimentSpec.model_fields else f"params.{key}": changes[key] for key in changes}
     content = {"name": NO_FILE, "datasets": [*datasets], "methods": [*methods]}
-    return _checked(override(content, values), [Path.cwd()], source)
+    return _with_cards(validate(ExperimentSpec, override(content, values), source), [Path.cwd()], source)
 
 
-def _checked(content: dict[str, Any], folders: Sequence[Path], source: str) -> ExperimentSpec:
-    spec = validate(ExperimentSpec, content, source)
+def _with_cards(spec: ExperimentSpec, folders: Sequence[Path], source: str) -> ExperimentSpec:
     return spec.model_copy(update={"datasets": with_card_names(spec.datasets, folders, source)})
 
 

@@ -188,13 +188,9 @@ def _register(name: str, params: type, build: Callable, title: str, draws_users:
         with threadpool_limits(1, "blas"):  # `half_step.in_chunks`, which is used here too, explains why
             yield from newton_cg(*build(X, p, seed, np.dtype(dtype).type), p, start)
 
-<<<<<<< HEAD
-    about = {"title": title, "source": "Pu et al., ICML 2024, appendix D", "draws_users": draws_users}
-    METHODS.add(name, Iterative(name=name, params=params, steps=steps, seeded=True, folds=False, **about), __name__)
-=======
     about = {"title": title, "source": "Pu et al., ICML 2024, appendix D", "families": ("newton", "rg")}
-    METHODS.add(name, Iterative(name=name, params=params, steps=steps, seeded=True, folds=False, **about))
->>>>>>> b6e7c08 (Experiments select datasets and methods by all, patterns and families; methods that cannot score held-out users are left out of a plan)
+    about |= {"draws_users": draws_users}
+    METHODS.add(name, Iterative(name=name, params=params, steps=steps, seeded=True, folds=False, **about), __name__)
 
 
 _register("rg2-newton", RG2Newton, vectors, "RG² by Newton-CG: the loss of rg2, with users and items updated together")
