@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-ANSWER = 3.0  # seconds, on a machine that may be busy; alone it takes some milliseconds
+ANSWER = 10.0  # seconds, on a machine that may be very busy; alone it takes some milliseconds
 LONG = "data.source.generator.users=3000"
 SWEEP = ["sweep", "--datasets", "synthetic", "--methods", "bpr", "epochs=100000", "--yes"]
 
@@ -108,5 +108,5 @@ def test_a_sweep_is_interrupted(home, twice):
     command.read_until("stopping: finished runs are kept; the same command with --resume continues the sweep", ANSWER)
     if twice:
         command.interrupt()
-    code, lines = command.end(limit=5 if twice else 60)
+    code, lines = command.end(limit=20 if twice else 60)
     assert code == 130 and not any("Traceback" in line for line in lines), lines
