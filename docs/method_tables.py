@@ -49,8 +49,8 @@ def markdown() -> str:
 
 def _section(method: Method) -> str:
     reason = f"{method.reason[0].upper()}{method.reason[1:]}." if method.reason else ""
-    table = _table(_own(method), method.fields())
-    return "\n\n".join(part for part in (f"### {method.name}", _about(method), reason, table) if part)
+    table, families = _table(_own(method), method.fields()), f"Families: {', '.join(method.families)}."
+    return "\n\n".join(part for part in (f"### {method.name}", _about(method), reason, families, table) if part)
 
 
 def _own(method: Method) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ PACKAGE = ROOT / "platform" / "rankbench"
 
 # From the lowest floor to the highest: a room imports rooms that stand above it in this list, and no others.
 EDGES = {
+    "completion": set(),
     "core": set(),
     "data": {"core"},
     "fitting": {"core"},
@@ -29,10 +30,11 @@ EDGES = {
     "contracts": {"core", "data", "evaluation", "experiment", "fitting", "losses", "models", "solvers"},
     "studies": {"core", "data", "experiment", "losses", "training"},
     "sweeps": {"cluster", "core", "data", "evaluation", "experiment", "fitting", "schema", "solvers", "tracking", "training"},
-    "views": {"sweeps", "tracking"},
+    "views": {"experiment", "schema", "sweeps", "tracking"},
     "api": {"core", "data", "evaluation", "experiment", "reports", "schema", "sweeps", "tracking", "views"},
     "cli": {
-        "api", "cluster", "contracts", "core", "data", "evaluation", "experiment", "fitting", "reports", "schema", "studies",
+        "api", "cluster", "completion", "contracts", "core", "data", "evaluation", "experiment", "fitting", "reports", "schema",
+        "studies",
         "sweeps", "tracking", "training", "views",
     },
 }  # fmt: skip

@@ -127,6 +127,7 @@ def test_a_node_that_dies_twice_ends_a_sweep_with_one_line_and_code_4(tmp_path):
     assert done.returncode == 4, done.stderr
     (line,) = errors(done)
     assert line.startswith("error: cannot start a local Ray cluster, tried 2 times: ") and ".log: " in line and "raylet" in line
+    assert "==> raylet" in (tmp_path / "data" / "ray-start.log").read_text()
     assert "Traceback" not in done.stderr and done.stdout == ""
 
 
@@ -134,8 +135,11 @@ def test_a_node_that_dies_twice_ends_a_sweep_with_one_line_and_code_4(tmp_path):
 def test_a_node_that_hangs_is_given_up_twice(tmp_path):
     done = run(tmp_path, session(2, 120), "node", signal.SIGSTOP, times=2, to="self")
     assert done.returncode == 4, done.stderr
-    why = "no answer in 2 s; its logs give no reason"
-    assert errors(done) == [f"error: cannot start a local Ray cluster, tried 2 times: {why}"]
+    why = f"no answer in 2 s; its logs give no reason; see {tmp_path}/data/ray-start.log; "
+    (line,) = errors(done)
+    assert line.startswith(f"error: cannot start a local Ray cluster, tried 2 times: {why}")
+    assert "`rankbench doctor`" in line or "free" in line or "another Ray" in line
+    assert (tmp_path / "data" / "ray-start.log").is_file()
 
 
 @pytest.mark.slow

@@ -15,7 +15,8 @@ from rankbench.core.errors import ConfigError
 from rankbench.data.cards import card_names, load_card
 from rankbench.experiment.job import configure
 from rankbench.experiment.methods import load_plugin
-from rankbench.schema.experiment import load_experiment
+from rankbench.schema.experiment import experiment_of_words, load_experiment
+from rankbench.sweeps.selection import by_name
 
 SHELL = ("", "sh", "bash", "shell", "console", "text")
 INVENTED = ("my-shop",)  # a card that pages show how to write
@@ -70,8 +71,14 @@ def check(words, brief=False):
         configure(given["method"], values)
     if names[0] in ("run", "fit") and is_name(given["dataset"]):
         assert given["dataset"] in card_names(Environment.from_env()), f"no card {given['dataset']}"
-    if names == ["sweep", "run"] and given["experiment"].parent.name:
-        load_experiment(ROOT / given["experiment"], values)
+    if names == ["sweep", "run"]:
+        file = given["experiment"]
+        if file is not None and "=" not in str(file):
+            if file.parent.name:
+                load_experiment(ROOT / file, values)
+        elif given["datasets"] and not brief:
+            selections = [",".join(given[name]).split(",") for name in ("datasets", "methods")]
+            by_name(experiment_of_words(*selections, values, "here"), Environment.from_env(), "here")
 
 
 def is_name(text):
@@ -148,8 +155,8 @@ EVERY_YAML = pytest.mark.parametrize(("path", "block"), YAML, ids=[f"{name(path)
 def test_cards_and_experiments_are_taken_by_their_schema(path, block: Block, environment, tmp_path):
     file = tmp_path / "example.yaml"
     file.write_text(block.text, encoding="utf-8")
-    if "arms:" in block.text:
-        spec = load_experiment(file, {}, load_plugin)
+    if "arms:" in block.text or "methods:" in block.text:
+        spec = by_name(load_experiment(file, {}, load_plugin), environment, "example.yaml")
         for arm in spec.arms:
             fixed = {key: value for key, value in arm.params.items() if not isinstance(value, dict)}
             configure(arm.method, fixed)

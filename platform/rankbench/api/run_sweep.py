@@ -28,6 +28,7 @@ class Display(Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None: ...
+    def accept(self, plan: Plan, begun: Path | None) -> None: ...
     def planned(self, plan: Plan, folder: Path) -> None: ...
     def stage(self, progress: Progress) -> None: ...
     def done(self, unit: Unit, records: list[RunRecord]) -> None: ...
@@ -76,7 +77,7 @@ def execute(
                 sink.send(record, records["folder"] / record.id, name, used.get(record.id), first=metric)
 
         records: dict[str, Path] = {}
-        listener = Listener(planned, display.stage, done, display.warn)
+        listener = Listener(display.accept, planned, display.stage, done, display.warn)
         folder, failed = run_sweep(spec, source, environment, listener=listener, **options)
     stored = read_sweep(folder)
     compared = comparisons(stored)

@@ -9,12 +9,12 @@ import os
 import signal
 import sys
 from importlib import import_module
-from types import FrameType
 from typing import Annotated
 
 import typer
 
 from rankbench.cli.console import SIGNALS, epilog
+from rankbench.cli.interrupts import watch
 from rankbench.core.errors import LONGEST_MESSAGE, RankbenchError, StorageError, printable, shortened
 
 try:  # recent typer carries a click of its own
@@ -53,7 +53,7 @@ def _root(
 
 
 def _register() -> None:
-    names = "run fit check recommend similar report compare methods study ui doctor demo sweep data tracking"
+    names = "run fit check recommend similar report compare methods study ui doctor demo completion sweep data tracking"
     for name in names.split():
         module = import_module(f"rankbench.cli.{name}")
         if hasattr(module, "app"):
@@ -67,15 +67,8 @@ _register()
 
 def main() -> None:
     """Entry point: every failure is one line on stderr and an exit code (2 input, 3 numeric, 4 cluster, 5 storage)."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _on_signal)
+    watch(_CONTINUATIONS.get(_command(sys.argv[1:]), ""))
     sys.exit(_main(sys.argv[1:]))
-
-
-def _on_signal(number: int, frame: FrameType | None) -> None:
-    # Raise instead of exit, so that context managers on the stack clean up and a sweep shuts its cluster down.
-    SIGNALS.append(number)
-    raise KeyboardInterrupt
 
 
 def _main(words: list[str]) -> int:
@@ -143,9 +136,13 @@ _CONTINUATIONS = {  # command → how a stopped command can be continued
 def _stopped(words: list[str]) -> int:
     terminated = bool(SIGNALS) and SIGNALS[0] == signal.SIGTERM
     what = "terminated" if terminated else "interrupted"
-    command = next((word for word in words if not word.startswith("-")), "")
+    command = _command(words)
     message = f"{what}; {_CONTINUATIONS[command]}" if command in _CONTINUATIONS else what
     return _fail(message, 143 if terminated else 130, words)
+
+
+def _command(words: list[str]) -> str:
+    return next((word for word in words if not word.startswith("-")), "")
 
 
 def _fail(message: str, code: int, words: list[str]) -> int:

@@ -30,7 +30,7 @@ def list_(json: Json = False, plugin: Plugin = None) -> None:
         print_json(rows)
         return
     columns = {"name": "dataset", "at_hand": "raw data", "protocol": "protocol", "title": "what it is"}
-    print_table(list(columns.values()), [[row[key] for key in columns] for row in rows])
+    print_table(list(columns.values()), [[row[key] for key in columns] for row in rows], drop=("protocol",))
 
 
 @app.command(epilog="Example:\n\n  rankbench data fetch movielens-1m")

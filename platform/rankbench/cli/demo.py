@@ -11,7 +11,7 @@ def demo(json: Json = False) -> None:
 
     from rankbench.cli.sweep import sweep
 
-    sweep(Path("demo.yaml"), [], resume=False, chosen=False, dry_run=False, address=None, fresh=False, json=json)
+    sweep(Path("demo.yaml"), [], address=None, json=json)
     if not json:
         steps = {
             "ui": "browse all runs in MLflow",

@@ -16,33 +16,61 @@ EXAMPLES = """Examples:
   rankbench methods
   rankbench methods deql-l2
   rankbench methods talos
+  rankbench methods family:softmax
+  rankbench methods 'deql*'
 """
 
 
 def methods(
-    name: Annotated[str | None, typer.Argument(help="Name of a method, to list its parameters.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="A method, to list its parameters; or a pattern or family:NAME, to list methods.")
+    ] = None,
     json: Json = False,
     plugin: Plugin = None,
 ) -> None:
-    """List all methods, or the parameters of one method."""
+    """List all methods with their families, or the parameters of one method."""
+    from rankbench.core.patterns import is_pattern, matches
     from rankbench.experiment.methods import method, registered, without_losses
+    from rankbench.fitting.families import FAMILIES
+    from rankbench.sweeps.selection import families
 
-    chosen = [method(name)] if name else list(registered())
-    facts: list[dict[str, Any]] = [{"name": s.name, "title": s.title, "source": s.source, "params": _params(s)} for s in chosen]
+    if listing := name is None or is_pattern(name):
+        registry = registered()
+        names = matches(name, registry.names(), "methods", families()) if name else registry.names()
+        chosen = [registry.get(each) for each in names]
+    else:
+        chosen = [method(name or "")]
+    facts: list[dict[str, Any]] = [
+        {"name": s.name, "families": [*s.families], "title": s.title, "source": s.source, "params": _params(s)} for s in chosen
+    ]
     if json:
-        print_json(facts[0] if name else facts)
+        print_json(facts if listing else facts[0])
         return
-    if not name:
+    if listing:
         print_table(
-            ["method", "parameters", "description", "source"],
-            [[f["name"], _short(spec, f["params"]), f["title"], f["source"]] for f, spec in zip(facts, chosen, strict=True)],
+            ["method", "families", "parameters", "description", "source"],
+            [
+                [f["name"], ", ".join(f["families"]), _short(spec, f["params"]), f["title"], f["source"]]
+                for f, spec in zip(facts, chosen, strict=True)
+            ],
+            drop=("source", "parameters"),
         )
         out.print(
             without_losses()
             or "…: also takes the parameters of training and of the encoder; `rankbench methods bpr` lists them"
         )
+        if name is None:
+            out.print()
+            counts = {family: len(members) for family, members in sorted(families().items())}
+            print_table(
+                ["family", "methods", "what they have in common"],
+                [[family, str(count), FAMILIES.get(family, "")] for family, count in counts.items()],
+            )
+            out.print("family:NAME selects a family in `rankbench sweep --methods` and in experiment files")
         return
     out.print(f"{facts[0]['name']}: {facts[0]['title']} ({facts[0]['source']})", style="bold")
+    if chosen[0].families:
+        out.print(f"families: {', '.join(chosen[0].families)}")
     if chosen[0].reason:
         out.print(chosen[0].reason)
     body = [[p["name"], "" if p["default"] is None else str(p["default"]), p["search"], p["help"]] for p in facts[0]["params"]]

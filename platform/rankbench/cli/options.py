@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rankbench.cli.console import err
 from rankbench.cluster.workplace import require_shared, workplace
 from rankbench.core.config import assignments
 from rankbench.core.errors import require
@@ -41,12 +42,20 @@ def open_execution(method: Method, options: Options, checkpoints: Path, spill: P
 
     `checkpoints` and `spill` are folders for this fit alone.
     """
-    saved = Checkpoints(checkpoints, options.resume, method.save_every) if isinstance(method, Iterative) else None
+    saved = None
+    if isinstance(method, Iterative):
+        saved = Checkpoints(checkpoints, options.resume, method.save_every, lambda number: _tell(number, method.length))
     tiles = Spill(spill.resolve(), options.memory_bytes, options.resume)
     with workplace(options.address if method.distributed else "", options.threads) as executor:
         if isinstance(method, ClosedForm) and executor.flow() is not None:  # the cluster may also come from RAY_ADDRESS
             require_shared(tiles.folder.parent)
         yield Execution(options.threads or available_cpus(), executor, options.device, saved, tiles)
+
+
+def _tell(number: int, length: str) -> None:
+    """Say where a resumed fit goes on; `length` is the parameter that counts its iterations."""
+    what = "epoch" if length == "epochs" else "iteration"
+    err.print(f"continuing after {what} {number}" if number else "nothing is saved of this fit; it starts anew")
 
 
 def card_and_method(words: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:

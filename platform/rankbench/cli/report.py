@@ -105,7 +105,7 @@ def show_table(table: Table) -> None:
     for position, sentence in enumerate(table.conclusions.sentences if any(row.cells for row in table.rows) else ()):
         out.print(sentence, style=None if position else "bold")
     marked = [[Text(cell + signs.get(type(cell), ""), styles.get(type(cell), "")) for cell in line] for line in body]
-    print_table(header, marked)
+    print_table(header, marked, drop=("peak GB", "rank s", "fit s", "setting", "95 % interval"))
     if not out.is_terminal and any(type(cell) is Best for line in body for cell in line):
         out.print("  ¹ best, ² second best of a dataset", style="dim")
     for note in table.notes:

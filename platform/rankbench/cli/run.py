@@ -70,6 +70,7 @@ def run(
     from rankbench.data.cards import load_card
     from rankbench.data.prepare import prepare
     from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, metric_set, require_within
+    from rankbench.experiment.divergence import divergence
     from rankbench.experiment.job import Job, configure
     from rankbench.experiment.run import run as run_job
     from rankbench.tracking.labels import Labels
@@ -122,6 +123,8 @@ def run(
         err.print(f"warning: the fit needed {peak:.2f} GB at its peak, more than --memory {memory}")
     if doubt := record.interval_warning():
         err.print(f"warning: {doubt}")
+    if problem := divergence(record.curve, record.params):
+        err.print(f"warning: {problem}")
     if execution.checkpoints:
         execution.checkpoints.clear()
     if track:

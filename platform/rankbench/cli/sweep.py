@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rankbench.cli.arguments import Plugin, RunName, Tags
-from rankbench.cli.console import Json, epilog, out, print_json, print_table, program
+from rankbench.cli.console import Json, clock, epilog, err, out, print_json, print_table, program
 
 if TYPE_CHECKING:
     from rankbench.core.environment import Environment
     from rankbench.experiment.job import MethodConfig
+    from rankbench.schema.experiment import ExperimentSpec
     from rankbench.sweeps.dry_run import DryRun, Row
     from rankbench.sweeps.plan import Plan
     from rankbench.tracking.record import RunRecord
@@ -26,11 +27,18 @@ EXAMPLES = """Examples:
   rankbench sweep experiments/talos_table3_1.yaml --stand-in 0.01 --dry-run
   rankbench sweep experiments/talos_table3_1.yaml datasets=[amazon-beauty] --arms "*, MF" arms.*.params.epochs=60
   rankbench sweep experiments/demo.yaml final.seeds=[0,1,2] final.split_seeds=[0,1,2]
+  rankbench sweep --datasets 'movielens-*' --methods family:softmax --metric ndcg@20 epochs=30 --dry-run
+  rankbench sweep --datasets gowalla --methods ease,ials 'lam={grid: [1, 10, 100]}'      without a file
+  rankbench sweep experiments/demo.yaml --methods family:linear      only these rows of a file
   rankbench sweep experiments/demo.yaml --resume
+  rankbench sweep experiments/demo.yaml --resume --dry-run      what is left
   rankbench sweep experiments/deql_table2_gowalla.yaml --chosen
   rankbench sweep status          in another shell: trials by state, best results so far, remaining time
   rankbench sweep stop            stop the newest running sweep as Ctrl-C would; --resume continues it
 """
+
+
+MANY_ROWS = 200  # of a plan, from which it is shown by dataset
 
 
 class _RunByDefault(typer.core.TyperGroup):
@@ -49,11 +57,33 @@ app = typer.Typer(
 
 @app.command("run", epilog=epilog(EXAMPLES))
 def sweep(
-    experiment: Annotated[Path, typer.Argument(help="An experiment file; a bare name is looked up in experiments/.")],
+    experiment: Annotated[
+        Path | None,
+        typer.Argument(help="An experiment file; a bare name is looked up in experiments/. Or give --datasets and --methods."),
+    ] = None,
     changes: Annotated[
         list[str] | None, typer.Argument(metavar="[path=value]...", help="Changes to the file, such as search.trials=5.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the newest sweep of this experiment.")] = False,
+    datasets: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--datasets",
+            metavar="PATTERN",
+            help="Datasets: names, patterns such as 'movielens-*', all; '!NAME' leaves out. With a file, those of its own.",
+        ),
+    ] = None,
+    methods: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--methods",
+            metavar="PATTERN",
+            help="Methods: names, patterns such as 'deql*', family:NAME, all; '!NAME' leaves out. With a file, its own.",
+        ),
+    ] = None,
+    metric: Annotated[
+        str | None, typer.Option("--metric", help="Metric on valid that settings are chosen by, such as ndcg@20.")
+    ] = None,
     chosen: Annotated[
         bool, typer.Option("--chosen", help="Skip the search and measure the file's `chosen` parameters.")
     ] = False,
@@ -79,6 +109,7 @@ def sweep(
         typer.Option(envvar="RAY_ADDRESS", help="HOST:PORT of a running Ray cluster, or auto. Default: a local one."),
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Repeat runs that an earlier sweep has finished.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Start without a question, however high the price is.")] = False,
     require_all: Annotated[
         bool, typer.Option("--require-all", help="Stop if a dataset is not available, instead of leaving it out.")
     ] = False,
@@ -89,27 +120,27 @@ def sweep(
 ) -> None:
     """Search hyperparameters on valid, refit the best ones, measure them once per seed on test, and show the table."""
     from rankbench.api.run_sweep import execute
+    from rankbench.cli.price import can_ask, show_downloads, show_price
     from rankbench.cli.report import show_table
     from rankbench.cluster.session import host_and_port
-    from rankbench.core.config import assignments
     from rankbench.core.environment import Environment
     from rankbench.core.errors import ClusterError, DownloadError
+    from rankbench.core.memory import available_memory
     from rankbench.core.threads import available_cpus
-    from rankbench.experiment.methods import load_plugin
     from rankbench.reports.tables import as_json
-    from rankbench.schema.experiment import load_experiment, of_arms
-    from rankbench.schema.find import experiment_file
+    from rankbench.schema.experiment import of_arms
+    from rankbench.sweeps.dry_run import dry_run as preview_of
     from rankbench.sweeps.plan import plan
+    from rankbench.sweeps.sweep import folder_to_resume
     from rankbench.tracking.labels import Labels
     from rankbench.views.sweep_view import SweepView
 
     environment = Environment.from_env()
     if address:
         host_and_port(address)
-    path = experiment_file(experiment, environment)
-    spec = load_experiment(path, assignments(changes or []), load_plugin)
+    spec, source = _experiment(experiment, changes or [], datasets or [], methods or [], metric, environment)
     if arms:
-        spec = of_arms(spec, arms, str(path))
+        spec = of_arms(spec, arms, source)
     if spec.resources.device != "cpu" and not address:
         from rankbench.training.device import require_device  # imports PyTorch, which takes seconds
 
@@ -117,25 +148,37 @@ def sweep(
     if stand_in is not None:
         from rankbench.sweeps.stand_in import stand_in as on_stand_ins
 
-        spec = on_stand_ins(spec, environment, stand_in, str(path))
+        spec = on_stand_ins(spec, environment, stand_in, source)
+    selections = {"--arms": arms or [], "--datasets": datasets or [], "--methods": methods or []}
+    ask = can_ask((yes, json, dry_run))
+    if not json:
+        if fresh and resume:
+            err.print("--fresh --resume: runs that this sweep has finished are kept; those of other sweeps are not reused")
+        show_downloads(spec, environment, source, ask)
+    cpus = None if address else available_cpus()
+
+    def price(plan: Plan, begun: Path | None) -> None:
+        show_price(plan, preview_of(plan, environment, cpus, available_memory() if cpus else None, begun), ask)
+
     try:
         if dry_run:
-            cpus = None if address else available_cpus()
-            _show_plan(plan(spec, environment, cpus, str(path), chosen, require_all), environment, cpus, json)
+            planned = plan(spec, environment, cpus, source, chosen, require_all)
+            begun = folder_to_resume(planned, environment.results) if resume else None
+            _show_plan(planned, environment, cpus, json, begun)
             return
         folder, table, failed = execute(
             spec,
-            str(path),
+            source,
             environment,
-            SweepView(spec.search.choose.metric, quiet=json),
-            Labels.from_env(str(path), tag or (), run_name),
+            SweepView(spec.search.choose.metric, json, price),
+            Labels.from_env(source, tag or (), run_name),
             resume=resume,
             use_chosen=chosen,
             address=address,
             fresh=fresh,
             require_all=require_all,
-            changes=[*(changes or []), *(f"--arms {pattern!r}" for pattern in arms or [])],
-            command=_command(experiment, changes or [], arms or [], plugin or [], chosen, stand_in),
+            changes=_in_words(experiment, changes, selections, metric),
+            command=_command(experiment, changes or [], selections, metric, plugin or [], chosen, stand_in),
         )
     except DownloadError as error:
         raise DownloadError(f"{error}; --stand-in 0.01 uses synthetic data instead, datasets=[NAME] another dataset") from None
@@ -147,12 +190,19 @@ def sweep(
 
 
 def _command(
-    experiment: Path, changes: list[str], arms: list[str], plugins: list[str], chosen: bool, stand_in: float | None
+    experiment: Path | None,
+    changes: list[str],
+    selections: dict[str, list[str]],
+    metric: str | None,
+    plugins: list[str],
+    chosen: bool,
+    stand_in: float | None,
 ) -> str:
     """The command that repeats a sweep: what decides its results, without options such as the address of a cluster."""
-    words = ["rankbench", "sweep", str(experiment), *changes]
-    words += [word for pattern in arms for word in ("--arms", pattern)]
-    words += [word for file in plugins for word in ("--plugin", file)]
+    words = ["rankbench", "sweep", *([str(experiment)] if experiment is not None else []), *changes]
+    for option, values in (selections | {"--plugin": plugins}).items():
+        words += [word for value in values for word in (option, value)]
+    words += ["--metric", metric] if metric else []
     words += ["--chosen"] * chosen + (["--stand-in", f"{stand_in:g}"] if stand_in is not None else [])
     return shlex.join(words)
 
@@ -171,7 +221,6 @@ def status(
     from rankbench.core.environment import Environment
     from rankbench.schema.stored_sweep import find_sweep, read_sweep
     from rankbench.sweeps.heartbeat import last_heartbeat
-    from rankbench.views.sweep_view import clock
 
     stored = read_sweep(find_sweep(name, Environment.from_env().results))
     running = last_heartbeat(stored.folder)
@@ -235,27 +284,67 @@ def _by_arm(records: Iterable[RunRecord], metric: str) -> list[tuple[Any, ...]]:
     return result
 
 
-def _show_plan(plan: Plan, environment: Environment, cpus: int | None, json: bool) -> None:
+def _experiment(
+    file: Path | None,
+    changes: list[str],
+    datasets: list[str],
+    methods: list[str],
+    metric: str | None,
+    environment: Environment,
+) -> tuple[ExperimentSpec, str]:
+    """The experiment of a command, without patterns, and its name in error messages. It comes from a file, of whose datasets
+    and methods the options select some, or from the options alone.
+    """
+    from rankbench.core.config import assignments
+    from rankbench.core.errors import ConfigError
+    from rankbench.experiment.methods import load_plugin
+    from rankbench.schema.experiment import experiment_of_words, load_experiment, of_datasets
+    from rankbench.schema.find import experiment_file
+    from rankbench.sweeps.selection import by_name, of_methods
+
+    if file is not None and "=" in str(file) and not file.is_file():
+        file, changes = None, [str(file), *changes]
+    values = assignments(changes) | ({"search.choose.metric": metric} if metric else {})
+    datasets, methods = (list(_words(options)) for options in (datasets, methods))
+    if file is not None:
+        path = experiment_file(file, environment)
+        spec = by_name(load_experiment(path, values, load_plugin), environment, str(path))
+        spec = of_datasets(spec, datasets, str(path)) if datasets else spec
+        return of_methods(spec, methods, f"{path}: --methods") if methods else spec, str(path)
+    if not datasets or not methods:
+        raise ConfigError("give an experiment file, or --datasets and --methods, as in --datasets gowalla --methods ease,ials")
+    source = "this sweep"
+    return by_name(experiment_of_words(datasets, methods, values, source), environment, source), source
+
+
+def _words(options: Iterable[str]) -> Iterable[str]:
+    return (word.strip() for option in options for word in option.split(",") if word.strip())
+
+
+def _in_words(file: Path | None, changes: list[str] | None, options: dict[str, list[str]], metric: str | None) -> list[str]:
+    """What a command adds to its experiment file, as in the command."""
+    first = [str(file)] if file is not None and "=" in str(file) else []
+    selections = [f"{name} {pattern!r}" for name, patterns in options.items() for pattern in patterns]
+    return [*first, *(changes or []), *selections, *([f"--metric {metric}"] if metric else [])]
+
+
+def _show_plan(plan: Plan, environment: Environment, cpus: int | None, json: bool, begun: Path | None) -> None:
     from rankbench.core.memory import available_memory
     from rankbench.sweeps.dry_run import dry_run, fits_of
-    from rankbench.views.sweep_view import clock
+    from rankbench.views.sweep_view import left_out
 
-    preview = dry_run(plan, environment, cpus, available_memory() if cpus else None)
+    preview = dry_run(plan, environment, cpus, available_memory() if cpus else None, begun)
     if json:
         print_json(_plan_as_json(plan, preview, fits_of(plan)))
         return
-    header = ["dataset", "model", "settings", "fits", "shared with", "cpus", "memory GB", "time per fit", "total time"]
-    given = {(dataset, each.arm): each for dataset, members in (plan.given or {}).items() for each in members}
-    stated = {arm.label: {*arm.params}.union(*arm.chosen.values()) for arm in plan.spec.arms}
-    body = [
-        [r.dataset, r.model, _settings_of(r, given, stated), str(r.fits), ", ".join(r.shared_with), str(r.cpus),
-         f"{r.memory_bytes / 1e9:.1f}", clock(r.seconds_a_fit), clock(r.seconds_in_all)]
-        if r.state == "planned" else [r.dataset, r.model, r.state, *[""] * 6]
-        for r in preview.rows
-    ]  # fmt: skip
-    print_table(header, body)
-    for problem in plan.not_available.values():
-        out.print(f"  not available: {problem.reason}", style="yellow")
+    planned = [row for row in preview.rows if row.state == "planned"]
+    header, body = _by_dataset(planned) if len(planned) > MANY_ROWS else _by_model(planned, plan)
+    body += [[name, problem.state, *[""] * (len(header) - 2)] for name, problem in plan.not_available.items()]
+    print_table(header, body, drop=("shared with", "cpus", "time per fit"))
+    for line in left_out(plan.not_available):
+        out.print(f"  {line}", style="yellow")
+    if begun:
+        out.print(f"{preview.finished} fits are finished and are kept; this is what --resume still runs")
     for line in (*preview.stand_ins, *preview.shared, *preview.by_tiles, *plan.notes):
         out.print(f"  {line}")
     for stage in preview.stages:
@@ -272,6 +361,29 @@ def _show_plan(plan: Plan, environment: Environment, cpus: int | None, json: boo
         )
     size = f"{preview.bytes_written / 1e6:.1f} MB"
     out.print(f"writes {preview.folder}: {preview.records} records (about {size}), each with an MLflow run, and a report")
+
+
+def _by_model(rows: list[Row], plan: Plan) -> tuple[list[str], list[list[str]]]:
+    """Header and body of a table with one line per dataset and arm."""
+    header = ["dataset", "model", "settings", "fits", "shared with", "cpus", "memory GB", "time per fit", "total time"]
+    given = {(dataset, each.arm): each for dataset, members in (plan.given or {}).items() for each in members}
+    stated = {arm.label: {*arm.params}.union(*arm.chosen.values()) for arm in plan.spec.arms}
+    return header, [
+        [r.dataset, r.model, _settings_of(r, given, stated), str(r.fits), ", ".join(r.shared_with), str(r.cpus),
+         f"{r.memory_bytes / 1e9:.1f}", clock(r.seconds_a_fit), clock(r.seconds_in_all)]
+        for r in rows
+    ]  # fmt: skip
+
+
+def _by_dataset(rows: list[Row]) -> tuple[list[str], list[list[str]]]:
+    """Header and body of a table with one line per dataset, for a plan with very many arms; --json lists them."""
+    body = []
+    for dataset in dict.fromkeys(row.dataset for row in rows):
+        own = [row for row in rows if row.dataset == dataset]
+        memory, longest = max(row.memory_bytes for row in own), max(row.seconds_a_fit for row in own)
+        total = sum(row.seconds_in_all for row in own)
+        body.append([dataset, str(len(own)), f"{memory / 1e9:.1f}", clock(longest), clock(total)])
+    return ["dataset", "models", "largest memory GB", "longest fit", "total time"], body
 
 
 def _settings_of(row: Row, given: dict[tuple[str, str | None], MethodConfig], stated: dict[str, set[str]]) -> str:
@@ -298,6 +410,7 @@ def _plan_as_json(plan: Plan, preview: DryRun, fits: list[dict[str, Any]]) -> di
         "missing_memory_bytes": preview.short,
         "fits": fits,
         "notes": list(plan.notes),
+        "finished": preview.finished,
     }
     if plan.given is not None:
         keys = ("dataset", "model", "method", "params")

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from rankbench.cluster.advice import advice, keep_logs
 from rankbench.cluster.private_folder import FOLDER, end_processes
 from rankbench.core.errors import ClusterError
 
@@ -35,7 +36,8 @@ def local_node(folder: Path, **options: Any) -> Iterator[str]:
     """Yield the address of a new node, which ends with the block. `folder` is private to this user; `options` are those of
     `ray.init`.
 
-    Raises ClusterError with the last errors of the logs if the node does not start within `PATIENCE` seconds in any try.
+    Raises ClusterError if the node does not start within `PATIENCE` seconds in any try. Its message has the last errors of the
+    logs, the path of a file with their ends, and what the user can do.
     """
     for attempt in range(1, TRIES + 1):
         session_folder = folder / str(attempt)  # a new one, since files of a failed try may have caused the failure
@@ -53,7 +55,10 @@ def local_node(folder: Path, **options: Any) -> Iterator[str]:
         reason = (f"no answer in {PATIENCE:.0f} s; " if address is None else "") + _last_errors(session_folder)
         if attempt < TRIES:
             warn(f"Ray did not start ({reason}); trying once more")
-    raise ClusterError(f"cannot start a local Ray cluster, tried {TRIES} times: {reason}")
+    log = keep_logs(session_folder)
+    where = f"; see {log}" if log else ""
+    what_to_do = advice(options.get("object_store_memory") or 0)
+    raise ClusterError(f"cannot start a local Ray cluster, tried {TRIES} times: {reason}{where}; {what_to_do}")
 
 
 def warn(line: str) -> None:

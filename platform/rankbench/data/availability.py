@@ -11,7 +11,7 @@ from rankbench.data.prepare import prepared_before
 
 def raw_data(card: Card, environment: Environment) -> str:
     """Return in a few words where the raw data are: built in, mirror, local file, cached, prepared only, download, or why they
-    cannot be had: no such file or folder, offline.
+    cannot be had: no such file or folder, offline, mirror only.
     """
     if card.source.generator:
         return "built in"
@@ -31,4 +31,6 @@ def raw_data(card: Card, environment: Environment) -> str:
         return "local file" if local else "cached"
     if prepared_before(card, environment) is not None:
         return "prepared only"
+    if card.source.mirror.parts:
+        return "mirror only"
     return "no such file" if local else "offline" if environment.offline else "download"

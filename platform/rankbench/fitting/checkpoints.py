@@ -6,6 +6,7 @@ import json
 import logging
 import shutil
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,12 +37,14 @@ class State:
 @dataclass(frozen=True)
 class Checkpoints:
     """States of one fit in `folder`. Without `resume`, a fit starts anew even if there are states. A state is due `every`
-    seconds after the last one was saved.
+    seconds after the last one was saved. `resumed` is called with the number of the iteration after which a resumed fit goes
+    on; 0 if nothing was saved.
     """
 
     folder: Path
     resume: bool = False
     every: float = 0.0
+    resumed: Callable[[int], None] = lambda number: None
     _last: list[float] = field(default_factory=lambda: [time.monotonic()], repr=False, compare=False)
 
     def due(self) -> bool:
@@ -65,6 +68,12 @@ class Checkpoints:
         """Return the newest state that can be read, or None. Without `resume`, all states are removed first."""
         if not self.resume:
             self.clear()
+            return None
+        state = self._newest()
+        self.resumed(state.number if state else 0)
+        return state
+
+    def _newest(self) -> State | None:
         for scratch in self.folder.glob(".tmp-*"):  # left by a killed process, since a folder belongs to one fit
             shutil.rmtree(scratch, ignore_errors=True)
         for folder in reversed(self._folders()):

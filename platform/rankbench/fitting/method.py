@@ -40,13 +40,14 @@ class Method:
     change a ranking, for the given `reason`. `seeded`: the seed changes the model, so that fits with several seeds differ.
     `draws_users`: what a user gets is drawn for the user's row, so that it changes with the order of the users.
     `folds`: the method scores users who were not fitted, from their history. `pace`: the time of a fit relative to most methods
-    of the same shape, for estimates before a run.
+    of the same shape, for estimates before a run. `families`: the groups of methods that it belongs to (`fitting/families.py`).
     """
 
     name: str
     params: type
     title: str
     source: str
+    families: tuple[str, ...] = ()
     identity: Callable[[Any], Hashable] | None = None
     redundant: tuple[str, ...] = ()
     reason: str = ""

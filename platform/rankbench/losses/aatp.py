@@ -31,6 +31,7 @@ class AATP(Params):
     over_catalogue=True,
     needs=("all_positives",),
     state=thresholds,
+    families=("top-k",),
     title="AATP: hinges around the top-K threshold",
     source="Boyd et al., NeurIPS 2012; Zhang et al., WWW 2026",
 )

@@ -63,6 +63,7 @@ class Adversary(LossState):
     AdvInfoNCE,
     similarity="cosine",
     state=Adversary,
+    families=("softmax",),
     title="AdvInfoNCE: InfoNCE with adversarially weighted negatives",
     source="Zhang et al., NeurIPS 2023",
     pace=3.0,

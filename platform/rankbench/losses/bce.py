@@ -30,6 +30,7 @@ class BCE(Params):
     similarity="dot",
     over_catalogue=True,
     sampler="uniform-all",
+    families=("pointwise",),
     title="BCE: binary cross-entropy with sampled negatives",
     source="He et al., WWW 2017",
 )

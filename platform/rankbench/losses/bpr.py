@@ -22,6 +22,8 @@ class BPR:
     pass
 
 
-@loss("bpr", BPR, similarity="dot", title="BPR: pairwise logistic loss", source="Rendle et al., UAI 2009")
+@loss(
+    "bpr", BPR, similarity="dot", families=("pairwise",), title="BPR: pairwise logistic loss", source="Rendle et al., UAI 2009"
+)
 def bpr(s: Scores, p: BPR) -> Tensor:
     return softplus(s.neg - s.pos[:, None]).mean(dim=1)

@@ -43,6 +43,7 @@ def log_mean_exp(x: Tensor, users: Tensor) -> Tensor:
     similarity="cosine",
     over_catalogue=True,
     twin=lambda p: Twin("sl", (p.tau2, False), p.tau2 / p.tau1) if p.form == "single" else None,
+    families=("softmax",),
     title="BSL: softmax with two temperatures",
     source="Wu et al., ICDE 2024",
 )

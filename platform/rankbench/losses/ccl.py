@@ -29,6 +29,7 @@ class CCL(Params):
     only_because="its margin is a cosine",
     over_catalogue=True,
     sampler="uniform-all",
+    families=("pointwise",),
     title="CCL: cosine contrastive loss with a margin",
     source="Mao et al., CIKM 2021",
 )

@@ -30,6 +30,7 @@ class CML(Params):
     similarity="distance",
     only_because="it learns a metric",
     unit_ball=True,
+    families=("pairwise", "distance"),
     title="CML: hinge between squared distances",
     source="Hsieh et al., WWW 2017",
     pace=2.0,

@@ -67,6 +67,7 @@ def _log(n: float | Tensor, like: Tensor) -> Tensor:
     over_catalogue=True,
     sampler="uniform-all",
     needs=("extra_positives",),
+    families=("pointwise", "debiased"),
     title="Debiased MSE: positives subtracted from the negatives",
     source=f"{PAPER}, §3.2",
 )
@@ -84,6 +85,7 @@ def debiased_mse(s: Scores, p: DebiasedMSE) -> Tensor:
     over_catalogue=True,
     sampler="uniform-all",
     needs=("extra_positives",),
+    families=("pointwise", "debiased"),
     title="Debiased CCL: positives subtracted from the negatives",
     source=f"{PAPER}, Eq. 22",
 )
@@ -100,6 +102,7 @@ def debiased_ccl(s: Scores, p: DebiasedCCL) -> Tensor:
     over_catalogue=True,
     sampler="uniform-all",
     needs=("extra_positives",),
+    families=("softmax", "debiased"),
     title="Debiased InfoNCE: positives subtracted from the negatives",
     source=f"{PAPER}, Eq. 7",
 )

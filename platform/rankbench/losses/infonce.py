@@ -40,6 +40,7 @@ class MINEPlus(Temperature):
     over_catalogue=True,
     sampler="uniform-all",
     twin=lambda p: Twin("sl", (p.tau, True)),
+    families=("softmax",),
     title="InfoNCE: softmax over the positive and sampled negatives",
     source=f"{PAPER}, Eq. 4",
 )
@@ -54,6 +55,7 @@ def infonce(s: Scores, p: Temperature) -> Tensor:
     over_catalogue=True,
     sampler="uniform-all",
     twin=lambda p: Twin("sl", (p.tau, False)),
+    families=("softmax",),
     title="MINE: a bound on mutual information, without the positive in the sum",
     source=f"{PAPER}, Eq. 10",
 )
@@ -68,6 +70,7 @@ def mine(s: Scores, p: Temperature) -> Tensor:
     over_catalogue=True,
     sampler="uniform-all",
     twin=lambda p: Twin("sl", (p.tau, False)) if p.lam == 1 else None,
+    families=("softmax",),
     title="MINE+: MINE with weighted negatives",
     source=f"{PAPER}, Eq. 16",
 )

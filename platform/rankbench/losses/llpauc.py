@@ -75,6 +75,7 @@ def smooth_hinge(x: Tensor) -> Tensor:
     similarity="dot",
     over_catalogue=True,
     state=Saddle,
+    families=("auc",),
     title="LLPAUC: lower-left partial AUC",
     source="Shi et al., WWW 2024",
     pace=2.0,

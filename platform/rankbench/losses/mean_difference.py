@@ -27,6 +27,7 @@ class MeanDifference:
     similarity="cosine",
     over_catalogue=True,
     sampler="uniform-all",
+    families=("pointwise",),
     title="Mean difference: the Jensen bound of MINE",
     source="Jin and Li, (Debiased) contrastive learning loss, §2.3",
 )

@@ -29,6 +29,7 @@ class MSE(Params):
     similarity="dot",
     over_catalogue=True,
     sampler="uniform-all",
+    families=("pointwise",),
     title="MSE: squared error with weighted negatives",
     source="Jin and Li, (Debiased) contrastive learning loss, Eq. 17",
 )

@@ -36,6 +36,7 @@ class OPAUC(Params):
     "opauc",
     OPAUC,
     similarity="dot",
+    families=("auc",),
     title="OPAUC: BPR on the hardest negatives",
     source="Shi et al., WWW 2023",
     pace=2.5,

@@ -38,6 +38,7 @@ class PSL(Params):
     PSL,
     similarity="half-cosine",
     only_because="its surrogates need half cosines, whose differences lie in [−1, 1]",
+    families=("softmax",),
     title="PSL: softmax with a bounded surrogate",
     source="Yang et al., NeurIPS 2024",
 )

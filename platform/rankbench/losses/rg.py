@@ -40,6 +40,7 @@ JOURNAL = "Pu et al., NDCG-consistent softmax approximation"
     sampler=None,
     needs=("catalogue",),
     over_catalogue=True,
+    families=("rg",),
     title="RG² by SGD: softmax's squared surrogate over all items",
     source="Pu et al., ICML 2024",
     pace=0.25,  # two moments replace the scores of the catalogue
@@ -57,6 +58,7 @@ def rg2(s: Scores, p: RG) -> Tensor:
     sampler=None,
     needs=("catalogue",),
     over_catalogue=True,
+    families=("rg",),
     title="RG× by SGD: softmax to second order over all items",
     source=f"{JOURNAL}, Eq. 15",
     pace=0.2,  # two moments replace the scores of the catalogue
@@ -72,6 +74,7 @@ def rgx(s: Scores, p: RG) -> Tensor:
     similarity="dot",
     only_because="its optimum lies far outside the range of a cosine",
     sampler="uniform-all",
+    families=("rg",),
     title="RG² by SGD, with its mean over sampled items",
     source="Pu et al., ICML 2024",
 )
@@ -85,6 +88,7 @@ def rg2_sampled(s: Scores, p: RG) -> Tensor:
     similarity="dot",
     only_because="its optimum lies far outside the range of a cosine",
     sampler="uniform-all",
+    families=("rg",),
     title="RG× by SGD, with its mean and variance over sampled items",
     source=JOURNAL,
 )

@@ -30,6 +30,7 @@ class SL(Params):
     similarity="cosine",
     over_catalogue=True,
     twin=lambda p: Twin("sl", (p.tau, p.include_positive)),
+    families=("softmax",),
     title="SL: softmax with a temperature",
     source="Wu et al., TOIS 2024",
 )

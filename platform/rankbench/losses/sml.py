@@ -51,6 +51,7 @@ class Margins(LossState):
     unit_ball=True,
     needs=("rivals",),
     state=Margins,
+    families=("pairwise", "distance"),
     title="SML: metric learning with learned margins of users and items",
     source="Li et al., AAAI 2020",
 )

@@ -30,6 +30,7 @@ class SmoothI(Params):
     "smoothi-at-k",
     SmoothI,
     similarity="cosine",
+    families=("top-k",),
     title="SmoothI@K: smooth Precision@K",
     source="Thonet et al., AAAI 2022",
     pace=5.0,

@@ -42,6 +42,7 @@ class SampledSoftmax(Params):
     sampler=None,
     needs=("catalogue",),
     over_catalogue=True,
+    families=("softmax",),
     title="Softmax over all items",
     source="Pu et al., ICML 2024, Eq. 1",
 )
@@ -54,6 +55,7 @@ def softmax(s: Scores, p: Softmax) -> Tensor:
     SampledSoftmax,
     similarity="dot",
     sampler="uniform-all",
+    families=("softmax",),
     title="Sampled softmax, corrected for its proposal distribution",
     source="Pu et al., NDCG-consistent softmax approximation, Eq. 9",
 )

@@ -67,6 +67,7 @@ def _thresholds(z):
     sampler=None,
     needs=("catalogue",),
     over_catalogue=True,
+    families=("softmax",),
     title="Sparsemax loss over all items",
     source="Martins and Astudillo, ICML 2016",
     pace=2.0,

@@ -128,6 +128,8 @@ class Loss:
 
     `only_because` is the reason why the loss has no meaning with another similarity; empty if it has.
 
+    `families` are the groups of losses that it belongs to (`fitting/families.py`).
+
     Two fields serve the estimates of time and memory before a run: `pace` is the time of a fit relative to most losses with the
     same `needs`, and `whole_catalogue` says whether the loss calls `catalogue.of_all`, whose (B, n_items) arrays autograd
     keeps.
@@ -139,6 +141,7 @@ class Loss:
     similarity: Similarity
     title: str
     source: str
+    families: tuple[str, ...] = ()
     needs: frozenset[Need] = frozenset()
     sampler: Literal["uniform-all", "uniform-other"] | None = "uniform-other"
     unit_ball: bool = False

@@ -39,6 +39,7 @@ class Talos(Params):
     over_catalogue=True,
     needs=("all_positives",),
     state=thresholds,
+    families=("softmax", "top-k"),
     title="Talos: softmax loss around a learned top-K threshold",
     source="Zhang et al., WWW 2026",
 )

@@ -65,6 +65,7 @@ def boundary(p: UIB, sizes: Sizes, generator: Generator) -> LossState:
     needs=("user_vectors",),
     over_catalogue=True,
     state=boundary,
+    families=("pointwise",),
     title="UIB: pointwise loss around a learned boundary",
     source="Zhuo et al., ECIR 2022",
 )

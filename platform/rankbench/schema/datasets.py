@@ -3,17 +3,21 @@
 An entry is the name of a card, the path of a card file, or a mapping whose `name` is one of the two and whose other keys are
 changes to the card. When the experiment is loaded, a path is replaced by the name of its card and kept as `file`, because
 records, tables and the maps `published` and `chosen` refer to a dataset only by the name of its card.
+
+In place of a name, an entry may select several cards: `all`, a pattern such as `movielens-*`, or either of them with `!` to
+leave cards out. These are replaced by the names of the cards when a sweep is planned.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 from rankbench.core.config import override, validate
 from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError, require
+from rankbench.core.patterns import ALL, WITHOUT, is_pattern, matches
 from rankbench.data.cards import Card, is_card_path, load_card, read_card
 
 Entry = str | dict[str, Any]
@@ -39,6 +43,40 @@ def _with_card_name(entry: Entry, folders: Sequence[Path], source: str) -> Entry
         searched = " or ".join(dict.fromkeys(str(path.parent.resolve()) for path in paths))
         raise ConfigError(f"{source}: {given}: no such dataset card in {searched}")
     return content | {"name": read_card(path).name, "file": str(path.resolve())}
+
+
+def without_patterns(entries: Sequence[Entry], names: Collection[str], source: str) -> tuple[Entry, ...]:
+    """Return `entries` with every pattern replaced by entries for the cards that it selects from `names`.
+
+    A card that has an entry of its own is not selected again. Raises ConfigError for a pattern without a match, and if none
+    remains.
+    """
+    words = [_word(entry) for entry in entries]
+    if not any(is_pattern(word) for word in words):
+        return tuple(entries)
+    source = f"{source}: datasets"
+    left_out = {name for word in words if word.startswith(WITHOUT) for name in matches(word, names, source)}
+    own = {word for word in words if not is_pattern(word)}
+    chosen = [entry for entry in entries if not _word(entry).startswith(WITHOUT)] or [ALL]
+    result: list[Entry] = []
+    found: set[str] = set()
+    for entry in chosen:
+        word = _word(entry)
+        if not is_pattern(word):
+            result.append(entry)
+            continue
+        for name in matches(word, names, source):
+            if name not in own | left_out | found:
+                found.add(name)
+                result.append(entry | {"name": name} if isinstance(entry, dict) else name)
+    require(bool(result), f"{source}: {', '.join(words)} leaves nothing")
+    return tuple(result)
+
+
+def _word(entry: Entry) -> str:
+    """The name or pattern of an entry; empty if it is given in full."""
+    name = entry if isinstance(entry, str) else entry.get("name", "")
+    return name if isinstance(name, str) and "card" not in (entry if isinstance(entry, dict) else ()) else ""
 
 
 def card_of(entry: Entry, environment: Environment, source: str) -> Card:

@@ -11,10 +11,12 @@ from pydantic import Field, model_validator
 
 from rankbench.core.config import Strict, override, read_yaml, validate
 from rankbench.core.errors import ConfigError, require
+from rankbench.core.patterns import FAMILY, selected
 from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS
 from rankbench.schema.datasets import Entry, with_card_names
 
 LoadPlugin = Callable[[str, Path, str], Any]
+NO_FILE = "sweep"  # name of an experiment that the command line states without a file
 
 
 class ArmSpec(Strict):
@@ -30,6 +32,30 @@ class ArmSpec(Strict):
     @property
     def label(self) -> str:
         return self.name or self.method
+
+
+class MethodChoice(Strict):
+    """Methods of an experiment by name, pattern or family, with parameters for those of them that have the parameter."""
+
+    method: str | None = Field(None, description="a name, a pattern such as deql*, or all")
+    family: str | None = None
+    params: dict[str, Any] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _method_for_short(cls, given: Any) -> Any:
+        return {"method": given} if isinstance(given, str) else given
+
+    @model_validator(mode="after")
+    def _method_or_family(self) -> MethodChoice:
+        if (self.method is None) == (self.family is None):
+            raise ValueError("give method or family")
+        return self
+
+    @property
+    def word(self) -> str:
+        """The selection in one word, as on the command line."""
+        return self.method if self.method is not None else f"{FAMILY}{self.family}"
 
 
 class Choose(Strict):
@@ -143,13 +169,19 @@ class Protocol(Strict):
 
 
 class ExperimentSpec(Strict):
-    """An experiment file."""
+    """An experiment file.
+
+    `methods` are arms without a search of their own, and `params` their parameters, as far as a method has them. They, and
+    patterns in `datasets`, are replaced by arms and datasets before a plan is made (`sweeps/selection.py`).
+    """
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")
     question: str = ""
     plugins: tuple[str, ...] = Field((), description="files, relative to this one, and modules with own losses and so on")
     datasets: tuple[Entry, ...] = Field(min_length=1)
-    arms: tuple[ArmSpec, ...] = Field(min_length=1)
+    arms: tuple[ArmSpec, ...] = ()
+    methods: tuple[MethodChoice, ...] = ()
+    params: dict[str, Any] = {}
     metrics: tuple[str, ...] = Field(DEFAULT_METRICS, min_length=1)
     cutoffs: tuple[Annotated[int, Field(ge=1)], ...] = Field(DEFAULT_CUTOFFS, min_length=1)
     dtype: Literal["float32", "float64"] = "float32"
@@ -159,6 +191,21 @@ class ExperimentSpec(Strict):
     published: Published | None = None
     protocol: Protocol = Protocol()
     not_run: tuple[NotRun, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_for_a_list(cls, given: Any) -> Any:
+        """`datasets: all` is short for `datasets: [all]`, and so is `methods: {family: softmax}` for a list of one."""
+        if not isinstance(given, dict):
+            return given
+        short = {key: [given[key]] for key in ("datasets", "methods") if isinstance(given.get(key), str | dict)}
+        return given | short
+
+    @model_validator(mode="after")
+    def _something_to_compare(self) -> ExperimentSpec:
+        if not self.arms and not self.methods:
+            raise ValueError("give arms or methods")
+        return self
 
     @property
     def dataset_names(self) -> tuple[str, ...]:
@@ -187,7 +234,32 @@ def load_experiment(path: Path, changes: dict[str, Any], load_plugin: LoadPlugin
         for position, word in enumerate(spec.plugins):
             load_plugin(word, Path.cwd() if "plugins" in changes else path.parent, f"{path}: plugins[{position}]")
     folders = [Path.cwd()] if "datasets" in changes else [path.parent, Path.cwd()]
-    return spec.model_copy(update={"datasets": with_card_names(spec.datasets, folders, str(path))})
+    return _with_cards(spec, folders, str(path))
+
+
+def experiment_of_words(
+    datasets: Sequence[str], methods: Sequence[str], changes: dict[str, Any], source: str
+) -> ExperimentSpec:
+    """Return an experiment without a file: names and patterns of datasets and methods, and dotted `changes`.
+
+    A change whose path does not begin with a key of an experiment file is a parameter of the methods.
+
+    Raises ConfigError naming `source` and the key.
+    """
+    values = {key if key.split(".")[0] in ExperimentSpec.model_fields else f"params.{key}": changes[key] for key in changes}
+    content = {"name": NO_FILE, "datasets": [*datasets], "methods": [*methods]}
+    return _with_cards(validate(ExperimentSpec, override(content, values), source), [Path.cwd()], source)
+
+
+def _with_cards(spec: ExperimentSpec, folders: Sequence[Path], source: str) -> ExperimentSpec:
+    return spec.model_copy(update={"datasets": with_card_names(spec.datasets, folders, source)})
+
+
+def of_datasets(spec: ExperimentSpec, words: Sequence[str], source: str) -> ExperimentSpec:
+    """Return `spec`, which has no patterns, with the datasets that `words` select. Raises ConfigError if there is none."""
+    names = set(selected(words, spec.dataset_names, f"{source}: --datasets"))
+    kept = tuple(entry for entry, name in zip(spec.datasets, spec.dataset_names, strict=True) if name in names)
+    return spec.model_copy(update={"datasets": kept})
 
 
 def of_arms(spec: ExperimentSpec, patterns: Sequence[str], source: str) -> ExperimentSpec:

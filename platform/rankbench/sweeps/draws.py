@@ -24,8 +24,8 @@ class Draws:
         self.params: dict[str, list[dict[str, Any]]] = defaultdict(list)
         content = path.read_bytes() if path.is_file() else b""
         complete = content[: content.rfind(b"\n") + 1]
-        if len(complete) < len(content):  # the process was killed while it wrote the last line
-            os.truncate(path, len(complete))
+        # The process may have been killed while it wrote the last line, which is removed before the next one is written.
+        self._damaged_after = len(complete) if len(complete) < len(content) else None
         for number, line in enumerate(complete.splitlines(), start=1):
             try:
                 self._take(json.loads(line))
@@ -50,6 +50,9 @@ class Draws:
 
     def _write(self, entry: dict[str, Any]) -> None:
         make_folder(self.path.parent)
+        if self._damaged_after is not None:
+            os.truncate(self.path, self._damaged_after)
+            self._damaged_after = None
         with disk_errors_are_clear(self.path), self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(entry) + "\n")
         self._take(entry)

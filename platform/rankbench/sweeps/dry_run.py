@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from rankbench.cluster.machine import Machine, Needs
@@ -15,6 +16,7 @@ from rankbench.data.prepare import prepare
 from rankbench.experiment.estimate import Size
 from rankbench.experiment.job import MethodConfig
 from rankbench.schema.experiment import Resources
+from rankbench.sweeps.done import Done
 from rankbench.sweeps.placement import adapted, shared_needs
 from rankbench.sweeps.plan import AdaptiveSearch, Plan, Unit, units
 
@@ -82,7 +84,8 @@ class Stage:
 class DryRun:
     """The rows and stages of a plan. The final stage of a search is estimated for the first setting of each arm.
 
-    `short` is the number of bytes that the largest trial needs beyond the free memory.
+    `short` is the number of bytes that the largest trial needs beyond the free memory, `finished` the number of fits that an
+    interrupted sweep has finished, which are not part of the rest.
     """
 
     rows: tuple[Row, ...]
@@ -94,20 +97,36 @@ class DryRun:
     stand_ins: tuple[str, ...]
     short: int = 0
     by_tiles: tuple[str, ...] = ()
+    finished: int = 0
 
 
-def dry_run(plan: Plan, environment: Environment, cpus: int | None, memory_bytes: int | None) -> DryRun:
-    """Describe a plan for a machine with `cpus` and `memory_bytes`, both None for a cluster. The datasets must be available."""
+def dry_run(
+    plan: Plan, environment: Environment, cpus: int | None, memory_bytes: int | None, folder: Path | None = None
+) -> DryRun:
+    """Describe a plan for a machine with `cpus` and `memory_bytes`, both None for a cluster. The datasets must be available.
+
+    With the `folder` of an interrupted sweep, only what `--resume` would still run is described.
+    """
     sizes = {card.name: Size.of(prepare(card, environment)) for card in plan.cards}
+    done = Done.of(plan, folder / "records") if folder else None
+    settings = done.chosen(plan) if done else None
     final_units = [
         unit
         for card in plan.final_cards
-        for unit in units(card, sizes[card.name], _chosen(plan, card.name), plan.spec, plan.metrics, "final", cpus)
+        for unit in units(
+            card, sizes[card.name], (settings or _chosen(plan))[card.name], plan.spec, plan.metrics, "final", cpus
+        )
     ]
     adapt = partial(_adapted, plan.spec.resources, cpus, memory_bytes)
     adaptive = [replace(each, draft=adapt(each.draft)) for each in plan.adaptive]
     search = [*((adapt(unit), 1) for unit in plan.search), *((each.draft, each.trials) for each in adaptive)]
     final = [(adapt(unit), 1) for unit in final_units]
+    n_planned = sum(times for _, times in (*search, *final))
+    if done:
+        adaptive = [replace(each, trials=each.trials - done.n_draws(each)) for each in adaptive]
+        search = [(adapt(unit), 1) for unit in plan.search if not done.has(unit)]
+        search += [(each.draft, each.trials) for each in adaptive if each.trials > 0]
+        final = [(unit, times) for unit, times in final if not done.has(unit)]
     too_large = dict.fromkeys(unit.title for unit, _ in (*search, *final) if unit.tiled)
     rows = [*_rows(search, adaptive), *(() if search else _rows(final, ()))]
     stage = "search" if search else "final"
@@ -122,19 +141,20 @@ def dry_run(plan: Plan, environment: Environment, cpus: int | None, memory_bytes
         for name, members in (("search", search), ("final", final))
         if members
     ]
-    largest = max(unit.memory_bytes for unit, _ in (*search, *final))
+    largest = max((unit.memory_bytes for unit, _ in (*search, *final)), default=0)
     users = sum(n * len(unit.job.configs) * sizes[unit.job.card.name].ranked for unit, n in (*search, *final))
     records = sum(n * len(unit.job.configs) for unit, n in (*search, *final))
     return DryRun(
         tuple(rows),
         tuple(stages),
-        str(environment.results / "sweeps" / f"{plan.spec.name}-{plan.key}-<time>"),
+        str(folder or environment.results / "sweeps" / f"{plan.spec.name}-{plan.key}-<time>"),
         records,
         records * RECORD_BYTES + users * USER_BYTES,
         _shared(plan, final),
         tuple(f"{card.name} is a stand-in: {card.stand_in}" for card in plan.cards if card.stand_in),
         max(0, largest - memory_bytes) if memory_bytes is not None else 0,
         tuple(f"{title}: its matrix does not fit; solved by tiles in a file" for title in too_large),
+        n_planned - sum(times for _, times in (*search, *final)),
     )
 
 
@@ -145,15 +165,15 @@ def _adapted(resources: Resources, cpus: int | None, memory_bytes: int | None, u
     return adapted(unit, [Machine(cpus, memory_bytes, math.ceil(unit.gpus))], resources)
 
 
-def _chosen(plan: Plan, dataset: str) -> list[MethodConfig]:
-    """Settings of the final stage on a dataset; before the search has chosen, the first setting of each arm."""
+def _chosen(plan: Plan) -> dict[str, list[MethodConfig]]:
+    """Settings of the final stage by dataset; before the search has chosen, the first setting of each arm."""
     if plan.given is not None:
-        return plan.given[dataset]
-    first: dict[str | None, MethodConfig] = {}
+        return plan.given
+    first: dict[str, dict[str | None, MethodConfig]] = {card.name: {} for card in plan.cards}
     for unit in (*plan.search, *(search.draft for search in plan.adaptive)):
-        for config in unit.job.configs if unit.job.card.name == dataset else ():
-            first.setdefault(config.arm, config)
-    return [*first.values()]
+        for config in unit.job.configs:
+            first[unit.job.card.name].setdefault(config.arm, config)
+    return {dataset: [*settings.values()] for dataset, settings in first.items()}
 
 
 def _rows(members: list[tuple[Unit, int]], adaptive: Iterable[AdaptiveSearch]) -> list[Row]:

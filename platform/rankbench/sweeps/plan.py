@@ -23,10 +23,12 @@ from rankbench.evaluation.metrics import MetricSet, metric_set, require_within
 from rankbench.experiment import estimate
 from rankbench.experiment.estimate import Size
 from rankbench.experiment.job import Job, MethodConfig, configure
+from rankbench.fitting.method import Iterative
 from rankbench.schema.datasets import Entry, card_of
 from rankbench.schema.experiment import ArmSpec, ExperimentSpec
 from rankbench.schema.space import DRAWS, expand, kinds
 from rankbench.schema.stored_sweep import NotAvailable
+from rankbench.sweeps.selection import by_name
 
 
 @dataclass(frozen=True)
@@ -147,12 +149,14 @@ def plan(
     """Check the whole experiment, prepare its datasets, and plan the search.
 
     `cpus` is the number of processors of the machine that will run it; None for a cluster, where `auto` is 4 for a large fit.
-    `source` names the file in errors. With `use_chosen` there is no search: the parameters are the file's `chosen` ones.
-    Datasets whose raw data are not available are left out and named.
+    Patterns of datasets and methods are replaced by what they select. `source` names the file in errors. With `use_chosen`
+    there is no search: the parameters are the file's `chosen` ones. Datasets whose raw data are not available are left out and
+    named.
 
     Raises ConfigError for an unknown name or a value out of range, before a task starts; DownloadError if no dataset is
     available or, with `require_all`, if one is not.
     """
+    spec = by_name(spec, environment, source)
     names = [arm.label for arm in spec.arms]
     doubled = {name for name in names if names.count(name) > 1}
     require(not doubled, f"{source}: arms: the name {', '.join(doubled)} is given twice; set a `name` for each")
@@ -199,18 +203,32 @@ def plan(
         spec, tuple(declared), tuple(cards), metrics, (), tuple(final_notes), tuple(final_cards), not_available=not_available
     )
     if use_chosen:
-        return replace(final, given={card.name: chosen[card.name] for card in cards})
+        return replace(
+            final, given={card.name: [each for each in chosen[card.name] if can_score(each, card)] for card in cards}
+        )
     notes += _shared_rankings(candidates)
+    notes += _grace_beyond_the_end(examples, spec)
+    able = {card.name: [config for config in candidates if can_score(config, card)] for card in cards}
+    left_out = _left_out(examples, cards)
+    every_one = len(left_out) == len(cards) and all(len(arms) == len(examples) for arms in left_out.values())
+    require(not every_one, f"{source}: its methods score only users they were fitted on, and its datasets hold users out")
+    by_arms: dict[str, list[str]] = defaultdict(list)
+    for name, arms in left_out.items():
+        by_arms[_some(arms)].append(name)
+    why = "only methods with fold-in score held-out users"
+    notes += [f"{_some(names)}: without {arms}: {why}" for arms, names in by_arms.items()]
     sizes = {dataset.name: Size.of(dataset) for dataset in datasets}
     if {"cutoffs", "metrics"} & spec.model_fields_set:
         for name, size in sizes.items():
             require_within(metrics, size.items, name, f"{source}: cutoffs")
-    search = [unit for card in cards for unit in units(card, sizes[card.name], candidates, spec, metrics, "search", cpus)]
-    saved = len(candidates) * len(cards) - len(search)
-    if saved:
-        notes.append(f"{len(candidates) * len(cards)} settings need {len(search)} fits: the others share a fit")
+    search = [unit for card in cards for unit in units(card, sizes[card.name], able[card.name], spec, metrics, "search", cpus)]
+    n_settings = sum(map(len, able.values()))
+    if n_settings > len(search):
+        notes.append(f"{n_settings} settings need {len(search)} fits: the others share a fit")
     adaptive = []
     for card, (arm, settings) in itertools.product(cards, drawing_arms):
+        if not can_score(settings[0], card):
+            continue
         drafts = units(card, sizes[card.name], settings, spec, metrics, "search", cpus)
         draft = max((replace(unit, job=replace(unit.job, configs=unit.job.configs[:1])) for unit in drafts), key=_needs)
         adaptive.append(AdaptiveSearch(arm, draft, spec.search.trials))
@@ -278,6 +296,35 @@ def units(
         needs = estimate.memory(job, size), estimate.seconds(job, size, share)
         result.append(Unit(job, share, *needs, device=device, gpu_share=spec.resources.gpus))
     return result
+
+
+def can_score(config: MethodConfig, card: Card) -> bool:
+    """Whether a method can score the users that the card's split measures: held-out users need a method with fold-in."""
+    return config.spec.folds or card.final_fit != "train"
+
+
+def _left_out(examples: Iterable[MethodConfig], cards: Iterable[Card]) -> dict[str, list[str]]:
+    """Dataset → the arms that cannot score its users, for the datasets that have any."""
+    arms = {card.name: [each.arm or each.method for each in examples if not can_score(each, card)] for card in cards}
+    return {name: list(dict.fromkeys(each)) for name, each in arms.items() if each}
+
+
+def _some(names: list[str], shown: int = 4) -> str:
+    """The names in a sentence; of many, the first ones and the number of the others."""
+    return ", ".join(names) if len(names) <= shown + 1 else f"{', '.join(names[:shown])} and {len(names) - shown} others"
+
+
+def _grace_beyond_the_end(examples: Iterable[MethodConfig], spec: ExperimentSpec) -> list[str]:
+    """A sentence on arms whose trials end before the search may stop them."""
+    if spec.search.scheduler == "none":
+        return []
+    grace, arms = spec.search.grace, dict[str, int]()
+    for config in examples:
+        if config.stopping and isinstance(config.spec, Iterative) and (limit := config.spec.limit(config.params)) <= grace:
+            arms[config.arm or config.method] = limit
+    names = ", ".join(f"{arm} ({limit})" for arm, limit in arms.items())
+    problem = f"warning: search.grace: {grace} is no smaller than the number of iterations of {names}"
+    return [f"{problem}; {spec.search.scheduler} stops none of their trials"] if arms else []
 
 
 def _needs(unit: Unit) -> tuple[int, float]:

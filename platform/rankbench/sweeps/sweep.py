@@ -38,8 +38,11 @@ from rankbench.tracking.record import RunRecord, read_record, read_records
 
 @dataclass
 class Listener:
-    """Callbacks that a sweep calls as it is planned, as stages begin and as runs end."""
+    """Callbacks that a sweep calls as it is planned, as stages begin and as runs end. `accept` is called with the plan before
+    anything is written; an error that it raises ends the sweep. It gets the folder that will be resumed, if any.
+    """
 
+    accept: Callable[[Plan, Path | None], None] = lambda plan, folder: None
     planned: Callable[[Plan, Path], None] = lambda plan, folder: None
     stage: Callable[[Progress], None] = lambda progress: None
     done: Callable[[Unit, list[RunRecord]], None] = lambda unit, records: None
@@ -61,22 +64,26 @@ def open_folder(
         "settings": plan.n_settings,
         "fits": plan.n_fits,
     }
-    root = results / "sweeps"
     if resume:
-        earlier = sorted(root.glob(f"{spec.name}-{plan.key}-*/sweep.json"))
-        if not earlier:
-            raise ConfigError(
-                f"{spec.name}: nothing to resume in {root} for this experiment as it stands; run it without --resume"
-            )
-        about = read_file(earlier[-1], SweepFile)
+        folder = folder_to_resume(plan, results)
+        about = read_file(folder / "sweep.json", SweepFile)
         if about.not_available != plan.not_available:
-            about.model_copy(update=about_plan).write(earlier[-1])
-        return earlier[-1].parent
+            about.model_copy(update=about_plan).write(folder / "sweep.json")
+        return folder
     # With microseconds, two sweeps that are started at the same time get two folders.
-    folder = root / f"{spec.name}-{plan.key}-{datetime.now():%Y%m%d-%H%M%S-%f}"
+    folder = results / "sweeps" / f"{spec.name}-{plan.key}-{datetime.now():%Y%m%d-%H%M%S-%f}"
     about = SweepFile(id=folder.name, experiment=spec, command=command, changes=tuple(changes), **about_plan, started_at=_now())
     about.write(folder / "sweep.json")
     return folder
+
+
+def folder_to_resume(plan: Plan, results: Path) -> Path:
+    """The newest folder of a sweep with the name and key of `plan`. Raises ConfigError if there is none."""
+    root, name = results / "sweeps", plan.spec.name
+    earlier = sorted(root.glob(f"{name}-{plan.key}-*/sweep.json"))
+    if not earlier:
+        raise ConfigError(f"{name}: nothing to resume in {root} for this experiment as it stands; run it without --resume")
+    return earlier[-1].parent
 
 
 def run_sweep(
@@ -108,8 +115,10 @@ def run_sweep(
     require_writable(environment.results / "sweeps")
     # The plan is made before the cluster is started, which takes seconds that a wrong key should not cost.
     planned = plan(spec, environment, None if address else available_cpus(), source, use_chosen, require_all)
+    spec = planned.spec  # without patterns
     if address:
         require_reachable(address)  # before the folder is created, so that no empty sweep is left behind
+    listener.accept(planned, folder_to_resume(planned, environment.results) if resume else None)
     folder = open_folder(spec, planned, environment.results, resume, changes, command)
     kept = read_records(folder / "records")  # an unreadable record is refused before any work
     listener.planned(planned, folder)
@@ -141,7 +150,7 @@ def run_sweep(
         records = folder / "records"
         search = run_stage("search", planned.search, planned.adaptive)
         best = choose(search, spec)
-        chosen = planned.given or {card.name: _final_settings(best, card, spec) for card in planned.cards}
+        chosen = planned.given or {card.name: final_settings(best, card, spec) for card in planned.cards}
         final_units: list[Unit] = []
         for card in planned.final_cards:
             size, cpus = Size.of(prepare(card, environment)), None if address else cluster.cpus
@@ -186,7 +195,7 @@ def choose(search: list[RunRecord], spec: ExperimentSpec) -> dict[tuple[str, str
     return best
 
 
-def _final_settings(best: dict[tuple[str, str], RunRecord], card: Card, spec: ExperimentSpec) -> list[MethodConfig]:
+def final_settings(best: dict[tuple[str, str], RunRecord], card: Card, spec: ExperimentSpec) -> list[MethodConfig]:
     """The chosen setting of each arm on a dataset.
 
     If final runs are also fitted on valid, they cannot stop early, and take the number of epochs that was best in the search.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -93,7 +94,7 @@ def run_units(
                 break
         for unit, reason in lost:
             for config in unit.job.configs:
-                write_record(records, failure(unit.job, config, f"the worker was lost: {reason}"), None)
+                write_record(records, failure(unit.job, config, f"{reason} (the worker was lost {ATTEMPTS} times)"), None)
             on_done(unit, records_of(unit, records), False)
     for name in (CHECKPOINTS, SPILL):
         shutil.rmtree(records.parent / name, ignore_errors=True)
@@ -222,7 +223,28 @@ class _TrialEnds(tune.Callback):
         lines = str(trial.get_error() or trial.get_pickled_error() or "").strip().splitlines()
         unit = self.group.unit_of(trial)
         self.group.search.end(unit)
-        self.lost.append((unit, lines[-1] if lines else "it left no message"))
+        self.lost.append((unit, cause(lines)))
+
+
+_MEMORY = "out of memory: Ray ended its worker; run fewer trials at once (resources.concurrent) or use a larger machine"
+_DIED = "its worker process died: it was killed, or it crashed"
+_CAUSES = {  # part of a message of Ray → what it means
+    "OutOfMemory": _MEMORY,
+    "low on memory": _MEMORY,
+    "node was terminated": "its node was lost",
+    "NodeDied": "its node was lost",
+    "SYSTEM_ERROR": _DIED,
+    "died unexpectedly": _DIED,
+}
+
+
+def cause(lines: Sequence[str]) -> str:
+    """Return why a worker was lost, from the lines of Ray's error: a cause that is known, else the last line without the name
+    of an exception.
+    """
+    known = [meaning for part, meaning in _CAUSES.items() if any(part in line for line in lines)]
+    last = lines[-1].strip() if lines else "it left no message"
+    return known[0] if known else re.sub(r"^(ray\.exceptions\.)?\w+(Error|Exception): ", "", last)
 
 
 class Silent(tune.ProgressReporter):

@@ -6,9 +6,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import ray
 from ray import tune
 from ray.tune.experiment import Trial
 
+from rankbench.cluster.advice import advice
 from rankbench.cluster.alive_nodes import alive_machines
 from rankbench.cluster.machine import Needs, described
 
@@ -34,4 +36,13 @@ class Waiting(tune.Callback):
         if not self._warned and any(now - since > PATIENCE for since in self._since.values()):
             self._warned = True
             offered = described(alive_machines())
-            self.warn(f"a trial has waited {PATIENCE:.0f} s for resources: it needs {self.needs}, the cluster has {offered}")
+            self.warn(
+                f"no worker for a trial after {PATIENCE:.0f} s: it needs {self.needs}, the cluster has {offered}; "
+                f"see {_log_folder()}; {advice(0)}"
+            )
+
+
+def _log_folder() -> str:
+    """Where the logs of this host's Ray node are."""
+    node: Any = ray._private.worker._global_node
+    return str(node.get_logs_dir_path()) if node else "the logs of Ray"

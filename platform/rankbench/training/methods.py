@@ -136,6 +136,7 @@ def _method(loss: Loss) -> Trained:
         params=TrainedParams,
         title=loss.title,
         source=loss.source,
+        families=("gradient", *loss.families),
         steps=begin,
         seeded=True,
         folds=False,

@@ -246,7 +246,9 @@ def steps(
         mean = trainer.epoch(number, partial(schedule.factor, number))
         seconds += time.perf_counter() - began
         if not math.isfinite(mean):
-            raise NumericalError(f"the loss is {mean} in epoch {number} ({np.dtype(dtype).name}) with {p}")
+            rate = training.learning_rate
+            advice = f"learning_rate={rate:g} is probably too high; try learning_rate={rate / 10:g}"
+            raise NumericalError(f"the loss is {mean} in epoch {number}: {advice} ({np.dtype(dtype).name}, with {p})")
 
 
 def _into_ball(vectors: Tensor) -> Tensor:

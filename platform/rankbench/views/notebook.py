@@ -17,7 +17,8 @@ from typing import Any
 from rankbench.sweeps.heartbeat import Progress
 from rankbench.sweeps.plan import Plan, Unit
 from rankbench.tracking.record import RunRecord
-from rankbench.views.sweep_view import clock, summary
+from rankbench.views.phases import clock
+from rankbench.views.sweep_view import summary
 
 EVERY = 1.0  # seconds between two updates; a drawing takes about 0.05 s
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")  # Okabe & Ito, for all eyes
@@ -119,6 +120,9 @@ class SweepInNotebook:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._update(at_once=True)
+
+    def accept(self, plan: Plan, begun: Path | None) -> None:
+        """Ask nothing: a cell that runs a sweep was meant to."""
 
     def planned(self, plan: Plan, folder: Path) -> None:
         here = Path.cwd()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,9 +12,11 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
-from rankbench.views.phases import err
+from rankbench.experiment.divergence import divergence
+from rankbench.views.phases import clock, err
 
 if TYPE_CHECKING:
+    from rankbench.schema.stored_sweep import NotAvailable
     from rankbench.sweeps.heartbeat import Progress
     from rankbench.sweeps.plan import Plan, Unit
     from rankbench.tracking.record import RunRecord
@@ -21,10 +25,15 @@ LINE_EVERY = 60.0  # seconds
 
 
 class SweepView:
-    """Displays a `sweeps.heartbeat.Progress`; `metric` is the one that settings are chosen by."""
+    """Displays a `sweeps.heartbeat.Progress`; `metric` is the one that settings are chosen by.
 
-    def __init__(self, metric: str, quiet: bool = False):
-        self.metric, self.quiet = metric, quiet
+    `on_accept` is called with the plan before the sweep starts, and with the folder that is resumed, if any; it may ask.
+    """
+
+    def __init__(
+        self, metric: str, quiet: bool = False, on_accept: Callable[[Plan, Path | None], None] = lambda plan, folder: None
+    ):
+        self.metric, self.quiet, self.on_accept = metric, quiet, on_accept
         self.progress: Progress | None = None
         self._printed_at = 0.0
         self._live = Live(console=err, get_renderable=self._table, refresh_per_second=2, transient=True)
@@ -37,13 +46,22 @@ class SweepView:
     def __exit__(self, *_: object) -> None:
         self._live.stop()
 
+    def accept(self, plan: Plan, begun: Path | None) -> None:
+        for line in left_out(plan.not_available):
+            self.warn(f"{line}; --resume adds it once it is available")
+        if self.quiet:
+            return
+        for note in plan.notes:
+            err.print(f"  {note}")
+        shown = self._live.is_started
+        self._live.stop()
+        self.on_accept(plan, begun)
+        if shown:
+            self._live.start()
+
     def planned(self, plan: Plan, folder: Path) -> None:
-        for problem in plan.not_available.values():
-            self.warn(f"not available: {problem.reason}; --resume adds it once it is available")
         if not self.quiet:
             err.print(f"{plan.spec.name}: {plan.n_settings} settings in {plan.n_fits} fits → {folder}")
-            for note in plan.notes:
-                err.print(f"  {note}")
 
     def warn(self, line: str) -> None:
         err.print(f"warning: {line}")
@@ -55,8 +73,11 @@ class SweepView:
         if self.quiet or self.progress is None:
             return
         for record in records:
+            name = f"{record.arm or record.method} on {record.dataset.name}"
             if record.failed:
-                err.print(f"{unit.title}: {record.arm or record.method} failed: {record.error}")
+                err.print(f"failed: {record.error} ({name})")
+            elif record.stage == "final" and (problem := divergence(record.curve, record.params)):
+                err.print(f"warning: {problem} ({name})")
         last = self.progress.done == self.progress.of
         if not err.is_terminal and (last or time.monotonic() - self._printed_at > LINE_EVERY):
             self._printed_at = time.monotonic()
@@ -72,6 +93,16 @@ class SweepView:
         return table
 
 
+def left_out(not_available: dict[str, NotAvailable], shown_in_full: int = 3) -> list[str]:
+    """Sentences on datasets that are not available: the reason of each, or, if there are many, their names by reason."""
+    if len(not_available) <= shown_in_full:
+        return [f"not available: {problem.reason}" for problem in not_available.values()]
+    by_reason: dict[str, list[str]] = defaultdict(list)
+    for name, problem in not_available.items():
+        by_reason[problem.brief].append(name)
+    return [f"not available ({brief}): {', '.join(names)}" for brief, names in by_reason.items()]
+
+
 def summary(progress: Progress) -> str:
     """One line: finished, stopped and failed fits, their rate, and the remaining time."""
     parts = [f"{progress.stage} {progress.done}/{progress.of} fits"]
@@ -83,9 +114,3 @@ def summary(progress: Progress) -> str:
     if left is not None and progress.done < progress.of:
         parts.append(f"{clock(left)} left")
     return ", ".join(parts)
-
-
-def clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -16,7 +16,7 @@ class Popularity:
     pass
 
 
-@direct("popularity", Popularity, title="Most popular items, the same for everyone", source="baseline")
+@direct("popularity", Popularity, families=("baseline",), title="Most popular items, the same for everyone", source="baseline")
 def popularity(X: sp.csr_array, p: Popularity, seed: int) -> FactorRecommender:
     """Score items by their number of training interactions, which is exact in float32 below 2^24."""
     counts = np.bincount(X.indices, minlength=X.shape[1]).astype(np.float32)

@@ -18,7 +18,15 @@ class Random(Params):
     embedding_dim: int = param(32, "dimension of the random vectors; a larger value makes users less alike", "32", gt=0)
 
 
-@direct("random", Random, title="A random ranking for every user", source="baseline", seeded=True, draws_users=True)
+@direct(
+    "random",
+    Random,
+    families=("baseline",),
+    title="A random ranking for every user",
+    source="baseline",
+    seeded=True,
+    draws_users=True,
+)
 def random(X: sp.csr_array, p: Random, seed: int) -> FactorRecommender:
     """Draw independent standard normal vectors for users and items; scores are their dot products."""
     rng = stream(seed, "random", "factors")

@@ -28,6 +28,7 @@ class DebiasedIALS(IALS):
 @als(
     "debiased-ials",
     DebiasedIALS,
+    families=("als", "debiased"),
     title="Debiased iALS: iALS without interactions among the negatives",
     source="debiased contrastive losses, §3.2",
 )

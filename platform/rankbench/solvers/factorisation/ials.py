@@ -22,7 +22,7 @@ class IALS(ALSParams):
     nu: float = param(1.0, "exponent ν of the frequency in the ridge; 0: the same ridge for all", "0 to 1", ge=0, le=2)
 
 
-@als("ials", IALS, title="iALS: implicit ALS with a ridge by frequency", source="Rendle et al., RecSys 2022")
+@als("ials", IALS, families=("als",), title="iALS: implicit ALS with a ridge by frequency", source="Rendle et al., RecSys 2022")
 def ials(n: Counts, p: IALS) -> QuadraticLoss:
     return QuadraticLoss(
         all_weight=per_user(n.n_users, p.alpha0),

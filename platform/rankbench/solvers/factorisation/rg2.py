@@ -29,7 +29,14 @@ class RG2(ALSParams):
     )
 
 
-@als("rg2", RG2, title="RG²: squared surrogate of softmax, by ALS", source="Pu et al., ICML 2024", pace=0.6)
+@als(
+    "rg2",
+    RG2,
+    families=("als", "rg"),
+    title="RG²: squared surrogate of softmax, by ALS",
+    source="Pu et al., ICML 2024",
+    pace=0.6,
+)
 def rg2(n: Counts, p: RG2) -> QuadraticLoss:
     weight = n.users / (2 * n.n_items)
     product = p.regulariser == "product"

@@ -37,6 +37,7 @@ class RGAuthors(ALSParams):
 @als(
     "rg-authors",
     RGAuthors,
+    families=("als", "rg"),
     title="RG² and RG× as their authors run them, with α and β",
     source="Pu et al., ICML 2024 and after; their program",
 )

@@ -38,6 +38,7 @@ class RG2Sampled(ALSParams):
 @als(
     "rg2-sampled",
     RG2Sampled,
+    families=("als", "rg"),
     title="RG² derived from sampled softmax",
     source="Pu et al., NDCG-consistent softmax approximation",
 )

@@ -35,6 +35,7 @@ class RGxPaper(RGx):
     "rgx",
     RGx,
     identity=lambda p: ("rg2", dataclasses.astuple(RG2(**dataclasses.asdict(p)))),
+    families=("als", "rg"),
     title="RG×, exactly as defined: equal to RG²",
     source="Pu et al., NDCG-consistent softmax approximation, Eq. 17",
     pace=0.6,
@@ -46,6 +47,7 @@ def rgx(n: Counts, p: RGx) -> QuadraticLoss:
 @als(
     "rgx-paper",
     RGxPaper,
+    families=("als", "rg"),
     title="RG× as published: RG² with a smaller quadratic term",
     source="Pu et al., NDCG-consistent softmax approximation, Eq. 38, 39",
     pace=0.6,

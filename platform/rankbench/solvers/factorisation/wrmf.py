@@ -23,7 +23,7 @@ class WRMF(ALSParams):
     alpha: float = param(4.0, "weight α of an interaction, in addition to the weight 1 of every pair", "0.5 to 40", ge=0)
 
 
-@als("wrmf", WRMF, title="WRMF: weighted squared error with one ridge", source="Hu et al., ICDM 2008")
+@als("wrmf", WRMF, families=("als",), title="WRMF: weighted squared error with one ridge", source="Hu et al., ICDM 2008")
 def wrmf(n: Counts, p: WRMF) -> QuadraticLoss:
     return QuadraticLoss(
         all_weight=per_user(n.n_users, 1),

@@ -114,7 +114,8 @@ for name, params, title in (
     ("deql", DEQL, "DEQL: every emphasis b > 0, no ridge"),
     ("deql-l2", DEQLL2, "DEQL(L2): every emphasis b, with ridge"),
 ):
-    closed_form(name, params, shift=shift, identity=_identity, title=title, source="DEQL, Eq. 9 and 16")(columns)
+    about = {"families": ("linear",), "title": title, "source": "DEQL, Eq. 9 and 16"}
+    closed_form(name, params, shift=shift, identity=_identity, **about)(columns)
 
 
 @closed_form(
@@ -124,6 +125,7 @@ for name, params, title in (
     identity=lambda p: ("edlae", p.p, ridge(p)),
     redundant=("b", "a"),
     reason="with a zero diagonal a and b only rescale lam: every configuration is an EDLAE",
+    families=("linear",),
     title="DEQL(L2+zero-diag): with ridge and a zero diagonal",
     source="DEQL, Eq. 17",
 )

@@ -32,6 +32,7 @@ class DLAE(Params):
     DLAE,
     shift=lambda p: Shift(p.p / (1 - p.p), p.lam),
     identity=lambda p: ("deql", p.p, p.lam, 1.0),
+    families=("linear",),
     title="DLAE: dropout without emphasis, a free diagonal",
     source="Steck, NeurIPS 2020",
 )

@@ -23,6 +23,7 @@ class EASE(Params):
     EASE,
     shift=lambda p: Shift(0.0, p.lam),
     identity=lambda p: ("edlae", 0.0, p.lam),
+    families=("linear",),
     title="EASE: linear item-item model, ridge, zero diagonal",
     source="Steck, WWW 2019",
 )

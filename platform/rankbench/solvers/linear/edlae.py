@@ -26,6 +26,7 @@ class EDLAE(Params):
     EDLAE,
     shift=lambda p: Shift(p.p / (1 - p.p), p.lam),
     identity=lambda p: ("edlae", p.p, p.lam),
+    families=("linear",),
     title="EDLAE: dropout with emphasis on dropped entries (b = 0)",
     source="Steck, NeurIPS 2020",
 )

@@ -37,6 +37,7 @@ def regression(on: System, V: np.ndarray) -> np.ndarray:
 @direct(
     "deql-low-rank",
     LowRankDEQL,
+    families=("linear",),
     title="Low-rank DEQL: equal emphases a = b, weights of rank k",
     source="DEQL, Eq. 35",
     holds_matrix=True,

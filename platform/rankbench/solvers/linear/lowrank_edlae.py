@@ -41,6 +41,7 @@ class LowRankEDLAE(Params):
 @direct(
     "edlae-low-rank",
     LowRankEDLAE,
+    families=("linear",),
     title="Low-rank EDLAE: weights of rank k with a zero diagonal, by ADMM",
     source="Steck, NeurIPS 2020; debiased contrastive losses, C.2",
     holds_matrix=True,

@@ -188,7 +188,8 @@ def _register(name: str, params: type, build: Callable, title: str, draws_users:
         with threadpool_limits(1, "blas"):  # `half_step.in_chunks`, which is used here too, explains why
             yield from newton_cg(*build(X, p, seed, np.dtype(dtype).type), p, start)
 
-    about = {"title": title, "source": "Pu et al., ICML 2024, appendix D", "draws_users": draws_users}
+    about = {"title": title, "source": "Pu et al., ICML 2024, appendix D", "families": ("newton", "rg")}
+    about |= {"draws_users": draws_users}
     METHODS.add(name, Iterative(name=name, params=params, steps=steps, seeded=True, folds=False, **about), __name__)
 
 

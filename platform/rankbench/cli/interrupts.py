@@ -1,0 +1,52 @@
+"""Ctrl-C: an answer at once, an orderly end, and with a second Ctrl-C the end at once.
+
+Python runs a signal handler only between two instructions of the main thread, which may be seconds later, when a matrix is
+inverted. The number of the signal is therefore also written to a pipe as it arrives, and another thread reads it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from types import FrameType
+
+from rankbench.cli.console import SIGNALS
+
+NUMBERS = (signal.SIGINT, signal.SIGTERM)
+
+
+def watch(how_to_continue: str) -> None:
+    """Answer SIGINT and SIGTERM from now on. The first one raises KeyboardInterrupt in the main thread, so that context
+    managers clean up and a sweep shuts its cluster down; a second one ends the process. `how_to_continue` may be empty.
+    """
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    for number in NUMBERS:
+        signal.signal(number, _on_signal)
+    threading.Thread(target=_answer, args=(reader, how_to_continue), daemon=True).start()
+
+
+def _on_signal(number: int, frame: FrameType | None) -> None:
+    SIGNALS.append(number)
+    raise KeyboardInterrupt
+
+
+def _answer(reader: int, how_to_continue: str) -> None:
+    received = 0
+    while numbers := os.read(reader, 64):
+        for number in (each for each in numbers if each in NUMBERS):
+            received += 1
+            if received > 1:
+                os._exit(exit_code(number))
+            then = f"{how_to_continue}; " if how_to_continue else ""
+            # With a system call, because the main thread may hold the locks of Python's streams. On a terminal the line begins
+            # where a progress bar stood.
+            start = "\r\x1b[K" if os.isatty(2) else ""
+            os.write(2, f"{start}stopping: {then}press Ctrl-C again to end at once\n".encode())
+
+
+def exit_code(number: int) -> int:
+    """130 for Ctrl-C and 143 for SIGTERM, as shells count."""
+    return 128 + number

@@ -1,0 +1,70 @@
+"""The price of a sweep before its start: fits, time, memory, disk, and what is left out; a high price is confirmed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+import typer
+
+from rankbench.cli.console import clock, err
+
+if TYPE_CHECKING:
+    from rankbench.core.environment import Environment
+    from rankbench.schema.experiment import ExperimentSpec
+    from rankbench.sweeps.dry_run import DryRun
+    from rankbench.sweeps.plan import Plan
+
+HIGH_SECONDS, HIGH_BYTES, MANY_DOWNLOADS = 3600.0, 10e9, 3  # from which on a terminal asks
+
+
+def show_downloads(spec: ExperimentSpec, environment: Environment, source: str, ask: bool) -> None:
+    """Name the datasets that will be downloaded, before the plan, which needs their data. Their sizes are not known yet.
+
+    With `ask`, several downloads are confirmed. Raises ConfigError if they are declined.
+    """
+    from rankbench.data.availability import raw_data
+    from rankbench.schema.datasets import card_of
+
+    cards = [card_of(entry, environment, f"{source}: datasets[{position}]") for position, entry in enumerate(spec.datasets)]
+    remote = [card.name for card in cards if raw_data(card, environment) == "download"]
+    if remote:
+        err.print(f"to be downloaded first: {', '.join(remote)}")
+        if ask and len(remote) >= MANY_DOWNLOADS:
+            _confirm(f"download {len(remote)} datasets?")
+
+
+def show_price(plan: Plan, preview: DryRun, ask: bool) -> None:
+    """Print what a sweep costs. With `ask`, a high price is confirmed. Raises ConfigError if it is declined."""
+    stages = [f"{stage.fits:,} fits of the {stage.name} stage" for stage in preview.stages]
+    known = [stage.seconds for stage in preview.stages if stage.seconds is not None]
+    total = sum(known) if known else sum(stage.seconds_of_trials for stage in preview.stages)
+    memory = max((row.memory_bytes for row in preview.rows), default=0)
+    time = f"about {clock(total)} {'here' if known else 'of sequential trials'} (rough)"
+    planned = [row for row in preview.rows if row.state == "planned"]
+    datasets, models = (len({getattr(row, key) for row in planned}) for key in ("dataset", "model"))
+    err.print(
+        f"{plan.spec.name}: {counted(datasets, 'dataset')}, {counted(models, 'model')}, {' and '.join(stages)}: {time}, "
+        f"up to {memory / 1e9:.1f} GB of memory a fit, {preview.bytes_written / 1e6:,.1f} MB on disk"
+    )
+    if preview.short:
+        err.print(f"warning: the largest fit needs {preview.short / 1e9:.1f} GB more memory than is available")
+    if ask and (total > HIGH_SECONDS or preview.bytes_written > HIGH_BYTES):
+        _confirm("start?")
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
+def can_ask(words: Collection[bool]) -> bool:
+    """Whether somebody can answer a question: input and messages are a terminal, and none of `words` forbids it."""
+    return sys.stdin.isatty() and err.is_terminal and not any(words)
+
+
+def _confirm(question: str) -> None:
+    from rankbench.core.errors import ConfigError
+
+    if not typer.confirm(question, default=True, err=True):
+        raise ConfigError("not started; --yes starts without a question")

@@ -1,0 +1,47 @@
+"""What an interrupted sweep has finished, read from its records and draws without changing them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rankbench.experiment.job import MethodConfig
+from rankbench.sweeps.draws import Draws
+from rankbench.sweeps.plan import AdaptiveSearch, Plan, Unit
+from rankbench.sweeps.search import results_of
+from rankbench.sweeps.sweep import choose, final_settings
+from rankbench.tracking.record import RunRecord
+
+
+@dataclass(frozen=True)
+class Done:
+    """The results in the folder `records`; `drawn` are the units that each adaptive search has drawn, by dataset and arm."""
+
+    records: Path
+    drawn: Mapping[tuple[str, str], list[Unit]]
+
+    @classmethod
+    def of(cls, plan: Plan, records: Path) -> Done:
+        """Read the folder. Raises DataError as `Draws` and `read_record` do."""
+        draws = Draws(records.parent / "draws.jsonl")
+        drawn = {each.draft.arm: [each.unit(v) for v in draws.params["/".join(each.draft.arm)]] for each in plan.adaptive}
+        return cls(records, drawn)
+
+    def has(self, unit: Unit) -> bool:
+        """Whether all settings of the unit have a result."""
+        return len(results_of(unit, self.records)) == len(unit.job.configs)
+
+    def n_draws(self, search: AdaptiveSearch) -> int:
+        """Number of draws of a search that have a result."""
+        return sum(map(self.has, self.drawn[search.draft.arm]))
+
+    def chosen(self, plan: Plan) -> dict[str, list[MethodConfig]] | None:
+        """The chosen settings by dataset; None if a fit of the search is missing or nothing was searched."""
+        units = [*plan.search, *(unit for drawn in self.drawn.values() for unit in drawn)]
+        left = any(self.n_draws(each) < each.trials for each in plan.adaptive)
+        if plan.given is not None or left or not all(map(self.has, units)):
+            return None
+        results: list[RunRecord] = [record for unit in units for record in results_of(unit, self.records)]
+        best = choose(results, plan.spec)
+        return {card.name: final_settings(best, card, plan.spec) for card in plan.cards}

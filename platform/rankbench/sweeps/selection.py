@@ -1,0 +1,98 @@
+"""An experiment without patterns: its datasets and methods by name, as a plan, a stored sweep and a report need them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from rankbench.core.environment import Environment
+from rankbench.core.errors import ConfigError, require
+from rankbench.core.patterns import ALL, WITHOUT, Families, is_pattern, selected
+from rankbench.core.registry import nearest
+from rankbench.data.cards import card_names
+from rankbench.experiment.methods import method, registered
+from rankbench.schema.datasets import without_patterns
+from rankbench.schema.experiment import ArmSpec, ExperimentSpec, MethodChoice
+
+
+def by_name(spec: ExperimentSpec, environment: Environment, source: str) -> ExperimentSpec:
+    """Return `spec` with patterns of datasets replaced by cards, and `methods` by one arm for each method.
+
+    `params` become parameters of the arms that have them and do not set them. A method with an arm of its own gets no second
+    one. An experiment without patterns is returned as it is. Raises ConfigError, beginning with `source`, for a pattern without
+    a match and for a parameter that no method has.
+    """
+    datasets = without_patterns(spec.datasets, card_names(environment), source)
+    if datasets == spec.datasets and not spec.methods and not spec.params:
+        return spec
+    arms = [*spec.arms, *_arms_of(spec, source)]
+    return spec.model_copy(update={"datasets": datasets, "arms": _with_params(arms, spec, source), "methods": (), "params": {}})
+
+
+def families() -> Families:
+    """Every family of a registered method, with its members."""
+    members: dict[str, list[str]] = defaultdict(list)
+    for each in registered():
+        for family in each.families:
+            members[family].append(each.name)
+    return dict(members)
+
+
+def of_methods(spec: ExperimentSpec, words: Sequence[str], source: str) -> ExperimentSpec:
+    """Return `spec`, which has no patterns, with the arms whose method `words` select. Raises ConfigError if there is none."""
+    names = set(_select(words, source))
+    arms = tuple(arm for arm in spec.arms if arm.method in names)
+    own = ", ".join(dict.fromkeys(arm.method for arm in spec.arms))
+    require(bool(arms), f"{source}: {' '.join(words)} selects none of its methods, {own}")
+    return spec.model_copy(update={"arms": arms})
+
+
+def _arms_of(spec: ExperimentSpec, source: str) -> list[ArmSpec]:
+    choices = spec.methods
+    if not choices:
+        return []
+    words = [choice.word for choice in choices]
+    names = set(_select(words, f"{source}: methods"))
+    chosen = [choice for choice in choices if not choice.word.startswith(WITHOUT)] or [MethodChoice(method=ALL)]
+    labels = {arm.label for arm in spec.arms}
+    arms: dict[str, ArmSpec] = {}
+    for choice in chosen:
+        own_names = [name for name in _select([choice.word], f"{source}: methods") if name in names]
+        _require_somewhere(choice.params, own_names, f"{source}: methods: {choice.word}: params")
+        for name in own_names:
+            if name not in labels:
+                arms.setdefault(name, ArmSpec(method=name, params=_of(choice.params, name)))
+    return [*arms.values()]
+
+
+def _select(words: Sequence[str], source: str) -> list[str]:
+    """Names of the methods that `words` select. Those trained by gradient steps are only imported if a word is a pattern."""
+    if not any(is_pattern(word) for word in words):
+        for word in words:
+            try:
+                method(word)
+            except ConfigError as error:
+                raise ConfigError(f"{source}: {error}") from None
+        return [*words]
+    return selected(words, registered().names(), source, families())
+
+
+def _with_params(arms: Sequence[ArmSpec], spec: ExperimentSpec, source: str) -> tuple[ArmSpec, ...]:
+    if not spec.params:
+        return tuple(arms)
+    _require_somewhere(spec.params, [arm.method for arm in arms], f"{source}: params")
+    return tuple(arm.model_copy(update={"params": _of(spec.params, arm.method) | arm.params}) for arm in arms)
+
+
+def _of(params: dict[str, Any], name: str) -> dict[str, Any]:
+    own = {field.name for field in method(name).fields()}
+    return {key: value for key, value in params.items() if key in own}
+
+
+def _require_somewhere(params: dict[str, Any], names: Collection[str], source: str) -> None:
+    if not params:
+        return
+    known = {field.name for name in names for field in method(name).fields()}
+    for key in params:
+        require(key in known, f"{source}.{key}: none of the methods has this parameter{nearest(key, known)}")

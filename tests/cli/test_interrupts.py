@@ -1,0 +1,112 @@
+"""Ctrl-C in real processes: an answer at once, an orderly end with its exit code, and a second Ctrl-C that ends it now."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+ANSWER = 10.0  # seconds, on a machine that may be very busy; alone it takes some milliseconds
+LONG = "data.source.generator.users=3000"
+SWEEP = ["sweep", "--datasets", "synthetic", "--methods", "bpr", "epochs=100000", "--yes"]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("RANKBENCH_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("RANKBENCH_RESULTS", str(tmp_path / "results"))
+    monkeypatch.setenv("RANKBENCH_OFFLINE", "1")
+    for name in ("RANKBENCH_MIRROR", "RANKBENCH_TRACKING_URI", "RAY_ADDRESS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+class Command:
+    """A command in a process of its own, whose stderr is read as it comes."""
+
+    def __init__(self, *words):
+        command = [sys.executable, "-m", "rankbench", *words]
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
+        self.output = b""
+
+    def read_until(self, text, limit):
+        """Wait until stderr has `text`, and return the seconds that it took."""
+        began = time.monotonic()
+        while text.encode() not in self.output:
+            left = limit - (time.monotonic() - began)
+            assert left > 0, f"no {text!r} in {limit} s: {self.output.decode()}"
+            if select.select([self.process.stderr], [], [], min(left, 0.5))[0]:
+                new = os.read(self.process.stderr.fileno(), 4096)
+                assert new or text.encode() in self.output, f"it ended without {text!r}: {self.output.decode()}"
+                self.output += new
+        return time.monotonic() - began
+
+    def interrupt(self):
+        os.kill(self.process.pid, signal.SIGINT)
+
+    def end(self, limit=60):
+        """The exit code and the lines of stderr."""
+        self.output += self.process.communicate(timeout=limit)[1]
+        return self.process.returncode, self.output.decode().splitlines()
+
+
+def wait_for(found, limit=120):
+    end = time.monotonic() + limit
+    while not found():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+CASES = {
+    "a fit by gradient steps": ["run", "synthetic", "bpr", "epochs=100000", "--no-track"],
+    "a fit in closed form": ["run", "synthetic", "ease", "data.source.generator.items=7000", LONG, "--no-track"],
+    "loading": ["run", "synthetic", "ease", "data.source.generator.users=150000", "--no-track"],
+}
+
+
+@pytest.mark.parametrize("words", CASES.values(), ids=CASES)
+def test_an_interrupt_is_answered_at_once(home, words):
+    command = Command("-v", *words)
+    if words[2] == "bpr":
+        wait_for(lambda: any(home.glob("results/checkpoints/*/*")))
+    else:
+        wait_for(lambda: any(home.glob("data/prepared/.*")) or any(home.glob("data/prepared/*")))
+        time.sleep(1.5)
+    command.interrupt()
+    seconds = command.read_until("stopping: the same command with --resume continues", ANSWER)
+    code, lines = command.end()
+    assert code == 130
+    assert sum(line.startswith("stopping: ") for line in lines) == 1 and "press Ctrl-C again" in "".join(lines)
+    assert lines[-1].startswith("error: interrupted; the same command with --resume continues")
+    assert not any("Traceback" in line for line in lines), lines
+    print(f"answered after {seconds:.3f} s")
+
+
+def test_a_second_interrupt_ends_it_now(home):
+    command = Command("run", "synthetic", "ease", "data.source.generator.items=7000", LONG, "--no-track")
+    wait_for(lambda: any(home.glob("data/prepared/synthetic-*")))
+    time.sleep(1.5)
+    command.interrupt()
+    command.read_until("stopping: ", ANSWER)
+    began = time.monotonic()
+    command.interrupt()
+    code, lines = command.end()
+    assert code == 130 and time.monotonic() - began < ANSWER
+    assert not any("Traceback" in line for line in lines)
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_a_sweep_is_interrupted(home, twice):
+    command = Command(*SWEEP)
+    command.read_until("sweep: 1 settings in 1 fits", 120)
+    wait_for(lambda: any(home.glob("results/sweeps/*/checkpoints/*/*")))
+    command.interrupt()
+    command.read_until("stopping: finished runs are kept; the same command with --resume continues the sweep", ANSWER)
+    if twice:
+        command.interrupt()
+    code, lines = command.end(limit=20 if twice else 60)
+    assert code == 130 and not any("Traceback" in line for line in lines), lines

@@ -1,0 +1,77 @@
+"""What a fit and a sweep say on the way: progress in a log, causes of failures first, and where a resumed fit goes on."""
+
+from contextlib import contextmanager
+
+import pytest
+
+from rankbench.cli import _main
+from rankbench.cli.console import clock, phase_progress
+from rankbench.core.errors import StorageError
+from rankbench.data.cards import load_card
+from rankbench.experiment.job import Job, configure
+from rankbench.experiment.outcome import failure
+from rankbench.sweeps.heartbeat import Progress
+from rankbench.sweeps.plan import Unit
+from rankbench.views import phases
+from rankbench.views.sweep_view import SweepView
+
+TINY = ["data.source.generator.users=80", "data.source.generator.items=40", "data.source.generator.interactions_per_user=10"]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("RANKBENCH_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("RANKBENCH_RESULTS", str(tmp_path / "results"))
+    monkeypatch.setenv("RANKBENCH_OFFLINE", "1")
+    monkeypatch.delenv("RANKBENCH_MIRROR", raising=False)
+    return tmp_path
+
+
+def test_a_log_gets_a_line_from_time_to_time(monkeypatch, capsys):
+    now = [100.0]
+    monkeypatch.setattr(phases.time, "monotonic", lambda: now[0])
+    with phase_progress() as progress:
+        for second in range(100):
+            now[0] = 100.0 + second
+            progress("fit", second, 200 if second < 90 else None)
+    assert capsys.readouterr().err.splitlines() == ["fit 15% after 0:30", "fit 30% after 1:00", "fit 90 after 1:30"]
+
+
+def test_a_short_run_says_nothing_on_the_way(capsys):
+    assert _main(["run", "synthetic", "bpr", *TINY, "epochs=3", "--no-track"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_a_failed_trial_begins_with_its_cause(environment, capsys):
+    config = configure("bpr", {}, arm="BPR, 64")
+    job = Job(load_card("synthetic", environment), (config,), stage="search")
+    view = SweepView("ndcg@20")
+    view.stage(Progress("search", 5, 5.0))
+    view.done(Unit(job, 1, 1, 1.0), [failure(job, config, StorageError("no space left on the device"))])
+    first = capsys.readouterr().err.splitlines()[0]
+    assert first == "failed: no space left on the device (BPR, 64 on synthetic)"
+
+
+def test_a_resumed_fit_says_where_it_goes_on(home, capsys, monkeypatch):
+    words = ["run", "synthetic", "ials", *TINY, "iterations=6", "--no-track"]
+    assert _main([*words, "--resume"]) == 0
+    assert capsys.readouterr().err == "nothing is saved of this fit; it starts anew\n"
+
+    def stop_at(phase, done, total):
+        if phase == "fit" and done == 4:
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def stopping():
+        yield stop_at
+
+    with monkeypatch.context() as stops:
+        stops.setattr("rankbench.cli.run.phase_progress", stopping)
+        assert _main([*words, "--fresh"]) == 130
+    capsys.readouterr()
+    assert _main([*words, "--fresh", "--resume"]) == 0
+    assert capsys.readouterr().err.splitlines()[0] == "continuing after iteration 3"
+
+
+def test_a_clock():
+    assert [clock(each) for each in (0, 59.6, 3661)] == ["0:00", "1:00", "1:01:01"]

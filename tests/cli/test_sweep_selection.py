@@ -1,0 +1,161 @@
+"""Sweeps over selections of datasets and methods, from files and without one: plans, prices, questions, and what is left."""
+
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from rankbench.cli import _main
+
+CARD = """
+name: {name}
+source: {{generator: {{users: {users}, items: 40, interactions_per_user: 8}}}}
+split: {{protocol: {protocol}{more}}}
+"""
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    """A catalogue of small generated datasets, one with held-out users and one that is only in a mirror."""
+    cards = tmp_path / "home" / "datasets"
+    cards.mkdir(parents=True)
+    for name, users, protocol, more in (
+        ("toy-a", 60, "random-per-user", ""),
+        ("toy-b", 70, "random-per-user", ""),
+        ("toy-held-out", 80, "held-out-users", ", valid: 20, test: 20"),
+    ):
+        text = CARD.format(name=name, users=users, protocol=protocol, more=more)
+        (cards / f"{name}.yaml").write_text(text, encoding="utf-8")
+    (cards / "toy-far.yaml").write_text(
+        "{name: toy-far, source: {files: {all: {url: 'https://example.org/far.csv'}}}}", encoding="utf-8"
+    )
+    monkeypatch.setenv("RANKBENCH_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("RANKBENCH_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("RANKBENCH_RESULTS", str(tmp_path / "results"))
+    monkeypatch.setenv("RANKBENCH_OFFLINE", "1")
+    for name in ("RANKBENCH_MIRROR", "RANKBENCH_TRACKING_URI", "RAY_ADDRESS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def planned(capsys, *words):
+    assert _main(["sweep", *words, "--dry-run", "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_sweep_without_a_file(capsys):
+    words = ["--datasets", "toy-*,!*-held-out", "--methods", "family:baseline", "--methods", "ease", "lam={grid: [1, 5]}"]
+    plan = planned(capsys, *words, "final.seeds=[0, 1]")
+    rows = {(row["dataset"], row["model"]): row for row in plan["rows"]}
+    assert {key[0] for key in rows} == {"toy-a", "toy-b", "toy-far"}
+    assert {key[1] for key in rows} == {"popularity", "random", "ease"}
+    assert rows["toy-a", "ease"]["settings"] == 2 and rows["toy-a", "random"]["settings"] == 1
+    assert plan["not_available"]["toy-far"]["brief"] == "offline"
+    assert plan["stages"][1]["fits"] == 2 * (2 + 1 + 1)  # random once for each of two seeds
+
+
+def test_a_dataset_that_is_not_available_does_not_stop_the_others(capsys):
+    assert _main(["sweep", "--datasets", "toy-*", "--methods", "popularity", "--dry-run"]) == 0
+    text = capsys.readouterr().out
+    assert "toy-far       not available: offline" in text and "far.csv is not in the cache" in text
+    assert _main(["sweep", "--datasets", "toy-far", "--methods", "popularity", "--dry-run"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_methods_that_cannot_score_held_out_users_are_left_out_of_the_plan(capsys):
+    plan = planned(capsys, "--datasets", "toy-a,toy-held-out", "--methods", "bpr,ease", "epochs=1")
+    assert [(row["dataset"], row["model"]) for row in plan["rows"]] == [
+        ("toy-a", "bpr"),
+        ("toy-a", "ease"),
+        ("toy-held-out", "ease"),
+    ]
+    assert "toy-held-out: without bpr: only methods with fold-in score held-out users" in plan["notes"]
+    assert _main(["sweep", "--datasets", "toy-held-out", "--methods", "bpr", "--dry-run"]) == 2
+    assert "its methods score only users they were fitted on" in capsys.readouterr().err
+
+
+def test_options_select_from_a_file(home, capsys):
+    text = "{name: q, datasets: [toy-a, toy-b], arms: [{method: ease, params: {lam: {grid: [1, 2]}}}, {method: popularity}]}"
+    Path("q.yaml").write_text(text, encoding="utf-8")
+    plan = planned(capsys, "q.yaml", "--datasets", "*-b", "--methods", "family:linear", "--metric", "recall@10")
+    assert [(row["dataset"], row["model"], row["settings"]) for row in plan["rows"]] == [("toy-b", "ease", 2)]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "give an experiment file, or --datasets and --methods"),
+        (["--datasets", "toy-a"], "give an experiment file, or --datasets and --methods"),
+        (
+            ["--datasets", "toyy-*", "--methods", "ease"],
+            "this sweep: datasets: 'toyy-*' matches nothing; did you mean toy-a, toy-b",
+        ),
+        (["--datasets", "toy-a", "--methods", "esa*"], "this sweep: methods: 'esa*' matches nothing; did you mean ease"),
+        (["--datasets", "toy-a", "--methods", "family:liner"], "unknown family 'liner'; did you mean linear?"),
+        (["--datasets", "toy-a", "--methods", "ease", "lamb=3"], "params.lamb: none of the methods has this parameter"),
+        (["--datasets", "toy-a", "--methods", "ease", "--metric", "ndgc@20"], "ndgc"),
+        (["lam=3", "--datasets", "toy-a"], "give an experiment file, or --datasets and --methods"),
+    ],
+)
+def test_a_wrong_selection_is_one_line(words, message, capsys):
+    assert _main(["sweep", *words, "--dry-run"]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+
+
+def test_grace_beyond_the_epochs_is_said(capsys):
+    words = [
+        "--datasets",
+        "toy-a",
+        "--methods",
+        "bpr,ials",
+        "patience=3",
+        "epochs=4",
+        "search.scheduler=asha",
+        "search.grace=6",
+    ]
+    notes = planned(capsys, *words, "learning_rate={loguniform: [0.001, 0.1]}")["notes"]
+    (line,) = [note for note in notes if "grace" in note]
+    assert line == (
+        "warning: search.grace: 6 is no smaller than the number of iterations of bpr (4); asha stops none of their trials"
+    )
+
+
+def interact(words, answer, until, limit=60):
+    """Run the command on a terminal, type `answer` once it asks, and return its output and exit code."""
+    leader, follower = pty.openpty()
+    command = [sys.executable, "-m", "rankbench", *words]
+    process = subprocess.Popen(command, stdin=follower, stdout=follower, stderr=follower, start_new_session=True)
+    os.close(follower)
+    output, answered, end = b"", False, time.monotonic() + limit
+    while time.monotonic() < end:
+        if select.select([leader], [], [], 0.2)[0]:
+            try:
+                output += os.read(leader, 4096)
+            except OSError:
+                break
+        if not answered and until in output:
+            os.write(leader, answer)
+            answered = True
+        if process.poll() is not None and not select.select([leader], [], [], 0.2)[0]:
+            break
+    process.kill() if process.poll() is None else None
+    code = process.wait()
+    os.close(leader)
+    return output.decode(), code
+
+
+def test_a_high_price_is_confirmed_on_a_terminal(home):
+    words = ["sweep", "--datasets", "toy-a", "--methods", "bpr", "epochs=10000", "n_negatives=4096", "search.trials=50"]
+    words += ["learning_rate={loguniform: [0.001, 0.1]}"]
+    output, code = interact(words, b"n\n", b"start? [Y/n]")
+    assert "1 dataset, 1 model, 50 fits of the search stage and 1 fits of the final stage: about" in output.replace("\r\n", "")
+    assert "not started" in output and code == 2
+    assert not (home / "results" / "sweeps").exists() or not any((home / "results" / "sweeps").iterdir())

@@ -1,0 +1,61 @@
+"""A rate that is too high is named with its value: a loss that is not finite is an error, one that grows is a warning."""
+
+import math
+
+import pytest
+
+from rankbench.cli import _main
+from rankbench.experiment.divergence import divergence
+
+TINY = ["data.source.generator.users=80", "data.source.generator.items=40", "data.source.generator.interactions_per_user=10"]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("RANKBENCH_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("RANKBENCH_RESULTS", str(tmp_path / "results"))
+    monkeypatch.setenv("RANKBENCH_OFFLINE", "1")
+    monkeypatch.delenv("RANKBENCH_MIRROR", raising=False)
+
+
+def curve(*losses):
+    return [{"iteration": number, "loss": loss} for number, loss in enumerate(losses, start=1)]
+
+
+@pytest.mark.parametrize(
+    ("losses", "warns"),
+    [
+        ([1.0, 0.9, 0.8, 0.7, 0.6], False),
+        ([1.0, 2.0, 3.0, 4.0, 5.0], True),
+        ([1.0, 5.0, 3.0, 0.9, 0.8], False),  # it came down again
+        ([1.0, 1.01, 1.02, 1.03, 1.04], False),  # noise
+        ([-5.0, -4.0, -3.0, -2.0, -1.0], True),
+        ([-1.0, -2.0, -3.0, -4.0, -5.0], False),
+        ([1.0, 9.0, 9.0], False),  # too short to tell
+        ([math.nan, 1.0, 2.0, 3.0, 4.0], True),
+    ],
+)
+def test_a_loss_that_grows(losses, warns):
+    sentence = divergence(curve(*losses), {"learning_rate": 0.5})
+    assert bool(sentence) is warns
+    if warns:
+        assert "learning_rate=0.5 may be too high; try learning_rate=0.05" in sentence
+
+
+def test_a_method_without_a_learning_rate_is_never_warned_of():
+    assert divergence(curve(1, 2, 3, 4, 5), {"lam": 3}) is None
+
+
+def test_a_loss_that_is_not_finite_begins_with_the_rate(capsys):
+    words = ["run", "synthetic", "mse", *TINY, "learning_rate=1e30", "epochs=5", "--no-track"]
+    code, error = _main(words), capsys.readouterr().err
+    assert code == 3 and error.count("\n") == 1
+    assert "learning_rate=1e+30 is probably too high; try learning_rate=1e+29" in error
+
+
+def test_a_run_warns_of_a_loss_that_grows(capsys):
+    words = ["run", "synthetic", "mse", *TINY, "learning_rate=30", "epochs=8", "--no-track"]
+    assert _main(words) == 0
+    assert "warning: the loss rose from" in (error := capsys.readouterr().err) and "learning_rate=30 may be too high" in error
+    assert _main([*words[:-3], "learning_rate=0.01", "epochs=8", "--no-track"]) == 0
+    assert "warning" not in capsys.readouterr().err

@@ -1,0 +1,83 @@
+"""What --resume still runs: plans of a sweep of which some records exist, compared with counts by hand."""
+
+import dataclasses
+import json
+
+import pytest
+
+from rankbench.core.errors import ConfigError
+from rankbench.experiment.run import run
+from rankbench.schema.experiment import experiment_of_words
+from rankbench.sweeps.dry_run import dry_run
+from rankbench.sweeps.plan import plan
+from rankbench.sweeps.sweep import choose, final_settings, folder_to_resume, open_folder
+from rankbench.tracking.record import read_records, write_record
+
+DATA = {"name": "synthetic", "source": {"generator": {"users": 60, "items": 30, "interactions_per_user": 8}}}
+
+
+def spec_of(**changes):
+    values = {"datasets": [DATA], "search.choose.metric": "ndcg@20", **changes}
+    return experiment_of_words(["synthetic"], ["ease", "popularity"], values, "here")
+
+
+def finish(unit, folder):
+    for outcome in run(unit.job, finish.environment):
+        write_record(folder / "records", outcome.record, outcome.per_user)
+
+
+@pytest.fixture(autouse=True)
+def begun(environment):
+    finish.environment = environment
+
+
+def rest(planned, environment, folder):
+    preview = dry_run(planned, environment, 1, 4 << 30, folder)
+    return {stage.name: stage.fits for stage in preview.stages}, preview.finished, preview.records
+
+
+def test_only_what_is_left_is_planned(environment):
+    planned = plan(spec_of(**{"arms": [], "params": {"lam": {"grid": [1, 10, 100]}}}), environment, 1, "here")
+    folder = open_folder(planned.spec, planned, environment.results, resume=False)
+    assert folder_to_resume(planned, environment.results) == folder
+    whole = {stage.name: stage.fits for stage in dry_run(planned, environment, 1, 4 << 30).stages}
+    assert whole == {"search": 4, "final": 2}
+    assert rest(planned, environment, folder) == (whole, 0, 6)
+    for number, unit in enumerate(planned.search, start=1):
+        finish(unit, folder)
+        stages, finished, records = rest(planned, environment, folder)
+        assert stages.get("search", 0) == 4 - number and finished == number and records == 6 - number
+    # The search is complete: the final stage now has the settings that it chose.
+    best = choose(read_records(folder / "records"), planned.spec)
+    chosen = final_settings(best, planned.cards[0], planned.spec)
+    job = dataclasses.replace(
+        planned.search[0].job, configs=(chosen[0],), fit_on="train+valid", measure_on="test", stage="final"
+    )
+    for outcome in run(job, environment):
+        write_record(folder / "records", outcome.record, outcome.per_user)
+    assert rest(planned, environment, folder)[0] == {"final": 1}
+    job = dataclasses.replace(job, configs=(chosen[1],))
+    for outcome in run(job, environment):
+        write_record(folder / "records", outcome.record, outcome.per_user)
+    assert rest(planned, environment, folder) == ({}, 6, 0)
+
+
+def test_draws_that_have_a_result_are_not_planned_again(environment):
+    changes = {"search.by": "tpe", "search.trials": 5, "params": {"lam": {"loguniform": [1, 100]}}}
+    planned = plan(spec_of(**changes), environment, 1, "here")
+    folder = open_folder(planned.spec, planned, environment.results, resume=False)
+    (search,) = planned.adaptive
+    drawn = [{"lam": 3.0}, {"lam": 30.0}]
+    lines = [{"search": "synthetic/ease", "lag": 1}]
+    lines += [{"search": "synthetic/ease", "draw": number, "params": params} for number, params in enumerate(drawn)]
+    text = "".join(json.dumps(line) + "\n" for line in lines) + '{"search": "synth'  # killed as it wrote
+    (folder / "draws.jsonl").write_text(text, encoding="utf-8")
+    finish(search.unit(drawn[0]), folder)
+    stages, finished, _ = rest(planned, environment, folder)
+    assert stages["search"] == 4 + 1 and finished == 1  # the second draw has no result yet; popularity is one more
+    assert (folder / "draws.jsonl").read_text(encoding="utf-8") == text  # a dry run changes nothing
+
+
+def test_nothing_to_resume_is_one_line(environment):
+    with pytest.raises(ConfigError, match="nothing to resume"):
+        folder_to_resume(plan(spec_of(), environment, 1, "here"), environment.results)

@@ -1,0 +1,102 @@
+"""Experiments that select datasets and methods by patterns, families and `all`."""
+
+import pytest
+
+from rankbench.core.errors import ConfigError
+from rankbench.data.cards import card_names
+from rankbench.experiment.methods import registered
+from rankbench.fitting.families import FAMILIES
+from rankbench.schema.experiment import load_experiment
+from rankbench.sweeps.plan import plan
+from rankbench.sweeps.selection import by_name, families, of_methods
+
+
+def load(text, tmp_path, environment, **changes):
+    path = tmp_path / "some.yaml"
+    path.write_text(text, encoding="utf-8")
+    return by_name(load_experiment(path, changes), environment, "some.yaml")
+
+
+def test_all_is_every_card_and_every_method(tmp_path, environment):
+    spec = load("{name: everything, datasets: all, methods: all}", tmp_path, environment)
+    assert list(spec.datasets) == list(card_names(environment))
+    assert [arm.method for arm in spec.arms] == registered().names()
+
+
+def test_patterns_and_families_and_what_they_leave_out(tmp_path, environment):
+    text = """
+name: some
+datasets: ['movielens-1m*', '!*-temporal', {name: 'irb-douban-*', split: {seed: 7}}, gowalla]
+methods: ['debiased-*', family: softmax, '!family:debiased']
+"""
+    spec = load(text, tmp_path, environment)
+    names = [name for name in card_names(environment) if name.startswith("movielens-1m") and not name.endswith("-temporal")]
+    douban = [name for name in card_names(environment) if name.startswith("irb-douban-")]
+    assert len(names) > 1 and len(douban) > 1
+    assert list(spec.datasets) == [*names, *({"name": name, "split": {"seed": 7}} for name in douban), "gowalla"]
+    members = {each.name for each in registered() if "softmax" in each.families and "debiased" not in each.families}
+    assert {arm.method for arm in spec.arms} == members
+
+
+def test_an_entry_of_its_own_comes_before_a_pattern(tmp_path, environment):
+    text = "{name: own, datasets: ['movielens-1*', {name: movielens-1m, split: {seed: 3}}], methods: [family: linear],"
+    spec = load(text + " arms: [{method: ease, params: {lam: {grid: [1, 2]}}}]}", tmp_path, environment)
+    assert {"name": "movielens-1m", "split": {"seed": 3}} in spec.datasets and "movielens-1m" not in spec.datasets
+    (own,) = [arm for arm in spec.arms if arm.method == "ease"]
+    assert own.params == {"lam": {"grid": [1, 2]}}
+
+
+def test_params_go_to_the_methods_that_have_them(tmp_path, environment):
+    text = "{name: some, datasets: synthetic, methods: [{method: 'deql-l*', params: {p: 0.3}}, ials, popularity], params: "
+    spec = load(text + "{iterations: 3, lam: 7.0, p: 0.9}}", tmp_path, environment)
+    params = {arm.method: arm.params for arm in spec.arms}
+    assert params["deql-l2"] == {"lam": 7.0, "p": 0.3}  # the nearer value counts
+    assert params["ials"] == {"iterations": 3, "lam": 7.0} and params["popularity"] == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{name: a, datasets: 'movilens-*', methods: ease}", "some.yaml: datasets: 'movilens-*' matches nothing; did you mean"),
+        (
+            "{name: a, datasets: synthetic, methods: 'debaised-*'}",
+            "'debaised-*' matches nothing; did you mean debiased-",
+        ),
+        ("{name: a, datasets: synthetic, methods: {family: softmx}}", "unknown family 'softmx'; did you mean softmax?"),
+        ("{name: a, datasets: synthetic, methods: [eas]}", "some.yaml: methods: unknown method 'eas'; did you mean ease?"),
+        ("{name: a, datasets: synthetic, methods: [ease], params: {lamb: 3}}", "params.lamb: none of the methods has this"),
+        ("{name: a, datasets: synthetic, methods: [{method: ease, family: als}]}", "give method or family"),
+        ("{name: a, datasets: synthetic}", "give arms or methods"),
+    ],
+)
+def test_a_selection_without_a_match_is_one_line(text, message, tmp_path, environment):
+    with pytest.raises(ConfigError) as error:
+        load(text, tmp_path, environment)
+    assert message in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_plan_of_a_pattern_equals_the_plan_of_its_members(tmp_path, environment):
+    members = [each.name for each in registered() if "baseline" in each.families]
+    assert len(members) > 1
+    data = "datasets: [{name: synthetic, source: {generator: {users: 60, items: 30, interactions_per_user: 8}}}]"
+    plans = []
+    for methods in ("{family: baseline}", str(members)):
+        path = tmp_path / "some.yaml"
+        path.write_text(f"{{name: some, {data}, methods: {methods}}}", encoding="utf-8")
+        plans.append(plan(load_experiment(path, {}), environment, 1, "some.yaml"))
+    assert plans[0].key == plans[1].key
+    assert [arm.method for arm in plans[0].spec.arms] == members
+
+
+def test_arms_of_methods(tmp_path, environment):
+    text = "{name: a, datasets: synthetic, arms: [{method: ease}, {method: ease, name: two}, {method: sl}, {method: bpr}]}"
+    spec = load(text, tmp_path, environment)
+    assert [arm.label for arm in of_methods(spec, ["family:linear"], "x").arms] == ["ease", "two"]
+    with pytest.raises(ConfigError, match="selects none of its methods, ease, sl, bpr"):
+        of_methods(spec, ["family:als"], "x")
+
+
+def test_every_method_of_the_package_declares_known_families():
+    for each in registered():
+        assert each.families and set(each.families) <= set(FAMILIES), each.name
+    assert set(families()) == set(FAMILIES)
