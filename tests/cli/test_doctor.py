@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
 
@@ -137,12 +138,23 @@ def test_kernels_that_halve_the_speed_are_a_warning(coretype, kernels, flags, st
 
 @pytest.mark.parametrize(
     ("asked", "word"),
-    [("numpy>=99", "numpy 2"), ("no-such-package>=1", "no-such-package is missing"), ('x>=1; extra == "test"', "")],
+    [
+        ("numpy>=99", f"numpy {version('numpy')}"),
+        ("no-such-package>=1", "no-such-package is missing"),
+        ('x>=1; extra == "test"', ""),
+    ],
 )
 def test_packages_are_held_against_what_is_required(asked, word, monkeypatch):
     monkeypatch.setattr(doctor, "requires", lambda name: [asked])
     (found,) = doctor.versions()
     assert found.status == ("fail" if word else "ok") and word in found.detail
+
+
+def test_missing_extras_are_a_warning_that_names_them(monkeypatch):
+    monkeypatch.setattr(doctor, "installed", lambda extra: extra == "train")
+    checks = {check.what: check for check in doctor.versions()}
+    assert set(checks) == {"packages", "extra sweep", "extra tracking"} and checks["packages"].status == "ok"
+    assert checks["extra sweep"].status == "warn" and checks["extra sweep"].advice == "pip install 'rankbench[sweep]'"
 
 
 def test_a_python_that_is_too_old_fails(monkeypatch):

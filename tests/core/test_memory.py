@@ -14,7 +14,7 @@ PIBIBYTE = 1 << 50
 def on_device():
     if torch.cuda.is_available():
         return torch.empty(PIBIBYTE, dtype=torch.uint8, device="cuda")
-    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.00 PiB.\nMore words")
+    raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.00 PiB.\nMore words")
 
 
 def of_cublas():

@@ -124,7 +124,7 @@ def test_parquet_times_come_in_many_types(time):
     assert rows == [(1, 3, 1125964800), (2, 4, None)]
 
 
-@pytest.mark.parametrize("value", [pa.array([Decimal("4.5")]), pa.array(["4.5"]), pa.array([4.5], pa.float16())])
+@pytest.mark.parametrize("value", [pa.array([Decimal("4.5")]), pa.array(["4.5"]), pa.array([np.float16(4.5)])])
 def test_parquet_values_come_in_many_types(value):
     assert rows_of(parquet_of(user=[1], item=[3], stars=value), Read(format="parquet", value="stars")) == [(1, 3, 4.5)]
 

@@ -23,7 +23,12 @@ def test_the_bounds_are_scipys_within_monte_carlo_error(m):
     x, resamples = skewed(m), 4000
     low, high = bootstrap_bounds(x[:, None], seed=0, resamples=resamples)
     expected = stats.bootstrap(
-        (x,), np.mean, n_resamples=resamples, method="percentile", confidence_level=CONFIDENCE, rng=np.random.default_rng(1)
+        (x,),
+        np.mean,
+        n_resamples=resamples,
+        method="percentile",
+        confidence_level=CONFIDENCE,
+        random_state=np.random.default_rng(1),
     )
     tail = (1 - CONFIDENCE) / 2
     # A quantile of `resamples` draws has standard error sqrt(q(1-q)/resamples) / density; the draws are nearly normal.

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+from importlib.metadata import version
 
 import psutil
 import pytest
@@ -75,6 +76,7 @@ def test_a_second_sync_at_once_says_so(results, capsys):
     assert len(spooled(results)) == 1
 
 
+@pytest.mark.skipif(version("sqlalchemy") < "2.1", reason="postgresql:// means psycopg2 there, which is installed")
 def test_an_address_that_cannot_work_is_refused_before_the_work(results, monkeypatch, capsys):
     monkeypatch.setenv("RANKBENCH_TRACKING_URI", "postgresql://me:secret@host/db")
     assert _main(RUN) == 2

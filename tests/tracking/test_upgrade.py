@@ -1,11 +1,13 @@
 """A store that an older MLflow left is brought to today's schema by `tracking serve`, with its runs and a copy of before."""
 
 import sqlite3
+from importlib.metadata import version
 
 import pytest
 from alembic import command
 from mlflow.store.db.utils import _get_alembic_config, _get_latest_schema_revision
 from mlflow.store.tracking.dbmodels.initial_models import Base
+from packaging.version import Version
 from sqlalchemy import create_engine
 
 from rankbench.core.errors import StorageError
@@ -52,6 +54,7 @@ def test_an_older_store_is_brought_up_with_a_copy_of_before(old, tmp_path):
     assert upgrade(old) == ""
 
 
+@pytest.mark.skipif(Version(version("mlflow")) < Version("3.17"), reason="none of its migrations reads this table")
 def test_an_upgrade_that_fails_names_the_copy(old, tmp_path):
     with sqlite3.connect(tmp_path / "mlflow.db") as connection:
         connection.execute("DROP TABLE metrics")

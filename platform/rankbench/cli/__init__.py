@@ -34,9 +34,9 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
+        from rankbench.cli.version import described_version
 
-        print(f"rankbench {version('rankbench')}")
+        print(f"rankbench {described_version()}")
         raise typer.Exit
 
 
@@ -115,11 +115,16 @@ def _code_of(error: OSError) -> int:
 
 
 def _known(error: Exception) -> Exception:
-    """Return a StorageError for a full disk or memory that no nearer code has handled; any other error unchanged."""
+    """Return a StorageError for a full disk or memory, and a ConfigError for a package of an extra, that no nearer code has
+    handled; any other error unchanged.
+    """
+    from rankbench.core.extras import missing_extra
     from rankbench.core.memory import memory_errors_are_clear
 
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return StorageError(f"{error.filename or 'the disk'}: no space left on the device")
+    if extra := missing_extra(error):
+        return extra
     try:
         with memory_errors_are_clear("rankbench"):
             raise error

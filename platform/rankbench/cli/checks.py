@@ -17,8 +17,10 @@ from typing import Literal
 import psutil
 import requests
 
+from rankbench.cli.version import described_version
 from rankbench.core.environment import Environment
 from rankbench.core.errors import RankbenchError
+from rankbench.core.extras import EXTRAS, PURPOSES, install_command, installed
 from rankbench.core.memory import available_memory
 from rankbench.core.threads import available_cpus
 from rankbench.data.cache import STALE_AFTER, entries
@@ -71,20 +73,24 @@ def versions() -> Iterator[Check]:
 
     python, needed = ".".join(map(str, sys.version_info[:3])), metadata("rankbench")["Requires-Python"]
     wrong = [] if SpecifierSet(needed).contains(python) else [f"Python {python}, but {needed} is required"]
+    there = [extra for extra in EXTRAS if installed(extra)]
     for text in requires("rankbench") or []:
         requirement = Requirement(text)
-        if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
+        if requirement.marker is not None and not any(requirement.marker.evaluate({"extra": extra}) for extra in ("", *there)):
             continue
         try:
-            installed = version(requirement.name)
+            found = version(requirement.name)
         except PackageNotFoundError:
-            installed = ""
-        if not installed or not requirement.specifier.contains(installed, prereleases=True):
-            wrong.append(f"{requirement.name} {installed or 'is missing'}, but {requirement.specifier} is required")
+            found = ""
+        if not found or not requirement.specifier.contains(found, prereleases=True):
+            wrong.append(f"{requirement.name} {found or 'is missing'}, but {requirement.specifier} is required")
     if wrong:
-        yield Check("fail", "packages", "; ".join(wrong), "reinstall: pip install -c constraints.txt -e .")
+        yield Check("fail", "packages", "; ".join(wrong), "reinstall: pip install -c constraints.txt -e '.[all]'")
     else:
-        yield Check("ok", "packages", f"Python {python}, rankbench {version('rankbench')}, and all required packages")
+        yield Check("ok", "packages", f"Python {python}, rankbench {described_version()}, and all required packages")
+    for extra, what in PURPOSES.items():
+        if extra not in there:
+            yield Check("warn", f"extra {extra}", f"not installed: {what}", install_command(extra))
 
 
 def machine() -> Iterator[Check]:
@@ -227,6 +233,8 @@ def tracking(environment: Environment) -> Iterator[Check]:
         uri = tracking_uri(environment)
     except RankbenchError as error:
         yield Check("fail", "tracking", str(error), "correct it, or unset it to use SQLite in the results folder")
+        return
+    if not installed("tracking"):
         return
     yield _store(environment, uri)
     file = sqlite_file(uri)

@@ -25,10 +25,9 @@ def methods(
     plugin: Plugin = None,
 ) -> None:
     """List all methods, or the parameters of one method."""
-    from rankbench.experiment.methods import registered
+    from rankbench.experiment.methods import method, registered, without_losses
 
-    registry = registered()
-    chosen = [registry.get(name)] if name else list(registry)
+    chosen = [method(name)] if name else list(registered())
     facts: list[dict[str, Any]] = [{"name": s.name, "title": s.title, "source": s.source, "params": _params(s)} for s in chosen]
     if json:
         print_json(facts[0] if name else facts)
@@ -38,7 +37,10 @@ def methods(
             ["method", "parameters", "description", "source"],
             [[f["name"], _short(spec, f["params"]), f["title"], f["source"]] for f, spec in zip(facts, chosen, strict=True)],
         )
-        out.print("…: also takes the parameters of training and of the encoder; `rankbench methods bpr` lists them")
+        out.print(
+            without_losses()
+            or "…: also takes the parameters of training and of the encoder; `rankbench methods bpr` lists them"
+        )
         return
     out.print(f"{facts[0]['name']}: {facts[0]['title']} ({facts[0]['source']})", style="bold")
     if chosen[0].reason:

@@ -24,6 +24,13 @@ app = typer.Typer(
 PATIENCE = 120.0  # seconds without progress after which sync gives up; the uploader detects a hung server after 60
 
 
+@app.callback()
+def _root() -> None:
+    from rankbench.core.extras import require_extra
+
+    require_extra("tracking", "tracking")
+
+
 @app.command()
 def status(json: Json = False) -> None:
     """Show the tracking store, whether it answers, and how many messages wait for it."""
@@ -55,6 +62,8 @@ def status(json: Json = False) -> None:
 @app.command()
 def sync(json: Json = False) -> None:
     """Send waiting messages to MLflow, each once. The exit code is 5 if some of them still wait."""
+    from contextlib import nullcontext
+
     from rich.progress import Progress
 
     from rankbench.core.environment import Environment
@@ -70,7 +79,8 @@ def sync(json: Json = False) -> None:
     left, aside = 0, len(spool.aside())
     if messages:
         delivery = Delivery(uri, environment.results / "mlartifacts", queue=False)
-        with Progress(console=err, transient=True, disable=json or not err.is_terminal) as bar:
+        bar = Progress(console=err, transient=True)
+        with bar if err.is_terminal and not json else nullcontext():
             task = bar.add_task("sending", total=len(messages))
             delivery.start()
             left = delivery.finish(

@@ -22,11 +22,13 @@ def ui(
 
     from rankbench.core.environment import Environment
     from rankbench.core.errors import StorageError, require
+    from rankbench.core.extras import require_extra
     from rankbench.tracking import server
     from rankbench.tracking.address import is_server, tracking_uri
     from rankbench.tracking.redaction import without_password
     from rankbench.tracking.store import clear_errors, make_tables
 
+    require_extra("tracking", "browsing runs")
     environment = Environment.from_env()
     uri, artifacts = tracking_uri(environment), environment.results / "mlartifacts"
     shown = without_password(uri)

@@ -22,6 +22,7 @@ from rankbench.cluster.local_node import local_node
 from rankbench.cluster.machine import Machine
 from rankbench.cluster.private_folder import private_folder
 from rankbench.core.errors import ClusterError, ConfigError, first_line
+from rankbench.core.extras import require_extra
 
 # Read by Ray at import and by every process that it starts. Without the keepalive a hung node would block a run forever;
 # without the bound on retries an out-of-memory task would be retried forever.
@@ -79,6 +80,7 @@ def session(
     Ray reads its settings at import, so nothing may import it earlier. Raises ClusterError if it was imported earlier or the
     cluster cannot be joined, and ConfigError if authentication is switched off.
     """
+    require_extra("sweep", "a Ray cluster")
     if os.environ.get("RAY_AUTH_MODE", "token") == "disabled":
         raise ConfigError("RAY_AUTH_MODE=disabled lets anyone run code on the cluster; unset it")
     address = address or os.environ.get("RAY_ADDRESS")

@@ -7,14 +7,21 @@ from importlib import import_module
 from pathlib import Path
 
 from rankbench.core import plugins
-from rankbench.core.registry import Registry, added_by
+from rankbench.core.errors import ConfigError
+from rankbench.core.extras import installed, missing_packages
+from rankbench.core.registry import Registry, added_by, nearest
 from rankbench.fitting.method import METHODS, Method
 
 
 def registered() -> Registry[Method]:
-    """Return the registry after importing every file and every configured plugin that registers a method."""
+    """Return the registry after importing every file and every configured plugin that registers a method: without
+    PyTorch, those of solvers alone.
+    """
     _import_solvers()
-    import_module("rankbench.training.methods").register_losses()
+    if installed("train"):
+        import_module("rankbench.training.methods").register_losses()
+    else:
+        plugins.load_configured()
     return METHODS
 
 
@@ -24,7 +31,16 @@ def method(name: str) -> Method:
     """
     _import_solvers()
     own = name in METHODS and METHODS.origin(name).startswith("rankbench.")
-    return METHODS.get(name) if own else registered().get(name)
+    if own or installed("train") or name in registered():
+        return METHODS.get(name) if own else registered().get(name)
+    hint = nearest(name, METHODS.names())
+    losses = f"losses trained by gradient steps need {missing_packages('train')}"
+    raise ConfigError(f"no closed form or solver is called {name!r}{hint}; {losses}")
+
+
+def without_losses() -> str:
+    """Return how to install what the losses need if it is missing, otherwise an empty string."""
+    return "" if installed("train") else f"losses trained by gradient steps are left out; they need {missing_packages('train')}"
 
 
 def load_plugin(word: str | Path, folder: Path | None = None, source: str = "") -> plugins.Plugin:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError
+from rankbench.core.extras import require_extra
 from rankbench.core.files import require_writable
 from rankbench.core.plugins import loaded
 from rankbench.core.threads import available_cpus
@@ -99,6 +100,7 @@ def run_sweep(
     from rankbench.cluster.session import require_reachable, session
     from rankbench.cluster.workplace import require_shared
 
+    require_extra("sweep", "a sweep")
     listener = listener or Listener()
     require_writable(environment.results / "sweeps")
     # The plan is made before the cluster is started, which takes seconds that a wrong key should not cost.

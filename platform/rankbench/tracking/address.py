@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError, require
+from rankbench.core.extras import installed, require_extra
 from rankbench.core.registry import nearest
 from rankbench.tracking.redaction import without_password
 
@@ -48,6 +49,7 @@ def checked_uri(uri: str, name: str) -> str:
 
 
 def _require_driver(uri: str, shown: str) -> None:
+    require_extra("tracking", shown)
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import NoSuchModuleError
 
@@ -70,7 +72,7 @@ def is_server(uri: str) -> bool:
 def sqlite_uri(file: Path) -> str:
     """Return the address of the SQLite store in `file`, whatever characters its path contains."""
     plain = f"sqlite:///{file}"
-    if _PLAIN.fullmatch(str(file)):
+    if _PLAIN.fullmatch(str(file)) or not installed("tracking"):  # without MLflow, nobody opens it
         return plain
     from sqlalchemy.engine import make_url
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ def describe_environment() -> dict[str, Any]:
             "memory_bytes": psutil.virtual_memory().total,
         },
         "blas": _blas(),
-        "revision": _revision(),
+        "revision": code_revision(),
         **(
             {"plugins": loaded} if (loaded := [{"name": each.name, "sha256": each.sha256} for each in plugins.loaded()]) else {}
         ),
@@ -58,7 +59,7 @@ def _cpu() -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
 
 
-def _revision() -> str | None:
+def code_revision() -> str | None:
     """Return the commit of the checkout of this code, with `+changes` if files were changed; None outside a checkout."""
     root = Path(__file__).resolve().parents[3]
     if not (root / ".git").exists():
@@ -93,4 +94,5 @@ def peak_memory() -> int:
         pass
     import resource
 
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024  # macOS counts bytes, others kilobytes

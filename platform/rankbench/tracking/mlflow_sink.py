@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from rankbench.core.errors import first_line
+from rankbench.core.extras import installed, missing_packages
 from rankbench.tracking.address import tracking_uri
 from rankbench.tracking.delivery import Delivery
 from rankbench.tracking.mlflow_runs import metric_key
@@ -56,7 +57,11 @@ class MlflowSink:
         return Spool(self.artifacts.parent / "spool")
 
     def open(self) -> bool:
-        """Start the uploader, which connects and creates the tables of a new store. Returns False if no process starts."""
+        """Start the uploader, which connects and creates the tables of a new store. Returns False if no process starts, and
+        without MLflow, when messages wait until it is installed.
+        """
+        if not installed("tracking"):
+            return False
         try:
             self._delivery = Delivery(self.uri, self.artifacts)
             self._delivery.start()
@@ -113,7 +118,8 @@ class MlflowSink:
                 self.warn(self._delivery.note)
         left, total = self._left(), len(self._messages)
         if left:
-            why = self._delivery.reason if self._delivery is not None else "no uploader"
+            no_uploader = "no uploader" if installed("tracking") else f"this needs {missing_packages('tracking')}"
+            why = self._delivery.reason if self._delivery is not None else no_uploader
             self.warn(
                 f"tracking at {without_password(self.uri)}: {left} of {total} messages wait in {self.spool.folder} ({why}); "
                 "results are complete on disk, `rankbench tracking sync` sends the rest"

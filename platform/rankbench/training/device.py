@@ -30,6 +30,6 @@ def spd_inverse_on_(A: np.ndarray, device: str) -> np.ndarray:
         if row := int(info):
             raise not_positive_definite(row - 1, len(A), A.dtype)
         torch.from_numpy(A).copy_(torch.cholesky_inverse(L))
-    except torch.OutOfMemoryError:
+    except torch.cuda.OutOfMemoryError:
         raise StorageError(f"device {device}: two matrices of {A.nbytes / 1e9:.1f} GB do not fit") from None
     return A

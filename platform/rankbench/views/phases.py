@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from rich.console import Console
@@ -18,7 +18,8 @@ err = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
 @contextmanager
 def phase_progress() -> Iterator[Any]:
     """Yield progress(phase, done, total), which shows one line per phase with the remaining time, on a terminal only."""
-    with _bar() as bar:
+    bar = _bar()
+    with bar if err.is_terminal else nullcontext():  # once started, older versions of Rich end even a disabled bar with a line
         tasks: dict[str, Any] = {}
 
         def progress(phase: str, done: int, total: int | None) -> None:
@@ -40,4 +41,4 @@ def _bar() -> Progress:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     ]
-    return Progress(*columns, console=err, transient=True, disable=not err.is_terminal)
+    return Progress(*columns, console=err, transient=True)

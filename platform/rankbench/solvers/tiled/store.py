@@ -55,7 +55,10 @@ class TileFile:
                 if n_bytes > free:
                     raise too_little
                 with path.open("xb") as file:
-                    os.posix_fallocate(file.fileno(), 0, n_bytes)
+                    if hasattr(os, "posix_fallocate"):
+                        os.posix_fallocate(file.fileno(), 0, n_bytes)
+                    else:  # macOS: the space was there a moment ago, but it is not reserved
+                        file.truncate(n_bytes)
             except (OSError, StorageError) as error:
                 _discard(folder)
                 lock.close()

@@ -1,0 +1,84 @@
+"""Versions: of the package, which is the newest release of the changelog, and of the packages that it needs."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+ROOT = Path(__file__).parents[2]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = PYPROJECT["project"]
+CHANGELOG = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def pinned(name):
+    lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
+    return {
+        canonicalize_name(line.partition("==")[0]): line.partition("==")[2] for line in lines if "==" in line and line[0] != "#"
+    }
+
+
+NEWEST, OLDEST = pinned("constraints.txt"), pinned("constraints-oldest.txt")
+REQUIRED = [Requirement(text) for text in PROJECT["dependencies"]]
+OPTIONAL = [Requirement(text) for extra in ("train", "sweep", "tracking") for text in PROJECT["optional-dependencies"][extra]]
+TOOLS = [Requirement(text) for extra in ("postgres", "test") for text in PROJECT["optional-dependencies"][extra]]
+
+
+def test_the_version_is_the_newest_release_of_the_changelog_and_of_the_citation():
+    source = PYPROJECT["tool"]["hatch"]["version"]
+    assert source["path"] == "CHANGELOG.md" and "version" in PROJECT["dynamic"]
+    read = re.search(source["pattern"], CHANGELOG)["version"]
+    newest, date = re.findall(r"^## \[(.+?)\] - (\d{4}-\d\d-\d\d)$", CHANGELOG, re.MULTILINE)[0]
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert read == newest == str(citation["version"]) and date == str(citation["date-released"])
+
+
+def test_the_version_names_the_commit_of_a_checkout():
+    done = subprocess.run(
+        [sys.executable, "-m", "rankbench", "--version"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+    assert re.match(r"rankbench \d+\.\d+\.\d+", done.stdout)
+    assert not commit or f"(checkout {commit[:12]}" in done.stdout
+
+
+@pytest.mark.parametrize("requirement", REQUIRED + OPTIONAL + TOOLS, ids=str)
+def test_ci_tests_versions_within_the_bounds(requirement):
+    if requirement.name == PROJECT["name"]:
+        return
+    assert requirement.specifier.contains(NEWEST[canonicalize_name(requirement.name)])
+    if canonicalize_name(requirement.name) != "torch":  # the Makefile says which
+        assert requirement.specifier.contains(OLDEST[canonicalize_name(requirement.name)])
+
+
+@pytest.mark.parametrize("requirement", REQUIRED + OPTIONAL, ids=str)
+def test_a_lower_bound_is_a_version_that_the_tests_pass_on(requirement):
+    if not requirement.specifier:  # whatever the other packages bring
+        return
+    (bound,) = requirement.specifier
+    assert bound.operator == ">="
+    if requirement.name == "torch":
+        makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+        workflow = (ROOT / ".github" / "workflows" / "test.yml").read_text(encoding="utf-8")
+        tested = re.search(r"make test-oldest TORCH=(\S+)", workflow)[1]
+        assert f"TORCH={tested}" in makefile
+    else:
+        tested = OLDEST[canonicalize_name(requirement.name)]
+    parts = Version(bound.version).release
+    assert Version(tested).release[: len(parts)] == parts and not any(Version(tested).release[len(parts) :])
+
+
+def test_the_oldest_python_is_the_one_that_workflows_use():
+    assert PROJECT["requires-python"] == ">=3.11"
+    for path in (ROOT / ".github" / "workflows").glob("*.yml"):
+        for job in yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"].values():
+            assert [step["with"]["python-version"] for step in job["steps"] if "setup-python" in step.get("uses", "")] == [
+                "3.11"
+            ]
