@@ -1,6 +1,8 @@
 """Pictures: which models no other one beats, which parameters were searched, and labels that do not cover each other."""
 
 import itertools
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ from matplotlib.text import Text
 from PIL import Image
 
 from rankbench.reports.effects import effects_plot, searched
-from rankbench.reports.figures import pyplot
+from rankbench.reports.figures import subplots
 from rankbench.reports.pareto import _label, front, pareto_plot
 from rankbench.reports.tables import Cell, Row, Table
 
@@ -34,15 +36,13 @@ def test_the_front_is_what_no_other_model_beats_in_both():
 
 
 def test_no_label_covers_another_where_there_is_room():
-    plt = pyplot()
-    figure, axis = plt.subplots(figsize=(7, 5))
+    figure, ((axis,),) = subplots(1, 1, (7, 5))
     rows = [row(f"model {i}", 0.3 + 0.001 * (i % 4), 10 + i % 3) for i in range(12)]
     axis.set_xlim(1, 30)
     axis.set_ylim(0.1, 0.5)
     _label(axis, rows, "ndcg@20", 1.0)
-    figure.canvas.draw()
+    figure.draw_without_rendering()
     boxes = [Text.get_window_extent(text) for text in axis.texts]  # an annotation's own would take in its line
-    plt.close(figure)
     assert len(boxes) == 12
     # Twelve points within a few pixels: at their own places the names would all lie on each other.
     assert not any(one.padded(-1).overlaps(other.padded(-1)) for one, other in itertools.combinations(boxes, 2))
@@ -79,3 +79,24 @@ def test_effects_of_many_arms_are_one_light_picture(make_run, tmp_path, arms):
         wide, high = picture.size
     # Three panels an arm, six in a line.
     assert high / wide == pytest.approx(-(-3 * arms // 6) * 1.5 / (2.1 * min(6, 3 * arms) + 0.3), rel=0.02)
+
+
+def test_drawing_leaves_the_settings_of_matplotlib_alone(tmp_path):
+    """They belong to the user of a notebook, whose figures would disappear with another backend."""
+    code = """
+import matplotlib, sys
+before = matplotlib.rcParams.copy()
+from rankbench.reports.figures import save, styled, subplots
+sizes = []
+@styled
+def draw():
+    figure, panels = subplots(1, 2, (4, 2))
+    panels[0][0].set_title("a title")
+    sizes.append(panels[0][0].title.get_fontsize())
+    return figure
+save(draw(), __import__("pathlib").Path(sys.argv[1]))
+print(dict.__eq__(matplotlib.rcParams, before), "matplotlib.pyplot" in sys.modules, sizes)
+"""
+    target = tmp_path / "drawn.png"
+    done = subprocess.run([sys.executable, "-c", code, str(target)], capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout.split() == ["True", "False", "[10.5]"] and target.read_bytes().startswith(b"\x89PNG")

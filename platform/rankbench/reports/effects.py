@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rankbench.reports.figures import pyplot, save
+from rankbench.reports.figures import save, styled, subplots
 from rankbench.reports.palette import DASHES, GREY, INK, MARKERS, MATPLOTLIB_MARKERS, styles
 from rankbench.tracking.record import RunRecord
 
@@ -19,6 +19,7 @@ DECADES = 20  # smallest ratio of the largest to the smallest value for a logari
 LONG = 9  # most characters of a value that is written in full on its axis
 
 
+@styled
 def effects_plot(records: Sequence[RunRecord], metric: str, path: Path, arms: Sequence[str] = ()) -> Path | None:
     """Draw one panel per arm and searched parameter, a point per setting, a marker per dataset, and a circle around the best.
 
@@ -31,11 +32,10 @@ def effects_plot(records: Sequence[RunRecord], metric: str, path: Path, arms: Se
     panels = searched(records, metric)
     if not panels:
         return None
-    plt = pyplot()
     wide = min(WIDE, len(panels))
     high = -(-len(panels) // wide)
     size = 2.1 * wide + 0.3, 1.5 * high
-    figure, axes = plt.subplots(high, wide, figsize=size, squeeze=False)
+    figure, axes = subplots(high, wide, size)
     # Computed from inches: matplotlib's own layout would draw eighty panels twice.
     figure.subplots_adjust(0.6 / size[0], 0.45 / size[1], 1 - 0.1 / size[0], 1 - 0.2 / size[1], wspace=0.32, hspace=0.75)
     for axis in axes.flat[len(panels) :]:
@@ -56,7 +56,9 @@ def effects_plot(records: Sequence[RunRecord], metric: str, path: Path, arms: Se
     for line in axes:
         line[0].set_ylabel(f"{metric}, valid", fontsize=7)
     if len(datasets) > 1:
-        handles = [plt.Line2D([], [], marker=_marker(position), ls="", color=GREY) for position in range(len(datasets))]
+        from matplotlib.lines import Line2D
+
+        handles = [Line2D([], [], marker=_marker(position), ls="", color=GREY) for position in range(len(datasets))]
         axes.flat[-1 if len(panels) < axes.size else 0].legend(handles, datasets, fontsize=7, loc="center right")
     return save(figure, path, dpi=110)
 

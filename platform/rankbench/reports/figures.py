@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+import numpy as np
 
 from rankbench.core.files import atomic_file
 from rankbench.reports.palette import INK
@@ -13,6 +15,9 @@ from rankbench.reports.palette import INK
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+A = ParamSpec("A")
+R = TypeVar("R")
 
 STYLE: dict[Any, Any] = {
     "font.size": 9.5, "axes.titlesize": 10.5, "axes.labelsize": 9.5, "axes.titleweight": "bold", "legend.frameon": False,
@@ -23,19 +28,33 @@ STYLE: dict[Any, Any] = {
 COLOURS = 128  # in the palette of a saved plot: more than it uses, and a third of the bytes of a full-colour file
 
 
-def pyplot() -> ModuleType:
-    """Return matplotlib.pyplot, set to draw to files. It is imported late because the import is slow."""
-    import matplotlib
+def styled(draw: Callable[A, R]) -> Callable[A, R]:
+    """Decorate `draw` so that it draws in STYLE. The settings of matplotlib, which belong to the user of a notebook, stay as
+    they are.
+    """
 
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+    @wraps(draw)
+    def drawing(*args: A.args, **kwargs: A.kwargs) -> R:
+        from matplotlib import rc_context  # imported late because the import is slow
 
-    plt.rcParams.update(STYLE)
-    return plt
+        with rc_context(STYLE):
+            return draw(*args, **kwargs)
+
+    return drawing
+
+
+def subplots(rows: int, columns: int, size: tuple[float, float], **options: Any) -> tuple[Figure, np.ndarray]:
+    """Return a figure of `size` inches and its axes (rows, columns). It belongs to no window and no notebook, as those of
+    pyplot do.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size)
+    return figure, figure.subplots(rows, columns, squeeze=False, **options)
 
 
 def save(figure: Figure, path: Path, dpi: int = 130) -> Path:
-    """Write `figure` atomically as a PNG file with a palette, and free its memory."""
+    """Write `figure` atomically as a PNG file with a palette."""
     from PIL import Image
 
     with atomic_file(path) as scratch:
@@ -43,7 +62,6 @@ def save(figure: Figure, path: Path, dpi: int = 130) -> Path:
         with Image.open(scratch) as picture:
             small = picture.convert("RGB").quantize(COLOURS, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
         small.save(scratch, format="PNG", optimize=True)
-    pyplot().close(figure)
     return path
 
 

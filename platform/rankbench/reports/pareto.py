@@ -7,7 +7,7 @@ from math import sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rankbench.reports.figures import few_ticks, pyplot, save
+from rankbench.reports.figures import few_ticks, save, styled, subplots
 from rankbench.reports.palette import GREY, INK
 from rankbench.reports.tables import Row, Table
 
@@ -20,6 +20,7 @@ FRONT = "front: no model is both better and faster"
 GAPS = (1.5, 9, 18, 30, 44)  # distances between a point and its label, nearest first
 
 
+@styled
 def pareto_plot(table: Table, metric: str, path: Path) -> Path | None:
     """Draw one panel per dataset: `metric` on test against fit seconds, with the peak memory as area of a point, and the front.
 
@@ -29,8 +30,7 @@ def pareto_plot(table: Table, metric: str, path: Path) -> Path | None:
     datasets = [name for name in dict.fromkeys(row.dataset for row in measured) if sum(r.dataset == name for r in measured) > 1]
     if not datasets:
         return None
-    plt = pyplot()
-    figure, panels = plt.subplots(1, len(datasets), figsize=(0.6 + 6.6 * len(datasets), 5.2), squeeze=False)
+    figure, panels = subplots(1, len(datasets), (0.6 + 6.6 * len(datasets), 5.2))
     largest = max(row.peak_memory_gb for row in measured) or 1.0
     for axis, dataset in zip(panels[0], datasets, strict=True):
         rows = [row for row in measured if row.dataset == dataset]

@@ -12,22 +12,22 @@ from typing import Any
 import numpy as np
 
 from rankbench.evaluation.compare import Comparison
-from rankbench.reports.figures import few_ticks, pyplot, save, short
+from rankbench.reports.figures import few_ticks, save, short, styled, subplots
 from rankbench.reports.palette import COLOURS, INK, Style, styles
 from rankbench.reports.tables import Table
 from rankbench.tracking.record import RunRecord
 
 
+@styled
 def final_plot(table: Table, metric: str, path: Path) -> Path:
     """Draw one panel per dataset: `metric` of each model on test with its interval, and the published number if there is one,
     also for rows that were not run.
     """
-    plt = pyplot()
     shown = [row for row in table.rows if metric in row.cells or metric in row.published]
     datasets = list(dict.fromkeys(row.dataset for row in shown))
     tallest = max(sum(row.dataset == dataset for row in shown) for dataset in datasets)
     size = (1 + 5 * len(datasets), 1.4 + 0.3 * tallest)
-    figure, panels = plt.subplots(1, len(datasets), figsize=size, squeeze=False)
+    figure, panels = subplots(1, len(datasets), size)
     for axis, dataset in zip(panels[0], datasets, strict=True):
         rows = [row for row in shown if row.dataset == dataset][::-1]
         for y, row in enumerate(rows):
@@ -48,18 +48,18 @@ def final_plot(table: Table, metric: str, path: Path) -> Path:
     return save(figure, path)
 
 
+@styled
 def differences_plot(pairs: Sequence[Comparison], path: Path, arms: Sequence[str] = ()) -> Path:
     """Draw a forest plot with one panel per dataset and metric: the difference of each model from the best one with its
     interval. A hollow point is not distinguishable from the best; an arrow is a model far outside the panel. `arms` is the
     order of colours.
     """
-    plt = pyplot()
     style_of = styles([*arms, *(pair.model for pair in pairs)])
     datasets = list(dict.fromkeys(pair.dataset for pair in pairs))
     metrics = list(dict.fromkeys(pair.metric for pair in pairs))
     tallest = max(sum(pair.dataset == dataset and pair.metric == metrics[0] for pair in pairs) for dataset in datasets)
     size = (1 + 5 * len(metrics), (1.4 + 0.3 * tallest) * len(datasets))
-    figure, panels = plt.subplots(len(datasets), len(metrics), figsize=size, squeeze=False)
+    figure, panels = subplots(len(datasets), len(metrics), size)
     for (row, dataset), (column, metric) in product(enumerate(datasets), enumerate(metrics)):
         axis = panels[row][column]
         own_pairs = [pair for pair in pairs if (pair.dataset, pair.metric) == (dataset, metric)][::-1]
@@ -92,6 +92,7 @@ def far(pairs: Sequence[Comparison]) -> float:
     return 4 * median([max(-pair.low, pair.high) for pair in pairs] or [0.0])
 
 
+@styled
 def convergence_plot(records: Sequence[RunRecord], metric: str, path: Path, arms: Sequence[str] = ()) -> Path | None:
     """Draw `metric` of iterative models against iterations and against training seconds, in one row of panels per dataset.
 
@@ -102,11 +103,10 @@ def convergence_plot(records: Sequence[RunRecord], metric: str, path: Path, arms
     followed = followed_curves(records, metric)
     if followed is None:
         return None
-    plt = pyplot()
     column, label, runs = followed
     datasets = list(dict.fromkeys(record.dataset.name for record in runs))
     style_of = styles([*arms, *sorted(record.arm or record.method for record in records)])
-    figure, panels = plt.subplots(len(datasets), 2, figsize=(12, 3.6 * len(datasets)), squeeze=False, sharey="row")
+    figure, panels = subplots(len(datasets), 2, (12, 3.6 * len(datasets)), sharey="row")
     lines = {}
     for (left, right), dataset in zip(panels, datasets, strict=True):
         times: list[float] = []
@@ -152,10 +152,10 @@ def _line(style: Style) -> dict[str, Any]:
     return {"color": style.colour, "linestyle": style.matplotlib_line, "marker": style.matplotlib_marker, "ms": 2.4, "lw": 1.1}
 
 
+@styled
 def data_plot(name: str, curves: dict[str, np.ndarray], path: Path) -> Path:
     """Draw the activity of users and the popularity of items: interactions by rank, on logarithmic axes."""
-    plt = pyplot()
-    figure, panels = plt.subplots(1, len(curves), figsize=(4.4 * len(curves), 3.4), squeeze=False)
+    figure, panels = subplots(1, len(curves), (4.4 * len(curves), 3.4))
     for axis, (what, counts) in zip(panels[0], curves.items(), strict=True):
         counts = counts[counts > 0]
         axis.loglog(np.arange(1, len(counts) + 1), counts, color=COLOURS[0])
