@@ -1,5 +1,7 @@
 """Data in memory: what becomes of a DataFrame, an Arrow table, a sparse matrix, or several parts."""
 
+import zipfile
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -78,6 +80,18 @@ def test_a_file_of_interactions_is_read_where_it_lies(environment, tmp_path):
     FRAME.to_parquet(tmp_path / "clicks.parquet")
     made = [rb.dataset(tmp_path / f"clicks.{kind}", **NAMED, environment=environment) for kind in ("csv", "tsv", "parquet")]
     assert {each.fingerprint for each in made} == {rb.dataset(FRAME, **NAMED, environment=environment).fingerprint}
+    assert made[0].name == "clicks" and made[0].card.folder.parent == environment.data / "own"
+
+
+def test_an_archive_of_movielens_is_read_as_downloaded(environment, tmp_path):
+    rows = "".join(f"{user}::{(user * item) % 37}::4::978300760\n" for user in range(1, 40) for item in range(1, 15))
+    with zipfile.ZipFile(tmp_path / "ml-1m.zip", "w") as archive:
+        archive.writestr("ml-1m/ratings.dat", rows)
+    dataset = rb.dataset(
+        tmp_path / "ml-1m.zip", prepare=[{"duplicates": "first"}, {"min_items_per_user": 5}], environment=environment
+    )
+    assert dataset.name == "ml-1m" and dataset.card.read.format == "movielens"
+    assert pairs(dataset) <= {(user, (user * item) % 37) for user in range(1, 40) for item in range(1, 15)}
 
 
 @pytest.mark.parametrize(

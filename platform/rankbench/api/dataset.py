@@ -9,9 +9,13 @@ from typing import Any
 from rankbench.core.environment import Environment
 from rankbench.core.errors import require
 from rankbench.data.cards import Card, load_card
-from rankbench.data.own import SUFFIXES, card_of_data, card_of_file, is_data
+from rankbench.data.layouts import ARCHIVES
+from rankbench.data.own import card_of_data, card_of_path, is_data
 from rankbench.data.prepare import Dataset
 from rankbench.data.prepare import prepare as prepare_card
+
+# Of the names of files, so that a file in the working folder can be told from a dataset.
+SUFFIXES = (".csv", ".tsv", ".parquet", ".json", ".jsonl", ".inter", ".dat", ".data", ".txt", ".gz", *ARCHIVES)
 
 
 def dataset(
@@ -30,16 +34,19 @@ def dataset(
     """Prepare and split a dataset, which `fit` and `sweep` take like the name of one.
 
     data
-        The name of a dataset, the path of a card, or the path of a .csv, .tsv or .parquet file; or interactions in memory: a
-        pandas, Arrow or Polars table with one interaction per row, a SciPy sparse matrix (n_users, n_items) whose ids are
-        positions, or a mapping from "train", "valid" and "test" to one of these. Data in memory are stored in the cache.
+        The name of a dataset, the path of a card, or the path of a file, archive or folder that `rankbench data import` knows
+        (CSV, JSON, Parquet, MovieLens, RecBole and others); or interactions in memory: a pandas, Arrow or Polars table with one
+        interaction per row, a SciPy sparse matrix (n_users, n_items) whose ids are positions, or a mapping from "train",
+        "valid" and "test" to one of these. Data in memory are stored in the cache.
     user, item, value, time
-        The names of the columns. Ids are whole numbers or text; times are dates, timestamps or seconds since 1970.
+        The names of the columns. Ids are whole numbers or text; times are dates, timestamps or seconds since 1970. In files,
+        usual names such as userId are found without being given.
     split
         The name of a split protocol, its parameters such as {"protocol": "temporal", "seed": 1}, or the name of the column
         that says "train", "valid" or "test" for each row. By default, interactions of each user are drawn at random.
     prepare
-        Steps such as [{"min_value": 4}, {"duplicates": "first"}, {"k_core": 5}]. By default, repeated pairs are kept once.
+        Steps such as [{"min_value": 4}, {"duplicates": "first"}, {"k_core": 5}]. By default, the last of repeated pairs is
+        kept.
     name
         The name in tables and records. By default that of the card; for other data, "own-" and the start of a hash.
     changes
@@ -48,14 +55,19 @@ def dataset(
     Raises ConfigError for an argument that does not fit, and DataError for data that cannot be used.
     """
     environment = environment or Environment.from_env()
-    if is_data(data) or _is_table_file(data):
+    if is_data(data) or is_raw_path(data):
         require(not changes, "changes: only for the name of a dataset or a card; give split, prepare and the columns instead")
-        columns = {"user": user, "item": item, "value": value, "time": time}
-        about: dict[str, Any] = {"columns": columns, "split": split, "prepare": prepare, "name": name}
-        own = card_of_data(data, environment, **about) if is_data(data) else card_of_file(Path(data), environment, **about)
-        return prepare_card(own, environment)
-    given = {"user": user != "user", "item": item != "item", "value": value, "time": time, "split": split}
-    for argument, is_given in (given | {"prepare": prepare is not None}).items():
+        about: dict[str, Any] = {"split": split, "prepare": prepare, "name": name}
+        if is_data(data):
+            columns: dict[str, str | None] = {"user": user, "item": item, "value": value, "time": time}
+            return prepare_card(card_of_data(data, environment, columns=columns, **about), environment)
+        # Files have many usual names of columns, which are looked for unless they are given.
+        given = {"user": user if user != "user" else None, "item": item if item != "item" else None}
+        return prepare_card(
+            card_of_path(Path(data), environment, columns=given | {"value": value, "time": time}, **about), environment
+        )
+    stated = {"user": user != "user", "item": item != "item", "value": value, "time": time, "split": split}
+    for argument, is_given in (stated | {"prepare": prepare is not None}).items():
         require(not is_given, f"{argument}: the card of {data} says this; use changes={{'split.seed': 1}} instead")
     changes = (changes or {}) | ({"name": name} if name else {})
     return prepare_card(card_of(data, environment, changes), environment)
@@ -66,12 +78,15 @@ def card_of(data: Any, environment: Environment, changes: dict[str, Any] | None 
     if isinstance(data, Dataset):
         require(not changes, "changes: give them to rb.dataset")
         return data.card
-    if is_data(data) or _is_table_file(data):
+    if is_data(data) or is_raw_path(data):
         return dataset(data, changes=changes, environment=environment).card
     kinds = "a pandas, Arrow or Polars table, a SciPy sparse matrix, or the name or path of a dataset"
     require(isinstance(data, str | Path), f"dataset: expected {kinds}, got {type(data).__name__}")
     return load_card(str(data), environment, changes)
 
 
-def _is_table_file(data: Any) -> bool:
-    return isinstance(data, str | Path) and str(data).endswith(SUFFIXES)
+def is_raw_path(data: Any) -> bool:
+    """Whether `data` is the path of interactions, and not the name of a dataset or the path of a card."""
+    if not isinstance(data, str | Path) or Path(data).suffix in (".yaml", ".yml"):
+        return False
+    return isinstance(data, Path) or "/" in data or data.endswith(SUFFIXES)

@@ -28,13 +28,12 @@ from rankbench.core.registry import nearest
 from rankbench.data.cards import Card, read_card
 from rankbench.data.interactions import PARTS
 from rankbench.data.protocols.spec import protocols
+from rankbench.data.recognise import recognise
 
 FOLDER = "own"  # in the cache
 COLUMNS = ("user", "item", "value", "time")
 # A pair that occurs several times would lie in train and in test.
-DEFAULT_STEPS = ({"duplicates": "first"},)
-SEPARATORS = {".csv": ",", ".tsv": "\t"}
-SUFFIXES = (*SEPARATORS, ".parquet")
+DEFAULT_STEPS = ({"duplicates": "last"},)
 
 
 def is_data(value: Any) -> bool:
@@ -84,7 +83,7 @@ def card_of_data(
     return _stored(parts, present, content, name, environment)
 
 
-def card_of_file(
+def card_of_path(
     path: Path,
     environment: Environment,
     *,
@@ -93,21 +92,17 @@ def card_of_file(
     prepare: Iterable[Any] | None = None,
     name: str | None = None,
 ) -> Card:
-    """Return a card for a .csv, .tsv or .parquet file with a header, which stays where it is. Raises as `card_of_data` does."""
-    if path.suffix not in SUFFIXES:
-        raise ConfigError(f"{path}: expected a dataset card (.yaml) or interactions ({_either(SUFFIXES)})")
-    if not path.is_file():
-        raise ConfigError(f"{path}: no such file")
-    text = path.suffix in SEPARATORS
-    format = {"format": "delimited", "separator": SEPARATORS[path.suffix]} if text else {"format": "parquet"}
-    content: dict[str, Any] = {
-        "source": {"file": str(path.resolve())},
-        "read": format | {name: column for name, column in columns.items() if column is not None},
-        "prepare": [*(DEFAULT_STEPS if prepare is None else prepare)],
-    }
+    """Return a card for a file, archive or folder of any form that `recognise` knows; the data stay where they are.
+
+    `columns`: as in `card_of_data`, with None where the usual names are looked for. Raises DataError if nothing is recognised,
+    and ConfigError as `card_of_data` does.
+    """
+    content = recognise(path, name, environment.data / FOLDER, dict(columns), environment).card
+    if prepare is not None:
+        content["prepare"] = [*prepare]
     if split:
         content["split"] = {"protocol": split} if isinstance(split, str) else dict(split)
-    return _stored({}, [], content, name, environment)
+    return _stored({}, [], {key: value for key, value in content.items() if key != "name"}, content["name"], environment)
 
 
 def _stored(

@@ -62,7 +62,7 @@ def drawing(curves: Mapping[str, Curve], x: str, y: str) -> str:
     from matplotlib import rc_context
     from matplotlib.figure import Figure  # not pyplot, whose settings belong to the user of the notebook
 
-    figure = Figure(figsize=(7, 2.8), layout="constrained", facecolor="none")
+    figure = Figure(figsize=(7, 2.8), layout="constrained", facecolor="white")
     axis = figure.subplots()
     for position, (name, points) in enumerate(drawn.items()):
         axis.plot(*zip(*points, strict=True), label=name, color=COLOURS[position % len(COLOURS)], lw=1.5)
