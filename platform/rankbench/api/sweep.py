@@ -15,13 +15,14 @@ from rankbench.api.run_sweep import execute
 from rankbench.core.config import override, validate
 from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError, require
-from rankbench.core.registry import nearest
+from rankbench.core.patterns import is_pattern
 from rankbench.experiment import methods as known
 from rankbench.experiment.job import configure
 from rankbench.schema.datasets import Entry
 from rankbench.schema.experiment import ArmSpec, ExperimentSpec, load_experiment
 from rankbench.schema.find import experiment_file
 from rankbench.schema.stored_sweep import read_sweep
+from rankbench.sweeps.selection import by_name
 
 
 def sweep(
@@ -48,10 +49,12 @@ def sweep(
         The name or path of an experiment file, such as "linear_movielens_1m". Without it, `datasets` and `methods` say what to
         compare.
     datasets
-        One dataset or a list of them, each in any form that `rb.dataset` takes or returns.
+        One dataset or a list of them, each in any form that `rb.dataset` takes or returns, or a pattern such as
+        "movielens-*". Those that are not available are left out with a warning.
     methods
-        Names of methods, or a mapping from the label of a row to its parameters: {"sl": {"tau": {"grid": [0.1, 0.2]}}}. A value
-        is fixed or a search space, as in an experiment file. A key "method" names the method if the label is not its name.
+        Names of methods, patterns such as "deql*", families such as "family:softmax", "all", or a mapping from the label of a
+        row to its parameters: {"sl": {"tau": {"grid": [0.1, 0.2]}}}. A value is fixed or a search space, as in an experiment
+        file. A key "method" names the method if the label is not its name.
     params
         Values or search spaces for all methods that have the parameter, such as {"epochs": 20}.
     metric
@@ -86,11 +89,12 @@ def sweep(
         content = {
             "name": name,
             "datasets": [_entry(each, environment) for each in _as_list(datasets)],
-            "arms": _arms(methods, dict(params or {})),
+            "params": dict(params or {}),
             "search": {"choose": {"metric": metric}, "trials": trials},
             "final": {"seeds": [seeds] if isinstance(seeds, int) else [*seeds]},
-        }
-        spec, source = validate(ExperimentSpec, override(content, dict(changes or {})), "sweep"), "sweep"
+        } | _arms(methods)
+        source = "sweep"
+        spec = by_name(validate(ExperimentSpec, override(content, dict(changes or {})), source), environment, source)
         # Without anything to choose, nothing needs to be fitted on train and measured on valid.
         chosen = chosen or not any(_is_searched(arm) for arm in spec.arms)
     display = sweep_display(spec.search.choose.metric, progress)
@@ -114,27 +118,20 @@ def _as_list(datasets: Any) -> list[Any]:
 
 
 def _entry(dataset: Any, environment: Environment) -> Entry:
+    if isinstance(dataset, str) and is_pattern(dataset):
+        return dataset
     card = card_of(dataset, environment)
     return {"name": card.name, "file": card.reference} | card.changes if card.path else card.name
 
 
-def _arms(methods: str | Sequence[str] | Mapping[str, Mapping[str, Any]], params: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the arms of an experiment; each method gets those of the common `params` that it has.
-
-    Raises ConfigError for an unknown method, and for a common parameter that none of them has.
-    """
-    named = [methods] if isinstance(methods, str) else methods
-    own = dict(named) if isinstance(named, Mapping) else {each: {} for each in named}
-    require(bool(own), "methods: give at least one")
-    arms, unused = [], set(params)
-    for label, values in own.items():
+def _arms(methods: str | Sequence[str] | Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return `methods` or `arms` of an experiment."""
+    require(bool(methods), "methods: give at least one")
+    if not isinstance(methods, Mapping):
+        return {"methods": [methods] if isinstance(methods, str) else [*methods]}
+    arms = []
+    for label, values in methods.items():
         require(isinstance(values, Mapping), f"methods: {label}: expected a mapping of parameters, got {values!r}")
-        method = values.get("method", label)
-        fields = {field.name for field in known.method(method).fields()}
-        common = {name: value for name, value in params.items() if name in fields}
-        unused -= set(common)
-        arms.append({"method": method, "name": label, "params": common | {k: v for k, v in values.items() if k != "method"}})
-    for name in sorted(unused):
-        every = {field.name for arm in arms for field in known.method(arm["method"]).fields()}
-        raise ConfigError(f"params: {name}: none of the methods has it{nearest(name, every)}")
-    return arms
+        own = {name: value for name, value in values.items() if name != "method"}
+        arms.append({"method": values.get("method", label), "name": label, "params": own})
+    return {"arms": arms}
