@@ -11,7 +11,7 @@ import pytest
 
 ANSWER = 10.0  # seconds, on a machine that may be very busy; alone it takes some milliseconds
 LONG = "data.source.generator.users=3000"
-SWEEP = ["sweep", "--datasets", "synthetic", "--methods", "bpr", "epochs=100000", "--yes"]
+SWEEP = ["sweep", "--datasets", "synthetic", "--methods", "bpr", "epochs=100000", "patience=0", "--yes"]
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +62,7 @@ def wait_for(found, limit=120):
 
 
 CASES = {
-    "a fit by gradient steps": ["run", "synthetic", "bpr", "epochs=100000", "--no-track"],
+    "a fit by gradient steps": ["run", "synthetic", "bpr", "epochs=100000", "patience=0", "--no-track"],
     "a fit in closed form": ["run", "synthetic", "ease", "data.source.generator.items=7000", LONG, "--no-track"],
     "loading": ["run", "synthetic", "ease", "data.source.generator.users=150000", "--no-track"],
 }
@@ -99,6 +99,7 @@ def test_a_second_interrupt_ends_it_now(home):
     assert not any("Traceback" in line for line in lines)
 
 
+@pytest.mark.cluster
 @pytest.mark.parametrize("twice", [False, True])
 def test_a_sweep_is_interrupted(home, twice):
     command = Command(*SWEEP)

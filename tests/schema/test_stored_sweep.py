@@ -41,7 +41,19 @@ def test_what_was_written_by_another_version_is_written_back_with_every_key(fold
     read_sweep(folder).about.write(folder / "sweep.json")
     content = json.loads((folder / "sweep.json").read_text())
     assert content["cards"] == [later] and content["new"] == {"a": 1} and content["experiment"] == SWEEP["experiment"]
-    names = ["id", "experiment", "changes", "cards", "not_available", "notes", "settings", "fits", "started_at", "new"]
+    names = [
+        "id",
+        "experiment",
+        "command",
+        "changes",
+        "cards",
+        "not_available",
+        "notes",
+        "settings",
+        "fits",
+        "started_at",
+        "new",
+    ]
     assert list(content) == names  # the order in which every version wrote them
     assert list(ChosenFile.model_validate(CHOSEN).model_dump()) == ["metric", "on", "rows", "failed", "finished_at"]
 

@@ -118,9 +118,10 @@ def run_sweep(
     spec = planned.spec  # without patterns
     if address:
         require_reachable(address)  # before the folder is created, so that no empty sweep is left behind
-    listener.accept(planned, folder_to_resume(planned, environment.results) if resume else None)
+    begun = folder_to_resume(planned, environment.results) if resume else None
+    kept = read_records(begun / "records") if begun else []  # an unreadable record is refused before any work
+    listener.accept(planned, begun)
     folder = open_folder(spec, planned, environment.results, resume, changes, command)
-    kept = read_records(folder / "records")  # an unreadable record is refused before any work
     listener.planned(planned, folder)
     if changed := _changed_plugins(kept):
         names = ", ".join(changed)

@@ -61,16 +61,22 @@ def web_address(uri: str) -> str:
 
 
 def _addresses(client: Any, base: str, sweep: str, records: list[str]) -> dict[str, str]:
+    from rankbench.tracking.mlflow_runs import OF_SWEEP, PARENT, SWEEP  # imports MLflow
+
     # All experiments are searched, since a sweep may have been sent to one of another name.
     everywhere = [each.experiment_id for each in client.search_experiments(max_results=1000)]
-    parents = client.search_runs(everywhere, filter_string=f"tags.`rankbench.sweep` = '{sweep}'")
+    parents = client.search_runs(everywhere, filter_string=f"tags.`{SWEEP}` = '{sweep}'")
     if not parents:
         return {}
     own = {run.info.run_id for run in parents}
     experiments = list(dict.fromkeys(run.info.experiment_id for run in parents))
     runs = client.search_runs(experiments, filter_string="tags.`rankbench.stage` = 'final'", max_results=MOST)
-    # Sweeps that repeat a run have it under the same id, each under its own parent.
-    runs = sorted(runs, key=lambda run: (run.data.tags.get("mlflow.parentRunId") in own, run.info.start_time))
+
+    # Sweeps that repeat a run have it under the same id; those of earlier versions were children of their sweep's run.
+    def is_own(run: Any) -> bool:
+        return run.data.tags.get(OF_SWEEP) == sweep or run.data.tags.get(PARENT) in own
+
+    runs = sorted(runs, key=lambda run: (is_own(run), run.info.start_time))
     pages = {run.data.tags.get("rankbench.run"): _page(base, run.info) for run in runs}
     return {record: pages[record] for record in records if record in pages}
 
