@@ -12,7 +12,7 @@ from rankbench.training.methods import Trained
 from rankbench.training.params import TrainingParams
 
 COLUMNS = "| parameter | default | range searched | meaning |\n|---|---|---|---|"
-FAMILIES = {
+SECTIONS = {
     "Closed forms": "Invert one item-item matrix. Settings with equal matrices share the inverse.",
     "Alternating least squares": "Solve for user and item factors in turn, in blocks for threads or a Ray cluster. Each "
     "method also takes the [parameters of alternating least squares](#parameters-of-alternating-least-squares).",
@@ -22,7 +22,7 @@ FAMILIES = {
 }
 
 
-def family(method: Method) -> str:
+def section_of(method: Method) -> str:
     match method:
         case Trained():
             return "Losses trained by gradient steps"
@@ -34,10 +34,10 @@ def family(method: Method) -> str:
 
 
 def markdown() -> str:
-    """Return all methods, family by family, then the parameters that methods of a family share."""
+    """Return all methods, section by section, then the parameters that methods of a section share."""
     parts = []
-    for name, about in FAMILIES.items():
-        methods = [method for method in registered() if family(method) == name]
+    for name, about in SECTIONS.items():
+        methods = [method for method in registered() if section_of(method) == name]
         parts += [f"## {name}", about]
         parts += [_section(method) for method in methods]
     parts += ["## Parameters of alternating least squares", _table_of(ALSParams)]
