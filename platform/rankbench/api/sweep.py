@@ -50,9 +50,9 @@ def sweep(
         compare.
     datasets
         One dataset or a list of them, each in any form that `rb.dataset` takes or returns, or a pattern such as
-        "movielens-*". Those that are not available are left out with a warning.
+        `movielens-*`. Those that are not available are left out with a warning.
     methods
-        Names of methods, patterns such as "deql*", families such as "family:softmax", "all", or a mapping from the label of a
+        Names of methods, patterns such as `deql*`, families such as "family:softmax", "all", or a mapping from the label of a
         row to its parameters: {"sl": {"tau": {"grid": [0.1, 0.2]}}}. A value is fixed or a search space, as in an experiment
         file. A key "method" names the method if the label is not its name.
     params
