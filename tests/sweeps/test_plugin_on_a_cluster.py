@@ -74,6 +74,7 @@ def test_a_loss_from_a_file_is_checked_run_and_swept(tmp_path):
         about = json.loads(process.stdout.readline())
         command = [sys.executable, "-m", "rankbench", "sweep", str(plugins / "outside.yaml"), "--address", about["address"]]
         sweep = subprocess.Popen(command, env=environment | about["environment"], cwd=home, text=True, stderr=subprocess.PIPE)
+        assert "5 fits of the search stage" in sweep.stderr.readline()  # the price, before the start
         assert "settings in" in sweep.stderr.readline()
         # The plan is made and no worker has started: what a worker knows of the files, the sweep has sent.
         for name in ("my_loss.py", "my_metric.py"):
