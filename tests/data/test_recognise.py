@@ -13,6 +13,7 @@ import yaml
 
 from rankbench.cli import _main
 from rankbench.data.prepare import load
+from rankbench.data.recognise import card_text, recognise
 
 # Every user has enough items for train, valid and test.
 PAIRS = [(user, item) for user in range(9) for item in range(12) if (user + item) % 4]
@@ -211,3 +212,16 @@ def test_what_is_not_recognised_is_one_line_and_no_card(files, words, message, c
     printed = capsys.readouterr()
     assert message in printed.err and printed.err.count("\n") == 1 and printed.out == ""
     assert not list(Path().rglob("*.yaml"))
+
+
+def test_a_file_with_rows_without_an_id_gets_a_card_that_drops_and_counts_them(environment, tmp_path):
+    rows = [(user, item) for user in range(12) for item in range(9) if (user + item) % 3]
+    text = "user,item\n" + "".join(f"{user},{item}\n" for user, item in rows)
+    (tmp_path / "gaps.csv").write_text(text + "5,\n,3\n")
+    found = recognise(tmp_path / "gaps.csv", None, tmp_path, {}, environment)
+    assert found.drops_missing and found.card["prepare"][0] == "drop_missing"
+    (tmp_path / "gaps.yaml").write_text(card_text(found))
+    dataset = load(str(tmp_path / "gaps.yaml"), environment)
+    assert (dataset.counts["interactions"], dataset.counts["dropped_missing"]) == (len(rows), 2)
+    (tmp_path / "whole.csv").write_text(text)
+    assert not recognise(tmp_path / "whole.csv", None, tmp_path, {}, environment).drops_missing

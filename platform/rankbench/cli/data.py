@@ -168,6 +168,8 @@ def import_(
         return
     parts = "its own train and test parts" if "train" in recognised.parts else "one part, split by this card"
     out.print(f"{path}: {recognised.format}, {', '.join(recognised.columns)}; {parts}", style="bold")
+    if recognised.drops_missing:
+        out.print("some rows have no user or item; the card drops and counts them: `prepare: [drop_missing]`", style="yellow")
     out.print(f"{recognised.n_rows:,} rows in the first block; {card} is written")
     shown = card if card.parent != Path() else f"./{card}"
     out.print(f"try      {program()} run {shown} ease\ninspect  {program()} data describe {shown}")

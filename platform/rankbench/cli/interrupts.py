@@ -29,6 +29,8 @@ def watch(how_to_continue: str) -> None:
 
 
 def _on_signal(number: int, frame: FrameType | None) -> None:
+    if SIGNALS:  # the second one, which the main thread may see before the other thread does
+        os._exit(exit_code(number))
     SIGNALS.append(number)
     raise KeyboardInterrupt
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
@@ -14,6 +15,7 @@ from rankbench.core.config import validate
 from rankbench.core.environment import Environment
 from rankbench.core.errors import DataError, printable, shown
 from rankbench.data.cards import Card, Read
+from rankbench.data.columns import ADVICE
 from rankbench.data.fetch import fetch
 from rankbench.data.layouts import PART_WORDS, is_archive, names_below, parts_by_word, visible
 from rankbench.data.raw import RawFile, blocks_of_lines
@@ -45,6 +47,11 @@ class Recognised:
     columns: tuple[str, ...]
     n_rows: int
 
+    @property
+    def drops_missing(self) -> bool:
+        """Whether a row of the first block has no user or item, so that the card drops such rows and counts them."""
+        return "drop_missing" in self.card.get("prepare", ())
+
 
 def recognise(
     path: Path, name: str | None, folder: Path, columns: dict[str, str | None], environment: Environment
@@ -65,12 +72,22 @@ def recognise(
     content["split"] = {"protocol": "published"} if published else {"protocol": "random-per-user", "test": 0.2, "valid": 0.1}
     card = _checked(content, folder)
     files = fetch(card, environment)
-    tables = [next(reader(file.spec.format)(file), None) for file in files]
+    try:
+        tables = _first_blocks(files)
+    except DataError as error:
+        if ADVICE not in str(error):
+            raise
+        content["prepare"] = ["drop_missing", *content.get("prepare", [])]
+        tables = _first_blocks([replace(file, keep_missing=True) for file in files])
     if (empty := next((file for file, table in zip(files, tables, strict=True) if table is None), None)) is not None:
         raise DataError(f"{empty.path}: no interactions")
     first = tables[0]
     assert first is not None
     return Recognised(content, card.read.format, tuple(file.part for file in files), tuple(first.column_names), len(first))
+
+
+def _first_blocks(files: list[RawFile]) -> list[pa.Table | None]:
+    return [next(reader(file.spec.format)(file), None) for file in files]
 
 
 def card_text(recognised: Recognised) -> str:
