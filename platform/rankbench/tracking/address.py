@@ -78,7 +78,7 @@ def is_server(uri: str) -> bool:
 def sqlite_uri(file: Path) -> str:
     """Return the address of the SQLite store in `file`, whatever characters its path contains."""
     plain = f"sqlite:///{file}"
-    if _PLAIN.fullmatch(str(file)) or not installed("tracking"):  # without MLflow, nobody opens it
+    if _PLAIN.fullmatch(str(file)) or not installed("tracking"):  # without MLflow, the store is not opened
         return plain
     from sqlalchemy.engine import make_url
 
