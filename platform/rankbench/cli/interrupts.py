@@ -23,30 +23,40 @@ def watch(how_to_continue: str) -> None:
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    then = f"{how_to_continue}; " if how_to_continue else ""
+    # On a terminal the line begins where a progress bar stood.
+    start = "\r\x1b[K" if os.isatty(2) else ""
+    answers = [f"{start}stopping: {then}press Ctrl-C again to end at once\n".encode()]
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        if SIGNALS:  # the second one, which the main thread may see before the other thread does
+            os._exit(exit_code(number))
+        SIGNALS.append(number)
+        _say(answers)
+        raise KeyboardInterrupt
+
     for number in NUMBERS:
-        signal.signal(number, _on_signal)
-    threading.Thread(target=_answer, args=(reader, how_to_continue), daemon=True).start()
+        signal.signal(number, on_signal)
+    threading.Thread(target=_answer, args=(reader, answers), daemon=True).start()
 
 
-def _on_signal(number: int, frame: FrameType | None) -> None:
-    if SIGNALS:  # the second one, which the main thread may see before the other thread does
-        os._exit(exit_code(number))
-    SIGNALS.append(number)
-    raise KeyboardInterrupt
+def _say(answers: list[bytes]) -> None:
+    """Write the answer once: the main thread and the other one race for it, and either may be seconds late."""
+    try:
+        answer = answers.pop()
+    except IndexError:
+        return
+    os.write(2, answer)  # a system call, because the main thread may hold the locks of Python's streams
 
 
-def _answer(reader: int, how_to_continue: str) -> None:
+def _answer(reader: int, answers: list[bytes]) -> None:
     received = 0
     while numbers := os.read(reader, 64):
         for number in (each for each in numbers if each in NUMBERS):
             received += 1
             if received > 1:
                 os._exit(exit_code(number))
-            then = f"{how_to_continue}; " if how_to_continue else ""
-            # With a system call, because the main thread may hold the locks of Python's streams. On a terminal the line begins
-            # where a progress bar stood.
-            start = "\r\x1b[K" if os.isatty(2) else ""
-            os.write(2, f"{start}stopping: {then}press Ctrl-C again to end at once\n".encode())
+            _say(answers)
 
 
 def exit_code(number: int) -> int:
