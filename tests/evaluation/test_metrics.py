@@ -65,7 +65,7 @@ def test_the_oracle_knows_every_metric():
 def test_every_metric_is_its_definition(case, cutoffs, seed):
     n_items, users = case
     item_counts = np.random.default_rng(seed).integers(0, 50, n_items)
-    wanted = metric_set([*METRICS.names(), "coverage", "popularity"], sorted(cutoffs))
+    wanted = metric_set([*METRICS.names(), "coverage", "popularity", "mrr_pooled"], sorted(cutoffs))
     depth = min(wanted.k, n_items)
     found = measure(
         ranking([order[:depth] for order, _ in users], depth), csr([t for _, t in users], n_items), item_counts, wanted
@@ -79,6 +79,8 @@ def test_every_metric_is_its_definition(case, cutoffs, seed):
                 assert found.values[f"{name}@{k}"][row] == pytest.approx(metric(hits, len(targets), k)), name
             popularity = sum(item_counts[shown]) / len(shown) if shown else 0.0
             assert found.values[f"popularity@{k}"][row] == pytest.approx(popularity)
+        pooled = sum(1 / r for order, T in users for r in ranks([item in T for item in order[: min(k, depth)]]))
+        assert found.values[f"mrr_pooled@{k}"].mean() == pytest.approx(pooled / sum(len(T) for _, T in users))
         listed = {item for order, _ in users for item in order[: min(k, depth)]}
         assert found.overall[f"coverage@{k}"] == len(listed) / n_items
 

@@ -21,7 +21,7 @@ from rankbench.evaluation.ranking import Ranking
 
 Hits = Callable[[np.ndarray, np.ndarray], np.ndarray]
 METRICS: Registry[Hits] = Registry("metric")
-OTHERS = ("coverage", "popularity", "auc")  # these are not functions of the hits
+OTHERS = ("coverage", "popularity", "auc", "mrr_pooled")  # these are not functions of the hits of one user
 DEFAULT_METRICS = ("recall", "recall_capped", "precision", "ndcg", "mrr", "map", "map_capped", "hit", "coverage", "popularity")
 DEFAULT_CUTOFFS = (10, 20, 50)
 
@@ -148,7 +148,9 @@ def require_within(wanted: MetricSet, n_items: int, dataset: str, source: str) -
 
 def measure(ranking: Ranking, target: sp.csr_array, item_counts: np.ndarray, wanted: MetricSet) -> PerUser:
     """Return the wanted metrics of a ranking. `target`: that of the holdout, (n_rows, n_items). `item_counts`: (n_items,), the
-    number of training interactions per item; popularity@k is its mean over the list.
+    number of training interactions per item; popularity@k is its mean over the list. mrr_pooled@k is Σ 1/rank over the hits of
+    all users, divided by the number of all targets, as in the program of Zhang et al. (Talos, WWW 2026); the value of a user is
+    the own sum, divided by the mean number of targets.
     """
     rows = target[ranking.rows]
     n_targets = np.diff(rows.indptr)
@@ -171,6 +173,8 @@ def measure(ranking: Ranking, target: sp.csr_array, item_counts: np.ndarray, wan
             listed = shown >= 0
             counts = np.where(listed, item_counts[shown], 0).sum(axis=1)
             values[name] = counts / np.maximum(listed.sum(axis=1), 1)
+        elif base == "mrr_pooled":
+            values[name] = hits[:, :k] @ (1.0 / np.arange(1, k + 1)) / n_targets.mean()
         else:
             values[name] = METRICS.get(base)(hits[:, :k], n_targets)
     return PerUser(ranking.users, values, overall)
