@@ -53,7 +53,9 @@ def _root(
 
 
 def _register() -> None:
-    names = "run fit check recommend similar report compare methods study ui doctor demo completion sweep data tracking"
+    names = (
+        "run fit check recommend similar report compare methods study ui doctor demo completion sweep reproduce data tracking"
+    )
     for name in names.split():
         module = import_module(f"rankbench.cli.{name}")
         if hasattr(module, "app"):
@@ -130,6 +132,7 @@ _CONTINUATIONS = {  # command → how a stopped command can be continued
     "run": _ITERATIONS,
     "fit": _ITERATIONS,
     "sweep": "finished runs are kept; the same command with --resume continues the sweep",
+    "reproduce": "finished fits are kept; the same command goes on",
 }
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 EXAMPLES = """Examples:
   rankbench report
   rankbench report linear-movielens-1m --format latex
-  rankbench report experiments/deql_table2_gowalla.yaml
+  rankbench report experiments/deql_table2.yaml
   rankbench report --out docs/results/mine --metrics recall@20,ndcg@20,ndcg@50
   rankbench report --all --out docs/reports
 """

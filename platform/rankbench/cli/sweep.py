@@ -32,7 +32,7 @@ EXAMPLES = """Examples:
   rankbench sweep experiments/demo.yaml --methods family:linear      only these rows of a file
   rankbench sweep experiments/demo.yaml --resume
   rankbench sweep experiments/demo.yaml --resume --dry-run      what is left
-  rankbench sweep experiments/deql_table2_gowalla.yaml --chosen
+  rankbench sweep experiments/talos_table3_1.yaml --chosen
   rankbench sweep status          in another shell: trials by state, best results so far, remaining time
   rankbench sweep stop            stop the newest running sweep as Ctrl-C would; --resume continues it
 """

@@ -290,6 +290,8 @@ class Card(Strict):
     def content_key(self) -> str:
         """A hash of what determines the prepared data: reading, steps, protocol and generator, but not titles or URLs."""
         content = self.model_dump(mode="json", include={"read", "prepare", "split"})
+        if not self.split.rank_valid:
+            del content["split"]["rank_valid"]  # so that keys are those of the time before the field
         content["generator"] = self.source.generator.model_dump() if self.source.generator else None
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 

@@ -44,7 +44,7 @@ RAW_GONE = "raw file is missing; its checksum was verified when the data were pr
 class Dataset:
     """A prepared dataset: the split, the raw ids of its rows and columns, and facts about it.
 
-    `fingerprint` is a hash of the matrices, so equal data have equal fingerprints, whatever their origin.
+    `fingerprint` is a hash of the matrices and of what is ranked, so equal data have equal fingerprints, whatever their origin.
     `differences` are sentences about counts that differ from the published ones. `raw_gone` is a note if the raw files
     are no longer on this machine.
     """
@@ -187,7 +187,7 @@ def _build(card: Card, raw: list[RawFile], folder: Path, progress: Progress) -> 
         "plugins": _plugins_of(card),
         "source": _source_key(card),
         "shape": list(parts.train.shape),
-        "fingerprint": _fingerprint(matrices),
+        "fingerprint": _fingerprint(matrices, card.split.rank_valid),
         "raw_counts": raw_counts,
         "counts": _counts(parts) | ({"dropped_missing": n_missing} if card.drops_missing else {}),
         "time_span": _time_span(data),
@@ -349,8 +349,8 @@ def _differences(card: Card, raw: dict[str, int], prepared: dict[str, int]) -> t
     return tuple(lines)
 
 
-def _fingerprint(matrices: dict[str, sp.csr_array]) -> str:
-    digest = hashlib.sha256()
+def _fingerprint(matrices: dict[str, sp.csr_array], rank_valid: bool = False) -> str:
+    digest = hashlib.sha256(b"rank_valid" if rank_valid else b"")
     for name, matrix in matrices.items():
         if name.endswith("_history") and not matrix.nnz:
             continue  # without held-out users, a split consists of its three parts

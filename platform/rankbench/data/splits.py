@@ -51,7 +51,8 @@ class Split:
     """Disjoint 0/1 matrices (n_users, n_items): every interaction is in exactly one of them.
 
     The histories belong to held-out users, who have no train interactions; they are empty for protocols that train on
-    every user. `refit`: whether a chosen configuration is fitted again on train + valid before it is tested.
+    every user. `refit`: whether a chosen configuration is fitted again on train + valid before it is tested. `rank_valid`:
+    whether validation items are candidates at test time if the model was fitted on train alone.
     """
 
     train: sp.csr_array
@@ -63,6 +64,7 @@ class Split:
     seed: int
     refit: bool = True
     excluded: sp.csr_array | None = None
+    rank_valid: bool = False
 
     @property
     def n_users(self) -> int:
@@ -92,8 +94,11 @@ class Split:
         target = {"valid": self.valid_target, "test": self.test_target}[on]
         if on == "valid" and fitted_on != "train":
             raise ValueError("the validation targets are among the interactions that the model was fitted on")
-        # Items known from validation are masked at test time even if the model was fitted on train only.
-        known = [self.valid_history] if on == "valid" else [self.valid_history, self.valid_target, self.test_history]
+        # Items known from validation are masked at test time even if the model was fitted on train only, unless the split says
+        # otherwise.
+        known = [self.valid_history] if on == "valid" else [self.valid_history, self.test_history]
+        if on == "test" and not (self.rank_valid and fitted_on == "train"):
+            known.append(self.valid_target)
         history, users = union(self.train, *known), np.arange(self.n_users, dtype=np.int32)
         fold_in = self.valid_history if on == "valid" else self.test_history
         if not fold_in.nnz:
@@ -133,7 +138,8 @@ def assemble(matrices: dict[str, sp.csr_array], spec: SplitSpec, users, items) -
     """Build a Split from its matrices and the raw ids of its rows and columns."""
     protocol = protocols().get(spec.protocol)
     excluded = _self_pairs(users, items) if protocol.self_excluded(spec) else None
-    return Split(**matrices, protocol=spec.protocol, seed=spec.seed, refit=protocol.refit, excluded=excluded)
+    about = {"protocol": spec.protocol, "seed": spec.seed, "refit": protocol.refit, "rank_valid": spec.rank_valid}
+    return Split(**matrices, **about, excluded=excluded)
 
 
 def _self_pairs(users, items) -> sp.csr_array:

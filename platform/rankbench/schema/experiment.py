@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from rankbench.core.config import Strict, override, read_yaml, validate
 from rankbench.core.errors import ConfigError, require
 from rankbench.core.patterns import FAMILY, selected
+from rankbench.core.registry import nearest
 from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS
 from rankbench.schema.datasets import Entry, with_card_names
 
@@ -26,8 +27,13 @@ class ArmSpec(Strict):
     name: str | None = Field(None, description="label of the row; by default the name of the method")
     params: dict[str, Any] = {}
     published: dict[str, dict[str, float]] = Field({}, description="dataset → metric → number in the paper")
-    chosen: dict[str, dict[str, Any]] = Field({}, description="dataset → parameters that an earlier search chose")
+    chosen: dict[str, dict[str, Any]] = Field({}, description="dataset → parameters that an earlier search on valid chose")
+    printed: dict[str, dict[str, Any]] = Field({}, description="dataset → parameters that the paper prints as its optimum")
+    as_published: dict[str, dict[str, Any]] = Field(
+        {}, description="dataset → parameters that reach the published numbers and were found on test, as the paper's were"
+    )
     protocol: dict[str, Any] = Field({}, description="parameter → value in the paper, where this arm differs from the others")
+    account: str = Field("", description="why its numbers differ from the published ones, as far as experiments have shown")
 
     @property
     def label(self) -> str:
@@ -145,6 +151,7 @@ class Published(Strict):
     table: str | int | None = None
     figure: str | int | None = None
     recall: Literal["recall", "recall_capped", "open"] = "open"
+    repeats: str | int | None = Field(None, description="the table of the same paper whose numbers these are")
 
     @model_validator(mode="after")
     def _table_or_figure(self) -> Published:
@@ -189,6 +196,7 @@ class ExperimentSpec(Strict):
     final: FinalSpec = FinalSpec()
     resources: Resources = Resources()
     published: Published | None = None
+    unprinted: dict[str, Any] = Field({}, description="values of searched parameters that the paper's printed optima lack")
     protocol: Protocol = Protocol()
     not_run: tuple[NotRun, ...] = ()
 
@@ -229,12 +237,43 @@ def load_experiment(path: Path, changes: dict[str, Any], load_plugin: LoadPlugin
     """
     if not path.is_file():
         raise ConfigError(f"{path}: no such experiment file")
-    spec = validate(ExperimentSpec, override(read_yaml(path), changes), str(path))
+    spec = validate(ExperimentSpec, override(_with_base(read_yaml(path), path), changes), str(path))
     if load_plugin:
         for position, word in enumerate(spec.plugins):
             load_plugin(word, Path.cwd() if "plugins" in changes else path.parent, f"{path}: plugins[{position}]")
     folders = [Path.cwd()] if "datasets" in changes else [path.parent, Path.cwd()]
     return _with_cards(spec, folders, str(path))
+
+
+def _with_base(content: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Return the content of a file with what it takes from its `base`, another file of its folder.
+
+    Keys that the file does not have are those of the base, except what belongs to the base's own table. An arm is that of the
+    base with its name, or with the name `like`; what the file says of it replaces what the base says, and parameters one by
+    one. Raises ConfigError if there is no such file or arm, or if the base has a base itself.
+    """
+    if "base" not in content:
+        return content
+    name = content["base"]
+    require(isinstance(name, str) and Path(name).name == name, f"{path}: base: expected the name of a file in {path.parent}")
+    base_path = path.parent / name
+    require(base_path.is_file(), f"{path}: base: {base_path}: no such experiment file")
+    base = read_yaml(base_path)
+    require("base" not in base, f"{path}: base: {name} has a base itself; name that file")
+    known = {arm.get("name", arm.get("method")): arm for arm in base.get("arms", [])}
+    arms = []
+    for position, arm in enumerate(content.get("arms", [{"name": each} for each in known])):
+        require(isinstance(arm, dict), f"{path}: arms[{position}]: expected name and published")
+        key = "like" if "like" in arm else "name"
+        require(
+            arm.get(key) in known,
+            f"{path}: arms[{position}].{key}: {name} has no {arm.get(key)!r}{nearest(str(arm.get(key)), known)}",
+        )
+        theirs = {each: value for each, value in known[arm[key]].items() if each != "published"}
+        own = {each: value for each, value in arm.items() if each != "like"}
+        arms.append(theirs | own | {"params": theirs.get("params", {}) | own.get("params", {})})
+    kept = {key: value for key, value in base.items() if key not in ("name", "question", "published", "not_run", "arms")}
+    return kept | {key: value for key, value in content.items() if key != "base"} | {"arms": arms}
 
 
 def experiment_of_words(

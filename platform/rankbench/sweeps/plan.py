@@ -179,8 +179,8 @@ def plan(
     drawing_arms: list[tuple[ArmSpec, list[MethodConfig]]] = []
     for position, arm in enumerate(spec.arms):
         key = f"{source}: arms[{position}]"
-        _require_known(arm.published, known, f"{key}.published")
-        _require_known(arm.chosen, known, f"{key}.chosen")
+        for name in ("published", "chosen", "printed", "as_published"):
+            _require_known(getattr(arm, name), known, f"{key}.{name}")
         settings, setting_notes = _settings_of(arm, spec, key)
         if spec.search.by != "random" and any(kind in DRAWS for kind in kinds(arm.params)):
             drawing_arms.append((arm, settings))

@@ -23,6 +23,11 @@ class SplitSpec(Strict):
 
     protocol: str
     seed: int = Field(0, ge=0)
+    rank_valid: bool = Field(
+        False,
+        description="whether a user's validation items stay candidates at test time if the model was fitted on train alone, as "
+        "in programs that mask no other items than those of train",
+    )
 
 
 class CarvedValid(SplitSpec):

@@ -1,0 +1,153 @@
+"""Measure published tables under a budget of time; for the command and for Python."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rankbench.cluster.session import require_reachable, session
+from rankbench.core.environment import Environment
+from rankbench.core.errors import ConfigError, DownloadError
+from rankbench.core.files import require_writable
+from rankbench.core.registry import nearest
+from rankbench.core.threads import available_cpus
+from rankbench.data.prepare import prepare
+from rankbench.reproduce.adopt import adopt, records_folder
+from rankbench.reproduce.catalogue import PaperTable, paper_tables, selected_tables
+from rankbench.reproduce.engine import Spending, spend
+from rankbench.reproduce.evidence import Evidence
+from rankbench.reproduce.schedule import Task, tasks
+from rankbench.reproduce.wanted import Row, metrics_for, rows_of, wanted_fits
+from rankbench.sweeps.plan import Unit
+from rankbench.tracking.labels import Labels
+from rankbench.tracking.mlflow_sink import MlflowSink, tracking_uri
+from rankbench.tracking.record import RunRecord
+from rankbench.tracking.run_names import run_name
+
+EVIDENCE = "evidence"  # folder beside the experiment files
+
+
+@dataclass(frozen=True)
+class Agenda:
+    """What a call is about: the selected `tables`, their `rows` whose data are here, why the other datasets are `not_available`,
+    and the `tasks` that are left, in their order. `all_tables` are those of all papers.
+    """
+
+    all_tables: tuple[PaperTable, ...]
+    tables: tuple[PaperTable, ...]
+    rows: tuple[Row, ...]
+    tasks: tuple[Task, ...]
+    evidence: Evidence
+    not_available: dict[str, str]
+    adopted: int = 0
+
+
+@dataclass
+class Outcome:
+    """What a call has done, and whether tasks are left."""
+
+    fitted: int
+    searched: int
+    complete: bool
+    failed: list[str] = field(default_factory=list)
+
+
+def evidence_folder(environment: Environment, given: Path | None = None) -> Path:
+    """Return the folder of the store: as given; evidence/ in the folder of the experiment files if that can be written, as in a
+    checkout; otherwise evidence/ in the results folder.
+    """
+    if given is not None:
+        return given
+    for folder in environment.catalogues("experiments"):
+        if (folder / EVIDENCE).is_dir() and "site-packages" not in folder.parts:
+            return folder / EVIDENCE
+    return environment.results / EVIDENCE
+
+
+def agenda(
+    words: Sequence[str],
+    environment: Environment,
+    datasets: Sequence[str] = (),
+    store: Path | None = None,
+    cpus: int | None = None,
+    warn: Callable[[str], None] = lambda line: None,
+    on_dataset: Callable[[str], None] = lambda name: None,
+) -> Agenda:
+    """Return what is to be done for the tables that `words` name (all without words), on some of their datasets.
+
+    Prepares the datasets whose raw data are available, and takes finished runs of this machine into the evidence. Raises
+    ConfigError for an unknown table or dataset, DownloadError if no dataset of the selection is available.
+    """
+    every = paper_tables(environment)
+    selected = selected_tables(words, every)
+    known = [name for table in selected for name in table.cards]
+    for name in datasets:
+        if name not in known:
+            raise ConfigError(f"--datasets: no selected table has {name!r}{nearest(name, known)}")
+    evidence = Evidence(evidence_folder(environment, store))
+    here: dict[str, bool] = {}
+    problems: dict[str, str] = {}
+    for table in selected:
+        for name, card in table.cards.items():
+            if name in here or (datasets and name not in datasets):
+                continue
+            on_dataset(name)
+            try:
+                prepare(card, environment)
+                here[name] = True
+            except DownloadError as error:
+                here[name], problems[name] = False, error.brief
+    available = [name for name, there in here.items() if there]
+    if not available:
+        raise DownloadError("none of the datasets is available: " + ", ".join(f"{n} ({why})" for n, why in problems.items()))
+    rows = tuple(row for row in rows_of(selected, available) if row.published)
+    adopted = adopt(wanted_fits(rows, evidence), evidence, environment, warn)
+    metrics = {name: metrics_for(name, every) for name in available}
+    left = tasks(rows, evidence, environment, metrics, cpus)
+    return Agenda(every, selected, rows, tuple(left), evidence, problems, adopted)
+
+
+def reproduce(
+    plan: Agenda,
+    environment: Environment,
+    budget: float | None,
+    address: str | None = None,
+    told: Callable[[str], None] = lambda line: None,
+    labels: Labels | None = None,
+) -> Outcome:
+    """Work through the tasks of an agenda until they are done or `budget` seconds have passed. Each finished fit is added to the
+    evidence at once and sent to MLflow.
+
+    Raises ClusterError if the cluster at `address` cannot be joined, StorageError if results cannot be written.
+    """
+    started = time.monotonic()
+    require_writable(plan.evidence.folder)
+    folder = records_folder(environment)
+    require_writable(folder)
+    if address:
+        require_reachable(address)
+    metrics = {name: metrics_for(name, plan.all_tables) for name in {row.dataset for row in plan.rows}}
+    sink = MlflowSink(
+        tracking_uri(environment), "reproduce", environment.results / "mlartifacts", told, labels=labels or Labels()
+    )
+    sink.open()
+    names = [table.name for table in plan.tables]
+    sink.start_sweep(
+        "reproduce", {"tables": names if len(names) < 20 else len(names)}, {"rankbench.question": "published tables"}
+    )
+
+    def sent(unit: Unit, records: list[RunRecord]) -> None:
+        used = {unit.job.run_id(config): config.used for config in unit.job.configs}
+        for record in records:
+            sink.send(record, folder / record.id, run_name(record, (), True, False), used.get(record.id))
+
+    spending = Spending(plan.evidence, told, sent)
+    deadline = None if budget is None else started + budget
+    try:
+        with session(address, available_cpus()) as cluster:
+            complete = spend(plan.tasks, spending, environment, cluster, metrics, deadline)
+    finally:
+        sink.finish_sweep([], ok=not spending.failed)
+    return Outcome(spending.fitted, spending.searched, complete, spending.failed)

@@ -1,0 +1,66 @@
+"""Take finished runs of this machine into the evidence: whatever command made them, an equal setting is the same fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from rankbench.core.environment import Environment
+from rankbench.core.errors import DataError, DownloadError
+from rankbench.data.prepare import prepare
+from rankbench.experiment.job import configure
+from rankbench.reproduce.evidence import Evidence, stored_fit, used_params
+from rankbench.reproduce.wanted import Wanted
+from rankbench.tracking.record import RunRecord, read_record
+
+PLACES = ("reproduce/records", "runs", "sweeps/*/records")
+
+
+def adopt(fits: Iterable[Wanted], evidence: Evidence, environment: Environment, warn: Callable[[str], None]) -> int:
+    """Add a line for each wanted fit without one that some command has run on the same data. Returns how many were added."""
+    missing = [fit for fit in fits if not _known(fit, evidence)]
+    if not missing:
+        return 0
+    records: dict[tuple[str, str, str, int, str], list[RunRecord]] = {}
+    for path in (path for place in PLACES for path in sorted(environment.results.glob(f"{place}/[!.]*/record.json"))):
+        try:
+            record = read_record(path.parent)
+        except DataError as error:
+            warn(f"{error}; left out")
+            continue
+        if record.finished and record.measured_on == "test" and not record.tiles:
+            key = record.dataset.name, record.method, record.fit_on, record.seed, record.dtype
+            records.setdefault(key, []).append(record)
+    added = 0
+    for fit in missing:
+        for record in records.get((fit.card.name, fit.config.method, fit.part, fit.seed, fit.dtype), ()):
+            if _same(record, fit, environment):
+                evidence.add(stored_fit(record, fit.config, fit.card_key, idle=False))
+                added += 1
+                break
+    return added
+
+
+def _known(fit: Wanted, evidence: Evidence) -> bool:
+    wanted = {name for row in fit.rows for name in row.published if "@" in name}
+    found = evidence.find(fit.card.name, fit.card_key, fit.config, fit.part, fit.dtype, wanted)
+    return any(each.seed == fit.seed for each in found)
+
+
+def _same(record: RunRecord, fit: Wanted, environment: Environment) -> bool:
+    if str(record.environment.get("revision") or "").endswith("+changes"):
+        return False
+    wanted = {name for row in fit.rows for name in row.published if "@" in name}
+    if not wanted <= set(record.metrics):
+        return False
+    if used_params(configure(record.method, record.params, record.id)) != used_params(fit.config):
+        return False
+    try:
+        return prepare(fit.card, environment).fingerprint == record.dataset.fingerprint
+    except DownloadError:
+        return False
+
+
+def records_folder(environment: Environment) -> Path:
+    """The folder of the records of `rankbench reproduce`."""
+    return environment.results / "reproduce" / "records"

@@ -1,0 +1,80 @@
+"""The tables of the papers, as experiment files state them, and how a user names them: talos, or talos/3.1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from rankbench.core.environment import Environment
+from rankbench.core.errors import ConfigError
+from rankbench.core.registry import nearest
+from rankbench.data.cards import Card
+from rankbench.schema.datasets import card_of
+from rankbench.schema.experiment import ExperimentSpec, load_experiment
+from rankbench.schema.find import experiment_files
+from rankbench.sweeps.selection import by_name
+
+_PLAIN = str.maketrans({"²": "2", "×": "x"})
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """A table of a paper: its experiment file with the published numbers, and the cards of the file's datasets."""
+
+    spec: ExperimentSpec
+    file: Path
+    cards: dict[str, Card]
+
+    @property
+    def paper(self) -> str:
+        """The name of the paper as a user writes it: talos, deql, dcl, rg2, rgx."""
+        assert self.spec.published is not None
+        return self.spec.published.paper.translate(_PLAIN).lower()
+
+    @cached_property
+    def name(self) -> str:
+        """Paper and table, such as talos/3.1."""
+        assert self.spec.published is not None
+        return f"{self.paper}/{self.spec.published.table}"
+
+    def stand_in(self, dataset: str) -> str | None:
+        """Return why a dataset is not that of the paper, None if it is."""
+        return self.cards[dataset].stand_in
+
+
+def paper_tables(environment: Environment) -> tuple[PaperTable, ...]:
+    """Return every table that an experiment file measures, in the order of the files. Figures, and tables that repeat the numbers
+    of another table, are left out. Raises ConfigError for a file that cannot be read, or a table that two files state for
+    the same data; stand-ins of a table may have a file of their own.
+    """
+    tables: list[PaperTable] = []
+    for path in experiment_files(environment):
+        spec = load_experiment(path, {})
+        if spec.published is None or spec.published.table is None or spec.published.repeats is not None:
+            continue
+        spec = by_name(spec, environment, str(path))
+        cards = [card_of(entry, environment, f"{path}: datasets[{i}]") for i, entry in enumerate(spec.datasets)]
+        table = PaperTable(spec, path, {card.name: card for card in cards})
+        for other in tables:
+            if other.name == table.name and set(other.cards) & set(table.cards):
+                raise ConfigError(f"{path}: published.table: {other.file} has {table.name} already")
+        tables.append(table)
+    return tuple(tables)
+
+
+def selected_tables(words: Sequence[str], tables: Sequence[PaperTable]) -> tuple[PaperTable, ...]:
+    """Return the tables that `words` name, in their order; all if there are no words.
+
+    Raises ConfigError with the nearest name for a word that names neither a paper nor a table.
+    """
+    names = [*dict.fromkeys(table.paper for table in tables), *(table.name for table in tables)]
+    lower = {name.lower(): name for name in names}
+    for word in words:
+        if word.lower() not in lower:
+            raise ConfigError(
+                f"{word}: no paper or table of that name{nearest(word.lower(), lower)}; known: {', '.join(names)}"
+            )
+    wanted = {lower[word.lower()] for word in words}
+    return tuple(table for table in tables if not words or table.paper in wanted or table.name in wanted)

@@ -1,0 +1,234 @@
+"""The store of what was measured: a line of JSON per fit, without values per user, small enough to be committed.
+
+The files of a folder have one dataset each: DATASET.jsonl with the fits, DATASET.searches.jsonl with what searches chose.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from rankbench.core.errors import DataError
+from rankbench.core.files import write_text
+from rankbench.experiment.job import MethodConfig
+from rankbench.tracking.record import Measured, RunRecord
+
+PACKAGES = ("torch", "numpy", "scipy")  # whose versions can change a result
+
+
+@dataclass(frozen=True)
+class StoredFit:
+    """A setting that was fitted once and measured on test.
+
+    `card`: key of the content of the dataset's card. `fingerprint`: that of the prepared data. `params`: the parameters that
+    the fit reads. `metrics`: means over users with 95 % intervals. `users`: number measured, and without targets. `idle`:
+    whether nothing else ran on the machine, so that its seconds can be compared.
+    """
+
+    __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    dataset: str
+    card: str
+    fingerprint: str
+    method: str
+    params: dict[str, Any]
+    fit_on: str
+    seed: int
+    dtype: str
+    metrics: dict[str, tuple[float, float | None, float | None]]
+    users: dict[str, int] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    iterations: int | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+    fit_shared_by: int = 1
+    peak_memory_gb: float = 0.0
+    threads: int = 0
+    device: str = "cpu"
+    idle: bool = False
+    revision: str | None = None
+    versions: dict[str, str] = field(default_factory=dict)
+    cpu: str = ""
+    started_at: str = ""
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        return self.method, json.dumps(self.params, sort_keys=True), self.fit_on, self.dtype, self.seed
+
+    @property
+    def title(self) -> str:
+        return f"{self.method} on {self.dataset}, seed {self.seed}"
+
+    def measured(self, metric: str) -> Measured:
+        return Measured(*self.metrics[metric])
+
+
+@dataclass(frozen=True)
+class StoredSearch:
+    """The result of a search on the validation set: `chosen`, the parameters with the best value of `metric`.
+
+    `space`: the parameters of the arm, with those that were searched as in an experiment file. `beyond`: settings that were
+    tried outside of the ranges because the best draw lay on an edge. `edges`: parameters whose best value still is the last
+    one tried. `seconds`: training time of all draws.
+    """
+
+    __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    dataset: str
+    card: str
+    method: str
+    space: dict[str, Any]
+    metric: str
+    draws: int
+    chosen: dict[str, Any]
+    value: float
+    failed: int = 0
+    beyond: int = 0
+    edges: tuple[str, ...] = ()
+    seconds: float = 0.0
+    seed: int = 0
+    revision: str | None = None
+    started_at: str = ""
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        return self.method, json.dumps(self.space, sort_keys=True), self.metric, self.seed
+
+
+Line = TypeVar("Line", StoredFit, StoredSearch)
+
+
+class Evidence:
+    """The fits and searches in a folder. `add` writes the file of the dataset anew, whole or not at all."""
+
+    def __init__(self, folder: Path):
+        """Read the folder, which need not exist. Raises DataError naming file and line for what cannot be read."""
+        self.folder = folder
+        self.fits: dict[str, list[StoredFit]] = {}
+        self.searches: dict[str, list[StoredSearch]] = {}
+        for path in sorted(folder.glob("*.jsonl")):
+            if path.name.endswith(".searches.jsonl"):
+                self.searches[path.name.removesuffix(".searches.jsonl")] = _read(path, StoredSearch)
+            else:
+                self.fits[path.stem] = _read(path, StoredFit)
+
+    def find(
+        self, dataset: str, card: str, config: MethodConfig, fit_on: str, dtype: str, metrics: Iterable[str] = ()
+    ) -> list[StoredFit]:
+        """Return the fits of a setting with all of `metrics`, one per seed, by seed."""
+        wanted, defaults = used_params(config), _defaults(config)
+        needed = set(metrics)
+        found = {
+            fit.seed: fit
+            for fit in self.fits.get(dataset, ())
+            if (fit.card, fit.method, fit.fit_on, fit.dtype) == (card, config.method, fit_on, dtype)
+            and same_params(wanted, fit.params, defaults)
+            and needed <= set(fit.metrics)
+        }
+        return [found[seed] for seed in sorted(found)]
+
+    def search_of(self, dataset: str, card: str, method: str, space: dict[str, Any], metric: str) -> StoredSearch | None:
+        """Return the search of a space, None if there is none."""
+        wanted = json.dumps(space, sort_keys=True)
+        for each in self.searches.get(dataset, ()):
+            if (each.card, each.method, each.metric) == (card, method, metric) and json.dumps(
+                each.space, sort_keys=True
+            ) == wanted:
+                return each
+        return None
+
+    def add(self, line: StoredFit | StoredSearch) -> Path:
+        """Add a fit or search; one of the same setting, data and seed is replaced. Returns the file."""
+        if isinstance(line, StoredFit):
+            kept = [each for each in self.fits.get(line.dataset, ()) if (each.order, each.card) != (line.order, line.card)]
+            self.fits[line.dataset] = sorted([*kept, line], key=lambda each: each.order)
+            return _write(self.folder / f"{line.dataset}.jsonl", self.fits[line.dataset])
+        others = [each for each in self.searches.get(line.dataset, ()) if (each.order, each.card) != (line.order, line.card)]
+        self.searches[line.dataset] = sorted([*others, line], key=lambda each: each.order)
+        return _write(self.folder / f"{line.dataset}.searches.jsonl", self.searches[line.dataset])
+
+
+def stored_fit(record: RunRecord, config: MethodConfig, card: str, idle: bool) -> StoredFit:
+    """Return the line of a finished run of `config`."""
+    about = record.environment
+    packages = about.get("packages", {})
+    return StoredFit(
+        dataset=record.dataset.name,
+        card=card,
+        fingerprint=record.dataset.fingerprint,
+        method=record.method,
+        params=used_params(config),
+        fit_on=record.fit_on,
+        seed=record.seed,
+        dtype=record.dtype,
+        metrics={name: _rounded(m) for name, m in record.metrics.items()},
+        users=record.users,
+        counts=record.dataset.counts,
+        iterations=record.iterations,
+        seconds={name: round(value, 2) for name, value in record.seconds.items()},
+        fit_shared_by=record.fit_shared_by,
+        peak_memory_gb=round(record.peak_memory_bytes / 1e9, 2),
+        threads=record.threads,
+        device=record.device,
+        idle=idle,
+        revision=about.get("revision"),
+        versions={name: packages[name] for name in PACKAGES if name in packages},
+        cpu=str(about.get("machine", {}).get("cpu", "")),
+        started_at=record.started_at,
+    )
+
+
+def used_params(config: MethodConfig) -> dict[str, Any]:
+    """Return the parameters that a fit of `config` reads, by name."""
+    flat = config.flat
+    return {name: flat[name] for name in sorted(config.used)}
+
+
+def same_params(wanted: dict[str, Any], stored: dict[str, Any], defaults: dict[str, Any]) -> bool:
+    """Whether two settings are equal. A parameter that is newer than the stored fit had its default then."""
+    missing = {name: value for name, value in wanted.items() if name not in stored}
+    return (
+        set(stored) <= set(wanted)
+        and all(wanted[name] == value for name, value in stored.items())
+        and all(value == defaults.get(name) for name, value in missing.items())
+    )
+
+
+def _defaults(config: MethodConfig) -> dict[str, Any]:
+    return config.spec.flat(config.spec.configure({}, config.method))
+
+
+def _rounded(m: Measured) -> tuple[float, float | None, float | None]:
+    low, high = (None if value is None else round(value, 6) for value in (m.low, m.high))
+    return round(m.mean, 6), low, high
+
+
+def _read(path: Path, kind: type[Line]) -> list[Line]:
+    lines = []
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: {error}") from None
+    for number, line in enumerate(text.splitlines(), start=1):
+        try:
+            lines.append(_adapter(kind).validate_json(line))
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"]))
+            raise DataError(f"{path}:{number}: {where or 'line'}: {first['msg']}") from None
+    return lines
+
+
+@cache
+def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def _write(path: Path, lines: list[Any]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return write_text(path, "".join(json.dumps(asdict(line), sort_keys=True, allow_nan=False) + "\n" for line in lines))

@@ -1,0 +1,126 @@
+"""What to fit next: printed optima first, then searches, then further seeds; rows that wait longest before others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from rankbench.core.environment import Environment
+from rankbench.data.prepare import prepare
+from rankbench.evaluation.metrics import MetricSet
+from rankbench.experiment.estimate import Size
+from rankbench.reproduce.evidence import Evidence
+from rankbench.reproduce.wanted import Row, Wanted, wanted_fits
+from rankbench.sweeps.plan import Unit, units
+
+Stage = Literal["printed", "search", "chosen", "as published", "seeds"]
+STAGES: tuple[Stage, ...] = ("printed", "chosen", "as published", "search", "seeds")
+
+
+@dataclass(frozen=True)
+class Task:
+    """Work on rows of tables: fits of known settings that share a trial, or the search of one row."""
+
+    stage: Stage
+    dataset: str
+    fits: tuple[Wanted, ...] = ()
+    unit: Unit | None = None
+    searched: Row | None = None
+    waited: str = ""  # when the rows were measured last; empty if never
+    seconds: float = 0.0  # a rough estimate
+
+    @property
+    def labels(self) -> str:
+        rows = [row for fit in self.fits for row in fit.rows] + ([self.searched] if self.searched else [])
+        return ", ".join(dict.fromkeys(row.arm.label for row in rows))
+
+    @property
+    def tables(self) -> str:
+        rows = [row for fit in self.fits for row in fit.rows] + ([self.searched] if self.searched else [])
+        return ", ".join(dict.fromkeys(row.table.name for row in rows))
+
+    @property
+    def n_cells(self) -> int:
+        """Number of published cells that it serves."""
+        return sum(fit.n_cells for fit in self.fits) + (len(self.searched.published) if self.searched else 0)
+
+
+def tasks(
+    rows: Sequence[Row], evidence: Evidence, environment: Environment, metrics: dict[str, MetricSet], cpus: int | None
+) -> list[Task]:
+    """Return what is not measured yet, in the order in which it is best done. The data of the rows must be available."""
+    result: list[Task] = []
+    missing = [fit for fit in wanted_fits(rows, evidence) if not is_measured(fit, evidence)]
+    groups: dict[tuple[object, ...], list[Wanted]] = {}
+    for fit in missing:
+        share = fit.config.share_key
+        identity = fit.key if share is None else share
+        groups.setdefault((fit.card.name, fit.part, fit.dtype, fit.seed, identity), []).append(fit)
+    for members in groups.values():
+        first = members[0]
+        spec = first.rows[0].table.spec
+        final = spec.final.model_copy(update={"fit_on": first.part, "seeds": (first.seed,)})
+        spec = spec.model_copy(update={"final": final, "dtype": first.dtype})
+        size = Size.of(prepare(first.card, environment))
+        configs = [fit.config for fit in members]
+        for unit in units(first.card, size, configs, spec, metrics[first.card.name], "final", cpus):
+            own = tuple(fit for fit in members if any(fit.config is config for config in unit.job.configs))
+            result.append(Task(_stage(own), first.card.name, own, unit, None, _waited(own, evidence), unit.cost))
+    for row in rows:
+        if row.needs_search and row.published and row.search(evidence) is None:
+            result.append(Task("search", row.dataset, searched=row, seconds=0.0))
+    return sorted(
+        _without_twins(result), key=lambda task: (STAGES.index(task.stage), task.waited, task.seconds / max(task.n_cells, 1))
+    )
+
+
+def is_measured(fit: Wanted, evidence: Evidence) -> bool:
+    """Whether the evidence has the fit, with every metric that its rows publish."""
+    wanted = {name for row in fit.rows for name in row.published if "@" in name}
+    return any(
+        each.seed == fit.seed for each in evidence.find(fit.card.name, fit.card_key, fit.config, fit.part, fit.dtype, wanted)
+    )
+
+
+def _stage(fits: Iterable[Wanted]) -> Stage:
+    """The earliest stage of the fits: the first seed of a setting comes at its own stage, the others last."""
+    stages: list[Stage] = [fit.origin if fit.seed == fit.rows[0].seeds(fit.origin, fit.config)[0] else "seeds" for fit in fits]
+    return min(stages, key=STAGES.index)
+
+
+def _waited(fits: Iterable[Wanted], evidence: Evidence) -> str:
+    rows = [row for fit in fits for row in fit.rows]
+    dates = [each.started_at for row in rows for origin in ("printed", "chosen") for each in row.fits(origin, evidence)]
+    return max(dates, default="")
+
+
+def _without_twins(found: list[Task]) -> list[Task]:
+    """Return the tasks with searches of equal spaces, which other tables have, once."""
+    seen: set[str] = set()
+    kept = []
+    for task in found:
+        if task.searched is not None:
+            row = task.searched
+            key = repr(
+                (
+                    row.dataset,
+                    row.card_key,
+                    row.arm.method,
+                    sorted(row.arm.params.items(), key=str),
+                    row.table.spec.search.choose.metric,
+                )
+            )
+            if key in seen:
+                continue
+            seen.add(key)
+        kept.append(task)
+    return kept
+
+
+def fresh(task: Task, evidence: Evidence) -> Task | None:
+    """Return the task without fits that were measured since it was made; None if nothing is left."""
+    if task.searched is not None:
+        return task if task.searched.search(evidence) is None else None
+    left = tuple(fit for fit in task.fits if not is_measured(fit, evidence))
+    return replace(task, fits=left) if left else None

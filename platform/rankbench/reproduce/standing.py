@@ -1,0 +1,136 @@
+"""How far the evidence has come: for every published cell whether it is measured, and how near."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Literal
+
+from rankbench.core.environment import Environment
+from rankbench.data.availability import raw_data
+from rankbench.reproduce.catalogue import PaperTable
+from rankbench.reproduce.evidence import Evidence, StoredFit
+from rankbench.reproduce.wanted import ORIGINS, Origin, Row
+
+NOWHERE = ("download", "no such file", "no such folder", "offline", "mirror only")  # of `raw_data`
+State = Literal["within the interval", "within 1 %", "within 3 %", "off"]
+
+
+@dataclass(frozen=True)
+class CellStanding:
+    """A published cell with the measurement of one origin. `mean` is over the runs, `low` and `high` are the means of their
+    95 % intervals over users.
+    """
+
+    metric: str
+    published: float
+    mean: float
+    low: float | None
+    high: float | None
+
+    @property
+    def relative(self) -> float:
+        return (self.mean - self.published) / self.published if self.published else float("inf")
+
+    @property
+    def state(self) -> State:
+        if self.low is not None and self.high is not None and self.low <= self.published <= self.high:
+            return "within the interval"
+        off = abs(self.relative)
+        return "within 1 %" if off <= 0.01 else "within 3 %" if off <= 0.03 else "off"
+
+
+@dataclass(frozen=True)
+class RowStanding:
+    """A row at the setting of one origin, with its fits by seed."""
+
+    row: Row
+    origin: Origin
+    fits: tuple[StoredFit, ...]
+
+    @property
+    def cells(self) -> tuple[CellStanding, ...]:
+        names = [name for name in self.row.published if all(name in fit.metrics for fit in self.fits)]
+        return tuple(_cell(name, self.row.published[name], self.fits) for name in names)
+
+
+@dataclass(frozen=True)
+class Count:
+    """Numbers of published cells: all, those whose data are here, those measured at a setting that was not found on test, and
+    of these those that are met within the interval, within 1 % or the interval, within 3 % or the interval. `on_test`: cells
+    measured at a setting that was found on test, counted apart.
+    """
+
+    published: int = 0
+    data_here: int = 0
+    measured: int = 0
+    in_interval: int = 0
+    within_1: int = 0
+    within_3: int = 0
+    on_test: int = 0
+    on_test_within_1: int = 0
+
+    def __add__(self, other: Count) -> Count:
+        return Count(*(a + b for a, b in zip(vars(self).values(), vars(other).values(), strict=True)))
+
+
+def standings(row: Row, evidence: Evidence) -> tuple[RowStanding, ...]:
+    """Return the measurements of a row, one per origin that has any. Equal settings of two origins are shown once."""
+    found: list[RowStanding] = []
+    for origin in ORIGINS:
+        fits = tuple(row.fits(origin, evidence))
+        if fits and all(fits != each.fits for each in found):
+            found.append(RowStanding(row, origin, fits))
+    return tuple(found)
+
+
+def count(rows: Iterable[Row], not_run: int, here: Sequence[str], evidence: Evidence) -> Count:
+    """Count the cells of rows; `not_run`: number of cells of rows that are not implemented. `here`: datasets with data. Cells
+    beside a stand-in belong to other data and are not counted.
+    """
+    total = Count(published=not_run)
+    for row in rows:
+        if row.table.stand_in(row.dataset):
+            continue
+        available = row.dataset in here
+        total += Count(published=len(row.published), data_here=len(row.published) * available)
+        measured = {each.origin: {cell.metric: cell for cell in each.cells} for each in standings(row, evidence)}
+        for name in row.published:
+            best = measured.get("printed", {}).get(name) or measured.get("chosen", {}).get(name)
+            if best:
+                inside, near = best.state == "within the interval", abs(best.relative)
+                total += Count(measured=1, in_interval=inside, within_1=inside or near <= 0.01, within_3=inside or near <= 0.03)
+            if test := measured.get("as published", {}).get(name):
+                total += Count(on_test=1, on_test_within_1=test.state in ("within the interval", "within 1 %"))
+    return total
+
+
+def table_counts(tables: Iterable[PaperTable], evidence: Evidence, environment: Environment) -> dict[str, Count]:
+    """Return the counts by table, with a line `PAPER, all` for each paper of several tables, and `all` at the end."""
+    by_table: dict[str, Count] = {}
+    for table in tables:
+        here = [name for name, card in table.cards.items() if raw_data(card, environment) not in NOWHERE]
+        rows = [Row(table, arm, card) for card in table.cards.values() for arm in table.spec.arms]
+        others = [row.published.get(name, {}) for row in table.spec.not_run for name in table.cards if not table.stand_in(name)]
+        own = count(rows, sum(map(len, others)), here, evidence)
+        by_table[table.name] = by_table.get(table.name, Count()) + own
+    result: dict[str, Count] = {}
+    for paper in dict.fromkeys(name.split("/")[0] for name in by_table):
+        own_tables = {name: each for name, each in by_table.items() if name.split("/")[0] == paper and each.published}
+        result |= own_tables
+        if len(own_tables) > 1:
+            result[f"{paper}, all"] = sum(own_tables.values(), Count())
+    if len(by_table) > 1:
+        result["all"] = sum(by_table.values(), Count())
+    return result
+
+
+def _cell(name: str, published: float, fits: Sequence[StoredFit]) -> CellStanding:
+    values = [fit.measured(name) for fit in fits]
+    lows = [value.low for value in values if value.low is not None]
+    highs = [value.high for value in values if value.high is not None]
+    whole = len(lows) == len(values)
+    return CellStanding(
+        name, published, fmean(v.mean for v in values), fmean(lows) if whole else None, fmean(highs) if whole else None
+    )

@@ -1,0 +1,173 @@
+"""What the tables want measured: each row at its printed optimum, at the setting that a search on validation chooses, and at
+the one that reproduces the published number. Rows of several tables with equal settings are one fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+from rankbench.core.errors import ConfigError
+from rankbench.data.cards import Card
+from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, MetricSet, metric_set
+from rankbench.experiment.job import MethodConfig, configure
+from rankbench.experiment.methods import method
+from rankbench.fitting.method import Iterative
+from rankbench.reproduce.catalogue import PaperTable
+from rankbench.reproduce.evidence import Evidence, StoredFit, StoredSearch
+from rankbench.schema.experiment import ArmSpec
+from rankbench.sweeps.plan import can_score
+
+Origin = Literal["printed", "chosen", "as published"]
+ORIGINS: tuple[Origin, ...] = ("printed", "chosen", "as published")
+MEANING = {
+    "printed": "the paper prints this setting",
+    "chosen": "a search chose this setting on the validation set",
+    "as published": "this setting was found on test, as the paper's was",
+}
+SEEDS = 3  # runs of a chosen setting
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table on one dataset. Its cells are `arm.published[dataset]`."""
+
+    table: PaperTable
+    arm: ArmSpec
+    card: Card
+
+    @property
+    def dataset(self) -> str:
+        return self.card.name
+
+    @property
+    def published(self) -> dict[str, float]:
+        return self.arm.published.get(self.dataset, {})
+
+    @property
+    def source(self) -> str:
+        return f"{self.table.file}: {self.arm.label}"
+
+    @property
+    def searched(self) -> dict[str, Any]:
+        """The parameters that the arm searches, as in the file."""
+        return {name: value for name, value in self.arm.params.items() if isinstance(value, dict)}
+
+    def setting(self, origin: Origin, evidence: Evidence) -> MethodConfig | None:
+        """Return the setting of an origin; None if the file has none, or the search has not been made."""
+        values = self._values(origin, evidence)
+        if values is None:
+            return None
+        config = configure(self.arm.method, values, f"{self.source}: {origin}", self.arm.label)
+        return config if can_score(config, self.card) else None
+
+    def _values(self, origin: Origin, evidence: Evidence) -> dict[str, Any] | None:
+        fixed = {name: value for name, value in self.arm.params.items() if not isinstance(value, dict)}
+        stated = {"printed": self.arm.printed, "chosen": self.arm.chosen, "as published": self.arm.as_published}[origin]
+        if origin == "printed" and (self.dataset in stated or not self.searched):
+            lacking = {name: value for name, value in self.table.spec.unprinted.items() if name in self.searched}
+            values = fixed | lacking | stated.get(self.dataset, {})
+            if missing := [name for name in self.searched if name not in values]:
+                raise ConfigError(
+                    f"{self.source}: printed.{self.dataset}: no {', '.join(missing)}; state it here or in unprinted"
+                )
+            return values
+        if self.dataset in stated:
+            return fixed | stated[self.dataset]
+        if origin == "chosen" and self.searched and (search := self.search(evidence)):
+            return fixed | search.chosen
+        return None
+
+    @property
+    def needs_search(self) -> bool:
+        """Whether only a search can give the chosen setting."""
+        return bool(self.searched) and self.dataset not in self.arm.chosen and method(self.arm.method) is not None
+
+    def search(self, evidence: Evidence) -> StoredSearch | None:
+        spec = self.table.spec
+        return evidence.search_of(self.dataset, self.card_key, self.arm.method, self.arm.params, spec.search.choose.metric)
+
+    @property
+    def card_key(self) -> str:
+        return self.card.content_key()[:12]
+
+    def part(self, config: MethodConfig) -> str:
+        """The part that a final run of `config` is fitted on."""
+        fit_on = self.table.spec.final.fit_on
+        return config.part_to_fit(self.card) if fit_on == "auto" else fit_on
+
+    def fits(self, origin: Origin, evidence: Evidence) -> list[StoredFit]:
+        """Return what was measured of the row at the setting of an origin, by seed."""
+        config = self.setting(origin, evidence)
+        if config is None:
+            return []
+        wanted = [name for name in self.published if "@" in name]
+        return evidence.find(self.dataset, self.card_key, config, self.part(config), self.table.spec.dtype, wanted)
+
+    def seeds(self, origin: Origin, config: MethodConfig) -> tuple[int, ...]:
+        """The seeds that a setting is fitted with: at least three, unless the method uses no seed."""
+        stated = self.table.spec.final.seeds
+        if not config.spec.seeded:
+            return stated[:1]
+        more = (seed for seed in range(1, SEEDS + len(stated) + 1) if seed not in stated)
+        return (*stated, *(seed for seed, _ in zip(more, range(SEEDS - len(stated)), strict=False)))
+
+
+def rows_of(tables: Iterable[PaperTable], datasets: Sequence[str] = ()) -> Iterator[Row]:
+    """Yield the rows of the tables on their datasets, or on some of them, in the order of the files."""
+    for table in tables:
+        for name, card in table.cards.items():
+            if not datasets or name in datasets:
+                yield from (Row(table, arm, card) for arm in table.spec.arms)
+
+
+@dataclass
+class Wanted:
+    """A fit that is wanted, with the rows of all tables that it serves. `config` carries the label of the first row."""
+
+    config: MethodConfig
+    card: Card
+    card_key: str
+    part: str
+    dtype: str
+    seed: int
+    origin: Origin
+    rows: list[Row] = field(default_factory=list)
+
+    @cached_property
+    def key(self) -> tuple[Any, ...]:
+        flat = self.config.flat
+        used = tuple((name, str(flat[name])) for name in sorted(self.config.used))
+        return self.card.name, self.card_key, self.config.method, used, self.part, self.dtype, self.seed
+
+    @property
+    def n_cells(self) -> int:
+        """Number of published cells of these rows."""
+        return sum(len(row.published) for row in self.rows)
+
+    @property
+    def iterative(self) -> bool:
+        return isinstance(self.config.spec, Iterative)
+
+
+def wanted_fits(rows: Iterable[Row], evidence: Evidence) -> list[Wanted]:
+    """Return the fits whose settings are known, whether measured or not; those of several rows once."""
+    fits: dict[tuple[Any, ...], Wanted] = {}
+    for row in rows:
+        for origin in ORIGINS:
+            config = row.setting(origin, evidence)
+            if config is None:
+                continue
+            for seed in row.seeds(origin, config):
+                fit = Wanted(config, row.card, row.card_key, row.part(config), row.table.spec.dtype, seed, origin)
+                fits.setdefault(fit.key, fit).rows.append(row)
+    return list(fits.values())
+
+
+def metrics_for(dataset: str, tables: Iterable[PaperTable]) -> MetricSet:
+    """Return the metrics that every fit on a dataset is measured by: the usual ones, and all that a table publishes for it."""
+    rows = [arm for table in tables for arm in table.spec.arms]
+    published = {name for arm in rows for name in arm.published.get(dataset, {}) if "@" in name}
+    return metric_set([*metric_set(DEFAULT_METRICS, DEFAULT_CUTOFFS).names, *sorted(published)], DEFAULT_CUTOFFS)
