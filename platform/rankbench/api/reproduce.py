@@ -13,12 +13,14 @@ from rankbench.core.errors import ConfigError, DownloadError
 from rankbench.core.files import require_writable
 from rankbench.core.registry import nearest
 from rankbench.core.threads import available_cpus
+from rankbench.data.cards import load_card
 from rankbench.data.prepare import prepare
 from rankbench.reproduce.adopt import adopt, records_folder
-from rankbench.reproduce.catalogue import PaperTable, paper_tables, selected_tables
+from rankbench.reproduce.catalogue import PaperTable, paper_tables, selected_names
 from rankbench.reproduce.engine import Spending, spend
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.schedule import Task, tasks
+from rankbench.reproduce.simulations import SIMULATIONS, Simulation
 from rankbench.reproduce.wanted import Row, metrics_for, rows_of, wanted_fits
 from rankbench.sweeps.plan import Unit
 from rankbench.tracking.labels import Labels
@@ -31,12 +33,13 @@ EVIDENCE = "evidence"  # folder beside the experiment files
 
 @dataclass(frozen=True)
 class Agenda:
-    """What a call is about: the selected `tables`, their `rows` whose data are here, why the other datasets are `not_available`,
-    and the `tasks` that are left, in their order. `all_tables` are those of all papers.
+    """What a call is about: the selected `tables` and `studies`, the `rows` whose data are here, why other datasets are
+    `not_available`, and the `tasks` that are left, in their order. `all_tables` are those of all papers.
     """
 
     all_tables: tuple[PaperTable, ...]
     tables: tuple[PaperTable, ...]
+    studies: tuple[tuple[Simulation, str], ...]
     rows: tuple[Row, ...]
     tasks: tuple[Task, ...]
     evidence: Evidence
@@ -50,8 +53,14 @@ class Outcome:
 
     fitted: int
     searched: int
+    studied: int
     complete: bool
     failed: list[str] = field(default_factory=list)
+
+
+def all_names(tables: Sequence[PaperTable]) -> list[str]:
+    """The names of all tables: those that compare models, and those that studies measure."""
+    return [*(table.name for table in tables), *(each.table for each in SIMULATIONS)]
 
 
 def evidence_folder(environment: Environment, given: Path | None = None) -> Path:
@@ -81,32 +90,36 @@ def agenda(
     ConfigError for an unknown table or dataset, DownloadError if no dataset of the selection is available.
     """
     every = paper_tables(environment)
-    selected = selected_tables(words, every)
-    known = [name for table in selected for name in table.cards]
+    names = selected_names(words, all_names(every))
+    selected = tuple(table for table in every if table.name in names)
+    simulations = tuple(each for each in SIMULATIONS if each.table in names)
+    cards = {name: card for table in selected for name, card in table.cards.items()}
+    cards |= {name: load_card(name, environment) for each in simulations for name in each.datasets if name not in cards}
+    known = list(cards)
     for name in datasets:
         if name not in known:
             raise ConfigError(f"--datasets: no selected table has {name!r}{nearest(name, known)}")
     evidence = Evidence(evidence_folder(environment, store))
     here: dict[str, bool] = {}
     problems: dict[str, str] = {}
-    for table in selected:
-        for name, card in table.cards.items():
-            if name in here or (datasets and name not in datasets):
-                continue
-            on_dataset(name)
-            try:
-                prepare(card, environment)
-                here[name] = True
-            except DownloadError as error:
-                here[name], problems[name] = False, error.brief
+    for name, card in cards.items():
+        if datasets and name not in datasets:
+            continue
+        on_dataset(name)
+        try:
+            prepare(card, environment)
+            here[name] = True
+        except DownloadError as error:
+            here[name], problems[name] = False, error.brief
     available = [name for name, there in here.items() if there]
     if not available:
         raise DownloadError("none of the datasets is available: " + ", ".join(f"{n} ({why})" for n, why in problems.items()))
     rows = tuple(row for row in rows_of(selected, available) if row.published)
     adopted = adopt(wanted_fits(rows, evidence), evidence, environment, warn)
     metrics = {name: metrics_for(name, every) for name in available}
-    left = tasks(rows, evidence, environment, metrics, cpus)
-    return Agenda(every, selected, rows, tuple(left), evidence, problems, adopted)
+    studies = [(each, name) for each in simulations for name in each.datasets if name in available]
+    left = tasks(rows, studies, evidence, environment, metrics, cpus)
+    return Agenda(every, selected, tuple(studies), rows, tuple(left), evidence, problems, adopted)
 
 
 def reproduce(
@@ -117,8 +130,8 @@ def reproduce(
     told: Callable[[str], None] = lambda line: None,
     labels: Labels | None = None,
 ) -> Outcome:
-    """Work through the tasks of an agenda until they are done or `budget` seconds have passed. Each finished fit is added to the
-    evidence at once and sent to MLflow.
+    """Work through the tasks of an agenda until they are done or `budget` seconds have passed. Each finished fit is added to
+    the evidence at once and sent to MLflow.
 
     Raises ClusterError if the cluster at `address` cannot be joined, StorageError if results cannot be written.
     """
@@ -150,4 +163,4 @@ def reproduce(
             complete = spend(plan.tasks, spending, environment, cluster, metrics, deadline)
     finally:
         sink.finish_sweep([], ok=not spending.failed)
-    return Outcome(spending.fitted, spending.searched, complete, spending.failed)
+    return Outcome(spending.fitted, spending.searched, spending.studied, complete, spending.failed)

@@ -110,16 +110,16 @@ def status(tables: Tables = None, store: Store = None, json: Json = False) -> No
     """Show per paper and table how many published cells are measured, and how near. Nothing is downloaded or fitted."""
     from dataclasses import asdict
 
-    from rankbench.api.reproduce import evidence_folder
+    from rankbench.api.reproduce import all_names, evidence_folder
     from rankbench.core.environment import Environment
-    from rankbench.reproduce.catalogue import paper_tables, selected_tables
+    from rankbench.reproduce.catalogue import paper_tables, selected_names
+    from rankbench.reproduce.counts import counts as count_cells
     from rankbench.reproduce.evidence import Evidence
-    from rankbench.reproduce.standing import table_counts
 
     environment = Environment.from_env()
     evidence = Evidence(evidence_folder(environment, store))
-    selected = selected_tables(tables or [], paper_tables(environment))
-    counts = table_counts(selected, evidence, environment)
+    every = paper_tables(environment)
+    counts = count_cells(every, selected_names(tables or [], all_names(every)), evidence, environment)
     if json:
         print_json({"evidence": str(evidence.folder), "tables": {name: asdict(each) for name, each in counts.items()}})
         return
@@ -189,9 +189,22 @@ def _show_results(plan: Agenda, outcome: Any, json: bool) -> None:
             if reason := own[0].table.stand_in(dataset):
                 out.print(f"a stand-in: {reason}", style="yellow")
             _print_rows(own, plan)
+    for study, dataset in plan.studies:
+        cells = study.cells(dataset, plan.evidence)
+        out.print(f"\n{study.table} on {dataset}, {study.unit}", style="bold")
+        print_table(
+            ["row", "metric", "measured", "published", "difference"],
+            [
+                [row, cell.metric, f"{cell.mean:.4g}", f"{cell.published:.4g}", f"{100 * cell.relative:+.1f} %"]
+                for row, cell in cells
+            ],
+        ) if cells else out.print("not measured yet")
+        out.print(study.account, style="dim")
     if outcome:
         left = "nothing is left" if outcome.complete else "the same command goes on"
-        out.print(f"\n{_plural(outcome.fitted, 'fit')} and {_plural(outcome.searched, 'search', 'searches')} done; {left}")
+        out.print(
+            f"\n{_plural(outcome.fitted, 'fit')}, {_plural(outcome.searched, 'search', 'searches')} and {_plural(outcome.studied, 'study', 'studies')} done; {left}"
+        )
         for line in outcome.failed:
             out.print(f"failed: {line}", style="red")
 

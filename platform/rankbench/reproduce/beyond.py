@@ -61,7 +61,7 @@ def _next(arm: ArmSpec, best: dict[str, Any], name: str, values: Sequence[float]
         value = last * ratio if max(ratio, 1 / ratio) >= 2 else last + (last - before)
         if value <= 0 < last:
             value = last / 2
-    value = int(round(value)) if whole else float(f"{value:.6g}")
+    value = round(value) if whole else float(f"{value:.6g}")
     try:
         configure(arm.method, best | {name: value}, arm.label)
     except ConfigError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -45,9 +45,9 @@ class PaperTable:
 
 
 def paper_tables(environment: Environment) -> tuple[PaperTable, ...]:
-    """Return every table that an experiment file measures, in the order of the files. Figures, and tables that repeat the numbers
-    of another table, are left out. Raises ConfigError for a file that cannot be read, or a table that two files state for
-    the same data; stand-ins of a table may have a file of their own.
+    """Return every table that an experiment file measures, in the order of the files. Figures, and tables that repeat the
+    numbers of another table, are left out. Raises ConfigError for a file that cannot be read, or a table that two files state
+    for the same data; stand-ins of a table may have a file of their own.
     """
     tables: list[PaperTable] = []
     for path in experiment_files(environment):
@@ -64,12 +64,13 @@ def paper_tables(environment: Environment) -> tuple[PaperTable, ...]:
     return tuple(tables)
 
 
-def selected_tables(words: Sequence[str], tables: Sequence[PaperTable]) -> tuple[PaperTable, ...]:
-    """Return the tables that `words` name, in their order; all if there are no words.
+def selected_names(words: Sequence[str], tables: Iterable[str]) -> set[str]:
+    """Return the names of the tables that `words` name, such as talos or talos/3.1; all if there are no words.
 
     Raises ConfigError with the nearest name for a word that names neither a paper nor a table.
     """
-    names = [*dict.fromkeys(table.paper for table in tables), *(table.name for table in tables)]
+    tables = list(dict.fromkeys(tables))
+    names = [*dict.fromkeys(table.split("/")[0] for table in tables), *tables]
     lower = {name.lower(): name for name in names}
     for word in words:
         if word.lower() not in lower:
@@ -77,4 +78,4 @@ def selected_tables(words: Sequence[str], tables: Sequence[PaperTable]) -> tuple
                 f"{word}: no paper or table of that name{nearest(word.lower(), lower)}; known: {', '.join(names)}"
             )
     wanted = {lower[word.lower()] for word in words}
-    return tuple(table for table in tables if not words or table.paper in wanted or table.name in wanted)
+    return {table for table in tables if not words or table in wanted or table.split("/")[0] in wanted}

@@ -20,6 +20,7 @@ from rankbench.reproduce.adopt import records_folder
 from rankbench.reproduce.beyond import edges, one_step_beyond
 from rankbench.reproduce.evidence import Evidence, StoredSearch, stored_fit
 from rankbench.reproduce.schedule import Task, fresh
+from rankbench.reproduce.simulations import simulate
 from rankbench.reproduce.wanted import Row
 from rankbench.sweeps.plan import Unit, units
 from rankbench.tracking.record import RunRecord
@@ -37,6 +38,7 @@ class Spending:
     sent: Callable[[Unit, list[RunRecord]], None]
     fitted: int = 0
     searched: int = 0
+    studied: int = 0
     failed: list[str] = field(default_factory=list)
 
 
@@ -61,7 +63,11 @@ def spend(
                 batch = _batch(queue, cluster.cpus)
                 queue = queue[len(batch) :]
                 batch = [left for task in batch if (left := fresh(task, spending.evidence))]
-                if batch and batch[0].searched is not None:
+                if batch and batch[0].study is not None:
+                    simulate(batch[0].study, batch[0].dataset, spending.evidence, environment)
+                    spending.studied += 1
+                    spending.told(f"{batch[0].tables} on {batch[0].dataset}: {batch[0].study.study} is done")
+                elif batch and batch[0].searched is not None:
                     _search(batch[0].searched, spending, environment, cluster, metrics)
                 elif batch:
                     _fit(batch, spending, environment, cluster)
@@ -73,11 +79,11 @@ def spend(
 
 
 def _batch(queue: Sequence[Task], cpus: int) -> list[Task]:
-    """The next search, or the next fits that take together about BATCH seconds; at least one per processor."""
+    """The next search or study, or the next fits that take together about BATCH seconds; at least one per processor."""
     batch: list[Task] = []
     total = 0.0
     for task in queue:
-        if task.searched is not None:
+        if task.searched is not None or task.study is not None:
             return batch or [task]
         if batch and len(batch) >= cpus and total + task.seconds > BATCH * cpus:
             return batch
@@ -197,8 +203,8 @@ def _line(record: RunRecord, task: Task) -> str:
 
 @contextmanager
 def _until(deadline: float | None, over: threading.Event) -> Iterator[None]:
-    """Interrupt the block at the deadline as Ctrl-C would, so that checkpoints are kept, and set `over`. Only the main thread can
-    be interrupted.
+    """Interrupt the block at the deadline as Ctrl-C would, so that checkpoints are kept, and set `over`. Only the main thread
+    can be interrupted.
     """
     if deadline is None or threading.current_thread() is not threading.main_thread():
         yield

@@ -1,6 +1,7 @@
 """The store of what was measured: a line of JSON per fit, without values per user, small enough to be committed.
 
-The files of a folder have one dataset each: DATASET.jsonl with the fits, DATASET.searches.jsonl with what searches chose.
+The files of a folder have one dataset each: DATASET.fits.jsonl, DATASET.searches.jsonl with what searches chose, and
+DATASET.studies.jsonl.
 """
 
 from __future__ import annotations
@@ -100,7 +101,30 @@ class StoredSearch:
         return self.method, json.dumps(self.space, sort_keys=True), self.metric, self.seed
 
 
-Line = TypeVar("Line", StoredFit, StoredSearch)
+@dataclass(frozen=True)
+class StoredStudy:
+    """What a study measured on a dataset: `values`, "row: metric" → number. Its seed is that of all its random numbers."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    dataset: str
+    card: str
+    study: str
+    params: dict[str, Any]
+    seed: int
+    values: dict[str, float]
+    seconds: float = 0.0
+    revision: str | None = None
+    started_at: str = ""
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        return self.study, json.dumps(self.params, sort_keys=True), self.seed
+
+
+Stored = StoredFit | StoredSearch | StoredStudy
+Line = TypeVar("Line", StoredFit, StoredSearch, StoredStudy)
+KINDS: dict[str, type[Stored]] = {"fits": StoredFit, "searches": StoredSearch, "studies": StoredStudy}
 
 
 class Evidence:
@@ -111,11 +135,12 @@ class Evidence:
         self.folder = folder
         self.fits: dict[str, list[StoredFit]] = {}
         self.searches: dict[str, list[StoredSearch]] = {}
+        self.studies: dict[str, list[StoredStudy]] = {}
         for path in sorted(folder.glob("*.jsonl")):
-            if path.name.endswith(".searches.jsonl"):
-                self.searches[path.name.removesuffix(".searches.jsonl")] = _read(path, StoredSearch)
-            else:
-                self.fits[path.stem] = _read(path, StoredFit)
+            dataset, _, kind = path.name.removesuffix(".jsonl").rpartition(".")
+            if kind not in KINDS or not dataset:
+                raise DataError(f"{path}: expected a name that ends in {', '.join(f'.{each}.jsonl' for each in KINDS)}")
+            getattr(self, kind)[dataset] = _read(path, KINDS[kind])
 
     def find(
         self, dataset: str, card: str, config: MethodConfig, fit_on: str, dtype: str, metrics: Iterable[str] = ()
@@ -142,15 +167,18 @@ class Evidence:
                 return each
         return None
 
-    def add(self, line: StoredFit | StoredSearch) -> Path:
-        """Add a fit or search; one of the same setting, data and seed is replaced. Returns the file."""
-        if isinstance(line, StoredFit):
-            kept = [each for each in self.fits.get(line.dataset, ()) if (each.order, each.card) != (line.order, line.card)]
-            self.fits[line.dataset] = sorted([*kept, line], key=lambda each: each.order)
-            return _write(self.folder / f"{line.dataset}.jsonl", self.fits[line.dataset])
-        others = [each for each in self.searches.get(line.dataset, ()) if (each.order, each.card) != (line.order, line.card)]
-        self.searches[line.dataset] = sorted([*others, line], key=lambda each: each.order)
-        return _write(self.folder / f"{line.dataset}.searches.jsonl", self.searches[line.dataset])
+    def study_of(self, dataset: str, study: str, params: dict[str, Any]) -> StoredStudy | None:
+        """Return what a study measured with these parameters, None if it was not run."""
+        same = (each for each in self.studies.get(dataset, ()) if each.study == study and each.params == params)
+        return next(same, None)
+
+    def add(self, line: Stored) -> Path:
+        """Add a line; one of the same setting, data and seed is replaced. Returns the file."""
+        kind = next(name for name, each in KINDS.items() if isinstance(line, each))
+        lines: dict[str, list[Any]] = getattr(self, kind)
+        kept = [each for each in lines.get(line.dataset, ()) if (each.order, each.card) != (line.order, line.card)]
+        lines[line.dataset] = sorted([*kept, line], key=lambda each: each.order)
+        return _write(self.folder / f"{line.dataset}.{kind}.jsonl", lines[line.dataset])
 
 
 def stored_fit(record: RunRecord, config: MethodConfig, card: str, idle: bool) -> StoredFit:

@@ -11,45 +11,55 @@ from rankbench.data.prepare import prepare
 from rankbench.evaluation.metrics import MetricSet
 from rankbench.experiment.estimate import Size
 from rankbench.reproduce.evidence import Evidence
+from rankbench.reproduce.simulations import Simulation
 from rankbench.reproduce.wanted import Row, Wanted, wanted_fits
 from rankbench.sweeps.plan import Unit, units
 
-Stage = Literal["printed", "search", "chosen", "as published", "seeds"]
-STAGES: tuple[Stage, ...] = ("printed", "chosen", "as published", "search", "seeds")
+Stage = Literal["printed", "chosen", "as published", "study", "search", "seeds"]
+STAGES: tuple[Stage, ...] = ("printed", "chosen", "as published", "study", "search", "seeds")
 
 
 @dataclass(frozen=True)
 class Task:
-    """Work on rows of tables: fits of known settings that share a trial, or the search of one row."""
+    """Work on rows of tables: fits of known settings that share a trial, the search of one row, or a study."""
 
     stage: Stage
     dataset: str
     fits: tuple[Wanted, ...] = ()
     unit: Unit | None = None
     searched: Row | None = None
+    study: Simulation | None = None
     waited: str = ""  # when the rows were measured last; empty if never
     seconds: float = 0.0  # a rough estimate
 
     @property
     def labels(self) -> str:
         rows = [row for fit in self.fits for row in fit.rows] + ([self.searched] if self.searched else [])
-        return ", ".join(dict.fromkeys(row.arm.label for row in rows))
+        return ", ".join(dict.fromkeys(row.arm.label for row in rows)) if rows or not self.study else self.study.study
 
     @property
     def tables(self) -> str:
         rows = [row for fit in self.fits for row in fit.rows] + ([self.searched] if self.searched else [])
-        return ", ".join(dict.fromkeys(row.table.name for row in rows))
+        return ", ".join(dict.fromkeys(row.table.name for row in rows)) if rows or not self.study else self.study.table
 
     @property
     def n_cells(self) -> int:
         """Number of published cells that it serves."""
-        return sum(fit.n_cells for fit in self.fits) + (len(self.searched.published) if self.searched else 0)
+        of_study = len(self.study.published(self.dataset)) if self.study else 0
+        return sum(fit.n_cells for fit in self.fits) + (len(self.searched.published) if self.searched else 0) + of_study
 
 
 def tasks(
-    rows: Sequence[Row], evidence: Evidence, environment: Environment, metrics: dict[str, MetricSet], cpus: int | None
+    rows: Sequence[Row],
+    studies: Iterable[tuple[Simulation, str]],
+    evidence: Evidence,
+    environment: Environment,
+    metrics: dict[str, MetricSet],
+    cpus: int | None,
 ) -> list[Task]:
-    """Return what is not measured yet, in the order in which it is best done. The data of the rows must be available."""
+    """Return what is not measured yet, in the order in which it is best done. `studies`: with their datasets. The data of all
+    of them must be available.
+    """
     result: list[Task] = []
     missing = [fit for fit in wanted_fits(rows, evidence) if not is_measured(fit, evidence)]
     groups: dict[tuple[object, ...], list[Wanted]] = {}
@@ -66,7 +76,7 @@ def tasks(
         configs = [fit.config for fit in members]
         for unit in units(first.card, size, configs, spec, metrics[first.card.name], "final", cpus):
             own = tuple(fit for fit in members if any(fit.config is config for config in unit.job.configs))
-            result.append(Task(_stage(own), first.card.name, own, unit, None, _waited(own, evidence), unit.cost))
+            result.append(Task(_stage(own), first.card.name, own, unit, None, waited=_waited(own, evidence), seconds=unit.cost))
     for row in rows:
         if row.needs_search and row.published and row.search(evidence) is None:
             result.append(Task("search", row.dataset, searched=row, seconds=0.0))
@@ -120,6 +130,8 @@ def _without_twins(found: list[Task]) -> list[Task]:
 
 def fresh(task: Task, evidence: Evidence) -> Task | None:
     """Return the task without fits that were measured since it was made; None if nothing is left."""
+    if task.study is not None:
+        return task if task.study.stored(task.dataset, evidence) is None else None
     if task.searched is not None:
         return task if task.searched.search(evidence) is None else None
     left = tuple(fit for fit in task.fits if not is_measured(fit, evidence))

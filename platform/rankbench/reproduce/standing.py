@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
-from rankbench.core.environment import Environment
-from rankbench.data.availability import raw_data
-from rankbench.reproduce.catalogue import PaperTable
 from rankbench.reproduce.evidence import Evidence, StoredFit
 from rankbench.reproduce.wanted import ORIGINS, Origin, Row
 
-NOWHERE = ("download", "no such file", "no such folder", "offline", "mirror only")  # of `raw_data`
 State = Literal["within the interval", "within 1 %", "within 3 %", "off"]
 
 
@@ -85,45 +81,27 @@ def standings(row: Row, evidence: Evidence) -> tuple[RowStanding, ...]:
     return tuple(found)
 
 
-def count(rows: Iterable[Row], not_run: int, here: Sequence[str], evidence: Evidence) -> Count:
-    """Count the cells of rows; `not_run`: number of cells of rows that are not implemented. `here`: datasets with data. Cells
-    beside a stand-in belong to other data and are not counted.
+def count(row: Row, here: bool, evidence: Evidence) -> Count:
+    """Count the cells of a row. `here`: whether its data are. Cells beside a stand-in belong to other data and are not
+    counted.
     """
-    total = Count(published=not_run)
-    for row in rows:
-        if row.table.stand_in(row.dataset):
-            continue
-        available = row.dataset in here
-        total += Count(published=len(row.published), data_here=len(row.published) * available)
-        measured = {each.origin: {cell.metric: cell for cell in each.cells} for each in standings(row, evidence)}
-        for name in row.published:
-            best = measured.get("printed", {}).get(name) or measured.get("chosen", {}).get(name)
-            if best:
-                inside, near = best.state == "within the interval", abs(best.relative)
-                total += Count(measured=1, in_interval=inside, within_1=inside or near <= 0.01, within_3=inside or near <= 0.03)
-            if test := measured.get("as published", {}).get(name):
-                total += Count(on_test=1, on_test_within_1=test.state in ("within the interval", "within 1 %"))
+    if row.table.stand_in(row.dataset):
+        return Count()
+    total = Count(published=len(row.published), data_here=len(row.published) * here)
+    measured = {each.origin: {cell.metric: cell for cell in each.cells} for each in standings(row, evidence)}
+    for name in row.published:
+        # The paper's own setting goes before a chosen one, whichever is nearer.
+        if best := measured.get("printed", {}).get(name) or measured.get("chosen", {}).get(name):
+            total += count_of(best)
+        if test := measured.get("as published", {}).get(name):
+            total += Count(on_test=1, on_test_within_1=count_of(test).within_1)
     return total
 
 
-def table_counts(tables: Iterable[PaperTable], evidence: Evidence, environment: Environment) -> dict[str, Count]:
-    """Return the counts by table, with a line `PAPER, all` for each paper of several tables, and `all` at the end."""
-    by_table: dict[str, Count] = {}
-    for table in tables:
-        here = [name for name, card in table.cards.items() if raw_data(card, environment) not in NOWHERE]
-        rows = [Row(table, arm, card) for card in table.cards.values() for arm in table.spec.arms]
-        others = [row.published.get(name, {}) for row in table.spec.not_run for name in table.cards if not table.stand_in(name)]
-        own = count(rows, sum(map(len, others)), here, evidence)
-        by_table[table.name] = by_table.get(table.name, Count()) + own
-    result: dict[str, Count] = {}
-    for paper in dict.fromkeys(name.split("/")[0] for name in by_table):
-        own_tables = {name: each for name, each in by_table.items() if name.split("/")[0] == paper and each.published}
-        result |= own_tables
-        if len(own_tables) > 1:
-            result[f"{paper}, all"] = sum(own_tables.values(), Count())
-    if len(by_table) > 1:
-        result["all"] = sum(by_table.values(), Count())
-    return result
+def count_of(cell: CellStanding) -> Count:
+    """Return the count of a measured cell, without the published one itself."""
+    inside, near = cell.state == "within the interval", abs(cell.relative)
+    return Count(measured=1, in_interval=inside, within_1=inside or near <= 0.01, within_3=inside or near <= 0.03)
 
 
 def _cell(name: str, published: float, fits: Sequence[StoredFit]) -> CellStanding:

@@ -1,0 +1,142 @@
+"""Tables that a study measures: simulations, and seconds, which count relative to another row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from rankbench.core.config import parameters
+from rankbench.core.environment import Environment
+from rankbench.data.cards import load_card
+from rankbench.reproduce.evidence import Evidence, StoredStudy
+from rankbench.reproduce.standing import CellStanding
+from rankbench.studies.published import DATASETS, INCONSISTENCY, SECONDS, THRESHOLD_ERROR
+from rankbench.tracking.environment import code_revision
+
+Cells = dict[tuple[str, str], float]  # (row, metric) → number
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """A published table that the study `study` measures on each of `datasets`.
+
+    `params(dataset)`: parameters of the study. `read(rows)`: the cells in the rows of its findings. `published(dataset)`: the
+    same cells in the paper. `seconds(dataset)`: a rough estimate. `account`: why its cells cannot be compared exactly.
+    """
+
+    table: str
+    study: str
+    datasets: tuple[str, ...]
+    params: Callable[[str], dict[str, Any]]
+    read: Callable[[list[dict[str, Any]]], Cells]
+    published: Callable[[str], Cells]
+    seconds: Callable[[str], float]
+    unit: str
+    account: str = ""
+
+    @property
+    def paper(self) -> str:
+        return self.table.split("/")[0]
+
+    def cells(self, dataset: str, evidence: Evidence) -> list[tuple[str, CellStanding]]:
+        """Return the measured cells, each with the label of its row; none without a measurement."""
+        stored = self.stored(dataset, evidence)
+        if stored is None:
+            return []
+        found = []
+        for (row, metric), number in self.published(dataset).items():
+            if (value := stored.values.get(f"{row}: {metric}")) is not None:
+                found.append((row, CellStanding(metric, number, value, None, None)))
+        return found
+
+    def stored(self, dataset: str, evidence: Evidence) -> StoredStudy | None:
+        return evidence.study_of(dataset, self.study, self.params(dataset))
+
+
+def simulate(simulation: Simulation, dataset: str, evidence: Evidence, environment: Environment, seed: int = 0) -> StoredStudy:
+    """Run the study of a table on one dataset, in this process, and add it to the evidence."""
+    import time
+    from datetime import UTC, datetime
+
+    from rankbench.studies.spec import registered
+
+    study, given = registered().get(simulation.study), simulation.params(dataset)
+    started, clock = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
+    findings = study.measure(parameters(study.params, given, study.name), seed, environment, lambda *progress: None)
+    line = StoredStudy(
+        dataset=dataset,
+        card=load_card(dataset, environment).content_key()[:12],
+        study=simulation.study,
+        params=given,
+        seed=seed,
+        values={f"{row}: {metric}": float(f"{value:.6g}") for (row, metric), value in simulation.read(findings.rows).items()},
+        seconds=round(time.monotonic() - clock, 1),
+        revision=code_revision(),
+        started_at=started,
+    )
+    evidence.add(line)
+    return line
+
+
+def _inconsistency(rows: Iterable[dict[str, Any]]) -> Cells:
+    # Precision and Recall of two lists of one user agree on which is better, so one comparison serves both columns.
+    return {(row["metric"], name): row["opposed"] for row in rows for name in ("precision@20", "recall@20")}
+
+
+def _published_inconsistency(dataset: str) -> Cells:
+    table = INCONSISTENCY[DATASETS[dataset]]
+    names = ("precision@20", "recall@20")
+    return {(metric, name): value for metric, pair in table.items() for name, value in zip(names, pair, strict=True)}
+
+
+def _threshold_error(rows: Iterable[dict[str, Any]]) -> Cells:
+    return {(row["loss"], "error"): row["error"] for row in rows if str(row["estimator"]).endswith("in training")}
+
+
+def _epoch_time(rows: Iterable[dict[str, Any]]) -> Cells:
+    return {(row["loss"], "seconds relative to SL"): row["against_sl"] for row in rows}
+
+
+def _published_epoch_time(dataset: str) -> Cells:
+    paper = DATASETS[dataset]
+    return {(loss, "seconds relative to SL"): by[paper] / SECONDS["sl"][paper] for loss, by in SECONDS.items()}
+
+
+SIMULATIONS = (
+    Simulation(
+        "talos/1.1",
+        "metric-inconsistency",
+        tuple(DATASETS)[:4],
+        lambda dataset: {"datasets": dataset, "list_lengths": "200"},
+        _inconsistency,
+        _published_inconsistency,
+        lambda dataset: 10.0,
+        "% of pairs",
+        "The available text does not give the bound on ranks, the shares of LLPAUC and the treatment of equal values. Here "
+        "ranks are drawn from 1 to 200. The paper's two columns differ, although Precision and Recall of two lists of one user "
+        "agree.",
+    ),
+    Simulation(
+        "talos/A.4",
+        "threshold-error",
+        ("gowalla-talos", "amazon-beauty", "amazon-games-talos", "movielens-100k"),
+        lambda dataset: {"dataset": dataset, "epochs": 5 if dataset == "gowalla-talos" else 60},
+        _threshold_error,
+        lambda dataset: {(loss, "error"): by[DATASETS[dataset]] for loss, by in THRESHOLD_ERROR.items()},
+        lambda dataset: {"gowalla-talos": 700.0, "amazon-beauty": 900.0}.get(dataset, 400.0),
+        "units of the cosine",
+        "The paper does not state the number of epochs, the time of the comparison or the average.",
+    ),
+    Simulation(
+        "talos/F.1",
+        "epoch-time",
+        tuple(DATASETS)[:4],
+        lambda dataset: {"dataset": dataset, "losses": ",".join(SECONDS)},
+        _epoch_time,
+        _published_epoch_time,
+        lambda dataset: 2700.0 if dataset == "gowalla-talos" else 240.0,
+        "ratio",
+        "Seconds are compared as ratios to SL: the published ones are of a GPU. Measure them on an idle machine.",
+    ),
+)
