@@ -11,8 +11,7 @@ from rankbench.cli.arguments import Tags
 from rankbench.cli.console import Json, clock, epilog, err, out, print_json, print_table
 
 if TYPE_CHECKING:
-    from rankbench.api.reproduce import Agenda
-    from rankbench.reproduce.wanted import Row
+    from rankbench.api.reproduce import Agenda, Outcome
 
 EXAMPLES = """Examples:
   rankbench reproduce talos/3.1 --datasets amazon-beauty --budget 10m
@@ -23,6 +22,12 @@ EXAMPLES = """Examples:
   rankbench reproduce status               per paper: published, measured, and how near
   rankbench reproduce status talos/3.1 --json
 """
+
+
+COUNTED = """\
+measured: cells whose setting the paper prints or a search on validation chose; data here: cells whose data this machine has.
+within 1 % and 3 %: or in the 95 % interval. found on test: cells whose setting was found on test; they are counted apart."""
+MARKED = "● published number in the 95 % interval, ◐ within 1 % of it, ○ within 3 %"
 
 
 class _RunByDefault(typer.core.TyperGroup):
@@ -115,6 +120,7 @@ def status(tables: Tables = None, store: Store = None, json: Json = False) -> No
     from rankbench.reproduce.catalogue import paper_tables, selected_names
     from rankbench.reproduce.counts import counts as count_cells
     from rankbench.reproduce.evidence import Evidence
+    from rankbench.reproduce.results import share
 
     environment = Environment.from_env()
     evidence = Evidence(evidence_folder(environment, store))
@@ -124,17 +130,13 @@ def status(tables: Tables = None, store: Store = None, json: Json = False) -> No
         print_json({"evidence": str(evidence.folder), "tables": {name: asdict(each) for name, each in counts.items()}})
         return
     header = ["table", "published", "data here", "measured", "in the interval", "within 1 %", "within 3 %", "found on test"]
-    body = [
-        [name, *map(str, (c.published, c.data_here, c.measured)), *(_share(n, c.measured) for n in (c.in_interval, c.within_1, c.within_3)),
-         f"{c.on_test}" if c.on_test else ""]
-        for name, c in counts.items()
-    ]  # fmt: skip
+    body = []
+    for name, each in counts.items():
+        shares = [share(number, each.measured) for number in (each.in_interval, each.within_1, each.within_3)]
+        numbers = [str(each.published), str(each.data_here), str(each.measured)]
+        body.append([name, *numbers, *shares, str(each.on_test) if each.on_test else ""])
     print_table(header, body)
-    out.print(
-        "measured: cells whose setting is printed in the paper or was chosen on validation. within 1 % and 3 %: or in the 95 % "
-        "interval. found on test: cells whose setting was found on test, counted apart.",
-        style="dim",
-    )
+    out.print(COUNTED, style="dim")
 
 
 def _show_tasks(plan: Agenda, json: bool) -> None:
@@ -162,25 +164,14 @@ def _show_tasks(plan: Agenda, json: bool) -> None:
     out.print(f"{_plural(len(rows), 'task')} left; evidence in {plan.evidence.folder}")
 
 
-def _show_results(plan: Agenda, outcome: Any, json: bool) -> None:
+def _show_results(plan: Agenda, outcome: Outcome | None, json: bool) -> None:
     """Print the selected tables with what is measured so far."""
-    from rankbench.reproduce.standing import standings
+    from rankbench.reproduce.results import as_json, study_columns, table_columns
+    from rankbench.reproduce.wanted import MEANING, ORIGINS
 
-    rows = [each for row in plan.rows for each in standings(row, plan.evidence)]
     if json:
-        print_json(
-            {
-                "rows": [
-                    {"table": each.row.table.name, "dataset": each.row.dataset, "row": each.row.arm.label, "setting": each.origin,
-                     "seeds": [fit.seed for fit in each.fits],
-                     "cells": [vars(cell) | {"relative": cell.relative, "state": cell.state} for cell in each.cells]}
-                    for each in rows
-                ],
-                "fitted": outcome.fitted if outcome else 0,
-                "complete": outcome.complete if outcome else not plan.tasks,
-                "failed": outcome.failed if outcome else [],
-            }
-        )  # fmt: skip
+        about = {"fitted": 0, "searched": 0, "studied": 0, "complete": not plan.tasks, "failed": []}
+        print_json(as_json(plan.rows, plan.studies, plan.evidence) | (vars(outcome) if outcome else about))
         return
     for name in dict.fromkeys(table.name for table in plan.tables):
         for dataset in dict.fromkeys(row.dataset for row in plan.rows if row.table.name == name):
@@ -188,66 +179,22 @@ def _show_results(plan: Agenda, outcome: Any, json: bool) -> None:
             out.print(f"\n{name} on {dataset}", style="bold")
             if reason := own[0].table.stand_in(dataset):
                 out.print(f"a stand-in: {reason}", style="yellow")
-            _print_rows(own, plan)
+            header, body, origins = table_columns(own, plan.evidence)
+            print_table(header, body, drop=("seeds",))
+            for origin in (each for each in ORIGINS if each in origins):
+                out.print(f"{origin}: {MEANING[origin]}", style="dim")
     for study, dataset in plan.studies:
-        cells = study.cells(dataset, plan.evidence)
         out.print(f"\n{study.table} on {dataset}, {study.unit}", style="bold")
-        print_table(
-            ["row", "metric", "measured", "published", "difference"],
-            [
-                [row, cell.metric, f"{cell.mean:.4g}", f"{cell.published:.4g}", f"{100 * cell.relative:+.1f} %"]
-                for row, cell in cells
-            ],
-        ) if cells else out.print("not measured yet")
+        print_table(*study_columns(study, dataset, plan.evidence))
         out.print(study.account, style="dim")
+    out.print(f"\n{MARKED}", style="dim")
     if outcome:
+        done = [_plural(outcome.fitted, "fit"), _plural(outcome.searched, "search", "searches")]
+        done.append(_plural(outcome.studied, "study", "studies"))
         left = "nothing is left" if outcome.complete else "the same command goes on"
-        out.print(
-            f"\n{_plural(outcome.fitted, 'fit')}, {_plural(outcome.searched, 'search', 'searches')} and {_plural(outcome.studied, 'study', 'studies')} done; {left}"
-        )
+        out.print(f"{done[0]}, {done[1]} and {done[2]} done; {left}")
         for line in outcome.failed:
             out.print(f"failed: {line}", style="red")
-
-
-def _print_rows(own: list[Row], plan: Agenda) -> None:
-    from rankbench.reproduce.standing import standings
-    from rankbench.reproduce.wanted import MEANING, ORIGINS
-
-    metrics = list(dict.fromkeys(name for row in own for name in row.published))
-    header = ["row", "setting", "seeds"]
-    for name in metrics:
-        header += [name, "published", "difference"]
-    body: list[list[str]] = []
-    origins: set[str] = set()
-    for row in own:
-        found = standings(row, plan.evidence)
-        if not found:
-            line = [row.arm.label, "not measured yet", ""]
-            for name in metrics:
-                line += ["", f"{row.published[name]:.4f}" if name in row.published else "", ""]
-            body.append(line)
-        for each in found:
-            origins.add(each.origin)
-            cells = {cell.metric: cell for cell in each.cells}
-            line = [row.arm.label, each.origin, str(len(each.fits))]
-            for name in metrics:
-                cell = cells.get(name)
-                line += ["", "", ""] if cell is None else [
-                    f"{cell.mean:.4f}", f"{cell.published:.4f}", f"{100 * cell.relative:+.1f} %{_MARKS[cell.state]}"
-                ]  # fmt: skip
-            body.append(line)
-    print_table(header, body, drop=("seeds",))
-    out.print("● in the 95 % interval, ◐ within 1 %, ○ within 3 % of the published number", style="dim")
-    for origin in ORIGINS:
-        if origin in origins:
-            out.print(f"{origin}: {MEANING[origin]}", style="dim")
-
-
-_MARKS = {"within the interval": " ●", "within 1 %": " ◐", "within 3 %": " ○", "off": ""}
-
-
-def _share(part: int, whole: int) -> str:
-    return f"{part} ({100 * part / whole:.0f} %)" if whole else ""
 
 
 def _words(text: str | None) -> list[str]:
