@@ -17,6 +17,7 @@ from rankbench.data.cards import load_card
 from rankbench.data.prepare import prepare
 from rankbench.reproduce.adopt import adopt, records_folder
 from rankbench.reproduce.catalogue import PaperTable, paper_tables, selected_names
+from rankbench.reproduce.claims import test_claims
 from rankbench.reproduce.engine import Spending, spend
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.schedule import Task, tasks
@@ -163,4 +164,5 @@ def reproduce(
             complete = spend(plan.tasks, spending, environment, cluster, metrics, deadline)
     finally:
         sink.finish_sweep([], ok=not spending.failed)
+    test_claims(plan.tables, {row.dataset for row in plan.rows}, plan.evidence, environment)
     return Outcome(spending.fitted, spending.searched, spending.studied, complete, spending.failed)

@@ -21,13 +21,13 @@ EXAMPLES = """Examples:
   rankbench reproduce --budget 8h --address auto      on a Ray cluster
   rankbench reproduce status               per paper: published, measured, and how near
   rankbench reproduce status talos/3.1 --json
+  rankbench reproduce pages --out docs/results      a page per paper, from the evidence
 """
 
 
 COUNTED = """\
 measured: cells whose setting the paper prints or a search on validation chose; data here: cells whose data this machine has.
 within 1 % and 3 %: or in the 95 % interval. found on test: cells whose setting was found on test; they are counted apart."""
-MARKED = "● published number in the 95 % interval, ◐ within 1 % of it, ○ within 3 %"
 
 
 class _RunByDefault(typer.core.TyperGroup):
@@ -139,6 +139,30 @@ def status(tables: Tables = None, store: Store = None, json: Json = False) -> No
     out.print(COUNTED, style="dim")
 
 
+@app.command("pages", epilog=epilog(EXAMPLES))
+def pages(
+    to: Annotated[Path, typer.Option("--out", help="Folder of the pages.")] = Path("docs/results"),
+    store: Store = None,
+    json: Json = False,
+) -> None:
+    """Write a page per paper and an index from the evidence. Nothing is fitted."""
+    from rankbench.api.reproduce import evidence_folder
+    from rankbench.core.environment import Environment
+    from rankbench.core.files import require_writable
+    from rankbench.reproduce.catalogue import paper_tables
+    from rankbench.reproduce.evidence import Evidence
+    from rankbench.reproduce.pages import write_pages
+
+    environment = Environment.from_env()
+    require_writable(to)
+    files = write_pages(to, paper_tables(environment), Evidence(evidence_folder(environment, store)), environment)
+    if json:
+        print_json({"files": [str(path) for path in files]})
+        return
+    for path in files:
+        out.print(str(path))
+
+
 def _show_tasks(plan: Agenda, json: bool) -> None:
     rows = [
         {"stage": task.stage, "dataset": task.dataset, "rows": task.labels, "tables": task.tables, "fits": len(task.fits),
@@ -166,7 +190,7 @@ def _show_tasks(plan: Agenda, json: bool) -> None:
 
 def _show_results(plan: Agenda, outcome: Outcome | None, json: bool) -> None:
     """Print the selected tables with what is measured so far."""
-    from rankbench.reproduce.results import as_json, study_columns, table_columns
+    from rankbench.reproduce.results import MARKED, as_json, study_columns, table_columns
     from rankbench.reproduce.wanted import MEANING, ORIGINS
 
     if json:

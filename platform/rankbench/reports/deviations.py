@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from rankbench.reports.tables import Row
 from rankbench.schema.experiment import ExperimentSpec, NotRun
@@ -66,22 +67,14 @@ def protocol_deviations(experiment: ExperimentSpec, measured: Sequence[Row]) -> 
     """Return how the runs differ from the `protocol` of the experiment: one sentence per parameter and pair of values."""
     protocol, arms = experiment.protocol, {arm.label: arm for arm in experiment.arms}
     rows = [row for row in measured if row.arm in arms]
-    differing: dict[tuple[str, str, str], dict[str, None]] = {}
-    compared: dict[str, set[str]] = {}
+    settings = []
     for row in rows:
         arm = arms[row.arm]
-        for name, wanted in (protocol.params | arm.protocol).items():
-            # What is searched has no value of its own, and the final fit of a search has the number of epochs that was best.
-            value = arm.params.get(name, row.params.get(name))
-            if name not in row.params or isinstance(value, dict):
-                continue
-            compared.setdefault(name, set()).add(row.arm)
-            if value != wanted:
-                differing.setdefault((name, str(value), str(wanted)), {})[row.arm] = None
-    lines = []
-    for (name, value, wanted), who in differing.items():
-        everyone = len(compared[name]) > 1 and set(who) == compared[name]
-        lines.append(f"{'all arms' if everyone else ', '.join(who)}: {name} {value}, where the paper has {wanted}")
+        # What is searched has no value of its own, and the final fit of a search has the number of epochs that was best.
+        stated = {name: value for name, value in arm.params.items() if name in row.params}
+        values = {name: value for name, value in (row.params | stated).items() if not isinstance(value, dict)}
+        settings.append((row.arm, protocol.params | arm.protocol, values))
+    lines = differing_params(settings)
     if protocol.trials is not None:
         fewer = dict.fromkeys(row.arm for row in rows if 0 < row.chosen_of < protocol.trials)
         tried = sorted({row.chosen_of for row in rows if row.arm in fewer})
@@ -89,6 +82,24 @@ def protocol_deviations(experiment: ExperimentSpec, measured: Sequence[Row]) -> 
             counts = f"{tried[0]} to {tried[-1]}" if len(tried) > 1 else f"{tried[0]}"
             names = "all arms" if len(fewer) == len({row.arm for row in rows}) > 1 else ", ".join(fewer)
             lines.append(f"{names}: {counts} settings tried, where the paper tries {protocol.trials}")
+    return lines
+
+
+def differing_params(settings: Sequence[tuple[str, Mapping[str, Any], Mapping[str, Any]]]) -> list[str]:
+    """Return one sentence per parameter and pair of values that differ. `settings`: label of a row, the paper's parameters, and
+    those that were used; a parameter that only one of them has is not compared.
+    """
+    differing: dict[tuple[str, str, str], dict[str, None]] = {}
+    compared: dict[str, set[str]] = {}
+    for label, wanted, values in settings:
+        for name in (name for name in wanted if name in values):
+            compared.setdefault(name, set()).add(label)
+            if values[name] != wanted[name]:
+                differing.setdefault((name, str(values[name]), str(wanted[name])), {})[label] = None
+    lines = []
+    for (name, value, expected), who in differing.items():
+        everyone = len(compared[name]) > 1 and set(who) == compared[name]
+        lines.append(f"{'all arms' if everyone else ', '.join(who)}: {name} {value}, where the paper has {expected}")
     return lines
 
 

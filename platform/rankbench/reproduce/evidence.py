@@ -1,7 +1,7 @@
 """The store of what was measured: a line of JSON per fit, without values per user, small enough to be committed.
 
 The files of a folder have one dataset each: DATASET.fits.jsonl, DATASET.searches.jsonl with what searches chose, and
-DATASET.studies.jsonl.
+DATASET.studies.jsonl and DATASET.claims.jsonl, the tests of claims.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
@@ -29,7 +29,7 @@ class StoredFit:
 
     `card`: key of the content of the dataset's card. `fingerprint`: that of the prepared data. `params`: the parameters that
     the fit reads. `metrics`: means over users with 95 % intervals. `users`: number measured, and without targets. `idle`:
-    whether nothing else ran on the machine, so that its seconds can be compared.
+    whether nothing else ran on the machine, so that its seconds can be compared. `run`: id of its record, where that still is.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -56,6 +56,7 @@ class StoredFit:
     versions: dict[str, str] = field(default_factory=dict)
     cpu: str = ""
     started_at: str = ""
+    run: str = ""
 
     @property
     def order(self) -> tuple[Any, ...]:
@@ -122,9 +123,61 @@ class StoredStudy:
         return self.study, json.dumps(self.params, sort_keys=True), self.seed
 
 
-Stored = StoredFit | StoredSearch | StoredStudy
-Line = TypeVar("Line", StoredFit, StoredSearch, StoredStudy)
-KINDS: dict[str, type[Stored]] = {"fits": StoredFit, "searches": StoredSearch, "studies": StoredStudy}
+@dataclass(frozen=True)
+class StoredPair:
+    """A paired test of two rows over users; the value of a user is the mean over the seeds. `agreeing`: seeds whose difference
+    has the sign of the claim.
+    """
+
+    better: str
+    than: str
+    difference: float
+    low: float
+    high: float
+    p_bootstrap_holm: float
+    p_wilcoxon_holm: float
+    verdict: Literal["better", "worse", "not distinguishable"]
+    agreeing: int
+
+
+@dataclass(frozen=True)
+class StoredClaim:
+    """The tests of a paper's claim on a dataset. `seeds` are those that all of its rows have; `fits`: the number of fits that
+    were compared. `tests`: number of tests that Holm's correction covers.
+    """
+
+    __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    dataset: str
+    card: str
+    table: str
+    text: str
+    metric: str
+    seeds: tuple[int, ...]
+    users: int
+    tests: int
+    pairs: tuple[StoredPair, ...]
+    runs: tuple[str, ...]
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        return self.table, self.text, self.metric
+
+    @property
+    def verdict(self) -> str:
+        """holds: every pair is better; contradicted: a pair is worse; otherwise it cannot be told."""
+        found = {pair.verdict for pair in self.pairs}
+        return "holds" if found == {"better"} else "contradicted" if "worse" in found else "cannot be told"
+
+
+Stored = StoredFit | StoredSearch | StoredStudy | StoredClaim
+Line = TypeVar("Line", StoredFit, StoredSearch, StoredStudy, StoredClaim)
+KINDS: dict[str, type[Stored]] = {
+    "fits": StoredFit,
+    "searches": StoredSearch,
+    "studies": StoredStudy,
+    "claims": StoredClaim,
+}
 
 
 class Evidence:
@@ -136,6 +189,7 @@ class Evidence:
         self.fits: dict[str, list[StoredFit]] = {}
         self.searches: dict[str, list[StoredSearch]] = {}
         self.studies: dict[str, list[StoredStudy]] = {}
+        self.claims: dict[str, list[StoredClaim]] = {}
         for path in sorted(folder.glob("*.jsonl")):
             dataset, _, kind = path.name.removesuffix(".jsonl").rpartition(".")
             if kind not in KINDS or not dataset:
@@ -170,6 +224,11 @@ class Evidence:
     def study_of(self, dataset: str, study: str, params: dict[str, Any]) -> StoredStudy | None:
         """Return what a study measured with these parameters, None if it was not run."""
         same = (each for each in self.studies.get(dataset, ()) if each.study == study and each.params == params)
+        return next(same, None)
+
+    def claim_of(self, dataset: str, table: str, text: str, metric: str) -> StoredClaim | None:
+        """Return the tests of a claim, None if it was not tested."""
+        same = (each for each in self.claims.get(dataset, ()) if each.order == (table, text, metric))
         return next(same, None)
 
     def add(self, line: Stored) -> Path:
@@ -208,6 +267,7 @@ def stored_fit(record: RunRecord, config: MethodConfig, card: str, idle: bool) -
         versions={name: packages[name] for name in PACKAGES if name in packages},
         cpu=str(about.get("machine", {}).get("cpu", "")),
         started_at=record.started_at,
+        run=record.id,
     )
 
 

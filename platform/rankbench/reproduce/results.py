@@ -10,6 +10,7 @@ from rankbench.reproduce.simulations import Simulation
 from rankbench.reproduce.standing import CellStanding, RowStanding, standings
 from rankbench.reproduce.wanted import Origin, Row
 
+MARKED = "● published number in the 95 % interval, ◐ within 1 % of it, ○ within 3 %"
 MARKS = {"within the interval": " ●", "within 1 %": " ◐", "within 3 %": " ○", "off": ""}
 
 

@@ -168,6 +168,15 @@ class NotRun(Strict):
     published: dict[str, dict[str, float]] = Field(description="dataset → metric → number in the paper")
 
 
+class Claim(Strict):
+    """A claim of a paper about rows of its table: each of `better` is above each of `than` in `metric`."""
+
+    text: str = Field(min_length=1)
+    better: tuple[str, ...] = Field(min_length=1, description="labels of arms")
+    than: tuple[str, ...] = Field(min_length=1, description="labels of arms")
+    metric: str
+
+
 class Protocol(Strict):
     """How a paper trains and searches, as far as it says so. Reports name every run that differs."""
 
@@ -199,6 +208,7 @@ class ExperimentSpec(Strict):
     unprinted: dict[str, Any] = Field({}, description="values of searched parameters that the paper's printed optima lack")
     protocol: Protocol = Protocol()
     not_run: tuple[NotRun, ...] = ()
+    claims: tuple[Claim, ...] = ()
 
     @model_validator(mode="before")
     @classmethod
@@ -213,6 +223,11 @@ class ExperimentSpec(Strict):
     def _something_to_compare(self) -> ExperimentSpec:
         if not self.arms and not self.methods:
             raise ValueError("give arms or methods")
+        labels = [arm.label for arm in self.arms]
+        for position, claim in enumerate(self.claims):
+            for label in (*claim.better, *claim.than):
+                if label not in labels and not self.methods:
+                    raise ValueError(f"claims[{position}]: no arm {label!r}{nearest(label, labels)}")
         return self
 
     @property
@@ -272,7 +287,9 @@ def _with_base(content: dict[str, Any], path: Path) -> dict[str, Any]:
         theirs = {each: value for each, value in known[arm[key]].items() if each != "published"}
         own = {each: value for each, value in arm.items() if each != "like"}
         arms.append(theirs | own | {"params": theirs.get("params", {}) | own.get("params", {})})
-    kept = {key: value for key, value in base.items() if key not in ("name", "question", "published", "not_run", "arms")}
+    kept = {
+        key: value for key, value in base.items() if key not in ("name", "question", "published", "not_run", "claims", "arms")
+    }
     return kept | {key: value for key, value in content.items() if key != "base"} | {"arms": arms}
 
 

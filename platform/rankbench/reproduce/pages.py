@@ -1,0 +1,186 @@
+"""The pages of the results: one per paper, with what holds, what does not and what cannot be told, and an index of all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rankbench.core.environment import Environment
+from rankbench.core.files import write_text
+from rankbench.reports.deviations import differing_params
+from rankbench.reports.markdown import markdown
+from rankbench.reports.page import Block, Grid, Items, Page, Picture, Section, Text
+from rankbench.reproduce.agreement import agreements
+from rankbench.reproduce.catalogue import PaperTable
+from rankbench.reproduce.counts import counts
+from rankbench.reproduce.evidence import Evidence, StoredClaim
+from rankbench.reproduce.figure import draw_differences
+from rankbench.reproduce.results import MARKED, share, study_columns, table_columns
+from rankbench.reproduce.simulations import SIMULATIONS, Simulation
+from rankbench.reproduce.standing import Count, standings
+from rankbench.reproduce.wanted import MEANING, ORIGINS, Row, rows_of
+
+TITLES = {
+    "rg2": "RG² (Pu et al., ICML 2024)",
+    "rgx": "RG× (the journal article on RG² and RG×)",
+    "deql": "DEQL (decoupled expected quadratic loss)",
+    "talos": "Talos (Zhang et al., WWW 2026)",
+    "dcl": "Debiased contrastive losses (Jin and Li)",
+}
+ORDER = """\
+Kendall's tau between the published and the measured numbers of the rows. The interval draws each measured mean from a normal
+distribution as wide as its own interval."""
+TESTS = """\
+Paired tests over users, on the mean over the seeds that all rows of a claim have. A difference counts if the p-values of the
+bootstrap and of Wilcoxon's test are both below 0.05 after Holm's correction for all pairs of the claim's rows. `seeds`: how
+many have a difference of the claimed sign."""
+
+
+COUNTED = """\
+`measured`: cells whose setting the paper prints or a search on validation chose. `within 1 %`, `within 3 %`: of the published
+number, or the published number lies in the 95 % interval of the measured mean. `found on test`: cells measured at a setting that
+was found on test, counted apart. Cells beside stand-ins belong to other data and are not counted."""
+
+
+@dataclass(frozen=True)
+class Paper:
+    """What the evidence has about a paper."""
+
+    name: str
+    tables: tuple[PaperTable, ...]
+    studies: tuple[Simulation, ...]
+    counts: dict[str, Count]
+
+
+def write_pages(folder: Path, tables: Sequence[PaperTable], evidence: Evidence, environment: Environment) -> list[Path]:
+    """Write a page and a figure per paper that has evidence, and README.md, the index. Returns the paths."""
+    names = {*(table.name for table in tables), *(each.table for each in SIMULATIONS)}
+    files: list[Path] = []
+    papers = []
+    for name in dict.fromkeys(table.paper for table in tables):
+        own = tuple(table for table in tables if table.paper == name)
+        studies = tuple(each for each in SIMULATIONS if each.paper == name)
+        mine = {each for each in names if each.split("/")[0] == name}
+        paper = Paper(name, own, studies, counts(tables, mine, evidence, environment))
+        papers.append(paper)
+        figure = draw_differences(folder / f"{name}.png", list(rows_of(own)), evidence)
+        files += [
+            *([figure] if figure else []),
+            write_text(folder / f"{name}.md", markdown(_paper_page(paper, evidence, figure))),
+        ]
+    index = markdown(_index(papers, evidence))
+    return [*files, write_text(folder / "README.md", index)]
+
+
+def _index(papers: Sequence[Paper], evidence: Evidence) -> Page:
+    total = sum((_total(paper) for paper in papers), Count())
+    body = [[f"[{TITLES.get(paper.name, paper.name)}]({paper.name}.md)", *_numbers(_total(paper))] for paper in papers]
+    body.append(["all", *_numbers(total)])
+    claims = [
+        [claim.text, dataset, claim.table, claim.verdict, str(len(claim.seeds))]
+        for dataset, members in sorted(evidence.claims.items())
+        for claim in members
+    ]
+    lead = (
+        "Every published number whose data could be had, measured by `rankbench reproduce`. The pages are made by "
+        "`rankbench reproduce pages --out docs/results` from the evidence in `experiments/evidence/`, one line per fit. "
+        "[Scale](scale.md) covers large data and large matrices, and [findings](findings.md) experiments of our own.",
+    )
+    sections = [Section("Published cells", (Grid(_header("paper"), body), Text(COUNTED)))]
+    if claims:
+        header = ["claim", "dataset", "table", "verdict", "seeds"]
+        sections.append(Section("Claims of the papers", (Grid(header, claims), Text(TESTS))))
+    return Page("Results", lead, tuple(sections))
+
+
+def _paper_page(paper: Paper, evidence: Evidence, figure: Path | None) -> Page:
+    """Return the page of a paper: counts, claims, order, tables, and why cells are off."""
+    sections = [Section("How far the evidence has come", (_count_grid(paper), Text(COUNTED)))]
+    datasets = {name for table in paper.tables for name in table.cards}
+    claims = [
+        each for name in sorted(datasets) for each in evidence.claims.get(name, ()) if each.table.split("/")[0] == paper.name
+    ]
+    if claims:
+        sections.append(Section("What holds, and what does not", tuple(_claim_blocks(claims))))
+    orders = [
+        [table.name, name, each.metric, str(each.rows), f"{each.tau:+.2f}", f"{each.low:+.2f} – {each.high:+.2f}"]
+        for table in paper.tables
+        for name in table.cards
+        for each in agreements(list(rows_of([table], [name])), evidence)
+    ]
+    if orders:
+        header = ["table", "dataset", "metric", "rows", "tau", "95 % interval"]
+        sections.append(Section("The order of the rows", (Grid(header, orders), Text(ORDER))))
+    if figure:
+        sections.append(Section("Figure", (Picture(figure, "Difference of each measured cell from the published one, in %"),)))
+    sections += [section for table in paper.tables for section in _table_sections(table, evidence)]
+    sections += [section for study in paper.studies for section in _study_sections(study, evidence)]
+    missing = [table.name for table in paper.tables if not any(standings(row, evidence) for row in rows_of([table]))]
+    if missing:
+        sections.append(Section("Not measured", (Text(f"No row has been measured of: {', '.join(missing)}."),)))
+    marks = "; ".join(f"*{origin}*: {MEANING[origin]}" for origin in ORIGINS)
+    return Page(TITLES.get(paper.name, paper.name), (f"{MARKED}. Settings are {marks}.",), tuple(sections))
+
+
+def _count_grid(paper: Paper) -> Grid:
+    return Grid(_header("table"), [[name, *_numbers(each)] for name, each in paper.counts.items() if name != "all"])
+
+
+def _claim_blocks(claims: Sequence[StoredClaim]) -> Iterator[Block]:
+    body = []
+    for claim in claims:
+        for pair in claim.pairs:
+            interval = f"{pair.low:+.4f} – {pair.high:+.4f}"
+            p = f"{pair.p_bootstrap_holm:.3f}, {pair.p_wilcoxon_holm:.3f}"
+            seeds = f"{pair.agreeing} of {len(claim.seeds)}"
+            what = f"{pair.better} − {pair.than}"
+            body.append(
+                [claim.text, claim.verdict, claim.dataset, claim.metric, what, f"{pair.difference:+.4f}", interval, p, seeds]
+            )
+    yield Grid(
+        ["claim", "verdict", "dataset", "metric", "pair", "difference", "95 % interval", "p (bootstrap, Wilcoxon)", "seeds"],
+        body,
+    )
+    yield Text(TESTS)
+
+
+def _table_sections(table: PaperTable, evidence: Evidence) -> Iterator[Section]:
+    for name in table.cards:
+        rows = [row for row in rows_of([table], [name]) if row.published]
+        if not any(standings(row, evidence) for row in rows):
+            continue
+        header, body, _ = table_columns(rows, evidence)
+        blocks: list[Block] = [Grid(header, body)]
+        if reason := table.stand_in(name):
+            blocks.insert(0, Text(f"A stand-in, so that only the order can be compared: {reason}"))
+        if lines := [*_deviations(rows, evidence), *(f"{row.arm.label}: {row.arm.account}" for row in rows if row.arm.account)]:
+            blocks.append(Items(tuple(lines)))
+        yield Section(f"{table.name} on {name}", tuple(blocks))
+
+
+def _study_sections(study: Simulation, evidence: Evidence) -> Iterator[Section]:
+    for dataset in study.datasets:
+        if study.stored(dataset, evidence):
+            grid = Grid(*study_columns(study, dataset, evidence))
+            yield Section(f"{study.table} on {dataset}, {study.unit}", (grid, Text(study.account)))
+
+
+def _deviations(rows: Sequence[Row], evidence: Evidence) -> list[str]:
+    """Return how the measured settings differ from the paper's protocol: one sentence per parameter and pair of values."""
+    measured = [(row.arm.label, row.table.spec.protocol.params | row.arm.protocol, each.fits[0].params)
+                for row in rows for each in standings(row, evidence)[:1]]  # fmt: skip
+    return differing_params(measured)
+
+
+def _total(paper: Paper) -> Count:
+    return paper.counts.get(f"{paper.name}, all") or next(iter(paper.counts.values()), Count())
+
+
+def _header(first: str) -> list[str]:
+    return [first, "published", "data here", "measured", "in the interval", "within 1 %", "within 3 %", "found on test"]
+
+
+def _numbers(each: Count) -> list[str]:
+    shares = [share(number, each.measured) for number in (each.in_interval, each.within_1, each.within_3)]
+    return [str(each.published), str(each.data_here), str(each.measured), *shares, str(each.on_test) if each.on_test else ""]
