@@ -30,12 +30,17 @@ EDGES = {
     "contracts": {"core", "data", "evaluation", "experiment", "fitting", "losses", "models", "solvers"},
     "studies": {"core", "data", "experiment", "losses", "training"},
     "sweeps": {"cluster", "core", "data", "evaluation", "experiment", "fitting", "schema", "solvers", "tracking", "training"},
+    "reproduce": {
+        "cluster", "core", "data", "evaluation", "experiment", "fitting", "reports", "schema", "studies", "sweeps",
+        "tracking",
+    },
     "views": {"experiment", "schema", "sweeps", "tracking"},
-    "api": {"core", "data", "evaluation", "experiment", "reports", "schema", "sweeps", "tracking", "views"},
+    "api": {
+        "cluster", "core", "data", "evaluation", "experiment", "reports", "reproduce", "schema", "sweeps", "tracking", "views",
+    },
     "cli": {
-        "api", "cluster", "completion", "contracts", "core", "data", "evaluation", "experiment", "fitting", "reports", "schema",
-        "studies",
-        "sweeps", "tracking", "training", "views",
+        "api", "cluster", "completion", "contracts", "core", "data", "evaluation", "experiment", "fitting", "reports",
+        "reproduce", "schema", "studies", "sweeps", "tracking", "training", "views",
     },
 }  # fmt: skip
 HEAVY = {

@@ -161,7 +161,11 @@ def reproduce(
     deadline = None if budget is None else started + budget
     try:
         with session(address, available_cpus()) as cluster:
-            complete = spend(plan.tasks, spending, environment, cluster, metrics, deadline)
+            cpus = None if address else cluster.cpus
+            complete = spend(
+                lambda: tasks(plan.rows, plan.studies, plan.evidence, environment, metrics, cpus),
+                spending, environment, cluster, metrics, deadline,
+            )  # fmt: skip
     finally:
         sink.finish_sweep([], ok=not spending.failed)
     test_claims(plan.tables, {row.dataset for row in plan.rows}, plan.evidence, environment)

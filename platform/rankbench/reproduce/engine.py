@@ -43,32 +43,36 @@ class Spending:
 
 
 def spend(
-    tasks: Sequence[Task],
+    tasks_left: Callable[[], Sequence[Task]],
     spending: Spending,
     environment: Environment,
     cluster: Session,
     metrics: dict[str, MetricSet],
     deadline: float | None,
 ) -> bool:
-    """Run the tasks in their order until all are done or the `deadline` (time.monotonic) has passed. Returns whether all are.
+    """Run tasks in their order until none is left or the `deadline` (time.monotonic) has passed. Returns whether none is left.
 
-    The setting that a search chooses is fitted right after it. A fit that the deadline interrupts goes on from its last
+    `tasks_left` is asked again after each search, so that the setting that it chose is fitted next. What has failed is not
+    tried again by the same call. A fit that the deadline interrupts goes on from its last
     checkpoint when the command is given again.
     """
-    queue = list(tasks)
+    queue = list(tasks_left())
+    begun: set[tuple[object, ...]] = set()
     over = threading.Event()
     try:
         with _until(deadline, over):
             while queue:
                 batch = _batch(queue, cluster.cpus)
                 queue = queue[len(batch) :]
-                batch = [left for task in batch if (left := fresh(task, spending.evidence))]
+                batch = [left for task in batch if task.key not in begun and (left := fresh(task, spending.evidence))]
+                begun |= {task.key for task in batch}
                 if batch and batch[0].study is not None:
                     simulate(batch[0].study, batch[0].dataset, spending.evidence, environment)
                     spending.studied += 1
                     spending.told(f"{batch[0].tables} on {batch[0].dataset}: {batch[0].study.study} is done")
                 elif batch and batch[0].searched is not None:
                     _search(batch[0].searched, spending, environment, cluster, metrics)
+                    queue = list(tasks_left())
                 elif batch:
                     _fit(batch, spending, environment, cluster)
     except KeyboardInterrupt:

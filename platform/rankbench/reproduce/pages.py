@@ -39,8 +39,8 @@ many have a difference of the claimed sign."""
 
 COUNTED = """\
 `measured`: cells whose setting the paper prints or a search on validation chose. `within 1 %`, `within 3 %`: of the published
-number, or the published number lies in the 95 % interval of the measured mean. `found on test`: cells measured at a setting that
-was found on test, counted apart. Cells beside stand-ins belong to other data and are not counted."""
+number, or the published number lies in the 95 % interval of the measured mean. `found on test`: cells measured at a setting
+that was found on test, counted apart. Cells beside stand-ins belong to other data and are not counted."""
 
 
 @dataclass(frozen=True)

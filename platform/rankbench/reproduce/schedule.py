@@ -33,6 +33,13 @@ class Task:
     seconds: float = 0.0  # a rough estimate
 
     @property
+    def key(self) -> tuple[object, ...]:
+        """What the task is, whatever else has been measured since it was planned."""
+        row = self.searched
+        searched = (row.table.name, row.arm.label) if row else ()
+        return self.dataset, tuple(fit.key for fit in self.fits), searched, self.study.table if self.study else ""
+
+    @property
     def labels(self) -> str:
         rows = [row for fit in self.fits for row in fit.rows] + ([self.searched] if self.searched else [])
         return ", ".join(dict.fromkeys(row.arm.label for row in rows)) if rows or not self.study else self.study.study

@@ -203,6 +203,9 @@ def plan(
         spec, tuple(declared), tuple(cards), metrics, (), tuple(final_notes), tuple(final_cards), not_available=not_available
     )
     if use_chosen:
+        lacking = [f"{name}: {arm.label}: no chosen setting, so it is left out" for name in (card.name for card in cards)
+                   for arm in spec.arms if arm.label not in {each.arm for each in chosen[name]}]  # fmt: skip
+        final = replace(final, notes=(*final.notes, *lacking))
         return replace(
             final, given={card.name: [each for each in chosen[card.name] if can_score(each, card)] for card in cards}
         )
@@ -371,12 +374,18 @@ def _require_known(datasets: Iterable[str], known: Iterable[str], source: str) -
 
 
 def _chosen_settings(spec: ExperimentSpec, dataset: str, source: str) -> list[MethodConfig]:
-    """One setting per arm, from the file; an arm with nothing to search needs no `chosen`."""
+    """One setting per arm, from the file. An arm with nothing to search needs no `chosen`; one that was not searched on this
+    dataset is left out, unless that leaves none.
+    """
     result = []
+    unsearched = [
+        arm for arm in spec.arms if dataset not in arm.chosen and any(isinstance(v, dict) for v in arm.params.values())
+    ]
     for position, arm in enumerate(spec.arms):
         key = f"{source}: arms[{position}].chosen"
-        searched = any(isinstance(value, dict) for value in arm.params.values())
-        require(dataset in arm.chosen or not searched, f"{key}: nothing for {dataset}; run the search first")
+        require(len(unsearched) < len(spec.arms), f"{key}: nothing for {dataset}; run the search first")
+        if arm in unsearched:
+            continue
         values = {name: value for name, value in arm.params.items() if not isinstance(value, dict)}
         result.append(configure(arm.method, values | arm.chosen.get(dataset, {}), key, arm.label))
     return result

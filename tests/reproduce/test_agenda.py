@@ -1,0 +1,106 @@
+"""What is wanted, in which order, and how cells are judged; without a cluster."""
+
+import pytest
+
+from rankbench.api.reproduce import agenda
+from rankbench.core.errors import ConfigError
+from rankbench.experiment.job import Job
+from rankbench.experiment.run import run
+from rankbench.reproduce.agreement import agreements
+from rankbench.reproduce.catalogue import paper_tables, selected_names
+from rankbench.reproduce.counts import counts
+from rankbench.reproduce.evidence import Evidence, stored_fit
+from rankbench.reproduce.schedule import tasks
+from rankbench.reproduce.standing import CellStanding, standings
+from rankbench.reproduce.wanted import metrics_for, rows_of, wanted_fits
+from rankbench.tracking.record import write_record
+
+
+def measure(fit, evidence, environment, tables):
+    """Run a wanted fit in this process and add it to the evidence."""
+    job = Job(fit.card, (fit.config,), fit.part, "test", metrics_for(fit.card.name, tables), seed=fit.seed, stage="final")
+    (outcome,) = run(job, environment)
+    evidence.add(stored_fit(outcome.record, fit.config, fit.card_key, idle=False))
+    return outcome
+
+
+def test_words_name_papers_and_tables():
+    names = ["toy/1", "toy/2", "talos/3.1"]
+    assert selected_names([], names) == set(names)
+    assert selected_names(["TOY"], names) == {"toy/1", "toy/2"}
+    assert selected_names(["toy/2", "talos/3.1"], names) == {"toy/2", "talos/3.1"}
+    with pytest.raises(ConfigError, match=r"talos/3\.2: no paper or table.*did you mean talos/3\.1"):
+        selected_names(["talos/3.2"], names)
+
+
+def test_printed_optima_come_first_and_one_fit_serves_several_tables(home):
+    plan = agenda(["toy"], home)
+    assert [task.stage for task in plan.tasks] == ["printed", "printed", "as published", "search", "search"]
+    ease = next(task for task in plan.tasks if task.labels == "EASE" and task.stage == "printed")
+    assert (ease.tables, ease.n_cells) == ("toy/1, toy/2", 3)
+    assert {task.labels for task in plan.tasks if task.stage == "search"} == {"EASE", "EDLAE"}
+
+
+def test_a_dataset_that_no_table_has_is_an_error(home):
+    with pytest.raises(ConfigError, match="--datasets: no selected table has 'gowalla'"):
+        agenda(["toy"], home, datasets=["gowalla"])
+
+
+def test_a_measured_fit_is_not_wanted_again(home):
+    tables = paper_tables(home)
+    evidence = Evidence(home.home / "experiments" / "evidence")
+    rows = list(rows_of(tables))
+    fits = [fit for fit in wanted_fits(rows, evidence) if fit.config.method == "ease"]
+    assert {fit.origin: fit.config.flat["lam"] for fit in fits} == {"printed": 10, "as published": 3}
+    for fit in fits:
+        measure(fit, evidence, home, tables)
+    metrics = {"synthetic": metrics_for("synthetic", tables)}
+    left = tasks(rows, [], Evidence(evidence.folder), home, metrics, 2)
+    assert [task.stage for task in left] == ["printed", "search", "search"] and left[0].labels == "Popularity"
+    found = [each for each in standings(rows[0], evidence)]
+    assert [each.origin for each in found] == ["printed", "as published"]
+    assert {cell.metric for cell in found[0].cells} == {"recall@20", "ndcg@20"}
+
+
+def test_a_run_of_another_command_is_taken_over(home):
+    tables, evidence = paper_tables(home), Evidence(home.home / "experiments" / "evidence")
+    (fit,) = [fit for fit in wanted_fits(rows_of(tables), evidence) if fit.config.method == "popularity"]
+    job = Job(fit.card, (fit.config,), fit.part, "test", metrics_for("synthetic", tables), seed=fit.seed)
+    (outcome,) = run(job, home)
+    assert str(outcome.record.environment["revision"]).endswith("+changes") or agenda(["toy"], home).adopted == 0
+    record = outcome.record.__class__(**(vars(outcome.record) | {"environment": {"revision": "abc"}}))
+    write_record(home.results / "runs", record, outcome.per_user)
+    plan = agenda(["toy"], home)
+    assert plan.adopted == 1 and all(task.labels != "Popularity" for task in plan.tasks)
+
+
+def test_cells_are_counted_with_those_that_cannot_be_measured(home):
+    tables, evidence = paper_tables(home), Evidence(home.home / "experiments" / "evidence")
+    before = counts(tables, {"toy/1", "toy/2"}, evidence, home)
+    assert (before["toy/1"].published, before["toy/1"].data_here, before["toy/1"].measured) == (5, 5, 0)
+    for fit in wanted_fits(rows_of(tables), evidence):
+        measure(fit, evidence, home, tables)
+    after = counts(tables, {"toy/1", "toy/2"}, evidence, home)
+    assert (after["toy/1"].measured, after["toy/1"].on_test) == (3, 2)  # EDLAE waits for its search
+    assert after["toy/2"].measured == 1 and after["all"].measured == 4
+
+
+@pytest.mark.parametrize(
+    ("mean", "low", "high", "state"),
+    [
+        (0.25, 0.19, 0.26, "within the interval"),
+        (0.2019, 0.201, 0.203, "within 1 %"),
+        (0.205, 0.204, 0.206, "within 3 %"),
+        (0.207, 0.206, 0.208, "off"),
+        (0.2005, None, None, "within 1 %"),
+    ],
+)
+def test_a_cell_is_judged_by_its_interval_and_its_distance(mean, low, high, state):
+    assert CellStanding("recall@20", 0.2, mean, low, high).state == state
+
+
+def test_the_order_of_rows_is_compared(home):
+    tables, evidence = paper_tables(home), Evidence(home.home / "experiments" / "evidence")
+    assert agreements(list(rows_of(tables)), evidence) == []
+    for row in rows_of(tables[:1]):
+        assert standings(row, evidence) == ()

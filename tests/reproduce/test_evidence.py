@@ -1,0 +1,69 @@
+"""The store: whole files, lines that are replaced by newer ones, and settings that are compared by what a fit reads."""
+
+import dataclasses
+
+import pytest
+
+from rankbench.core.errors import DataError
+from rankbench.experiment.job import configure
+from rankbench.reproduce.evidence import Evidence, StoredFit, StoredSearch, same_params, used_params
+
+
+def fit(seed=0, value=0.3, **params):
+    config = configure("ials", params)
+    return StoredFit("d", "c", "f", "ials", used_params(config), "train", seed, "float32", {"recall@20": (value, 0.2, 0.4)})
+
+
+def test_what_is_added_is_read_again(tmp_path):
+    evidence = Evidence(tmp_path / "new")
+    evidence.add(fit(seed=1))
+    evidence.add(fit(seed=0))
+    evidence.add(StoredSearch("d", "c", "ials", {"lam": {"grid": [1, 2]}}, "ndcg@20", 2, {"lam": 1}, 0.5))
+    again = Evidence(tmp_path / "new")
+    assert again.fits == evidence.fits and again.searches == evidence.searches
+    assert [each.seed for each in again.fits["d"]] == [0, 1]
+
+
+def test_a_line_of_the_same_setting_and_seed_is_replaced(tmp_path):
+    evidence = Evidence(tmp_path)
+    for value in (0.3, 0.5):
+        evidence.add(fit(value=value))
+    assert [each.metrics["recall@20"][0] for each in evidence.fits["d"]] == [0.5]
+
+
+def test_a_fit_is_found_by_what_it_reads_and_measures(tmp_path):
+    evidence = Evidence(tmp_path)
+    evidence.add(fit(lam=0.01))
+    same, other = configure("ials", {"lam": 0.01}), configure("ials", {"lam": 0.02})
+    assert len(evidence.find("d", "c", same, "train", "float32", ["recall@20"])) == 1
+    assert evidence.find("d", "c", other, "train", "float32") == []
+    assert evidence.find("d", "other card", same, "train", "float32") == []
+    assert evidence.find("d", "c", same, "train+valid", "float32") == []
+    assert evidence.find("d", "c", same, "train", "float32", ["recall@50"]) == []
+
+
+def test_a_parameter_that_is_newer_than_the_line_had_its_default():
+    assert same_params({"lam": 1, "new": 0}, {"lam": 1}, {"lam": 5, "new": 0})
+    assert not same_params({"lam": 1, "new": 2}, {"lam": 1}, {"lam": 5, "new": 0})
+    assert not same_params({"lam": 1}, {"lam": 1, "gone": 2}, {"lam": 5})
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("d.fits.jsonl", "{}\n", r"d\.fits\.jsonl:1: dataset: Field required"),
+        ("d.fits.jsonl", "no json\n", r"d\.fits\.jsonl:1: line: Invalid JSON"),
+        ("d.jsonl", "", r"d\.jsonl: expected a name that ends in \.fits\.jsonl"),
+    ],
+)
+def test_a_damaged_store_is_named(tmp_path, name, text, message):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(DataError, match=message):
+        Evidence(tmp_path)
+
+
+def test_a_line_has_no_number_that_json_lacks(tmp_path):
+    bad = dataclasses.replace(fit(), metrics={"recall@20": (float("nan"), None, None)})
+    with pytest.raises(ValueError, match="Out of range"):
+        Evidence(tmp_path).add(bad)
+    assert not [*tmp_path.glob("*.jsonl")]
