@@ -10,9 +10,11 @@ from rankbench.core.environment import Environment
 from rankbench.data.prepare import prepare
 from rankbench.evaluation.metrics import MetricSet
 from rankbench.experiment.estimate import Size
+from rankbench.experiment.job import configure
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.simulations import Simulation
 from rankbench.reproduce.wanted import Row, Wanted, wanted_fits
+from rankbench.schema.space import expand
 from rankbench.sweeps.plan import Unit, units
 
 Stage = Literal["printed", "chosen", "as published", "study", "search", "seeds"]
@@ -86,10 +88,20 @@ def tasks(
             result.append(Task(_stage(own), first.card.name, own, unit, None, waited=_waited(own, evidence), seconds=unit.cost))
     for row in rows:
         if row.needs_search and row.published and row.search(evidence) is None:
-            result.append(Task("search", row.dataset, searched=row, seconds=0.0))
+            result.append(Task("search", row.dataset, searched=row, seconds=_search_seconds(row, environment, metrics, cpus)))
     return sorted(
         _without_twins(result), key=lambda task: (STAGES.index(task.stage), task.waited, task.seconds / max(task.n_cells, 1))
     )
+
+
+def _search_seconds(row: Row, environment: Environment, metrics: dict[str, MetricSet], cpus: int | None) -> float:
+    """Return a rough estimate of the seconds of a search: those of its first setting for each of its settings."""
+    spec = row.table.spec
+    settings = expand(row.arm.params, spec.search.trials, spec.search.seed, row.source)
+    config = configure(row.arm.method, settings[0], row.source, row.arm.label)
+    size = Size.of(prepare(row.card, environment))
+    (unit,) = units(row.card, size, [config], spec, metrics[row.dataset], "search", cpus)
+    return unit.cost * len(settings)
 
 
 def is_measured(fit: Wanted, evidence: Evidence) -> bool:

@@ -82,10 +82,10 @@ def standings(row: Row, evidence: Evidence) -> tuple[RowStanding, ...]:
 
 
 def count(row: Row, here: bool, evidence: Evidence) -> Count:
-    """Count the cells of a row. `here`: whether its data are. Cells beside a stand-in belong to other data and are not
-    counted.
+    """Count the cells of a row. `here`: whether its data are. Cells beside a stand-in belong to other data and are not counted,
+    and those of a variant are counted with the row that it is a variant of.
     """
-    if row.table.stand_in(row.dataset):
+    if row.table.stand_in(row.dataset) or row.arm.variant_of is not None:
         return Count()
     total = Count(published=len(row.published), data_here=len(row.published) * here)
     measured = {each.origin: {cell.metric: cell for cell in each.cells} for each in standings(row, evidence)}

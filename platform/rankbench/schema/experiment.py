@@ -33,6 +33,7 @@ class ArmSpec(Strict):
         {}, description="dataset → parameters that reach the published numbers and were found on test, as the paper's were"
     )
     protocol: dict[str, Any] = Field({}, description="parameter → value in the paper, where this arm differs from the others")
+    variant_of: str | None = Field(None, description="the row of the table that this arm measures in another way")
     account: str = Field("", description="why its numbers differ from the published ones, as far as experiments have shown")
 
     @property
@@ -228,6 +229,9 @@ class ExperimentSpec(Strict):
             for label in (*claim.better, *claim.than):
                 if label not in labels and not self.methods:
                     raise ValueError(f"claims[{position}]: no arm {label!r}{nearest(label, labels)}")
+        for arm in self.arms:
+            if arm.variant_of is not None and arm.variant_of not in labels:
+                raise ValueError(f"variant_of: no arm {arm.variant_of!r}{nearest(arm.variant_of, labels)}")
         return self
 
     @property
@@ -265,7 +269,8 @@ def _with_base(content: dict[str, Any], path: Path) -> dict[str, Any]:
 
     Keys that the file does not have are those of the base, except what belongs to the base's own table. An arm is that of the
     base with its name, or with the name `like`; what the file says of it replaces what the base says, and parameters one by
-    one. An arm of another name that has a method is the file's own. Raises ConfigError if there is no such file or arm, or if the base has a base itself.
+    one. An arm of another name that has a method is the file's own. A file without arms has those of the base, with their
+    published numbers. Raises ConfigError if there is no such file or arm, or if the base has a base itself.
     """
     if "base" not in content:
         return content
@@ -277,7 +282,7 @@ def _with_base(content: dict[str, Any], path: Path) -> dict[str, Any]:
     require("base" not in base, f"{path}: base: {name} has a base itself; name that file")
     known = {arm.get("name", arm.get("method")): arm for arm in base.get("arms", [])}
     arms = []
-    for position, arm in enumerate(content.get("arms", [{"name": each} for each in known])):
+    for position, arm in enumerate(content.get("arms", base.get("arms", []))):
         require(isinstance(arm, dict), f"{path}: arms[{position}]: expected name and published")
         key = "like" if "like" in arm else "name"
         if key == "name" and "method" in arm and arm.get("name") not in known:
