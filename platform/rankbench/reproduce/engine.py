@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
 import threading
 import time
@@ -25,7 +26,6 @@ from rankbench.reproduce.wanted import Row
 from rankbench.sweeps.plan import Unit, units
 from rankbench.tracking.record import RunRecord
 
-BATCH = 300.0  # estimated seconds of the tasks that are handed to the cluster together
 BEYOND = 3  # number of steps beyond the range of a parameter
 
 
@@ -62,7 +62,7 @@ def spend(
     try:
         with _until(deadline, over):
             while queue:
-                batch = _batch(queue, cluster.cpus)
+                batch = _batch(queue)
                 queue = queue[len(batch) :]
                 batch = [left for task in batch if task.key not in begun and (left := fresh(task, spending.evidence))]
                 begun |= {task.key for task in batch}
@@ -82,18 +82,10 @@ def spend(
     return True
 
 
-def _batch(queue: Sequence[Task], cpus: int) -> list[Task]:
-    """The next search or study, or the next fits that take together about BATCH seconds; at least one per processor."""
-    batch: list[Task] = []
-    total = 0.0
-    for task in queue:
-        if task.searched is not None or task.study is not None:
-            return batch or [task]
-        if batch and len(batch) >= cpus and total + task.seconds > BATCH * cpus:
-            return batch
-        batch.append(task)
-        total += task.seconds
-    return batch
+def _batch(queue: Sequence[Task]) -> list[Task]:
+    """The next search or study, or all fits before it: the more of them, the less a processor waits for the last one."""
+    fits = itertools.takewhile(lambda task: task.unit is not None, queue)
+    return [*fits] or [queue[0]]
 
 
 def _fit(batch: Sequence[Task], spending: Spending, environment: Environment, cluster: Session) -> None:
