@@ -39,6 +39,12 @@ class PaperTable:
         assert self.spec.published is not None
         return f"{self.paper}/{self.spec.published.table}"
 
+    @cached_property
+    def numbers(self) -> set[tuple[str, str, str]]:
+        """Row, dataset and metric of each published number on the datasets of the file."""
+        arms = [arm for arm in self.spec.arms if arm.variant_of is None]
+        return {(arm.label, name, metric) for arm in arms for name in self.cards for metric in arm.published.get(name, ())}
+
     def stand_in(self, dataset: str) -> str | None:
         """Return why a dataset is not that of the paper, None if it is."""
         return self.cards[dataset].stand_in
@@ -46,8 +52,8 @@ class PaperTable:
 
 def paper_tables(environment: Environment) -> tuple[PaperTable, ...]:
     """Return every table that an experiment file measures, in the order of the files. Figures, and tables that repeat the
-    numbers of another table, are left out. Raises ConfigError for a file that cannot be read, or a table that two files state
-    for the same data; stand-ins of a table may have a file of their own.
+    numbers of another table, are left out. Raises ConfigError for a file that cannot be read, or a number that two
+    files state; stand-ins of a table, or a column of it, may have a file of their own.
     """
     tables: list[PaperTable] = []
     for path in experiment_files(environment):
@@ -58,8 +64,9 @@ def paper_tables(environment: Environment) -> tuple[PaperTable, ...]:
         cards = [card_of(entry, environment, f"{path}: datasets[{i}]") for i, entry in enumerate(spec.datasets)]
         table = PaperTable(spec, path, {card.name: card for card in cards})
         for other in tables:
-            if other.name == table.name and set(other.cards) & set(table.cards):
-                raise ConfigError(f"{path}: published.table: {other.file} has {table.name} already")
+            if other.name == table.name and (twice := other.numbers & table.numbers):
+                row, dataset, metric = min(twice)
+                raise ConfigError(f"{path}: {row}: {other.file} has {metric} of {table.name} on {dataset} already")
         tables.append(table)
     return tuple(tables)
 

@@ -117,7 +117,8 @@ def _search(row: Row, spending: Spending, environment: Environment, cluster: Ses
     tried: dict[str, RunRecord] = {}
     by_record: dict[str, dict] = {}
 
-    def run(settings: list[dict]) -> None:
+    def run(drawn: list[dict]) -> None:
+        settings = [values for position, values in enumerate(drawn) if values not in drawn[:position]]
         configs = [configure(row.arm.method, values, row.source, row.arm.label) for values in settings]
         planned = units(row.card, size, configs, spec, metrics[row.dataset], "search", cluster.cpus)
         values_of = {
