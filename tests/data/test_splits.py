@@ -188,3 +188,16 @@ def test_what_is_excluded_follows_its_rows():
     for row, user in enumerate(holdout.users):
         assert set(holdout.seen[[row]].indices) == set(parts.test_history[[user]].indices) | {user % 8}
         assert set(holdout.history[[row]].indices) == set(parts.test_history[[user]].indices)
+
+
+def test_validation_items_are_candidates_of_test_only_if_the_split_says_so():
+    data = interactions(FORTY)
+    hidden, shown = (
+        split(data, RandomPerUser(protocol="random-per-user", test=0.2, valid=0.2, rank_valid=on))[0] for on in (False, True)
+    )
+    assert all((getattr(hidden, name) != getattr(shown, name)).nnz == 0 for name in ALL)
+    on_train = [each.holdout("test", "train").seen.nnz for each in (hidden, shown)]
+    assert on_train == [hidden.train.nnz + hidden.valid_target.nnz, hidden.train.nnz]
+    # A model that was fitted on them would only repeat them.
+    assert shown.holdout("test", "train+valid").seen.nnz == on_train[0]
+    assert shown.holdout("valid", "train").seen.nnz == hidden.train.nnz

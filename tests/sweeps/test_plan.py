@@ -265,6 +265,16 @@ def test_chosen_parameters_replace_the_search(environment):
     assert planned.key != plan_of(environment, *arms).key
 
 
+def test_an_arm_that_was_not_searched_is_left_out_of_the_chosen_ones_and_named(environment):
+    arms = [
+        {"method": "ease", "params": {"lam": {"grid": [1, 2]}}, "chosen": {"synthetic": {"lam": 7}}},
+        {"method": "edlae", "params": {"lam": {"grid": [1, 2]}}},
+    ]
+    planned = plan(spec_of(*arms), environment, 2, "x.yaml", use_chosen=True)
+    assert [config.method for config in planned.given["synthetic"]] == ["ease"]
+    assert "synthetic: edlae: no chosen setting, so it is left out" in planned.notes
+
+
 def test_a_searched_arm_without_chosen_parameters_is_refused(environment):
     arm = {"method": "ease", "params": {"lam": {"grid": [1, 2]}}}
     with pytest.raises(ConfigError, match=r"x\.yaml: arms\[0\]\.chosen: nothing for synthetic; run the search first"):
