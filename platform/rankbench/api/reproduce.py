@@ -18,6 +18,7 @@ from rankbench.data.prepare import prepare
 from rankbench.reproduce.adopt import adopt, records_folder
 from rankbench.reproduce.catalogue import PaperTable, paper_tables, selected_names
 from rankbench.reproduce.claims import test_claims
+from rankbench.reproduce.costs import n_cost_cells
 from rankbench.reproduce.engine import Spending, spend
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.schedule import Task, tasks
@@ -115,7 +116,7 @@ def agenda(
     available = [name for name, there in here.items() if there]
     if not available:
         raise DownloadError("none of the datasets is available: " + ", ".join(f"{n} ({why})" for n, why in problems.items()))
-    rows = tuple(row for row in rows_of(selected, available) if row.published)
+    rows = tuple(row for row in rows_of(selected, available) if row.published or n_cost_cells(row))
     adopted = adopt(wanted_fits(rows, evidence), evidence, environment, warn)
     metrics = {name: metrics_for(name, every) for name in available}
     studies = [(each, name) for each in simulations for name in each.datasets if name in available]

@@ -190,7 +190,7 @@ def _show_tasks(plan: Agenda, json: bool) -> None:
 
 def _show_results(plan: Agenda, outcome: Outcome | None, json: bool) -> None:
     """Print the selected tables with what is measured so far."""
-    from rankbench.reproduce.results import MARKED, as_json, study_columns, table_columns
+    from rankbench.reproduce.results import MARKED, as_json, cost_columns, study_columns, table_columns
     from rankbench.reproduce.wanted import MEANING, ORIGINS
 
     if json:
@@ -205,6 +205,9 @@ def _show_results(plan: Agenda, outcome: Outcome | None, json: bool) -> None:
                 out.print(f"a stand-in: {reason}", style="yellow")
             header, body, origins = table_columns(own, plan.evidence)
             print_table(header, body, drop=("seeds",))
+            costs = cost_columns(own, plan.evidence)
+            if costs[1]:
+                print_table(*costs)
             for origin in (each for each in ORIGINS if each in origins):
                 out.print(f"{origin}: {MEANING[origin]}", style="dim")
     for study, dataset in plan.studies:

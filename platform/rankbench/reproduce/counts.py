@@ -8,6 +8,7 @@ from rankbench.core.environment import Environment
 from rankbench.data.availability import raw_data
 from rankbench.data.cards import load_card
 from rankbench.reproduce.catalogue import PaperTable
+from rankbench.reproduce.costs import cost_cells, n_cost_cells
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.simulations import SIMULATIONS
 from rankbench.reproduce.standing import Count, count, count_of
@@ -48,11 +49,17 @@ def counts(
 
 def _of_table(table: PaperTable, evidence: Evidence, environment: Environment) -> Count:
     total = Count()
+    assert table.spec.published is not None
     for name, card in table.cards.items():
-        if table.stand_in(name):
+        if table.stand_in(name) or name in table.spec.published.beside:
             continue
         here = raw_data(card, environment) not in NOWHERE
-        total = sum((count(Row(table, arm, card), here, evidence) for arm in table.spec.arms), total)
-        missing = sum(len(row.published.get(name, {})) for row in table.spec.not_run)
+        rows = [Row(table, arm, card) for arm in table.spec.arms]
+        total = sum((count(row, here, evidence) for row in rows), total)
+        for row in rows:
+            n_costs = n_cost_cells(row)
+            total += Count(published=n_costs, data_here=n_costs * here)
+            total = sum((count_of(cell) for cell in cost_cells(row, evidence)), total)
+        missing = sum(len(row.published.get(name, {})) + len(row.costs.get(name, {})) for row in table.spec.not_run)
         total += Count(published=missing, data_here=missing * here)
     return total

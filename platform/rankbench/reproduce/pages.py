@@ -16,7 +16,7 @@ from rankbench.reproduce.catalogue import PaperTable
 from rankbench.reproduce.counts import counts
 from rankbench.reproduce.evidence import Evidence, StoredClaim
 from rankbench.reproduce.figure import draw_differences
-from rankbench.reproduce.results import MARKED, share, study_columns, table_columns
+from rankbench.reproduce.results import MARKED, cost_columns, share, study_columns, table_columns
 from rankbench.reproduce.simulations import SIMULATIONS, Simulation
 from rankbench.reproduce.standing import Count, standings
 from rankbench.reproduce.wanted import MEANING, ORIGINS, Row, rows_of
@@ -152,6 +152,8 @@ def _table_sections(table: PaperTable, evidence: Evidence) -> Iterator[Section]:
             continue
         header, body, _ = table_columns(rows, evidence)
         blocks: list[Block] = [Grid(header, body)]
+        costs = cost_columns(list(rows_of([table], [name])), evidence)
+        blocks += [Grid(*costs)] if costs[1] else []
         if reason := table.stand_in(name):
             blocks.insert(0, Text(f"A stand-in, so that only the order can be compared: {reason}"))
         if lines := [*_deviations(rows, evidence), *(f"{row.arm.label}: {row.arm.account}" for row in rows if row.arm.account)]:

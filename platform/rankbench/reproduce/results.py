@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from rankbench.reproduce.costs import cost_cells
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.simulations import Simulation
 from rankbench.reproduce.standing import CellStanding, RowStanding, standings
@@ -22,7 +23,7 @@ def table_columns(rows: Sequence[Row], evidence: Evidence) -> tuple[list[str], l
         header += [name, "published", "difference"]
     body: list[list[str]] = []
     origins: set[Origin] = set()
-    for row in rows:
+    for row in (row for row in rows if row.published):
         found = standings(row, evidence)
         origins |= {each.origin for each in found}
         for each in found:
@@ -41,6 +42,16 @@ def table_columns(rows: Sequence[Row], evidence: Evidence) -> tuple[list[str], l
                 line += ["", f"{row.published[name]:.4f}" if name in row.published else "", ""]
             body.append(line)
     return header, body, origins
+
+
+def cost_columns(rows: Sequence[Row], evidence: Evidence) -> tuple[list[str], list[list[str]]]:
+    """Return header and cells of published times and memories, relative to one row; the body is empty if there are none."""
+    body = []
+    for row in rows:
+        for cell in cost_cells(row, evidence):
+            measured = [f"{cell.mean:.2f}", f"{cell.published:.2f}", f"{100 * cell.relative:+.0f} %{MARKS[cell.state]}"]
+            body.append([row.arm.label, cell.metric, *measured])
+    return ["row", "cost", "measured", "published", "difference"], body
 
 
 def study_columns(study: Simulation, dataset: str, evidence: Evidence) -> tuple[list[str], list[list[str]]]:

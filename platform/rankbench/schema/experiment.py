@@ -27,6 +27,9 @@ class ArmSpec(Strict):
     name: str | None = Field(None, description="label of the row; by default the name of the method")
     params: dict[str, Any] = {}
     published: dict[str, dict[str, float]] = Field({}, description="dataset → metric → number in the paper")
+    costs: dict[str, dict[Literal["minutes", "gigabytes"], Annotated[float, Field(gt=0)]]] = Field(
+        {}, description="dataset → time and memory of a fit in the paper, compared as ratios to those of `published.costs_of`"
+    )
     chosen: dict[str, dict[str, Any]] = Field({}, description="dataset → parameters that an earlier search on valid chose")
     printed: dict[str, dict[str, Any]] = Field({}, description="dataset → parameters that the paper prints as its optimum")
     as_published: dict[str, dict[str, Any]] = Field(
@@ -152,6 +155,8 @@ class Published(Strict):
     table: str | int | None = None
     figure: str | int | None = None
     recall: Literal["recall", "recall_capped", "open"] = "open"
+    beside: tuple[str, ...] = Field((), description="datasets that repeat the numbers of another, because the paper is unclear")
+    costs_of: str | None = Field(None, description="the row that time and memory of the others are divided by")
     repeats: str | int | None = Field(None, description="the table of the same paper whose numbers these are")
 
     @model_validator(mode="after")
@@ -166,7 +171,8 @@ class NotRun(Strict):
 
     name: str
     why: str = Field(min_length=1, description="reason in a few words, such as: not implemented")
-    published: dict[str, dict[str, float]] = Field(description="dataset → metric → number in the paper")
+    published: dict[str, dict[str, float]] = Field({}, description="dataset → metric → number in the paper")
+    costs: dict[str, dict[str, float]] = Field({}, description="dataset → time and memory in the paper, as for an arm")
 
 
 class Claim(Strict):

@@ -1,0 +1,47 @@
+"""Published time and memory of fits: of other machines, so each is divided by that of one row of its table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from rankbench.reproduce.evidence import Evidence, StoredFit
+from rankbench.reproduce.standing import CellStanding
+from rankbench.reproduce.wanted import Row
+
+
+def cost_cells(row: Row, evidence: Evidence) -> list[CellStanding]:
+    """Return time and memory of a row, relative to the row `published.costs_of` of its table; empty unless both were measured
+    on the same kind of processor with the same number of threads.
+    """
+    base = _base(row)
+    published = row.arm.costs.get(row.dataset, {})
+    if base is None or base.arm.label == row.arm.label:
+        return []
+    own, theirs = row.fits("printed", evidence), base.fits("printed", evidence)
+    if not own or not theirs or (own[0].cpu, own[0].threads) != (theirs[0].cpu, theirs[0].threads):
+        return []
+    reference = base.arm.costs[row.dataset]
+    cells = []
+    for name, value in published.items():
+        ratio = _cost(name, own) / _cost(name, theirs)
+        cells.append(CellStanding(f"{name} relative to {base.arm.label}", value / reference[name], ratio, None, None))
+    return cells
+
+
+def n_cost_cells(row: Row) -> int:
+    """Return the number of published costs of a row."""
+    return len(row.arm.costs.get(row.dataset, {}))
+
+
+def _base(row: Row) -> Row | None:
+    published = row.table.spec.published
+    label = published.costs_of if published else None
+    arm = next((arm for arm in row.table.spec.arms if arm.label == label), None)
+    return Row(row.table, arm, row.card) if arm and row.dataset in arm.costs else None
+
+
+def _cost(name: str, fits: Sequence[StoredFit]) -> float:
+    if name == "gigabytes":
+        return max(fit.peak_memory_gb for fit in fits)
+    return fmean(fit.seconds.get("fit", 0.0) / max(fit.fit_shared_by, 1) for fit in fits)

@@ -1,0 +1,64 @@
+"""Published time and memory are compared as ratios to one row."""
+
+import dataclasses
+
+import pytest
+
+from rankbench.reproduce.catalogue import paper_tables
+from rankbench.reproduce.costs import cost_cells
+from rankbench.reproduce.counts import counts
+from rankbench.reproduce.evidence import Evidence, StoredFit, used_params
+from rankbench.reproduce.wanted import rows_of
+
+TABLE = """\
+name: toy-table2
+published: {paper: Toy, table: 2, costs_of: EASE}
+datasets: [synthetic]
+arms:
+  - {name: EASE, method: ease, params: {lam: 10}, costs: {synthetic: {minutes: 2, gigabytes: 60}}}
+  - {name: EDLAE, method: edlae, params: {p: 0.5, lam: 10}, costs: {synthetic: {minutes: 5, gigabytes: 70}}}
+not_run: [{name: Magic, why: not built, costs: {synthetic: {minutes: 1}}}]
+"""
+
+
+@pytest.fixture
+def rows(home):
+    (home.home / "experiments" / "toy_table2.yaml").write_text(TABLE)
+    tables = [table for table in paper_tables(home) if table.name == "toy/2"]
+    return list(rows_of(tables))
+
+
+def fit(row, seconds, gigabytes, evidence, **about):
+    config = row.setting("printed", evidence)
+    line = StoredFit(
+        "synthetic", row.card_key, "f", config.method, used_params(config), row.part(config), 0, "float32", {},
+        seconds={"fit": seconds}, peak_memory_gb=gigabytes, threads=2, cpu="one",
+    )  # fmt: skip
+    evidence.add(dataclasses.replace(line, **about))
+
+
+def test_a_cost_is_a_ratio_to_that_of_the_base_row(rows, tmp_path):
+    evidence = Evidence(tmp_path / "evidence")
+    fit(rows[0], 10.0, 2.0, evidence)
+    assert cost_cells(rows[1], evidence) == []
+    fit(rows[1], 25.0, 2.4, evidence, fit_shared_by=1)
+    minutes, memory = cost_cells(rows[1], evidence)
+    assert (minutes.metric, minutes.published, minutes.mean) == ("minutes relative to EASE", 2.5, 2.5)
+    assert memory.published == pytest.approx(70 / 60) and memory.mean == pytest.approx(1.2)
+    assert minutes.state == "within 1 %" and memory.state == "within 3 %"
+    assert cost_cells(rows[0], evidence) == []
+
+
+def test_costs_of_different_processors_are_not_compared(rows, tmp_path):
+    evidence = Evidence(tmp_path / "evidence")
+    fit(rows[0], 10.0, 2.0, evidence)
+    fit(rows[1], 25.0, 2.4, evidence, cpu="another")
+    assert cost_cells(rows[1], evidence) == []
+
+
+def test_costs_are_counted(home, rows, tmp_path):
+    evidence = Evidence(tmp_path / "evidence")
+    fit(rows[0], 10.0, 2.0, evidence)
+    fit(rows[1], 25.0, 2.4, evidence)
+    found = counts(paper_tables(home), {"toy/2"}, evidence, home)["toy/2"]
+    assert (found.published, found.data_here, found.measured, found.within_3) == (5, 5, 2, 2)
