@@ -113,8 +113,11 @@ def is_measured(fit: Wanted, evidence: Evidence) -> bool:
 
 
 def _stage(fits: Iterable[Wanted]) -> Stage:
-    """The earliest stage of the fits: the first seed of a setting comes at its own stage, the others last."""
-    stages: list[Stage] = [fit.origin if fit.seed == fit.rows[0].seeds(fit.origin, fit.config)[0] else "seeds" for fit in fits]
+    """The earliest stage of the fits. All seeds of a chosen setting come at its stage, those of others after the first one last."""
+    stages: list[Stage] = []
+    for fit in fits:
+        first = fit.seed == fit.rows[0].seeds(fit.origin, fit.config)[0]
+        stages.append(fit.origin if first or fit.origin == "chosen" else "seeds")
     return min(stages, key=STAGES.index)
 
 
