@@ -113,7 +113,7 @@ def is_measured(fit: Wanted, evidence: Evidence) -> bool:
 
 
 def _stage(fits: Iterable[Wanted]) -> Stage:
-    """The earliest stage of the fits. All seeds of a chosen setting come at its stage, those of others after the first one last."""
+    """The earliest stage of the fits. All seeds of a chosen setting come at its stage, those of others but the first last."""
     stages: list[Stage] = []
     for fit in fits:
         first = fit.seed == fit.rows[0].seeds(fit.origin, fit.config)[0]
