@@ -195,6 +195,10 @@ def _studies(index: Index, positional: Sequence[str], incomplete: str) -> list[C
     return _starting(incomplete, [(name, "") for name in index["studies"]])
 
 
+def _tables(index: Index, positional: Sequence[str], incomplete: str) -> list[Candidate]:
+    return _starting(incomplete, [(name, "") for name in index.get("tables", []) if name not in positional])
+
+
 _KINDS: dict[str, Callable[[Index, Sequence[str], str], list[Candidate]]] = {
     "dataset": _datasets,
     "method": _methods,
@@ -208,6 +212,7 @@ _KINDS: dict[str, Callable[[Index, Sequence[str], str], list[Candidate]]] = {
     "run": _runs,
     "metrics": _metrics,
     "study": _studies,
+    "table": _tables,
 }
 
 

@@ -89,6 +89,11 @@ def test_selections_of_a_sweep():
     assert ask("rankbench", "sweep", "demo", "search.by", "=", "") == ["bohb", "random", "tpe"]
 
 
+def test_tables_of_papers():
+    assert {"talos", "talos/3.1", "talos/F.1"} <= set(ask("rankbench", "reproduce", "tal"))
+    assert ask("rankbench", "reproduce", "status", "deql/2") == ["deql/2"]
+
+
 def test_experiments_sweeps_and_runs(home):
     assert ask("rankbench", "sweep", "dem") == ["demo"]
     for path in ("sweeps/demo-12ab34cd-1/sweep.json", "runs/run-gowalla-ease-1/record.json"):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rankbench.cluster.session import require_reachable, session
 from rankbench.core.environment import Environment
-from rankbench.core.errors import ConfigError, DownloadError
+from rankbench.core.errors import ConfigError, DownloadError, RankbenchError
 from rankbench.core.files import require_writable
 from rankbench.core.registry import nearest
 from rankbench.core.threads import available_cpus
@@ -63,6 +63,15 @@ class Outcome:
 def all_names(tables: Sequence[PaperTable]) -> list[str]:
     """The names of all tables: those that compare models, and those that studies measure."""
     return [*(table.name for table in tables), *(each.table for each in SIMULATIONS)]
+
+
+def table_words(environment: Environment) -> list[str]:
+    """The words that name papers and tables: talos, talos/3.1 and so on. Empty if an experiment file cannot be read."""
+    try:
+        names = dict.fromkeys(all_names(paper_tables(environment)))
+    except RankbenchError:
+        return []
+    return [*dict.fromkeys(name.split("/")[0] for name in names), *names]
 
 
 def evidence_folder(environment: Environment, given: Path | None = None) -> Path:

@@ -31,6 +31,8 @@ _KINDS = {
 _OWN_KINDS = {
     ("methods", "name"): "methods",
     ("study", "name"): "study",
+    ("reproduce run", "tables"): "table",
+    ("reproduce status", "tables"): "table",
     ("report", "what"): "report",
     ("sweep status", "name"): "sweep",
     ("sweep stop", "name"): "sweep",
@@ -64,6 +66,8 @@ def completion(
 def index() -> dict[str, Any]:
     """Commands with their options, methods with their parameters, and names of metrics, studies and keys of experiments."""
     from rankbench import completion as answers
+    from rankbench.api.reproduce import table_words
+    from rankbench.core.environment import Environment
     from rankbench.evaluation.metrics import DEFAULT_METRICS
     from rankbench.experiment.methods import registered
     from rankbench.fitting.families import FAMILIES
@@ -79,6 +83,7 @@ def index() -> dict[str, Any]:
         "metrics": [*DEFAULT_METRICS, *(f"{name}@20" for name in DEFAULT_METRICS)],
         "changes": _keys(),
         "studies": studies().names(),
+        "tables": table_words(Environment.from_env()),
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,8 +77,9 @@ def _index(papers: Sequence[Paper], evidence: Evidence) -> Page:
     total = sum((_total(paper) for paper in papers), Count())
     body = [[f"[{TITLES.get(paper.name, paper.name)}]({paper.name}.md)", *_numbers(_total(paper))] for paper in papers]
     body.append(["all", *_numbers(total)])
+    stand_ins = {name for paper in papers for table in paper.tables for name in table.cards if table.stand_in(name)}
     claims = [
-        [claim.text, dataset, claim.table, claim.verdict, str(len(claim.seeds))]
+        [claim.text, _marked(dataset, stand_ins), claim.table, claim.verdict, str(len(claim.seeds))]
         for dataset, members in sorted(evidence.claims.items())
         for claim in members
     ]
@@ -102,7 +103,8 @@ def _paper_page(paper: Paper, evidence: Evidence, figure: Path | None) -> Page:
         each for name in sorted(datasets) for each in evidence.claims.get(name, ()) if each.table.split("/")[0] == paper.name
     ]
     if claims:
-        sections.append(Section("What holds, and what does not", tuple(_claim_blocks(claims))))
+        stand_ins = {name for table in paper.tables for name in table.cards if table.stand_in(name)}
+        sections.append(Section("What holds, and what does not", tuple(_claim_blocks(claims, stand_ins))))
     orders = [
         [table.name, name, each.metric, str(each.rows), f"{each.tau:+.2f}", f"{each.low:+.2f} – {each.high:+.2f}"]
         for table in paper.tables
@@ -123,11 +125,15 @@ def _paper_page(paper: Paper, evidence: Evidence, figure: Path | None) -> Page:
     return Page(TITLES.get(paper.name, paper.name), (f"{MARKED}. Settings are {marks}.",), tuple(sections))
 
 
+def _marked(dataset: str, stand_ins: Collection[str]) -> str:
+    return f"{dataset} (a stand-in)" if dataset in stand_ins else dataset
+
+
 def _count_grid(paper: Paper) -> Grid:
     return Grid(_header("table"), [[name, *_numbers(each)] for name, each in paper.counts.items() if name != "all"])
 
 
-def _claim_blocks(claims: Sequence[StoredClaim]) -> Iterator[Block]:
+def _claim_blocks(claims: Sequence[StoredClaim], stand_ins: Collection[str]) -> Iterator[Block]:
     body = []
     for claim in claims:
         for pair in claim.pairs:
@@ -136,7 +142,17 @@ def _claim_blocks(claims: Sequence[StoredClaim]) -> Iterator[Block]:
             seeds = f"{pair.agreeing} of {len(claim.seeds)}"
             what = f"{pair.better} − {pair.than}"
             body.append(
-                [claim.text, claim.verdict, claim.dataset, claim.metric, what, f"{pair.difference:+.4f}", interval, p, seeds]
+                [
+                    claim.text,
+                    claim.verdict,
+                    _marked(claim.dataset, stand_ins),
+                    claim.metric,
+                    what,
+                    f"{pair.difference:+.4f}",
+                    interval,
+                    p,
+                    seeds,
+                ]
             )
     yield Grid(
         ["claim", "verdict", "dataset", "metric", "pair", "difference", "95 % interval", "p (bootstrap, Wilcoxon)", "seeds"],

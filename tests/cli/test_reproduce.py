@@ -1,0 +1,91 @@
+"""rankbench reproduce: what is printed, and one line and exit code 2 for what is wrong."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rankbench.cli import _main
+
+EXPERIMENT = """\
+name: toy-table9
+published: {paper: Toy, table: 9, recall: recall}
+datasets: [toy]
+arms:
+  - {name: Popularity, method: popularity, published: {toy: {recall@20: 0.1}}}
+  - {name: EASE, method: ease, params: {lam: {grid: [1, 10]}}, published: {toy: {recall@20: 0.2}}}
+"""
+CARD = """\
+name: toy
+source: {generator: {users: 60, items: 40, interactions_per_user: 8}}
+split: {protocol: random-per-user}
+"""
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    """A home with one table of a paper, on a small generated dataset."""
+    folder = tmp_path / "home"
+    (folder / "datasets").mkdir(parents=True)
+    (folder / "experiments" / "evidence").mkdir(parents=True)
+    (folder / "datasets" / "toy.yaml").write_text(CARD)
+    (folder / "experiments" / "toy_table9.yaml").write_text(EXPERIMENT)
+    monkeypatch.setenv("RANKBENCH_HOME", str(folder))
+    monkeypatch.setenv("RANKBENCH_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("RANKBENCH_RESULTS", str(tmp_path / "results"))
+    monkeypatch.setenv("RANKBENCH_OFFLINE", "1")
+    for name in ("RANKBENCH_MIRROR", "RANKBENCH_TRACKING_URI", "RAY_ADDRESS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    return folder
+
+
+def test_a_dry_run_lists_what_is_left_and_writes_nothing(home, capsys):
+    assert _main(["reproduce", "toy/9", "--dry-run", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [(task["stage"], task["rows"], task["cells"]) for task in found["tasks"]] == [
+        ("printed", "Popularity", 1),
+        ("search", "EASE", 1),
+    ]
+    assert Path(found["evidence"]) == home / "experiments" / "evidence"
+    assert not [*(home / "experiments" / "evidence").iterdir()]
+
+
+def test_without_time_the_table_shows_what_is_published(capsys):
+    assert _main(["reproduce", "toy/9", "--budget", "0s"]) == 0
+    text = capsys.readouterr().out
+    assert "toy/9 on toy" in text and text.count("not measured yet") == 2
+
+
+def test_status_counts_the_published_cells(capsys):
+    assert _main(["reproduce", "status", "toy", "--json"]) == 0
+    counts = json.loads(capsys.readouterr().out)["tables"]["toy/9"]
+    assert (counts["published"], counts["data_here"], counts["measured"]) == (2, 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["toy/8"], "toy/8: no paper or table of that name; did you mean toy/9?"),
+        (["toy/9", "--budget", "soon"], "--budget: expected a time such as 90s, 10m or 2h, got 'soon'"),
+        (["toy/9", "--datasets", "toyy"], "--datasets: no selected table has 'toyy'; did you mean toy?"),
+        (["deql/3"], "none of the datasets is available: yelp2018 (offline)"),
+        (["status", "tallos"], "tallos: no paper or table of that name; did you mean talos?"),
+    ],
+)
+def test_what_is_wrong_is_named_in_one_line(words, message, capsys):
+    assert _main(["reproduce", *words]) == 2
+    errors = capsys.readouterr().err.strip().splitlines()
+    assert errors[-1].startswith(f"error: {message}")
+
+
+def test_a_damaged_line_of_the_evidence_is_named(home, capsys):
+    (home / "experiments" / "evidence" / "toy.fits.jsonl").write_text("{}\n")
+    assert _main(["reproduce", "toy/9", "--budget", "0s"]) == 2
+    assert "toy.fits.jsonl:1: dataset: Field required" in capsys.readouterr().err
+
+
+def test_two_files_cannot_state_the_same_number(home, capsys):
+    (home / "experiments" / "toy_again.yaml").write_text(EXPERIMENT.replace("toy-table9", "toy-again"))
+    assert _main(["reproduce", "toy/9", "--dry-run"]) == 2
+    assert "has recall@20 of toy/9 on toy already" in capsys.readouterr().err
