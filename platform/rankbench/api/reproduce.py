@@ -97,7 +97,8 @@ def agenda(
 ) -> Agenda:
     """Return what is to be done for the tables that `words` name (all without words), on some of their datasets.
 
-    Prepares the datasets whose raw data are available, and takes finished runs of this machine into the evidence. Raises
+    Prepares the datasets whose raw data are available, takes finished runs of this machine into the evidence, and tests the
+    claims whose rows are complete. Raises
     ConfigError for an unknown table or dataset, DownloadError if no dataset of the selection is available.
     """
     every = paper_tables(environment)
@@ -127,6 +128,7 @@ def agenda(
         raise DownloadError("none of the datasets is available: " + ", ".join(f"{n} ({why})" for n, why in problems.items()))
     rows = tuple(row for row in rows_of(selected, available) if row.published or n_cost_cells(row))
     adopted = adopt(wanted_fits(rows, evidence), evidence, environment, warn)
+    test_claims(selected, available, evidence, environment)  # an earlier call may have been interrupted before it did
     metrics = {name: metrics_for(name, every) for name in available}
     studies = [(each, name) for each in simulations for name in each.datasets if name in available]
     left = tasks(rows, studies, evidence, environment, metrics, cpus)
