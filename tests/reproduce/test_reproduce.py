@@ -53,7 +53,8 @@ def test_a_paper_from_nothing_to_its_page(home, tmp_path):
 
 
 @pytest.mark.usefixtures("no_tracking")
-@pytest.mark.parametrize("budget", [20.0, pytest.param(90.0, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("budget", [20.0, 90.0])
 def test_a_budget_ends_the_work_and_the_next_call_goes_on(home, budget):
     path = home.home / "experiments" / "toy_table2.yaml"
     path.write_text(

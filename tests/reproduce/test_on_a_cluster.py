@@ -1,0 +1,63 @@
+"""A table measured on three nodes has the evidence of one measured on this machine alone."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rankbench.reproduce.evidence import Evidence
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]  # minutes, and sweeps on clusters are tested always
+
+NODES = Path(__file__).parents[1] / "cluster" / "nodes.py"
+EXPERIMENT = """\
+name: toy-table9
+published: {paper: Toy, table: 9, recall: recall}
+datasets: [synthetic]
+arms:
+  - {name: Popularity, method: popularity, published: {synthetic: {recall@20: 0.1}}}
+  - {name: EASE, method: ease, params: {lam: {grid: [1, 10, 100]}}, published: {synthetic: {recall@20: 0.2}}}
+  - name: BPR
+    method: bpr
+    params: {embedding_dim: 8, epochs: 5, patience: 0}
+    published: {synthetic: {recall@20: 0.2}}
+claims: [{text: EASE is above popularity, better: [EASE], than: [Popularity], metric: recall@20}]
+"""
+
+
+def evidence_of(home: Path, *words: str, **environment: str) -> Evidence:
+    (home / "experiments" / "evidence").mkdir(parents=True)
+    (home / "experiments" / "toy_table9.yaml").write_text(EXPERIMENT)
+    variables = {
+        "RANKBENCH_HOME": str(home),
+        "RANKBENCH_DATA": str(home.parent / "data"),
+        "RANKBENCH_RESULTS": str(home / "results"),
+        "RANKBENCH_OFFLINE": "1",
+    }
+    variables |= os.environ | environment | variables
+    variables.pop("RANKBENCH_TRACKING_URI", None)
+    command = [sys.executable, "-m", "rankbench", "reproduce", "toy/9", "--json", *words]
+    done = subprocess.run(command, env=variables, cwd=home, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    about = json.loads(done.stdout)
+    assert about["complete"] and not about["failed"] and not about["not_measured"]
+    return Evidence(home / "experiments" / "evidence")
+
+
+@pytest.mark.timeout(500)
+def test_a_cluster_gives_the_same_evidence(tmp_path):
+    process = subprocess.Popen([sys.executable, str(NODES)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        about = json.loads(process.stdout.readline())
+        there = evidence_of(tmp_path / "there", "--address", about["address"], **about["environment"])
+    finally:
+        process.stdin.close()
+        process.wait(timeout=60)
+    here = evidence_of(tmp_path / "here")
+    measured = [{each.order: each.metrics for each in evidence.fits["synthetic"]} for evidence in (there, here)]
+    assert measured[0] == measured[1] and len(measured[0]) == 5  # popularity and EASE once, BPR with three seeds
+    assert [each.chosen for each in there.searches["synthetic"]] == [each.chosen for each in here.searches["synthetic"]]
+    assert [each.pairs for each in there.claims["synthetic"]] == [each.pairs for each in here.claims["synthetic"]]
