@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +30,9 @@ from rankbench.tracking.labels import Labels
 from rankbench.tracking.mlflow_sink import MlflowSink, tracking_uri
 from rankbench.tracking.record import RunRecord
 from rankbench.tracking.run_names import run_name
+from rankbench.tracking.saved_views import sweep_views
 
+SWEEP = "reproduce"  # id of the parent run in MLflow
 EVIDENCE = "evidence"  # folder beside the experiment files
 
 
@@ -160,14 +163,17 @@ def reproduce(
     )
     sink.open()
     names = [table.name for table in plan.tables]
-    sink.start_sweep(
-        "reproduce", {"tables": names if len(names) < 20 else len(names)}, {"rankbench.question": "published tables"}
-    )
+    published = Counter(name for row in plan.rows for name in row.published)
+    metrics_shown = [name for name, _ in published.most_common(4)] or ["recall@20"]
+    facts = {"tables": ", ".join(names) if len(names) < 10 else len(names), "budget_seconds": budget}
+    views = sweep_views("reproduce", SWEEP, metrics_shown[0], metrics_shown, [])
+    sink.start_sweep(SWEEP, facts, {"rankbench.question": "How near are measured numbers to published ones?"}, {}, views)
 
     def sent(unit: Unit, records: list[RunRecord]) -> None:
         used = {unit.job.run_id(config): config.used for config in unit.job.configs}
         for record in records:
-            sink.send(record, folder / record.id, run_name(record, (), True, False), used.get(record.id))
+            name = run_name(record, (), True, False)
+            sink.send(record, folder / record.id, name, used.get(record.id), first=metrics_shown[0])
 
     spending = Spending(plan.evidence, told, sent)
     deadline = None if budget is None else started + budget
