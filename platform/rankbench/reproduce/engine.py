@@ -19,6 +19,7 @@ from rankbench.experiment.estimate import Size
 from rankbench.experiment.job import configure
 from rankbench.reproduce.adopt import records_folder
 from rankbench.reproduce.beyond import edges, one_step_beyond
+from rankbench.reproduce.distinct import distinct_settings
 from rankbench.reproduce.evidence import Evidence, StoredSearch, stored_fit
 from rankbench.reproduce.schedule import Task, fresh
 from rankbench.reproduce.simulations import simulate
@@ -110,15 +111,12 @@ def _fit(batch: Sequence[Task], spending: Spending, environment: Environment, cl
 
 def _search(row: Row, spending: Spending, environment: Environment, cluster: Session, metrics: dict[str, MetricSet]) -> None:
     """Search the setting of a row on the validation set, beyond its range if the best draw lies on its edge."""
-    from rankbench.schema.space import expand
-
     spec, metric = row.table.spec, row.table.spec.search.choose.metric
     size = Size.of(prepare(row.card, environment))
     tried: dict[str, RunRecord] = {}
     by_record: dict[str, dict] = {}
 
-    def run(drawn: list[dict]) -> None:
-        settings = [values for position, values in enumerate(drawn) if values not in drawn[:position]]
+    def run(settings: list[dict]) -> None:
         configs = [configure(row.arm.method, values, row.source, row.arm.label) for values in settings]
         planned = units(row.card, size, configs, spec, metrics[row.dataset], "search", cluster.cpus)
         values_of = {
@@ -133,8 +131,8 @@ def _search(row: Row, spending: Spending, environment: Environment, cluster: Ses
 
         _run(planned, row, environment, cluster, done, spending)
 
-    spending.told(f"search {row.arm.label} on {row.dataset}: {spec.search.trials} draws")
-    run(expand(row.arm.params, spec.search.trials, spec.search.seed, row.source))
+    spending.told(f"search {row.arm.label} on {row.dataset}")
+    run(distinct_settings(row.arm.params, spec.search.trials, spec.search.seed, row.source))
     drawn = len(tried)
     for _ in range(BEYOND):
         best = _best(tried, metric)

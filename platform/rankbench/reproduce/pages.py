@@ -172,7 +172,9 @@ def _table_sections(table: PaperTable, evidence: Evidence) -> Iterator[Section]:
         blocks += [Grid(*costs)] if costs[1] else []
         if reason := table.stand_in(name):
             blocks.insert(0, Text(f"A stand-in, so that only the order can be compared: {reason}"))
-        if lines := [*_deviations(rows, evidence), *(f"{row.arm.label}: {row.arm.account}" for row in rows if row.arm.account)]:
+        lines = [*_unprinted(table, rows, evidence), *_searches(rows, evidence), *_deviations(rows, evidence)]
+        lines += [f"{row.arm.label}: {row.arm.account}" for row in rows if row.arm.account]
+        if lines:
             blocks.append(Items(tuple(lines)))
         yield Section(f"{table.name} on {name}", tuple(blocks))
 
@@ -182,6 +184,24 @@ def _study_sections(study: Simulation, evidence: Evidence) -> Iterator[Section]:
         if study.stored(dataset, evidence):
             grid = Grid(*study_columns(study, dataset, evidence))
             yield Section(f"{study.table} on {dataset}, {study.unit}", (grid, Text(study.account)))
+
+
+def _unprinted(table: PaperTable, rows: Sequence[Row], evidence: Evidence) -> Iterator[str]:
+    """Yield the values that printed optima lack, if a row was measured with them."""
+    if table.spec.unprinted and any(row.searched and row.fits("printed", evidence) for row in rows):
+        values = ", ".join(f"{name} {value}" for name, value in table.spec.unprinted.items())
+        yield f"where the printed optima lack a value: {values}"
+
+
+def _searches(rows: Sequence[Row], evidence: Evidence) -> Iterator[str]:
+    """Yield what each search cost, and where its best value is the last one that was tried."""
+    for row in rows:
+        if (search := row.search(evidence)) and row.dataset not in row.arm.chosen:
+            line = (
+                f"{row.arm.label}: chosen from {search.draws} settings by {search.metric} on validation, {search.seconds:.0f} s"
+            )
+            line += f", {search.beyond} more beyond the ranges" if search.beyond else ""
+            yield line + (f"; the best {', '.join(search.edges)} is still the last one tried" if search.edges else "")
 
 
 def _deviations(rows: Sequence[Row], evidence: Evidence) -> list[str]:

@@ -11,10 +11,10 @@ from rankbench.data.prepare import prepare
 from rankbench.evaluation.metrics import MetricSet
 from rankbench.experiment.estimate import Size
 from rankbench.experiment.job import configure
+from rankbench.reproduce.distinct import distinct_settings
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.simulations import Simulation
 from rankbench.reproduce.wanted import Row, Wanted, wanted_fits
-from rankbench.schema.space import expand
 from rankbench.sweeps.plan import Unit, units
 
 Stage = Literal["printed", "chosen", "as published", "study", "search", "seeds"]
@@ -97,7 +97,7 @@ def tasks(
 def _search_seconds(row: Row, environment: Environment, metrics: dict[str, MetricSet], cpus: int | None) -> float:
     """Return a rough estimate of the seconds of a search: those of its first setting for each of its settings."""
     spec = row.table.spec
-    settings = expand(row.arm.params, spec.search.trials, spec.search.seed, row.source)
+    settings = distinct_settings(row.arm.params, spec.search.trials, spec.search.seed, row.source)
     config = configure(row.arm.method, settings[0], row.source, row.arm.label)
     size = Size.of(prepare(row.card, environment))
     (unit,) = units(row.card, size, [config], spec, metrics[row.dataset], "search", cpus)

@@ -1,0 +1,25 @@
+"""A search has as many different settings as it has trials, or all that there are."""
+
+import pytest
+
+from rankbench.reproduce.distinct import distinct_settings
+
+
+@pytest.mark.parametrize("trials", [3, 8, 24])
+def test_draws_are_different(trials):
+    space = {"lam": {"choice": [0, 1, 2, 3, 4, 5]}, "alpha": {"choice": [1, 2, 3, 4, 5]}, "iterations": 20}
+    found = distinct_settings(space, trials, 0, "here")
+    assert len(found) == trials and all(found.count(each) == 1 and each["iterations"] == 20 for each in found)
+    assert found == distinct_settings(space, trials, 0, "here")
+    assert found != distinct_settings(space, trials, 1, "here")
+
+
+def test_a_small_range_is_tried_completely():
+    found = distinct_settings({"lam": {"choice": [1, 2, 3]}, "p": {"grid": [0.1, 0.5]}}, 24, 0, "here")
+    assert sorted((each["lam"], each["p"]) for each in found) == [(lam, p) for lam in (1, 2, 3) for p in (0.1, 0.5)]
+
+
+def test_grids_are_run_completely_and_intervals_are_drawn():
+    assert len(distinct_settings({"lam": {"grid": [1, 2, 3, 4]}}, 2, 0, "here")) == 4
+    found = distinct_settings({"lam": {"loguniform": [0.1, 10]}}, 5, 0, "here")
+    assert len({each["lam"] for each in found}) == 5 and all(0.1 <= each["lam"] <= 10 for each in found)
