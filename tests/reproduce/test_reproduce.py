@@ -1,64 +1,21 @@
-"""The whole way on a cluster of this machine: fits, searches, claims, the end of a budget, and going on."""
+"""The whole way in a process of its own: fits, searches, claims, the end of a budget, and going on."""
 
 import json
+import os
+import subprocess
+import sys
 import time
 
 import pytest
 
-from rankbench.api.reproduce import agenda, reproduce
+from rankbench.reproduce.catalogue import paper_tables
 from rankbench.reproduce.counts import counts
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.pages import write_pages
 from rankbench.reproduce.standing import standings
+from rankbench.reproduce.wanted import rows_of
 
-
-@pytest.fixture(scope="module")
-def no_tracking(tmp_path_factory):
-    patch = pytest.MonkeyPatch()
-    patch.setenv("RAY_AUTH_MODE", "token")
-    yield
-    patch.undo()
-
-
-@pytest.mark.usefixtures("no_tracking")
-def test_a_paper_from_nothing_to_its_page(home, tmp_path):
-    lines = []
-    plan = agenda(["toy"], home)
-    outcome = reproduce(plan, home, None, told=lines.append)
-    assert outcome.complete and not outcome.failed and outcome.searched == 2
-    evidence = Evidence(plan.evidence.folder)
-    (search,) = [each for each in evidence.searches["synthetic"] if each.method == "ease"]
-    tried = 3 + search.beyond
-    assert search.draws == 3 and len([line for line in lines if line.startswith("search EASE")]) == 1
-    # The best of 1, 10 and 100 is 100 or beyond, and the range was continued until the best value lay inside it.
-    assert search.beyond > 0 and search.chosen["lam"] >= 100 and tried > 3
-    rows = {row.arm.label: standings(row, evidence) for row in plan.rows if row.table.name == "toy/1"}
-    assert [each.origin for each in rows["EDLAE"]] == ["chosen"]
-    # The setting that was found on test is no measurement of the table.
-    every = counts(plan.all_tables, {"toy/1"}, evidence, home)["toy/1"]
-    assert (every.measured, every.on_test) == (4, 2)
-    (claim,) = evidence.claims["synthetic"]
-    assert claim.verdict == "holds" and claim.pairs[0].difference > 0 and claim.users > 100
-    # Nothing is left, and nothing is done a second time.
-    again = agenda(["toy"], home)
-    assert again.tasks == ()
-    text = {path: path.read_bytes() for path in plan.evidence.folder.glob("*.jsonl")}
-    files = write_pages(tmp_path / "pages", plan.all_tables, evidence, home)
-    assert {path.name for path in files} == {"toy.md", "toy.png", "README.md"}
-    page = (tmp_path / "pages" / "toy.md").read_text()
-    assert "EASE is above popularity" in page and "| holds" in page and "as published" in page
-    assert {path: path.read_bytes() for path in plan.evidence.folder.glob("*.jsonl")} == text
-    for path in text:
-        assert all(json.loads(line) for line in path.read_text().splitlines())
-
-
-@pytest.mark.usefixtures("no_tracking")
-@pytest.mark.slow
-@pytest.mark.parametrize("budget", [20.0, 90.0])
-def test_a_budget_ends_the_work_and_the_next_call_goes_on(home, budget):
-    path = home.home / "experiments" / "toy_table2.yaml"
-    path.write_text(
-        """\
+LONG = """\
 name: toy-table2
 published: {paper: Toy, table: 2, recall: recall}
 datasets: [synthetic]
@@ -68,12 +25,57 @@ arms:
     params: {epochs: 100000, patience: 0}
     published: {synthetic: {recall@20: 0.2}}
 """
-    )
+
+
+def command(home, *words):
+    """The JSON that `rankbench reproduce` prints, and its stderr."""
+    variables = os.environ | {
+        "RANKBENCH_HOME": str(home.home),
+        "RANKBENCH_DATA": str(home.data),
+        "RANKBENCH_RESULTS": str(home.results),
+        "RANKBENCH_OFFLINE": "1",
+    }
+    for name in ("RANKBENCH_MIRROR", "RANKBENCH_TRACKING_URI", "RAY_ADDRESS"):
+        variables.pop(name, None)
+    program = [sys.executable, "-m", "rankbench", "reproduce", *words, "--json"]
+    done = subprocess.run(program, env=variables, cwd=home.home, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_paper_from_nothing_to_its_page(home, tmp_path):
+    about = command(home, "toy")
+    assert about["complete"] and not about["failed"] and about["searched"] == 2 and not about["not_measured"]
+    folder = home.home / "experiments" / "evidence"
+    tables, evidence = paper_tables(home), Evidence(folder)
+    (search,) = [each for each in evidence.searches["synthetic"] if each.method == "ease"]
+    # The best of 1, 10 and 100 is 100 or beyond, and the range was continued until the best value lay inside it.
+    assert search.draws == 3 and search.beyond > 0 and search.chosen["lam"] >= 100
+    rows = {row.arm.label: standings(row, evidence) for row in rows_of(tables[:1])}
+    assert [each.origin for each in rows["EDLAE"]] == ["chosen"]
+    # The setting that was found on test is no measurement of the table.
+    every = counts(tables, {"toy/1"}, evidence, home)["toy/1"]
+    assert (every.measured, every.on_test) == (4, 2)
+    (claim,) = evidence.claims["synthetic"]
+    assert claim.verdict == "holds" and claim.pairs[0].difference > 0 and claim.users > 100
+    files = write_pages(tmp_path / "pages", tables, evidence, home)
+    assert {path.name for path in files} == {"toy.md", "toy.png", "README.md"}
+    page = (tmp_path / "pages" / "toy.md").read_text()
+    assert "EASE is above popularity" in page and "| holds" in page and "as published" in page
+    # Nothing is left, and nothing is done a second time.
+    text = {path: path.read_bytes() for path in folder.glob("*.jsonl")}
+    assert command(home, "toy", "--dry-run")["tasks"] == []
+    assert {path: path.read_bytes() for path in folder.glob("*.jsonl")} == text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("budget", [20, 90])
+def test_a_budget_ends_the_work_and_the_next_call_goes_on(home, budget):
+    (home.home / "experiments" / "toy_table2.yaml").write_text(LONG)
     began = time.monotonic()
-    plan = agenda(["toy/2"], home)
-    outcome = reproduce(plan, home, budget)
-    assert not outcome.complete and outcome.fitted == 0
-    assert time.monotonic() - began < budget + 60
-    assert agenda(["toy/2"], home).tasks  # it waits for the next call, which goes on from its checkpoint
+    about = command(home, "toy/2", "--budget", f"{budget}s")
+    assert not about["complete"] and about["fitted"] == 0
+    assert time.monotonic() - began < budget + 90
+    assert command(home, "toy/2", "--dry-run")["tasks"]  # it waits for the next call, which goes on from its checkpoint
     if budget > 60:  # a fit saves its state after 15 s; Ray and a worker start before
         assert any((home.results / "reproduce" / "checkpoints").glob("*/*"))
