@@ -6,7 +6,7 @@ import pytest
 
 from rankbench.reproduce.agreement import agreements
 from rankbench.reproduce.catalogue import paper_tables
-from rankbench.reproduce.claims import test_claims as run_claims
+from rankbench.reproduce.claims import check_claims
 from rankbench.reproduce.evidence import Evidence, StoredFit, used_params
 from rankbench.reproduce.wanted import rows_of
 from rankbench.tracking.record import DatasetInfo, Measured, RunRecord, write_record
@@ -55,7 +55,7 @@ def measured(home):
 
 def test_a_claim_holds_is_contradicted_or_cannot_be_told(home, measured):
     table, evidence = measured
-    assert run_claims([table], ["synthetic"], evidence, home) == 3
+    assert check_claims([table], ["synthetic"], evidence, home) == 3
     verdicts = {claim.text: claim.verdict for claim in evidence.claims["synthetic"]}
     assert verdicts == {"A is first": "holds", "B is above A": "contradicted", "B is above C": "cannot be told"}
     first = evidence.claim_of("synthetic", "toy/2", "A is first", "recall@20")
@@ -68,12 +68,12 @@ def test_a_claim_holds_is_contradicted_or_cannot_be_told(home, measured):
 
 def test_the_same_runs_are_not_tested_twice_and_missing_ones_not_at_all(home, measured):
     table, evidence = measured
-    run_claims([table], ["synthetic"], evidence, home)
-    assert run_claims([table], ["synthetic"], evidence, home) == 0
+    check_claims([table], ["synthetic"], evidence, home)
+    assert check_claims([table], ["synthetic"], evidence, home) == 0
     elsewhere = Evidence(home.results / "evidence")
     elsewhere.claims.clear()
     (home.results / "reproduce").rename(home.results / "gone")
-    assert run_claims([table], ["synthetic"], elsewhere, home) == 0
+    assert check_claims([table], ["synthetic"], elsewhere, home) == 0
 
 
 def test_kendalls_tau_of_the_order(measured):

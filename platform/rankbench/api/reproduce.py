@@ -18,7 +18,7 @@ from rankbench.data.cards import load_card
 from rankbench.data.prepare import prepare
 from rankbench.reproduce.adopt import adopt, records_folder
 from rankbench.reproduce.catalogue import PaperTable, paper_tables, selected_names
-from rankbench.reproduce.claims import test_claims
+from rankbench.reproduce.claims import check_claims
 from rankbench.reproduce.costs import n_cost_cells
 from rankbench.reproduce.engine import Spending, spend
 from rankbench.reproduce.evidence import Evidence
@@ -101,8 +101,8 @@ def agenda(
     """Return what is to be done for the tables that `words` name (all without words), on some of their datasets.
 
     Prepares the datasets whose raw data are available, takes finished runs of this machine into the evidence, and tests the
-    claims whose rows are complete. Raises
-    ConfigError for an unknown table or dataset, DownloadError if no dataset of the selection is available.
+    claims whose rows are complete. Raises ConfigError for an unknown table or dataset, DownloadError if no dataset of the
+    selection is available.
     """
     every = paper_tables(environment)
     names = selected_names(words, all_names(every))
@@ -131,7 +131,7 @@ def agenda(
         raise DownloadError("none of the datasets is available: " + ", ".join(f"{n} ({why})" for n, why in problems.items()))
     rows = tuple(row for row in rows_of(selected, available) if row.published or n_cost_cells(row))
     adopted = adopt(wanted_fits(rows, evidence), evidence, environment, warn)
-    test_claims(selected, available, evidence, environment)  # an earlier call may have been interrupted before it did
+    check_claims(selected, available, evidence, environment)  # an earlier call may have been interrupted before it did
     metrics = {name: metrics_for(name, every) for name in available}
     studies = [(each, name) for each in simulations for name in each.datasets if name in available]
     left = tasks(rows, studies, evidence, environment, metrics, cpus)
@@ -186,5 +186,5 @@ def reproduce(
             )  # fmt: skip
     finally:
         sink.finish_sweep([], ok=not spending.failed)
-    test_claims(plan.tables, {row.dataset for row in plan.rows}, plan.evidence, environment)
+    check_claims(plan.tables, {row.dataset for row in plan.rows}, plan.evidence, environment)
     return Outcome(spending.fitted, spending.searched, spending.studied, complete, spending.failed)

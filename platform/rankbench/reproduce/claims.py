@@ -18,7 +18,7 @@ from rankbench.tracking.record import read_per_user
 RESAMPLES = 2000
 
 
-def test_claims(tables: Iterable[PaperTable], datasets: Iterable[str], evidence: Evidence, environment: Environment) -> int:
+def check_claims(tables: Iterable[PaperTable], datasets: Iterable[str], evidence: Evidence, environment: Environment) -> int:
     """Test each claim whose rows have their values per user on this machine, and add it to the evidence. Returns how many were
     tested; those that were tested on the same runs before are not tested again.
     """

@@ -62,10 +62,6 @@ class StoredFit:
     def order(self) -> tuple[Any, ...]:
         return self.method, json.dumps(self.params, sort_keys=True), self.fit_on, self.dtype, self.seed
 
-    @property
-    def title(self) -> str:
-        return f"{self.method} on {self.dataset}, seed {self.seed}"
-
     def measured(self, metric: str) -> Measured:
         return Measured(*self.metrics[metric])
 
@@ -142,8 +138,8 @@ class StoredPair:
 
 @dataclass(frozen=True)
 class StoredClaim:
-    """The tests of a paper's claim on a dataset. `seeds` are those that all of its rows have; `fits`: the number of fits that
-    were compared. `tests`: number of tests that Holm's correction covers.
+    """The tests of a paper's claim on a dataset. `seeds` are those that all of its rows have; `runs`: the ids of the fits
+    that were compared. `tests`: number of tests that Holm's correction covers.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)

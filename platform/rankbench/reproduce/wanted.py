@@ -13,8 +13,6 @@ from rankbench.core.errors import ConfigError
 from rankbench.data.cards import Card
 from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, MetricSet, metric_set
 from rankbench.experiment.job import MethodConfig, configure
-from rankbench.experiment.methods import method
-from rankbench.fitting.method import Iterative
 from rankbench.reproduce.catalogue import PaperTable
 from rankbench.reproduce.evidence import Evidence, StoredFit, StoredSearch
 from rankbench.schema.experiment import ArmSpec
@@ -83,7 +81,7 @@ class Row:
     @property
     def needs_search(self) -> bool:
         """Whether only a search can give the chosen setting."""
-        return bool(self.searched) and self.dataset not in self.arm.chosen and method(self.arm.method) is not None
+        return bool(self.searched) and self.dataset not in self.arm.chosen
 
     def search(self, evidence: Evidence) -> StoredSearch | None:
         spec = self.table.spec
@@ -146,10 +144,6 @@ class Wanted:
     def n_cells(self) -> int:
         """Number of published cells of these rows."""
         return sum(len(row.published) for row in self.rows)
-
-    @property
-    def iterative(self) -> bool:
-        return isinstance(self.config.spec, Iterative)
 
 
 def wanted_fits(rows: Iterable[Row], evidence: Evidence) -> list[Wanted]:
