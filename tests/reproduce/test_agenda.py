@@ -1,5 +1,7 @@
 """What is wanted, in which order, and how cells are judged; without a cluster."""
 
+from dataclasses import replace
+
 import pytest
 
 from rankbench.api.reproduce import agenda
@@ -11,6 +13,7 @@ from rankbench.reproduce.catalogue import paper_tables, selected_names
 from rankbench.reproduce.counts import counts
 from rankbench.reproduce.evidence import Evidence, stored_fit
 from rankbench.reproduce.schedule import tasks
+from rankbench.reproduce.simulations import SIMULATIONS, simulate
 from rankbench.reproduce.standing import CellStanding, standings
 from rankbench.reproduce.wanted import metrics_for, rows_of, wanted_fits
 from rankbench.tracking.record import write_record
@@ -104,3 +107,22 @@ def test_the_order_of_rows_is_compared(home):
     assert agreements(list(rows_of(tables)), evidence) == []
     for row in rows_of(tables[:1]):
         assert standings(row, evidence) == ()
+
+
+def test_a_study_is_wanted_until_it_was_run(home, monkeypatch):
+    params = {"datasets": "synthetic", "list_lengths": "50", "trials": 20}
+    inconsistency = next(each for each in SIMULATIONS if each.study == "metric-inconsistency")
+    toy = replace(
+        inconsistency, table="toy/3", datasets=("synthetic",), params=lambda dataset: params,
+        published=lambda dataset: {("auc", "precision@20"): 30.0},
+    )  # fmt: skip
+    monkeypatch.setattr("rankbench.api.reproduce.SIMULATIONS", (toy,))
+    monkeypatch.setattr("rankbench.studies.metric_inconsistency.DATASETS", {"synthetic": "Beauty"})
+    (task,) = agenda(["toy/3"], home).tasks
+    assert (task.stage, task.dataset, task.n_cells) == ("study", "synthetic", 1)
+    evidence = Evidence(home.home / "experiments" / "evidence")
+    assert not toy.cells("synthetic", evidence)
+    simulate(toy, "synthetic", evidence, home)
+    assert not agenda(["toy/3"], home).tasks
+    ((row, cell),) = toy.cells("synthetic", Evidence(evidence.folder))
+    assert row == "auc" and 0 <= cell.mean <= 100

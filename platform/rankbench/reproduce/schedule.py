@@ -89,6 +89,9 @@ def tasks(
     for row in rows:
         if row.needs_search and row.published and row.search(evidence) is None:
             result.append(Task("search", row.dataset, searched=row, seconds=_search_seconds(row, environment, metrics, cpus)))
+    for study, dataset in studies:
+        if study.stored(dataset, evidence) is None:
+            result.append(Task("study", dataset, study=study, seconds=study.seconds(dataset)))
     return sorted(
         _without_twins(result), key=lambda task: (STAGES.index(task.stage), task.waited, task.seconds / max(task.n_cells, 1))
     )
