@@ -9,6 +9,7 @@ DATASETS = {
     "amazon-games-talos": "Games",
     "amazon-electronics-talos": "Electronics",
     "movielens-100k": "MovieLens",
+    "irb-movielens-100k": "MovieLens",
 }
 
 # Table 1.1: % of pairs of lists that are inconsistent with Precision@20, Recall@20.

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -62,6 +62,7 @@ class ThresholdError(Params):
     beta_lr: float = param(1e-3, "learning rate of Talos's thresholds in training", gt=0)
     T_beta: int = param(5, "SL@K updates its thresholds every T_beta epochs", ge=1)
     samples: str | int = param("16,64,256,1024", "sampled negatives n of the estimators on the final model, comma-separated")
+    init: Literal["xavier", "normal"] = param("xavier", "initial vectors; normal has a standard deviation of 1")
     passes: int = param(400, "steps of a regression on the final model", ge=1)
     rate: float = param(0.02, "initial learning rate of that regression, with a cosine decay to 0", gt=0)
 
@@ -77,7 +78,7 @@ class ThresholdError(Params):
         """The parameters of the method."""
         shared = ("K", "n_negatives", "epochs", "batch_size", "learning_rate", "embedding_dim")
         own = {"talos": ("tau", "beta_lr"), "sl-at-k": ("tau_d", "T_beta")}[method]
-        return {name: getattr(self, name) for name in shared + own} | {"patience": 0, "init": "xavier"}
+        return {name: getattr(self, name) for name in shared + own} | {"patience": 0, "init": self.init, "init_scale": 1.0}
 
 
 @dataclass(frozen=True)
