@@ -20,10 +20,11 @@ from rankbench.reproduce.adopt import adopt, records_folder
 from rankbench.reproduce.catalogue import PaperTable, paper_tables, selected_names
 from rankbench.reproduce.claims import check_claims
 from rankbench.reproduce.costs import n_cost_cells
-from rankbench.reproduce.engine import Spending, spend
+from rankbench.reproduce.engine import Spending, spend, spend_alone
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.schedule import Task, tasks
 from rankbench.reproduce.simulations import SIMULATIONS, Simulation
+from rankbench.reproduce.timing import require_idle
 from rankbench.reproduce.wanted import Row, metrics_for, rows_of, wanted_fits
 from rankbench.sweeps.plan import Unit
 from rankbench.tracking.labels import Labels
@@ -39,7 +40,8 @@ EVIDENCE = "evidence"  # folder beside the experiment files
 @dataclass(frozen=True)
 class Agenda:
     """What a call is about: the selected `tables` and `studies`, the `rows` whose data are here, why other datasets are
-    `not_available`, and the `tasks` that are left, in their order. `all_tables` are those of all papers.
+    `not_available`, and the `tasks` that are left, in their order. `all_tables` are those of all papers. `search_seconds`: the
+    training time that each search may use.
     """
 
     all_tables: tuple[PaperTable, ...]
@@ -50,6 +52,7 @@ class Agenda:
     evidence: Evidence
     not_available: dict[str, str]
     adopted: int = 0
+    search_seconds: float | None = None
 
 
 @dataclass
@@ -95,14 +98,16 @@ def agenda(
     datasets: Sequence[str] = (),
     store: Path | None = None,
     cpus: int | None = None,
+    search_seconds: float | None = None,
+    read_only: bool = False,
     warn: Callable[[str], None] = lambda line: None,
     on_dataset: Callable[[str], None] = lambda name: None,
 ) -> Agenda:
     """Return what is to be done for the tables that `words` name (all without words), on some of their datasets.
 
     Prepares the datasets whose raw data are available, takes finished runs of this machine into the evidence, and tests the
-    claims whose rows are complete. Raises ConfigError for an unknown table or dataset, DownloadError if no dataset of the
-    selection is available.
+    claims whose rows are complete; with `read_only` the store stays as it is. Raises ConfigError for an unknown table or
+    dataset, DownloadError if no dataset of the selection is available.
     """
     every = paper_tables(environment)
     names = selected_names(words, all_names(every))
@@ -114,7 +119,7 @@ def agenda(
     for name in datasets:
         if name not in known:
             raise ConfigError(f"--datasets: no selected table has {name!r}{nearest(name, known)}")
-    evidence = Evidence(evidence_folder(environment, store))
+    evidence = Evidence(evidence_folder(environment, store), read_only)
     here: dict[str, bool] = {}
     problems: dict[str, str] = {}
     for name, card in cards.items():
@@ -134,8 +139,8 @@ def agenda(
     check_claims(selected, available, evidence, environment)  # an earlier call may have been interrupted before it did
     metrics = {name: metrics_for(name, every) for name in available}
     studies = [(each, name) for each in simulations for name in each.datasets if name in available]
-    left = tasks(rows, studies, evidence, environment, metrics, cpus)
-    return Agenda(every, selected, tuple(studies), rows, tuple(left), evidence, problems, adopted)
+    left = tasks(rows, studies, evidence, environment, metrics, cpus, search_seconds)
+    return Agenda(every, selected, tuple(studies), rows, tuple(left), evidence, problems, adopted, search_seconds)
 
 
 def reproduce(
@@ -145,13 +150,18 @@ def reproduce(
     address: str | None = None,
     told: Callable[[str], None] = lambda line: None,
     labels: Labels | None = None,
+    alone: bool = False,
 ) -> Outcome:
     """Work through the tasks of an agenda until they are done or `budget` seconds have passed. Each finished fit is added to
-    the evidence at once and sent to MLflow.
+    the evidence at once and sent to MLflow. With `alone`, nothing new is measured: one measured fit per dataset, method and
+    encoder is run again with the machine to itself, so that its seconds can be compared.
 
-    Raises ClusterError if the cluster at `address` cannot be joined, StorageError if results cannot be written.
+    Raises ConfigError if other processes use the machine and `alone` is set, ClusterError if the cluster at `address` cannot
+    be joined, StorageError if results cannot be written.
     """
     started = time.monotonic()
+    if alone:
+        require_idle(available_cpus())
     require_writable(plan.evidence.folder)
     folder = records_folder(environment)
     require_writable(folder)
@@ -175,15 +185,18 @@ def reproduce(
             name = run_name(record, (), True, False)
             sink.send(record, folder / record.id, name, used.get(record.id), first=metrics_shown[0])
 
-    spending = Spending(plan.evidence, told, sent)
+    spending = Spending(plan.evidence, plan.search_seconds, told, sent)
     deadline = None if budget is None else started + budget
     try:
         with session(address, available_cpus()) as cluster:
             cpus = None if address else cluster.cpus
-            complete = spend(
-                lambda: tasks(plan.rows, plan.studies, plan.evidence, environment, metrics, cpus),
-                spending, environment, cluster, metrics, deadline,
-            )  # fmt: skip
+            if alone:
+                complete = spend_alone(plan.rows, spending, environment, cluster, metrics, deadline)
+            else:
+                complete = spend(
+                    lambda: tasks(plan.rows, plan.studies, plan.evidence, environment, metrics, cpus, plan.search_seconds),
+                    spending, environment, cluster, metrics, deadline,
+                )  # fmt: skip
     finally:
         sink.finish_sweep([], ok=not spending.failed)
     check_claims(plan.tables, {row.dataset for row in plan.rows}, plan.evidence, environment)

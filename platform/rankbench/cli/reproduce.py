@@ -17,6 +17,8 @@ EXAMPLES = """Examples:
   rankbench reproduce talos/3.1 --datasets amazon-beauty --budget 10m
   rankbench reproduce talos/3.1 --datasets amazon-beauty --budget 10m      again: goes on where it ended
   rankbench reproduce dcl deql/2 --budget 2h
+  rankbench reproduce rg2 --search-budget 10m      at most as much training for the search of each row
+  rankbench reproduce talos/3.1 --alone    seconds: one fit per method again, with the machine to itself
   rankbench reproduce --dry-run            what is left of all papers, in the order in which it would be done
   rankbench reproduce --budget 8h --address auto      on a Ray cluster
   rankbench reproduce status               per paper: published, measured, and how near
@@ -62,6 +64,19 @@ def reproduce(
         str | None, typer.Option("--budget", help="Time to spend, such as 90s, 10m or 2h. Default: until all is measured.")
     ] = None,
     datasets: Datasets = None,
+    search_budget: Annotated[
+        str | None,
+        typer.Option(
+            "--search-budget", help="Training time that the search of each row may use, the same for all. Default: all draws."
+        ),
+    ] = None,
+    alone: Annotated[
+        bool,
+        typer.Option(
+            "--alone",
+            help="Measure seconds: run one measured fit per method again, alone on an idle machine with all processors.",
+        ),
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done, in its order, and exit.")] = False,
     address: Annotated[
         str | None,
@@ -81,20 +96,24 @@ def reproduce(
     from rankbench.api.reproduce import reproduce as work_on
     from rankbench.cluster.session import host_and_port
     from rankbench.core.environment import Environment
+    from rankbench.core.errors import ConfigError
     from rankbench.core.threads import available_cpus
     from rankbench.tracking.labels import Labels
 
-    seconds = None if budget is None else _seconds(budget)
+    seconds = None if budget is None else _seconds(budget, "--budget")
+    search_seconds = None if search_budget is None else _seconds(search_budget, "--search-budget")
     environment = Environment.from_env()
     if address:
         host_and_port(address)
+        if alone:
+            raise ConfigError("--alone measures this machine; leave out --address")
 
     def told(line: str) -> None:
         if not json:
             err.print(line, highlight=False)
 
     cpus = None if address else available_cpus()
-    plan = agenda(tables or [], environment, _words(datasets), store, cpus, told)
+    plan = agenda(tables or [], environment, _words(datasets), store, cpus, search_seconds, dry_run, told)
     if not json:
         for name, why in plan.not_available.items():
             err.print(f"not available: {name} ({why})", style="dim")
@@ -104,9 +123,11 @@ def reproduce(
         _show_tasks(plan, json)
         return
     outcome = None
-    if plan.tasks and seconds != 0:
-        told(f"{_plural(len(plan.tasks), 'task')} to do" + (f", {clock(seconds)} to spend" if seconds else ""))
-        outcome = work_on(plan, environment, seconds, address, told, Labels.from_env("reproduce", tag or (), None))
+    if (alone or plan.tasks) and seconds != 0:
+        if not alone:
+            told(f"{_plural(len(plan.tasks), 'task')} to do" + (f", {clock(seconds)} to spend" if seconds else ""))
+        labels = Labels.from_env("reproduce", tag or (), None)
+        outcome = work_on(plan, environment, seconds, address, told, labels, alone)
     _show_results(plan, outcome, json)
 
 
@@ -232,7 +253,7 @@ def _plural(n: int, one: str, many: str = "") -> str:
     return f"{n:,} {one if n == 1 else many or one + 's'}"
 
 
-def _seconds(text: str) -> float:
+def _seconds(text: str, option: str) -> float:
     """Seconds of 90s, 10m, 2h or a plain number. Raises ConfigError for any other text."""
     import re
 
@@ -240,5 +261,5 @@ def _seconds(text: str) -> float:
 
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|min|h|d)?", text.strip())
     if not match:
-        raise ConfigError(f"--budget: expected a time such as 90s, 10m or 2h, got {text!r}")
+        raise ConfigError(f"{option}: expected a time such as 90s, 10m or 2h, got {text!r}")
     return float(match[1]) * {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, None: 1}[match[2]]

@@ -16,25 +16,26 @@ from rankbench.core.environment import Environment
 from rankbench.data.prepare import prepare
 from rankbench.evaluation.metrics import MetricSet
 from rankbench.experiment.estimate import Size
-from rankbench.experiment.job import configure
 from rankbench.reproduce.adopt import records_folder
-from rankbench.reproduce.beyond import edges, one_step_beyond
-from rankbench.reproduce.distinct import distinct_settings
-from rankbench.reproduce.evidence import Evidence, StoredSearch, stored_fit
+from rankbench.reproduce.evidence import Evidence, stored_fit
 from rankbench.reproduce.schedule import Task, fresh
+from rankbench.reproduce.search import search
 from rankbench.reproduce.simulations import simulate
+from rankbench.reproduce.timing import alone_folder, time_alone, untimed
 from rankbench.reproduce.wanted import Row
-from rankbench.sweeps.plan import Unit, units
+from rankbench.schema.experiment import ExperimentSpec
+from rankbench.sweeps.plan import Unit
 from rankbench.tracking.record import RunRecord
-
-BEYOND = 3  # number of steps beyond the range of a parameter
 
 
 @dataclass
 class Spending:
-    """What a call has done. `told(line)` reports a line to the user; `sent(unit, records)` is called with finished records."""
+    """What a call may use and has done. `search_seconds`: the training time of each search. `told(line)` reports a line to the
+    user; `sent(unit, records)` is called with finished records.
+    """
 
     evidence: Evidence
+    search_seconds: float | None
     told: Callable[[str], None]
     sent: Callable[[Unit, list[RunRecord]], None]
     fitted: int = 0
@@ -65,17 +66,54 @@ def spend(
             while queue:
                 batch = _batch(queue)
                 queue = queue[len(batch) :]
-                batch = [left for task in batch if task.key not in begun and (left := fresh(task, spending.evidence))]
+                batch = [left for task in batch if task.key not in begun
+                         and (left := fresh(task, spending.evidence, spending.search_seconds))]  # fmt: skip
                 begun |= {task.key for task in batch}
                 if batch and batch[0].study is not None:
                     simulate(batch[0].study, batch[0].dataset, spending.evidence, environment)
                     spending.studied += 1
                     spending.told(f"{batch[0].tables} on {batch[0].dataset}: {batch[0].study.study} is done")
                 elif batch and batch[0].searched is not None:
-                    _search(batch[0].searched, spending, environment, cluster, metrics)
+                    _search(batch[0], spending, environment, cluster, metrics)
                     queue = list(tasks_left())
                 elif batch:
                     _fit(batch, spending, environment, cluster)
+    except KeyboardInterrupt:
+        if not over.is_set():
+            raise
+        return False
+    return True
+
+
+def spend_alone(
+    rows: Sequence[Row],
+    spending: Spending,
+    environment: Environment,
+    cluster: Session,
+    metrics: dict[str, MetricSet],
+    deadline: float | None,
+) -> bool:
+    """Time one measured fit per dataset, method and encoder, one after another. Returns whether none is left."""
+    from rankbench.sweeps.tuner import run_units  # imports Ray, which reads the variables that the session sets
+
+    def run(unit: Unit, spec: ExperimentSpec, done: Callable[[Unit, list[RunRecord], bool], None]) -> None:
+        def both(unit: Unit, records: list[RunRecord], cached: bool) -> None:
+            done(unit, records, cached)
+            spending.sent(unit, records)
+
+        run_units([unit], environment, alone_folder(environment), cluster, spec, both, warn=spending.told)
+
+    over = threading.Event()
+    try:
+        with _until(deadline, over):
+            for fit in untimed(rows, spending.evidence):
+                what = f"{fit.rows[0].arm.label} on {fit.card.name}"
+                record = time_alone(fit, spending.evidence, environment, metrics[fit.card.name], cluster.cpus, run)
+                if record is None:
+                    spending.failed.append(f"{what}: the fit failed")
+                else:
+                    spending.fitted += 1
+                    spending.told(f"{what}: {record.seconds['fit']:.1f} s alone, {record.threads} threads")
     except KeyboardInterrupt:
         if not over.is_set():
             raise
@@ -109,68 +147,28 @@ def _fit(batch: Sequence[Task], spending: Spending, environment: Environment, cl
     _run([task.unit for task in batch if task.unit], batch[0].fits[0].rows[0], environment, cluster, done, spending)
 
 
-def _search(row: Row, spending: Spending, environment: Environment, cluster: Session, metrics: dict[str, MetricSet]) -> None:
-    """Search the setting of a row on the validation set, beyond its range if the best draw lies on its edge."""
-    spec, metric = row.table.spec, row.table.spec.search.choose.metric
-    size = Size.of(prepare(row.card, environment))
-    tried: dict[str, RunRecord] = {}
-    by_record: dict[str, dict] = {}
+def _search(task: Task, spending: Spending, environment: Environment, cluster: Session, metrics: dict[str, MetricSet]) -> None:
+    """Search the setting of a row and store it."""
+    row = task.searched
+    assert row is not None, "only a task with a row is a search"
+    found_on = f"{row.arm.label} on {row.dataset}"
 
-    def run(settings: list[dict]) -> None:
-        configs = [configure(row.arm.method, values, row.source, row.arm.label) for values in settings]
-        planned = units(row.card, size, configs, spec, metrics[row.dataset], "search", cluster.cpus)
-        values_of = {
-            unit.job.run_id(config): settings[configs.index(config)] for unit in planned for config in unit.job.configs
-        }
-
-        def done(unit: Unit, records: list[RunRecord], cached: bool) -> None:
-            for record in records:
-                tried[record.id] = record
-                by_record[record.id] = values_of[record.id]
+    def run(planned: Sequence[Unit], done: Callable[[Unit, list[RunRecord], bool], None]) -> None:
+        def both(unit: Unit, records: list[RunRecord], cached: bool) -> None:
+            done(unit, records, cached)
             spending.sent(unit, records)
 
-        _run(planned, row, environment, cluster, done, spending)
+        _run(planned, row, environment, cluster, both, spending)
 
-    spending.told(f"search {row.arm.label} on {row.dataset}")
-    run(distinct_settings(row.arm.params, spec.search.trials, spec.search.seed, row.source))
-    drawn = len(tried)
-    for _ in range(BEYOND):
-        best = _best(tried, metric)
-        further = one_step_beyond(row.arm, by_record[best.id], list(by_record.values())) if best else []
-        if not further:
-            break
-        run(further)
-    best = _best(tried, metric)
-    if best is None:
-        spending.failed.append(f"search of {row.arm.label} on {row.dataset}: every draw failed")
+    spending.told(f"search {found_on}")
+    size = Size.of(prepare(row.card, environment))
+    line = search(row, task.on, size, metrics[row.dataset], cluster.cpus, spending.search_seconds, run)
+    if line is None:
+        spending.failed.append(f"search of {found_on}: every draw failed")
         return
-    values = by_record[best.id]
-    spending.evidence.add(
-        StoredSearch(
-            dataset=row.dataset,
-            card=row.card_key,
-            method=row.arm.method,
-            space=row.arm.params,
-            metric=metric,
-            draws=drawn,
-            chosen={name: values[name] for name in row.searched},
-            value=round(best.metrics[metric].mean, 6),
-            failed=sum(record.failed for record in tried.values()),
-            beyond=len(tried) - drawn,
-            edges=tuple(edges(row.arm, values, list(by_record.values()))),
-            seconds=round(sum(r.seconds.get("fit", 0.0) / max(r.fit_shared_by, 1) for r in tried.values()), 1),
-            seed=spec.search.seed,
-            revision=best.environment.get("revision"),
-            started_at=best.started_at,
-        )
-    )
+    spending.evidence.add(line)
     spending.searched += 1
-    spending.told(f"chosen for {row.arm.label} on {row.dataset}: {metric} {best.metrics[metric].mean:.4f} on valid")
-
-
-def _best(tried: dict[str, RunRecord], metric: str) -> RunRecord | None:
-    finished = [record for record in tried.values() if record.finished]
-    return max(finished, key=lambda record: record.metrics[metric].mean, default=None)
+    spending.told(f"chosen for {found_on}: {line.metric} {line.value:.4f} on {line.on}")
 
 
 def _run(

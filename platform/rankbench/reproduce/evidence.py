@@ -20,6 +20,9 @@ from rankbench.core.files import write_text
 from rankbench.experiment.job import MethodConfig
 from rankbench.tracking.record import Measured, RunRecord
 
+Part = Literal["valid", "test"]  # the part that a search chooses on
+
+PARTS: tuple[Part, ...] = ("valid", "test")
 PACKAGES = ("torch", "numpy", "scipy")  # whose versions can change a result
 
 
@@ -68,11 +71,12 @@ class StoredFit:
 
 @dataclass(frozen=True)
 class StoredSearch:
-    """The result of a search on the validation set: `chosen`, the parameters with the best value of `metric`.
+    """The result of a search: `chosen`, the parameters with the best value of `metric` on the validation set or, as some papers
+    did, `on` test.
 
     `space`: the parameters of the arm, with those that were searched as in an experiment file. `beyond`: settings that were
     tried outside of the ranges because the best draw lay on an edge. `edges`: parameters whose best value still is the last
-    one tried. `seconds`: training time of all draws.
+    one tried. `seconds`: training time of all draws. `bound`: the time after which no further draw was begun.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -88,14 +92,16 @@ class StoredSearch:
     failed: int = 0
     beyond: int = 0
     edges: tuple[str, ...] = ()
+    on: Part = "valid"
     seconds: float = 0.0
+    bound: float | None = None
     seed: int = 0
     revision: str | None = None
     started_at: str = ""
 
     @property
     def order(self) -> tuple[Any, ...]:
-        return self.method, json.dumps(self.space, sort_keys=True), self.metric, self.seed
+        return self.method, json.dumps(self.space, sort_keys=True), self.metric, self.on, self.seed
 
 
 @dataclass(frozen=True)
@@ -177,11 +183,13 @@ KINDS: dict[str, type[Stored]] = {
 
 
 class Evidence:
-    """The fits and searches in a folder. `add` writes the file of the dataset anew, whole or not at all."""
+    """The fits and searches in a folder. `add` writes the file of the dataset anew, whole or not at all; with `read_only` it
+    only remembers the line.
+    """
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, read_only: bool = False):
         """Read the folder, which need not exist. Raises DataError naming file and line for what cannot be read."""
-        self.folder = folder
+        self.folder, self.read_only = folder, read_only
         self.fits: dict[str, list[StoredFit]] = {}
         self.searches: dict[str, list[StoredSearch]] = {}
         self.studies: dict[str, list[StoredStudy]] = {}
@@ -207,13 +215,14 @@ class Evidence:
         }
         return [found[seed] for seed in sorted(found)]
 
-    def search_of(self, dataset: str, card: str, method: str, space: dict[str, Any], metric: str) -> StoredSearch | None:
-        """Return the search of a space, None if there is none."""
+    def search_of(
+        self, dataset: str, card: str, method: str, space: dict[str, Any], metric: str, on: Part
+    ) -> StoredSearch | None:
+        """Return the search of a space on a part, None if there is none."""
         wanted = json.dumps(space, sort_keys=True)
         for each in self.searches.get(dataset, ()):
-            if (each.card, each.method, each.metric) == (card, method, metric) and json.dumps(
-                each.space, sort_keys=True
-            ) == wanted:
+            same = (each.card, each.method, each.metric, each.on) == (card, method, metric, on)
+            if same and json.dumps(each.space, sort_keys=True) == wanted:
                 return each
         return None
 
@@ -227,13 +236,14 @@ class Evidence:
         same = (each for each in self.claims.get(dataset, ()) if each.order == (table, text, metric))
         return next(same, None)
 
-    def add(self, line: Stored) -> Path:
-        """Add a line; one of the same setting, data and seed is replaced. Returns the file."""
+    def add(self, line: Stored) -> None:
+        """Add a line; one of the same setting, data and seed is replaced."""
         kind = next(name for name, each in KINDS.items() if isinstance(line, each))
         lines: dict[str, list[Any]] = getattr(self, kind)
         kept = [each for each in lines.get(line.dataset, ()) if (each.order, each.card) != (line.order, line.card)]
         lines[line.dataset] = sorted([*kept, line], key=lambda each: each.order)
-        return _write(self.folder / f"{line.dataset}.{kind}.jsonl", lines[line.dataset])
+        if not self.read_only:
+            _write(self.folder / f"{line.dataset}.{kind}.jsonl", lines[line.dataset])
 
 
 def stored_fit(record: RunRecord, config: MethodConfig, card: str, idle: bool) -> StoredFit:
@@ -313,6 +323,6 @@ def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
-def _write(path: Path, lines: list[Any]) -> Path:
+def _write(path: Path, lines: list[Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    return write_text(path, "".join(json.dumps(asdict(line), sort_keys=True, allow_nan=False) + "\n" for line in lines))
+    write_text(path, "".join(json.dumps(asdict(line), sort_keys=True, allow_nan=False) + "\n" for line in lines))

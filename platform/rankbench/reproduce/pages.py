@@ -14,7 +14,7 @@ from rankbench.reports.page import Block, Grid, Items, Page, Picture, Section, T
 from rankbench.reproduce.agreement import agreements
 from rankbench.reproduce.catalogue import PaperTable
 from rankbench.reproduce.counts import counts
-from rankbench.reproduce.evidence import Evidence, StoredClaim
+from rankbench.reproduce.evidence import PARTS, Evidence, StoredClaim
 from rankbench.reproduce.figure import draw_differences
 from rankbench.reproduce.results import MARKED, cost_columns, share, study_columns, table_columns
 from rankbench.reproduce.simulations import SIMULATIONS, Simulation
@@ -195,11 +195,15 @@ def _unprinted(table: PaperTable, rows: Sequence[Row], evidence: Evidence) -> It
 
 def _searches(rows: Sequence[Row], evidence: Evidence) -> Iterator[str]:
     """Yield what each search cost, and where its best value is the last one that was tried."""
+    stated = {"valid": "chosen", "test": "as_published"}
     for row in rows:
-        if (search := row.search(evidence)) and row.dataset not in row.arm.chosen:
-            line = (
-                f"{row.arm.label}: chosen from {search.draws} settings by {search.metric} on validation, {search.seconds:.0f} s"
-            )
+        for on in PARTS:
+            search = row.search(evidence, on)
+            if search is None or row.dataset in getattr(row.arm, stated[on]):
+                continue
+            part = "validation" if on == "valid" else "test, as the paper did"
+            line = f"{row.arm.label}: chosen from {search.draws} settings by {search.metric} on {part}, {search.seconds:.0f} s"
+            line += f" (ended after {search.bound:.0f} s)" if search.bound else ""
             line += f", {search.beyond} more beyond the ranges" if search.beyond else ""
             yield line + (f"; the best {', '.join(search.edges)} is still the last one tried" if search.edges else "")
 

@@ -21,6 +21,8 @@ def table_columns(rows: Sequence[Row], evidence: Evidence) -> tuple[list[str], l
     header = ["row", "setting", "seeds"]
     for name in metrics:
         header += [name, "published", "difference"]
+    timed = any(fit.idle for row in rows for each in standings(row, evidence) for fit in each.fits)
+    header += ["fit, s"] if timed else []
     body: list[list[str]] = []
     origins: set[Origin] = set()
     for row in (row for row in rows if row.published):
@@ -34,14 +36,20 @@ def table_columns(rows: Sequence[Row], evidence: Evidence) -> tuple[list[str], l
                     each.origin,
                     str(len(each.fits)),
                     *(text for name in metrics for text in _texts(cells.get(name))),
+                    *([_seconds(each)] if timed else []),
                 ]
             )
         if not found:
             line = [row.arm.label, "not measured yet", ""]
             for name in metrics:
                 line += ["", f"{row.published[name]:.4f}" if name in row.published else "", ""]
-            body.append(line)
+            body.append(line + ([""] if timed else []))
     return header, body, origins
+
+
+def _seconds(standing: RowStanding) -> str:
+    """Training seconds of a fit that had the machine to itself."""
+    return next((f"{fit.seconds.get('fit', 0.0):.1f}" for fit in standing.fits if fit.idle), "")
 
 
 def cost_columns(rows: Sequence[Row], evidence: Evidence) -> tuple[list[str], list[list[str]]]:

@@ -12,26 +12,35 @@ from rankbench.evaluation.metrics import MetricSet
 from rankbench.experiment.estimate import Size
 from rankbench.experiment.job import configure
 from rankbench.reproduce.distinct import distinct_settings
-from rankbench.reproduce.evidence import Evidence
+from rankbench.reproduce.evidence import Evidence, Part
 from rankbench.reproduce.simulations import Simulation
 from rankbench.reproduce.wanted import Row, Wanted, wanted_fits
 from rankbench.sweeps.plan import Unit, units
 
-Stage = Literal["printed", "chosen", "as published", "study", "search", "seeds"]
-STAGES: tuple[Stage, ...] = ("printed", "chosen", "as published", "study", "search", "seeds")
+Stage = Literal["printed", "chosen", "as published", "study", "search", "seeds", "search on test"]
+STAGES: tuple[Stage, ...] = ("printed", "chosen", "as published", "study", "search", "seeds", "search on test")
 # Printed and chosen settings measure a row alike, so the cheaper fit comes first.
-TURN: dict[Stage, int] = {"printed": 0, "chosen": 0, "as published": 1, "study": 2, "search": 3, "seeds": 4}
+TURN: dict[Stage, int] = {
+    "printed": 0,
+    "chosen": 0,
+    "as published": 1,
+    "study": 2,
+    "search": 3,
+    "seeds": 4,
+    "search on test": 5,
+}
 
 
 @dataclass(frozen=True)
 class Task:
-    """Work on rows of tables: fits of known settings that share a trial, the search of one row, or a study."""
+    """Work on rows of tables: fits of known settings that share a trial, the search of one row on a part, or a study."""
 
     stage: Stage
     dataset: str
     fits: tuple[Wanted, ...] = ()
     unit: Unit | None = None
     searched: Row | None = None
+    on: Part = "valid"
     study: Simulation | None = None
     waited: str = ""  # when the rows were measured last; empty if never
     seconds: float = 0.0  # a rough estimate
@@ -40,7 +49,7 @@ class Task:
     def key(self) -> tuple[object, ...]:
         """What the task is, whatever else has been measured since it was planned."""
         row = self.searched
-        searched = (row.table.name, row.arm.label) if row else ()
+        searched = (row.table.name, row.arm.label, self.on) if row else ()
         return self.dataset, tuple(fit.key for fit in self.fits), searched, self.study.table if self.study else ""
 
     @property
@@ -67,9 +76,11 @@ def tasks(
     environment: Environment,
     metrics: dict[str, MetricSet],
     cpus: int | None,
+    search_seconds: float | None = None,
 ) -> list[Task]:
     """Return what is not measured yet, in the order in which it is best done. `studies`: with their datasets. The data of all
-    of them must be available.
+    of them must be available. `search_seconds`: the training time that each search may use; one that ended at a smaller bound
+    is continued.
     """
     result: list[Task] = []
     missing = [fit for fit in wanted_fits(rows, evidence) if not is_measured(fit, evidence)]
@@ -88,9 +99,14 @@ def tasks(
         for unit in units(first.card, size, configs, spec, metrics[first.card.name], "final", cpus):
             own = tuple(fit for fit in members if any(fit.config is config for config in unit.job.configs))
             result.append(Task(_stage(own), first.card.name, own, unit, None, waited=_waited(own, evidence), seconds=unit.cost))
-    for row in rows:
-        if row.needs_search and row.published and row.search(evidence) is None:
-            result.append(Task("search", row.dataset, searched=row, seconds=_search_seconds(row, environment, metrics, cpus)))
+    for row in (row for row in rows if row.published):
+        wanted: list[tuple[Stage, Part]] = [("search", "valid")] if row.needs_search else []
+        wanted += [("search on test", "test")] if row.needs_search_on_test else []
+        for stage, on in wanted:
+            if not is_searched(row, on, evidence, search_seconds):
+                seconds = _search_seconds(row, environment, metrics, cpus)
+                bounded = seconds if search_seconds is None else min(seconds, search_seconds)
+                result.append(Task(stage, row.dataset, searched=row, on=on, seconds=bounded))
     for study, dataset in studies:
         if study.stored(dataset, evidence) is None:
             result.append(Task("study", dataset, study=study, seconds=study.seconds(dataset)))
@@ -105,6 +121,14 @@ def _search_seconds(row: Row, environment: Environment, metrics: dict[str, Metri
     size = Size.of(prepare(row.card, environment))
     (unit,) = units(row.card, size, [config], spec, metrics[row.dataset], "search", cpus)
     return unit.cost * len(settings)
+
+
+def is_searched(row: Row, on: Part, evidence: Evidence, seconds: float | None) -> bool:
+    """Whether the evidence has the search of a row, with all of its draws or with as much time."""
+    found = row.search(evidence, on)
+    if found is None:
+        return False
+    return found.bound is None or (seconds is not None and seconds <= found.bound)
 
 
 def is_measured(fit: Wanted, evidence: Evidence) -> bool:
@@ -141,6 +165,7 @@ def _without_twins(found: list[Task]) -> list[Task]:
                 (
                     row.dataset,
                     row.card_key,
+                    task.on,
                     row.arm.method,
                     sorted(row.arm.params.items(), key=str),
                     row.table.spec.search.choose.metric,
@@ -153,11 +178,11 @@ def _without_twins(found: list[Task]) -> list[Task]:
     return kept
 
 
-def fresh(task: Task, evidence: Evidence) -> Task | None:
+def fresh(task: Task, evidence: Evidence, search_seconds: float | None = None) -> Task | None:
     """Return the task without fits that were measured since it was made; None if nothing is left."""
     if task.study is not None:
         return task if task.study.stored(task.dataset, evidence) is None else None
     if task.searched is not None:
-        return task if task.searched.search(evidence) is None else None
+        return None if is_searched(task.searched, task.on, evidence, search_seconds) else task
     left = tuple(fit for fit in task.fits if not is_measured(fit, evidence))
     return replace(task, fits=left) if left else None

@@ -14,7 +14,7 @@ from rankbench.data.cards import Card
 from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, MetricSet, metric_set
 from rankbench.experiment.job import MethodConfig, configure
 from rankbench.reproduce.catalogue import PaperTable
-from rankbench.reproduce.evidence import Evidence, StoredFit, StoredSearch
+from rankbench.reproduce.evidence import Evidence, Part, StoredFit, StoredSearch
 from rankbench.schema.experiment import ArmSpec
 from rankbench.sweeps.plan import can_score
 
@@ -74,18 +74,28 @@ class Row:
             return values
         if self.dataset in stated:
             return fixed | stated[self.dataset]
-        if origin == "chosen" and self.searched and (search := self.search(evidence)):
-            return fixed | search.chosen
-        return None
+        if origin == "printed":
+            return None
+        search = self.search(evidence, "valid" if origin == "chosen" else "test")
+        return fixed | search.chosen if search else None
 
     @property
     def needs_search(self) -> bool:
         """Whether only a search can give the chosen setting."""
         return bool(self.searched) and self.dataset not in self.arm.chosen
 
-    def search(self, evidence: Evidence) -> StoredSearch | None:
-        spec = self.table.spec
-        return evidence.search_of(self.dataset, self.card_key, self.arm.method, self.arm.params, spec.search.choose.metric)
+    @property
+    def needs_search_on_test(self) -> bool:
+        """Whether the paper chose the row's setting on test, and only a search can find it."""
+        published = self.table.spec.published
+        on_test = published is not None and published.chosen_on == "test"
+        return on_test and bool(self.searched) and self.dataset not in self.arm.as_published
+
+    def search(self, evidence: Evidence, on: Part = "valid") -> StoredSearch | None:
+        if not self.searched:
+            return None
+        metric = self.table.spec.search.choose.metric
+        return evidence.search_of(self.dataset, self.card_key, self.arm.method, self.arm.params, metric, on)
 
     @property
     def card_key(self) -> str:

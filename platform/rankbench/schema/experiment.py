@@ -157,6 +157,7 @@ class Published(Strict):
     recall: Literal["recall", "recall_capped", "open"] = "open"
     beside: tuple[str, ...] = Field((), description="datasets that repeat the numbers of another, because the paper is unclear")
     costs_of: str | None = Field(None, description="the row that time and memory of the others are divided by")
+    chosen_on: Literal["valid", "test"] = Field("valid", description="the part that the paper chose settings on")
     repeats: str | int | None = Field(None, description="the table of the same paper whose numbers these are")
 
     @model_validator(mode="after")

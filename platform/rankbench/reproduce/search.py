@@ -1,0 +1,94 @@
+"""The search of a row: as many different settings for every row of a table, in at most the same time, beyond the ranges if the
+best one lies on an edge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rankbench.evaluation.metrics import MetricSet
+from rankbench.experiment.estimate import Size
+from rankbench.experiment.job import configure
+from rankbench.reproduce.beyond import edges, one_step_beyond
+from rankbench.reproduce.distinct import distinct_settings
+from rankbench.reproduce.evidence import Part, StoredSearch
+from rankbench.reproduce.wanted import Row
+from rankbench.sweeps.plan import Unit, units
+from rankbench.tracking.record import RunRecord
+
+BEYOND = 3  # number of steps beyond the range of a parameter
+
+Done = Callable[[Unit, list[RunRecord], bool], None]
+Run = Callable[[Sequence[Unit], Done], None]
+
+
+def search(row: Row, on: Part, size: Size, metrics: MetricSet, cpus: int, bound: float | None, run: Run) -> StoredSearch | None:
+    """Return the best setting of a row on a part, or None if every draw failed.
+
+    `bound`: seconds of training after which no further setting is begun; a few settings run at once, so the time can be longer
+    by theirs. `run(units, done)` runs units and calls `done` with the records of each.
+    """
+    spec, metric = row.table.spec, row.table.spec.search.choose.metric
+    tried: dict[str, RunRecord] = {}
+    values: dict[str, dict[str, Any]] = {}
+
+    def spent() -> float:
+        return sum(each.seconds.get("fit", 0.0) / max(each.fit_shared_by, 1) for each in tried.values())
+
+    def over() -> bool:
+        return bound is not None and spent() >= bound
+
+    def measure(settings: Sequence[dict[str, Any]]) -> None:
+        configs = [configure(row.arm.method, each, row.source, row.arm.label) for each in settings]
+        # On test, a draw is a final run with the first seed.
+        final = spec.final.model_copy(update={"seeds": spec.final.seeds[:1]})
+        stage = "search" if on == "valid" else "final"
+        planned = units(row.card, size, configs, spec.model_copy(update={"final": final}), metrics, stage, cpus)
+        own = {unit.job.run_id(each): settings[configs.index(each)] for unit in planned for each in unit.job.configs}
+
+        def done(unit: Unit, records: list[RunRecord], cached: bool) -> None:
+            tried.update({record.id: record for record in records})
+            values.update({record.id: own[record.id] for record in records})
+
+        run(planned, done)
+
+    settings = distinct_settings(row.arm.params, spec.search.trials, spec.search.seed, row.source)
+    at_once = len(settings) if bound is None else max(cpus, 1)
+    for start in range(0, len(settings), at_once):
+        if not over():
+            measure(settings[start : start + at_once])
+    drawn = len(tried)
+    for _ in range(BEYOND):
+        best = _best(tried, metric)
+        further = one_step_beyond(row.arm, values[best.id], list(values.values())) if best else []
+        if not further or over():
+            break
+        measure(further)
+    best = _best(tried, metric)
+    if best is None:
+        return None
+    return StoredSearch(
+        dataset=row.dataset,
+        card=row.card_key,
+        method=row.arm.method,
+        space=row.arm.params,
+        metric=metric,
+        draws=drawn,
+        chosen={name: values[best.id][name] for name in row.searched},
+        value=round(best.metrics[metric].mean, 6),
+        failed=sum(record.failed for record in tried.values()),
+        beyond=len(tried) - drawn,
+        edges=tuple(edges(row.arm, values[best.id], list(values.values()))),
+        on=on,
+        seconds=round(spent(), 1),
+        bound=bound if drawn < len(settings) else None,
+        seed=spec.search.seed,
+        revision=best.environment.get("revision"),
+        started_at=best.started_at,
+    )
+
+
+def _best(tried: dict[str, RunRecord], metric: str) -> RunRecord | None:
+    finished = [record for record in tried.values() if record.finished]
+    return max(finished, key=lambda record: record.metrics[metric].mean, default=None)

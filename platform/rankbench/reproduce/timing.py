@@ -1,0 +1,78 @@
+"""Seconds that can be compared: one fit per method, alone on the machine with all of its processors."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from rankbench.core.environment import Environment
+from rankbench.core.errors import ConfigError
+from rankbench.data.prepare import prepare
+from rankbench.evaluation.metrics import MetricSet
+from rankbench.experiment.estimate import Size
+from rankbench.reproduce.adopt import records_folder
+from rankbench.reproduce.evidence import Evidence, stored_fit
+from rankbench.reproduce.schedule import is_measured
+from rankbench.reproduce.wanted import Row, Wanted, wanted_fits
+from rankbench.schema.experiment import ExperimentSpec
+from rankbench.sweeps.plan import Unit, units
+from rankbench.tracking.record import RunRecord
+
+QUIET = 0.25  # load per processor up to which a machine counts as idle
+
+Done = Callable[[Unit, list[RunRecord], bool], None]
+Run = Callable[[Unit, ExperimentSpec, Done], None]
+
+
+def require_idle(cpus: int) -> None:
+    """Raise ConfigError if other processes use the machine."""
+    load = os.getloadavg()[0]
+    if load > QUIET * cpus:
+        raise ConfigError(
+            f"--alone: other processes use this machine (load {load:.1f} on {cpus} processors), so seconds could not be "
+            "compared; end them, wait a minute and try again"
+        )
+
+
+def untimed(rows: Iterable[Row], evidence: Evidence) -> list[Wanted]:
+    """Return one measured fit per dataset, method and encoder of which none was timed alone."""
+    first: dict[tuple[str, str, str], Wanted] = {}
+    timed = set()
+    for fit in wanted_fits(rows, evidence):
+        kind = (fit.card.name, fit.config.method, str(fit.config.flat.get("model", "")))
+        found = evidence.find(fit.card.name, fit.card_key, fit.config, fit.part, fit.dtype)
+        if any(each.idle for each in found):
+            timed.add(kind)
+        elif is_measured(fit, evidence):
+            first.setdefault(kind, fit)
+    return [fit for kind, fit in first.items() if kind not in timed]
+
+
+def time_alone(
+    fit: Wanted, evidence: Evidence, environment: Environment, metrics: MetricSet, cpus: int, run: Run
+) -> RunRecord | None:
+    """Fit once more with all `cpus` processors and store the seconds; None if the fit failed. `run(unit, spec, done)` runs the
+    unit with the resources of `spec` and calls `done` with its records. It must not use records of other runs, which shared
+    the machine.
+    """
+    spec = fit.rows[0].table.spec
+    final = spec.final.model_copy(update={"fit_on": fit.part, "seeds": (fit.seed,)})
+    resources = spec.resources.model_copy(update={"cpus": cpus, "concurrent": 1})
+    alone = spec.model_copy(update={"final": final, "dtype": fit.dtype, "resources": resources})
+    size = Size.of(prepare(fit.card, environment))
+    (unit,) = units(fit.card, size, [fit.config], alone, metrics, "final", cpus)
+    finished: list[RunRecord] = []
+
+    def done(unit: Unit, records: list[RunRecord], cached: bool) -> None:
+        finished.extend(record for record in records if record.finished)
+
+    run(unit, alone, done)
+    for record in finished:
+        evidence.add(stored_fit(record, fit.config, fit.card_key, idle=True))
+    return finished[0] if finished else None
+
+
+def alone_folder(environment: Environment) -> Path:
+    """The folder of the records of timed fits."""
+    return records_folder(environment).parent / "alone" / "records"

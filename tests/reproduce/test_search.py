@@ -1,0 +1,81 @@
+"""Searches of rows: on validation, on test, and with a bound of their time; each fit in this process."""
+
+import pytest
+
+from rankbench.api.reproduce import agenda
+from rankbench.data.prepare import prepare
+from rankbench.experiment.estimate import Size
+from rankbench.experiment.run import run
+from rankbench.reproduce.catalogue import paper_tables
+from rankbench.reproduce.evidence import Evidence
+from rankbench.reproduce.search import search
+from rankbench.reproduce.standing import standings
+from rankbench.reproduce.wanted import metrics_for, rows_of
+
+
+@pytest.fixture
+def ease(home):
+    """The row EASE of the toy paper, whose settings were chosen on test, with none stated."""
+    file = home.home / "experiments" / "toy_table1.yaml"
+    text = file.read_text().replace("recall: recall}", "recall: recall, chosen_on: test}")
+    file.write_text(text.replace("    as_published: {synthetic: {lam: 3}}\n", ""))
+    tables = paper_tables(home)
+    return next(row for row in rows_of(tables) if row.arm.label == "EASE")
+
+
+def searched(row, on, environment, bound=None):
+    """The search of a row, and the parts that its runs were measured on."""
+    measured = []
+
+    def work(units, done):
+        for unit in units:
+            records = [outcome.record for outcome in run(unit.job, environment)]
+            measured.extend(record.measured_on for record in records)
+            done(unit, records, False)
+
+    metrics = metrics_for(row.dataset, [row.table])
+    return search(row, on, Size.of(prepare(row.card, environment)), metrics, 1, bound, work), measured
+
+
+def test_a_setting_that_was_found_on_test_is_marked_and_is_not_the_chosen_one(ease, home):
+    evidence = Evidence(home.home / "experiments" / "evidence")
+    stages = [task.stage for task in agenda(["toy/1"], home).tasks if task.labels == "EASE"]
+    assert stages == ["printed", "search", "search on test"]
+    line, measured = searched(ease, "test", home)
+    assert line.on == "test" and line.draws == 3 and set(measured) == {"test"}
+    evidence.add(line)
+    assert ease.setting("chosen", evidence) is None
+    assert ease.setting("as published", evidence).flat["lam"] == line.chosen["lam"]
+    stages = [task.stage for task in agenda(["toy/1"], home).tasks if task.labels == "EASE"]
+    assert "search" in stages and "search on test" not in stages and not standings(ease, evidence)
+
+
+def test_on_validation_the_test_part_is_not_read(ease, home):
+    line, measured = searched(ease, "valid", home)
+    assert line.on == "valid" and line.bound is None and set(measured) == {"valid"}
+
+
+def test_a_search_that_its_time_ended_is_continued_with_more_time(ease, home):
+    evidence = Evidence(home.home / "experiments" / "evidence")
+    line, measured = searched(ease, "valid", home, bound=1e-9)
+    assert (line.draws, line.bound, len(measured)) == (1, 1e-9, 1)
+    evidence.add(line)
+
+    def waits(seconds):
+        tasks = agenda(["toy/1"], home, search_seconds=seconds).tasks
+        return any(task.stage == "search" and task.labels == "EASE" for task in tasks)
+
+    assert not waits(1e-9) and not waits(1e-10)
+    assert waits(60.0) and waits(None)
+    line, _ = searched(ease, "valid", home, bound=1e9)
+    assert line.draws == 3 and line.bound is None
+    evidence.add(line)
+    assert not waits(60.0) and not waits(None)
+
+
+def test_a_dry_run_does_not_write_the_store(home):
+    folder = home.home / "experiments" / "evidence"
+    read = Evidence(folder, read_only=True)
+    line, _ = searched(next(iter(rows_of(paper_tables(home)))), "valid", home)
+    read.add(line)
+    assert read.searches and not list(folder.iterdir())

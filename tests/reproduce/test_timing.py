@@ -1,0 +1,51 @@
+"""Seconds that can be compared: fits that have the machine to themselves."""
+
+import pytest
+
+from rankbench.core.errors import ConfigError
+from rankbench.experiment.job import Job
+from rankbench.experiment.run import run
+from rankbench.reproduce.catalogue import paper_tables
+from rankbench.reproduce.evidence import Evidence, stored_fit
+from rankbench.reproduce.results import table_columns
+from rankbench.reproduce.timing import require_idle, time_alone, untimed
+from rankbench.reproduce.wanted import metrics_for, rows_of, wanted_fits
+
+
+def test_a_busy_machine_is_refused(monkeypatch):
+    monkeypatch.setattr("os.getloadavg", lambda: (0.1, 2.0, 2.0))
+    require_idle(2)
+    monkeypatch.setattr("os.getloadavg", lambda: (1.9, 0.0, 0.0))
+    with pytest.raises(ConfigError, match=r"--alone: other processes use this machine \(load 1.9 on 2 processors\)"):
+        require_idle(2)
+
+
+def test_one_measured_fit_per_method_is_timed_and_its_metrics_stay(home):
+    tables, evidence = paper_tables(home), Evidence(home.home / "experiments" / "evidence")
+    rows = list(rows_of(tables))
+    metrics = metrics_for("synthetic", tables)
+    assert not untimed(rows, evidence)  # nothing is measured yet
+    for fit in wanted_fits(rows, evidence):
+        job = Job(fit.card, (fit.config,), fit.part, "test", metrics, seed=fit.seed)
+        (outcome,) = run(job, home)
+        evidence.add(stored_fit(outcome.record, fit.config, fit.card_key, idle=False))
+    assert "fit, s" not in table_columns(rows, evidence)[0]
+    asked = []
+
+    def alone(unit, spec, done):
+        asked.append((unit.cpus, spec.resources.concurrent))
+        done(unit, [outcome.record for outcome in run(unit.job, home)], False)
+
+    # EASE has two measured settings, of which one is enough.
+    waiting = untimed(rows, evidence)
+    assert sorted(fit.config.method for fit in waiting) == ["ease", "popularity"]
+    for fit in waiting:
+        before = evidence.find("synthetic", fit.card_key, fit.config, fit.part, fit.dtype)[0]
+        assert time_alone(fit, evidence, home, metrics, 2, alone) is not None
+        after = evidence.find("synthetic", fit.card_key, fit.config, fit.part, fit.dtype)[0]
+        assert after.idle and not before.idle and after.metrics == before.metrics
+    assert asked == [(2, 1), (2, 1)]
+    assert not untimed(rows, Evidence(evidence.folder))
+    header, body, _ = table_columns([row for row in rows if row.table.name == "toy/1"], evidence)
+    assert header[-1] == "fit, s" and all(len(line) == len(header) for line in body)
+    assert float(next(line for line in body if line[0] == "EASE")[-1]) >= 0
