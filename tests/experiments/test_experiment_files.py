@@ -56,12 +56,13 @@ OTHERS = {
     "dcl_table4": "table 4",
     "dcl_table5": "table 5",
 }
-# Numbers of each file's table, counted in the papers; Talos's second set of the temporal split stands beside two.
+# Numbers of each file's table, counted in the papers; Talos's second set of the temporal split stands beside two, and a
+# stand-in repeats 20 of RG×.
 PUBLISHED_NUMBERS = {
     "rg2_table2": 52,
     "rg2_table4": 54,
     "rg2_table5": 24,
-    "rgx_table3": 60,
+    "rgx_table3": 60 + 20,
     "rgx_table4": 12,
     "deql_table1": 72,
     "deql_table2": 76,
@@ -136,7 +137,7 @@ def test_no_number_of_a_table_is_missing():
 
 
 def test_a_stand_in_has_the_numbers_of_what_it_stands_for():
-    for arm in read("rg2_table2").arms:
+    for arm in (*read("rg2_table2").arms, *read("rgx_table3").arms):
         assert arm.published["movielens-1m-rg2"] == arm.published["movielens-10m"]
 
 

@@ -276,7 +276,7 @@ def _with_base(content: dict[str, Any], path: Path) -> dict[str, Any]:
 
     Keys that the file does not have are those of the base, except what belongs to the base's own table. An arm is that of the
     base with its name, or with the name `like`; what the file says of it replaces what the base says, and parameters one by
-    one. An arm of another name that has a method is the file's own. A file without arms has those of the base, with their
+    one. An arm with a method and without `like` is the file's own. A file without arms has those of the base, with their
     published numbers. Raises ConfigError if there is no such file or arm, or if the base has a base itself.
     """
     if "base" not in content:
@@ -292,7 +292,7 @@ def _with_base(content: dict[str, Any], path: Path) -> dict[str, Any]:
     for position, arm in enumerate(content.get("arms", base.get("arms", []))):
         require(isinstance(arm, dict), f"{path}: arms[{position}]: expected name and published")
         key = "like" if "like" in arm else "name"
-        if key == "name" and "method" in arm and arm.get("name") not in known:
+        if key == "name" and "method" in arm:
             arms.append(arm)
             continue
         require(
