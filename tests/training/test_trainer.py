@@ -35,7 +35,11 @@ def bpr_rows(U, V, users, items, drawn):
 @OPTIMIZERS
 @pytest.mark.parametrize("sampling", [{}, {"shared_negatives": True}], ids=["own", "shared"])
 @pytest.mark.parametrize("reduction", ["interaction", "user"])
-@pytest.mark.parametrize("decay", [{}, {"weight_decay": 0.3}, {"weight_decay": 0.3, "decay": "batch"}], ids=str)
+@pytest.mark.parametrize(
+    "decay",
+    [{}, {"weight_decay": 0.3}, *({"weight_decay": 0.3, "decay": kind} for kind in ("batch", "batch-negatives", "layer-0"))],
+    ids=str,
+)
 def test_a_step_has_the_loss_and_the_gradient_of_the_definition(optimizer, sampling, reduction, decay, X):
     trainer = trainer_of(X, "bpr", **ONE_BATCH | sampling | decay | {"optimizer": optimizer, "reduction": reduction})
     U, V = vectors(trainer)
@@ -45,9 +49,11 @@ def test_a_step_has_the_loss_and_the_gradient_of_the_definition(optimizer, sampl
         expected = rows.sum() / X.nnz
     else:  # a mean over users of the mean over a user's items
         expected = sum(rows[users == user].mean() for user in range(N_USERS)) / N_USERS
-    if decay.get("decay") == "batch":
-        both = U[users].square().sum(dim=1) + V[items].square().sum(dim=1)
-        expected = expected + 0.15 * both.mean()
+    if decay.get("decay"):
+        lengths = U[users].square().sum(dim=1) + V[items].square().sum(dim=1)
+        if decay["decay"] != "batch":
+            lengths = lengths + V[drawn].square().sum(dim=2).mean(dim=1)
+        expected = expected + 0.15 * lengths.mean()
     by_hand = dict(zip(("users", "items"), torch.autograd.grad(expected, (U, V)), strict=True))
     if decay and "decay" not in decay:
         touched = {"users": np.unique(users), "items": np.union1d(items, drawn)}
@@ -58,6 +64,43 @@ def test_a_step_has_the_loss_and_the_gradient_of_the_definition(optimizer, sampl
     found = gradients(trainer)
     for side in ("users", "items"):
         assert_allclose(found[side], by_hand[side], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["batch", "batch-negatives", "layer-0"])
+def test_a_graph_encoder_decays_its_scored_or_its_learned_vectors(kind, X):
+    about = ONE_BATCH | {"model": "lightgcn", "n_layers": 1, "weight_decay": 0.3, "decay": kind, "optimizer": "adam"}
+    trainer = trainer_of(X, "bpr", **about)
+    learned = trainer.encoder.users, trainer.encoder.items
+    U, V = trainer.encoder()
+    users, items, drawn = only_batch(trainer)
+    expected = bpr_rows(U, V, users, items, drawn).mean()
+    left, right = learned if kind == "layer-0" else (U, V)
+    lengths = left[users].square().sum(dim=1) + right[items].square().sum(dim=1)
+    if kind != "batch":
+        lengths = lengths + right[drawn].square().sum(dim=2).mean(dim=1)
+    expected = expected + 0.15 * lengths.mean()
+    by_hand = torch.autograd.grad(expected, learned)
+    assert trainer.epoch(1, 1.0) == pytest.approx(expected.item(), rel=1e-12)
+    for found, wanted in zip(gradients(trainer).values(), by_hand, strict=True):
+        assert_allclose(found, wanted, rtol=1e-9, atol=1e-12)
+
+
+def test_negatives_of_the_batch_itself_do_not_decay_twice(X):
+    about = {"sampler": "in-batch", "weight_decay": 0.3}
+    both = [trainer_of(X, "bpr", **ONE_BATCH, **about, decay=kind).epoch(1, 1.0) for kind in ("batch", "layer-0")]
+    assert both[0] == both[1]
+
+
+def test_cosines_may_rank_by_dot_products(X):
+    """SSM trains by cosines and ranks by products, in which the lengths of vectors count (Wu et al., TOIS 2024)."""
+    about = {"model": "lightgcn", "n_layers": 1}
+    by_cosine, by_dot = (trainer_of(X, "sl", **about, rank_by=kind) for kind in ("auto", "dot"))
+    for trainer in (by_cosine, by_dot):
+        trainer.epoch(1, 1.0)
+    U, V = (side.detach().numpy() for side in by_dot.learner.vectors())
+    assert_array_equal(by_dot.model().U, U)
+    assert_array_equal(by_dot.model().V, V)
+    assert_allclose(by_cosine.model().V, V / np.linalg.norm(V, axis=1, keepdims=True), rtol=1e-12)
 
 
 def test_the_two_optimizers_take_the_same_first_step_and_then_part(X):

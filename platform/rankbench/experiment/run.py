@@ -158,7 +158,7 @@ def _require_fold_in(configs: tuple[MethodConfig, ...], holdout: Holdout, X: sp.
     held_out = int(np.count_nonzero(np.diff(X.indptr)[holdout.users] == 0))
     for each in configs:
         require(
-            each.spec.folds or held_out < len(holdout.users),
+            each.spec.scores_new_users(each.params) or held_out < len(holdout.users),
             f"{each.method} scores only users it was trained on, and {name} measures users who were held out; "
             "use a method with fold-in, or a protocol that trains on every user",
         )

@@ -88,6 +88,10 @@ class Method:
     def identity_of(self, p: Any) -> Hashable:
         return self.identity(p) if self.identity else (self.name, dataclasses.astuple(p))
 
+    def scores_new_users(self, p: Any) -> bool:
+        """Return whether a model with `p` scores users who were not fitted."""
+        return self.folds
+
     def stopping(self, p: Any) -> Stopping | None:
         """Return when a fit with `p` ends early, by a metric on the validation set; None if it never does."""
         return None

@@ -9,11 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
 from rankbench.core.registry import Registry
+from rankbench.fitting.recommenders import Recommender
 
 MODELS: Registry[Encoder] = Registry("model")
 
@@ -35,6 +37,27 @@ class EmbeddingModel(nn.Module):
         """Return U (n_users, embedding_dim) and V (n_items, embedding_dim), which may contain noise in training mode."""
         raise NotImplementedError  # abstract: every encoder has its own
 
+    def begin_epoch(self, epoch: int) -> None:
+        """Called before each epoch, counted from 1, after the generator was set to the state that belongs to the epoch. A
+        resumed fit calls it first with the epoch that it continues with.
+        """
+
+    def row_vectors(self, users: Tensor, items: Tensor) -> Tensor | None:
+        """The vectors (B, d) of the users of a batch, if they depend on the items of its rows; None: those of `forward()`.
+
+        `users` and `items` (B,) int64 are the interactions of the batch. It is called once per batch, after `forward`, in
+        training mode.
+        """
+        return None
+
+    def on_direction(self, vectors: Tensor) -> Tensor:
+        """What becomes of `row_vectors` (B, d) after they were divided by their lengths for the cosines, as by dropout."""
+        return vectors
+
+    def recommender(self, V: np.ndarray) -> Recommender | None:
+        """A model that needs no vectors of users, from the scored vectors V (n_items, d) of the items; None: there is none."""
+        return None
+
     def own_loss(self, users: Tensor, items: Tensor) -> Tensor | None:
         """A scalar that the encoder adds to the loss of a batch with `users` and `items` (B,) int64, or None.
 
@@ -50,6 +73,9 @@ class Encoder:
     X (n_users, n_items), 0/1 CSR, are the training interactions, `users` and `items` the initial vectors, and `generator` draws
     noise in training. `layers(p)` is the number of times that a pass propagates vectors along the interactions; it serves the
     estimates of time and memory before a run.
+
+    `per_row`: a batch has a vector per interaction (`row_vectors`), so that the rows of a user cannot share sums over the
+    catalogue. `folds`: its models score users who were not fitted (`recommender`).
     """
 
     name: str
@@ -58,6 +84,8 @@ class Encoder:
     title: str
     source: str
     layers: Callable[[Any], int] = lambda p: 0
+    per_row: bool = False
+    folds: bool = False
 
 
 def model(name: str, params: type, **about: Any) -> Callable[[Callable], Callable]:

@@ -303,7 +303,7 @@ def units(
 
 def can_score(config: MethodConfig, card: Card) -> bool:
     """Whether a method can score the users that the card's split measures: held-out users need a method with fold-in."""
-    return config.spec.folds or card.final_fit != "train"
+    return config.spec.scores_new_users(config.params) or card.final_fit != "train"
 
 
 def _left_out(examples: Iterable[MethodConfig], cards: Iterable[Card]) -> dict[str, list[str]]:

@@ -71,6 +71,8 @@ class Trained(Iterative):
             able = [loss.name for loss in losses() if loss.over_catalogue]
             problem = f"{source}: objective=catalogue: this loss compares pairs of items; use one of {', '.join(able)}"
             require(self.loss.over_catalogue, problem)
+            problem = f"{source}: objective=catalogue: model {training.model} has a vector per interaction, not per user"
+            require(not encoders().get(training.model).per_row, problem)
         if training.similarity not in ("auto", self.loss.similarity):
             problem = f"{source}: similarity={training.similarity}: this loss needs {self.loss.similarity}"
             require(not self.loss.only_because, f"{problem}, because {self.loss.only_because}")
@@ -92,6 +94,9 @@ class Trained(Iterative):
 
     def stopping(self, p: TrainedParams) -> Stopping | None:
         return p.training if p.training.patience > 0 else None
+
+    def scores_new_users(self, p: TrainedParams) -> bool:
+        return encoders().get(p.training.model).folds
 
     def layers(self, p: TrainedParams) -> int:
         """Number of times that a pass of the encoder propagates vectors along the interactions."""

@@ -70,9 +70,10 @@ class TrainingParams(Stopping):
     )
     warmup: float = param(0.0, "epochs in which the learning rate rises in every step up to its value", "0 to 2", ge=0)
     weight_decay: float = param(0.0, "L2 penalty on the vectors", "0 to 0.001", ge=0)
-    decay: Literal["gradient", "batch"] = param(
+    decay: Literal["gradient", "batch", "batch-negatives", "layer-0"] = param(
         "gradient",
-        "where weight_decay acts: on Adam's gradient, or on the loss, for the rows of the batch",
+        "where weight_decay acts: on Adam's gradient, or on the loss, for the rows of the batch: the scored vectors of its "
+        "positives, those of its negatives too, or the learned vectors of both before any layer",
         "gradient",
         used=lambda p: p.weight_decay > 0,
     )
@@ -109,6 +110,9 @@ class TrainingParams(Stopping):
         "auto",
         "score of a user and an item: the dot product, cosine, or minus the squared distance; auto: the loss's own",
         "auto",
+    )
+    rank_by: Literal["auto", "dot"] = param(
+        "auto", "score that items are ranked by after training: that of the training, or the dot product", "auto"
     )
     temperature: float = param(1.0, "number that dot products and cosines are divided by in the loss", "0.05 to 1", gt=0)
     precision: Literal["float32", "bfloat16"] = param(

@@ -78,15 +78,18 @@ def scores_of(
     own: tuple[Tensor, Tensor] | None = None,
     precision: Precision = "float32",
     temperature: float = 1.0,
+    row_vectors: Tensor | None = None,
 ) -> Scores:
     """Compute the scores that `loss` needs for a batch. X (n_users, n_items) are the training interactions, `own` are the
     `own_items` of the batch's users if the loss needs them, and `every_item` (n_items, d) is the table that these are read from
-    without gradient.
+    without gradient. `row_vectors` (B, d) replace the vectors of the rows' users; for cosines, they are directions.
     """
     device = users.vectors.device
-    U, V = unit(users.vectors, loss.similarity), unit(items.vectors, loss.similarity)
-    U = _scaled(U, loss.similarity, temperature)
-    p, own_positions = take_rows(U, users.positions(batch.users)), items.positions(batch.items)
+    V, own_positions = unit(items.vectors, loss.similarity), items.positions(batch.items)
+    # The vectors of users, and the row of each interaction among them.
+    U, at = (users.vectors, users.positions(batch.users)) if row_vectors is None else (row_vectors, None)
+    U = _scaled(U if at is None else unit(U, loss.similarity), loss.similarity, temperature)
+    p = U if at is None else take_rows(U, at)
     length = V.square().sum(dim=1) if loss.similarity == "distance" else None
     user_length = p.square().sum(dim=1) if loss.similarity == "distance" else None
 
@@ -98,7 +101,10 @@ def scores_of(
     positions = None if drawn is None else items.positions(drawn)
     shared = drawn is not None and len(drawn) == 1 and len(p) > 1
     if drawn is None or shared:
-        dots = None if drawn is None else _shared_dots(U, take_rows(V, positions[0]), users, batch.users, precision)
+        dots = None
+        if drawn is not None:
+            others = take_rows(V, positions[0])
+            dots = product(p, others, precision) if at is None else _shared_dots(U, others, users, batch.users, precision)
         own_dots = pair_dot(p, V, torch.arange(len(p), device=device), own_positions)
     else:
         dots, own_dots = gather_dots(p, V, positions, own_positions)
@@ -129,10 +135,12 @@ def scores_of(
         neg_items=neg_ids,
         logq=logq,
         logq_pos=logq_pos,
-        user_vectors=users.vectors[users.positions(batch.users)] if "user_vectors" in loss.needs else None,
+        user_vectors=(p if at is None else users.vectors[at]) if "user_vectors" in loss.needs else None,
         extra_positives=None if batch.extra is None else gather_dot(p, V, items.positions(batch.extra)),
         all_positives=None if own is None else _all_positives(loss.similarity, p, own, every_item),
-        catalogue=_catalogue(U, V, users, batch.users, precision) if "catalogue" in loss.needs else None,
+        catalogue=_catalogue(U, V, None if at is None else users, batch.users, precision)
+        if "catalogue" in loss.needs
+        else None,
         other_items=None if drawn is None else SampledScores(neg),
         rival=rival,
     )
@@ -147,7 +155,9 @@ def _shared_dots(U: Tensor, V: Tensor, users: Rows, of: np.ndarray, precision: P
     return take_rows(dots, torch.from_numpy(row).to(U.device))
 
 
-def _catalogue(U: Tensor, V: Tensor, users: Rows, of: np.ndarray, precision: Precision) -> ChunkedCatalogue:
+def _catalogue(U: Tensor, V: Tensor, users: Rows | None, of: np.ndarray, precision: Precision) -> ChunkedCatalogue:
+    if users is None:  # a vector per row
+        return ChunkedCatalogue(U, V, torch.arange(len(U), device=U.device), precision)
     ids, of = np.unique(of, return_inverse=True)
     return ChunkedCatalogue(take_rows(U, users.positions(ids)), V, torch.from_numpy(of).to(U.device), precision)
 

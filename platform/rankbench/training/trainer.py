@@ -22,7 +22,7 @@ from rankbench.core.devices import compiled
 from rankbench.core.errors import NumericalError
 from rankbench.core.rng import stream
 from rankbench.fitting.checkpoints import State
-from rankbench.fitting.recommenders import FactorRecommender
+from rankbench.fitting.recommenders import FactorRecommender, Recommender
 from rankbench.fitting.step import Step, Steps
 from rankbench.losses.spec import Loss, LossState, Sizes
 from rankbench.models.spec import EmbeddingModel
@@ -109,6 +109,7 @@ class Trainer:
         Returns the mean loss over interactions.
         """
         self.noise.set_state(self._generator("noise", number).get_state())
+        self.encoder.begin_epoch(number)
         if self.state:
             self.state.begin_epoch(number)
         # The sum stays on the device: to read it in each step would wait for the step.
@@ -155,7 +156,8 @@ class Trainer:
             kind = loss.sampler if p.sampler == "auto" else p.sampler
             s = catalogue_scores_of(loss, batch, users, items.vectors, self.X, kind == "uniform-other", p.temperature)
         else:
-            s = scores_of(loss, batch, users, items, self.X, every_item, own, p.precision, p.temperature)
+            rows = self._row_vectors(batch)
+            s = scores_of(loss, batch, users, items, self.X, every_item, own, p.precision, p.temperature, rows)
         rows = loss.function(s, self.given.loss, *((self.state,) if self.state else ()))
         if self.weight is not None:
             rows = rows * torch.from_numpy(self.weight[batch.users]).to(rows)
@@ -175,11 +177,24 @@ class Trainer:
             self._project(batch, touched)
         return total.detach().double()
 
+    def _row_vectors(self, batch: Batch) -> Tensor | None:
+        """The vectors of the rows' users, where the encoder has one per row."""
+        users, items = (torch.from_numpy(ids).to(self.device) for ids in (batch.users, batch.items))
+        rows = self.encoder.row_vectors(users, items)
+        return None if rows is None else self.encoder.on_direction(unit(rows, self.loss.similarity))
+
     def _decay(self, batch: Batch, users: Rows, items: Rows) -> Tensor | None:
-        if self.p.decay != "batch" or not self.p.weight_decay:
+        """The penalty λ/2 · mean over rows of |u|² + |i|², with the mean of |j|² over the row's negatives j if they decay."""
+        kind = self.p.decay
+        if kind == "gradient" or not self.p.weight_decay:
             return None
-        sides = users.vectors[users.positions(batch.users)], items.vectors[items.positions(batch.items)]
-        return self.p.weight_decay / 2 * sum(vectors.square().sum(dim=1) for vectors in sides).mean()
+        if kind == "layer-0" and not self.encoder.plain:
+            users, items = Rows(self.encoder.users, None), Rows(self.encoder.items, None)
+        lengths = items.vectors.square().sum(dim=1)
+        rows = users.vectors[users.positions(batch.users)].square().sum(dim=1) + lengths[items.positions(batch.items)]
+        if kind != "batch" and batch.negatives is not None and not batch.in_batch:
+            rows = rows + lengths[items.positions(batch.negatives.items)].mean(dim=1)
+        return self.p.weight_decay / 2 * rows.mean()
 
     @torch.no_grad()
     def _project(self, batch: Batch, touched: np.ndarray | None) -> None:
@@ -190,16 +205,17 @@ class Trainer:
             table[at] = _into_ball(table[at])
 
     @torch.no_grad()
-    def model(self) -> FactorRecommender:
-        """The current model, whose scores are the similarity of the loss."""
+    def model(self) -> Recommender:
+        """The current model, whose scores are the similarity of the loss, or dot products by rank_by=dot."""
         U, V = self.learner.vectors()
-        if self.loss.similarity == "distance":
+        similarity = self.loss.similarity if self.p.rank_by == "auto" else "dot"
+        if similarity == "distance":
             # −‖u − v‖² as a product: (2u, −‖u‖², 1) · (v, 1, −‖v‖²).
             u, v = (table.square().sum(dim=1, keepdim=True) for table in (U, V))
             U = torch.cat([2 * U, -u, torch.ones_like(u)], dim=1)
             V = torch.cat([V, torch.ones_like(v), -v], dim=1)
-        U, V = (unit(table, self.loss.similarity).cpu().numpy() for table in (U, V))
-        return FactorRecommender(np.array(U), np.array(V))
+        U, V = (np.array(unit(table, similarity).cpu().numpy()) for table in (U, V))
+        return self.encoder.recommender(V) or FactorRecommender(U, V)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays that the next epoch depends on, for a checkpoint."""
