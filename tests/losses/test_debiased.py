@@ -170,3 +170,14 @@ def test_gradient_against_finite_differences(function, p, similarity):
 def test_bad_parameters_are_refused(params, wrong):
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         params(**wrong)
+
+
+@given(s=batches(), lam=LAMS, margin=st.floats(0, 0.9))
+def test_a_positive_weight_of_one_leaves_the_negative_part(s, lam, margin):
+    """The two differ by (1 − τ⁺) times the positive part."""
+    for function, p, part in (
+        (debiased_mse, DebiasedMSE(lam=lam), (1 - s.pos).square()),
+        (debiased_ccl, DebiasedCCL(lam=lam, margin=margin), 1 - s.pos),
+    ):
+        difference = function(s, replace(p, positive_weight="one")) - function(s, p)
+        torch.testing.assert_close(difference, (1 - class_prior(s, p)) * part)

@@ -32,11 +32,11 @@ def start(dtype=np.float64):
     return torch.from_numpy(np.random.default_rng(4).normal(size=(N, D)).astype(dtype))
 
 
-@pytest.mark.parametrize("scale", [1.0, 1e-3, 1e-5])
+@pytest.mark.parametrize(("scale", "eps"), [(1.0, EPS), (1e-3, EPS), (1e-5, EPS), (1e-10, 1e-16)])
 @pytest.mark.parametrize("rate", RATES)
-def test_a_table_is_that_of_torch_adam_to_1e_6_also_after_a_checkpoint(scale, rate):
+def test_a_table_is_that_of_torch_adam_to_1e_6_also_after_a_checkpoint(scale, eps, rate):
     table, expected = start(), start().requires_grad_()
-    optimizer, peer = TableAdam(table), torch.optim.Adam([expected], betas=BETAS, eps=EPS)
+    optimizer, peer = TableAdam(table, eps), torch.optim.Adam([expected], betas=BETAS, eps=eps)
     for step, (rows, gradient, learning_rate) in enumerate(steps(scale, RATES[rate])):
         optimizer.read(rows)
         assert_allclose(table[rows], expected.detach()[rows], rtol=0, atol=1e-6)
@@ -48,7 +48,7 @@ def test_a_table_is_that_of_torch_adam_to_1e_6_also_after_a_checkpoint(scale, ra
         if step == 500:
             saved = {name: array.copy() for name, array in optimizer.arrays().items()}
             table = table.clone()
-            optimizer = TableAdam(table)
+            optimizer = TableAdam(table, eps)
             optimizer.restore(saved)
     moved = np.abs(expected.detach().numpy() - start().numpy())
     assert moved.max() > 0.3

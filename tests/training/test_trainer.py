@@ -91,6 +91,21 @@ def test_negatives_of_the_batch_itself_do_not_decay_twice(X):
     assert both[0] == both[1]
 
 
+@OPTIMIZERS
+@pytest.mark.parametrize("model", ["mf", "lightgcn"])
+def test_small_gradients_move_vectors_only_with_a_smaller_eps(optimizer, model, X):
+    """Adam divides by the size of the gradient, so the scale of a loss does not count, as long as it is far above eps."""
+    moved = {}
+    for temperature, eps in ((1.0, 1e-8), (1e9, 1e-8), (1e9, 1e-20)):
+        about = {"optimizer": optimizer, "model": model, "temperature": temperature, "adam_eps": eps, "learning_rate": 0.01}
+        trainer = trainer_of(X, "bpr", batch_size=1000, **about)
+        before = trainer.encoder.users.detach().clone()
+        trainer.epoch(1, 1.0)
+        moved[temperature, eps] = (trainer.encoder.users.detach() - before).abs().mean().item()
+    assert moved[1e9, 1e-8] < 0.2 * moved[1.0, 1e-8]
+    assert moved[1e9, 1e-20] == pytest.approx(moved[1.0, 1e-8], rel=0.02)
+
+
 def test_cosines_may_rank_by_dot_products(X):
     """SSM trains by cosines and ranks by products, in which the lengths of vectors count (Wu et al., TOIS 2024)."""
     about = {"model": "lightgcn", "n_layers": 1}

@@ -1,15 +1,17 @@
 """CCL, cosine contrastive loss (Mao et al., CIKM 2021, SimpleX): negatives below a margin are ignored.
 
-    ℓ(u, i) = 1 − s_ui + w/n Σ_j [s_uj − ε]₊
+    ℓ(u, i) = 1 − s_ui + w/n Σ_j [s_uj − ε]₊,    with clipped = true [1 − s_ui]₊ instead of 1 − s_ui
 
 paper s → s.pos (B,), s.neg (B, n), cosines;  w → w;  ε → margin
-The SimpleX program can also omit w and sum over negatives, which is w = n.
+The SimpleX program can also omit w and sum over negatives, which is w = n. It has `clipped`: the two differ where an encoder's
+dropout (`simplex`) makes a score larger than 1.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from rankbench.core.config import Params, param
@@ -20,6 +22,7 @@ from rankbench.losses.spec import Scores, loss
 class CCL(Params):
     w: float = param(0.3, "weight of the mean over negatives", "0.1 to 1000, log scale", ge=0)
     margin: float = param(0.8, "cosine ε above which a negative contributes", "0 to 0.9", ge=0, lt=1)
+    clipped: bool = param(False, "whether a positive whose score is above 1 contributes nothing", "false, true")
 
 
 @loss(
@@ -34,4 +37,5 @@ class CCL(Params):
     source="Mao et al., CIKM 2021",
 )
 def ccl(s: Scores, p: CCL) -> Tensor:
-    return 1 - s.pos + p.w * s.others.mean_relu(p.margin)
+    positive = torch.relu(1 - s.pos) if p.clipped else 1 - s.pos
+    return positive + p.w * s.others.mean_relu(p.margin)

@@ -10,6 +10,7 @@ by the mean over m positives k of the user:
 
 paper y → s.pos (B,), s.neg (B, n) drawn from all items, s.extra_positives (B, m), cosines, for MSE dot products;  λ → lam;
 ε → margin;  t → tau;  m → n_positives;  τ⁺ → class_prior(s, p)
+With positive_weight = one, the first τ⁺ is 1. As printed, an interaction counts in proportion to the activity of its user.
 MSE and CCL can be negative, and MSE has no minimum for λ > c/(c − 1), c = N τ⁺/n_u.
 Differs from the paper: its two formulas for τ⁺, (n_u + extra)/N and (1 + a) n_u/N, are combined and capped at 0.999. The floor
 of f is the smallest value of e^(y/t), as the text says; Eq. 7 prints the largest, e^(1/t), with which no negative would count.
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -31,11 +33,18 @@ PAPER = "Jin and Li, (Debiased) contrastive learning loss"
 
 
 @dataclass(frozen=True)
-class DebiasedMSE(Params):
+class Debiased(Params):
     lam: float = param(0.5, "weight λ of the negatives", "0.1 to 1; not published", ge=0)
     a: float = param(0.0, "unseen positives per known positive, counted by the prior τ⁺", "0, 0.5, 1, 2, 5", ge=0)
     extra: float = param(0.0, "unseen positives per user, counted by the prior τ⁺", "not published", ge=0)
     n_positives: int = param(10, "number m of the user's positives drawn per row", "10, 20, 50", ge=1)
+
+
+@dataclass(frozen=True)
+class DebiasedMSE(Debiased):
+    positive_weight: Literal["prior", "one"] = param(
+        "prior", "weight of a positive: τ⁺, as in the formulas, by which active users have most of the loss; or 1", "prior, one"
+    )
 
 
 @dataclass(frozen=True)
@@ -45,15 +54,19 @@ class DebiasedCCL(DebiasedMSE):
 
 
 @dataclass(frozen=True)
-class DebiasedInfoNCE(DebiasedMSE):
+class DebiasedInfoNCE(Debiased):
     lam: float = param(500.0, "weight λ of the negatives; typically about n_negatives", "100 to 1000", gt=0)
     tau: float = param(0.2, "temperature t that divides the cosine", "0.05 to 0.5; not published", gt=0)
 
 
-def class_prior(s: Scores, p: DebiasedMSE) -> Tensor:
+def class_prior(s: Scores, p: Debiased) -> Tensor:
     """τ⁺ (B,): the estimated fraction of all items that are positives of the row's user, in [0, 0.999]."""
     expected = (1 + p.a) * s.n_interactions.to(s.pos.dtype) + p.extra
     return (expected / s.n_items).clamp(0, 0.999)
+
+
+def _positives(prior: Tensor, p: DebiasedMSE) -> Tensor | float:
+    return prior if p.positive_weight == "prior" else 1.0
 
 
 def _log(n: float | Tensor, like: Tensor) -> Tensor:
@@ -74,7 +87,7 @@ def _log(n: float | Tensor, like: Tensor) -> Tensor:
 def debiased_mse(s: Scores, p: DebiasedMSE) -> Tensor:
     prior = class_prior(s, p)
     negative = s.others.moments()[1] - prior * s.own.mean_square()
-    return prior * (1 - s.pos).square() + p.lam * negative
+    return _positives(prior, p) * (1 - s.pos).square() + p.lam * negative
 
 
 @loss(
@@ -92,7 +105,7 @@ def debiased_mse(s: Scores, p: DebiasedMSE) -> Tensor:
 def debiased_ccl(s: Scores, p: DebiasedCCL) -> Tensor:
     prior = class_prior(s, p)
     negative = s.others.mean_relu(p.margin) - prior * s.own.mean_relu(p.margin)
-    return prior * (1 - s.pos) + p.lam * negative
+    return _positives(prior, p) * (1 - s.pos) + p.lam * negative
 
 
 @loss(

@@ -75,7 +75,7 @@ class Encoder:
     estimates of time and memory before a run.
 
     `per_row`: a batch has a vector per interaction (`row_vectors`), so that the rows of a user cannot share sums over the
-    catalogue. `folds`: its models score users who were not fitted (`recommender`).
+    catalogue. `folds(p)`: whether its models score users who were not fitted (`recommender`).
     """
 
     name: str
@@ -85,7 +85,7 @@ class Encoder:
     source: str
     layers: Callable[[Any], int] = lambda p: 0
     per_row: bool = False
-    folds: bool = False
+    folds: Callable[[Any], bool] = lambda p: False
 
 
 def model(name: str, params: type, **about: Any) -> Callable[[Callable], Callable]:

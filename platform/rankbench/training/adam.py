@@ -27,8 +27,8 @@ class RowAdam:
 
     moves_idle_rows = False
 
-    def __init__(self, table: Tensor, weight_decay: float = 0.0):
-        self.table, self.weight_decay = table, weight_decay
+    def __init__(self, table: Tensor, weight_decay: float = 0.0, eps: float = EPS):
+        self.table, self.weight_decay, self.eps = table, weight_decay, eps
         self.first, self.second = torch.zeros_like(table), torch.zeros_like(table)
         self.steps = 0
 
@@ -45,7 +45,7 @@ class RowAdam:
         self.steps += 1
         b1, b2 = BETAS
         rate = learning_rate * math.sqrt(1 - b2**self.steps) / (1 - b1**self.steps)
-        eps = EPS * math.sqrt(1 - b2**self.steps)
+        eps = self.eps * math.sqrt(1 - b2**self.steps)
         if compiled(self.table.device):
             tables = [tensor.detach().numpy() for tensor in (self.table, self.first, self.second)]
             number = self.table.numpy().dtype.type
@@ -72,9 +72,9 @@ class RowAdam:
 class DenseAdam:
     """torch.optim.Adam over parameter groups, with its state as named arrays."""
 
-    def __init__(self, groups: list[dict[str, Any]]):
+    def __init__(self, groups: list[dict[str, Any]], eps: float = EPS):
         on_gpu = any(parameter.device.type == "cuda" for group in groups for parameter in group["params"])
-        self.optimizer = torch.optim.Adam(groups, betas=BETAS, eps=EPS, fused=on_gpu or None)  # one kernel for all tables
+        self.optimizer = torch.optim.Adam(groups, betas=BETAS, eps=eps, fused=on_gpu or None)  # one kernel for all tables
         self.rates = [group["lr"] for group in self.optimizer.param_groups]
 
     def step(self, factor: float) -> None:

@@ -43,11 +43,11 @@ def learner(encoder: EmbeddingModel, p: TrainingParams, unit_ball: bool = False)
     """The learner that suits the encoder and the optimiser of `p`. With `unit_ball`, vectors are projected after each step."""
     decay = p.weight_decay if p.decay == "gradient" else 0.0
     if encoder.plain and p.optimizer == "row-adam":
-        return RowLearner(encoder, p.learning_rate, [RowAdam(table, decay) for table in _tables(encoder)])
+        return RowLearner(encoder, p.learning_rate, [RowAdam(table, decay, p.adam_eps) for table in _tables(encoder)])
     # The penalty and the projection act on idle rows in every step, so that these steps cannot be applied at once.
     if encoder.plain and compiled(encoder.users.device) and not decay and not unit_ball:
-        return RowLearner(encoder, p.learning_rate, [TableAdam(table) for table in _tables(encoder)])
-    return DenseLearner(encoder, p.learning_rate, decay)
+        return RowLearner(encoder, p.learning_rate, [TableAdam(table, p.adam_eps) for table in _tables(encoder)])
+    return DenseLearner(encoder, p.learning_rate, decay, p.adam_eps)
 
 
 def _tables(encoder: EmbeddingModel) -> list[Tensor]:
@@ -101,8 +101,9 @@ class RowLearner:
 
 
 class DenseLearner(DenseAdam):
-    def __init__(self, encoder: EmbeddingModel, learning_rate: float, weight_decay: float):
-        super().__init__([{"params": list(encoder.parameters()), "lr": learning_rate, "weight_decay": weight_decay}])
+    def __init__(self, encoder: EmbeddingModel, learning_rate: float, weight_decay: float, eps: float):
+        groups = [{"params": list(encoder.parameters()), "lr": learning_rate, "weight_decay": weight_decay}]
+        super().__init__(groups, eps)
         self.encoder = encoder
 
     def rows(self, users: np.ndarray, items: np.ndarray | None, read: np.ndarray | None = None) -> tuple[Rows, Rows, Tensor]:

@@ -96,7 +96,7 @@ class Trained(Iterative):
         return p.training if p.training.patience > 0 else None
 
     def scores_new_users(self, p: TrainedParams) -> bool:
-        return encoders().get(p.training.model).folds
+        return encoders().get(p.training.model).folds(p.encoder)
 
     def layers(self, p: TrainedParams) -> int:
         """Number of times that a pass of the encoder propagates vectors along the interactions."""

@@ -80,6 +80,12 @@ class TrainingParams(Stopping):
     optimizer: Literal["adam", "row-adam"] = param(
         "adam", "adam moves every row in every step, as in the papers; row-adam only the rows of the batch", "adam"
     )
+    adam_eps: float = param(
+        1e-8,
+        "number that Adam adds to the root of the squared gradients: where a loss has smaller gradients, vectors hardly move",
+        "1e-8, 1e-16",
+        gt=0,
+    )
     init: Literal["normal", "xavier", "ials"] = param(
         "normal", "initial vectors: normal with standard deviation init_scale, Xavier, or those of a fitted iALS", "normal"
     )

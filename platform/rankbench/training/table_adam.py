@@ -38,8 +38,8 @@ class TableAdam(RowAdam):
 
     moves_idle_rows = True
 
-    def __init__(self, table: Tensor):
-        super().__init__(table)
+    def __init__(self, table: Tensor, eps: float = EPS):
+        super().__init__(table, eps=eps)
         self.last = np.zeros(len(table), np.int64)  # step of each row's moments; 0: never used, so it does not move
         self.rates = np.zeros(0)  # learning rate of each step
         self.nodes = np.zeros((1, 4))  # for each step a: two nodes and their weights, for the idle steps from a until now
@@ -61,7 +61,7 @@ class TableAdam(RowAdam):
         if self.steps > len(self.rates):
             self._reserve(2 * self.steps + 1000)
         self.rates[self.steps - 1] = learning_rate
-        _update_nodes(self.nodes, self.rates, self.steps, *BETAS, EPS)
+        _update_nodes(self.nodes, self.rates, self.steps, *BETAS, self.eps)
 
     def arrays(self) -> dict[str, np.ndarray]:
         return super().arrays() | {"last": self.last, "rates": self.rates[: self.steps]}
@@ -74,7 +74,7 @@ class TableAdam(RowAdam):
         self.rates[: self.steps] = arrays["rates"]
         # The nodes of an old step stay as they were when it left the window.
         for step in range(1, self.steps + 1):
-            _update_nodes(self.nodes, self.rates, step, *BETAS, EPS)
+            _update_nodes(self.nodes, self.rates, step, *BETAS, self.eps)
 
     def _reserve(self, steps: int) -> None:
         rates, nodes = np.zeros(steps), np.zeros((steps + 1, 4))
@@ -84,7 +84,7 @@ class TableAdam(RowAdam):
     def _advance(self, table, first, second, last, rows) -> None:
         rows = np.arange(len(table)) if rows is None else rows
         arrays = table, first, second, last, rows, self.nodes, self.rates, self.steps
-        in_parallel(_catch_up, len(rows), len(rows) * table.shape[1], *arrays, *BETAS, EPS)
+        in_parallel(_catch_up, len(rows), len(rows) * table.shape[1], *arrays, *BETAS, self.eps)
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")

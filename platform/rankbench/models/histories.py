@@ -1,0 +1,78 @@
+"""The items of users as bags, for encoders that pool the vectors of a user's items.
+
+The bag of an interaction leaves its own item out: a model that sees it in training learns to give each item a long vector
+instead of what goes together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding_bag
+
+CHUNK = 4096  # users whose items are read at once
+
+
+class Bags(NamedTuple):
+    """Lists of items: those of bag b are items[starts[b]:starts[b + 1]]. `items` and `bag`, the bag of each item, are (T,)
+    int64; `starts` (m,) int64 and `sizes` (m,) are one per bag. A bag may be empty.
+    """
+
+    items: Tensor
+    bag: Tensor
+    starts: Tensor
+    sizes: Tensor
+
+    def sums(self, table: Tensor, weights: Tensor | None = None) -> Tensor:
+        """The sum of the vectors of each bag's items in `table` (n_items, d), (m, d); `weights` (T,) multiply them."""
+        return embedding_bag(self.items, table, self.starts, mode="sum", per_sample_weights=weights)
+
+    def softmax(self, logits: Tensor, pad: int = 0) -> Tensor:
+        """exp(logits) / Σ exp(logits) within each bag, (T,). With `pad`, a bag's sum has as many further terms exp(0) as the bag
+        has fewer items than `pad`.
+        """
+        top = logits.new_zeros(len(self.sizes)) if pad else logits.new_full((len(self.sizes),), -torch.inf)
+        top = top.scatter_reduce(0, self.bag, logits.detach(), "amax")
+        powers = (logits - top[self.bag]).exp()
+        sums = powers.new_zeros(len(self.sizes)).index_add(0, self.bag, powers)
+        if pad:
+            sums = sums + (pad - self.sizes).clamp(min=0) * (-top).exp()
+        return powers / sums[self.bag]
+
+
+class Histories:
+    """The items of each user in X, 0/1 CSR (n_users, n_items)."""
+
+    def __init__(self, X: sp.csr_array):
+        self.indptr, self.indices = X.indptr.astype(np.int64), X.indices.astype(np.int64)
+
+    def without(self, users: Tensor, items: Tensor) -> Bags:
+        """The bags of interactions: the items of `users` (B,), each without the row's own of `items` (B,)."""
+        owners, owned = users.cpu().numpy(), items.cpu().numpy()
+        found, row, sizes = self._of(owners)
+        others = found != owned[row]
+        return _bags(found[others], row[others], sizes - np.bincount(row[~others], minlength=len(sizes)), users.device)
+
+    def chunks(self, device: torch.device) -> Iterator[tuple[slice, Bags]]:
+        """The bags of all items of all users, some users at a time."""
+        n_users = len(self.indptr) - 1
+        for start in range(0, n_users, CHUNK):
+            part = slice(start, min(start + CHUNK, n_users))
+            yield part, _bags(*self._of(np.arange(part.start, part.stop)), device)
+
+    def _of(self, users: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The items of `users` (m,), the position of each item's user, and the number of items per user."""
+        sizes = self.indptr[users + 1] - self.indptr[users]
+        row = np.repeat(np.arange(len(users)), sizes)
+        first = np.cumsum(sizes) - sizes
+        return self.indices[np.arange(len(row)) - np.repeat(first - self.indptr[users], sizes)], row, sizes
+
+
+def _bags(items: np.ndarray, row: np.ndarray, sizes: np.ndarray, device: torch.device) -> Bags:
+    arrays = items, row, np.cumsum(sizes) - sizes, sizes
+    return Bags(*(torch.from_numpy(array).to(device) for array in arrays))

@@ -1,0 +1,99 @@
+"""SimpleX: a user is a vector of its own and a pooled history (Mao et al., CIKM 2021).
+
+    p_u = γ u + (1 − γ) W_v a_u,    a_u = Σ_j α_j e_j over the items j of u
+
+    mean            α_j = 1/|I_u|
+    user_attention  α = softmax_j( u · tanh(W_k e_j + b_k) )
+    self_attention  the same, with a learned vector in the place of u
+
+paper γ → own_weight. In training, the row's own item is not part of the history. The paper's loss is `ccl`, with cosines; its
+program sets numbers of the direction of p_u to 0 in training (user_dropout), so that a positive's score may be above 1. On
+Gowalla, the program has a table of its own for histories (shared_items = false), and one table elsewhere. It fills histories up
+to the longest one of its file with items of logit 0, which take part in the softmax: `pad` is that length, 0 for a proper
+softmax.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import scipy.sparse as sp
+import torch
+from torch import Generator, Tensor, nn
+
+from rankbench.core.config import Params, param
+from rankbench.models.histories import Bags, Histories
+from rankbench.models.layers import dropout, linear
+from rankbench.models.spec import EmbeddingModel, model
+
+
+@dataclass(frozen=True)
+class SimpleX(Params):
+    aggregator: Literal["mean", "user_attention", "self_attention"] = param(
+        "mean", "weights of the items of a history: equal, or by attention", "mean, user_attention, self_attention"
+    )
+    own_weight: float = param(0.5, "weight γ of the user's own vector beside the history", "0 to 1", ge=0, le=1)
+    user_dropout: float = param(0.0, "share of a user's numbers that are set to 0 in training", "0, 0.1", ge=0, lt=1)
+    shared_items: bool = param(
+        True, "whether histories have the vectors of the scored items, or a table of their own", "true, false"
+    )
+    pad: int = param(
+        0,
+        "length that the program fills histories up to with items of logit 0; 0: none",
+        "0",
+        used=lambda p: p.aggregator != "mean",
+        ge=0,
+    )
+
+
+class SimpleXModel(EmbeddingModel):
+    def __init__(self, X: sp.csr_array, p: SimpleX, users: Tensor, items: Tensor, generator: Generator):
+        super().__init__(users, items)
+        self.p, self.histories, self.generator = p, Histories(X), generator
+        width = items.shape[1]
+        noise = torch.randn(items.shape, generator=generator, dtype=torch.float32).to(items.dtype)
+        self.history = None if p.shared_items else nn.Parameter(noise * items.std())
+        self.values = linear(width, generator, items, bias=False)
+        attends = p.aggregator != "mean"
+        self.keys = linear(width, generator, items) if attends else None
+        start = torch.randn(width, generator=generator, dtype=torch.float32).to(items.dtype) / width**0.5
+        self.query = nn.Parameter(start) if p.aggregator == "self_attention" else None
+
+    def forward(self) -> tuple[Tensor, Tensor]:
+        if self.training:
+            return self.users, self.items  # each row has its own vector
+        chunks = self.histories.chunks(self.items.device)
+        return torch.cat([self.combined(self.users[part], bags) for part, bags in chunks]), self.items
+
+    def row_vectors(self, users: Tensor, items: Tensor) -> Tensor:
+        return self.combined(self.users[users], self.histories.without(users, items))
+
+    def on_direction(self, vectors: Tensor) -> Tensor:
+        return dropout(vectors, self.p.user_dropout, self.generator)
+
+    def combined(self, users: Tensor, bags: Bags) -> Tensor:
+        """The vectors p (m, d) of `users` (m, d) and their bags; an empty bag adds nothing."""
+        table = self.items if self.history is None else self.history
+        if self.keys is None:
+            pooled = bags.sums(table) / bags.sizes.clamp(min=1)[:, None]
+        else:
+            used, place = bags.items.unique(return_inverse=True)
+            keys = torch.tanh(self.keys(table[used]))
+            if self.query is not None:
+                logits = (keys @ self.query)[place]
+            else:
+                logits = (keys[place] * users[bags.bag]).sum(dim=1)
+            pooled = bags.sums(table, bags.softmax(logits, self.p.pad))
+        return self.p.own_weight * users + (1 - self.p.own_weight) * self.values(pooled)
+
+
+@model(
+    "simplex",
+    SimpleX,
+    title="SimpleX: a user's own vector and a pooled history",
+    source="Mao et al., CIKM 2021",
+    per_row=True,
+)
+def simplex(X: sp.csr_array, p: SimpleX, users: Tensor, items: Tensor, generator: Generator) -> SimpleXModel:
+    return SimpleXModel(X, p, users, items, generator)

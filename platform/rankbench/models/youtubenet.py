@@ -1,0 +1,72 @@
+"""YouTubeNet: a user is the mean of the vectors of the user's items (Covington, Adams, Sargin, RecSys 2016, §3).
+
+    p_u = mean of v_j over the items j of u,  followed by n_towers layers ReLU(W p + b);  score p_u · v_i
+
+In training, the row's own item is not part of the mean. There are no vectors of users. Without layers, the scores of a user are
+a product of the history and V Vᵀ, so that the model scores users who were not fitted.
+Differs from the paper: there are no features but the items, as in the run whose numbers Mao et al. (CIKM 2021) publish; its
+loss is `sampled-softmax` with uniform negatives. In that paper the tower narrows; here all layers have one width.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Generator, Tensor, nn
+
+from rankbench.core.config import Params, param
+from rankbench.fitting.recommenders import LowRankRecommender
+from rankbench.models.histories import Bags, Histories
+from rankbench.models.layers import dropout, linear
+from rankbench.models.spec import EmbeddingModel, model
+
+
+@dataclass(frozen=True)
+class YouTubeNet(Params):
+    n_towers: int = param(0, "number of ReLU layers above the mean", "0, 1, 2", ge=0)
+    user_dropout: float = param(0.0, "share of a user's numbers that are set to 0 in training", "0, 0.1", ge=0, lt=1)
+
+
+class YouTubeNetModel(EmbeddingModel):
+    def __init__(self, X: sp.csr_array, p: YouTubeNet, users: Tensor, items: Tensor, generator: Generator):
+        super().__init__(users[:, :0], items)
+        self.p, self.histories, self.generator = p, Histories(X), generator
+        self.tower = nn.ModuleList(linear(items.shape[1], generator, items) for _ in range(p.n_towers))
+
+    def forward(self) -> tuple[Tensor, Tensor]:
+        if self.training:
+            return self.users, self.items  # each row has its own vector
+        return torch.cat([self.pooled(bags) for _, bags in self.histories.chunks(self.items.device)]), self.items
+
+    def row_vectors(self, users: Tensor, items: Tensor) -> Tensor:
+        return self.pooled(self.histories.without(users, items))
+
+    def on_direction(self, vectors: Tensor) -> Tensor:
+        return dropout(vectors, self.p.user_dropout, self.generator)
+
+    def pooled(self, bags: Bags) -> Tensor:
+        """The vector of each bag, (m, d); zeros before the layers for an empty bag."""
+        vectors = bags.sums(self.items) / bags.sizes.clamp(min=1)[:, None]
+        for layer in self.tower:
+            vectors = torch.relu(layer(vectors))
+        return vectors
+
+    def recommender(self, V: np.ndarray) -> LowRankRecommender | None:
+        if self.p.n_towers:
+            return None
+        return LowRankRecommender(np.array(self.items.detach().cpu().numpy()), V, np.zeros(len(V)))
+
+
+@model(
+    "youtubenet",
+    YouTubeNet,
+    title="YouTubeNet: a user is the mean of the user's items",
+    source="Covington, Adams, Sargin, RecSys 2016; Mao et al., CIKM 2021",
+    per_row=True,
+    folds=lambda p: not p.n_towers,
+)
+def youtubenet(X: sp.csr_array, p: YouTubeNet, users: Tensor, items: Tensor, generator: Generator) -> YouTubeNetModel:
+    return YouTubeNetModel(X, p, users, items, generator)
