@@ -33,8 +33,8 @@ class Bags(NamedTuple):
         return embedding_bag(self.items, table, self.starts, mode="sum", per_sample_weights=weights)
 
     def softmax(self, logits: Tensor, pad: int = 0) -> Tensor:
-        """exp(logits) / Σ exp(logits) within each bag, (T,). With `pad`, a bag's sum has as many further terms exp(0) as the bag
-        has fewer items than `pad`.
+        """exp(logits) / Σ exp(logits) within each bag, (T,). With `pad`, a bag's sum has as many further terms exp(0) as the
+        bag has fewer items than `pad`.
         """
         top = logits.new_zeros(len(self.sizes)) if pad else logits.new_full((len(self.sizes),), -torch.inf)
         top = top.scatter_reduce(0, self.bag, logits.detach(), "amax")
