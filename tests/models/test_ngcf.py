@@ -31,7 +31,7 @@ def worked(**values):
 
 
 def test_a_layer_of_the_paper_and_its_scores():
-    made = worked(form="paper")
+    made = worked(ngcf_form="paper")
     layer = made.layer(0, torch.cat([U, V])).detach()
     expected = [
         [1.75, 1.95710678],
@@ -72,7 +72,7 @@ def test_layers_are_those_of_a_loop_over_nodes(form, adjacency):
     met = (rng.random((7, 5)) < 0.4).astype(np.float64)
     met[3] = 0  # a user without interactions
     users, items = (torch.from_numpy(rng.normal(size=(n, 3))) for n in met.shape)
-    made = encoder(met, users, items, n_layers=2, form=form, adjacency=adjacency)
+    made = encoder(met, users, items, n_layers=2, ngcf_form=form, adjacency=adjacency)
     E = np.concatenate([users, items])
     A = np.block([[np.zeros((7, 7)), met], [met.T, np.zeros((5, 5))]])
     degree = A.sum(axis=1)

@@ -30,12 +30,15 @@ def parameters_are_described(encoder: Encoder) -> None:
 
 @CONTRACT.check(
     "forward() gives a finite vector of the given type for every user and item",
-    "return U (n_users, embedding_dim) and V (n_items, embedding_dim), also for users and items without interactions",
+    "return U (n_users, d) and V (n_items, d), also for users and items without interactions",
 )
 def vectors_are_finite(encoder: Encoder) -> None:
     for dtype in (torch.float32, torch.float64):
-        for vectors, n, name in zip(built(encoder, dtype)(), (N_USERS, N_ITEMS), ("users", "items"), strict=True):
-            expect(tuple(vectors.shape) == (n, DIM), f"vectors of {name} have the shape {tuple(vectors.shape)}, not {(n, DIM)}")
+        pair = built(encoder, dtype).eval()()
+        width = pair[1].shape[1]
+        for vectors, n, name in zip(pair, (N_USERS, N_ITEMS), ("users", "items"), strict=True):
+            shape = tuple(vectors.shape)
+            expect(shape == (n, width), f"vectors of {name} have the shape {shape}, not {(n, width)} as those of items")
             expect(vectors.dtype == dtype, f"vectors of {name} are {vectors.dtype}, not {dtype}")
             expect_finite(vectors.detach(), f"vectors of {name}")
 
@@ -58,8 +61,13 @@ def evaluation_is_repeatable(encoder: Encoder) -> None:
 def gradients_arrive(encoder: Encoder) -> None:
     model = built(encoder)
     users, items = model()
+    if encoder.per_row:
+        users = model.row_vectors(*(torch.from_numpy(ids.astype("int64")) for ids in interactions().nonzero()))
+        expect(users is not None, "per_row is declared, and row_vectors() returns None")
     (users.square().sum() + items.square().sum()).backward()
     for name in ("users", "items"):
+        if not getattr(model, name).numel():
+            continue  # an encoder without vectors of users
         gradient = getattr(model, name).grad
         expect(gradient is not None and bool((gradient != 0).any()), f"no gradient reaches self.{name}")
         expect_finite(gradient, f"gradient of self.{name}")

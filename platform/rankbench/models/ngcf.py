@@ -1,8 +1,8 @@
 """NGCF: graph layers with weights and products of neighbours (Wang et al., SIGIR 2019).
 
-    form = program  S = Ã E_l;  H = f(S W₁ + b₁) + f((S ⊙ E_l) W₂ + b₂);  E_{l+1} = dropout(H)
+    ngcf_form = program  S = Ã E_l;  H = f(S W₁ + b₁) + f((S ⊙ E_l) W₂ + b₂);  E_{l+1} = dropout(H)
                     scored: E_0 ‖ E_1/|E_1| ‖ ... ‖ E_L/|E_L|,  row by row
-    form = paper    E_{l+1} = dropout(f((Â + I) E_l W₁ + (Â E_l ⊙ E_l) W₂))          (Eq. 7)
+    ngcf_form = paper    E_{l+1} = dropout(f((Â + I) E_l W₁ + (Â E_l ⊙ E_l) W₂))          (Eq. 7)
                     scored: E_0 ‖ E_1 ‖ ... ‖ E_L                                      (Eq. 9)
 
 f is LeakyReLU with slope 0.2, and Â = D^-1/2 A D^-1/2. The published numbers are those of the program, whose Ã is
@@ -31,14 +31,14 @@ SLOPE = 0.2
 @dataclass(frozen=True)
 class NGCF(Params):
     n_layers: int = param(3, "number of graph layers", "1 to 4", ge=1)
-    form: Literal["program", "paper"] = param(
+    ngcf_form: Literal["program", "paper"] = param(
         "program", "layers of the authors' program, or of the paper's Eq. 7", "program, paper"
     )
     adjacency: Literal["self", "mean", "mean-and-self"] = param(
         "self",
-        "mean over neighbours and the node, over neighbours, or the latter plus the node; for form = program",
+        "mean over neighbours and the node, over neighbours, or the latter plus the node; for ngcf_form = program",
         "self",
-        used=lambda p: p.form == "program",
+        used=lambda p: p.ngcf_form == "program",
     )
     message_dropout: float = param(0.1, "share of a layer's numbers that are set to 0 in training", "0 to 0.8", ge=0, lt=1)
 
@@ -49,7 +49,7 @@ class NGCFModel(EmbeddingModel):
         self.graph, self.p, self.generator = graph, p, generator
         width = users.shape[1]
         self.W = nn.ParameterList(weight(width, width, generator, users) for _ in range(2 * p.n_layers))
-        biases = [weight(1, width, generator, users) for _ in range(2 * p.n_layers if p.form == "program" else 0)]
+        biases = [weight(1, width, generator, users) for _ in range(2 * p.n_layers if p.ngcf_form == "program" else 0)]
         self.b = nn.ParameterList(biases)
         degree = torch.from_numpy(graph.indptr).diff()[:, None].to(users.dtype)
         self.register_buffer("degree", degree, persistent=False)
@@ -61,14 +61,14 @@ class NGCFModel(EmbeddingModel):
             E = self.layer(layer, E)
             if self.training:
                 E = dropout(E, self.p.message_dropout, self.generator)
-            layers.append(normalize(E, dim=1) if self.p.form == "program" else E)
+            layers.append(normalize(E, dim=1) if self.p.ngcf_form == "program" else E)
         whole = torch.cat(layers, dim=1)
         return whole[: len(self.users)], whole[len(self.users) :]
 
     def layer(self, layer: int, E: Tensor) -> Tensor:
         """The next layer (n, d) of nodes, before dropout."""
         W, V = self.W[2 * layer], self.W[2 * layer + 1]
-        if self.p.form == "paper":
+        if self.p.ngcf_form == "paper":
             near = self.symmetric(E)
             return leaky_relu((near + E) @ W + (near * E) @ V, SLOPE)
         S = self.averaged(E)
