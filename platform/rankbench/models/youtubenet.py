@@ -55,7 +55,8 @@ class YouTubeNetModel(EmbeddingModel):
         return vectors
 
     def recommender(self, V: np.ndarray) -> LowRankRecommender | None:
-        if self.p.n_towers:
+        # Distances depend on the number of a user's items, which a product with the history does not know.
+        if self.p.n_towers or V.shape[1] != self.items.shape[1]:
             return None
         return LowRankRecommender(np.array(self.items.detach().cpu().numpy()), V, np.zeros(len(V)))
 

@@ -122,8 +122,11 @@ def spend_alone(
 
 
 def _batch(queue: Sequence[Task]) -> list[Task]:
-    """The next search or study, or all fits before it: the more of them, the less a processor waits for the last one."""
-    fits = itertools.takewhile(lambda task: task.unit is not None, queue)
+    """The next search or study, or the fits before it that need as many processors as the first one: the more of them, the less
+    a processor waits for the last one. Fits of other needs would not run in the order of the queue.
+    """
+    first = queue[0].unit
+    fits = itertools.takewhile(lambda task: task.unit is not None and first is not None and task.unit.cpus == first.cpus, queue)
     return [*fits] or [queue[0]]
 
 
