@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -37,13 +38,16 @@ class Rows:
     indptr: np.ndarray
     ends: np.ndarray
 
-    def each(self, kernel: Callable, *arrays: np.ndarray | float | None) -> None:
-        """Call kernel(begin, end, *arrays) for blocks of rows of about equal work, on the threads of the fit."""
-        # The cost of a row: its edges, and reading and writing the row itself.
-        cost = self.indptr + 2 * np.arange(len(self.indptr))
-        cuts = np.searchsorted(cost, np.linspace(0, cost[-1], BLOCKS + 1)).tolist()
-        blocks = [(begin, end) for begin, end in pairwise(cuts) if begin < end]
-        list(threads_of(numba.get_num_threads()).map(lambda block: kernel(*block, *arrays), blocks))
+    @cached_property
+    def blocks(self) -> list[tuple[int, int]]:
+        """Ranges of rows of about equal work: the edges of a row, and reading and writing the row itself."""
+        work = self.indptr + 2 * np.arange(len(self.indptr))
+        cuts = np.searchsorted(work, np.linspace(0, work[-1], BLOCKS + 1)).tolist()
+        return [(begin, end) for begin, end in pairwise(cuts) if begin < end]
+
+    def each(self, kernel: Callable, *arguments: Any) -> None:
+        """Call kernel(begin, end, *arguments) for every block, on the threads of the fit."""
+        list(threads_of(numba.get_num_threads()).map(lambda block: kernel(*block, *arguments), self.blocks))
 
 
 class EdgeTensors(NamedTuple):
@@ -123,8 +127,8 @@ def sums_per_node(edges: Edges, values: Tensor, tails: bool = False) -> Tensor:
         return out
     e = edges.on(values.device)
     if tails:
-        return _segments(values.detach()[e.reverse], e.reversed_indptr)
-    return _segments(values.detach(), e.indptr)
+        return segment_sums(values.detach()[e.reverse], e.reversed_indptr)
+    return segment_sums(values.detach(), e.indptr)
 
 
 class _WeightedSums(torch.autograd.Function):
@@ -172,7 +176,7 @@ def _sum_at_heads(edges: Edges, weights: Tensor, x: Tensor) -> Tensor:
         side.each(_gather, side.indptr, side.ends, None, weights.numpy(), x.numpy(), out.numpy())
         return out
     e = edges.on(x.device)
-    return _segments(_weighted(weights, x[e.tail]), e.indptr)
+    return segment_sums(_weighted(weights, x[e.tail]), e.indptr)
 
 
 def _sum_at_tails(edges: Edges, weights: Tensor, y: Tensor) -> Tensor:
@@ -182,7 +186,7 @@ def _sum_at_tails(edges: Edges, weights: Tensor, y: Tensor) -> Tensor:
         side.each(_gather, side.indptr, side.ends, edges.reverse, weights.numpy(), y.numpy(), out.numpy())
         return out
     e = edges.on(y.device)
-    return _segments(_weighted(weights[e.reverse], y[e.head[e.reverse]]), e.reversed_indptr)
+    return segment_sums(_weighted(weights[e.reverse], y[e.head[e.reverse]]), e.reversed_indptr)
 
 
 def _products(edges: Edges, a: Tensor, b: Tensor, chunks: int) -> Tensor:
@@ -198,8 +202,11 @@ def _weighted(weights: Tensor, vectors: Tensor) -> Tensor:
     return (weights[:, :, None] * vectors.unflatten(1, (weights.shape[1], -1))).flatten(1)
 
 
-def _segments(rows: Tensor, indptr: Tensor) -> Tensor:
-    """Sums of consecutive rows. Unlike index_add_, it adds them in one order on a GPU, too."""
+def segment_sums(rows: Tensor, indptr: Tensor) -> Tensor:
+    """Sums of the consecutive rows indptr[i] to indptr[i + 1], for every i, on any device.
+
+    Unlike index_add_, it adds them in one order on a GPU, too.
+    """
     return torch.segment_reduce(rows, "sum", offsets=indptr, axis=0, initial=0)
 
 

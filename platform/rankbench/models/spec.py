@@ -31,6 +31,11 @@ class EmbeddingModel(nn.Module):
     # Whether the scored vectors are the learned vectors themselves, so that a batch uses only its own rows.
     plain = False
 
+    @property
+    def width(self) -> int:
+        """Dimension of the scored vectors."""
+        return self.users.shape[1]
+
     def forward(self) -> tuple[Tensor, Tensor]:
         """Return U (n_users, embedding_dim) and V (n_items, embedding_dim), which may contain noise in training mode."""
         raise NotImplementedError  # abstract: every encoder has its own
@@ -48,8 +53,9 @@ class Encoder:
     """A registered encoder. `build(X, p, users, items, generator)` creates the module.
 
     X (n_users, n_items), 0/1 CSR, are the training interactions, `users` and `items` the initial vectors, and `generator` draws
-    noise in training. `layers(p)` is the number of times that a pass propagates vectors along the interactions; it serves the
-    estimates of time and memory before a run.
+    noise in training. Two functions serve the estimates of time and memory before a run: `layers(p)` is the number of times
+    that a pass propagates vectors along the interactions, or the number of LightGCN's layers that take as long, and
+    `per_edge(p)` the number of weights per interaction that a pass keeps for its gradient.
     """
 
     name: str
@@ -58,6 +64,7 @@ class Encoder:
     title: str
     source: str
     layers: Callable[[Any], int] = lambda p: 0
+    per_edge: Callable[[Any], int] = lambda p: 0
 
 
 def model(name: str, params: type, **about: Any) -> Callable[[Callable], Callable]:
