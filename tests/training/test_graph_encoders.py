@@ -10,7 +10,9 @@ from rankbench.experiment.job import Job, configure
 from rankbench.experiment.run import run
 
 ENCODERS = ("gat", "dgcf", "pinsage")
-WORLD = {"source.generator.users": 400, "source.generator.items": 150}
+# Popularity explains little here, so that a model has to find out what a user likes.
+WORLD = {"source.generator.users": 600, "source.generator.items": 200, "source.generator.popularity_exponent": 0.2}
+FIT = {"embedding_dim": 16, "batch_size": 512, "init": "xavier", "tau": 0.2, "n_negatives": 50, "patience": 0}
 
 
 def ndcg(environment, method, **values):
@@ -18,10 +20,10 @@ def ndcg(environment, method, **values):
     return run(job, environment, Execution(1))[0].record.metrics["ndcg@20"].mean
 
 
-@pytest.mark.parametrize("model", ENCODERS)
-def test_a_fit_ranks_better_than_popularity(environment, model):
-    given = {"embedding_dim": 16, "epochs": 20, "batch_size": 512, "n_negatives": 20, "learning_rate": 0.02, "patience": 0}
-    assert ndcg(environment, "softmax", model=model, **given) > 1.1 * ndcg(environment, "popularity")
+@pytest.mark.parametrize(("model", "epochs", "rate"), [("gat", 10, 0.01), ("dgcf", 10, 0.01), ("pinsage", 20, 0.03)])
+def test_a_fit_ranks_better_than_popularity(environment, model, epochs, rate):
+    fitted = ndcg(environment, "sl", model=model, epochs=epochs, learning_rate=rate, **FIT)
+    assert fitted > 1.25 * ndcg(environment, "popularity")
 
 
 @pytest.mark.parametrize("loss", ["bpr", "sl", "uib", "advinfonce", "sml"])

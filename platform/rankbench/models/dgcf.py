@@ -23,7 +23,7 @@ from torch.nn.functional import normalize
 
 from rankbench.core.config import Params, param
 from rankbench.core.errors import require
-from rankbench.models.edges import Edges, edge_products, weighted_sums
+from rankbench.models.edges import INDEX, Edges, edge_products, weighted_sums
 from rankbench.models.independence import distance_correlations
 from rankbench.models.routing import intent_shares
 from rankbench.models.spec import EmbeddingModel, model
@@ -111,8 +111,8 @@ def _scaled(x: Tensor, scale: Tensor) -> Tensor:
     DGCF,
     title="DGCF: disentangled intents, routed over the interaction graph",
     source="Wang et al., SIGIR 2020",
-    layers=lambda p: 6 * p.n_layers * p.n_routings,
-    per_edge=lambda p: 2 * p.n_intents * (p.n_layers * p.n_routings + 4),
+    layers=lambda p: (6 + p.n_intents) * p.n_layers * p.n_routings,
+    per_edge=lambda p: INDEX + 2 * p.n_intents * (p.n_layers * p.n_routings + 4),
 )
 def dgcf(X: sp.csr_array, p: DGCF, users: Tensor, items: Tensor, generator: torch.Generator) -> DGCFModel:
     """Raises ConfigError if the vectors cannot be divided among the intents."""

@@ -29,6 +29,7 @@ from rankbench.core.devices import compiled
 from rankbench.fitting.executors import threads_of
 
 BLOCKS = 32  # number of blocks of rows, the same for any number of threads
+INDEX = 24  # numbers of four bytes per interaction that the arrays of both directions take while they are made
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ from torch.nn.functional import elu
 from rankbench.core.config import Params, param
 from rankbench.core.errors import require
 from rankbench.models.attention import attention
-from rankbench.models.edges import Edges, weighted_sums
+from rankbench.models.edges import INDEX, Edges, weighted_sums
 from rankbench.models.spec import EmbeddingModel, model
 from rankbench.models.weights import xavier
 
@@ -81,8 +81,8 @@ class GATModel(EmbeddingModel):
     GAT,
     title="GAT: attention over the interaction graph",
     source="Veličković et al., ICLR 2018",
-    layers=lambda p: 4 * p.attention_layers,
-    per_edge=lambda p: 2 * p.n_heads * (p.attention_layers + 1),
+    layers=lambda p: 4 * (p.attention_layers - 1 + p.n_heads),  # the heads of the last layer have the whole width each
+    per_edge=lambda p: INDEX + 2 * p.n_heads * (p.attention_layers + 2),
 )
 def gat(X: sp.csr_array, p: GAT, users: Tensor, items: Tensor, generator: torch.Generator) -> GATModel:
     """Raises ConfigError if the vectors cannot be divided among the heads."""

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from rankbench.core.config import Params, param
-from rankbench.models.edges import Edges, weighted_sums
+from rankbench.models.edges import INDEX, Edges, weighted_sums
 from rankbench.models.spec import EmbeddingModel, model
 from rankbench.models.walks import most_visited
 from rankbench.models.weights import xavier
@@ -85,6 +85,7 @@ class PinSageModel(EmbeddingModel):
     title="PinSage: convolutions over the nodes that random walks visit most",
     source="Ying et al., KDD 2018",
     layers=lambda p: 3 * p.convolutions,
+    per_edge=lambda p: INDEX,
 )
 def pinsage(X: sp.csr_array, p: PinSage, users: Tensor, items: Tensor, generator: torch.Generator) -> PinSageModel:
     edges = Edges.between(X)

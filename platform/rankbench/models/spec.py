@@ -55,7 +55,7 @@ class Encoder:
     X (n_users, n_items), 0/1 CSR, are the training interactions, `users` and `items` the initial vectors, and `generator` draws
     noise in training. Two functions serve the estimates of time and memory before a run: `layers(p)` is the number of times
     that a pass propagates vectors along the interactions, or the number of LightGCN's layers that take as long, and
-    `per_edge(p)` the number of weights per interaction that a pass keeps for its gradient.
+    `per_edge(p)` how many numbers per interaction are kept: weights that a pass needs for its gradient, and their index.
     """
 
     name: str
