@@ -72,9 +72,12 @@ def test_values_of_a_parameter_begin_where_bash_begins_a_word():
     assert ask(*line, "t") == ["tanh"]
     assert ask("rankbench", "run", "gowalla", "bpr", "shared_negatives", "=", "") == ["false", "true"]
     assert ask("rankbench", "run", "gowalla", "bpr", "model", "=", "") == [
+        "dgcf",
+        "gat",
         "lightgcn",
         "mf",
         "ngcf",
+        "pinsage",
         "sgl",
         "simplex",
         "xsimgcl",

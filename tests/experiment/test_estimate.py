@@ -149,6 +149,15 @@ def test_an_encoder_with_layers_needs_memory_for_them_beside_the_whole_catalogue
     assert memory(job_of("softmax", {"model": "lightgcn"}), size) > memory(job_of("softmax", {}), size) + 10**9
 
 
+@pytest.mark.parametrize("model", ["gat", "dgcf", "pinsage"])
+def test_an_encoder_with_weights_of_edges_takes_longer_and_needs_memory_for_them(model):
+    size = size_of(30_000, 41_000, 800_000, 30_000)
+    jobs = [job_of("bpr", {"model": name, "n_negatives": 1}) for name in ("lightgcn", model)]
+    assert 1.5 < seconds(jobs[1], size, 1) / seconds(jobs[0], size, 1) < 30
+    dense = replace(size, interactions=20 * size.interactions)
+    assert memory(jobs[1], dense) - memory(jobs[0], dense) > 19 * 800_000 * 90
+
+
 def test_a_fit_that_looks_at_valid_is_taken_to_end_early_and_to_spend_time_looking():
     size = size_of(6038, 3533, 575_281, 6028)
     whole = seconds(job_of("bpr", {"patience": 0}, fit_on="train"), size, 1)

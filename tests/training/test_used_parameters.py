@@ -49,6 +49,7 @@ def test_an_unused_parameter_changes_no_bit(method, changes, unused):
         ({"weight_decay": 0.1}, {"decay"}),
         ({"patience": 2}, {"eval_every", "stop_metric"}),
         ({"model": "lightgcn"}, {"n_layers"}),
+        ({"model": "pinsage"}, {"n_neighbours", "n_walks"}),
     ],
 )
 def test_a_parameter_is_used_where_another_one_calls_for_it(changes, used):

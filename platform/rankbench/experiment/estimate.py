@@ -215,6 +215,7 @@ def _batch(config: MethodConfig, size: Size, itemsize: int) -> int:
     p, needs = config.params.training, method.loss.needs
     layers, table_bytes = method.layers(config.params), size.items * p.embedding_dim * itemsize
     propagated = 2 * (layers + 2) * (size.users + size.items) * p.embedding_dim * itemsize if layers else 0
+    propagated += method.per_edge(config.params) * size.interactions * itemsize
     if p.objective == "catalogue":
         # The slopes that are kept, gradients of the item table, and parts of the scores where PyTorch computes them.
         return propagated + min(p.users_per_step * size.items * itemsize, 1 << 28) + 4 * table_bytes + (6 << 22) * itemsize

@@ -1,4 +1,4 @@
-"""What encoders with weights share: linear layers that start by the encoder's generator, and dropout that it draws."""
+"""What encoders with weights share: weights that start by the encoder's generator, and dropout that it draws."""
 
 from __future__ import annotations
 
@@ -8,16 +8,21 @@ import torch
 from torch import Generator, Tensor, nn
 
 
-def weight(n_out: int, n_in: int, generator: Generator, like: Tensor) -> nn.Parameter:
-    """A matrix (n_out, n_in) with Xavier's normal start, in the dtype of `like`, on the CPU."""
-    noise = torch.randn(n_out, n_in, generator=generator, dtype=torch.float64)
-    return nn.Parameter((noise * math.sqrt(2 / (n_in + n_out))).to(like.dtype))
+def xavier(inputs: int, outputs: int, generator: Generator, like: Tensor, copies: int = 1) -> nn.Parameter:
+    """A parameter (inputs, copies · outputs) of the dtype of `like`: uniform on ±√(6/(inputs + outputs)).
+
+    (Glorot and Bengio, AISTATS 2010, Eq. 16.) `generator` draws in double precision, so that fits in float32 and float64 start
+    from the same numbers.
+    """
+    bound = math.sqrt(6 / (inputs + outputs))
+    drawn = torch.rand(inputs, copies * outputs, generator=generator, dtype=torch.float64)
+    return nn.Parameter(((2 * drawn - 1) * bound).to(like.dtype))
 
 
 def linear(width: int, generator: Generator, like: Tensor, bias: bool = True) -> nn.Linear:
     """A layer W x + b of `width` numbers; b starts as 0."""
     layer = nn.Linear(width, width, bias=bias, dtype=like.dtype)
-    layer.weight = weight(width, width, generator, like)
+    layer.weight = xavier(width, width, generator, like)
     if bias:
         nn.init.zeros_(layer.bias)
     return layer

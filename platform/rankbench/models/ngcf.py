@@ -21,7 +21,7 @@ from torch import Generator, Tensor, nn
 from torch.nn.functional import leaky_relu, normalize
 
 from rankbench.core.config import Params, param
-from rankbench.models.layers import dropout, weight
+from rankbench.models.layers import dropout, xavier
 from rankbench.models.propagation import Graph, propagate
 from rankbench.models.spec import EmbeddingModel, model
 
@@ -48,11 +48,15 @@ class NGCFModel(EmbeddingModel):
         super().__init__(users, items)
         self.graph, self.p, self.generator = graph, p, generator
         width = users.shape[1]
-        self.W = nn.ParameterList(weight(width, width, generator, users) for _ in range(2 * p.n_layers))
-        biases = [weight(1, width, generator, users) for _ in range(2 * p.n_layers if p.ngcf_form == "program" else 0)]
+        self.W = nn.ParameterList(xavier(width, width, generator, users) for _ in range(2 * p.n_layers))
+        biases = [xavier(1, width, generator, users) for _ in range(2 * p.n_layers if p.ngcf_form == "program" else 0)]
         self.b = nn.ParameterList(biases)
         degree = torch.from_numpy(graph.indptr).diff()[:, None].to(users.dtype)
         self.register_buffer("degree", degree, persistent=False)
+
+    @property
+    def width(self) -> int:
+        return self.items.shape[1] * (self.p.n_layers + 1)
 
     def forward(self) -> tuple[Tensor, Tensor]:
         E = torch.cat([self.users, self.items])

@@ -33,6 +33,11 @@ class EmbeddingModel(nn.Module):
     # Whether the scored vectors are the learned vectors themselves, so that a batch uses only its own rows.
     plain = False
 
+    @property
+    def width(self) -> int:
+        """Dimension of the scored vectors."""
+        return self.items.shape[1]
+
     def forward(self) -> tuple[Tensor, Tensor]:
         """Return U (n_users, embedding_dim) and V (n_items, embedding_dim), which may contain noise in training mode."""
         raise NotImplementedError  # abstract: every encoder has its own
@@ -71,8 +76,9 @@ class Encoder:
     """A registered encoder. `build(X, p, users, items, generator)` creates the module.
 
     X (n_users, n_items), 0/1 CSR, are the training interactions, `users` and `items` the initial vectors, and `generator` draws
-    noise in training. `layers(p)` is the number of times that a pass propagates vectors along the interactions; it serves the
-    estimates of time and memory before a run.
+    noise in training. Two functions serve the estimates of time and memory before a run: `layers(p)` is the number of times
+    that a pass propagates vectors along the interactions, or the number of LightGCN's layers that take as long, and
+    `per_edge(p)` how many numbers per interaction are kept: weights that a pass needs for its gradient, and their index.
 
     `per_row`: a batch has a vector per interaction (`row_vectors`), so that the rows of a user cannot share sums over the
     catalogue. `folds(p)`: whether its models score users who were not fitted (`recommender`).
@@ -86,6 +92,7 @@ class Encoder:
     layers: Callable[[Any], int] = lambda p: 0
     per_row: bool = False
     folds: Callable[[Any], bool] = lambda p: False
+    per_edge: Callable[[Any], int] = lambda p: 0
 
 
 def model(name: str, params: type, **about: Any) -> Callable[[Callable], Callable]:

@@ -102,6 +102,10 @@ class Trained(Iterative):
         """Number of times that a pass of the encoder propagates vectors along the interactions."""
         return encoders().get(p.training.model).layers(p.encoder)
 
+    def per_edge(self, p: TrainedParams) -> int:
+        """Number of numbers per interaction that the encoder keeps in a pass."""
+        return encoders().get(p.training.model).per_edge(p.encoder)
+
     def identity_of(self, p: TrainedParams) -> Hashable:
         twin, training = self.loss.twin(p.loss), p.training
         # The scale of a loss does not change Adam's steps, unless there is also a penalty or the encoder's own loss.

@@ -24,6 +24,7 @@ from torch import Tensor
 from rankbench.core.devices import compiled
 from rankbench.core.errors import DataError
 from rankbench.core.rng import stream
+from rankbench.core.splitmix import below, bits
 from rankbench.training.device_negatives import OtherItems, by_weight, uniform
 from rankbench.training.parallel import in_parallel
 
@@ -113,31 +114,16 @@ def drawn_positives(seed: int, epoch: int, batch: int, X: sp.csr_array, users: n
     return drawn
 
 
-@numba.njit(cache=True, inline="always")
-def _bits(key, position):
-    """64 random bits for a position: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014)."""
-    z = key + np.uint64(0x9E3779B97F4A7C15) * (np.uint64(position) + np.uint64(1))
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
-
-
-@numba.njit(cache=True, inline="always")
-def _below(bits, n):
-    """A whole number in [0, n), n < 2^31, from the upper 32 bits."""
-    return np.int64(((bits >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32))
-
-
 @numba.njit(nogil=True, cache=True)
 def _uniform(key, n_items, out, start, stop):
     for s in range(start, stop):
-        out[s] = _below(_bits(key, s), n_items)
+        out[s] = below(bits(key, s), n_items)
 
 
 @numba.njit(nogil=True, cache=True)
 def _by_weight(key, cumulative, out, start, stop):
     for s in range(start, stop):
-        share = (_bits(key, s) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+        share = (bits(key, s) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
         out[s] = min(np.searchsorted(cumulative, share, side="right"), len(cumulative) - 1)
 
 
@@ -147,7 +133,7 @@ def _own(key, users, indptr, indices, out, start, stop):
     for b in range(start, stop):
         first, degree = indptr[users[b]], indptr[users[b] + 1] - indptr[users[b]]
         for k in range(m):
-            out[b, k] = indices[first + _below(_bits(key, b * m + k), degree)]
+            out[b, k] = indices[first + below(bits(key, b * m + k), degree)]
 
 
 @numba.njit(nogil=True, cache=True)
@@ -160,11 +146,11 @@ def _uniform_other(key, n_items, users, indptr, indices, out, start, stop):
         for item in own_items:
             excluded[item] = True
         for k in range(n):
-            bits = _bits(key, b * n + k)
-            item = _below(bits, n_items)
+            random = bits(key, b * n + k)
+            item = below(random, n_items)
             while excluded[item]:
-                bits = _bits(bits, k)
-                item = _below(bits, n_items)
+                random = bits(random, k)
+                item = below(random, n_items)
             out[b, k] = item
         for item in own_items:
             excluded[item] = False

@@ -55,7 +55,7 @@ class Trainer:
         self.sampler = self._sampler()
         self.state: LossState | None = None
         if loss.state:
-            sizes = Sizes(*X.shape, p.embedding_dim)
+            sizes = Sizes(*X.shape, self.encoder.width)
             self.state = loss.state(given.loss, sizes, self._generator("state")).to(self.device, self.encoder.users.dtype)
             self.state_adam = DenseAdam(self.state.groups(p.learning_rate))
         share = len(self.users) / max(1, np.count_nonzero(np.diff(X.indptr)))

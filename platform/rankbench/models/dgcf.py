@@ -1,0 +1,121 @@
+"""DGCF: disentangled graph collaborative filtering (Wang et al., SIGIR 2020; program `DGCF_v1`).
+
+    P_ek = softmax_k S_ek,    D_hk = Σ_{e into h} P_ek,    Y_hk = Σ_{e = (h ← t)} P_ek/√(D_hk D_tk) x_tk        (Eq. 7 to 10)
+    S_ek ← S_ek + unit(Y_hk) · tanh(unit(x_tk))                                                           (Eq. 12)
+    [U; V] = 1/(L + 1) Σ_{l=0..L} layer l,    a layer being Y of the last of its T iterations, and the next layer's x
+    own loss: λ 2/(K(K + 1)) Σ_{k<K} dCor(chunk k, chunk k + 1)
+
+paper K → n_intents; T → n_routings; L → n_layers; λ → cor_weight. A vector has a chunk for each intent. S starts as 1.
+As in the program, and not as the paper has it: S goes on from layer to layer; both degrees are sums of rows, although P is not
+symmetric; dCor compares chunks that follow one another, not all pairs. Gradients pass through S.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from rankbench.core.config import Params, param
+from rankbench.core.errors import require
+from rankbench.models.edges import INDEX, Edges, edge_products, weighted_sums
+from rankbench.models.independence import distance_correlations
+from rankbench.models.routing import intent_shares
+from rankbench.models.spec import EmbeddingModel, model
+
+_LEAST_DEGREE = 1e-8  # of a node without interactions, so that its vector is 0 and not NaN
+_MOST_ROWS = 1024  # users, and items, of the independence term: its distances are a matrix of all pairs of rows
+
+
+@dataclass(frozen=True)
+class DGCF(Params):
+    n_layers: int = param(3, "number of graph layers", "1 to 4", ge=1)
+    n_intents: int = param(4, "number of intents K, a divisor of embedding_dim", "1 to 16", ge=1)
+    n_routings: int = param(2, "number of routing iterations T in each layer", "1 to 3", ge=1)
+    cor_weight: float = param(0.01, "weight λ of the distance correlation of adjacent intents", "0.00001 to 0.1", ge=0)
+
+
+class DGCFModel(EmbeddingModel):
+    def __init__(self, edges: Edges, p: DGCF, users: Tensor, items: Tensor, generator: torch.Generator):
+        super().__init__(users, items)
+        self.edges, self.p, self.generator = edges, p, generator
+        self.final: tuple[Tensor, Tensor] | None = None  # kept by `forward` until `own_loss` uses them
+
+    def forward(self) -> tuple[Tensor, Tensor]:
+        x, logits = torch.cat([self.users, self.items]), None
+        total = x
+        for layer in range(self.p.n_layers):
+            x, logits = self.layer(x, logits, last=layer == self.p.n_layers - 1)
+            total = total + x
+        users, items = (total / (self.p.n_layers + 1)).split([len(self.users), len(self.items)])
+        self.final = (users, items) if self.training else None
+        return users, items
+
+    def layer(self, x: Tensor, logits: Tensor | None, last: bool) -> tuple[Tensor, Tensor | None]:
+        """Return the layer's output for the input x (n_nodes, d), and the logits S (nnz, K) that it ends with.
+
+        `logits` are those that the layer begins with; None: all 1. After the `last` layer nobody reads them, so its last
+        iteration does not compute them.
+        """
+        tail = self.unit(x).tanh()
+        y = x
+        for iteration in range(self.p.n_routings):
+            y = self.propagated(x, logits)
+            if not (last and iteration == self.p.n_routings - 1):
+                change = edge_products(self.edges, self.unit(y), tail, self.p.n_intents)
+                logits = change + (1 if logits is None else logits)
+        return y, logits
+
+    def propagated(self, x: Tensor, logits: Tensor | None) -> Tensor:
+        """Y (n_nodes, d) of the chunks of x (n_nodes, d)."""
+        if logits is None:  # all intents have the same shares, which one column states
+            shares = x.new_full((self.edges.nnz, 1), 1 / self.p.n_intents)
+            degrees = torch.from_numpy(self.edges.degree / self.p.n_intents).to(x)[:, None]
+        else:
+            shares, degrees = intent_shares(self.edges, logits)
+        # P/√(D_h D_t) as two scalings of nodes, which are fewer than edges.
+        scale = degrees.clamp(min=_LEAST_DEGREE).rsqrt()
+        return _scaled(weighted_sums(self.edges, shares, _scaled(x, scale)), scale)
+
+    def unit(self, x: Tensor) -> Tensor:
+        """Each chunk divided by its length."""
+        return normalize(x.unflatten(1, (self.p.n_intents, -1)), dim=2).flatten(1)
+
+    def own_loss(self, users: Tensor, items: Tensor) -> Tensor | None:
+        """λ times the independence term of users and items drawn without replacement. Their number is the program's: about as
+        many in all steps of an epoch as there are users, or items if these are more; at most 1,024 of either.
+        """
+        final, self.final = self.final, None
+        if final is None or not self.p.cor_weight or self.p.n_intents == 1:
+            return None
+        share = 2 * len(users) / self.edges.nnz  # of the interactions, which are two edges each
+        wanted = min(_MOST_ROWS, math.ceil(share * max(len(side) for side in final)))
+        drawn = [torch.randperm(len(side), generator=self.generator)[:wanted].to(side.device) for side in final]
+        rows = torch.cat([side[ids] for side, ids in zip(final, drawn, strict=True)])
+        K = self.p.n_intents
+        return self.p.cor_weight * 2 / (K * (K + 1)) * distance_correlations([*pairwise(rows.chunk(K, dim=1))]).sum()
+
+
+def _scaled(x: Tensor, scale: Tensor) -> Tensor:
+    """Chunk k of x (n_nodes, d) times scale[:, k]; scale (n_nodes, K)."""
+    return (x.unflatten(1, (scale.shape[1], -1)) * scale[:, :, None]).flatten(1)
+
+
+@model(
+    "dgcf",
+    DGCF,
+    title="DGCF: disentangled intents, routed over the interaction graph",
+    source="Wang et al., SIGIR 2020",
+    layers=lambda p: (6 + p.n_intents) * p.n_layers * p.n_routings,
+    per_edge=lambda p: INDEX + 2 * p.n_intents * (p.n_layers * p.n_routings + 4),
+)
+def dgcf(X: sp.csr_array, p: DGCF, users: Tensor, items: Tensor, generator: torch.Generator) -> DGCFModel:
+    """Raises ConfigError if the vectors cannot be divided among the intents."""
+    dim = users.shape[1]
+    require(dim % p.n_intents == 0, f"embedding_dim = {dim} must be a multiple of n_intents = {p.n_intents}")
+    return DGCFModel(Edges.between(X), p, users, items, generator)

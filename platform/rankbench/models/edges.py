@@ -1,0 +1,275 @@
+"""Directed edges with a weight each: sums of the vectors at their tails, products of the vectors at their two ends.
+
+    y_hk = Σ_{e = (h ← t)} w_ek x_tk        `weighted_sums`; h is the head of the edge e and t its tail
+    s_ek = a_hk · b_tk                      `edge_products`
+    ∂x_tk = Σ_{e = (h ← t)} w_ek ∂y_hk      the same sum over the reversed edges
+    ∂w_ek = ∂y_hk · x_tk                    computed in the same pass, while ∂y_h is at hand
+
+A vector of width K·c has K chunks of c numbers side by side, and an edge a weight for each chunk; K = 1 is the plain sparse
+product. Every row of a result is written by one thread, in the order of its edges, so the bits do not depend on the number of
+threads. The kernels need a pass over the edges each and keep no vector per edge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from rankbench.core.devices import compiled
+from rankbench.fitting.executors import threads_of
+
+BLOCKS = 32  # number of blocks of rows, the same for any number of threads
+INDEX = 24  # numbers of four bytes per interaction that the arrays of both directions take while they are made
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The edges of each node in CSR form: `indptr` int64 (n_nodes + 1,), and the nodes at their other ends, int32 (nnz,)."""
+
+    indptr: np.ndarray
+    ends: np.ndarray
+
+    @cached_property
+    def blocks(self) -> list[tuple[int, int]]:
+        """Ranges of rows of about equal work: the edges of a row, and reading and writing the row itself."""
+        work = self.indptr + 2 * np.arange(len(self.indptr))
+        cuts = np.searchsorted(work, np.linspace(0, work[-1], BLOCKS + 1)).tolist()
+        return [(begin, end) for begin, end in pairwise(cuts) if begin < end]
+
+    def each(self, kernel: Callable, *arguments: Any) -> None:
+        """Call kernel(begin, end, *arguments) for every block, on the threads of the fit."""
+        list(threads_of(numba.get_num_threads()).map(lambda block: kernel(*block, *arguments), self.blocks))
+
+
+class EdgeTensors(NamedTuple):
+    """The arrays of `Edges` as int64 tensors on a device; `head` and `tail` (nnz,) are the ends of every edge."""
+
+    indptr: Tensor
+    head: Tensor
+    tail: Tensor
+    reversed_indptr: Tensor
+    reverse: Tensor
+
+
+class Edges:
+    """The edges h ← t among n_nodes nodes, in the order of h.
+
+    `heads`: Rows of the edges that arrive at each node; position e in an array of weights (nnz,) belongs to its e-th edge.
+    `tails`: Rows of the edges that leave each node, and `reverse` int64 (nnz,) the position in `heads` of each of them.
+    """
+
+    def __init__(self, indptr: np.ndarray, tail: np.ndarray):
+        """`indptr` (n_nodes + 1,) and `tail` (nnz,) are the CSR arrays of the edges that arrive at each node."""
+        self.n_nodes, self.nnz = len(indptr) - 1, len(tail)
+        self.heads = Rows(indptr.astype(np.int64), tail.astype(np.int32))
+        positions = sp.csr_array((np.arange(self.nnz), self.heads.ends, self.heads.indptr), shape=(self.n_nodes,) * 2)
+        reversed_edges = positions.T.tocsr()
+        self.reverse = reversed_edges.data.astype(np.int64)
+        self.tails = Rows(reversed_edges.indptr.astype(np.int64), reversed_edges.indices.astype(np.int32))
+        self._tensors: dict[torch.device, EdgeTensors] = {}
+
+    @classmethod
+    def between(cls, X: sp.csr_array, loops: bool = False) -> Edges:
+        """The edges of the interactions X (n_users, n_items), 0/1 CSR, in both directions; items follow the users as nodes.
+
+        With `loops`, there is also an edge from every node to itself.
+        """
+        X = sp.csr_array((np.ones(X.nnz, np.int8), X.indices, X.indptr), shape=X.shape)
+        own = [sp.eye_array(n, dtype=np.int8, format="csr") if loops else None for n in X.shape]
+        A = sp.csr_array(sp.block_array([[own[0], X], [X.T, own[1]]], format="csr"))
+        A.sort_indices()
+        return cls(A.indptr, A.indices)
+
+    @property
+    def degree(self) -> np.ndarray:
+        """Number of edges that arrive at each node, int64 (n_nodes,)."""
+        return np.diff(self.heads.indptr)
+
+    def on(self, device: torch.device) -> EdgeTensors:
+        if device not in self._tensors:
+            indptr, reversed_indptr = torch.from_numpy(self.heads.indptr), torch.from_numpy(self.tails.indptr)
+            head = torch.repeat_interleave(torch.arange(self.n_nodes), indptr.diff())
+            arrays = indptr, head, torch.from_numpy(self.heads.ends).long(), reversed_indptr, torch.from_numpy(self.reverse)
+            self._tensors[device] = EdgeTensors(*(array.to(device) for array in arrays))
+        return self._tensors[device]
+
+
+def weighted_sums(edges: Edges, weights: Tensor, x: Tensor) -> Tensor:
+    """Compute y_hk = Σ_{e = (h ← t)} weights[e, k] x_tk, of the shape and dtype of x.
+
+    `weights` (nnz, K) and x (n_nodes, K·c) have one floating dtype and device. Differentiable once, with respect to both.
+    """
+    return _WeightedSums.apply(edges, weights.contiguous(), x.contiguous())
+
+
+def edge_products(edges: Edges, a: Tensor, b: Tensor, chunks: int) -> Tensor:
+    """Compute s_ek = a_hk · b_tk for every edge h ← t and chunk k, (nnz, chunks).
+
+    a and b (n_nodes, chunks·c) have one floating dtype and device. Differentiable once, with respect to both.
+    """
+    return _EdgeProducts.apply(edges, a.contiguous(), b.contiguous(), chunks)
+
+
+def sums_per_node(edges: Edges, values: Tensor, tails: bool = False) -> Tensor:
+    """Sum `values` (nnz, K) over the edges of each head, or of each tail, (n_nodes, K). It computes no gradient."""
+    if compiled(values.device):
+        out, side = values.new_empty(edges.n_nodes, values.shape[1]), edges.tails if tails else edges.heads
+        side.each(_sums, side.indptr, edges.reverse if tails else None, values.detach().numpy(), out.numpy())
+        return out
+    e = edges.on(values.device)
+    if tails:
+        return segment_sums(values.detach()[e.reverse], e.reversed_indptr)
+    return segment_sums(values.detach(), e.indptr)
+
+
+class _WeightedSums(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, edges: Edges, weights: Tensor, x: Tensor) -> Tensor:
+        ctx.edges = edges
+        ctx.save_for_backward(weights, x)
+        return _sum_at_heads(edges, weights, x)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad: Tensor):
+        weights, x = ctx.saved_tensors
+        edges, grad = ctx.edges, grad.contiguous()
+        of_weights, of_x = ctx.needs_input_grad[1:]
+        if of_weights and of_x and compiled(grad.device):
+            d_weights, dx = torch.empty_like(weights), torch.empty_like(x)
+            arrays = [tensor.numpy() for tensor in (weights, x, grad, d_weights, dx)]
+            edges.tails.each(_back, edges.tails.indptr, edges.tails.ends, edges.reverse, *arrays)
+            return None, d_weights, dx
+        d_weights = _products(edges, grad, x, weights.shape[1]) if of_weights else None
+        return None, d_weights, _sum_at_tails(edges, weights, grad) if of_x else None
+
+
+class _EdgeProducts(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, edges: Edges, a: Tensor, b: Tensor, chunks: int) -> Tensor:
+        ctx.edges = edges
+        ctx.save_for_backward(a, b)
+        return _products(edges, a, b, chunks)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad: Tensor):
+        a, b = ctx.saved_tensors
+        edges, grad = ctx.edges, grad.contiguous()
+        of_a, of_b = ctx.needs_input_grad[1:3]
+        da = _sum_at_heads(edges, grad, b) if of_a else None
+        return None, da, _sum_at_tails(edges, grad, a) if of_b else None, None
+
+
+def _sum_at_heads(edges: Edges, weights: Tensor, x: Tensor) -> Tensor:
+    if compiled(x.device):
+        out, side = torch.empty_like(x), edges.heads
+        side.each(_gather, side.indptr, side.ends, None, weights.numpy(), x.numpy(), out.numpy())
+        return out
+    e = edges.on(x.device)
+    return segment_sums(_weighted(weights, x[e.tail]), e.indptr)
+
+
+def _sum_at_tails(edges: Edges, weights: Tensor, y: Tensor) -> Tensor:
+    """Σ_{e = (h ← t)} weights[e, k] y_hk for every tail t."""
+    if compiled(y.device):
+        out, side = torch.empty_like(y), edges.tails
+        side.each(_gather, side.indptr, side.ends, edges.reverse, weights.numpy(), y.numpy(), out.numpy())
+        return out
+    e = edges.on(y.device)
+    return segment_sums(_weighted(weights[e.reverse], y[e.head[e.reverse]]), e.reversed_indptr)
+
+
+def _products(edges: Edges, a: Tensor, b: Tensor, chunks: int) -> Tensor:
+    if compiled(a.device):
+        out, side = a.new_empty(edges.nnz, chunks), edges.heads
+        side.each(_dots, side.indptr, side.ends, a.numpy(), b.numpy(), out.numpy())
+        return out
+    e = edges.on(a.device)
+    return (a[e.head] * b[e.tail]).unflatten(1, (chunks, -1)).sum(dim=2)
+
+
+def _weighted(weights: Tensor, vectors: Tensor) -> Tensor:
+    return (weights[:, :, None] * vectors.unflatten(1, (weights.shape[1], -1))).flatten(1)
+
+
+def segment_sums(rows: Tensor, indptr: Tensor) -> Tensor:
+    """Sums of the consecutive rows indptr[i] to indptr[i + 1], for every i, on any device.
+
+    Unlike index_add_, it adds them in one order on a GPU, too.
+    """
+    return torch.segment_reduce(rows, "sum", offsets=indptr, axis=0, initial=0)
+
+
+# Of the fast-math rules, `contract` and `reassoc` are used: others let the compiler drop a NaN, which must reach the trainer.
+@numba.njit(nogil=True, cache=True, fastmath={"contract"})
+def _gather(begin, end, indptr, ends, positions, weights, x, out):
+    """Sums over the edges of each row; the weights of the edge s stand at positions[s], or at s if `positions` is None."""
+    chunks = weights.shape[1]
+    width = x.shape[1] // chunks
+    for row in range(begin, end):
+        total = out[row]
+        total[:] = 0
+        for s in range(indptr[row], indptr[row + 1]):
+            w = weights[s] if positions is None else weights[positions[s]]
+            other = x[ends[s]]
+            for k in range(chunks):
+                wk, a, t = w[k], other[k * width : (k + 1) * width], total[k * width : (k + 1) * width]
+                for c in range(width):
+                    t[c] += wk * a[c]
+
+
+@numba.njit(nogil=True, cache=True, fastmath={"contract", "reassoc"})
+def _dots(begin, end, indptr, ends, a, b, out):
+    chunks = out.shape[1]
+    width = a.shape[1] // chunks
+    for row in range(begin, end):
+        for s in range(indptr[row], indptr[row + 1]):
+            other = b[ends[s]]
+            for k in range(chunks):
+                p, q = a[row, k * width : (k + 1) * width], other[k * width : (k + 1) * width]
+                total = p[0] * q[0]
+                for c in range(1, width):
+                    total += p[c] * q[c]
+                out[s, k] = total
+
+
+@numba.njit(nogil=True, cache=True, fastmath={"contract", "reassoc"})
+def _back(begin, end, indptr, ends, positions, weights, x, grad, d_weights, dx):
+    """Both gradients of the weighted sums, for the edges that leave each row; each ∂y_h is read once."""
+    chunks = weights.shape[1]
+    width = x.shape[1] // chunks
+    for row in range(begin, end):
+        total = dx[row]
+        total[:] = 0
+        for s in range(indptr[row], indptr[row + 1]):
+            e, other = positions[s], grad[ends[s]]
+            for k in range(chunks):
+                wk, a = weights[e, k], other[k * width : (k + 1) * width]
+                t, p = total[k * width : (k + 1) * width], x[row, k * width : (k + 1) * width]
+                product = p[0] * a[0]
+                t[0] += wk * a[0]
+                for c in range(1, width):
+                    t[c] += wk * a[c]
+                    product += p[c] * a[c]
+                d_weights[e, k] = product
+
+
+@numba.njit(nogil=True, cache=True, fastmath={"contract"})
+def _sums(begin, end, indptr, positions, values, out):
+    for row in range(begin, end):
+        out[row] = 0
+        for s in range(indptr[row], indptr[row + 1]):
+            e = s if positions is None else positions[s]
+            for k in range(values.shape[1]):
+                out[row, k] += values[e, k]

@@ -1,0 +1,91 @@
+"""GAT: graph attention over the interactions, with learned vectors as features (Veličković et al., ICLR 2018, Eq. 1 to 6).
+
+    H = E W,    α_hj = softmax over j ∈ N(h) ∪ {h} of LeakyReLU(a_dst·H_h + a_src·H_j),    E'_h = Σ_j α_hj H_j
+
+paper W, a = [a_dst; a_src] → learned weights of each layer and head; K → n_heads; slope of LeakyReLU 0.2. Hidden layers
+concatenate heads of width d/K and apply ELU (Eq. 5); the last layer takes the mean of heads of width d and is linear (Eq. 6).
+As a recommender (the frame of Wang et al., SIGIR 2019, §4.2.2), the nodes are users and items, and the last layer is scored.
+Differs from the paper: no dropout, which is meant for graphs of few labels, and no bias, which is the same for all items.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import scipy.sparse as sp
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import elu
+
+from rankbench.core.config import Params, param
+from rankbench.core.errors import require
+from rankbench.models.attention import attention
+from rankbench.models.edges import INDEX, Edges, weighted_sums
+from rankbench.models.layers import xavier
+from rankbench.models.spec import EmbeddingModel, model
+
+
+@dataclass(frozen=True)
+class GAT(Params):
+    attention_layers: int = param(2, "number of attention layers", "1 to 3", ge=1)
+    n_heads: int = param(1, "number of attention heads in each layer, a divisor of embedding_dim", "1 to 8", ge=1)
+    self_loops: bool = param(True, "whether a node attends to itself, as in the paper", "true, false")
+    combine: Literal["last", "mean", "concat"] = param(
+        "last", "vectors that are scored: the last layer, or the mean or concatenation of layers 0 to the last", "last, mean"
+    )
+
+
+class GATModel(EmbeddingModel):
+    """The matrices W of layer l's heads, side by side, are `weights[l]` (d, K·c); their a_dst and a_src are `at_head[l]` and
+    `at_tail[l]` (c, K).
+    """
+
+    def __init__(self, edges: Edges, p: GAT, users: Tensor, items: Tensor, generator: torch.Generator):
+        super().__init__(users, items)
+        self.edges, self.p = edges, p
+        self.weights, self.at_head, self.at_tail = nn.ParameterList(), nn.ParameterList(), nn.ParameterList()
+        dim = users.shape[1]
+        for layer in range(p.attention_layers):
+            c = dim if layer == p.attention_layers - 1 else dim // p.n_heads
+            self.weights.append(xavier(dim, c, generator, users, copies=p.n_heads))
+            for side in (self.at_head, self.at_tail):
+                side.append(xavier(c, 1, generator, users, copies=p.n_heads))
+
+    @property
+    def width(self) -> int:
+        return self.users.shape[1] * (self.p.attention_layers + 1 if self.p.combine == "concat" else 1)
+
+    def forward(self) -> tuple[Tensor, Tensor]:
+        layers = [torch.cat([self.users, self.items])]
+        for number, given in enumerate(zip(self.weights, self.at_head, self.at_tail, strict=True), start=1):
+            heads = self.layer(layers[-1], *given)
+            layers.append(elu(heads.flatten(1)) if number < self.p.attention_layers else heads.mean(dim=1))
+        if self.p.combine == "last":
+            vectors = layers[-1]
+        else:
+            vectors = torch.cat(layers, dim=1) if self.p.combine == "concat" else sum(layers[1:], start=layers[0]) / len(layers)
+        users, items = vectors.split([len(self.users), len(self.items)])
+        return users, items
+
+    def layer(self, x: Tensor, weight: Tensor, at_head: Tensor, at_tail: Tensor) -> Tensor:
+        """The heads (n_nodes, K, c) of a layer with the input x (n_nodes, d), before their non-linearity."""
+        H = x @ weight
+        heads = H.unflatten(1, (self.p.n_heads, -1))
+        t, s = (torch.einsum("nkc,ck->nk", heads, a) for a in (at_head, at_tail))
+        return weighted_sums(self.edges, attention(self.edges, t, s), H).unflatten(1, (self.p.n_heads, -1))
+
+
+@model(
+    "gat",
+    GAT,
+    title="GAT: attention over the interaction graph",
+    source="Veličković et al., ICLR 2018",
+    layers=lambda p: 4 * (p.attention_layers - 1 + p.n_heads),  # the heads of the last layer have the whole width each
+    per_edge=lambda p: INDEX + 2 * p.n_heads * (p.attention_layers + 2),
+)
+def gat(X: sp.csr_array, p: GAT, users: Tensor, items: Tensor, generator: torch.Generator) -> GATModel:
+    """Raises ConfigError if the vectors cannot be divided among the heads."""
+    dim = users.shape[1]
+    require(dim % p.n_heads == 0, f"embedding_dim = {dim} must be a multiple of n_heads = {p.n_heads}")
+    return GATModel(Edges.between(X, loops=p.self_loops), p, users, items, generator)
