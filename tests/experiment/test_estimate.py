@@ -25,6 +25,7 @@ FAMILIES = {
     "als": ("ials", {}),
     "iterative": ("rg2-newton", {}),
     "trained": ("bpr", {}),
+    "autoencoder": ("multivae", {}),
     "plain": ("popularity", {}),
 }
 

@@ -188,9 +188,8 @@ class Model:
 
         `item_ids` is a list, an array or a column of ids, or one id.
 
-        Item-item models and autoencoders: the recommendations for a history of only that item. Factor models: the cosine of item
-        vectors.
-        Raises ConfigError for an id that the model does not know.
+        Item-item models and autoencoders: the recommendations for a history of only that item. Factor models: the cosine of
+        item vectors. Raises ConfigError for an id that the model does not know.
         """
         ids = pa.array(_as_list(item_ids))
         rows = _positions(ids, self.items, "item")

@@ -161,8 +161,9 @@ class AutoencoderRecommender(Recommender):
     """An encoder of histories and a decoder, as MultiVAE has them (Liang et al., WWW 2018), without noise and dropout.
 
     The scores of a history x are [g, 1] · V_i with g = tanh((h Q2 + q2) P1 + p1) and h = tanh(x / ‖x‖ Q1 + q1). Shapes: Q1
-    (n_items, a), q1 (a,), Q2 (a, d), q2 (d,), P1 (d, b), p1 (b,), V (n_items, b + 1), whose last column holds the items' biases.
-    All have the same dtype. The model has no users, so it can score any history. Raises ValueError if V has another width.
+    (n_items, a), q1 (a,), Q2 (a, d), q2 (d,), P1 (d, b), p1 (b,), V (n_items, b + 1), whose last column holds the biases of
+    the items. All have the same dtype. The model has no users, so it can score any history. Raises ValueError if V has another
+    width.
     """
 
     Q1: np.ndarray

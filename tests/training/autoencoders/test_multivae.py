@@ -10,15 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-import rankbench.api as rb
 from rankbench.core import devices, threads
 from rankbench.core.errors import ConfigError, NumericalError
+from rankbench.data.cards import load_card
 from rankbench.data.splits import Holdout
 from rankbench.evaluation.metrics import measure, metric_set
 from rankbench.evaluation.ranking import rank
 from rankbench.experiment.execution import Execution
 from rankbench.experiment.fit import fit as fit_configs
-from rankbench.experiment.job import configure
+from rankbench.experiment.job import Job, configure
+from rankbench.experiment.run import run
 from rankbench.fitting.checkpoints import Checkpoints
 from rankbench.fitting.recommenders import AutoencoderRecommender, score
 from rankbench.training.autoencoders import blocks
@@ -172,7 +173,7 @@ def test_a_shift_of_all_scores_changes_neither_the_loss_nor_the_gradients(shift)
 
 
 def test_scores_of_any_size_have_a_finite_loss():
-    weights, batch, x, inputs = problem(3, 4, 6, 0.0, 0.2)
+    weights, batch, _, _ = problem(3, 4, 6, 0.0, 0.2)
     weights["p2"] = np.array([0, 1e4, -1e4, 500, 0, 0.0])
     total, gradients = loss_and_gradients(weights, batch, np.arange(6))
     assert np.isfinite(total) and all(np.isfinite(each).all() for each in gradients.values())
@@ -339,10 +340,22 @@ def test_the_loss_falls_and_the_ranking_is_better_than_popularity():
 
 
 def test_early_stopping_keeps_the_best_epoch(environment):
-    values = {"hidden_dim": 8, "latent_dim": 4, "epochs": 12, "patience": 2, "stop_metric": "ndcg@10"}
-    result = rb.run("synthetic", "multivae", environment=environment, **values)
-    assert 1 <= result.record.iterations <= 12
-    assert all("valid" in row for row in result.curve)
+    card = load_card("synthetic", environment, {"source.generator.users": 300, "source.generator.items": 120})
+    config = configure("multivae", SMALL | {"epochs": 40, "patience": 2, "learning_rate": 0.05})
+    (found,) = run(Job(card, (config,), fit_on="train"), environment, Execution(1))
+    valid = [row["valid"] for row in found.record.curve]
+    assert found.record.iterations == 1 + int(np.argmax(valid)) == len(valid) - 2
+
+
+def test_users_who_were_held_out_are_scored(environment):
+    changes = {"source.generator.users": 300, "source.generator.items": 120, "split.protocol": "held-out-users"}
+    card = load_card("synthetic", environment, changes | {"split.valid": 40, "split.test": 40})
+    results = [
+        run(Job(card, (configure(name, values),), fit_on="train"), environment, Execution(1))[0]
+        for name, values in (("multivae", SMALL | {"hidden_dim": 16, "epochs": 30}), ("random", {}))
+    ]
+    ours, chance = (result.record.metrics["ndcg@20"].mean for result in results)
+    assert ours > 1.5 * chance
 
 
 @pytest.mark.parametrize(

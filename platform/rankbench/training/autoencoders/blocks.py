@@ -67,8 +67,8 @@ def _optimizer(name: str, array: np.ndarray, lam: float) -> RowAdam:
 def loss_and_gradients(w: Weights, batch: Batch, seen: np.ndarray) -> tuple[float, Weights]:
     """Return the sum of the users' losses, without λ, and the gradients of their mean.
 
-    The gradient of Q1, (len(seen), h), is that of the items `seen`, sorted and unique int64, which contain those that the encoder
-    sees. All other gradients have the shape of the weights.
+    The gradient of Q1, (len(seen), h), is that of the items `seen`, sorted and unique int64, which contain those that the
+    encoder sees. All other gradients have the shape of the weights.
     """
     indptr, n_users = batch.indptr, len(batch.indptr) - 1
     width = w["Q1"].shape[1]
@@ -104,7 +104,9 @@ def loss_and_gradients(w: Weights, batch: Batch, seen: np.ndarray) -> tuple[floa
 
 @dataclass(frozen=True)
 class _Blocks:
-    """Blocks of items with the entries of the batch in each: `users` and `items` of block k are those from ends[k] to ends[k + 1]."""
+    """Blocks of items from starts[k] to starts[k + 1], and the entries of the batch sorted by item: those of block k are at
+    ends[k] to ends[k + 1] in `users` and `items`.
+    """
 
     starts: np.ndarray
     users: np.ndarray

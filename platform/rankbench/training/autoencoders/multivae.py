@@ -8,7 +8,7 @@ The likelihood is that of the whole history x_u, also where dropout left items o
 λ acts on the matrices and not on q₁, q₂, p₁, p₂. Scores are f with z = μ and without dropout, so that a user who was not fitted
 is scored like one who was.
 
-β rises from 0 to its cap `beta`, linearly within the first `anneal_epochs` epochs. The authors' program, with which the published
+β rises from 0 to its cap `beta`, linearly within the first `anneal_epochs` epochs. The authors' program, with which the paper's
 numbers were made, uses β = min(beta, step / 200,000), whatever the number of users: `anneal_steps=200000` does the same. These
 steps are meant for ML-20M; on a dataset with a quarter of its users, β is still below 0.06 after 200 epochs.
 
@@ -62,7 +62,7 @@ class MultiVAE(Stopping):
     )
     anneal_steps: int = param(
         0,
-        "steps in which β would reach 1 if it rose beyond its largest value, as in the authors' program; 0: anneal_epochs counts",
+        "steps in which β would reach 1 if it rose on, as in the authors' program; 0: anneal_epochs counts",
         "0, 200000",
         used=lambda p: p.beta > 0,
         ge=0,
@@ -141,7 +141,7 @@ def recommender(weights: Weights) -> AutoencoderRecommender:
 
 
 def multivae(X: sp.csr_array, p: MultiVAE, seed: int, dtype: type, context: Context, start: State | None) -> Steps:
-    """Fit X (n_users, n_items), 0/1 CSR, one step per epoch. A step's loss is the likelihood and the divergence per interaction.
+    """Fit X (n_users, n_items), 0/1 CSR, one step per epoch. Its loss is that of the formula without λ, per interaction.
 
     A step of B users costs 6 · B · n_items · hidden_dim floating-point operations, nearly all of them in products with P₂, and
     memory for (B, n_items) numbers. Raises NumericalError if the loss is not finite.
