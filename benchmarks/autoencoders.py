@@ -4,9 +4,9 @@
     python benchmarks/autoencoders.py movielens-1m --rounds 5 --threads 1
 
 The recipe is the one of the authors' program: the dense matrix of the users' histories as input and target, log_softmax over
-all items, and Adam on every weight. Both sides start from the same weights and get the same batches, dropout and noise; the loss of
-the first batch is printed for both. Steps of the two alternate, the order turned each round, and the median counts. Neither
-drawing the numbers nor making the dense matrix is part of a step. PyTorch computes with as many threads as the product.
+all items, and Adam on every weight. Both sides start from the same weights and get the same batches, dropout and noise. The
+loss of the first batch is printed for both. Steps of the two alternate, the order turned each round, and the median counts.
+Neither drawing the numbers nor making the dense matrix is part of a step. PyTorch has as many threads as the product.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def parameters_are_described(method: Method) -> None:
 
 @CONTRACT.check(
     "default parameters give a recommender with finite scores of every user and item",
-    "return a LowRankRecommender, LinearRecommender or FactorRecommender, whose rows are users and items of X",
+    "return a recommender of fitting/recommenders.py, whose rows are users and items of X",
 )
 def scores_are_finite(method: Method) -> None:
     X, _ = data()

@@ -104,8 +104,8 @@ def memory(job: Job, size: Size) -> int:
         # Tables, gradients, two moments, the best and the current model and a checkpoint; int64 pairs and their order.
         n_bytes += 8 * table + 24 * size.interactions + _batch(first, size, itemsize)
     elif kind == "autoencoder":
-        # Weights of input and output, two moments of each, a gradient, copies of the best and the current model, and the work on
-        # idle rows; the scores of a step, and the users' vectors in a ranking.
+        # Weights of input and output, two moments of each, a gradient, copies of the best and the current model, and the work
+        # on idle rows; the scores of a step, and the users' vectors in a ranking.
         n_bytes += 15 * n * dim * itemsize + (_users_per_step(first, size) * n + size.users * (dim + 1)) * itemsize
     else:
         n_bytes += 5 * table
