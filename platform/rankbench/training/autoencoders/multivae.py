@@ -179,7 +179,7 @@ METHODS.add(
         params=MultiVAE,
         title="MultiVAE: variational autoencoder with a multinomial likelihood",
         source="Liang et al., WWW 2018",
-        families=("autoencoder", "softmax"),
+        families=("autoencoder",),
         steps=multivae,
         seeded=True,
         draws_users=True,
