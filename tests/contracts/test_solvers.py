@@ -17,7 +17,7 @@ METHODS = [spec.name for spec in registered() if not isinstance(spec, Trained)] 
 def test_the_contract_found_the_methods():
     closed_forms = {"ease", "debiased-ease", "edlae", "dlae", "deql", "deql-l2", "deql-l2-zero-diag"}
     assert {"ials", "wrmf", "debiased-ials", "rg2", "rg2-sampled", "rgx", "rgx-paper", "rg-authors"} <= set(METHODS)
-    assert closed_forms | {"deql-low-rank", "edlae-low-rank"} | {"popularity", "random"} <= set(METHODS)
+    assert closed_forms | {"deql-low-rank", "edlae-low-rank"} | {"popularity", "random", "multivae"} <= set(METHODS)
     assert len(CONTRACT.checks) >= 9
 
 

@@ -379,6 +379,7 @@ def test_parameters_outside_of_their_bounds_are_refused(values, message):
         configure("multivae", values)
 
 
+@pytest.mark.filterwarnings("error")
 def test_a_fit_that_diverges_says_what_to_try():
     with pytest.raises(NumericalError, match=r"the loss is .* in epoch .*learning_rate=1e\+30 is probably too high"):
         fitted(interactions(), learning_rate=1e30, epochs=20)

@@ -22,6 +22,11 @@ from rankbench.training.table_adam import TableAdam
 ITEMS = 2048  # items of a block
 
 
+def _quiet() -> np.errstate:
+    """No warnings of overflow, because the caller refuses a loss that is not finite. NumPy keeps this setting per thread."""
+    return np.errstate(over="ignore", invalid="ignore")
+
+
 class BlockNetwork:
     """The weights, which are changed in place, with dense Adam."""
 
@@ -34,12 +39,13 @@ class BlockNetwork:
         whole = not self.adam["Q1"].moves_idle_rows  # with λ, every row of Q₁ has a gradient
         seen = np.arange(len(self._weights["Q1"])) if whole else np.unique(batch.items[batch.values != 0])
         self.adam["Q1"].read(seen)
-        loss, gradients = loss_and_gradients(self._weights, batch, seen)
+        with _quiet():
+            loss, gradients = loss_and_gradients(self._weights, batch, seen)
         for name, gradient in gradients.items():
             adam = self.adam[name]
-            gradient = torch.from_numpy(gradient.reshape(-1, adam.table.shape[1]))
-            rows = torch.from_numpy(seen) if name == "Q1" else torch.arange(len(gradient))
-            adam.step(rows, gradient, self.learning_rate)
+            rows = seen if name == "Q1" else np.arange(len(adam.table))
+            by_row = gradient.reshape(len(rows), -1)  # a vector is one row
+            adam.step(torch.from_numpy(rows), torch.from_numpy(by_row), self.learning_rate)
         return loss
 
     def weights(self) -> Weights:
@@ -144,25 +150,27 @@ def _likelihood(
         return f[n_users * items.start : n_users * items.stop].reshape(n_users, -1)
 
     def forward(start: int, stop: int) -> None:
-        for k in range(start, stop):
-            items, entries = blocks.of_block(k)
-            block = np.matmul(g, P2[items].T, out=scores(items))
-            block += p2[items]
-            own[k] = block[entries].sum(dtype=np.float64)
-            largest = block.max(axis=1)
-            block -= largest[:, None]
-            np.exp(block, out=block)
-            most[k], totals[k] = largest, block.sum(axis=1)
+        with _quiet():
+            for k in range(start, stop):
+                items, entries = blocks.of_block(k)
+                block = np.matmul(g, P2[items].T, out=scores(items))
+                block += p2[items]
+                own[k] = block[entries].sum(dtype=np.float64)
+                largest = block.max(axis=1)
+                block -= largest[:, None]
+                np.exp(block, out=block)
+                most[k], totals[k] = largest, block.sum(axis=1)
 
     def backward(start: int, stop: int) -> None:
-        for k in range(start, stop):
-            items, entries = blocks.of_block(k)
-            slopes = scores(items)
-            slopes *= factors[k][:, None]
-            slopes[entries] -= dtype.type(1 / n_users)
-            np.matmul(slopes.T, g, out=d_P2[items])
-            slopes.sum(axis=0, out=d_p2[items])
-            np.matmul(slopes, P2[items], out=parts[k])
+        with _quiet():
+            for k in range(start, stop):
+                items, entries = blocks.of_block(k)
+                slopes = scores(items)
+                slopes *= factors[k][:, None]
+                slopes[entries] -= dtype.type(1 / n_users)
+                np.matmul(slopes.T, g, out=d_P2[items])
+                slopes.sum(axis=0, out=d_p2[items])
+                np.matmul(slopes, P2[items], out=parts[k])
 
     in_parallel(forward, n_blocks, f.size)
     largest = most.max(axis=0)

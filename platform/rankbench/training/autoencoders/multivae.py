@@ -1,4 +1,4 @@
-"""Mult-VAE^PR, a variational autoencoder with a multinomial likelihood (Liang et al., WWW 2018, Eq. 2 to 7).
+"""Mult-VAE^PR, a variational autoencoder with a multinomial likelihood (Liang et al., WWW 2018, section 2).
 
     encoder    h = tanh(x̃ Q₁ + q₁),  (μ, log σ²) = h Q₂ + q₂        x̃: dropout of x_u / ‖x_u‖₂
     decoder    z = μ + σ ε,  ε ~ N(0, I),   f = tanh(z P₁ + p₁) P₂ + p₂
@@ -96,8 +96,8 @@ def start_weights(n_items: int, p: MultiVAE, seed: int, dtype: np.dtype) -> Weig
         uniform = stream(seed, "multivae", "init", name).random(shape, np.float32)
         weights[name] = ((2 * uniform - 1) * np.float32(bound)).astype(dtype)
     for name, size in vectors.items():
-        uniform = stream(seed, "multivae", "init", name).random(size)
-        normal = ndtri(ndtr(-2) + (ndtr(2) - ndtr(-2)) * uniform)
+        quantile = ndtr(-2) + (ndtr(2) - ndtr(-2)) * stream(seed, "multivae", "init", name).random(size)
+        normal = ndtri(quantile)
         weights[name] = (_BIAS * normal).astype(np.float32).astype(dtype)
     return weights
 

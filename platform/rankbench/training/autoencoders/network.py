@@ -107,7 +107,7 @@ class _NegativeLogLikelihood(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, f: Tensor, users: Tensor, items: Tensor, counts: Tensor) -> Tensor:
+    def forward(ctx: Any, f: Tensor, users: Tensor, items: Tensor, counts: Tensor) -> Tensor:
         own = torch.zeros_like(counts).index_add_(0, users, f[users, items])
         f = f.detach()
         most = f.max(dim=1).values
@@ -117,7 +117,7 @@ class _NegativeLogLikelihood(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad: Tensor):
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
         slopes = ctx.exponentials.mul_((grad * ctx.counts / ctx.totals)[:, None])
         slopes[ctx.index] -= grad[ctx.index[0]]
         ctx.exponentials = None  # a second backward pass would find the gradient there
