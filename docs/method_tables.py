@@ -8,6 +8,7 @@ from rankbench.experiment.methods import registered
 from rankbench.fitting.method import ClosedForm, Iterative, Method
 from rankbench.models.spec import registered as encoders
 from rankbench.solvers.als.params import ALSParams
+from rankbench.training.autoencoders.multivae import Autoencoder
 from rankbench.training.methods import Trained
 from rankbench.training.params import TrainingParams
 
@@ -16,6 +17,7 @@ SECTIONS = {
     "Closed forms": "Invert one item-item matrix. Settings with equal matrices share the inverse.",
     "Alternating least squares": "Solve for user and item factors in turn, in blocks for threads or a Ray cluster. Each "
     "method also takes the [parameters of alternating least squares](#parameters-of-alternating-least-squares).",
+    "Autoencoders": "Encode the history of a user and decode scores of all items, trained by gradient steps over users.",
     "Other solvers": "",
     "Losses trained by gradient steps": "Each loss also takes the [parameters of training](#parameters-of-training) and of its "
     "[encoder](#parameters-of-encoders).",
@@ -26,6 +28,8 @@ def section_of(method: Method) -> str:
     match method:
         case Trained():
             return "Losses trained by gradient steps"
+        case Autoencoder():
+            return "Autoencoders"
         case ClosedForm():
             return "Closed forms"
         case Iterative(quadratic_loss=loss) if loss:

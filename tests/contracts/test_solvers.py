@@ -17,7 +17,7 @@ METHODS = [spec.name for spec in registered() if not isinstance(spec, Trained)] 
 def test_the_contract_found_the_methods():
     closed_forms = {"ease", "debiased-ease", "edlae", "dlae", "deql", "deql-l2", "deql-l2-zero-diag"}
     assert {"ials", "wrmf", "debiased-ials", "rg2", "rg2-sampled", "rgx", "rgx-paper", "rg-authors"} <= set(METHODS)
-    assert closed_forms | {"deql-low-rank", "edlae-low-rank"} | {"popularity", "random"} <= set(METHODS)
+    assert closed_forms | {"deql-low-rank", "edlae-low-rank"} | {"popularity", "random", "multivae"} <= set(METHODS)
     assert len(CONTRACT.checks) >= 9
 
 
@@ -32,7 +32,7 @@ def test_a_solver_keeps_the_contract(method, check):
 
 def test_few_methods_are_excused():
     """A check that is skipped for most would show nothing."""
-    assert {name for name in METHODS if registered().get(name).draws_users} == {"random", "rg2-newton-mlp"}
+    assert {name for name in METHODS if registered().get(name).draws_users} == {"random", "rg2-newton-mlp", "multivae"}
     assert sum(isinstance(registered().get(name), Iterative) for name in METHODS) >= 8
 
 

@@ -5,13 +5,14 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
 from rankbench.core.errors import NumericalError
 from rankbench.data.splits import Holdout
 from rankbench.evaluation.ranking import rank
+from rankbench.experiment import watch
 from rankbench.experiment.watch import ranked
-from rankbench.fitting.recommenders import FactorRecommender
+from rankbench.fitting.recommenders import AutoencoderRecommender, FactorRecommender
 from rankbench.training import device_ranking
 
 
@@ -35,6 +36,18 @@ def test_it_is_the_ranking_of_the_cpu(seed, k, scale, block):
     (expected,) = rank([model], holdout, k, rows=chosen)
     for name in ("rows", "users", "items", "scores"):
         assert_array_equal(getattr(found, name), getattr(expected, name))
+
+
+def test_an_autoencoder_is_ranked_on_the_device(monkeypatch):
+    rng = np.random.default_rng(6)
+    _, holdout = drawn(rng, 12, 17, 1)
+    shapes = {"Q1": (17, 5), "q1": 5, "Q2": (5, 2), "q2": 2, "P1": (2, 4), "p1": 4, "V": (17, 5)}
+    model = AutoencoderRecommender(**{name: rng.standard_normal(shape) for name, shape in shapes.items()})
+    (expected,) = rank([model], holdout, 5)
+    monkeypatch.setattr(watch, "rank", None)  # no list ends between equal scores
+    found = ranked([model], holdout, 5, device="cpu:0")[0]
+    assert_array_equal(found.items, expected.items)
+    assert_allclose(found.scores, expected.scores, rtol=1e-12)
 
 
 def test_a_score_that_is_not_a_number_is_an_error():

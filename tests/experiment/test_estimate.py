@@ -25,6 +25,7 @@ FAMILIES = {
     "als": ("ials", {}),
     "iterative": ("rg2-newton", {}),
     "trained": ("bpr", {}),
+    "autoencoder": ("multivae", {}),
     "plain": ("popularity", {}),
 }
 
@@ -70,6 +71,7 @@ MEASURED = [
     ("ials", {"embedding_dim": 128}, 1, size_of(29_858, 40_981, 1_027_370, 29_858), 887e6),
     ("deql-l2", {"p": 0.5, "lam_prime": 50}, 10, size_of(29_283, 13_701, 669_193, 2861), 1473e6),
     ("deql-l2", {"p": 0.5, "lam_prime": 50}, 2, size_of(29_858, 40_981, 1_027_370, 29_858), 7613e6),
+    ("multivae", {"patience": 1}, 1, size_of(29_858, 40_981, 1_027_370, 29_858), 1804e6),
     ("ials", {"embedding_dim": 64}, 1, size_of(463_435, 17_769, 56_890_107, 20_000), 2199e6),
 ]
 

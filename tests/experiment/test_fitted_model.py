@@ -243,6 +243,42 @@ def _edit(folder, **changes):
     path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | changes), encoding="utf-8")
 
 
+def test_an_autoencoder_folds_in_is_saved_and_finds_similar_items(card, environment, tmp_path):
+    small = {"hidden_dim": 8, "latent_dim": 4, "epochs": 5}
+    model = rb.fit(card, "multivae", environment=environment, dtype="float64", **small)
+    row = model.users.to_pylist().index("u3")
+    items = model.items.to_numpy()[model.history[[row]].indices]
+    new = model.recommend_new(pd.DataFrame({"user": ["x"] * len(items), "item": items}), 5)
+    known = model.recommend(["u3"], 5)
+    assert new["item"].tolist() == known["item"].tolist()
+    assert_allclose(new["score"], known["score"], rtol=1e-12)
+    alone = model.recommend_new(pd.DataFrame({"user": ["x"], "item": [103]}), 4)
+    assert model.similar(103, 4)["similar"].tolist() == alone["item"].tolist()
+    folder = model.save(tmp_path / "kept")
+    again = load(folder)
+    pd.testing.assert_frame_equal(model.recommend(["u1", "u2"], 7), again.recommend(["u1", "u2"], 7))
+    assert again.evaluate(environment=environment).metrics == model.evaluate(environment=environment).metrics
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("model.V", lambda V: V[:, :-1]),
+        ("model.V", lambda V: V[:-1]),
+        ("model.Q1", lambda Q1: Q1[:, :-1]),
+        ("model.q2", lambda q2: q2[:-1]),
+        ("model.P1", lambda P1: P1[:-1]),
+        ("model.p1", lambda p1: p1.astype(np.float16)),
+    ],
+)
+def test_an_autoencoder_whose_parts_do_not_fit_is_refused(name, change, card, environment, tmp_path):
+    small = {"hidden_dim": 8, "latent_dim": 4, "epochs": 1}
+    folder = rb.fit(card, "multivae", environment=environment, **small).save(tmp_path / "kept")
+    _change(folder, name, change)
+    with pytest.raises(DataError, match="kept"):
+        load(folder)
+
+
 def test_what_cannot_be_answered_is_said(model):
     with pytest.raises(ConfigError, match=r"unknown user id 'u400'"):
         model.recommend(["u1", "u400"])

@@ -1,11 +1,21 @@
-"""The three forms of a model, against dense products: what a ranking masks must be right as well."""
+"""The four forms of a model, against dense products: what a ranking masks must be right as well."""
+
+import dataclasses
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 
-from rankbench.fitting.recommenders import FactorRecommender, LinearRecommender, LowRankRecommender, Recommender, score
+from rankbench.fitting import recommenders
+from rankbench.fitting.recommenders import (
+    AutoencoderRecommender,
+    FactorRecommender,
+    LinearRecommender,
+    LowRankRecommender,
+    Recommender,
+    score,
+)
 
 N_ITEMS = 11
 SLICES = pytest.mark.parametrize("items", [slice(0, N_ITEMS), slice(0, 4), slice(4, 9), slice(9, 40), slice(None)], ids=str)
@@ -35,6 +45,13 @@ def low_rank():
     return LowRankRecommender(*rng.standard_normal((2, N_ITEMS, 3)), rng.standard_normal(N_ITEMS))
 
 
+@pytest.fixture
+def autoencoder():
+    rng = np.random.default_rng(4)
+    shapes = {"Q1": (N_ITEMS, 5), "q1": 5, "Q2": (5, 2), "q2": 2, "P1": (2, 4), "p1": 4, "V": (N_ITEMS, 5)}
+    return AutoencoderRecommender(**{name: rng.standard_normal(shape) for name, shape in shapes.items()})
+
+
 @SLICES
 def test_linear_scores_are_history_times_weights(linear, history, items):
     W = linear.C @ np.diag(linear.beta) + np.diag(linear.alpha)
@@ -55,7 +72,28 @@ def test_factor_scores_are_products_of_the_factors_of_the_users_asked_for(factor
     assert_allclose(score(factors, users, history[users], items), (factors.U[users] @ factors.V.T)[:, items], atol=1e-12)
 
 
-@pytest.mark.parametrize("form", ["linear", "low_rank", "factors"])
+@SLICES
+@pytest.mark.parametrize("at_once", [2, 1024])
+def test_autoencoder_scores_are_the_decoded_code_of_the_history(autoencoder, history, items, at_once, monkeypatch):
+    """A user without interactions included; the ids of the users do not count."""
+    monkeypatch.setattr(recommenders, "_ENCODED", at_once)
+    history = sp.csr_array(history.toarray() * (np.arange(6) != 2)[:, None])
+    a, x = autoencoder, history.toarray().astype(np.float64)
+    x = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1)
+    g = np.tanh((np.tanh(x @ a.Q1 + a.q1) @ a.Q2 + a.q2) @ a.P1 + a.p1)
+    expected = (g @ a.V[:, :-1].T + a.V[:, -1])[:, items]
+    assert_allclose(score(a, np.array([5, 90, 2, 0, 7, 1]), history, items), expected, atol=1e-12)
+    start, stop, _ = items.indices(N_ITEMS)
+    base = a.base(np.arange(6), history, items, np.empty((6, stop - start)))
+    assert_allclose(a.finish(base, history, items, np.empty_like(base)), expected, atol=1e-12)
+
+
+def test_an_autoencoder_whose_parts_do_not_fit_is_refused(autoencoder):
+    with pytest.raises(ValueError, match="V has 4 columns, expected one more than the 4 of p1"):
+        dataclasses.replace(autoencoder, V=autoencoder.V[:, 1:])
+
+
+@pytest.mark.parametrize("form", ["linear", "low_rank", "factors", "autoencoder"])
 def test_the_base_is_left_for_the_next_member_of_the_family(form, history, request):
     model: Recommender = request.getfixturevalue(form)
     items = slice(2, 8)
@@ -65,16 +103,18 @@ def test_the_base_is_left_for_the_next_member_of_the_family(form, history, reque
     assert_array_equal(base, before)
 
 
-def test_a_family_is_one_and_the_same_base(linear, low_rank, factors):
+def test_a_family_is_one_and_the_same_base(linear, low_rank, factors, autoencoder):
     assert linear.family == LinearRecommender(linear.C, 2 * linear.beta, linear.alpha).family
     assert linear.family != LinearRecommender(linear.C.copy(), linear.beta, linear.alpha).family
     assert low_rank.family == LowRankRecommender(low_rank.A, low_rank.B, -low_rank.alpha).family
     assert low_rank.family != LowRankRecommender(low_rank.A.copy(), low_rank.B, low_rank.alpha).family
     assert factors.family == FactorRecommender(factors.U, factors.V).family
     assert factors.family != FactorRecommender(-factors.U, factors.V).family
+    assert autoencoder.family == dataclasses.replace(autoencoder).family
+    assert autoencoder.family != dataclasses.replace(autoencoder, V=autoencoder.V.copy()).family
 
 
-def test_all_forms_keep_the_protocol(linear, low_rank, factors):
-    for model in (linear, low_rank, factors):
+def test_all_forms_keep_the_protocol(linear, low_rank, factors, autoencoder):
+    for model in (linear, low_rank, factors, autoencoder):
         assert isinstance(model, Recommender)
         assert model.n_items == N_ITEMS

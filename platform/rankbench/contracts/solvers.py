@@ -20,7 +20,7 @@ from rankbench.experiment.fit import fit as fit_configs
 from rankbench.experiment.job import configure
 from rankbench.fitting.checkpoints import Checkpoints
 from rankbench.fitting.method import Iterative, Method
-from rankbench.fitting.recommenders import FactorRecommender, Recommender, score
+from rankbench.fitting.recommenders import AutoencoderRecommender, FactorRecommender, Recommender, score
 from rankbench.fitting.step import Step
 from rankbench.solvers.als.fold_in import FoldInRecommender
 
@@ -65,7 +65,7 @@ def parameters_are_described(method: Method) -> None:
 
 @CONTRACT.check(
     "default parameters give a recommender with finite scores of every user and item",
-    "return a LowRankRecommender, LinearRecommender or FactorRecommender, whose rows are users and items of X",
+    "return a recommender of fitting/recommenders.py, whose rows are users and items of X",
 )
 def scores_are_finite(method: Method) -> None:
     X, _ = data()
@@ -143,7 +143,7 @@ def input_is_unchanged(method: Method) -> None:
 def strangers_are_scored(method: Method) -> None:
     X, _ = data()
     model = fit(method.name, X, "float64")
-    if type(model) is FoldInRecommender:
+    if isinstance(model, FoldInRecommender | AutoencoderRecommender):
         strangers = np.arange(N_USERS, 2 * N_USERS, dtype=np.int32)
         expect_equal(
             score(model, strangers, X, slice(0, N_ITEMS)),

@@ -32,6 +32,8 @@ ROW_SYSTEM, GATHERED, ROW = 8e-12, 4e-10, 3e-8
 # of the user, and of a row that the optimiser updates.
 NEGATIVE, CATALOGUE, POSITIVE, TOUCHED = 7e-10, 1.6e-10, 1.5e-9, 8e-9
 USER_CATALOGUE = 4e-11  # seconds per element of an item's vector and user, for objective = catalogue
+# Seconds of an autoencoder's step: in all, per score, and per weight of the input and output layers.
+STEP, SCORE_PASSES, WEIGHT = 2e-3, 3e-9, 3e-9
 SCANNED, SCORED, SUMMED = 1.2e-9, 2.5e-11, 3e-10  # seconds of a ranking: per score, per multiply-add of vectors, of a matrix
 MEASURED = 1e-5  # seconds per user
 SHARE = 0.05  # of the time of a fit, for evaluations
@@ -101,6 +103,10 @@ def memory(job: Job, size: Size) -> int:
     elif kind == "trained":
         # Tables, gradients, two moments, the best and the current model and a checkpoint; int64 pairs and their order.
         n_bytes += 8 * table + 24 * size.interactions + _batch(first, size, itemsize)
+    elif kind == "autoencoder":
+        # Weights of input and output, two moments of each, a gradient, copies of the best and the current model, and the work
+        # on idle rows; the scores of a step, and the users' vectors in a ranking.
+        n_bytes += 15 * n * dim * itemsize + (_users_per_step(first, size) * n + size.users * (dim + 1)) * itemsize
     else:
         n_bytes += 5 * table
     n_rankings = _rankings(job)
@@ -174,6 +180,17 @@ def _trained(config: MethodConfig, size: Size, cpus: int, dtype: str) -> float:
     return _iterations(config) * batches * batch * p.embedding_dim * _width(dtype) / math.sqrt(cpus)
 
 
+def _autoencoder(config: MethodConfig, size: Size, cpus: int, dtype: str) -> float:
+    users, weights = _users_per_step(config, size), 2.0 * size.items * _dim(config)
+    step = STEP + 3 * users * weights / products_a_second(dtype) / cpus
+    step += (users * size.items * SCORE_PASSES + weights * WEIGHT) * _width(dtype) / cpus
+    return _iterations(config) * math.ceil(size.users / users) * step
+
+
+def _users_per_step(config: MethodConfig, size: Size) -> int:
+    return max(1, min(config.params.users_per_step, size.users))
+
+
 def _propagation(layers: int, size: Size) -> float:
     """Seconds per dimension of a step that runs all layers forward and backward, and then updates all rows."""
     return 4 * layers * size.interactions * GATHERED + (size.users + size.items) * TOUCHED if layers else 0.0
@@ -183,7 +200,15 @@ def _plain(config: MethodConfig, size: Size, cpus: int, dtype: str) -> float:
     return 1e-8 * size.interactions
 
 
-_FIT = {"inverse": _inverse, "low-rank": _low_rank, "als": _als, "iterative": _iterative, "trained": _trained, "plain": _plain}
+_FIT = {
+    "inverse": _inverse,
+    "low-rank": _low_rank,
+    "als": _als,
+    "iterative": _iterative,
+    "trained": _trained,
+    "autoencoder": _autoencoder,
+    "plain": _plain,
+}
 
 
 def _rankings(job: Job) -> int:
@@ -192,7 +217,8 @@ def _rankings(job: Job) -> int:
 
 
 def _dim(config: MethodConfig) -> int:
-    return config.flat.get("embedding_dim", 1)
+    """Dimension of the vectors that are multiplied for a score."""
+    return config.flat.get("embedding_dim", config.flat.get("hidden_dim", 1))
 
 
 def _iterations(config: MethodConfig) -> float:

@@ -36,25 +36,33 @@ from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, measu
 from rankbench.evaluation.ranking import Ranking, rank
 from rankbench.evaluation.summary import Interval, summarise
 from rankbench.experiment import methods
-from rankbench.fitting.recommenders import FactorRecommender, LinearRecommender, LowRankRecommender, Recommender
+from rankbench.fitting.recommenders import (
+    AutoencoderRecommender,
+    FactorRecommender,
+    LinearRecommender,
+    LowRankRecommender,
+    Recommender,
+)
 from rankbench.solvers.als.fold_in import FoldInRecommender
 from rankbench.solvers.tiled.matrix import TiledMatrix
 from rankbench.solvers.tiled.recommender import TiledLinearRecommender
 
-_Form = Literal["linear", "low-rank", "factors", "factors with fold-in", "linear by tiles"]
+_Form = Literal["linear", "low-rank", "factors", "factors with fold-in", "linear by tiles", "autoencoder"]
 _FORMS: dict[_Form, type[Recommender]] = {
     "linear": LinearRecommender,
     "low-rank": LowRankRecommender,
     "factors": FactorRecommender,
     "factors with fold-in": FoldInRecommender,
     "linear by tiles": TiledLinearRecommender,
+    "autoencoder": AutoencoderRecommender,
 }
-_SHAPES = {  # i: items, u: users, n: items + 1, k: a dimension that several arrays share
+_SHAPES = {  # i: items, u: users, n: items + 1, any other letter: a dimension that several arrays share
     LinearRecommender: {"C": "ii", "beta": "i", "alpha": "i"},
     LowRankRecommender: {"A": "ik", "B": "ik", "alpha": "i"},
     FactorRecommender: {"U": "uk", "V": "ik"},
     FoldInRecommender: {"U": "uk", "V": "ik", "loss": "n5"},
     TiledLinearRecommender: {"C": "ii", "beta": "i", "alpha": "i"},
+    AutoencoderRecommender: {"Q1": "ia", "q1": "a", "Q2": "ad", "q2": "d", "P1": "db", "p1": "b", "V": "iv"},
 }
 _ABOUT, _ARRAYS = "model.json", "arrays.safetensors"
 _TILES = "tiles"  # the folder of a matrix that is solved by tiles
@@ -180,8 +188,8 @@ class Model:
 
         `item_ids` is a list, an array or a column of ids, or one id.
 
-        Item-item models: the recommendations for a history of only that item. Factor models: the cosine of item vectors.
-        Raises ConfigError for an id that the model does not know.
+        Item-item models and autoencoders: the recommendations for a history of only that item. Factor models: the cosine of
+        item vectors. Raises ConfigError for an id that the model does not know.
         """
         ids = pa.array(_as_list(item_ids))
         rows = _positions(ids, self.items, "item")

@@ -1,4 +1,4 @@
-"""All methods: closed forms, alternating least squares, Newton-CG, and losses trained by gradient steps."""
+"""All methods: closed forms, alternating least squares, Newton-CG, losses trained by gradient steps, and autoencoders."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ def registered() -> Registry[Method]:
     _import_solvers()
     if installed("train"):
         import_module("rankbench.training.methods").register_losses()
+        METHODS.filled_from("rankbench.training.autoencoders")
     return METHODS
 
 

@@ -12,7 +12,7 @@ from rankbench.data.splits import Holdout
 from rankbench.evaluation.metrics import MetricSet, measure
 from rankbench.evaluation.ranking import Ranking, rank
 from rankbench.experiment.job import Job
-from rankbench.fitting.recommenders import FactorRecommender, Recommender
+from rankbench.fitting.recommenders import AutoencoderRecommender, FactorRecommender, Recommender
 from rankbench.fitting.step import Step
 
 CURVE = ("recall", "ndcg")  # metrics of a convergence curve beside the loss
@@ -29,24 +29,26 @@ def ranked(
     device: str = "cpu",
     rows: np.ndarray | None = None,
 ) -> list[Ranking]:
-    """`ranking.rank`, on `device` for models of user and item vectors where AUC is not asked for."""
+    """`ranking.rank`, on `device` for models of user and item vectors and autoencoders, where AUC is not asked for."""
     if device == "cpu" or auc:
         return rank(models, holdout, k, auc, progress, rows)
     return [
         _ranked_on(device, model, holdout, k, rows)
-        if type(model) is FactorRecommender
+        if type(model) in (FactorRecommender, AutoencoderRecommender)
         else rank([model], holdout, k, rows=rows)[0]
         for model in models
     ]
 
 
-def _ranked_on(device: str, model: FactorRecommender, holdout: Holdout, k: int, rows: np.ndarray | None) -> Ranking:
+def _ranked_on(device: str, model: Recommender, holdout: Holdout, k: int, rows: np.ndarray | None) -> Ranking:
     """Rank on `device`, and on the CPU the few users whose list ends between equal scores."""
     from rankbench.training.device_ranking import top_k  # imports PyTorch, which takes seconds
 
     rows = np.flatnonzero(np.diff(holdout.target.indptr)) if rows is None else rows
     users = holdout.users[rows]
-    items, scores, unclear = top_k(model.U, model.V, users, holdout.seen[rows], k, device)
+    factors = model.fold(users, holdout.history[rows])
+    assert isinstance(factors, FactorRecommender)
+    items, scores, unclear = top_k(factors.U, factors.V, users, holdout.seen[rows], k, device)
     if len(unclear):
         exact = rank([model], holdout, k, rows=rows[unclear])[0]
         items[unclear], scores[unclear] = exact.items, exact.scores

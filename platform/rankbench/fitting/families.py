@@ -6,6 +6,7 @@ A method declares its families where it is registered. A method of a plug-in may
 FAMILIES = {
     "auc": "losses for a partial area under the ROC curve",
     "als": "factor models fitted by alternating least squares",
+    "autoencoder": "networks that encode a user's history and decode scores of all items",
     "baseline": "rankings without a model of users",
     "debiased": "losses that subtract the positives hidden among the negatives",
     "distance": "losses on squared distances instead of products",

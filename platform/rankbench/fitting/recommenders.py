@@ -1,4 +1,4 @@
-"""Fitted models: they score users for a slice of items. Three forms are defined here.
+"""Fitted models: they score users for a slice of items. Four forms are defined here.
 
 They consist only of arrays, so that they are easily saved, sent to workers and used in notebooks.
 """
@@ -11,6 +11,10 @@ from typing import Protocol, runtime_checkable
 import numba
 import numpy as np
 import scipy.sparse as sp
+
+from rankbench.fitting.executors import ThreadMap
+
+_ENCODED = 1024  # histories that are encoded at once
 
 
 @runtime_checkable
@@ -150,6 +154,66 @@ class LowRankRecommender(Recommender):
     def dense_weights(self) -> np.ndarray:
         """Return W (n_items, n_items), for small problems and tests."""
         return self.A @ self.B.T + np.diag(self.alpha)
+
+
+@dataclass(frozen=True)
+class AutoencoderRecommender(Recommender):
+    """An encoder of histories and a decoder, as MultiVAE has them (Liang et al., WWW 2018), without noise and dropout.
+
+    The scores of a history x are [g, 1] · V_i with g = tanh((h Q2 + q2) P1 + p1) and h = tanh(x / ‖x‖ Q1 + q1). Shapes: Q1
+    (n_items, a), q1 (a,), Q2 (a, d), q2 (d,), P1 (d, b), p1 (b,), V (n_items, b + 1), whose last column holds the biases of
+    the items. All have the same dtype. The model has no users, so it can score any history. Raises ValueError if V has another
+    width.
+    """
+
+    Q1: np.ndarray
+    q1: np.ndarray
+    Q2: np.ndarray
+    q2: np.ndarray
+    P1: np.ndarray
+    p1: np.ndarray
+    V: np.ndarray
+
+    def __post_init__(self) -> None:
+        if self.V.shape[-1] != self.p1.shape[-1] + 1:
+            raise ValueError(f"V has {self.V.shape[-1]} columns, expected one more than the {self.p1.shape[-1]} of p1")
+
+    @property
+    def n_items(self) -> int:
+        return len(self.V)
+
+    @property
+    def family(self) -> int:
+        return hash((id(self.Q1), id(self.V)))
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.V.dtype
+
+    def fold(self, users: np.ndarray, history: sp.csr_array) -> FactorRecommender:
+        """The model with the vectors [g, 1] of `users` (m,), whose interactions are `history` (m, n_items)."""
+        U = np.zeros((int(users.max(initial=-1)) + 1, self.V.shape[1]), self.dtype)
+        starts = range(0, len(users), _ENCODED)
+        parts = ThreadMap(numba.get_num_threads()).map(lambda at: self._encoded(history[at : at + _ENCODED]), starts)
+        for index, encoded in parts:
+            at = users[starts[index] : starts[index] + _ENCODED]
+            U[at, :-1], U[at, -1] = encoded, 1
+        return FactorRecommender(U, self.V)
+
+    def _encoded(self, history: sp.csr_array) -> np.ndarray:
+        sums = np.empty((history.shape[0], self.Q1.shape[1]), self.dtype)
+        _sum_rows(history.indptr, history.indices, self.Q1, 0, sums)
+        lengths = np.sqrt(np.maximum(np.diff(history.indptr), 1)).astype(self.dtype)
+        h = np.tanh(sums / lengths[:, None] + self.q1)
+        return np.tanh((h @ self.Q2 + self.q2) @ self.P1 + self.p1)
+
+    def base(self, users: np.ndarray, history: sp.csr_array, items: slice, out: np.ndarray) -> np.ndarray:
+        return self.fold(users, history).base(users, history, items, out)
+
+    def finish(self, base: np.ndarray, history: sp.csr_array, items: slice, out: np.ndarray) -> np.ndarray:
+        if out is not base:
+            out[:] = base
+        return out
 
 
 # Both kernels are serial: callers run blocks of users in parallel threads, and the kernels release the GIL.

@@ -1,0 +1,1 @@
+"""Autoencoders of users' histories, trained by gradient steps over users."""

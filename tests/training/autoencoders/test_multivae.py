@@ -1,0 +1,395 @@
+"""MultiVAE: its worked number, its gradients, and what a fit draws, resumes, folds in, saves and learns."""
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from rankbench.core import devices, threads
+from rankbench.core.errors import ConfigError, NumericalError
+from rankbench.data.cards import load_card
+from rankbench.data.splits import Holdout
+from rankbench.evaluation.metrics import measure, metric_set
+from rankbench.evaluation.ranking import rank
+from rankbench.experiment.execution import Execution
+from rankbench.experiment.fit import fit as fit_configs
+from rankbench.experiment.job import Job, configure
+from rankbench.experiment.run import run
+from rankbench.fitting.checkpoints import Checkpoints
+from rankbench.fitting.recommenders import AutoencoderRecommender, score
+from rankbench.training.autoencoders import blocks
+from rankbench.training.autoencoders.blocks import BlockNetwork, loss_and_gradients
+from rankbench.training.autoencoders.multivae import MultiVAE, batches, divergence_weight, recommender, start_weights
+from rankbench.training.autoencoders.network import Batch, Network
+
+SMALL = {"hidden_dim": 6, "latent_dim": 3, "users_per_step": 16, "epochs": 4, "anneal_epochs": 2, "learning_rate": 0.01}
+
+# Two hidden units, one latent dimension and three items; rows of Q1 and P2 are items.
+WEIGHTS = {
+    "Q1": [[0.5, -0.2], [0.1, 0.4], [-0.3, 0.6]],
+    "q1": [0.05, -0.05],
+    "Q2": [[0.7, 0.2], [-0.4, 0.3]],
+    "q2": [0.1, -0.2],
+    "P1": [[0.6, -0.5]],
+    "p1": [0.02, 0.03],
+    "P2": [[0.3, 0.4], [-0.1, 0.5], [0.2, -0.6]],
+    "p2": [0.0, 0.1, -0.1],
+}
+WEIGHTS = {name: np.array(values) for name, values in WEIGHTS.items()}
+
+
+def histories(*rows):
+    return sp.csr_array(np.array(rows, dtype=np.float64))
+
+
+def whole_batch(x, noise, beta):
+    return Batch.of(x, np.ones(x.nnz, bool), 1.0, np.array(noise), beta)
+
+
+def plain(w, x, inputs, noise, beta):
+    """The definition in dense NumPy: h, μ, log σ², f, and the loss of each user in its two parts."""
+    h = np.tanh(inputs @ w["Q1"] + w["q1"])
+    mean, log_variance = np.split(h @ w["Q2"] + w["q2"], 2, axis=1)
+    z = mean + noise * np.exp(log_variance / 2)
+    f = np.tanh(z @ w["P1"] + w["p1"]) @ w["P2"].T + w["p2"]
+    negative = -(x * (f - np.log(np.exp(f).sum(axis=1, keepdims=True)))).sum(axis=1)
+    divergence = (np.exp(log_variance) + mean**2 - 1 - log_variance).sum(axis=1) / 2
+    return h, mean, log_variance, f, negative, divergence, (negative + beta * divergence).mean()
+
+
+# The worked number
+
+
+def test_the_worked_number():
+    x, noise = histories([1, 1, 0]), np.array([[0.5]])
+    h, mean, log_variance, f, negative, divergence, loss = plain(WEIGHTS, x.toarray(), x.toarray() / np.sqrt(2), noise, 0.2)
+    assert_allclose(h, [[0.44163816, 0.09116751]], atol=1e-8)
+    assert_allclose((mean[0, 0], log_variance[0, 0]), (0.37267971, -0.08432212), atol=1e-8)
+    assert_allclose(f, [[-0.00472041, -0.13690013, 0.22318535]], atol=1e-8)
+    assert_allclose((negative[0], divergence[0], loss), (2.41561936, 0.07117371, 2.42985410), atol=1e-8)
+    batch = whole_batch(x, noise, 0.2)
+    assert loss_and_gradients(WEIGHTS, batch, np.arange(3))[0] == pytest.approx(2.42985410, abs=1e-8)
+    assert loss_and_gradients(WEIGHTS, batch, np.arange(3))[0] == pytest.approx(loss, rel=1e-14)
+    network = Network(WEIGHTS, MultiVAE(), torch.device("cpu"))
+    assert network.loss(batch).item() == pytest.approx(loss, rel=1e-14)
+
+
+def test_the_worked_scores():
+    x = histories([1, 1, 0])
+    found = score(recommender(WEIGHTS), np.array([0]), x, slice(0, 3))
+    assert_allclose(found, [[0.00963881, -0.00142927, 0.04082717]], atol=1e-8)
+    assert_allclose(found, plain(WEIGHTS, x.toarray(), x.toarray() / np.sqrt(2), 0.0, 0.2)[3], atol=1e-14)
+
+
+def test_the_worked_input_of_which_dropout_keeps_one_item():
+    batch = Batch.of(histories([1, 1, 0]), np.array([True, False]), 0.5, np.array([[0.5]]), 0.2)
+    assert_allclose(batch.values, [2 / np.sqrt(2), 0])
+    h = plain(WEIGHTS, np.zeros((1, 3)), np.array([[batch.values[0], 0, 0]]), 0.0, 0.2)[0]
+    assert_allclose(h, [[0.63936963, -0.32107276]], atol=1e-8)
+    # The likelihood is that of both items all the same.
+    inputs = np.array([[batch.values[0], 0, 0]])
+    expected = plain(WEIGHTS, np.array([[1, 1, 0]]), inputs, np.array([[0.5]]), 0.2)[-1]
+    assert loss_and_gradients(WEIGHTS, batch, np.array([0]))[0] == pytest.approx(expected, rel=1e-14)
+
+
+# Loss and gradients
+
+
+def problem(seed, n_users, n_items, dropout, beta, hidden=4, latent=3):
+    """Random weights and a batch, with its dense history and input."""
+    rng = np.random.default_rng(seed)
+    shapes = {"Q1": (n_items, hidden), "q1": hidden, "Q2": (hidden, 2 * latent), "q2": 2 * latent}
+    shapes |= {"P1": (latent, hidden), "p1": hidden, "P2": (n_items, hidden), "p2": n_items}
+    weights = {name: rng.standard_normal(shape) for name, shape in shapes.items()}
+    x = sp.csr_array((rng.random((n_users, n_items)) < 0.4).astype(np.float64))
+    keep = rng.random(x.nnz) >= dropout
+    batch = Batch.of(x, keep, 1 - dropout, rng.standard_normal((n_users, latent)), beta)
+    inputs = sp.csr_array((batch.values, x.indices, x.indptr), x.shape).toarray()
+    return weights, batch, x.toarray(), inputs
+
+
+def differences(weights, name, loss, step=1e-6):
+    """The gradient of `loss(weights)` in the weights called `name`, by central differences."""
+    out = np.empty_like(weights[name])
+    for at in np.ndindex(out.shape):
+        ends = []
+        for sign in (1, -1):
+            moved = weights[name].copy()
+            moved[at] += sign * step
+            ends.append(loss(weights | {name: moved}))
+        out[at] = (ends[0] - ends[1]) / (2 * step)
+    return out
+
+
+@pytest.mark.parametrize("n_in_block", [2, 3, 2048])
+@pytest.mark.parametrize("dropout, beta", [(0.0, 0.0), (0.5, 0.2), (0.3, 1.0)])
+def test_loss_and_gradients_are_those_of_the_definition(n_in_block, dropout, beta, monkeypatch):
+    monkeypatch.setattr(blocks, "ITEMS", n_in_block)
+    weights, batch, x, inputs = problem(1, 5, 7, dropout, beta)
+    total, gradients = loss_and_gradients(weights, batch, np.arange(7))
+
+    def loss(w):
+        return plain(w, x, inputs, batch.noise, beta)[-1]
+
+    assert total == pytest.approx(5 * loss(weights), rel=1e-12)
+    for name, gradient in gradients.items():
+        assert_allclose(gradient, differences(weights, name, loss), rtol=1e-6, atol=1e-8, err_msg=name)
+
+
+@given(
+    seed=st.integers(0, 10**6), n_users=st.integers(1, 6), n_items=st.integers(1, 9), dropout=st.sampled_from([0.0, 0.5, 0.9])
+)
+def test_autograd_gives_the_same_gradients(seed, n_users, n_items, dropout):
+    """Users without interactions, and items that no user of the batch has, included."""
+    weights, batch, x, inputs = problem(seed, n_users, n_items, dropout, 0.3)
+    seen = np.unique(batch.items[batch.values != 0])
+    total, gradients = loss_and_gradients(weights, batch, seen)
+    assert total == pytest.approx(n_users * plain(weights, x, inputs, batch.noise, 0.3)[-1], rel=1e-12)
+    network = Network(weights, MultiVAE(), torch.device("cpu"))
+    losses = network.loss(batch)
+    losses.mean().backward()
+    assert losses.sum().item() == pytest.approx(total, rel=1e-12)
+    for name, gradient in gradients.items():
+        expected = network.tensors[name].grad.numpy()
+        if name == "Q1":
+            assert not np.delete(expected, seen, axis=0).any()
+            expected = expected[seen]
+        assert_allclose(gradient, expected, rtol=1e-9, atol=1e-12, err_msg=name)
+
+
+@given(shift=st.floats(-50, 50))
+def test_a_shift_of_all_scores_changes_neither_the_loss_nor_the_gradients(shift):
+    weights, batch, _, _ = problem(3, 4, 6, 0.5, 0.2)
+    one = loss_and_gradients(weights, batch, np.arange(6))
+    other = loss_and_gradients(weights | {"p2": weights["p2"] + shift}, batch, np.arange(6))
+    assert one[0] == pytest.approx(other[0], rel=1e-11)
+    for name in weights:
+        assert_allclose(one[1][name], other[1][name], rtol=1e-8, atol=1e-11)
+
+
+def test_scores_of_any_size_have_a_finite_loss():
+    weights, batch, _, _ = problem(3, 4, 6, 0.0, 0.2)
+    weights["p2"] = np.array([0, 1e4, -1e4, 500, 0, 0.0])
+    total, gradients = loss_and_gradients(weights, batch, np.arange(6))
+    assert np.isfinite(total) and all(np.isfinite(each).all() for each in gradients.values())
+
+
+@pytest.mark.parametrize("lam", [0.0, 0.05])
+def test_steps_of_both_networks_are_those_of_adam(lam):
+    """Q1 has rows that no batch uses: they move by their momentum, and with λ by their decay."""
+    X, p = interactions(), MultiVAE(**SMALL | {"lam": lam})
+    start = start_weights(X.shape[1], p, 0, np.dtype(np.float64))
+    ours = BlockNetwork({name: each.copy() for name, each in start.items()}, p.learning_rate, lam)
+    theirs = Network(start, p, torch.device("cpu"))
+    for epoch in (1, 2, 3):
+        for batch in batches(X, p, 0, epoch, np.dtype(np.float64)):
+            assert ours.step(batch) == pytest.approx(theirs.step(batch).item(), rel=1e-9)
+    expected = theirs.weights()
+    for name, found in ours.weights().items():
+        assert_allclose(found, expected[name], rtol=1e-7, atol=1e-9, err_msg=name)
+
+
+# What is drawn
+
+
+def test_beta_rises_to_its_cap_by_epochs_or_as_in_the_program():
+    by_epochs = MultiVAE(beta=0.2, anneal_epochs=50)
+    assert [divergence_weight(by_epochs, step, 60) for step in (0, 1500, 3000, 10**6)] == [0, pytest.approx(0.1), 0.2, 0.2]
+    as_published = MultiVAE(beta=0.2, anneal_steps=200_000)
+    assert [divergence_weight(as_published, step, 234) for step in (0, 20_000, 40_000, 10**6)] == [0, 0.1, 0.2, 0.2]
+    assert divergence_weight(as_published, 60 * 200, 60) == pytest.approx(0.06)  # Gowalla after 200 epochs
+    assert divergence_weight(MultiVAE(anneal_epochs=0), 0, 60) == 0.2
+
+
+def test_initial_weights_are_xavier_and_a_cut_normal():
+    weights = start_weights(500, MultiVAE(hidden_dim=60, latent_dim=20), 3, np.dtype(np.float64))
+    for name, fans in {"Q1": 560, "Q2": 100, "P1": 80, "P2": 560}.items():
+        bound = np.sqrt(6 / fans)
+        assert np.abs(weights[name]).max() <= bound
+        assert weights[name].std() == pytest.approx(bound / np.sqrt(3), rel=0.06)
+    assert np.abs(weights["p2"]).max() <= 0.002
+    assert weights["p2"].std() == pytest.approx(0.00088, rel=0.1)  # of a normal distribution that is cut at two deviations
+    again = start_weights(500, MultiVAE(hidden_dim=60, latent_dim=20), 3, np.dtype(np.float32))
+    assert all(np.array_equal(again[name], weights[name].astype(np.float32)) for name in weights)
+
+
+def test_an_epoch_has_every_user_with_interactions_once_and_drops_the_given_share():
+    X, p = interactions(), MultiVAE(**SMALL)
+    active = np.flatnonzero(np.diff(X.indptr))
+    assert len(active) < X.shape[0]
+    epochs = [list(batches(X, p, 5, epoch, np.dtype(np.float32))) for epoch in (1, 2, 1)]
+    for each in epochs:
+        assert sum(len(batch.counts) for batch in each) == len(active)
+        assert sum(len(batch.items) for batch in each) == X.nnz
+    values = np.concatenate([batch.values for batch in epochs[0]])
+    assert np.mean(values == 0) == pytest.approx(0.5, abs=0.06)
+    first, second, again = (np.concatenate([batch.items for batch in each]) for each in epochs)
+    assert_array_equal(first, again)
+    assert (first != second).any()
+    for one, other in zip(epochs[0], epochs[2], strict=True):
+        assert_array_equal(one.values, other.values)
+        assert_array_equal(one.noise, other.noise)
+
+
+# A fit
+
+
+def interactions(n_users=60, n_items=40, seed=5):
+    """Two groups of users, each with items of its own, and a user without any."""
+    rng = np.random.default_rng(seed)
+    own = (np.arange(n_users)[:, None] % 2) == (np.arange(n_items) % 2)
+    met = rng.random((n_users, n_items)) < np.where(own, 0.4, 0.02)
+    met[7] = False
+    return sp.csr_array(met.astype(np.float32))
+
+
+def fitted(X, seed=0, execution=None, observe=None, dtype="float32", **params):
+    return fit_configs((configure("multivae", SMALL | params),), X, dtype, seed, execution, observe)
+
+
+def arrays(model):
+    return {name: getattr(model, name) for name in AutoencoderRecommender.__dataclass_fields__}
+
+
+class Interrupted(Exception):
+    pass
+
+
+@pytest.mark.parametrize("generic", [False, True], ids=["blocks", "PyTorch"])
+@pytest.mark.parametrize("lam", [0.0, 0.01])
+def test_a_resumed_fit_has_the_bits_of_an_undisturbed_one(generic, lam, tmp_path, monkeypatch):
+    monkeypatch.setattr(devices, "_COMPILED", not generic)
+    X, whole = interactions(), []
+    with threads.pinned(1):  # PyTorch's own operations have the same bits for the same number of threads only
+        model = fitted(X, lam=lam, epochs=6, observe=lambda step: whole.append(step.loss) or {}).models[0]
+        checkpoints = Checkpoints(tmp_path / "checkpoints", resume=True)
+
+        def stop(step):
+            if step.number == 4:
+                raise Interrupted
+            return {}
+
+        with pytest.raises(Interrupted):
+            fitted(X, lam=lam, epochs=6, execution=Execution(checkpoints=checkpoints), observe=stop)
+        assert checkpoints.last().number == 3
+        rest = []
+        resumed = fitted(
+            X,
+            lam=lam,
+            epochs=6,
+            execution=Execution(checkpoints=checkpoints),
+            observe=lambda step: rest.append((step.number, step.loss)) or {},
+        )
+    assert rest == list(zip((4, 5, 6), whole[3:], strict=True))
+    for name, array in arrays(resumed.models[0]).items():
+        assert_array_equal(array, arrays(model)[name], err_msg=name)
+
+
+def test_threads_change_no_bits(monkeypatch):
+    monkeypatch.setattr(blocks, "ITEMS", 16)
+    models = []
+    for n_threads in (1, 2, 3):
+        with threads.pinned(n_threads):
+            models.append(arrays(fitted(interactions(600, 130), hidden_dim=64, users_per_step=200).models[0]))
+    for one, other in itertools.pairwise(models):
+        for name in one:
+            assert_array_equal(one[name], other[name], err_msg=name)
+
+
+def test_both_networks_fit_the_same_model(monkeypatch):
+    X = interactions()
+    ours = fitted(X, dtype="float64").models[0]
+    monkeypatch.setattr(devices, "_COMPILED", False)
+    theirs = fitted(X, dtype="float64").models[0]
+    for name, array in arrays(ours).items():
+        assert_allclose(array, arrays(theirs)[name], rtol=1e-7, atol=1e-9, err_msg=name)
+
+
+def test_a_new_user_gets_the_scores_of_the_fitted_user_with_the_same_history():
+    X = interactions()
+    model = fitted(X, dtype="float64").models[0]
+    users = np.arange(X.shape[0], dtype=np.int32)
+    known, new = (score(model, ids, X, slice(0, X.shape[1])) for ids in (users, users + X.shape[0]))
+    assert_array_equal(known, new)
+    some = np.array([9, 3], np.int32)
+    assert_allclose(score(model, some, X[some], slice(5, 30)), known[some, 5:30], rtol=1e-12, atol=1e-14)
+
+
+def test_the_loss_falls_and_the_ranking_is_better_than_popularity():
+    rng = np.random.default_rng(1)
+    X = interactions(300, 60)
+    held = X.copy()
+    held.data[:] = rng.random(X.nnz) < 0.2
+    target = sp.csr_array(held.toarray())
+    train = sp.csr_array((X.toarray() > target.toarray()).astype(np.float32))
+    holdout, wanted = Holdout(np.arange(300, dtype=np.int32), train, target), metric_set(["ndcg"], [10])
+    losses, quality = [], {}
+    ours = fitted(train, hidden_dim=20, latent_dim=8, epochs=40, observe=lambda step: losses.append(step.loss) or {})
+    popularity = fit_configs((configure("popularity", {}),), train, "float32", 0)
+    for name, found in (("ours", ours), ("popularity", popularity)):
+        ranking = rank(found.models, holdout, 10)[0]
+        counts = np.bincount(train.indices, minlength=60)
+        quality[name] = measure(ranking, target, counts, wanted).values["ndcg@10"].mean()
+    assert losses[-1] < losses[0] - 0.3
+    assert quality["ours"] > 1.3 * quality["popularity"]
+
+
+def test_early_stopping_keeps_the_best_epoch(environment):
+    card = load_card("synthetic", environment, {"source.generator.users": 300, "source.generator.items": 120})
+    config = configure("multivae", SMALL | {"epochs": 40, "patience": 2, "learning_rate": 0.05})
+    (found,) = run(Job(card, (config,), fit_on="train"), environment, Execution(1))
+    valid = [row["valid"] for row in found.record.curve]
+    assert found.record.iterations == 1 + int(np.argmax(valid)) == len(valid) - 2
+
+
+def test_users_who_were_held_out_are_scored(environment):
+    changes = {"source.generator.users": 300, "source.generator.items": 120, "split.protocol": "held-out-users"}
+    card = load_card("synthetic", environment, changes | {"split.valid": 40, "split.test": 40})
+    results = [
+        run(Job(card, (configure(name, values),), fit_on="train"), environment, Execution(1))[0]
+        for name, values in (("multivae", SMALL | {"hidden_dim": 16, "epochs": 30}), ("random", {}))
+    ]
+    ours, chance = (result.record.metrics["ndcg@20"].mean for result in results)
+    assert ours > 1.5 * chance
+
+
+@pytest.mark.parametrize(
+    "values, message",
+    [
+        ({"hidden_dim": 0}, "hidden_dim must be > 0"),
+        ({"latent_dim": -1}, "latent_dim must be > 0"),
+        ({"dropout": 1.0}, r"dropout must lie in \[0, 1\)"),
+        ({"beta": -0.1}, "beta must be ≥ 0"),
+        ({"anneal_epochs": -1}, "anneal_epochs must be ≥ 0"),
+        ({"learning_rate": 0.0}, "learning_rate must be > 0"),
+        ({"users_per_step": 0}, "users_per_step must be > 0"),
+        ({"lam": -1.0}, "lam must be ≥ 0"),
+        ({"epochs": 0}, "epochs must be > 0"),
+        ({"stop_metric": "ndcg"}, "stop_metric: write it with a cutoff"),
+        ({"hidden": 600}, "unknown parameter 'hidden'; did you mean hidden_dim"),
+    ],
+)
+def test_parameters_outside_of_their_bounds_are_refused(values, message):
+    with pytest.raises(ConfigError, match=message):
+        configure("multivae", values)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_fit_that_diverges_says_what_to_try():
+    with pytest.raises(NumericalError, match=r"the loss is .* in epoch .*learning_rate=1e\+30 is probably too high"):
+        fitted(interactions(), learning_rate=1e30, epochs=20)
+
+
+def test_parameters_of_annealing_are_used_only_where_they_count():
+    def used(**values):
+        config = configure("multivae", values)
+        return set(config.spec.used(config.params))
+
+    assert {"beta", "anneal_epochs", "anneal_steps"} <= used()
+    assert "anneal_epochs" not in used(anneal_steps=200_000)
+    assert not {"anneal_epochs", "anneal_steps"} & used(beta=0.0)
