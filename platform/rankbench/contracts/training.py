@@ -17,6 +17,7 @@ from rankbench.experiment.execution import Execution
 from rankbench.experiment.fit import fit as fit_configs
 from rankbench.experiment.job import configure
 from rankbench.fitting.checkpoints import Checkpoints
+from rankbench.fitting.pair_recommender import PairRecommender
 from rankbench.fitting.recommenders import FactorRecommender, Recommender
 from rankbench.fitting.step import Step
 
@@ -53,7 +54,7 @@ def train(
 def expect_trainable(loss: str, encoder: str) -> None:
     """Training gives finite vectors of every user and item, the same bits for the same seed, and others for another seed."""
     first, second, other = train(loss, encoder), train(loss, encoder), train(loss, encoder, seed=1)
-    expect(isinstance(first, FactorRecommender), f"with {encoder}: the model is a {type(first).__name__}")
+    expect(isinstance(first, FactorRecommender | PairRecommender), f"with {encoder}: the model is a {type(first).__name__}")
     for name, n in (("U", N_USERS), ("V", N_ITEMS)):
         vectors = getattr(first, name)
         expect(len(vectors) == n, f"with {encoder}: {name} has {len(vectors)} rows instead of {n}")
@@ -79,5 +80,5 @@ def expect_resumable(loss: str, encoder: str) -> None:
         expect(last is not None and last.number == 2, f"with {encoder}: the last checkpoint is {last and last.number}, not 2")
         resumed = train(loss, encoder, checkpoints=checkpoints, observe=lambda step: numbers.append(step.number), **params)
     expect(numbers == [3, 4], f"with {encoder}: the resumed fit computed the epochs {numbers}, not 3 and 4")
-    expect_equal(resumed.U, whole.U, f"with {encoder}: U of the resumed fit and of the undisturbed one")
-    expect_equal(resumed.V, whole.V, f"with {encoder}: V of the resumed fit and of the undisturbed one")
+    for name, array in vars(whole).items():
+        expect_equal(getattr(resumed, name), array, f"with {encoder}: {name} of the resumed fit and of the undisturbed one")

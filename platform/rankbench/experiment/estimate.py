@@ -19,7 +19,7 @@ import numpy as np
 
 from rankbench.data.prepare import Dataset
 from rankbench.experiment.job import Job, MethodConfig
-from rankbench.experiment.watch import VALID_USERS
+from rankbench.experiment.watch import pair_work, valid_users
 from rankbench.fitting.method import ClosedForm, Iterative
 from rankbench.solvers.inverse.gram_cache import kept_bytes
 
@@ -31,6 +31,7 @@ ROW_SYSTEM, GATHERED, ROW = 8e-12, 4e-10, 3e-8
 # Seconds of training per element of a vector: of a negative, of an item if the whole catalogue is scored, of a further positive
 # of the user, and of a row that the optimiser updates.
 NEGATIVE, CATALOGUE, POSITIVE, TOUCHED = 7e-10, 1.6e-10, 1.5e-9, 8e-9
+PAIR = 1e-10  # seconds of training per multiply-add of a network that scores a pair
 USER_CATALOGUE = 4e-11  # seconds per element of an item's vector and user, for objective = catalogue
 SCANNED, SCORED, SUMMED = 1.2e-9, 2.5e-11, 3e-10  # seconds of a ranking: per score, per multiply-add of vectors, of a matrix
 MEASURED = 1e-5  # seconds per user
@@ -71,7 +72,7 @@ def seconds(job: Job, size: Size, cpus: int) -> float:
     total = START + fit + _ranking(first, size, size.ranked, n_rankings, cpus) + n_rankings * size.ranked * MEASURED
     if first.stopping and job.fit_on == "train":
         evaluations = _iterations(first) / (first.stopping.eval_every or evaluations_every(job, size))
-        total += evaluations * _ranking(first, size, min(size.ranked, VALID_USERS), 1, cpus)
+        total += evaluations * _ranking(first, size, min(size.ranked, valid_users(first)), 1, cpus)
     return total
 
 
@@ -82,7 +83,7 @@ def evaluations_every(job: Job, size: Size) -> int:
     """
     first = job.configs[0]
     iteration = _FIT[first.spec.cost](first, size, 1, job.dtype) * first.spec.pace / _iterations(first)
-    evaluation = _ranking(first, size, min(size.ranked, VALID_USERS), 1, 1)
+    evaluation = _ranking(first, size, min(size.ranked, valid_users(first)), 1, 1)
     return max(1, math.ceil(evaluation / (SHARE * iteration)))
 
 
@@ -171,6 +172,7 @@ def _trained(config: MethodConfig, size: Size, cpus: int, dtype: str) -> float:
     every_row = p.optimizer == "adam" and (method.loss.unit_ball or (p.weight_decay > 0 and p.decay == "gradient"))
     touched = size.users + size.items if every_row else users + (size.items if full else items)
     batch = rows * score + touched * TOUCHED + _propagation(method.layers(config.params), size)
+    batch += rows * (1 + p.n_negatives) * (pair_work(config) or 0) * PAIR / p.embedding_dim
     return _iterations(config) * batches * batch * p.embedding_dim * _width(dtype) / math.sqrt(cpus)
 
 
@@ -206,7 +208,7 @@ def _ranking(config: MethodConfig, size: Size, users: int, models: int, cpus: in
     if isinstance(config.spec, ClosedForm):
         history = size.interactions * users / size.users
         return (history * size.items * SUMMED + models * scores * SCANNED) / cpus
-    return models * scores * (SCANNED + _dim(config) * SCORED) / cpus
+    return models * scores * (SCANNED + (pair_work(config) or _dim(config)) * SCORED) / cpus
 
 
 def _batch(config: MethodConfig, size: Size, itemsize: int) -> int:

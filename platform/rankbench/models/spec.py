@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from rankbench.core.registry import Registry
+from rankbench.fitting.pair_recommender import PairRecommender
 
 MODELS: Registry[Encoder] = Registry("model")
 
@@ -43,13 +44,28 @@ class EmbeddingModel(nn.Module):
         return None
 
 
+class PairModel(EmbeddingModel):
+    """An encoder that scores a pair by a function of its two vectors, which is no inner product, and has parameters besides."""
+
+    def pair_scores(self, users: Tensor, items: Tensor) -> Tensor:
+        """The scores (B, n) of users (B, embedding_dim), each with n items (B, n, embedding_dim), or (1, n, embedding_dim) if
+        all have the same.
+        """
+        raise NotImplementedError  # abstract
+
+    def recommender(self, users: Tensor, items: Tensor) -> PairRecommender:
+        """The model of the vectors users (n_users, embedding_dim) and items (n_items, embedding_dim)."""
+        raise NotImplementedError  # abstract
+
+
 @dataclass(frozen=True)
 class Encoder:
     """A registered encoder. `build(X, p, users, items, generator)` creates the module.
 
     X (n_users, n_items), 0/1 CSR, are the training interactions, `users` and `items` the initial vectors, and `generator` draws
     noise in training. `layers(p)` is the number of times that a pass propagates vectors along the interactions; it serves the
-    estimates of time and memory before a run.
+    estimates of time and memory before a run. `work(p, embedding_dim)` is the number of multiply-adds that the score of a pair
+    takes if the module is a `PairModel`, and None for inner products; it raises ConfigError for parameters that do not fit.
     """
 
     name: str
@@ -58,6 +74,7 @@ class Encoder:
     title: str
     source: str
     layers: Callable[[Any], int] = lambda p: 0
+    work: Callable[[Any, int], int] | None = None
 
 
 def model(name: str, params: type, **about: Any) -> Callable[[Callable], Callable]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,9 +12,11 @@ from torch import Tensor
 
 from rankbench.losses.others import OwnItems
 from rankbench.losses.spec import Loss, Ragged, Scores, Similarity
+from rankbench.models.spec import PairModel
 from rankbench.training.catalogue import ChunkedCatalogue, Precision, product
 from rankbench.training.kernels import gather_dot, gather_dots, pair_dot, ragged_dot, take_rows, unit_rows
 from rankbench.training.negatives import Negatives
+from rankbench.training.pair_scores import PairScores
 from rankbench.training.sampled_scores import SampledScores
 from rankbench.training.user_catalogue import UserCatalogue
 
@@ -78,10 +81,12 @@ def scores_of(
     own: tuple[Tensor, Tensor] | None = None,
     precision: Precision = "float32",
     temperature: float = 1.0,
+    pairs: PairModel | None = None,
 ) -> Scores:
-    """Compute the scores that `loss` needs for a batch. X (n_users, n_items) are the training interactions, `own` are the
-    `own_items` of the batch's users if the loss needs them, and `every_item` (n_items, d) is the table that these are read from
-    without gradient.
+    """Compute the scores that `loss` needs for a batch, by similarities of the vectors, or by `pairs` if it is given.
+
+    X (n_users, n_items) are the training interactions, `own` are the `own_items` of the batch's users if the loss needs them,
+    and `every_item` (n_items, d) is the table that these are read from without gradient.
     """
     device = users.vectors.device
     U, V = unit(users.vectors, loss.similarity), unit(items.vectors, loss.similarity)
@@ -97,7 +102,11 @@ def scores_of(
     drawn = batch.negatives.items if batch.negatives is not None else None
     positions = None if drawn is None else items.positions(drawn)
     shared = drawn is not None and len(drawn) == 1 and len(p) > 1
-    if drawn is None or shared:
+    pair_scores = None if pairs is None else PairScores(pairs, p, V)
+    if pair_scores:
+        dots = None if positions is None else pair_scores(positions)
+        own_dots = pair_scores(own_positions[:, None])[:, 0]
+    elif drawn is None or shared:
         dots = None if drawn is None else _shared_dots(U, take_rows(V, positions[0]), users, batch.users, precision)
         own_dots = pair_dot(p, V, torch.arange(len(p), device=device), own_positions)
     else:
@@ -119,6 +128,7 @@ def scores_of(
             q, other = V[own_positions], V[items.positions(chosen)]
             return -(q - other).square().sum(dim=1) if length is not None else (q * other).sum(dim=1)
 
+    extra = pair_scores or partial(gather_dot, p, V)
     return Scores(
         pos=pos,
         neg=neg,
@@ -130,8 +140,8 @@ def scores_of(
         logq=logq,
         logq_pos=logq_pos,
         user_vectors=users.vectors[users.positions(batch.users)] if "user_vectors" in loss.needs else None,
-        extra_positives=None if batch.extra is None else gather_dot(p, V, items.positions(batch.extra)),
-        all_positives=None if own is None else _all_positives(loss.similarity, p, own, every_item),
+        extra_positives=None if batch.extra is None else extra(items.positions(batch.extra)),
+        all_positives=None if own is None else _all_positives(loss.similarity, p, own, every_item, pair_scores),
         catalogue=_catalogue(U, V, users, batch.users, precision) if "catalogue" in loss.needs else None,
         other_items=None if drawn is None else SampledScores(neg),
         rival=rival,
@@ -201,8 +211,12 @@ def _without_diagonal(square: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def _all_positives(similarity: Similarity, p: Tensor, own: tuple[Tensor, Tensor], every_item: Tensor) -> Ragged:
+def _all_positives(
+    similarity: Similarity, p: Tensor, own: tuple[Tensor, Tensor], every_item: Tensor, pair_scores: PairScores | None
+) -> Ragged:
     row, ids = (index.to(p.device) for index in own)
+    if pair_scores:
+        return pair_scores.ragged(row, ids, every_item)
     values = ragged_dot(p, every_item, row, ids)
     if similarity in ("cosine", "half-cosine"):
         values = values / every_item.norm(dim=1).clamp(min=1e-12)[ids]

@@ -22,10 +22,10 @@ from rankbench.core.devices import compiled
 from rankbench.core.errors import NumericalError
 from rankbench.core.rng import stream
 from rankbench.fitting.checkpoints import State
-from rankbench.fitting.recommenders import FactorRecommender
+from rankbench.fitting.recommenders import FactorRecommender, Recommender
 from rankbench.fitting.step import Step, Steps
 from rankbench.losses.spec import Loss, LossState, Sizes
-from rankbench.models.spec import EmbeddingModel
+from rankbench.models.spec import EmbeddingModel, PairModel
 from rankbench.models.spec import registered as encoders
 from rankbench.solvers.als.start import fitted_ials
 from rankbench.training.adam import DenseAdam
@@ -155,7 +155,8 @@ class Trainer:
             kind = loss.sampler if p.sampler == "auto" else p.sampler
             s = catalogue_scores_of(loss, batch, users, items.vectors, self.X, kind == "uniform-other", p.temperature)
         else:
-            s = scores_of(loss, batch, users, items, self.X, every_item, own, p.precision, p.temperature)
+            pairs = self.encoder if isinstance(self.encoder, PairModel) else None
+            s = scores_of(loss, batch, users, items, self.X, every_item, own, p.precision, p.temperature, pairs)
         rows = loss.function(s, self.given.loss, *((self.state,) if self.state else ()))
         if self.weight is not None:
             rows = rows * torch.from_numpy(self.weight[batch.users]).to(rows)
@@ -190,9 +191,11 @@ class Trainer:
             table[at] = _into_ball(table[at])
 
     @torch.no_grad()
-    def model(self) -> FactorRecommender:
-        """The current model, whose scores are the similarity of the loss."""
+    def model(self) -> Recommender:
+        """The current model, whose scores are the similarity of the loss, or those of the encoder's pairs."""
         U, V = self.learner.vectors()
+        if isinstance(self.encoder, PairModel):
+            return self.encoder.recommender(U, V)
         if self.loss.similarity == "distance":
             # −‖u − v‖² as a product: (2u, −‖u‖², 1) · (v, 1, −‖v‖²).
             u, v = (table.square().sum(dim=1, keepdim=True) for table in (U, V))
