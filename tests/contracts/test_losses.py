@@ -18,7 +18,7 @@ DECLARED = ("over_catalogue", "twin")  # checks of what only some losses declare
 
 def test_the_contract_found_the_losses_and_the_encoders():
     assert len(LOSSES) >= 28
-    assert {"mf", "lightgcn", "xsimgcl"} <= set(encoders().names())
+    assert {"mf", "lightgcn", "xsimgcl", "neumf"} <= set(encoders().names())
     assert len(CONTRACT.checks) >= 12
 
 

@@ -26,6 +26,8 @@ VARIANTS = [
     ("softmax", {"model": "lightgcn"}),
     ("softmax", {"model": "xsimgcl"}),
     ("bpr", {"model": "xsimgcl"}),
+    ("bpr", {"model": "neumf", "hidden_dropout": 0.1}),
+    ("bce", {"model": "neumf", "network": "he", "embedding_dim": 40, "patience": 1}),
     ("psl", {"optimizer": "row-adam", "reduction": "user"}),
     ("sl", {"objective": "catalogue", "users_per_step": 200}),
     ("talos", {"objective": "catalogue", "users_per_step": 200}),

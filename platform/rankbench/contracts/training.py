@@ -51,9 +51,9 @@ def train(
     return fit_configs((config,), interactions(), "float32", seed, execution, lambda step: observe(step) or {}).models[0]
 
 
-def expect_trainable(loss: str, encoder: str) -> None:
+def expect_trainable(loss: str, encoder: str, **params: object) -> None:
     """Training gives finite vectors of every user and item, the same bits for the same seed, and others for another seed."""
-    first, second, other = train(loss, encoder), train(loss, encoder), train(loss, encoder, seed=1)
+    first, second, other = (train(loss, encoder, seed, **params) for seed in (0, 0, 1))
     expect(isinstance(first, FactorRecommender | PairRecommender), f"with {encoder}: the model is a {type(first).__name__}")
     for name, n in (("U", N_USERS), ("V", N_ITEMS)):
         vectors = getattr(first, name)
@@ -63,9 +63,9 @@ def expect_trainable(loss: str, encoder: str) -> None:
     expect(bool((first.U != other.U).any()), f"with {encoder}: two seeds gave the same vectors")
 
 
-def expect_resumable(loss: str, encoder: str) -> None:
+def expect_resumable(loss: str, encoder: str, **others: object) -> None:
     """A fit that is interrupted and goes on from its checkpoint ends with the bits of one that was never interrupted."""
-    params = {"epochs": 4, "schedule": "plateau"}
+    params = {"epochs": 4, "schedule": "plateau"} | others
     whole = train(loss, encoder, **params)
     with tempfile.TemporaryDirectory() as folder:
         checkpoints = Checkpoints(Path(folder) / "checkpoints", resume=True)

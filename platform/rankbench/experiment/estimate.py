@@ -31,7 +31,8 @@ ROW_SYSTEM, GATHERED, ROW = 8e-12, 4e-10, 3e-8
 # Seconds of training per element of a vector: of a negative, of an item if the whole catalogue is scored, of a further positive
 # of the user, and of a row that the optimiser updates.
 NEGATIVE, CATALOGUE, POSITIVE, TOUCHED = 7e-10, 1.6e-10, 1.5e-9, 8e-9
-PAIR = 1e-10  # seconds of training per multiply-add of a network that scores a pair
+# Seconds of training per pair that a network scores: per multiply-add, and per element of a vector.
+NETWORK, PAIR = 9e-11, 1.7e-8
 USER_CATALOGUE = 4e-11  # seconds per element of an item's vector and user, for objective = catalogue
 SCANNED, SCORED, SUMMED = 1.2e-9, 2.5e-11, 3e-10  # seconds of a ranking: per score, per multiply-add of vectors, of a matrix
 MEASURED = 1e-5  # seconds per user
@@ -172,8 +173,15 @@ def _trained(config: MethodConfig, size: Size, cpus: int, dtype: str) -> float:
     every_row = p.optimizer == "adam" and (method.loss.unit_ball or (p.weight_decay > 0 and p.decay == "gradient"))
     touched = size.users + size.items if every_row else users + (size.items if full else items)
     batch = rows * score + touched * TOUCHED + _propagation(method.layers(config.params), size)
-    batch += rows * (1 + p.n_negatives) * (pair_work(config) or 0) * PAIR / p.embedding_dim
+    if work := pair_work(config):
+        batch += _pairs(config, rows) * (work * NETWORK / p.embedding_dim + PAIR)
     return _iterations(config) * batches * batch * p.embedding_dim * _width(dtype) / math.sqrt(cpus)
+
+
+def _pairs(config: MethodConfig, rows: int) -> int:
+    """Number of pairs in a batch of so many rows: its positives and the negatives of each."""
+    p = config.params.training
+    return rows * (rows if p.sampler == "in-batch" else 1 + p.n_negatives)
 
 
 def _propagation(layers: int, size: Size) -> float:
@@ -224,7 +232,13 @@ def _batch(config: MethodConfig, size: Size, itemsize: int) -> int:
         scores = p.batch_size * size.items * itemsize
         return propagated + (6 * scores if method.loss.whole_catalogue else min(2 * scores, 2 << 28))
     positives = size.pairs / max(1, size.interactions) if "all_positives" in needs else 0
-    return int(p.batch_size * (p.n_negatives * (8 + 10 * itemsize) + positives * 48)) + propagated + 24 * size.interactions
+    network = 0.0
+    if work := pair_work(config):
+        # Vectors and layers of each pair, and their gradients: an upper bound of what was measured.
+        pairs = _pairs(config, p.batch_size) + p.batch_size * positives
+        network = pairs * (16 * p.embedding_dim + 4 * work / p.embedding_dim) * itemsize
+    scores = p.batch_size * (p.n_negatives * (8 + 10 * itemsize) + positives * 48)
+    return int(scores + network) + propagated + 24 * size.interactions
 
 
 def _width(dtype: str) -> float:
