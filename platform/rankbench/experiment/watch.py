@@ -13,6 +13,7 @@ from rankbench.data.splits import Holdout
 from rankbench.evaluation.metrics import MetricSet, measure
 from rankbench.evaluation.ranking import Ranking, rank
 from rankbench.experiment.job import Job, MethodConfig
+from rankbench.fitting.pair_recommender import PairRecommender
 from rankbench.fitting.recommenders import FactorRecommender, Recommender
 from rankbench.fitting.step import Step
 
@@ -31,24 +32,26 @@ def ranked(
     device: str = "cpu",
     rows: np.ndarray | None = None,
 ) -> list[Ranking]:
-    """`ranking.rank`, on `device` for models of user and item vectors where AUC is not asked for."""
+    """`ranking.rank`, on `device` for models of user and item vectors and of pairs where AUC is not asked for."""
     if device == "cpu" or auc:
         return rank(models, holdout, k, auc, progress, rows)
     return [
         _ranked_on(device, model, holdout, k, rows)
-        if type(model) is FactorRecommender
+        if isinstance(model, PairRecommender) or type(model) is FactorRecommender
         else rank([model], holdout, k, rows=rows)[0]
         for model in models
     ]
 
 
-def _ranked_on(device: str, model: FactorRecommender, holdout: Holdout, k: int, rows: np.ndarray | None) -> Ranking:
+def _ranked_on(
+    device: str, model: FactorRecommender | PairRecommender, holdout: Holdout, k: int, rows: np.ndarray | None
+) -> Ranking:
     """Rank on `device`, and on the CPU the few users whose list ends between equal scores."""
     from rankbench.training.device_ranking import top_k  # imports PyTorch, which takes seconds
 
     rows = np.flatnonzero(np.diff(holdout.target.indptr)) if rows is None else rows
     users = holdout.users[rows]
-    items, scores, unclear = top_k(model.U, model.V, users, holdout.seen[rows], k, device)
+    items, scores, unclear = top_k(model, users, holdout.seen[rows], k, device)
     if len(unclear):
         exact = rank([model], holdout, k, rows=rows[unclear])[0]
         items[unclear], scores[unclear] = exact.items, exact.scores
