@@ -7,6 +7,7 @@ from fits import N_ITEMS, N_USERS, driven, interactions, params, trainer_of
 from numpy.testing import assert_allclose, assert_array_equal
 
 from rankbench.contracts.losses import refused, similarity_for
+from rankbench.contracts.training import expect_resumable
 from rankbench.core.errors import ConfigError
 from rankbench.data.blocks import csr_from_pairs
 from rankbench.data.splits import Holdout
@@ -102,6 +103,20 @@ def test_a_step_of_the_rows_is_a_step_of_adam_on_all_parameters(network, monkeyp
         assert ours.epoch(number, 1.0) == pytest.approx(plain.epoch(number, 1.0), rel=1e-9)
     for name, array in vars(plain.model()).items():
         assert_allclose(getattr(ours.model(), name), array, rtol=1e-6, atol=1e-9, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"hidden_dropout": 0.3},
+        {"network": "he", "embedding_dim": 10, "init": "ials"},
+        {"optimizer": "row-adam", "weight_decay": 0.01},
+        {"weight_decay": 0.01, "decay": "batch"},
+    ],
+    ids=str,
+)
+def test_a_fit_resumes_to_the_bit(values):
+    expect_resumable("bpr", "neumf", **values)
 
 
 def test_init_ials_starts_from_its_vectors():

@@ -11,8 +11,9 @@ The layers [64, 32, 16, 8] of the authors' program are network=he embedding_dim=
 neg_reduction=sum n_negatives=4. Widths halve from layer to layer with `he`, and are equal with `ngcf`.
 σ is left to the loss: the score is the logit. Layers start uniform by Glorot's rule, with zero biases; the output of `he` by
 LeCun's. Each W_l is the right factor of a row vector.
-Differs from the papers: Adam instead of NGCF's RMSProp; the start from a trained GMF and MLP (Eq. 13) does not exist. init=ials
-starts the vectors from a fitted iALS, where NGCF takes those of a fitted BPR-MF.
+Differs from the papers: Adam, where the program of NGCF has RMSProp; decay=batch leaves out the vectors of negatives and h. The
+start from a trained GMF and MLP (Eq. 13) does not exist. NGCF starts from the vectors of a fitted BPR-MF, and its number depends
+on that; init=ials starts from those of a fitted iALS instead, and with `he` divides their columns between the two parts.
 """
 
 from __future__ import annotations
@@ -37,12 +38,7 @@ from rankbench.models.spec import PairModel, model
 class NeuMF(Params):
     network: Literal["ngcf", "he"] = param("ngcf", "the network of NGCF's authors, or that of the NeuMF paper", "ngcf, he")
     hidden_layers: int = param(0, "number of hidden layers; 0: 2 for ngcf, 3 for he", "1 to 4", ge=0)
-    hidden_dim: int = param(
-        0,
-        "width of the first hidden layer; 0: that of a vector that the layers read",
-        "64",
-        ge=0,
-    )
+    hidden_dim: int = param(0, "width of the first hidden layer; 0: that of a vector that the layers read", "64", ge=0)
     gmf_dim: int = param(
         0,
         "dimensions of the vectors that are multiplied with each other, for network = he; 0: a fifth of embedding_dim",
