@@ -23,6 +23,12 @@ SECTIONS = {
     "[encoder](#parameters-of-encoders).",
 }
 
+ENCODERS = (
+    "`model` chooses the encoder. Each loss can be trained on each encoder that scores by a product of vectors. `neumf` scores "
+    "pairs by a network, and refuses losses that need cosines, distances, vectors or the scores of all items. A loss on "
+    "cosines that has a meaning for other scores is trained on it with `similarity=dot`."
+)
+
 
 def section_of(method: Method) -> str:
     match method:
@@ -46,7 +52,7 @@ def markdown() -> str:
         parts += [_section(method) for method in methods]
     parts += ["## Parameters of alternating least squares", _table_of(ALSParams)]
     parts += ["## Parameters of training", _table_of(TrainingParams)]
-    parts += ["## Parameters of encoders", "`model` chooses the encoder. Each loss can be trained on each encoder."]
+    parts += ["## Parameters of encoders", ENCODERS]
     parts += [f"### {encoder.name}\n\n{_about(encoder)}\n\n{_table_of(encoder.params)}" for encoder in encoders()]
     return "\n\n".join(part for part in parts if part)
 

@@ -76,6 +76,7 @@ def test_values_of_a_parameter_begin_where_bash_begins_a_word():
         "gat",
         "lightgcn",
         "mf",
+        "neumf",
         "ngcf",
         "pinsage",
         "sgl",

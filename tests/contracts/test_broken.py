@@ -10,6 +10,7 @@ import torch
 
 from rankbench.contracts import encoders, losses, metrics, readers, solvers
 from rankbench.contracts import protocols as split_protocols
+from rankbench.contracts.check import BrokenError
 from rankbench.contracts.plugin import check_plugin
 from rankbench.core import plugins
 from rankbench.core.config import Params, param
@@ -21,11 +22,12 @@ from rankbench.evaluation.metrics import METRICS
 from rankbench.experiment.methods import registered
 from rankbench.fitting.checkpoints import State
 from rankbench.fitting.method import METHODS, direct, iterative
+from rankbench.fitting.pair_recommender import PairRecommender
 from rankbench.fitting.recommenders import FactorRecommender, LowRankRecommender
 from rankbench.fitting.step import Step
 from rankbench.fitting.stopping import Stopping
 from rankbench.losses.spec import LOSSES, LossState, Twin, loss
-from rankbench.models.spec import MODELS, EmbeddingModel, model
+from rankbench.models.spec import MODELS, EmbeddingModel, PairModel, model
 
 
 @pytest.fixture(autouse=True)
@@ -193,6 +195,56 @@ class NotPlain(EmbeddingModel):
 
     def forward(self):
         return self.users * 2, self.items
+
+
+class Pairs(PairModel):
+    """A network of one layer, of which the recommender gets the half, or whose scores depend on the other items of a row."""
+
+    plain = True
+    share, bound = 1.0, False
+
+    def forward(self):
+        return self.users, self.items
+
+    def pair_scores(self, users, items):
+        scores = torch.relu(users[:, None] + items).sum(dim=2)
+        return scores - scores.mean(dim=1, keepdim=True) if self.bound else scores
+
+    def recommender(self, users, items):
+        A, C = (table.detach().numpy() for table in (users, items))
+        none, ones = np.zeros(A.shape[1], A.dtype), np.ones(A.shape[1], A.dtype)
+        return PairRecommender.of(A, self.share * C, A, C, np.diag(none), none, [], ones)
+
+
+class Halved(Pairs):
+    share = 0.5
+
+
+class Bound(Pairs):
+    bound = True
+
+
+@pytest.mark.parametrize(
+    ("cls", "work", "expected"),
+    [
+        (Pairs, 4, False),
+        (Pairs, None, True),
+        (NotPlain, 4, True),
+        (Halved, 4, True),
+        (Bound, 4, True),
+    ],
+)
+def test_a_broken_encoder_of_pairs(cls, work, expected):
+    empty = dataclasses.make_dataclass("Empty", [], frozen=True)
+    declared = work and (lambda p, embedding_dim: work)
+    register = model("broken", empty, title="Broken", source="here", work=declared)
+    register(lambda X, p, users, items, generator: cls(users, items))
+    found = {check.run.__name__: check.run for check in encoders.CONTRACT.checks}["pairs_are_scored"]
+    if expected:
+        with pytest.raises(BrokenError):
+            found(MODELS.get("broken"))
+    else:
+        found(MODELS.get("broken"))
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,8 @@ VARIANTS = [
     ("softmax", {"model": "gat"}),
     ("softmax", {"model": "dgcf"}),
     ("softmax", {"model": "pinsage"}),
+    ("bpr", {"model": "neumf", "hidden_dropout": 0.1}),
+    ("bce", {"model": "neumf", "network": "he", "embedding_dim": 40, "patience": 1}),
     ("psl", {"optimizer": "row-adam", "reduction": "user"}),
     ("sl", {"objective": "catalogue", "users_per_step": 200}),
     ("talos", {"objective": "catalogue", "users_per_step": 200}),

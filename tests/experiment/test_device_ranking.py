@@ -12,6 +12,7 @@ from rankbench.data.splits import Holdout
 from rankbench.evaluation.ranking import rank
 from rankbench.experiment import watch
 from rankbench.experiment.watch import ranked
+from rankbench.fitting.pair_recommender import PairRecommender
 from rankbench.fitting.recommenders import AutoencoderRecommender, FactorRecommender
 from rankbench.training import device_ranking
 
@@ -25,10 +26,28 @@ def drawn(rng, n_users, n_items, scale):
     return FactorRecommender(*tables), Holdout(users, history, target)
 
 
-@given(seed=st.integers(0, 2**32 - 1), k=st.integers(1, 25), scale=st.sampled_from([1, 3, 1000]), block=st.integers(1, 200))
-def test_it_is_the_ranking_of_the_cpu(seed, k, scale, block):
+def of_pairs(rng, factors, scale):
+    """A network of two layers of whole numbers on the vectors of another model."""
+
+    def table(*shape):
+        return rng.integers(-scale, scale + 1, shape).astype(np.float32)
+
+    U, V = factors.U, factors.V
+    layers = [(table(4, 2), table(2))]
+    return PairRecommender.of(table(len(U), 4), table(len(V), 4), U, V, table(3, 4), table(3), layers, table(2), 1.0)
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    k=st.integers(1, 25),
+    scale=st.sampled_from([1, 3, 1000]),
+    block=st.integers(1, 200),
+    pairs=st.booleans(),
+)
+def test_it_is_the_ranking_of_the_cpu(seed, k, scale, block, pairs):
     rng = np.random.default_rng(seed)
-    model, holdout = drawn(rng, 12, 17, scale)
+    model, holdout = drawn(rng, 12, 17, 3 if pairs else scale)  # larger numbers of a network are not exact
+    model = of_pairs(rng, model, 3) if pairs else model
     chosen = [None, np.array([0, 3, 7]), np.array([5, 2])][rng.integers(3)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(device_ranking, "_SCORES", block)

@@ -48,6 +48,8 @@ CASES = {
     "GAT": ("bpr", {"sampler": "uniform-all", "model": "gat", "n_heads": 2}),
     "DGCF": ("bpr", {"sampler": "uniform-all", "model": "dgcf"}),
     "PinSage": ("bpr", {"sampler": "uniform-all", "model": "pinsage"}),
+    "NeuMF": ("bpr", {"sampler": "uniform-all", "model": "neumf", "hidden_dropout": 0.2}),
+    "NeuMF of the paper": ("bce", {"sampler": "uniform-all", "model": "neumf", "network": "he"}),
     "catalogue, dot products": ("softmax", {"objective": "catalogue", "sampler": "uniform-other"}),
     "catalogue, cosines": ("sl", {"objective": "catalogue", "sampler": "uniform-other"}),
     "catalogue, softplus": ("bce", {"objective": "catalogue", "sampler": "uniform-other"}),
@@ -63,8 +65,8 @@ def test_the_same_model_is_trained(X, generic, method, params):
     generic()
     found, other = trained(X, method, **params)
     assert_allclose(found, expected, rtol=1e-9)
-    assert_allclose(other.U, model.U, rtol=1e-6, atol=1e-9)
-    assert_allclose(other.V, model.V, rtol=1e-6, atol=1e-9)
+    for name, array in vars(model).items():
+        assert_allclose(getattr(other, name), array, rtol=1e-6, atol=1e-9, err_msg=name)
 
 
 def test_draws_from_other_items_have_their_distribution(X):

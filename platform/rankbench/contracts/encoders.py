@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import torch
 
-from rankbench.contracts.check import Contract, expect, expect_equal, expect_finite
+from rankbench.contracts.check import Contract, NotCheckedError, expect, expect_equal, expect_finite
 from rankbench.contracts.parameters import ADVICE, expect_checked, expect_described
 from rankbench.contracts.training import DIM, N_ITEMS, N_USERS, expect_resumable, expect_trainable, interactions
-from rankbench.models.spec import EmbeddingModel, Encoder
+from rankbench.data.blocks import csr_from_pairs
+from rankbench.fitting.recommenders import score
+from rankbench.models.spec import EmbeddingModel, Encoder, PairModel
 
 CONTRACT = Contract("model")
 LOSSES = ("bpr", "softmax", "mse")  # of one negative each, of sums, and of pointwise errors
+PAIR_LOSSES = ("bpr", "sampled-softmax", "mse")  # the same for encoders that score pairs
+N_PAIRS = 7  # items of each user whose scores are compared
 
 
 def built(encoder: Encoder, dtype: torch.dtype = torch.float32) -> EmbeddingModel:
@@ -86,11 +91,31 @@ def plain_is_true(encoder: Encoder) -> None:
 
 
 @CONTRACT.check(
+    "`work` is declared if and only if the encoder scores pairs, whose scores are those of its recommender",
+    "declare work= for a PairModel alone, let pair_scores treat each pair on its own, and give `recommender` every parameter",
+)
+def pairs_are_scored(encoder: Encoder) -> None:
+    model = built(encoder, torch.float64).eval()
+    expect((encoder.work is not None) == isinstance(model, PairModel), "work= and PairModel do not belong together")
+    if not isinstance(model, PairModel):
+        raise NotCheckedError("the scores are products")
+    items = torch.arange(N_USERS * N_PAIRS).view(N_USERS, N_PAIRS) % N_ITEMS
+    with torch.no_grad():
+        users, vectors = model()
+        own, shared = model.pair_scores(users, vectors[items]), model.pair_scores(users, vectors[None])
+    expect_equal(own, shared.gather(1, items), "scores with own and with shared items", 1e-9, 1e-12)
+    recommender = model.recommender(users, vectors)
+    nothing = csr_from_pairs(*np.zeros((2, 0), np.int64), (N_USERS, N_ITEMS))
+    scores = score(recommender, np.arange(N_USERS, dtype=np.int32), nothing, slice(0, N_ITEMS))
+    expect_equal(scores, shared, "scores of the recommender and of pair_scores", 1e-9, 1e-12)
+
+
+@CONTRACT.check(
     "training gives finite vectors with losses of every form, and the same bits for the same seed",
     "draw random numbers only from the generator that the encoder gets",
 )
 def training_is_repeatable(encoder: Encoder) -> None:
-    for loss in LOSSES:
+    for loss in PAIR_LOSSES if encoder.work else LOSSES:
         expect_trainable(loss, encoder.name)
 
 
@@ -99,5 +124,5 @@ def training_is_repeatable(encoder: Encoder) -> None:
     "keep what is remembered between batches in parameters and buffers, which are part of a checkpoint",
 )
 def fits_resume(encoder: Encoder) -> None:
-    for loss in LOSSES:
+    for loss in PAIR_LOSSES if encoder.work else LOSSES:
         expect_resumable(loss, encoder.name)

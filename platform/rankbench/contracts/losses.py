@@ -16,9 +16,10 @@ from rankbench.contracts.check import Contract, NotCheckedError, expect, expect_
 from rankbench.contracts.parameters import ADVICE, expect_checked, expect_described
 from rankbench.contracts.training import DIM, N_ITEMS, N_USERS, expect_resumable, expect_trainable
 from rankbench.core.errors import ConfigError
+from rankbench.experiment.job import configure
 from rankbench.losses.others import OwnItems, ScoreTable
 from rankbench.losses.spec import LOSSES, Loss, LossState, Ragged, Scores, Sizes
-from rankbench.models.spec import MODELS
+from rankbench.models.spec import MODELS, Encoder
 from rankbench.models.spec import registered as encoders
 
 CONTRACT = Contract("loss")
@@ -236,6 +237,21 @@ def shared_negatives(loss: Loss) -> None:
     expect_equal(value(loss, shared, p), value(loss, own, p), "values with shared and with own negatives", 1e-12, 1e-12)
 
 
+def similarity_for(loss: Loss, encoder: Encoder) -> dict[str, str]:
+    """The similarity that a loss on cosines is trained with by an encoder that scores pairs, as a parameter."""
+    scores_pairs = encoder.work is not None and loss.similarity == "cosine" and not loss.only_because
+    return {"similarity": "dot"} if scores_pairs else {}
+
+
+def refused(loss: Loss, encoder: Encoder) -> str:
+    """Why the loss is not trained with the encoder, in one line; empty if it is. Only encoders that score pairs may refuse."""
+    try:
+        configure(loss.name, {"model": encoder.name} | similarity_for(loss, encoder))
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
 class _Asked(ScoreTable):
     """Scores that remember whether all of them were asked for."""
 
@@ -337,12 +353,17 @@ def _on(device: str, s: Scores) -> Scores:
 
 
 @CONTRACT.check(
-    "training gives finite vectors with every encoder, and the same bits for the same seed",
+    "training gives finite vectors with every encoder that does not refuse the loss, and the same bits for the same seed",
     "draw random numbers only from the generator that `state` gets, and keep what is remembered in buffers of a LossState",
 )
 def training_is_repeatable(loss: Loss) -> None:
     for encoder in encoders():
-        expect_trainable(loss.name, encoder.name)
+        refusal = refused(loss, encoder)
+        if refusal:
+            named = encoder.work is not None and loss.name in refusal and f"model={encoder.name}" in refusal
+            expect(named, f"with {encoder.name}: refused by {refusal!r}")
+        else:
+            expect_trainable(loss.name, encoder.name, **similarity_for(loss, encoder))
 
 
 @CONTRACT.check(
@@ -350,6 +371,6 @@ def training_is_repeatable(loss: Loss) -> None:
     "keep what is remembered between batches in parameters and buffers of a LossState, which are part of a checkpoint",
 )
 def fits_resume(loss: Loss) -> None:
-    for name in ("mf", "xsimgcl"):
-        if name in MODELS:
-            expect_resumable(loss.name, name)
+    for name in ("mf", "xsimgcl", "neumf"):
+        if name in MODELS and not refused(loss, MODELS.get(name)):
+            expect_resumable(loss.name, name, **similarity_for(loss, MODELS.get(name)))

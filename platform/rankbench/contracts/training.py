@@ -50,9 +50,9 @@ def train(
     return fit_configs((config,), interactions(), "float32", seed, execution, lambda step: observe(step) or {}).models[0]
 
 
-def expect_trainable(loss: str, encoder: str) -> None:
+def expect_trainable(loss: str, encoder: str, **params: object) -> None:
     """Training gives finite scores of every user and item, the same bits for the same seed, and others for another seed."""
-    first, second, other = (scores(train(loss, encoder, seed=seed)) for seed in (0, 0, 1))
+    first, second, other = (scores(train(loss, encoder, seed, **params)) for seed in (0, 0, 1))
     expect_finite(first, f"with {encoder}: scores after three epochs")
     expect_equal(second, first, f"with {encoder}: scores of two fits with the same seed")
     expect(bool((first != other).any()), f"with {encoder}: two seeds gave the same scores")
@@ -63,9 +63,9 @@ def scores(model: Recommender) -> np.ndarray:
     return score(model, np.arange(N_USERS), interactions(), slice(None))
 
 
-def expect_resumable(loss: str, encoder: str) -> None:
+def expect_resumable(loss: str, encoder: str, **others: object) -> None:
     """A fit that is interrupted and goes on from its checkpoint ends with the bits of one that was never interrupted."""
-    params = {"epochs": 4, "schedule": "plateau"}
+    params = {"epochs": 4, "schedule": "plateau"} | others
     whole = train(loss, encoder, **params)
     with tempfile.TemporaryDirectory() as folder:
         checkpoints = Checkpoints(Path(folder) / "checkpoints", resume=True)

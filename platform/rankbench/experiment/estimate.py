@@ -19,7 +19,7 @@ import numpy as np
 
 from rankbench.data.prepare import Dataset
 from rankbench.experiment.job import Job, MethodConfig
-from rankbench.experiment.watch import VALID_USERS
+from rankbench.experiment.watch import pair_work, valid_users
 from rankbench.fitting.method import ClosedForm, Iterative
 from rankbench.solvers.inverse.gram_cache import kept_bytes
 
@@ -31,6 +31,8 @@ ROW_SYSTEM, GATHERED, ROW = 8e-12, 4e-10, 3e-8
 # Seconds of training per element of a vector: of a negative, of an item if the whole catalogue is scored, of a further positive
 # of the user, and of a row that the optimiser updates.
 NEGATIVE, CATALOGUE, POSITIVE, TOUCHED = 7e-10, 1.6e-10, 1.5e-9, 8e-9
+# Seconds of training per pair that a network scores: per multiply-add, and per element of a vector.
+NETWORK, PAIR = 9e-11, 1.7e-8
 USER_CATALOGUE = 4e-11  # seconds per element of an item's vector and user, for objective = catalogue
 # Seconds of an autoencoder's step: in all, per score, and per weight of the input and output layers.
 STEP, SCORE_PASSES, WEIGHT = 2e-3, 3e-9, 3e-9
@@ -73,7 +75,7 @@ def seconds(job: Job, size: Size, cpus: int) -> float:
     total = START + fit + _ranking(first, size, size.ranked, n_rankings, cpus) + n_rankings * size.ranked * MEASURED
     if first.stopping and job.fit_on == "train":
         evaluations = _iterations(first) / (first.stopping.eval_every or evaluations_every(job, size))
-        total += evaluations * _ranking(first, size, min(size.ranked, VALID_USERS), 1, cpus)
+        total += evaluations * _ranking(first, size, min(size.ranked, valid_users(first)), 1, cpus)
     return total
 
 
@@ -84,7 +86,7 @@ def evaluations_every(job: Job, size: Size) -> int:
     """
     first = job.configs[0]
     iteration = _FIT[first.spec.cost](first, size, 1, job.dtype) * first.spec.pace / _iterations(first)
-    evaluation = _ranking(first, size, min(size.ranked, VALID_USERS), 1, 1)
+    evaluation = _ranking(first, size, min(size.ranked, valid_users(first)), 1, 1)
     return max(1, math.ceil(evaluation / (SHARE * iteration)))
 
 
@@ -177,6 +179,8 @@ def _trained(config: MethodConfig, size: Size, cpus: int, dtype: str) -> float:
     every_row = p.optimizer == "adam" and (method.loss.unit_ball or (p.weight_decay > 0 and p.decay == "gradient"))
     touched = size.users + size.items if every_row else users + (size.items if full else items)
     batch = rows * score + touched * TOUCHED + _propagation(method.layers(config.params), size)
+    if work := pair_work(config):
+        batch += _pairs(config, rows) * (work * NETWORK / p.embedding_dim + PAIR)
     return _iterations(config) * batches * batch * p.embedding_dim * _width(dtype) / math.sqrt(cpus)
 
 
@@ -189,6 +193,12 @@ def _autoencoder(config: MethodConfig, size: Size, cpus: int, dtype: str) -> flo
 
 def _users_per_step(config: MethodConfig, size: Size) -> int:
     return max(1, min(config.params.users_per_step, size.users))
+
+
+def _pairs(config: MethodConfig, rows: int) -> int:
+    """Number of pairs in a batch of so many rows: its positives and the negatives of each."""
+    p = config.params.training
+    return rows * (rows if p.sampler == "in-batch" else 1 + p.n_negatives)
 
 
 def _propagation(layers: int, size: Size) -> float:
@@ -232,7 +242,7 @@ def _ranking(config: MethodConfig, size: Size, users: int, models: int, cpus: in
     if isinstance(config.spec, ClosedForm):
         history = size.interactions * users / size.users
         return (history * size.items * SUMMED + models * scores * SCANNED) / cpus
-    return models * scores * (SCANNED + _dim(config) * SCORED) / cpus
+    return models * scores * (SCANNED + (pair_work(config) or _dim(config)) * SCORED) / cpus
 
 
 def _batch(config: MethodConfig, size: Size, itemsize: int) -> int:
@@ -249,7 +259,13 @@ def _batch(config: MethodConfig, size: Size, itemsize: int) -> int:
         scores = p.batch_size * size.items * itemsize
         return propagated + (6 * scores if method.loss.whole_catalogue else min(2 * scores, 2 << 28))
     positives = size.pairs / max(1, size.interactions) if "all_positives" in needs else 0
-    return int(p.batch_size * (p.n_negatives * (8 + 10 * itemsize) + positives * 48)) + propagated + 24 * size.interactions
+    network = 0.0
+    if work := pair_work(config):
+        # Vectors and layers of each pair, and their gradients: an upper bound of what was measured.
+        pairs = _pairs(config, p.batch_size) + p.batch_size * positives
+        network = pairs * (16 * p.embedding_dim + 4 * work / p.embedding_dim) * itemsize
+    scores = p.batch_size * (p.n_negatives * (8 + 10 * itemsize) + positives * 48)
+    return int(scores + network) + propagated + 24 * size.interactions
 
 
 def _width(dtype: str) -> float:

@@ -36,6 +36,7 @@ from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, measu
 from rankbench.evaluation.ranking import Ranking, rank
 from rankbench.evaluation.summary import Interval, summarise
 from rankbench.experiment import methods
+from rankbench.fitting.pair_recommender import PairRecommender
 from rankbench.fitting.recommenders import (
     AutoencoderRecommender,
     FactorRecommender,
@@ -47,7 +48,7 @@ from rankbench.solvers.als.fold_in import FoldInRecommender
 from rankbench.solvers.tiled.matrix import TiledMatrix
 from rankbench.solvers.tiled.recommender import TiledLinearRecommender
 
-_Form = Literal["linear", "low-rank", "factors", "factors with fold-in", "linear by tiles", "autoencoder"]
+_Form = Literal["linear", "low-rank", "factors", "factors with fold-in", "linear by tiles", "autoencoder", "pairs"]
 _FORMS: dict[_Form, type[Recommender]] = {
     "linear": LinearRecommender,
     "low-rank": LowRankRecommender,
@@ -55,6 +56,7 @@ _FORMS: dict[_Form, type[Recommender]] = {
     "factors with fold-in": FoldInRecommender,
     "linear by tiles": TiledLinearRecommender,
     "autoencoder": AutoencoderRecommender,
+    "pairs": PairRecommender,
 }
 _SHAPES = {  # i: items, u: users, n: items + 1, any other letter: a dimension that several arrays share
     LinearRecommender: {"C": "ii", "beta": "i", "alpha": "i"},
@@ -63,6 +65,7 @@ _SHAPES = {  # i: items, u: users, n: items + 1, any other letter: a dimension t
     FoldInRecommender: {"U": "uk", "V": "ik", "loss": "n5"},
     TiledLinearRecommender: {"C": "ii", "beta": "i", "alpha": "i"},
     AutoencoderRecommender: {"Q1": "ia", "q1": "a", "Q2": "ad", "q2": "d", "P1": "db", "p1": "b", "V": "iv"},
+    PairRecommender: {"A": "uh", "C": "ih", "U": "uk", "V": "ik", "mix": "kh", "direct": "k"},  # it checks the others itself
 }
 _ABOUT, _ARRAYS = "model.json", "arrays.safetensors"
 _TILES = "tiles"  # the folder of a matrix that is solved by tiles
@@ -188,21 +191,22 @@ class Model:
 
         `item_ids` is a list, an array or a column of ids, or one id.
 
-        Item-item models and autoencoders: the recommendations for a history of only that item. Factor models: the cosine of
-        item vectors. Raises ConfigError for an id that the model does not know.
+        Item-item models and autoencoders: the recommendations for a history of only that item. Models with a vector per item:
+        the cosine of these, also where the score of a user is no product. Raises ConfigError for an id that the model does not
+        know.
         """
         ids = pa.array(_as_list(item_ids))
         rows = _positions(ids, self.items, "item")
         single = csr_from_pairs(np.arange(len(rows)), rows, (len(rows), len(self.items)))
         model = self.recommender
-        if isinstance(model, FactorRecommender):
+        if isinstance(model, FactorRecommender | PairRecommender):
             lengths = np.linalg.norm(model.V, axis=1, keepdims=True)
             unit = model.V / np.where(lengths > 0, lengths, 1)
             model = FactorRecommender(unit, unit)
         return self._best("item", ids, rows, single, k, True, model).rename(columns={"item_": "similar"})
 
     def _require_fold_in(self) -> None:
-        folds = type(self.recommender) is not FactorRecommender
+        folds = type(self.recommender) not in (FactorRecommender, PairRecommender)
         require(folds, f"{self.method} has vectors only for the users of its fit; choose a method that folds in new users")
 
     def _best(

@@ -31,7 +31,7 @@ from rankbench.experiment.execution import Execution, ignore_progress
 from rankbench.experiment.fit import Fitted, Progress, fit_stepwise
 from rankbench.experiment.job import Job, MethodConfig
 from rankbench.experiment.outcome import Outcome, base_record, describe, now
-from rankbench.experiment.watch import Curve, ValidationSet, ranked
+from rankbench.experiment.watch import Curve, ValidationSet, ranked, valid_users
 from rankbench.fitting.drive import Row, Validation, result_of
 from rankbench.fitting.method import Iterative
 from rankbench.solvers.tiled.recommender import TiledLinearRecommender
@@ -128,7 +128,7 @@ def _fit(
     """Fit the job's configurations on X; measure a curve on `holdout` if the job asks for one. `data`: as in `fit_stepwise`."""
     first, validation = job.configs[0], None
     if first.stopping and job.fit_on == "train":
-        measure = ValidationSet(dataset.split.holdout("valid", "train"), job.seed, execution.device)
+        measure = ValidationSet(dataset.split.holdout("valid", "train"), job.seed, execution.device, valid_users(first))
         validation = Validation(measure, first.stopping, evaluations_every(job, Size.of(dataset)))
     curve = None
     if job.curve and holdout is not None and isinstance(first.spec, Iterative):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,13 +12,15 @@ from rankbench.core.rng import stream
 from rankbench.data.splits import Holdout
 from rankbench.evaluation.metrics import MetricSet, measure
 from rankbench.evaluation.ranking import Ranking, rank
-from rankbench.experiment.job import Job
+from rankbench.experiment.job import Job, MethodConfig
+from rankbench.fitting.pair_recommender import PairRecommender
 from rankbench.fitting.recommenders import AutoencoderRecommender, FactorRecommender, Recommender
 from rankbench.fitting.step import Step
 
 CURVE = ("recall", "ndcg")  # metrics of a convergence curve beside the loss
 CURVE_USERS = 2000
 VALID_USERS = 10_000  # most users that early stopping measures
+PAIR_USERS = 2000  # of a model that scores each pair by a network, some hundred times as slow as a product
 
 
 def ranked(
@@ -29,12 +32,12 @@ def ranked(
     device: str = "cpu",
     rows: np.ndarray | None = None,
 ) -> list[Ranking]:
-    """`ranking.rank`, on `device` for models of user and item vectors and autoencoders, where AUC is not asked for."""
+    """`ranking.rank`, on `device` for models of vectors, of pairs, and autoencoders, where AUC is not asked for."""
     if device == "cpu" or auc:
         return rank(models, holdout, k, auc, progress, rows)
     return [
         _ranked_on(device, model, holdout, k, rows)
-        if type(model) in (FactorRecommender, AutoencoderRecommender)
+        if type(model) in (FactorRecommender, AutoencoderRecommender, PairRecommender)
         else rank([model], holdout, k, rows=rows)[0]
         for model in models
     ]
@@ -46,23 +49,34 @@ def _ranked_on(device: str, model: Recommender, holdout: Holdout, k: int, rows: 
 
     rows = np.flatnonzero(np.diff(holdout.target.indptr)) if rows is None else rows
     users = holdout.users[rows]
-    factors = model.fold(users, holdout.history[rows])
-    assert isinstance(factors, FactorRecommender)
-    items, scores, unclear = top_k(factors.U, factors.V, users, holdout.seen[rows], k, device)
+    folded = model.fold(users, holdout.history[rows])
+    assert isinstance(folded, FactorRecommender | PairRecommender)
+    items, scores, unclear = top_k(folded, users, holdout.seen[rows], k, device)
     if len(unclear):
         exact = rank([model], holdout, k, rows=rows[unclear])[0]
         items[unclear], scores[unclear] = exact.items, exact.scores
     return Ranking(rows, users, items, scores)
 
 
-class ValidationSet:
-    """Measures the mean of a metric over users of the validation set, the same users in every evaluation of a fit."""
+def valid_users(config: MethodConfig) -> int:
+    """The most users that early stopping measures."""
+    return PAIR_USERS if pair_work(config) else VALID_USERS
 
-    def __init__(self, holdout: Holdout, seed: int, device: str = "cpu"):
+
+def pair_work(config: MethodConfig) -> int | None:
+    """Number of multiply-adds of the score of a pair, if a network computes it; None for products of vectors and sums."""
+    method: Any = config.spec  # of the type Trained, whose module imports PyTorch
+    return method.pair_work(config.params) if method.cost == "trained" else None
+
+
+class ValidationSet:
+    """Measures the mean of a metric over at most `limit` users of the validation set, the same in every evaluation of a fit."""
+
+    def __init__(self, holdout: Holdout, seed: int, device: str = "cpu", limit: int = VALID_USERS):
         self.holdout, self.device = holdout, device
         rows = np.flatnonzero(np.diff(holdout.target.indptr))
-        if len(rows) > VALID_USERS:
-            rows = np.sort(stream(seed, "early stopping", "users").choice(rows, VALID_USERS, replace=False))
+        if len(rows) > limit:
+            rows = np.sort(stream(seed, "early stopping", "users").choice(rows, limit, replace=False))
         self.rows = rows
 
     def __call__(self, model: Recommender, metric: str) -> float:

@@ -1,4 +1,4 @@
-"""Fitted models: they score users for a slice of items. Four forms are defined here.
+"""Fitted models: they score users for a slice of items. Four forms are defined here, a fifth in `pair_recommender.py`.
 
 They consist only of arrays, so that they are easily saved, sent to workers and used in notebooks.
 """

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
 from rankbench.core.registry import Registry
+from rankbench.fitting.pair_recommender import PairRecommender
 from rankbench.fitting.recommenders import Recommender
 
 MODELS: Registry[Encoder] = Registry("model")
@@ -59,8 +59,10 @@ class EmbeddingModel(nn.Module):
         """What becomes of `row_vectors` (B, d) after they were divided by their lengths for the cosines, as by dropout."""
         return vectors
 
-    def recommender(self, V: np.ndarray) -> Recommender | None:
-        """A model that needs no vectors of users, from the scored vectors V (n_items, d) of the items; None: there is none."""
+    def recommender(self, users: Tensor, items: Tensor) -> Recommender | None:
+        """The model of the scored vectors `users` (n_users, d) and `items` (n_items, d), if it has another form than their
+        products; None otherwise.
+        """
         return None
 
     def own_loss(self, users: Tensor, items: Tensor) -> Tensor | None:
@@ -71,6 +73,20 @@ class EmbeddingModel(nn.Module):
         return None
 
 
+class PairModel(EmbeddingModel):
+    """An encoder that scores a pair by a function of its two vectors, which is no inner product, and has parameters besides."""
+
+    def pair_scores(self, users: Tensor, items: Tensor) -> Tensor:
+        """The scores (B, n) of users (B, embedding_dim), each with n items (B, n, embedding_dim), or (1, n, embedding_dim) if
+        all have the same.
+        """
+        raise NotImplementedError  # abstract
+
+    def recommender(self, users: Tensor, items: Tensor) -> PairRecommender:
+        """The model of the vectors users (n_users, embedding_dim) and items (n_items, embedding_dim)."""
+        raise NotImplementedError  # abstract
+
+
 @dataclass(frozen=True)
 class Encoder:
     """A registered encoder. `build(X, p, users, items, generator)` creates the module.
@@ -79,6 +95,9 @@ class Encoder:
     noise in training. Two functions serve the estimates of time and memory before a run: `layers(p)` is the number of times
     that a pass propagates vectors along the interactions, or the number of LightGCN's layers that take as long, and
     `per_edge(p)` how many numbers per interaction are kept: weights that a pass needs for its gradient, and their index.
+
+    `work(p, embedding_dim)` is the number of multiply-adds that the score of a pair takes if the module is a `PairModel`, and
+    None for inner products; it raises ConfigError for parameters that do not fit.
 
     `per_row`: a batch has a vector per interaction (`row_vectors`), so that the rows of a user cannot share sums over the
     catalogue. `folds(p)`: whether its models score users who were not fitted (`recommender`).
@@ -93,6 +112,7 @@ class Encoder:
     per_row: bool = False
     folds: Callable[[Any], bool] = lambda p: False
     per_edge: Callable[[Any], int] = lambda p: 0
+    work: Callable[[Any, int], int] | None = None
 
 
 def model(name: str, params: type, **about: Any) -> Callable[[Callable], Callable]:

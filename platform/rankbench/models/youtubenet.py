@@ -54,11 +54,12 @@ class YouTubeNetModel(EmbeddingModel):
             vectors = torch.relu(layer(vectors))
         return vectors
 
-    def recommender(self, V: np.ndarray) -> LowRankRecommender | None:
+    def recommender(self, users: Tensor, items: Tensor) -> LowRankRecommender | None:
         # Distances depend on the number of a user's items, which a product with the history does not know.
-        if self.p.n_towers or V.shape[1] != self.items.shape[1]:
+        if self.p.n_towers or items.shape[1] != self.items.shape[1]:
             return None
-        return LowRankRecommender(np.array(self.items.detach().cpu().numpy()), V, np.zeros(len(V)))
+        A, B = (np.array(table.detach().cpu().numpy()) for table in (self.items, items))
+        return LowRankRecommender(A, B, np.zeros(len(B)))
 
 
 @model(

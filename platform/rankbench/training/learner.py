@@ -1,7 +1,8 @@
 """An encoder with its optimiser: it provides the vectors of a batch, and applies the gradients that the batch computes.
 
 `RowLearner` is for encoders whose scored vectors are their parameters: a step reads and writes only the rows of the batch, also
-where optimizer=adam moves all other rows. `DenseLearner` is for any encoder and device: a step updates every row.
+where optimizer=adam moves all other rows. What else such an encoder learns has an Adam of its own. `DenseLearner` is for any
+encoder and device: a step updates every row.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def learner(encoder: EmbeddingModel, p: TrainingParams, unit_ball: bool = False)
     """The learner that suits the encoder and the optimiser of `p`. With `unit_ball`, vectors are projected after each step."""
     decay = p.weight_decay if p.decay == "gradient" else 0.0
     if encoder.plain and p.optimizer == "row-adam":
-        return RowLearner(encoder, p.learning_rate, [RowAdam(table, decay, p.adam_eps) for table in _tables(encoder)])
+        return RowLearner(encoder, p.learning_rate, [RowAdam(table, decay, p.adam_eps) for table in _tables(encoder)], decay)
     # The penalty and the projection act on idle rows in every step, so that these steps cannot be applied at once.
     if encoder.plain and compiled(encoder.users.device) and not decay and not unit_ball:
         return RowLearner(encoder, p.learning_rate, [TableAdam(table, p.adam_eps) for table in _tables(encoder)])
@@ -55,11 +56,14 @@ def _tables(encoder: EmbeddingModel) -> list[Tensor]:
 
 
 class RowLearner:
-    """`optimizers` are those of the encoder's users and items."""
+    """`optimizers` are those of the encoder's users and items; `weight_decay` acts on the gradient of its other parameters."""
 
-    def __init__(self, encoder: EmbeddingModel, learning_rate: float, optimizers: Sequence[RowAdam]):
+    def __init__(self, encoder: EmbeddingModel, learning_rate: float, optimizers: Sequence[RowAdam], weight_decay: float = 0.0):
         self.tables, self.optimizers, self.learning_rate = _tables(encoder), optimizers, learning_rate
         self.touched: list[tuple[Rows, np.ndarray | None]] = []
+        others = [each for name, each in encoder.named_parameters() if name not in ("users", "items")]
+        group = {"params": others, "lr": learning_rate, "weight_decay": weight_decay}
+        self.others = DenseAdam([group], optimizers[0].eps) if others else None
 
     def rows(self, users: np.ndarray, items: np.ndarray | None, read: np.ndarray | None = None) -> tuple[Rows, Rows, Tensor]:
         self.touched = []
@@ -83,21 +87,23 @@ class RowLearner:
             if len(grad) != len(ids):
                 grad = grad.index_select(0, ids)
             optimizer.step(ids, grad, self.learning_rate * factor)
+        if self.others:
+            self.others.step(factor)
 
     def vectors(self) -> tuple[Tensor, Tensor]:
         users, items = (optimizer.settled() for optimizer in self.optimizers)
         return users, items
 
     def arrays(self) -> dict[str, np.ndarray]:
-        return {
-            f"{side}.{name}": array
-            for side, optimizer in zip(("users", "items"), self.optimizers, strict=True)
-            for name, array in optimizer.arrays().items()
-        }
+        return {f"{part}.{name}": array for part, each in self._parts().items() for name, array in each.arrays().items()}
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
-        for side, optimizer in zip(("users", "items"), self.optimizers, strict=True):
-            optimizer.restore(_inside(arrays, side))
+        for part, optimizer in self._parts().items():
+            optimizer.restore(_inside(arrays, part))
+
+    def _parts(self) -> dict[str, RowAdam | DenseAdam]:
+        users, items = self.optimizers
+        return {"users": users, "items": items} | ({"others": self.others} if self.others else {})
 
 
 class DenseLearner(DenseAdam):

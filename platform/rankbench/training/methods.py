@@ -25,6 +25,7 @@ from rankbench.losses.spec import LOSSES, Loss
 from rankbench.losses.spec import registered as losses
 from rankbench.models.spec import MODELS, Encoder
 from rankbench.models.spec import registered as encoders
+from rankbench.training.pair_scores import why_not
 from rankbench.training.params import TrainedParams, TrainingParams
 from rankbench.training.trainer import steps
 
@@ -60,9 +61,10 @@ class Trained(Iterative):
                 raise ConfigError(f"{source}: unknown parameter {name!r}{nearest(name, known)}")
         training = parameters(TrainingParams, _of(TrainingParams, values), source)
         try:
-            encoder = encoders().get(training.model).params
+            chosen = encoders().get(training.model)
         except ConfigError as error:
             raise ConfigError(f"{source}: {error}") from None
+        encoder = chosen.params
         used = {field.name for part in (TrainingParams, encoder, self.loss.params) for field in dataclasses.fields(part)}
         for name, value in values.items():
             fits = name in used or value == known[name].default
@@ -82,7 +84,15 @@ class Trained(Iterative):
         own = self.loss.similarity if training.similarity == "auto" else training.similarity
         require(own != "distance" or training.temperature == 1, f"{source}: temperature divides dot products and cosines only")
         loss = parameters(self.loss.params, _of(self.loss.params, values), source)
-        return TrainedParams(loss, parameters(encoder, _of(encoder, values), source), training)
+        p = TrainedParams(loss, parameters(encoder, _of(encoder, values), source), training)
+        if chosen.work:
+            problem = why_not(self.loss, training)
+            require(not problem, f"{source}: {self.name} does not train model={chosen.name}, which scores pairs: {problem}")
+            try:
+                self.pair_work(p)
+            except ConfigError as error:
+                raise ConfigError(f"{source}: {error}") from None
+        return p
 
     def flat(self, p: TrainedParams) -> dict[str, Any]:
         return dataclasses.asdict(p.training) | dataclasses.asdict(p.encoder) | dataclasses.asdict(p.loss)
@@ -105,6 +115,11 @@ class Trained(Iterative):
     def per_edge(self, p: TrainedParams) -> int:
         """Number of numbers per interaction that the encoder keeps in a pass."""
         return encoders().get(p.training.model).per_edge(p.encoder)
+
+    def pair_work(self, p: TrainedParams) -> int | None:
+        """Number of multiply-adds of a score, for an encoder that scores pairs; None for inner products."""
+        work = encoders().get(p.training.model).work
+        return work and work(p.encoder, p.training.embedding_dim)
 
     def identity_of(self, p: TrainedParams) -> Hashable:
         twin, training = self.loss.twin(p.loss), p.training

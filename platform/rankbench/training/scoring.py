@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,9 +12,11 @@ from torch import Tensor
 
 from rankbench.losses.others import OwnItems
 from rankbench.losses.spec import Loss, Ragged, Scores, Similarity
+from rankbench.models.spec import PairModel
 from rankbench.training.catalogue import ChunkedCatalogue, Precision, product
 from rankbench.training.kernels import gather_dot, gather_dots, pair_dot, ragged_dot, take_rows, unit_rows
 from rankbench.training.negatives import Negatives
+from rankbench.training.pair_scores import PairScores
 from rankbench.training.sampled_scores import SampledScores
 from rankbench.training.user_catalogue import UserCatalogue
 
@@ -79,10 +82,13 @@ def scores_of(
     precision: Precision = "float32",
     temperature: float = 1.0,
     row_vectors: Tensor | None = None,
+    pairs: PairModel | None = None,
 ) -> Scores:
-    """Compute the scores that `loss` needs for a batch. X (n_users, n_items) are the training interactions, `own` are the
-    `own_items` of the batch's users if the loss needs them, and `every_item` (n_items, d) is the table that these are read from
-    without gradient. `row_vectors` (B, d) replace the vectors of the rows' users; for cosines, they are directions.
+    """Compute the scores that `loss` needs for a batch, by similarities of the vectors, or by `pairs` if it is given.
+
+    X (n_users, n_items) are the training interactions, `own` are the `own_items` of the batch's users if the loss needs them,
+    and `every_item` (n_items, d) is the table that these are read from without gradient. `row_vectors` (B, d) replace the
+    vectors of the rows' users; for cosines, they are directions.
     """
     device = users.vectors.device
     V, own_positions = unit(items.vectors, loss.similarity), items.positions(batch.items)
@@ -100,7 +106,11 @@ def scores_of(
     drawn = batch.negatives.items if batch.negatives is not None else None
     positions = None if drawn is None else items.positions(drawn)
     shared = drawn is not None and len(drawn) == 1 and len(p) > 1
-    if drawn is None or shared:
+    pair_scores = None if pairs is None else PairScores(pairs, p, V)
+    if pair_scores:
+        dots = None if positions is None else pair_scores(positions)
+        own_dots = pair_scores(own_positions[:, None])[:, 0]
+    elif drawn is None or shared:
         dots = None
         if drawn is not None:
             others = take_rows(V, positions[0])
@@ -125,6 +135,7 @@ def scores_of(
             q, other = V[own_positions], V[items.positions(chosen)]
             return -(q - other).square().sum(dim=1) if length is not None else (q * other).sum(dim=1)
 
+    extra = pair_scores or partial(gather_dot, p, V)
     return Scores(
         pos=pos,
         neg=neg,
@@ -136,8 +147,8 @@ def scores_of(
         logq=logq,
         logq_pos=logq_pos,
         user_vectors=(p if at is None else users.vectors[at]) if "user_vectors" in loss.needs else None,
-        extra_positives=None if batch.extra is None else gather_dot(p, V, items.positions(batch.extra)),
-        all_positives=None if own is None else _all_positives(loss.similarity, p, own, every_item),
+        extra_positives=None if batch.extra is None else extra(items.positions(batch.extra)),
+        all_positives=None if own is None else _all_positives(loss.similarity, p, own, every_item, pair_scores),
         catalogue=_catalogue(U, V, None if at is None else users, batch.users, precision)
         if "catalogue" in loss.needs
         else None,
@@ -211,8 +222,12 @@ def _without_diagonal(square: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def _all_positives(similarity: Similarity, p: Tensor, own: tuple[Tensor, Tensor], every_item: Tensor) -> Ragged:
+def _all_positives(
+    similarity: Similarity, p: Tensor, own: tuple[Tensor, Tensor], every_item: Tensor, pair_scores: PairScores | None
+) -> Ragged:
     row, ids = (index.to(p.device) for index in own)
+    if pair_scores:
+        return pair_scores.ragged(row, ids, every_item)
     values = ragged_dot(p, every_item, row, ids)
     if similarity in ("cosine", "half-cosine"):
         values = values / every_item.norm(dim=1).clamp(min=1e-12)[ids]

@@ -25,7 +25,7 @@ from rankbench.fitting.checkpoints import State
 from rankbench.fitting.recommenders import FactorRecommender, Recommender
 from rankbench.fitting.step import Step, Steps
 from rankbench.losses.spec import Loss, LossState, Sizes
-from rankbench.models.spec import EmbeddingModel
+from rankbench.models.spec import EmbeddingModel, PairModel
 from rankbench.models.spec import registered as encoders
 from rankbench.solvers.als.start import fitted_ials
 from rankbench.training.adam import DenseAdam
@@ -157,7 +157,8 @@ class Trainer:
             s = catalogue_scores_of(loss, batch, users, items.vectors, self.X, kind == "uniform-other", p.temperature)
         else:
             rows = self._row_vectors(batch)
-            s = scores_of(loss, batch, users, items, self.X, every_item, own, p.precision, p.temperature, rows)
+            pairs = self.encoder if isinstance(self.encoder, PairModel) else None
+            s = scores_of(loss, batch, users, items, self.X, every_item, own, p.precision, p.temperature, rows, pairs)
         rows = loss.function(s, self.given.loss, *((self.state,) if self.state else ()))
         if self.weight is not None:
             rows = rows * torch.from_numpy(self.weight[batch.users]).to(rows)
@@ -206,16 +207,19 @@ class Trainer:
 
     @torch.no_grad()
     def model(self) -> Recommender:
-        """The current model, whose scores are the similarity of the loss, or dot products by rank_by=dot."""
+        """The current model, whose scores are the similarity of the loss, dot products by rank_by=dot, or those of pairs."""
         U, V = self.learner.vectors()
+        if isinstance(self.encoder, PairModel):
+            return self.encoder.recommender(U, V)
         similarity = self.loss.similarity if self.p.rank_by == "auto" else "dot"
         if similarity == "distance":
             # −‖u − v‖² as a product: (2u, −‖u‖², 1) · (v, 1, −‖v‖²).
             u, v = (table.square().sum(dim=1, keepdim=True) for table in (U, V))
             U = torch.cat([2 * U, -u, torch.ones_like(u)], dim=1)
             V = torch.cat([V, torch.ones_like(v), -v], dim=1)
-        U, V = (np.array(unit(table, similarity).cpu().numpy()) for table in (U, V))
-        return self.encoder.recommender(V) or FactorRecommender(U, V)
+        U, V = (unit(table, similarity) for table in (U, V))
+        own = self.encoder.recommender(U, V)
+        return FactorRecommender(*(np.array(table.cpu().numpy()) for table in (U, V))) if own is None else own
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays that the next epoch depends on, for a checkpoint."""
