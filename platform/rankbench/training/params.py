@@ -16,7 +16,11 @@ def _sampled(p: TrainingParams) -> bool:
 
 @dataclass(frozen=True)
 class TrainingParams(Stopping):
-    model: str = param("mf", "encoder of users and items: mf, lightgcn, xsimgcl, gat, dgcf or pinsage", "mf, lightgcn, xsimgcl")
+    model: str = param(
+        "mf",
+        "encoder of users and items: mf, lightgcn, xsimgcl, gat, dgcf or pinsage",
+        "mf, lightgcn, xsimgcl, gat, dgcf, pinsage",
+    )
     embedding_dim: int = param(64, "dimension of the user and item vectors", "64", gt=0)
     epochs: int = param(100, "largest number of passes over the interactions", "20 to 1000", gt=0)
     objective: Literal["sampled", "catalogue"] = param(
