@@ -20,7 +20,7 @@ def ndcg(environment, method, **values):
     return run(job, environment, Execution(1))[0].record.metrics["ndcg@20"].mean
 
 
-@pytest.mark.parametrize(("model", "epochs", "rate"), [("gat", 10, 0.01), ("dgcf", 10, 0.01), ("pinsage", 20, 0.03)])
+@pytest.mark.parametrize(("model", "epochs", "rate"), [("gat", 10, 0.01), ("dgcf", 10, 0.01), ("pinsage", 40, 0.01)])
 def test_a_fit_ranks_better_than_popularity(environment, model, epochs, rate):
     fitted = ndcg(environment, "sl", model=model, epochs=epochs, learning_rate=rate, **FIT)
     assert fitted > 1.25 * ndcg(environment, "popularity")

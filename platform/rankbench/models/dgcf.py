@@ -1,13 +1,13 @@
 """DGCF: disentangled graph collaborative filtering (Wang et al., SIGIR 2020; program `DGCF_v1`).
 
-    P_ek = softmax_k S_ek,    D_hk = Σ_{e into h} P_ek,    Y_hk = Σ_{e = (h ← t)} P_ek/√(D_hk D_tk) x_tk        (Eq. 7 to 10)
-    S_ek ← S_ek + unit(Y_hk) · tanh(unit(x_tk))                                                           (Eq. 12)
+    P_ek = softmax_k S_ek,    D_hk = Σ_{e into h} P_ek,    Y_hk = Σ_{e = (h ← t)} P_ek/√(D_hk D_tk) x_tk
+    S_ek ← S_ek + unit(Y_hk) · tanh(unit(x_tk))
     [U; V] = 1/(L + 1) Σ_{l=0..L} layer l,    a layer being Y of the last of its T iterations, and the next layer's x
     own loss: λ 2/(K(K + 1)) Σ_{k<K} dCor(chunk k, chunk k + 1)
 
 paper K → n_intents; T → n_routings; L → n_layers; λ → cor_weight. A vector has a chunk for each intent. S starts as 1.
-As in the program, and not as the paper has it: S goes on from layer to layer; both degrees are sums of rows, although P is not
-symmetric; dCor compares chunks that follow one another, not all pairs. Gradients pass through S.
+As in the program, S goes on from layer to layer, both degrees are sums of rows, although P is not symmetric, and dCor compares
+chunks that follow one another, not all pairs. Gradients pass through S.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
 
 A vector of width K·c has K chunks of c numbers side by side, and an edge a weight for each chunk; K = 1 is the plain sparse
 product. Every row of a result is written by one thread, in the order of its edges, so the bits do not depend on the number of
-threads. The kernels need a pass over the edges each and keep no vector per edge.
+threads. Each kernel takes one pass over the edges and keeps no vector per edge.
 """
 
 from __future__ import annotations

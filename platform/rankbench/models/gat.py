@@ -4,8 +4,8 @@
 
 paper W, a = [a_dst; a_src] → learned weights of each layer and head; K → n_heads; slope of LeakyReLU 0.2. Hidden layers
 concatenate heads of width d/K and apply ELU (Eq. 5); the last layer takes the mean of heads of width d and is linear (Eq. 6).
-As a recommender (the frame of Wang et al., SIGIR 2019, §4.2.2), the nodes are users and items, and the last layer is scored.
-Differs from the paper: no dropout, which is meant for graphs of few labels, and no bias, which is the same for all items.
+As a recommender, its nodes are users and items, and by default the last layer is scored.
+Differs from the paper: no dropout, which is meant for graphs of few labels, and no bias.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Distance correlation of samples, as a penalty (Székely and Rizzo, 2009; the form of DGCF's program).
+"""Distance correlation of samples, as a penalty (Székely, Rizzo and Bakirov, 2007; in the form of DGCF's program).
 
     a_ij = √(|x_i − x_j|² + ε),    A = a − row means − column means + mean,    dCov(A, B) = √(max(mean(A ∘ B), 0) + ε)
     dCor(x, y) = dCov(A, B) / (√(dCov(A, A) dCov(B, B)) + 1e-10),    ε = 1e-8

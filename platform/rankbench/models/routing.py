@@ -3,7 +3,7 @@
     P_ek = exp(S_ek) / Σ_k' exp(S_ek'),    D_hk = Σ_{e into h} P_ek
     ∂S_ek = P_ek (g_ek − Σ_k' P_ek' g_ek'),    g_ek = ∂P_ek + ∂D_hk
 
-(Wang et al., SIGIR 2020, Eq. 7 and 9.) One pass over the edges computes both; one thread computes a row, so the bits do not
+(Wang et al., SIGIR 2020.) One pass over the edges computes both; one thread computes a row, so the bits do not
 depend on the number of threads.
 """
 

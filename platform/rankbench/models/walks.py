@@ -1,4 +1,4 @@
-"""The nodes that random walks visit most, as neighbours with weights (Ying et al., KDD 2018, §3.1).
+"""The nodes that random walks visit most, as neighbours with weights (Ying et al., KDD 2018).
 
 A walk starts at a node and takes hops in pairs, to a neighbour and on to one of its neighbours, so that it visits nodes of its
 own side: users from a user, items from an item. After each pair it ends with probability ½. A start is not its own neighbour.

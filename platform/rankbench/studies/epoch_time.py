@@ -31,7 +31,7 @@ BASELINE = "sl"
 class EpochTime(Params):
     dataset: str = param("amazon-beauty", "dataset whose train part is used")
     losses: str = param("all", "names of losses, comma-separated, or all; sl is always included")
-    model: str = param("mf", "encoder: mf, lightgcn, xsimgcl")
+    model: str = param("mf", "encoder: mf, lightgcn, xsimgcl, gat, dgcf or pinsage")
     embedding_dim: int = param(64, "length of the vectors", gt=0)
     batch_size: int = param(1024, "interactions per step", gt=0)
     n_negatives: int = param(1024, "negatives per positive; bpr has 1, as in the paper", gt=0)
