@@ -5,10 +5,10 @@
 
 A step is one pass over the whole graph, BPR with one negative of `--batch` positives, the encoder's own loss and all gradients,
 without the optimiser, which is the same. The recipe gathers a vector for each edge and adds it to its head by index_add_;
-LightGCN and XSimGCL multiply by a sparse matrix instead, and GAT is torch_geometric's GATConv if that is installed. DGCF has
-one layer, because the recipe keeps 1 GB per iteration. Both sides have the same weights, and the largest difference of their
-vectors is printed. They alternate, and medians count. In a fit, PyTorch's own operations have one thread; so they have here on
-the side of the product, while the recipe has `--threads`.
+LightGCN, XSimGCL, NGCF and SGL multiply by a sparse matrix instead, and GAT is torch_geometric's GATConv if that is installed.
+DGCF has one layer, because the recipe keeps 1 GB per iteration. Both sides have the same weights, and the largest difference of
+their vectors is printed. They alternate, and medians count. In a fit, PyTorch's own operations have one thread, as here on the
+side of the product; the recipe has `--threads`.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from rankbench.core.threads import pinned
+from rankbench.models import propagation
 from rankbench.models.spec import EmbeddingModel, registered
 
 USERS, ITEMS, INTERACTIONS = 29_858, 40_981, 810_128
@@ -41,8 +42,13 @@ class Graph:
         self.n_users, self.n_nodes = n_users, n_users + n_items
         self.head, self.tail = torch.cat([user, item + n_users]), torch.cat([item + n_users, user])
         degree = torch.bincount(self.head, minlength=self.n_nodes).clamp(min=1).float()
-        values = (degree[self.head] * degree[self.tail]).rsqrt()
-        self.matrix = torch.sparse_coo_tensor(torch.stack([self.head, self.tail]), values, (self.n_nodes,) * 2).coalesce()
+        self.matrix = self._matrix(self.head, self.tail, (degree[self.head] * degree[self.tail]).rsqrt())
+        nodes = torch.arange(self.n_nodes)  # with the node itself among its neighbours, and their mean
+        head, tail = torch.cat([self.head, nodes]), torch.cat([self.tail, nodes])
+        self.mean = self._matrix(head, tail, 1 / (torch.bincount(head, minlength=self.n_nodes).float()[head]))
+
+    def _matrix(self, head: Tensor, tail: Tensor, values: Tensor) -> Tensor:
+        return torch.sparse_coo_tensor(torch.stack([head, tail]), values, (self.n_nodes,) * 2).coalesce()
 
     def split(self, vectors: Tensor) -> tuple[Tensor, Tensor]:
         return vectors[: self.n_users], vectors[self.n_users :]
@@ -66,10 +72,48 @@ def tables(model: EmbeddingModel) -> Tensor:
 
 
 def lightgcn(model: EmbeddingModel, graph: Graph) -> tuple[Tensor, Tensor]:
-    layers = [tables(model)]
+    return graph.split(mean_of_layers(tables(model), graph.matrix))
+
+
+def mean_of_layers(x: Tensor, matrix: Tensor) -> Tensor:
+    layers = [x]
     for _ in range(3):
-        layers.append(torch.sparse.mm(graph.matrix, layers[-1]))
-    return graph.split(torch.stack(layers).mean(dim=0))
+        layers.append(torch.sparse.mm(matrix, layers[-1]))
+    return torch.stack(layers).mean(dim=0)
+
+
+def sgl(model: EmbeddingModel, graph: Graph) -> tuple[Tensor, Tensor]:
+    if not hasattr(graph, "parts"):  # the same thinned graphs
+        graph.parts = [Graph(interactions_of(part, model.X.shape)) for part in model.parts]
+    model.views = [graph.split(mean_of_layers(tables(model), part.matrix)) for part in graph.parts]
+    return lightgcn(model, graph)
+
+
+def interactions_of(part: propagation.Graph, shape: tuple[int, int]) -> sp.csr_array:
+    indptr = part.indptr[: shape[0] + 1]
+    items = part.indices[: indptr[-1]] - shape[0]
+    return sp.csr_array((np.ones(len(items), np.float32), items, indptr), shape=shape)
+
+
+def contrast_of_sgl(model: EmbeddingModel, users: Tensor, items: Tensor) -> Tensor:
+    """The own loss of SGL with an array of all products."""
+    total = 0.0
+    for side, ids in enumerate((users, items)):
+        z, y = (F.normalize(view[side], dim=1) for view in model.views)
+        total = total + F.cross_entropy(z[ids] @ y.T / model.p.ssl_tau, ids)
+    return model.p.ssl_weight * total
+
+
+def ngcf(model: EmbeddingModel, graph: Graph) -> tuple[Tensor, Tensor]:
+    E = tables(model)
+    layers = [E]
+    for number in range(model.p.n_layers):
+        S = torch.sparse.mm(graph.mean, E)
+        W, V = model.W[2 * number : 2 * number + 2]
+        b, c = model.b[2 * number : 2 * number + 2]
+        E = F.leaky_relu(S @ W + b, 0.2) + F.leaky_relu((S * E) @ V + c, 0.2)
+        layers.append(F.normalize(E, dim=1))
+    return graph.split(torch.cat(layers, dim=1))
 
 
 def xsimgcl(model: EmbeddingModel, graph: Graph) -> tuple[Tensor, Tensor]:
@@ -153,7 +197,10 @@ RECIPES: dict[str, Recipe] = {
     "gat": gat_of_torch_geometric if has_geometric else gat,
     "dgcf": dgcf,
     "pinsage": pinsage,
+    "ngcf": ngcf,
+    "sgl": sgl,
 }
+OWN_LOSSES = {"sgl": contrast_of_sgl}  # where the recipe has another
 
 
 def compare(
@@ -163,6 +210,7 @@ def compare(
     vectors = [torch.randn(n, dim, generator=start) * 0.1 for n in X.shape]
     began = time.perf_counter()
     model = encoder.build(X, encoder.params(**values), *vectors, torch.Generator().manual_seed(1)).train()
+    model.begin_epoch(1)
     built = time.perf_counter() - began
     chosen = torch.randint(X.nnz, (batch,), generator=start)
     users, items = graph.head[: X.nnz][chosen], graph.tail[: X.nnz][chosen] - X.shape[0]
@@ -174,7 +222,8 @@ def compare(
         began = time.perf_counter()
         U, V = forward()
         loss = F.softplus((U[users] * (V[negatives] - V[items])).sum(dim=1)).mean()
-        own = model.own_loss(users, items)
+        own_loss = OWN_LOSSES.get(name) if side == "recipe" else None
+        own = own_loss(model, users, items) if own_loss else model.own_loss(users, items)
         (loss if own is None else loss + own).backward()
         return time.perf_counter() - began
 
@@ -199,6 +248,8 @@ TASKS: tuple[tuple[str, dict[str, int]], ...] = (
     ("gat", {}),
     ("dgcf", {"n_layers": 1}),
     ("pinsage", {}),
+    ("ngcf", {"message_dropout": 0}),
+    ("sgl", {}),
 )
 
 
