@@ -11,7 +11,7 @@ The layers [64, 32, 16, 8] of the authors' program are network=he embedding_dim=
 neg_reduction=sum n_negatives=4. Widths halve from layer to layer with `he`, and are equal with `ngcf`.
 σ is left to the loss: the score is the logit. Layers start uniform by Glorot's rule, with zero biases; the output of `he` by
 LeCun's. Each W_l is the right factor of a row vector.
-Differs from the papers: Adam, where the program of NGCF has RMSProp; decay=batch leaves out the vectors of negatives and h. The
+Differs from the papers: Adam, where the program of NGCF has RMSProp; decay=batch-negatives leaves out h. The
 start from a trained GMF and MLP (Eq. 13) does not exist. NGCF starts from the vectors of a fitted BPR-MF, and its number
 depends on that; init=ials starts from those of a fitted iALS instead, and `he` divides their columns between its two parts.
 """
