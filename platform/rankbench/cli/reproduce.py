@@ -212,6 +212,7 @@ def _show_tasks(plan: Agenda, json: bool) -> None:
 def _show_results(plan: Agenda, outcome: Outcome | None, json: bool) -> None:
     """Print the selected tables with what is measured so far."""
     from rankbench.reproduce.results import MARKED, as_json, cost_columns, study_columns, table_columns
+    from rankbench.reproduce.standing import standings
     from rankbench.reproduce.wanted import MEANING, ORIGINS
 
     if json:
@@ -231,6 +232,9 @@ def _show_results(plan: Agenda, outcome: Outcome | None, json: bool) -> None:
                 print_table(*costs)
             for origin in (each for each in ORIGINS if each in origins):
                 out.print(f"{origin}: {MEANING[origin]}", style="dim")
+            for row in own:
+                if row.arm.account and standings(row, plan.evidence):
+                    out.print(f"{row.arm.label}: {row.arm.account}", style="dim")
     for study, dataset in plan.studies:
         out.print(f"\n{study.table} on {dataset}, {study.unit}", style="bold")
         print_table(*study_columns(study, dataset, plan.evidence))
