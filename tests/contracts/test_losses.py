@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rankbench.contracts.check import NotCheckedError
-from rankbench.contracts.losses import CONTRACT
+from rankbench.contracts.losses import CONTRACT, trains_on
 from rankbench.core.errors import ConfigError
 from rankbench.experiment.job import configure
 from rankbench.losses.spec import registered
@@ -36,6 +36,13 @@ def test_a_loss_keeps_the_contract(name, check):
         check.run(registered().get(name))
     except NotCheckedError as reason:
         pytest.skip(str(reason))
+
+
+@pytest.mark.slow
+@EVERY_LOSS
+def test_a_loss_trains_on_every_encoder(name):
+    for encoder in encoders():
+        trains_on(registered().get(name), encoder)
 
 
 def test_what_losses_declare_is_checked_for_those_that_declare_it():
