@@ -31,6 +31,7 @@ from torch import Tensor, nn
 from rankbench.core.config import Params, param
 from rankbench.core.errors import require
 from rankbench.fitting.pair_recommender import PairRecommender
+from rankbench.models.layers import dropout, xavier
 from rankbench.models.spec import PairModel, model
 
 
@@ -84,7 +85,7 @@ class NeuMFModel(PairModel):
             drawn = torch.rand(shape, generator=generator, dtype=torch.float64, device=generator.device)
             return nn.Parameter((limit * (2 * drawn - 1)).to(users))
 
-        self.weights = nn.ParameterList([uniform(math.sqrt(6 / (a + b)), a, b) for a, b in pairs])
+        self.weights = nn.ParameterList([xavier(a, b, generator, users) for a, b in pairs])
         self.biases = nn.ParameterList([nn.Parameter(users.new_zeros(b)) for _, b in pairs])
         n = self.f + widths[-1]
         self.output = uniform(math.sqrt(3 / n if p.network == "he" else 6 / (n + 1)), n)
@@ -110,11 +111,8 @@ class NeuMFModel(PairModel):
 
     def active(self, z: Tensor) -> Tensor:
         """ReLU, and drop-out in training."""
-        z, share = torch.relu(z), self.p.hidden_dropout
-        if not (self.training and share):
-            return z
-        drawn = torch.rand(z.shape, generator=self.generator, dtype=z.dtype, device=self.generator.device)
-        return z * ((drawn >= share).to(z) / (1 - share))
+        z = torch.relu(z)
+        return dropout(z, self.p.hidden_dropout, self.generator) if self.training else z
 
     @torch.no_grad()
     def recommender(self, users: Tensor, items: Tensor) -> PairRecommender:

@@ -61,28 +61,23 @@ def spend(
     queue = list(tasks_left())
     begun: set[tuple[object, ...]] = set()
     over = threading.Event()
-    try:
-        with _until(deadline, over):
-            while queue:
-                batch = _batch(queue)
-                queue = queue[len(batch) :]
-                batch = [left for task in batch if task.key not in begun
-                         and (left := fresh(task, spending.evidence, spending.search_seconds))]  # fmt: skip
-                begun |= {task.key for task in batch}
-                if batch and batch[0].study is not None:
-                    simulate(batch[0].study, batch[0].dataset, spending.evidence, environment)
-                    spending.studied += 1
-                    spending.told(f"{batch[0].tables} on {batch[0].dataset}: {batch[0].study.study} is done")
-                elif batch and batch[0].searched is not None:
-                    _search(batch[0], spending, environment, cluster, metrics)
-                    queue = list(tasks_left())
-                elif batch:
-                    _fit(batch, spending, environment, cluster)
-    except KeyboardInterrupt:
-        if not over.is_set():
-            raise
-        return False
-    return True
+    with _until(deadline, over):
+        while queue:
+            batch = _batch(queue)
+            queue = queue[len(batch) :]
+            batch = [left for task in batch if task.key not in begun
+                     and (left := fresh(task, spending.evidence, spending.search_seconds))]  # fmt: skip
+            begun |= {task.key for task in batch}
+            if batch and batch[0].study is not None:
+                simulate(batch[0].study, batch[0].dataset, spending.evidence, environment)
+                spending.studied += 1
+                spending.told(f"{batch[0].tables} on {batch[0].dataset}: {batch[0].study.study} is done")
+            elif batch and batch[0].searched is not None:
+                _search(batch[0], spending, environment, cluster, metrics)
+                queue = list(tasks_left())
+            elif batch:
+                _fit(batch, spending, environment, cluster)
+    return not over.is_set()
 
 
 def spend_alone(
@@ -104,21 +99,16 @@ def spend_alone(
         run_units([unit], environment, alone_folder(environment), cluster, spec, both, warn=spending.told)
 
     over = threading.Event()
-    try:
-        with _until(deadline, over):
-            for fit in untimed(rows, spending.evidence):
-                what = f"{fit.rows[0].arm.label} on {fit.card.name}"
-                record = time_alone(fit, spending.evidence, environment, metrics[fit.card.name], cluster.cpus, run)
-                if record is None:
-                    spending.failed.append(f"{what}: the fit failed")
-                else:
-                    spending.fitted += 1
-                    spending.told(f"{what}: {record.seconds['fit']:.1f} s alone, {record.threads} threads")
-    except KeyboardInterrupt:
-        if not over.is_set():
-            raise
-        return False
-    return True
+    with _until(deadline, over):
+        for fit in untimed(rows, spending.evidence):
+            what = f"{fit.rows[0].arm.label} on {fit.card.name}"
+            record = time_alone(fit, spending.evidence, environment, metrics[fit.card.name], cluster.cpus, run)
+            if record is None:
+                spending.failed.append(f"{what}: the fit failed")
+            else:
+                spending.fitted += 1
+                spending.told(f"{what}: {record.seconds['fit']:.1f} s alone, {record.threads} threads")
+    return not over.is_set()
 
 
 def _batch(queue: Sequence[Task]) -> list[Task]:
@@ -199,8 +189,8 @@ def _line(record: RunRecord, task: Task) -> str:
 
 @contextmanager
 def _until(deadline: float | None, over: threading.Event) -> Iterator[None]:
-    """Interrupt the block at the deadline as Ctrl-C would, so that checkpoints are kept, and set `over`. Only the main thread
-    can be interrupted.
+    """Interrupt the block at the deadline as Ctrl-C would, so that checkpoints are kept, and set `over`; the block then ends
+    without an error. Only the main thread can be interrupted.
     """
     if deadline is None or threading.current_thread() is not threading.main_thread():
         yield
@@ -214,6 +204,9 @@ def _until(deadline: float | None, over: threading.Event) -> Iterator[None]:
     signal.setitimer(signal.ITIMER_REAL, max(deadline - time.monotonic(), 0.001))
     try:
         yield
+    except KeyboardInterrupt:
+        if not over.is_set():
+            raise
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
