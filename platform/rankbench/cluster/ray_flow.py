@@ -1,7 +1,7 @@
 """`executors.Flow` on a Ray cluster: arrays that stay on the hosts, changed by tasks that depend on each other.
 
 Ray could reconstruct a lost array from its lineage, but for a factorisation that means repeating all earlier tasks. Therefore
-no task is retried here, and the caller restarts from what it has saved.
+no task is retried here, and the caller restarts from what it has saved. Nor are tasks cancelled (see `ray_map`).
 
 Import this inside `cluster.session.session`.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import ray
@@ -85,8 +84,6 @@ class RayFlow:
             del self._arrays[name]
 
     def clear(self) -> None:
-        for task in self._running:
-            cancel(task)
         self._running, self._arrays, self._waiting = {}, {}, {}
 
     def _submit_changes(self, name: Hashable) -> None:
@@ -133,13 +130,6 @@ class RayFlow:
                 raise error.cause from error
             except RayError as error:
                 raise Lost(first_line(error)) from None
-
-
-def cancel(task: ray.ObjectRef) -> None:
-    """Cancel a task. Does nothing after the session, as when a generator is closed late: Ray would start a new cluster."""
-    if ray.is_initialized():
-        with suppress(RayError, ValueError):
-            ray.cancel(task)
 
 
 def _listed(returned: Any) -> list[ray.ObjectRef]:

@@ -4,6 +4,9 @@ Ray itself restarts the task of a dead worker, but waits forever for a node that
 block is submitted again and its first answer counts, and a cluster that returns nothing raises an error. `session` detects the
 death of the driver's own Ray node and of the head node.
 
+No task is cancelled: Ray (2.60) aborts the driver if a task ends while `ray.cancel` is called on it. What is in flight when a
+call ends early, at most two blocks per processor, runs to its end.
+
 Import this inside `cluster.session.session`.
 """
 
@@ -24,12 +27,11 @@ from ray.exceptions import (
     OutOfDiskError,
     RayError,
     RayTaskError,
-    TaskCancelledError,
 )
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from rankbench.cluster.alive_nodes import alive_nodes
-from rankbench.cluster.ray_flow import RayFlow, cancel
+from rankbench.cluster.ray_flow import RayFlow
 from rankbench.core.errors import ClusterError, StorageError, first_line
 from rankbench.core.plugins import Shipment
 from rankbench.core.threads import pinned
@@ -117,7 +119,6 @@ class RayMap:
                             f"in flight, {n_alive} nodes are alive; --resume continues"
                         )
         finally:
-            flight.cancel()
             if seconds:
                 self._typical[function] = median(seconds)
 
@@ -194,8 +195,8 @@ class _Flight:
             raise StorageError(f"block {index} of {len(self._blocks)}: {first_line(error)}") from None
         except RayError as error:
             self.attempts[index].remove(task)
-            # These errors are not the block's fault: the answer was lost with its node, or a late cancel hit another task.
-            if isinstance(error, GetTimeoutError | TaskCancelledError) and self._again[index] < _TRIES:
+            # The answer was lost with its node, which is not the block's fault.
+            if isinstance(error, GetTimeoutError) and self._again[index] < _TRIES:
                 self._again[index] += 1
                 self._owner.resubmitted += 1
                 self.submit(index)
@@ -205,16 +206,8 @@ class _Flight:
                     f"({type(error).__name__}: {first_line(error)}); --resume continues"
                 ) from None
             return None
-        for other in self.attempts.pop(index):
-            if other != task:
-                cancel(other)
-        del self._handles[index]
+        del self.attempts[index], self._handles[index]
         return answer
-
-    def cancel(self) -> None:
-        for tasks in self.attempts.values():
-            for task in tasks:
-                cancel(task)
 
 
 def _nodes_own_first() -> list[str]:
