@@ -148,14 +148,23 @@ def peers_matrix(X: sp.csr_array) -> sp.csr_matrix:
 
 
 def ials(dim: int, solver: str) -> IALS:
-    return IALS(dim, ITERATIONS, solver, CG_STEPS, INIT, alpha0=ALPHA0, lam=LAM, nu=1.0)
+    return IALS(
+        embedding_dim=dim,
+        iterations=ITERATIONS,
+        solver=solver,
+        cg_steps=CG_STEPS,
+        init_scale=INIT,
+        alpha0=ALPHA0,
+        lam=LAM,
+        nu=1.0,
+    )
 
 
 def ours(dim: int) -> dict[str, tuple[str, ALSParams]]:
     return {
         "iALS exact": ("ials", ials(dim, "exact")),
         "iALS cg": ("ials", ials(dim, "cg")),
-        "RG²": ("rg2", RG2(dim, RG2_ITERATIONS, init_scale=INIT)),
+        "RG²": ("rg2", RG2(embedding_dim=dim, iterations=RG2_ITERATIONS, init_scale=INIT)),
     }
 
 
