@@ -20,19 +20,22 @@ from rankbench.solvers.als.simd import (
     TILE,
     add_dot,
     add_product,
-    add_weighted,
     factor_tile,
     gather_transposed,
     prefetch,
+    scale_lanes,
     solve_tile,
     subtract_dot,
+    subtract_dots,
     subtract_product,
+    weigh_four,
+    weigh_one,
 )
 
 CHUNK = LANES  # dimensions, or interactions, that are transposed and multiplied at a time
 
 
-@numba.njit(nogil=True, cache=True)
+@numba.njit(nogil=True, cache=True, error_model="numpy")
 def solve_exact(indptr, indices, w0, w1, t0, t1, reg, Y, ratio, spectrum, h, floor, out):
     """Solve for x (n_rows, K), which is stored in `out`.
 
@@ -54,6 +57,7 @@ def solve_exact(indptr, indices, w0, w1, t0, t1, reg, Y, ratio, spectrum, h, flo
     S = np.empty(size * size * LANES, Y.dtype)
     block = np.empty(max(K, size) * CHUNK * LANES, Y.dtype)
     root, scale, start = np.empty(K * LANES, Y.dtype), np.empty(K * LANES, Y.dtype), np.empty(K * LANES, Y.dtype)
+    own = np.empty((5, LANES), Y.dtype)
     offsets = np.empty(longest * LANES, np.int64)
     tau = np.empty(longest * LANES, Y.dtype)
     for first in range(0, n_rows, LANES):
@@ -62,7 +66,26 @@ def solve_exact(indptr, indices, w0, w1, t0, t1, reg, Y, ratio, spectrum, h, flo
             row = min(first + lane, n_rows - 1)
             m = max(m, indptr[row + 1] - indptr[row])
         _prepare(
-            first, m, indptr, indices, w0, w1, t0, t1, reg, ratio, spectrum, h, floor, zeros, root, scale, start, offsets, tau
+            first,
+            m,
+            indptr,
+            indices,
+            w0,
+            w1,
+            t0,
+            t1,
+            reg,
+            ratio,
+            spectrum,
+            h,
+            floor,
+            zeros,
+            own,
+            root,
+            scale,
+            start,
+            offsets,
+            tau,
         )
         if m < K:
             _dual(m, flat, offsets, tau, scale, start, S, block, K)
@@ -72,34 +95,24 @@ def solve_exact(indptr, indices, w0, w1, t0, t1, reg, Y, ratio, spectrum, h, flo
             row = first + lane
             x = out[row]
             if m < K:
-                x[:] = 0
-                add_weighted(flat, K, indices, indptr[row], indptr[row + 1], tau, lane, x)
-                for k in range(K):
-                    at = k * LANES + lane
-                    x[k] = root[at] * (start[at] + scale[at] * x[k])
+                about = own[:, lane]
+                _from_dual(flat, indices, indptr[row], indptr[row + 1], tau, lane, spectrum, h, about, x)
             else:
                 for k in range(K):
                     x[k] = root[k * LANES + lane] * tau[k * LANES + lane]
 
 
-@numba.njit(nogil=True, cache=True)
+@numba.njit(nogil=True, cache=True, error_model="numpy")
 def _prepare(
-    first, m, indptr, indices, w0, w1, t0, t1, reg, ratio, spectrum, h, floor, zeros, root, scale, start, offsets, tau
+    first, m, indptr, indices, w0, w1, t0, t1, reg, ratio, spectrum, h, floor, zeros, own, root, scale, start, offsets, tau
 ):
-    """For sixteen rows, compute root = D^-½, scale = √w1 D^-½, start = D^-½ t₀ h, the offsets of their vectors, and targets."""
+    """For sixteen rows: their coefficients `own`, what `scale_lanes` makes of them, the offsets of vectors, and targets."""
     n_rows, K, top = len(indptr) - 1, len(spectrum), spectrum.max()
-    own = np.empty((5, LANES), spectrum.dtype)
     for lane in range(LANES):
         row = min(first + lane, n_rows - 1)
         own[0, lane], own[1, lane], own[2, lane], own[3, lane] = w0[row], reg[row], w1[row], t0[row]
         own[4, lane] = floor * (w0[row] * top + reg[row])
-    for k in range(K):
-        for lane in range(LANES):
-            at = k * LANES + lane
-            d = own[0, lane] * spectrum[k] + own[1, lane]
-            root[at] = 1 / np.sqrt(d) if d > own[4, lane] else d * 0
-            scale[at] = own[2, lane] * root[at]
-            start[at] = own[3, lane] * h[k] * root[at]
+    scale_lanes(own.reshape(-1), spectrum, h, K, root, scale, start)
     padded = (m + CHUNK - 1) // CHUNK * CHUNK
     for lane in range(LANES):
         row = min(first + lane, n_rows - 1)
@@ -114,7 +127,7 @@ def _prepare(
             tau[i * LANES + lane] = 0
 
 
-@numba.njit(nogil=True, cache=True)
+@numba.njit(nogil=True, cache=True, error_model="numpy")
 def _dual(m, flat, offsets, tau, scale, start, S, block, K):
     """Solve for z (m,) in every SIMD lane, which is stored in `tau`."""
     n = (m + TILE - 1) // TILE * TILE
@@ -125,16 +138,31 @@ def _dual(m, flat, offsets, tau, scale, start, S, block, K):
     for k in range(0, K, CHUNK):
         for i in range(n):
             gather_transposed(flat, offsets, i * LANES, k, scale, k * LANES, block, i * CHUNK * LANES, LANES)
-            subtract_dot(S, right + i * LANES, block, i * CHUNK * LANES, LANES, start, k * LANES, LANES, CHUNK)
         for i in range(0, n, TILE):
+            a = i * CHUNK * LANES
+            subtract_dots(S, right + i * LANES, block, a, CHUNK * LANES, LANES, start, k * LANES, LANES, CHUNK)
             for j in range(0, i + TILE, TILE):
                 at = i * stride + j * LANES
-                a, b = i * CHUNK * LANES, j * CHUNK * LANES
+                b = j * CHUNK * LANES
                 add_product(S, at, stride, block, a, CHUNK * LANES, block, b, CHUNK * LANES, CHUNK)
     _solve(S, n, tau)
 
 
-@numba.njit(nogil=True, cache=True)
+@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=True)
+def _from_dual(flat, indices, begin, end, z, lane, spectrum, h, own, x):
+    """Set x (K,) of one row to D⁻¹ (t₀ h + √w1 Yᵀ z), of whose z the numbers are LANES apart from `lane` on."""
+    K, four = len(x), 4 * LANES
+    w0, reg, w1, t0, least = own[0], own[1], own[2], own[3], own[4]
+    for k in range(0, K - K % four, four):
+        weigh_four(flat, K, indices, begin, end, k, z, lane, x)
+    for k in range(K - K % four, K, LANES):
+        weigh_one(flat, K, indices, begin, end, k, z, lane, x)
+    for k in range(K):
+        d = w0 * spectrum[k] + reg
+        x[k] = (t0 * h[k] + w1 * x[k]) / d if d > least else x.dtype.type(0)
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
 def _primal(m, flat, offsets, tau, scale, start, S, block, K):
     """Solve for D^½ x (K,) in every SIMD lane, which is stored in `tau`."""
     stride = K * LANES
@@ -159,7 +187,7 @@ def _primal(m, flat, offsets, tau, scale, start, S, block, K):
     _solve(S, K, tau)
 
 
-@numba.njit(nogil=True, cache=True)
+@numba.njit(nogil=True, cache=True, error_model="numpy")
 def _solve(S, n, x):
     """Solve (I + S) x = b for x (n,) in every SIMD lane; S (n, n) is stored by lower tiles, and b in the row of tiles below."""
     stride = n * LANES

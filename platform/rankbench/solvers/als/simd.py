@@ -11,7 +11,7 @@ from __future__ import annotations
 from llvmlite import ir
 from numba.core import cgutils
 
-from rankbench.core.simd import LANES, fma, function, integer, kernel, plus, shuffle, spread, suffix
+from rankbench.core.simd import LANES, Numbers, fma, function, integer, kernel, plus, shuffle, spread, suffix
 
 TILE = 4  # a tile of 4 x 4 vectors and its operands stay in registers
 
@@ -73,6 +73,43 @@ def _dot(builder, C, c, A, a, a_stride, B, b, b_stride, n, subtract: bool) -> No
         left, right = A.load(plus(builder, a, loop.index, a_stride)), B.load(plus(builder, b, loop.index, b_stride))
         builder.store(step(builder, left, right, builder.load(total)), total)
     C.store(builder.load(total), c)
+
+
+@kernel
+def subtract_dots(builder, C, c, A, a, a_row, a_stride, B, b, b_stride, n):
+    """C[i] −= Σ_k A[i, k] B[k] for TILE consecutive vectors of C: as `subtract_dot`, but none waits for another's sum."""
+    totals = [cgutils.alloca_once(builder, C.type) for _ in range(TILE)]
+    at = [builder.add(c, integer(i * LANES)) for i in range(TILE)]
+    for total, offset in zip(totals, at, strict=True):
+        builder.store(C.load(offset), total)
+    rows = [plus(builder, a, i, a_row) for i in range(TILE)]
+    with cgutils.for_range(builder, n) as loop:
+        right = builder.fneg(B.load(plus(builder, b, loop.index, b_stride)))
+        for total, row in zip(totals, rows, strict=True):
+            left = A.load(plus(builder, row, loop.index, a_stride))
+            builder.store(fma(builder, left, right, builder.load(total)), total)
+    for total, offset in zip(totals, at, strict=True):
+        C.store(builder.load(total), offset)
+
+
+@kernel
+def scale_lanes(builder, own, spectrum, h, width, root, scale, start):
+    """For D = w0 · spectrum + reg of every lane: root = D^-½, scale = √w1 D^-½ and start = D^-½ t₀ h, (width,) vectors each.
+
+    `own` holds the lanes' w0, reg, √w1, t₀, and the least value of D whose root is not set to 0.
+    """
+    w0, reg, w1, t0, least = (own.load(integer(i * LANES)) for i in range(5))
+    number = Numbers(builder, own.type)
+    square_root = function(builder, "sqrt", own.type, 1)
+    with cgutils.for_range(builder, width) as loop:
+        value, target = (builder.load(builder.gep(each.data, [loop.index])) for each in (spectrum, h))
+        d = number.fma(w0, spread(builder, own.type, value), reg)
+        inverse = builder.fdiv(number.one, builder.call(square_root, [d]))
+        inverse = number.where(">", d, least, inverse, number.zero)
+        at = builder.mul(loop.index, integer(LANES))
+        root.store(inverse, at)
+        scale.store(builder.fmul(w1, inverse), at)
+        start.store(builder.fmul(builder.fmul(t0, spread(builder, own.type, target)), inverse), at)
 
 
 @kernel
@@ -209,13 +246,31 @@ def add_images(builder, source, width, columns, begin, end, ratio, a, b, directi
 
 
 @kernel
-def add_weighted(builder, source, width, columns, begin, end, weights, w, image):
-    """image += Σ_s weights_s y_s over columns[begin:end]; their weights are LANES apart from w on."""
-    index, lanes = ir.IntType(64), integer(LANES)
+def weigh_four(builder, source, width, columns, begin, end, shift, weights, w, target):
+    """Set four vectors of `target` from `shift` on to Σ_s weights_s y_s over columns[begin:end], y_s the vectors of `source` at
+    column · width + shift. The weights are LANES apart from w on.
+    """
+    _weigh(builder, source, width, columns, begin, end, shift, weights, w, target, count=4)
+
+
+@kernel
+def weigh_one(builder, source, width, columns, begin, end, shift, weights, w, target):
+    """As `weigh_four`, for a single vector."""
+    _weigh(builder, source, width, columns, begin, end, shift, weights, w, target, count=1)
+
+
+def _weigh(builder, source, width, columns, begin, end, shift, weights, w, target, count: int) -> None:
+    index = ir.IntType(64)
+    sums = [cgutils.alloca_once_value(builder, ir.Constant(source.type, None)) for _ in range(count)]
+    for total in sums:
+        builder.store(ir.Constant(source.type, None), total)
     with cgutils.for_range_slice(builder, begin, end, integer(1), index) as (s, _):
         column = builder.sext(builder.load(builder.gep(columns.data, [s])), index)
-        at = builder.mul(column, width)
-        offset = builder.add(w, builder.mul(builder.sub(s, begin), lanes))
+        at = builder.add(builder.mul(column, width), shift)
+        offset = builder.add(w, builder.mul(builder.sub(s, begin), integer(LANES)))
         everywhere = spread(builder, source.type, builder.load(builder.gep(weights.data, [offset])))
-        with cgutils.for_range_slice(builder, integer(0), width, lanes, index) as (k, _):
-            image.store(fma(builder, source.load(builder.add(at, k)), everywhere, image.load(k)), k)
+        for v, total in enumerate(sums):
+            y = source.load(builder.add(at, integer(v * LANES)))
+            builder.store(fma(builder, y, everywhere, builder.load(total)), total)
+    for v, total in enumerate(sums):
+        target.store(builder.load(total), builder.add(shift, integer(v * LANES)))
