@@ -66,27 +66,9 @@ def solve_exact(indptr, indices, w0, w1, t0, t1, reg, Y, ratio, spectrum, h, flo
             row = min(first + lane, n_rows - 1)
             m = max(m, indptr[row + 1] - indptr[row])
         _prepare(
-            first,
-            m,
-            indptr,
-            indices,
-            w0,
-            w1,
-            t0,
-            t1,
-            reg,
-            ratio,
-            spectrum,
-            h,
-            floor,
-            zeros,
-            own,
-            root,
-            scale,
-            start,
-            offsets,
-            tau,
-        )
+            first, m, indptr, indices, w0, w1, t0, t1, reg, ratio, spectrum, h, floor, zeros,
+            own, root, scale, start, offsets, tau,
+        )  # fmt: skip
         if m < K:
             _dual(m, flat, offsets, tau, scale, start, S, block, K)
         else:
