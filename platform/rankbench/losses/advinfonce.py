@@ -53,8 +53,8 @@ class Adversary(LossState):
 
     def log_p(self, s: Scores) -> Tensor:
         """log p(j_k|u), (B, n)."""
-        users, items = self.user[s.users], self.item[s.neg_items]
-        logits = users @ items[0].T if len(items) == 1 else torch.einsum("bd,bnd->bn", users, items)
+        users, shared = self.user[s.users], len(s.neg_items) == 1
+        logits = users @ self.item[s.neg_items[0]].T if shared else s.gather_dot(users, self.item, s.neg_items)
         return log_softmax(logits, dim=1)
 
 

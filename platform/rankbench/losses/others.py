@@ -83,6 +83,18 @@ class ScoreTable:
     def of_all(self, function: Callable[[Tensor], Tensor]) -> Tensor:
         return function(self.values)
 
+    def smooth_precision(self, pos: Tensor, K: int, tau: float, delta: float) -> Tensor:
+        """The mean over ranks 1 to K of SmoothI's indicator of an item with the scores `pos` among these items, (B,)."""
+        scores = torch.cat([pos[:, None], self.values], dim=1)
+        scores = (scores - scores.amin(dim=1, keepdim=True)) / tau  # nonnegative, so that a factor c < 1 lowers them
+        left = torch.ones_like(scores)
+        precision = torch.zeros_like(pos)
+        for _ in range(K):
+            indicator = torch.softmax(scores * left, dim=1)
+            precision = precision + indicator[:, 0] / K
+            left = left * (1 - indicator.detach() - delta)
+        return precision
+
 
 class OwnItems(NamedTuple):
     """The scores of all items of each row's user: `values` (T,) with their groups (T,) int64; row b has the group `of[b]`."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from rankbench.core.config import Params, param
@@ -37,12 +36,4 @@ class SmoothI(Params):
     gradient_differs="the indicators of earlier ranks are held constant, as in the paper",
 )
 def smoothi_at_k(s: Scores, p: SmoothI) -> Tensor:
-    scores = torch.cat([s.pos[:, None], s.neg], dim=1)
-    scores = (scores - scores.amin(dim=1, keepdim=True)) / p.tau  # nonnegative, so that a factor c < 1 lowers them
-    left = torch.ones_like(scores)
-    precision = torch.zeros_like(s.pos)
-    for _ in range(p.K):
-        indicator = torch.softmax(scores * left, dim=1)
-        precision = precision + indicator[:, 0] / p.K
-        left = left * (1 - indicator.detach() - p.delta)
-    return 1 - precision
+    return 1 - s.sampled.smooth_precision(s.pos, p.K, p.tau, p.delta)

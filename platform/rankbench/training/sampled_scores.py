@@ -18,6 +18,7 @@ from rankbench.core.devices import compiled
 from rankbench.core.simd import LANES, Numbers, integer, kernel, spread, total
 from rankbench.losses.others import ScoreTable
 from rankbench.training.parallel import in_parallel
+from rankbench.training.soft_ranks import SmoothPrecision
 
 _LOWEST = -1e30  # a score whose exponential is 0 beside that of any other
 
@@ -29,6 +30,11 @@ class SampledScores(ScoreTable):
         if not compiled(values.device) or not values.shape[1]:
             return super().logsumexp(tau)
         return _LogSumExp.apply(values, tau)
+
+    def smooth_precision(self, pos: Tensor, K: int, tau: float, delta: float) -> Tensor:
+        if not compiled(self.values.device):
+            return super().smooth_precision(pos, K, tau, delta)
+        return SmoothPrecision.apply(pos, self.values, K, tau, delta)
 
 
 class _LogSumExp(torch.autograd.Function):

@@ -154,6 +154,7 @@ def scores_of(
         else None,
         other_items=None if drawn is None else SampledScores(neg),
         rival=rival,
+        gather_dot=gather_dot,
     )
 
 

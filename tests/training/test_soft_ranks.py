@@ -1,0 +1,56 @@
+"""SmoothI's soft indicators, compiled, against the same sums in PyTorch, which `tests/losses/test_smoothi.py` proves."""
+
+import hypothesis.strategies as st
+import numba
+import pytest
+import torch
+from hypothesis import given, settings
+
+from rankbench.losses.others import ScoreTable
+from rankbench.training.sampled_scores import SampledScores
+
+
+def precision_and_gradients(table, pos, neg, K, tau, delta):
+    pos, neg = pos.clone().requires_grad_(), neg.clone().requires_grad_()
+    value = table(neg).smooth_precision(pos, K, tau, delta)
+    weights = torch.linspace(0.5, 2, len(pos), dtype=pos.dtype)
+    return [value.detach(), *torch.autograd.grad((weights * value).sum(), (pos, neg))]
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(1, 70), st.integers(1, 25), st.floats(0.02, 1), st.floats(0, 0.95), st.booleans(), st.integers(0, 2**31))
+def test_values_and_gradients_are_those_of_pytorch(n, K, tau, delta, equal, seed):
+    generator = torch.Generator().manual_seed(seed)
+    pos, neg = (2 * torch.rand(shape, generator=generator, dtype=torch.float64) - 1 for shape in ((5,), (5, n)))
+    if equal:  # all scores of a row are its minimum
+        neg = pos[:, None].expand(5, n).clone()
+    plain, compiled = (precision_and_gradients(table, pos, neg, K, tau, delta) for table in (ScoreTable, SampledScores))
+    assert torch.allclose(compiled[0], plain[0], rtol=1e-11, atol=1e-14)
+    if equal:  # the gradient of a minimum that several scores attain is a matter of convention; its sum is not
+        totals = [(d_pos + d_neg.sum(dim=1)) for _, d_pos, d_neg in (plain, compiled)]
+        assert torch.allclose(totals[1], totals[0], atol=1e-10)
+    else:
+        for a, b in zip(compiled[1:], plain[1:], strict=True):
+            assert torch.allclose(a, b, rtol=1e-9, atol=1e-12 / tau)
+
+
+@pytest.mark.parametrize("n", [15, 16, 1024])
+def test_float32_is_as_near_to_float64_as_pytorch(n):
+    generator = torch.Generator().manual_seed(n)
+    pos, neg = (2 * torch.rand(shape, generator=generator) - 1 for shape in ((64,), (64, n)))
+    exact = precision_and_gradients(ScoreTable, pos.double(), neg.double(), 20, 0.1, 0.05)
+    for found, right in zip(precision_and_gradients(SampledScores, pos, neg, 20, 0.1, 0.05), exact, strict=True):
+        assert (found.double() - right).abs().max() <= 2e-5 * right.abs().max()
+
+
+def test_the_bits_do_not_depend_on_the_number_of_threads():
+    generator = torch.Generator().manual_seed(0)
+    pos, neg = (torch.rand(shape, generator=generator) for shape in ((257,), (257, 300)))
+    before, found = numba.get_num_threads(), []
+    try:
+        for threads in (1, 2):
+            numba.set_num_threads(threads)
+            found.append(precision_and_gradients(SampledScores, pos, neg, 20, 0.1, 0.05))
+    finally:
+        numba.set_num_threads(before)
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
