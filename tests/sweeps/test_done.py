@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from rankbench.cluster.machine import Machine
 from rankbench.core.errors import ConfigError
 from rankbench.experiment.run import run
 from rankbench.schema.experiment import experiment_of_words
@@ -32,7 +33,7 @@ def begun(environment):
 
 
 def rest(planned, environment, folder):
-    preview = dry_run(planned, environment, 1, 4 << 30, folder)
+    preview = dry_run(planned, environment, [Machine(1, 4 << 30)], folder)
     return {stage.name: stage.fits for stage in preview.stages}, preview.finished, preview.records
 
 
@@ -40,7 +41,7 @@ def test_only_what_is_left_is_planned(environment):
     planned = plan(spec_of(**{"arms": [], "params": {"lam": {"grid": [1, 10, 100]}}}), environment, 1, "here")
     folder = open_folder(planned.spec, planned, environment.results, resume=False)
     assert folder_to_resume(planned, environment.results) == folder
-    whole = {stage.name: stage.fits for stage in dry_run(planned, environment, 1, 4 << 30).stages}
+    whole = {stage.name: stage.fits for stage in dry_run(planned, environment, [Machine(1, 4 << 30)]).stages}
     assert whole == {"search": 4, "final": 2}
     assert rest(planned, environment, folder) == (whole, 0, 6)
     for number, unit in enumerate(planned.search, start=1):

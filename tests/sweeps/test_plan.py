@@ -2,6 +2,7 @@
 
 import pytest
 
+from rankbench.cluster.machine import Machine
 from rankbench.core.config import validate
 from rankbench.core.errors import ConfigError
 from rankbench.data.prepare import prepare
@@ -283,6 +284,6 @@ def test_a_searched_arm_without_chosen_parameters_is_refused(environment):
 
 def test_a_dry_run_says_what_goes_by_tiles(environment):
     planned = plan_of(environment, {"method": "ease"}, {"method": "ials"})
-    told = dry_run(planned, environment, 2, planned.search[0].memory_bytes - 1)
+    told = dry_run(planned, environment, [Machine(2, planned.search[0].memory_bytes - 1)])
     assert told.by_tiles == ("synthetic: ease: its matrix does not fit; solved by tiles in a file",)
-    assert dry_run(planned, environment, 2, 10**12).by_tiles == ()
+    assert dry_run(planned, environment, [Machine(2, 10**12)]).by_tiles == ()

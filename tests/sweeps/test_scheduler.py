@@ -4,11 +4,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from rankbench.cluster.machine import Machine
 from rankbench.core.environment import Environment
 from rankbench.data.cards import load_card
 from rankbench.experiment.job import Job, configure
 from rankbench.schema.experiment import SearchSpec
 from rankbench.sweeps import tuner
+from rankbench.sweeps.dispatch import Dispatch
 from rankbench.sweeps.plan import Unit
 from rankbench.sweeps.search import Search
 from rankbench.sweeps.trainable import EVALUATIONS
@@ -43,7 +45,8 @@ def race(tmp_path):
     for unit in units:
         search.add(unit)
     trials = [SimpleNamespace(trial_id=str(i), config={"unit": i}, status="RUNNING") for i in range(2)]
-    scheduler, controller = tuner.Scheduler(tuner.Group(units, [], search)), Controller(trials)
+    group = tuner.Group(units, [], search, Dispatch([Machine(2, 10**9)]))
+    scheduler, controller = tuner.Scheduler(group), Controller(trials)
 
     def report(trial, value):
         rows = f'[{{"iteration": 1, "seconds": 0.1, "loss": 1.0, "valid": {value}}}]'

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +13,7 @@ from rankbench.cli.arguments import Plugin, RunName, Tags
 from rankbench.cli.console import Json, clock, epilog, err, out, print_json, print_table, program
 
 if TYPE_CHECKING:
+    from rankbench.cluster.machine import Machine
     from rankbench.core.environment import Environment
     from rankbench.experiment.job import MethodConfig
     from rankbench.schema.experiment import ExperimentSpec
@@ -122,6 +123,7 @@ def sweep(
     from rankbench.api.run_sweep import execute
     from rankbench.cli.price import can_ask, show_downloads, show_price
     from rankbench.cli.report import show_table
+    from rankbench.cluster.machine import Machine
     from rankbench.cluster.session import host_and_port
     from rankbench.core.environment import Environment
     from rankbench.core.errors import ClusterError, DownloadError
@@ -156,15 +158,18 @@ def sweep(
             err.print("--fresh --resume: runs that this sweep has finished are kept; those of other sweeps are not reused")
         show_downloads(spec, environment, source, ask)
     cpus = None if address else available_cpus()
+    machines = None if address else [Machine(available_cpus(), available_memory())]
 
     def price(plan: Plan, begun: Path | None) -> None:
-        show_price(plan, preview_of(plan, environment, cpus, available_memory() if cpus else None, begun), ask)
+        show_price(plan, preview_of(plan, environment, machines, begun), ask)
 
     try:
         if dry_run:
             planned = plan(spec, environment, cpus, source, chosen, require_all)
             begun = folder_to_resume(planned, environment.results) if resume else None
-            _show_plan(planned, environment, cpus, json, begun)
+            if address:
+                machines = _machines_of(address)
+            _show_plan(planned, environment, machines, json, begun)
             return
         folder, table, failed = execute(
             spec,
@@ -328,12 +333,21 @@ def _in_words(file: Path | None, changes: list[str] | None, options: dict[str, l
     return [*first, *(changes or []), *selections, *([f"--metric {metric}"] if metric else [])]
 
 
-def _show_plan(plan: Plan, environment: Environment, cpus: int | None, json: bool, begun: Path | None) -> None:
-    from rankbench.core.memory import available_memory
+def _machines_of(address: str) -> list[Machine]:
+    """The nodes of a running cluster."""
+    from rankbench.cluster.session import session
+
+    with session(address) as cluster:
+        return [*cluster.machines]
+
+
+def _show_plan(
+    plan: Plan, environment: Environment, machines: Sequence[Machine] | None, json: bool, begun: Path | None
+) -> None:
     from rankbench.sweeps.dry_run import dry_run, fits_of
     from rankbench.views.sweep_view import left_out
 
-    preview = dry_run(plan, environment, cpus, available_memory() if cpus else None, begun)
+    preview = dry_run(plan, environment, machines, begun)
     if json:
         print_json(_plan_as_json(plan, preview, fits_of(plan)))
         return
@@ -345,13 +359,14 @@ def _show_plan(plan: Plan, environment: Environment, cpus: int | None, json: boo
         out.print(f"  {line}", style="yellow")
     if begun:
         out.print(f"{preview.finished} fits are finished and are kept; this is what --resume still runs")
-    for line in (*preview.stand_ins, *preview.shared, *preview.by_tiles, *plan.notes):
+    for line in (*preview.stand_ins, *preview.shared, *preview.by_tiles, *preview.wide, *plan.notes):
         out.print(f"  {line}")
+    where = "this machine" if machines and len(machines) == 1 else "the cluster"
     for stage in preview.stages:
         if stage.seconds is None:
             time = f"{clock(stage.seconds_of_trials)} of sequential trials (a rough estimate, without the cluster)"
         else:
-            time = f"about {clock(stage.seconds)} (rough), with up to {stage.concurrent} at a time on this machine"
+            time = f"about {clock(stage.seconds)} (rough), with up to {stage.concurrent} at a time on {where}"
         out.print(f"{stage.name}: {stage.fits} fits, {time}")
     if plan.given is None:
         out.print("the final stage has one fit for each chosen inverse, split and seed")
@@ -407,6 +422,7 @@ def _plan_as_json(plan: Plan, preview: DryRun, fits: list[dict[str, Any]]) -> di
         "shared": list(preview.shared),
         "stand_ins": list(preview.stand_ins),
         "by_tiles": list(preview.by_tiles),
+        "several_nodes": list(preview.wide),
         "missing_memory_bytes": preview.short,
         "fits": fits,
         "notes": list(plan.notes),

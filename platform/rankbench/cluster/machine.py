@@ -1,22 +1,42 @@
-"""Resources of one node of a cluster, and how many tasks with equal needs it can run at once."""
+"""Resources of the nodes of a cluster, and which tasks they can run at once."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+BLOCK_BYTES = 450_000_000  # memory for Python, its libraries and a block
 
 
 @dataclass(frozen=True, order=True)
 class Needs:
-    """Resources that a task requires, all on one node."""
+    """Resources that a task requires, all on one node; with `nodes` above 1, on that many nodes.
+
+    Then the task itself takes the memory on one of the nodes, and its blocks take `cpus` processors on each of them, with
+    `BLOCK_BYTES` of memory for each processor.
+    """
 
     cpus: int
     memory_bytes: int
     gpus: float = 0  # below 1: a share of one
+    nodes: int = 1
 
     def __str__(self) -> str:
-        return _resources(self)
+        return f"{self.nodes} nodes, each of {_resources(self)}" if self.nodes > 1 else _resources(self)
+
+    @property
+    def all_cpus(self) -> int:
+        """Number of processors on all nodes."""
+        return self.nodes * self.cpus
+
+    @property
+    def bundles(self) -> list[dict[str, float]]:
+        """The placement group of a trial with these needs, as Ray describes it: first what the trial itself takes."""
+        memory = float(self.memory_bytes)
+        if self.nodes == 1:
+            return [{"CPU": float(self.cpus), "memory": memory} | ({"GPU": self.gpus} if self.gpus else {})]
+        return [{"memory": memory}, *[{"CPU": float(self.cpus), "memory": float(self.cpus * BLOCK_BYTES)}] * self.nodes]
 
 
 @dataclass(frozen=True)
@@ -28,12 +48,39 @@ class Machine:
     gpus: int = 0
 
     def capacity(self, needs: Needs) -> int:
-        """Number of tasks with these needs that the node can run at once."""
+        """Number of tasks with these needs that the node can run at once; 0 for those that need several nodes."""
+        if needs.nodes > 1:
+            return 0
         pairs = (self.cpus, needs.cpus), (self.memory_bytes, needs.memory_bytes)
         whole = [offered // needed for offered, needed in pairs if needed]
         if needs.gpus:
             whole.append(int(self.gpus / needs.gpus + 1e-9))  # 1 / 0.1 is below 10 in some roundings
         return min(whole)
+
+
+def can_run_together(tasks: Iterable[Needs], machines: Sequence[Machine]) -> bool:
+    """Whether the machines can run all tasks at once, as far as placing the largest bundles first shows."""
+    bundles = [bundle for needs in tasks for bundle in needs.bundles]
+    free = [{"CPU": float(each.cpus), "memory": float(each.memory_bytes), "GPU": float(each.gpus)} for each in machines]
+    for bundle in sorted(
+        bundles, key=lambda bundle: [bundle.get(name, 0.0) for name in ("GPU", "CPU", "memory")], reverse=True
+    ):
+        place = next((each for each in free if all(each[name] + 1e-9 >= n for name, n in bundle.items())), None)
+        if place is None:
+            return False
+        for name, n in bundle.items():
+            place[name] -= n
+    return True
+
+
+def capacity(needs: Needs, machines: Sequence[Machine]) -> int:
+    """Number of tasks with these needs that the machines can run at once."""
+    if needs.nodes == 1:
+        return sum(machine.capacity(needs) for machine in machines)
+    n = 0
+    while can_run_together([needs] * (n + 1), machines):
+        n += 1
+    return n
 
 
 def described(machines: Iterable[Machine]) -> str:

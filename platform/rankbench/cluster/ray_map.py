@@ -28,10 +28,10 @@ from ray.exceptions import (
     RayError,
     RayTaskError,
 )
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from rankbench.cluster.alive_nodes import alive_nodes
 from rankbench.cluster.ray_flow import RayFlow
+from rankbench.cluster.share import Share, WholeCluster
 from rankbench.core.errors import ClusterError, StorageError, first_line
 from rankbench.core.plugins import Shipment
 from rankbench.core.threads import pinned
@@ -43,7 +43,7 @@ _ALWAYS_FITS = 75 << 20  # bytes: Ray makes no object store smaller than this
 
 
 class RayMap:
-    """Maps blocks over the cluster, with one processor and `memory` bytes for each block.
+    """Maps blocks over a `share` of the cluster, by default all of it, with one processor and `memory` bytes for each block.
 
     The blocks in flight are late if none has finished for `patience` seconds or five times the median block, whichever is
     more. The limit is a quarter of `patience` after a late block, and three times `patience` before the first block of a
@@ -51,8 +51,9 @@ class RayMap:
     block, ClusterError is raised. `resubmitted` counts the blocks submitted again.
     """
 
-    def __init__(self, memory: int | None = None, patience: float = 8.0, give_up: float = 40.0):
+    def __init__(self, memory: int | None = None, patience: float = 8.0, give_up: float = 40.0, share: Share | None = None):
         self.patience, self.give_up = patience, give_up
+        self.share: Share = share or WholeCluster()
         self.resubmitted = 0
         self._wary_until = 0.0
         self._task = ray.remote(num_cpus=1, max_retries=3, retry_exceptions=False, memory=memory)(_solve)
@@ -65,8 +66,8 @@ class RayMap:
 
     @property
     def workers(self) -> int:
-        """Number of processors of the alive nodes."""
-        return max(1, int(_total("CPU")))
+        """Number of processors of the share."""
+        return self.share.cpus
 
     def put(self, value: Any) -> ray.ObjectRef:
         """Share `value` with all tasks.
@@ -74,7 +75,7 @@ class RayMap:
         Raises StorageError if it is larger than all object stores together, or if their disk is full.
         """
         size = _size(value)
-        if size > _ALWAYS_FITS and size > (room := int(_total("object_store_memory"))):
+        if size > _ALWAYS_FITS and size > (room := _room()):
             raise StorageError(
                 f"{size >> 20} MiB of shared data do not fit into the object stores of the cluster, {room >> 20} MiB in total; "
                 "start its nodes with a larger --object-store-memory"
@@ -143,7 +144,6 @@ class _Flight:
         self._owner, self._function, self._blocks, self._shared = owner, function, blocks, shared
         self._handles: dict[int, ray.ObjectRef] = {}
         self._again: Counter[int] = Counter()
-        self._nodes: list[str] = []
         self.attempts: dict[int, list[ray.ObjectRef]] = {}
 
     def submit(self, index: int) -> None:
@@ -151,27 +151,19 @@ class _Flight:
             self._handles[index] = self._owner.handle(self._blocks[index])
         task = self._owner._task
         if self._again[index]:
-            # By default Ray would reuse the worker that it has leased, on the node that hangs.
-            node = self._elsewhere(index, self._again[index])
-            task = task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=True))
+            task = task.options(scheduling_strategy=self._owner.share.elsewhere(index, self._again[index]))
         self.attempts.setdefault(index, []).append(
             task.remote(self._owner.plugins, self._function, self._handles[index], *self._shared)
         )
 
     def submit_again(self) -> None:
         """Submit every block in flight again, as long as it has tries left."""
-        self._nodes = _nodes_own_first()
+        self._owner.share.look()
         for index in self.attempts:
             if self._again[index] < _TRIES:
                 self._again[index] += 1
                 self._owner.resubmitted += 1
                 self.submit(index)
-
-    def _elsewhere(self, index: int, attempt: int) -> str:
-        """The node for an attempt: the driver's own for the first one, then the others in turn."""
-        self._nodes = self._nodes or _nodes_own_first()
-        first, *rest = self._nodes
-        return first if attempt == 1 or not rest else rest[(index + attempt) % len(rest)]
 
     def finished(self) -> list[tuple[int, float, Any]]:
         """(block, its seconds, its answer) for each block that finishes within a tick."""
@@ -199,6 +191,7 @@ class _Flight:
             if isinstance(error, GetTimeoutError) and self._again[index] < _TRIES:
                 self._again[index] += 1
                 self._owner.resubmitted += 1
+                self._owner.share.look()
                 self.submit(index)
             if not self.attempts[index]:
                 raise ClusterError(
@@ -210,13 +203,6 @@ class _Flight:
         return answer
 
 
-def _nodes_own_first() -> list[str]:
-    """Ids of the alive nodes with processors. The driver's own node is the first, because it is known to work."""
-    own = ray.get_runtime_context().get_node_id()
-    nodes = [node["NodeID"] for node in alive_nodes() if node["Resources"].get("CPU")]
-    return sorted(nodes, key=lambda node: node != own) or [own]
-
-
 def _solve(plugins: Shipment, function: Callable, block: Any, *shared: Any) -> tuple[float, Any]:
     """Run on a worker: return (seconds, answer). Arguments are unpickled in their order, so the plugins are loaded first."""
     started = time.perf_counter()
@@ -225,8 +211,9 @@ def _solve(plugins: Shipment, function: Callable, block: Any, *shared: Any) -> t
     return time.perf_counter() - started, answer
 
 
-def _total(resource: str) -> float:
-    return sum(node["Resources"].get(resource, 0) for node in alive_nodes())
+def _room() -> int:
+    """Bytes of all object stores of the cluster."""
+    return int(sum(node["Resources"].get("object_store_memory", 0) for node in alive_nodes()))
 
 
 def _size(value: Any) -> int:

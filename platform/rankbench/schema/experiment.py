@@ -132,12 +132,14 @@ class FinalSpec(Strict):
 
 
 class Resources(Strict):
-    """Resources of a trial; `auto` depends on the size of its matrix. With `device: cuda`, each trial whose method can use a
-    GPU gets `gpus` of one: with 0.25, four trials share it.
+    """Resources of a trial; `cpus: auto` depends on the size of its matrix. A trial whose method divides its work may get
+    several `nodes` of a cluster; `auto` decides by the estimates. With `device: cuda`, each trial whose method can use a GPU
+    gets `gpus` of one: with 0.25, four trials share it.
     """
 
     cpus: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
     concurrent: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
+    nodes: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
     device: str = Field("cpu", pattern=r"^(cpu(:\d+)?|cuda)$")
     gpus: float = Field(1.0, gt=0, le=1)
 

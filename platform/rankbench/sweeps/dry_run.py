@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rankbench.cluster.machine import Machine, Needs
+from rankbench.cluster.machine import Machine, Needs, capacity
 from rankbench.core.environment import Environment
 from rankbench.data.prepare import prepare
 from rankbench.experiment.estimate import Size
@@ -19,6 +18,7 @@ from rankbench.schema.experiment import Resources
 from rankbench.sweeps.done import Done
 from rankbench.sweeps.placement import adapted, shared_needs
 from rankbench.sweeps.plan import AdaptiveSearch, Plan, Unit, units
+from rankbench.sweeps.width import widths
 
 RECORD_BYTES, USER_BYTES = 10_000, 40  # sizes of a record and of the metrics of one user
 
@@ -28,8 +28,8 @@ class Row:
     """An arm on a dataset.
 
     `settings` is None if they are drawn one after another. Some of the `fits` may be shared with other arms, which
-    `shared_with` names; `seconds_in_all` counts these in proportion to the settings. `memory_bytes` and `seconds_a_fit` are
-    those of the largest fit. `state` is "planned", or "not available: ..." if the data are not available.
+    `shared_with` names; `seconds_in_all` counts these in proportion to the settings. `nodes`, `cpus` (on each node),
+    `memory_bytes` and `seconds_a_fit` are those of the largest fit. `state` is "planned", or "not available: ..." if the data are not available.
     """
 
     dataset: str
@@ -37,6 +37,7 @@ class Row:
     stage: str
     settings: int | None = 0
     fits: int = 0
+    nodes: int = 1
     cpus: int = 0
     memory_bytes: int = 0
     seconds_a_fit: float = 0.0
@@ -46,6 +47,7 @@ class Row:
 
     def add(self, unit: Unit, settings: int, times: int = 1) -> None:
         self.fits += times
+        self.nodes = max(self.nodes, unit.nodes)
         self.cpus = max(self.cpus, unit.cpus)
         self.memory_bytes = max(self.memory_bytes, unit.memory_bytes)
         self.seconds_a_fit = max(self.seconds_a_fit, unit.cost)
@@ -60,6 +62,7 @@ class Row:
             "settings": self.settings,
             "fits": self.fits,
             "shared_with": [*self.shared_with],
+            "nodes": self.nodes,
             "cpus": self.cpus,
             "memory_gb": round(self.memory_bytes / 1e9, 2),
             "seconds_a_fit": round(self.seconds_a_fit, 1),
@@ -85,7 +88,7 @@ class DryRun:
     """The rows and stages of a plan. The final stage of a search is estimated for the first setting of each arm.
 
     `short` is the number of bytes that the largest trial needs beyond the free memory, `finished` the number of fits that an
-    interrupted sweep has finished, which are not part of the rest.
+    interrupted sweep has finished, which are not part of the rest. `wide` says which fits get several nodes, and why.
     """
 
     rows: tuple[Row, ...]
@@ -97,13 +100,12 @@ class DryRun:
     stand_ins: tuple[str, ...]
     short: int = 0
     by_tiles: tuple[str, ...] = ()
+    wide: tuple[str, ...] = ()
     finished: int = 0
 
 
-def dry_run(
-    plan: Plan, environment: Environment, cpus: int | None, memory_bytes: int | None, folder: Path | None = None
-) -> DryRun:
-    """Describe a plan for a machine with `cpus` and `memory_bytes`, both None for a cluster. The datasets must be available.
+def dry_run(plan: Plan, environment: Environment, machines: Sequence[Machine] | None, folder: Path | None = None) -> DryRun:
+    """Describe a plan for one machine or the nodes of a cluster; None if they are not known. The datasets must be available.
 
     With the `folder` of an interrupted sweep, only what `--resume` would still run is described.
     """
@@ -117,7 +119,11 @@ def dry_run(
             card, sizes[card.name], (settings or _chosen(plan))[card.name], plan.spec, plan.metrics, "final", cpus
         )
     ]
-    adapt = partial(_adapted, plan.spec.resources, cpus, memory_bytes)
+    resources = plan.spec.resources
+
+    def adapt(unit: Unit) -> Unit:
+        return adapted(unit, _with_gpus(machines, unit), resources) if machines else unit
+
     adaptive = [replace(each, draft=adapt(each.draft)) for each in plan.adaptive]
     search = [*((adapt(unit), 1) for unit in plan.search), *((each.draft, each.trials) for each in adaptive)]
     final = [(adapt(unit), 1) for unit in final_units]
@@ -127,6 +133,13 @@ def dry_run(
         search = [(adapt(unit), 1) for unit in plan.search if not done.has(unit)]
         search += [(each.draft, each.trials) for each in adaptive if each.trials > 0]
         final = [(unit, times) for unit, times in final if not done.has(unit)]
+    left = n_planned - sum(times for _, times in (*search, *final))
+    wide: dict[str, None] = {}
+    if machines:
+        search, final = (_on_nodes(members, machines, resources, wide) for members in (search, final))
+        # The last members of the search are the drafts of the adaptive searches that have draws left.
+        drafts = iter(unit for unit, _ in search[len(search) - sum(each.trials > 0 for each in adaptive) :])
+        adaptive = [replace(each, draft=next(drafts)) if each.trials > 0 else each for each in adaptive]
     too_large = dict.fromkeys(unit.title for unit, _ in (*search, *final) if unit.tiled)
     rows = [*_rows(search, adaptive), *(() if search else _rows(final, ()))]
     stage = "search" if search else "final"
@@ -135,9 +148,8 @@ def dry_run(
         for dataset, problem in plan.not_available.items()
         for arm in plan.spec.arms
     ]
-    concurrent = plan.spec.resources.concurrent
     stages = [
-        _stage(name, members, cpus, memory_bytes, concurrent)
+        _stage(name, members, machines, resources.concurrent)
         for name, members in (("search", search), ("final", final))
         if members
     ]
@@ -152,17 +164,25 @@ def dry_run(
         records * RECORD_BYTES + users * USER_BYTES,
         _shared(plan, final),
         tuple(f"{card.name} is a stand-in: {card.stand_in}" for card in plan.cards if card.stand_in),
-        max(0, largest - memory_bytes) if memory_bytes is not None else 0,
+        max(0, largest - max(each.memory_bytes for each in machines)) if machines else 0,
         tuple(f"{title}: its matrix does not fit; solved by tiles in a file" for title in too_large),
-        n_planned - sum(times for _, times in (*search, *final)),
+        left,
+        tuple(wide),
     )
 
 
-def _adapted(resources: Resources, cpus: int | None, memory_bytes: int | None, unit: Unit) -> Unit:
-    """The unit adapted to the machine, if that is known; whether it has a GPU was checked before."""
-    if cpus is None or memory_bytes is None:
-        return unit
-    return adapted(unit, [Machine(cpus, memory_bytes, math.ceil(unit.gpus))], resources)
+def _with_gpus(machines: Sequence[Machine], unit: Unit) -> list[Machine]:
+    """The machines with the GPUs that the unit needs; whether they have them was checked before."""
+    return [replace(each, gpus=max(each.gpus, math.ceil(unit.gpus))) for each in machines]
+
+
+def _on_nodes(
+    members: list[tuple[Unit, int]], machines: Sequence[Machine], resources: Resources, reasons: dict[str, None]
+) -> list[tuple[Unit, int]]:
+    """The members of a stage with their numbers of nodes; the reasons for several are added to `reasons`."""
+    sized = widths(members, machines, resources)
+    reasons |= dict.fromkeys(why for _, why in sized if why)
+    return [(unit, times) for (unit, _), (_, times) in zip(sized, members, strict=True)]
 
 
 def _chosen(plan: Plan) -> dict[str, list[MethodConfig]]:
@@ -191,27 +211,27 @@ def _rows(members: list[tuple[Unit, int]], adaptive: Iterable[AdaptiveSearch]) -
     return [*rows.values()]
 
 
-def _stage(name: str, members: list[tuple[Unit, int]], cpus: int | None, memory_bytes: int | None, wanted: int | str) -> Stage:
-    """Estimate a stage, in which trials with shared needs run concurrently and those with other needs after them."""
+def _stage(name: str, members: list[tuple[Unit, int]], machines: Sequence[Machine] | None, wanted: int | str) -> Stage:
+    """Estimate a stage, in which trials with shared needs run concurrently, and those with other needs beside them."""
     trials = sum(times for _, times in members)
     total = sum(unit.cost * times for unit, times in members)
-    if cpus is None or memory_bytes is None:
+    if not machines:
         return Stage(name, trials, None, None, total)
-    machine = Machine(cpus, memory_bytes)
-    shared = shared_needs({replace(unit.needs, gpus=0) for unit, _ in members}, [machine])
+    shared = shared_needs({replace(unit.needs, gpus=0) for unit, _ in members}, machines)
     by_needs: dict[Needs, list[tuple[float, int]]] = defaultdict(list)
     for unit, times in members:
         by_needs[shared[replace(unit.needs, gpus=0)]].append((unit.cost, times))
     max_concurrent, seconds = 1, 0.0
     for needs, each in by_needs.items():
-        capacity = max(1, machine.capacity(needs))
+        at_once = max(1, capacity(needs, machines))
         if wanted != "auto":
-            capacity = min(capacity, int(wanted))
+            at_once = min(at_once, int(wanted))
         n = sum(times for _, times in each)
-        max_concurrent = max(max_concurrent, min(capacity, n))
-        # The last round may not use the whole capacity, but takes as long as the others.
-        seconds += sum(cost * times for cost, times in each) / n * math.ceil(n / capacity)
-    return Stage(name, trials, max_concurrent, seconds, total)
+        max_concurrent = max(max_concurrent, min(at_once, n))
+        mean = sum(cost * times for cost, times in each) / n
+        # The last round may not use the whole capacity, but takes as long as the others, unless other trials fill it.
+        seconds += mean * (math.ceil(n / at_once) if len(by_needs) == 1 else n / at_once)
+    return Stage(name, trials, max_concurrent, max(seconds, *(unit.cost for unit, _ in members)), total)
 
 
 def _shared(plan: Plan, final: list[tuple[Unit, int]]) -> tuple[str, ...]:

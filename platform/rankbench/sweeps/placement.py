@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from rankbench.cluster.machine import Machine, Needs, described
+from rankbench.cluster.machine import BLOCK_BYTES, Machine, Needs, capacity, described
 from rankbench.core.errors import ConfigError, StorageError
 from rankbench.schema.experiment import Resources
 from rankbench.sweeps.plan import Unit
 
 TILES_SHARE = 0.9  # of a machine's memory; the rest is for the system's cache of the file
-MIN_BYTES = 450_000_000  # memory for Python, its libraries, small data and a tile; a trial with less would fail
 
 
 def adapted(unit: Unit, machines: Sequence[Machine], resources: Resources) -> Unit:
@@ -31,7 +30,7 @@ def adapted(unit: Unit, machines: Sequence[Machine], resources: Resources) -> Un
     if largest is None or unit.memory_bytes <= largest.memory_bytes or unit.job.configs[0].share_key is None:
         return unit
     memory = int(TILES_SHARE * largest.memory_bytes)
-    if memory < MIN_BYTES:
+    if memory < BLOCK_BYTES:  # a tile is no larger than a block
         return unit
     return replace(unit, cpus=min(unit.cpus, largest.cpus), memory_bytes=memory, tiled=True, device="cpu")
 
@@ -42,13 +41,11 @@ def shared_needs(needs: Collection[Needs], machines: Sequence[Machine]) -> dict[
     Trials whose number is limited by processors then share their workers: a worker takes seconds to start, and a group of
     trials with needs of their own would have to wait for the last trial of the group before.
     """
-
-    def capacity(each: Needs) -> int:
-        return sum(machine.capacity(each) for machine in machines)
+    capacities = {each: capacity(each, machines) for each in needs}
 
     def equals(each: Needs) -> list[Needs]:
-        same = [other for other in needs if (other.cpus, other.gpus) == (each.cpus, each.gpus)]
-        return [other for other in same if capacity(other) == capacity(each) > 0] or [each]
+        same = [other for other in needs if replace(other, memory_bytes=each.memory_bytes) == each]
+        return [other for other in same if capacities[other] == capacities[each] > 0] or [each]
 
     return {each: max(equals(each)) for each in needs}
 
@@ -58,7 +55,7 @@ def require_machine(unit: Unit, machines: Sequence[Machine], resources: Resource
 
     `owner` names the machines in the message, as in 'the cluster'.
     """
-    if any(machine.capacity(unit.needs) for machine in machines):
+    if capacity(unit.needs, machines):
         return
     problem = f"{unit.title}: a fit needs {unit.needs}, and {owner} has {described(machines)}"
     if all(machine.memory_bytes < unit.memory_bytes for machine in machines):

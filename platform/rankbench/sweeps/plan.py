@@ -35,7 +35,8 @@ from rankbench.sweeps.selection import by_name
 class Unit:
     """Settings that one trial fits together, and the needs of the trial.
 
-    `cost` is a rough number of seconds. `tiled` means that the matrix does not fit into memory and is stored in a file.
+    `cost` is a rough number of seconds. `tiled` means that the matrix does not fit into memory and is stored in a file. With
+    `nodes` above 1, the blocks of the fit run on that many nodes, with `cpus` processors on each.
     """
 
     job: Job
@@ -45,6 +46,7 @@ class Unit:
     tiled: bool = False
     device: str = "cpu"
     gpu_share: float = 1.0
+    nodes: int = 1
 
     @property
     def gpus(self) -> float:
@@ -52,7 +54,7 @@ class Unit:
 
     @property
     def needs(self) -> Needs:
-        return Needs(self.cpus, self.memory_bytes, self.gpus)
+        return Needs(self.cpus, self.memory_bytes, self.gpus, self.nodes)
 
     @property
     def title(self) -> str:

@@ -1,6 +1,7 @@
 """The Trainable of Ray Tune that runs one unit in a worker.
 
-A fit works in the threads of its worker and starts no Ray tasks, so that trials cannot wait for one another's resources.
+A fit works in the threads of its worker. One on several nodes runs its blocks as tasks in the placement group of its trial, so
+that trials cannot wait for one another's resources.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from rankbench.experiment.outcome import failure
 from rankbench.experiment.run import run_stepwise
 from rankbench.fitting.checkpoints import Checkpoints
 from rankbench.fitting.drive import Row
+from rankbench.fitting.executors import BlockMap
 from rankbench.fitting.method import Iterative
 from rankbench.sweeps.plan import AdaptiveSearch, Unit
 from rankbench.tracking.record import write_record
@@ -44,7 +46,8 @@ class UnitTrainable(tune.Trainable):
     """Runs one unit and writes its records. An exception in the run becomes a record, too; only a lost worker fails the trial.
 
     `config` is {"unit": position in `planned.units`} for a planned unit, and {"search": position in `searches`, "values": drawn
-    parameters} for one of an adaptive search. With `prunes`, the trial reports each evaluation on the validation set.
+    parameters} for one of an adaptive search; "nodes" is the number of nodes that the trial has reserved. With `prunes`, the
+    trial reports each evaluation on the validation set.
     """
 
     def setup(  # type: ignore[override]  # Tune passes the arguments of `with_parameters`, too
@@ -73,7 +76,8 @@ class UnitTrainable(tune.Trainable):
             shutil.rmtree(self._checkpoints, ignore_errors=True)
 
     def _set_unit(self, config: dict[str, Any]) -> None:
-        self.unit = self.units[config["unit"]] if "unit" in config else self.searches[config["search"]].unit(config["values"])
+        unit = self.units[config["unit"]] if "unit" in config else self.searches[config["search"]].unit(config["values"])
+        self.unit = replace(unit, nodes=config["nodes"])
         self._checkpoints = self.records.parent / CHECKPOINTS / self.unit.run_id
         self.reported = 0  # number of evaluations that the driver already has
 
@@ -99,9 +103,19 @@ class UnitTrainable(tune.Trainable):
             checkpoints = Checkpoints(self._checkpoints, resume=True, every=SAVE_EVERY)
         if unit.tiled:
             spill = Spill(self.records.parent / SPILL, unit.memory_bytes, resume=True)
-        execution = Execution(unit.cpus, device=unit.device, checkpoints=checkpoints, spill=spill)
+        execution = Execution(unit.cpus, _executor(unit), unit.device, checkpoints, spill)
         outcomes = yield from run_stepwise(unit.job, self.environment, execution)
         for outcome in outcomes:
             write_record(self.records, outcome.record, outcome.per_user)
         if checkpoints:
             checkpoints.clear()
+
+
+def _executor(unit: Unit) -> BlockMap | None:
+    """The executor of a unit on several nodes; None for the threads of this process."""
+    if unit.nodes == 1:
+        return None
+    from rankbench.cluster.ray_map import RayMap
+    from rankbench.cluster.share import TrialShare
+
+    return RayMap(share=TrialShare.of_this_trial())

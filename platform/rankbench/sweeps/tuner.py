@@ -7,34 +7,43 @@ import logging
 import os
 import re
 import shutil
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ray import tune
 from ray.air._internal import usage
+from ray.tune.execution.placement_groups import PlacementGroupFactory
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
-from rankbench.cluster.machine import Needs
+from rankbench.cluster.alive_nodes import alive_machines
+from rankbench.cluster.machine import Needs, capacity
 from rankbench.cluster.private_folder import private_folder
 from rankbench.cluster.session import Session
 from rankbench.core.environment import Environment
+from rankbench.core.errors import ClusterError
 from rankbench.core.plugins import Shipment
 from rankbench.experiment.outcome import failure
 from rankbench.schema.experiment import ExperimentSpec
+from rankbench.sweeps.dispatch import Dispatch
+from rankbench.sweeps.dispatch import Waiting as WaitingTrial
 from rankbench.sweeps.placement import adapted, require_machine, shared_needs
 from rankbench.sweeps.plan import AdaptiveSearch, Unit
 from rankbench.sweeps.reuse import Earlier
 from rankbench.sweeps.search import OnDone, Search, records_of, results_of
 from rankbench.sweeps.trainable import CHECKPOINTS, EVALUATIONS, SPILL, Planned, UnitTrainable
 from rankbench.sweeps.waiting import Waiting
+from rankbench.sweeps.width import widths
 from rankbench.tracking.record import RunRecord, find_record, write_record
 
 ATTEMPTS = 2  # number of times that a unit is run if its worker is lost: killed, out of memory, or its node is gone
+LOOK_EVERY = 5.0  # seconds between two looks at the nodes of a cluster, which come and go
 START_TIMEOUT = 600.0  # seconds that held trials wait for an earlier trial that no machine has started
 # Tune imports MLflow and others, which takes two seconds, to count callbacks for statistics that are switched off.
 usage.tag_callbacks = lambda callbacks: False
@@ -71,31 +80,31 @@ def run_units(
             on_done(unit, results, True)
         else:
             to_run.append(unit)
-    # Tune gives all trials of a Tuner the same resources, so there is one Tuner for each of these needs.
-    shared = shared_needs({unit.needs for unit in (*units, *(each.draft for each in searches))}, machines)
-    # Studies number trials in the order in which they start, which the groups below determine first.
-    for unit in sorted(units, key=lambda unit: shared[unit.needs]):
+    for unit in units:
         search.add(unit)
     for unit in (*to_run, *(each.draft for each in searches)):
         require_machine(unit, machines, resources, "this machine" if session.local else "the cluster")
-    for needs in sorted({shared[unit.needs] for unit in (*to_run, *(each.draft for each in searches))}):
-        group_units = [unit for unit in to_run if shared[unit.needs] == needs]
-        group_searches = [each for each in searches if shared[each.draft.needs] == needs]
-        capacity = sum(machine.capacity(needs) for machine in machines)
-        concurrent = capacity if resources.concurrent == "auto" else min(int(resources.concurrent), capacity)
+    wide = widths([*((unit, 1) for unit in to_run), *((each.draft, each.trials) for each in searches)], machines, resources)
+    for reason in dict.fromkeys(why for _, why in wide if why):
+        warn(reason)
+    to_run = [unit for unit, _ in wide[: len(to_run)]]
+    searches = [replace(each, draft=unit) for each, (unit, _) in zip(searches, wide[len(to_run) :], strict=True)]
+    limit = None if resources.concurrent == "auto" else int(resources.concurrent)
+    for each in searches:
+        concurrent = min(capacity(each.draft.needs, machines), limit or sys.maxsize)
         # The only arm that searches leaves processors idle while it waits for a slow trial, unless its lag is larger.
-        search.open(group_searches, lag=concurrent if len(group_searches) > 1 else 2 * concurrent - 1)
-        lost: list[tuple[Unit, str]] = []
-        for _ in range(ATTEMPTS):
-            group = Group(group_units, group_searches, search)
-            lost = _tune(group, environment, needs, concurrent, on_done, warn)
-            group_units, group_searches = [unit for unit, _ in lost], []
-            if not lost:
-                break
-        for unit, reason in lost:
-            for config in unit.job.configs:
-                write_record(records, failure(unit.job, config, f"{reason} (the worker was lost {ATTEMPTS} times)"), None)
-            on_done(unit, records_of(unit, records), False)
+        search.open([each], lag=concurrent if len(searches) > 1 else 2 * concurrent - 1)
+    group_searches, lost = searches, []
+    for _ in range(ATTEMPTS if to_run or searches else 0):
+        group = Group(to_run, group_searches, search, Dispatch(machines, limit))
+        lost = _tune(group, environment, session, on_done, warn)
+        to_run, group_searches = [unit for unit, _ in lost], []
+        if not lost:
+            break
+    for unit, reason in lost:
+        for config in unit.job.configs:
+            write_record(records, failure(unit.job, config, f"{reason} (the worker was lost {ATTEMPTS} times)"), None)
+        on_done(unit, records_of(unit, records), False)
     for name in (CHECKPOINTS, SPILL):
         shutil.rmtree(records.parent / name, ignore_errors=True)
     ids = dict.fromkeys(unit.job.run_id(config) for unit in (*units, *search.drawn) for config in unit.job.configs)
@@ -109,19 +118,49 @@ class Group:
     units: list[Unit]
     searches: list[AdaptiveSearch]
     search: Search
+    dispatch: Dispatch
     drawn: dict[str, Unit] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        needs = {unit.needs for unit in (*self.units, *(each.draft for each in self.searches))}
+        self._shared = shared_needs(needs, self.dispatch.machines)
 
     def unit_of(self, trial: Any) -> Unit:
         return self.units[trial.config["unit"]] if "unit" in trial.config else self.drawn[trial.trial_id]
 
+    def shared(self, unit: Unit) -> Needs:
+        """The needs of the unit's trial, with as much memory as similar trials have, so that they can share workers."""
+        return self._shared[unit.needs]
+
+    def needs(self, unit: Unit) -> Needs:
+        """What a trial of the unit reserves now: fewer nodes than planned if the machines that are left have no more."""
+        shared = self.shared(unit)
+        for nodes in range(shared.nodes, 1, -1):
+            if capacity(fewer := replace(shared, nodes=nodes), self.dispatch.machines):
+                return fewer
+        return replace(shared, nodes=1)
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A planned unit or the next draw of an adaptive search, by its position."""
+
+    kind: Literal["unit", "search"]
+    position: int
+    waiting: WaitingTrial
+
 
 class _Queue(Searcher):
-    """Suggests the planned units in their order, then draws of each adaptive search in turn."""
+    """Suggests the planned units, the largest first, and draws of each adaptive search in turn, as the dispatch allows.
+
+    The units of an arm whose trials are compared with one another start in their order: a trial may wait for earlier ones.
+    """
 
     def __init__(self, group: Group, on_done: OnDone):
         super().__init__()
         self.group, self.on_done = group, on_done
-        self.next_unit = self.next_search = 0
+        self.left = dict.fromkeys(range(len(group.units)))
+        self.next_search = 0
         self.remaining = [each.trials for each in group.searches]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -129,26 +168,50 @@ class _Queue(Searcher):
         return {}
 
     def suggest(self, trial_id: str) -> Any:
-        if self.next_unit < len(self.group.units):
-            self.next_unit += 1
-            return {"unit": self.next_unit - 1}
-        n = len(self.remaining)
-        while any(self.remaining):
-            turns = [(self.next_search + ahead) % n for ahead in range(n)]
-            # The searches whose next draw depends on no trial that still runs.
-            ready = [i for i in turns if self.remaining[i] and not self.group.search.waits(self.group.searches[i])]
-            if not ready:
+        dispatch = self.group.dispatch
+        while self.left or any(self.remaining):
+            candidates = [*self._planned(), *self._draws()]
+            chosen = dispatch.choose([each.waiting for each in candidates], time.monotonic())
+            if chosen is None:
                 return None
-            position = ready[0]
-            self.next_search = position + 1
-            self.remaining[position] -= 1
-            if drawn := self.group.search.draw(self.group.searches[position], self.on_done):
-                self.group.drawn[trial_id], values = drawn
-                return {"search": position, "values": values}
+            candidate = candidates[chosen]
+            config: dict[str, Any] = {candidate.kind: candidate.position, "nodes": candidate.waiting.needs.nodes}
+            if candidate.kind == "unit":
+                del self.left[candidate.position]
+            else:
+                self.next_search = candidate.position + 1
+                self.remaining[candidate.position] -= 1
+                drawn = self.group.search.draw(self.group.searches[candidate.position], self.on_done)
+                if drawn is None:
+                    continue
+                self.group.drawn[trial_id], config["values"] = drawn
+            dispatch.start(trial_id, candidate.waiting, time.monotonic())
+            return config
         return Searcher.FINISHED
 
+    def _planned(self) -> list[_Candidate]:
+        """The planned units that may start, the largest first."""
+        first: dict[Any, _Candidate] = {}
+        for position in self.left:
+            unit = self.group.units[position]
+            # One unit of each kind is enough for a choice, and there may be thousands.
+            kind = unit.arm if self.group.search.prunes else (unit.needs, unit.cost)
+            if kind not in first:
+                first[kind] = _Candidate("unit", position, WaitingTrial(self.group.needs(unit), unit.cost))
+        return sorted(first.values(), key=_size, reverse=True)
+
+    def _draws(self) -> Iterator[_Candidate]:
+        """The next draws of searches that wait for no running trial, each in its turn."""
+        n = len(self.remaining)
+        for position in ((self.next_search + ahead) % n for ahead in range(n)):
+            search = self.group.searches[position]
+            if self.remaining[position] and not self.group.search.waits(search):
+                waiting = WaitingTrial(self.group.needs(search.draft), search.draft.cost)
+                yield _Candidate("search", position, waiting)
+
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Do nothing: the study reads the record, which has more than Tune's result."""
+        """Free the trial's resources. The study reads the record, which has more than Tune's result."""
+        self.group.dispatch.end(trial_id)
 
     def save(self, checkpoint_path: str) -> None:
         Path(checkpoint_path).touch()
@@ -256,19 +319,44 @@ class Silent(tune.ProgressReporter):
     def report(self, trials: list[Trial], done: bool, *sys_info: Any) -> None: ...
 
 
+def _size(candidate: _Candidate) -> tuple[int, Needs, float]:
+    waiting = candidate.waiting
+    return waiting.needs.all_cpus, waiting.needs, waiting.seconds
+
+
+class _Nodes(tune.Callback):
+    """Looks which nodes the cluster has now, so that one that joins gets trials."""
+
+    def __init__(self, dispatch: Dispatch):
+        self.dispatch, self.looked = dispatch, time.monotonic()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # As in the searcher, nothing is restored.
+        return {}
+
+    def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+        if time.monotonic() - self.looked > LOOK_EVERY:
+            with suppress(ClusterError):  # a head that is gone for good ends the process (see `session`)
+                self.dispatch.machines = alive_machines()
+            self.looked = time.monotonic()
+
+
 def _tune(
     group: Group,
     environment: Environment,
-    needs: Needs,
-    concurrent: int,
+    session: Session,
     on_done: OnDone,
     warn: Callable[[str], None],
 ) -> list[tuple[Unit, str]]:
     """Run the units of a group, planned and drawn; returns those whose worker was lost, with the reason."""
     units, searches, search = group.units, group.searches, group.search
-    resources: dict[str, float] = {"CPU": needs.cpus, "memory": needs.memory_bytes}
-    if needs.gpus:
-        resources["GPU"] = needs.gpus
+    of_units = [group.shared(unit) for unit in units]
+    of_searches = [group.shared(each.draft) for each in searches]
+
+    def resources(config: dict[str, Any]) -> PlacementGroupFactory:
+        needs = of_units[config["unit"]] if "unit" in config else of_searches[config["search"]]
+        return PlacementGroupFactory(replace(needs, nodes=config["nodes"]).bundles)
+
     trainable = tune.with_resources(
         tune.with_parameters(
             UnitTrainable,
@@ -280,6 +368,7 @@ def _tune(
         resources,
     )
     ends = _TrialEnds(group, on_done)
+    callbacks = [ends, Waiting(lambda trial: group.needs(group.unit_of(trial)), warn)]
     # A lost worker is reported here, in one line; Tune would print its stack.
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
     # Nobody needs Tune's own state, since a sweep is resumed from its records. It stays off the disk of the results, because
@@ -291,7 +380,6 @@ def _tune(
                 num_samples=len(units) + sum(each.trials for each in searches),
                 search_alg=_Queue(group, on_done),
                 scheduler=Scheduler(group),
-                max_concurrent_trials=concurrent,
                 trial_dirname_creator=lambda trial: trial.trial_id,
                 # A worker starts once and runs trial after trial: its imports take longer than a small fit.
                 reuse_actors=True,
@@ -301,7 +389,7 @@ def _tune(
                 storage_path=str(scratch),
                 verbose=0,
                 progress_reporter=Silent(),
-                callbacks=[ends, Waiting(needs, warn)],
+                callbacks=callbacks if session.local else [*callbacks, _Nodes(group.dispatch)],
                 # Tune's own retry waits forever for the worker that it kept for reuse; run_units retries instead.
                 failure_config=tune.FailureConfig(max_failures=0),
                 # Fits save their own state, in a format that needs no pickle.

@@ -18,10 +18,10 @@ PATIENCE = 60.0  # seconds
 
 
 class Waiting(tune.Callback):
-    """Calls `warn` once if a trial with these needs is pending for more than `PATIENCE` seconds."""
+    """Calls `warn` once if a trial, whose needs `needs_of` returns, is pending for more than `PATIENCE` seconds."""
 
-    def __init__(self, needs: Needs, warn: Callable[[str], None]):
-        self.needs, self.warn = needs, warn
+    def __init__(self, needs_of: Callable[[Trial], Needs], warn: Callable[[str], None]):
+        self.needs_of, self.warn = needs_of, warn
         self._since: dict[str, float] = {}
         self._warned = False
 
@@ -31,13 +31,14 @@ class Waiting(tune.Callback):
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         now = time.monotonic()
-        pending = [trial.trial_id for trial in trials if trial.status == Trial.PENDING]
+        pending = {trial.trial_id: trial for trial in trials if trial.status == Trial.PENDING}
         self._since = {name: self._since.get(name, now) for name in pending}
-        if not self._warned and any(now - since > PATIENCE for since in self._since.values()):
+        late = [pending[name] for name, since in self._since.items() if now - since > PATIENCE]
+        if late and not self._warned:
             self._warned = True
             offered = described(alive_machines())
             self.warn(
-                f"no worker for a trial after {PATIENCE:.0f} s: it needs {self.needs}, the cluster has {offered}; "
+                f"no worker for a trial after {PATIENCE:.0f} s: it needs {self.needs_of(late[0])}, the cluster has {offered}; "
                 f"see {_log_folder()}; {advice(0)}"
             )
 

@@ -1,0 +1,80 @@
+"""The part of a cluster that the blocks of a fit run on: all of its nodes, or the nodes that were reserved for one trial."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import ray
+from ray.util.placement_group import PlacementGroup
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
+
+from rankbench.cluster.alive_nodes import alive_nodes
+
+
+class Share(Protocol):
+    """Where blocks may run. Ray chooses the place of a first attempt; a block that is late is sent elsewhere."""
+
+    @property
+    def cpus(self) -> int:
+        """Number of processors, at least 1."""
+
+    def look(self) -> None:
+        """Look again which places there are."""
+
+    def elsewhere(self, index: int, attempt: int) -> Any:
+        """Ray's scheduling strategy for the given attempt, from 1, to run block `index` again."""
+
+
+@dataclass
+class WholeCluster:
+    """All alive nodes."""
+
+    _nodes: list[str] = field(default_factory=list)
+
+    @property
+    def cpus(self) -> int:
+        return max(1, int(sum(node["Resources"].get("CPU", 0) for node in alive_nodes())))
+
+    def look(self) -> None:
+        """The driver's own node is the first, because it is known to work."""
+        own = ray.get_runtime_context().get_node_id()
+        nodes = [node["NodeID"] for node in alive_nodes() if node["Resources"].get("CPU")]
+        self._nodes = sorted(nodes, key=lambda node: node != own) or [own]
+
+    def elsewhere(self, index: int, attempt: int) -> NodeAffinitySchedulingStrategy:
+        if not self._nodes:
+            self.look()
+        first, *rest = self._nodes
+        node = first if attempt == 1 or not rest else rest[(index + attempt) % len(rest)]
+        # By default Ray would reuse the worker that it has leased, on the node that hangs.
+        return NodeAffinitySchedulingStrategy(node, soft=True)
+
+
+@dataclass(frozen=True)
+class TrialShare:
+    """The bundles of a trial's placement group, apart from the first, which the trial itself occupies.
+
+    Tasks run in these bundles by default, because Tune lets a trial's tasks inherit its group. If a node is lost, Ray moves its
+    bundle to another node as soon as one is free, and the other bundles take its blocks until then.
+    """
+
+    group: PlacementGroup
+
+    @classmethod
+    def of_this_trial(cls) -> TrialShare:
+        """The share of the trial that runs in this process."""
+        group = ray.util.get_current_placement_group()
+        assert group is not None, "a trial over several nodes has a placement group"
+        return cls(group)
+
+    @property
+    def cpus(self) -> int:
+        return max(1, int(sum(bundle.get("CPU", 0) for bundle in self.group.bundle_specs[1:])))
+
+    def look(self) -> None:
+        """Do nothing: the bundles of a group never change, only their nodes."""
+
+    def elsewhere(self, index: int, attempt: int) -> PlacementGroupSchedulingStrategy:
+        n = len(self.group.bundle_specs) - 1
+        return PlacementGroupSchedulingStrategy(self.group, 1 + (index + attempt) % n, placement_group_capture_child_tasks=True)
