@@ -29,7 +29,8 @@ class Row:
 
     `settings` is None if they are drawn one after another. Some of the `fits` may be shared with other arms, which
     `shared_with` names; `seconds_in_all` counts these in proportion to the settings. `nodes`, `cpus` (on each node),
-    `memory_bytes` and `seconds_a_fit` are those of the largest fit. `state` is "planned", or "not available: ..." if the data are not available.
+    `memory_bytes` and `seconds_a_fit` are those of the largest fit. `state` is "planned", or "not available: ..." if the data
+    are not available.
     """
 
     dataset: str
@@ -112,6 +113,7 @@ def dry_run(plan: Plan, environment: Environment, machines: Sequence[Machine] | 
     sizes = {card.name: Size.of(prepare(card, environment)) for card in plan.cards}
     done = Done.of(plan, folder / "records") if folder else None
     settings = done.chosen(plan) if done else None
+    cpus = machines[0].cpus if machines and len(machines) == 1 else None  # as in the plan
     final_units = [
         unit
         for card in plan.final_cards
@@ -140,7 +142,7 @@ def dry_run(plan: Plan, environment: Environment, machines: Sequence[Machine] | 
         # The last members of the search are the drafts of the adaptive searches that have draws left.
         drafts = iter(unit for unit, _ in search[len(search) - sum(each.trials > 0 for each in adaptive) :])
         adaptive = [replace(each, draft=next(drafts)) if each.trials > 0 else each for each in adaptive]
-    too_large = dict.fromkeys(unit.title for unit, _ in (*search, *final) if unit.tiled)
+    too_large = dict.fromkeys(unit.title for unit, _ in (*search, *final) if unit.tiled and unit.nodes == 1)
     rows = [*_rows(search, adaptive), *(() if search else _rows(final, ()))]
     stage = "search" if search else "final"
     rows += [
@@ -166,8 +168,8 @@ def dry_run(plan: Plan, environment: Environment, machines: Sequence[Machine] | 
         tuple(f"{card.name} is a stand-in: {card.stand_in}" for card in plan.cards if card.stand_in),
         max(0, largest - max(each.memory_bytes for each in machines)) if machines else 0,
         tuple(f"{title}: its matrix does not fit; solved by tiles in a file" for title in too_large),
-        left,
-        tuple(wide),
+        finished=left,
+        wide=tuple(wide),
     )
 
 
