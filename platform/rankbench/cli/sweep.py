@@ -131,6 +131,7 @@ def sweep(
     from rankbench.core.threads import available_cpus
     from rankbench.reports.tables import as_json
     from rankbench.schema.experiment import of_arms
+    from rankbench.schema.stored_sweep import ChosenFile, read_file
     from rankbench.sweeps.dry_run import dry_run as preview_of
     from rankbench.sweeps.plan import plan
     from rankbench.sweeps.sweep import folder_to_resume
@@ -187,10 +188,14 @@ def sweep(
         )
     except DownloadError as error:
         raise DownloadError(f"{error}; --stand-in 0.01 uses synthetic data instead, datasets=[NAME] another dataset") from None
-    print_json(as_json(table) | {"folder": str(folder)}) if json else show_table(table)
+    used = read_file(folder / "chosen.json", ChosenFile).used
+    print_json(as_json(table) | {"folder": str(folder), "used": used}) if json else show_table(table)
     if failed:
         raise ClusterError(f"{failed} runs failed; {folder}/report/report.md gives the reasons, and --resume repeats them")
     if not json:
+        if address and used:
+            shares = ", ".join(f"{share:.0%} in the {stage} stage" for stage, share in used.items())
+            out.print(f"\ntrials held {shares} of the processors' time")
         out.print(f"\nreport   {folder}/report/report.html\nrecords  {folder}/records\nbrowse   {program()} ui")
 
 

@@ -33,6 +33,7 @@ from rankbench.sweeps.comparisons import compare_finals
 from rankbench.sweeps.heartbeat import Heartbeat, Progress
 from rankbench.sweeps.plan import AdaptiveSearch, Plan, Unit, final_fit, plan, units, with_both_recalls
 from rankbench.sweeps.reuse import Earlier
+from rankbench.sweeps.usage import Usage
 from rankbench.tracking.record import RunRecord, read_record, read_records
 
 
@@ -146,9 +147,13 @@ def run_sweep(
                 progress.add(finished, unit.cost, metric, cached)
                 listener.done(unit, finished)
 
-            return run_units(fixed, environment, records, cluster, spec, done, adaptive, earlier, listener.warn)
+            usage = Usage()
+            finished = run_units(fixed, environment, records, cluster, spec, done, adaptive, earlier, listener.warn, usage)
+            if usage.share is not None:
+                used[name] = round(usage.share, 3)
+            return finished
 
-        records = folder / "records"
+        records, used = folder / "records", dict[str, float]()
         search = run_stage("search", planned.search, planned.adaptive)
         best = choose(search, spec)
         chosen = planned.given or {card.name: final_settings(best, card, spec) for card in planned.cards}
@@ -180,7 +185,7 @@ def run_sweep(
         for dataset, arm in dict.fromkeys([*best, *final])
     )
     by, failed_ids = spec.search.choose, tuple(record.id for record in failed)
-    content = ChosenFile(metric=by.metric, on=by.on, rows=rows, failed=failed_ids, finished_at=_now())
+    content = ChosenFile(metric=by.metric, on=by.on, rows=rows, failed=failed_ids, used=used, finished_at=_now())
     content.write(folder / "chosen.json")
     return folder, failed
 

@@ -38,6 +38,7 @@ from rankbench.sweeps.plan import AdaptiveSearch, Unit
 from rankbench.sweeps.reuse import Earlier
 from rankbench.sweeps.search import OnDone, Search, records_of, results_of
 from rankbench.sweeps.trainable import CHECKPOINTS, EVALUATIONS, SPILL, Planned, UnitTrainable
+from rankbench.sweeps.usage import Usage
 from rankbench.sweeps.waiting import Waiting
 from rankbench.sweeps.width import widths
 from rankbench.tracking.record import RunRecord, find_record, write_record
@@ -60,11 +61,13 @@ def run_units(
     searches: Sequence[AdaptiveSearch] = (),
     earlier: Earlier | None = None,
     warn: Callable[[str], None] = lambda line: None,
+    usage: Usage | None = None,
 ) -> list[RunRecord]:
     """Run all units, and those that `searches` draw, as trials of Ray Tune; returns a record for each of their settings.
 
     Records are written to `records` as trials finish, and `on_done` is called for each unit. A setting is not run again if it
-    has a finished record there or in an `earlier` sweep, or if its search stopped it. `warn` is called if trials wait for long.
+    has a finished record there or in an `earlier` sweep, or if its search stopped it. `warn` is called if trials wait for long
+    or get several nodes, and `usage` counts the time of the processors.
     Raises StorageError if a unit needs more memory than any machine has, ConfigError if no machine has the rest.
     """
     search = Search(records, spec.search)
@@ -94,10 +97,12 @@ def run_units(
         concurrent = min(capacity(each.draft.needs, machines), limit or sys.maxsize)
         # The only arm that searches leaves processors idle while it waits for a slow trial, unless its lag is larger.
         search.open([each], lag=concurrent if len(searches) > 1 else 2 * concurrent - 1)
+    usage = usage or Usage()
+    usage.offer(machines)
     group_searches, lost = searches, []
     for _ in range(ATTEMPTS if to_run or searches else 0):
         group = Group(to_run, group_searches, search, Dispatch(machines, limit))
-        lost = _tune(group, environment, session, on_done, warn)
+        lost = _tune(group, environment, session, on_done, warn, usage)
         to_run, group_searches = [unit for unit, _ in lost], []
         if not lost:
             break
@@ -324,21 +329,32 @@ def _size(candidate: _Candidate) -> tuple[int, Needs, float]:
     return waiting.needs.all_cpus, waiting.needs, waiting.seconds
 
 
-class _Nodes(tune.Callback):
-    """Looks which nodes the cluster has now, so that one that joins gets trials."""
+class _Machines(tune.Callback):
+    """Counts the time of the processors, and looks which nodes a cluster has now, so that one that joins gets trials."""
 
-    def __init__(self, dispatch: Dispatch):
-        self.dispatch, self.looked = dispatch, time.monotonic()
+    def __init__(self, group: Group, usage: Usage, look: bool):
+        self.group, self.usage, self.look, self.looked = group, usage, look, time.monotonic()
 
     def __getstate__(self) -> dict[str, Any]:
         # As in the searcher, nothing is restored.
         return {}
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
-        if time.monotonic() - self.looked > LOOK_EVERY:
+        if self.look and time.monotonic() - self.looked > LOOK_EVERY:
             with suppress(ClusterError):  # a head that is gone for good ends the process (see `session`)
-                self.dispatch.machines = alive_machines()
+                self.group.dispatch.machines = alive_machines()
+                self.usage.offer(self.group.dispatch.machines)
             self.looked = time.monotonic()
+
+    def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        needs = replace(self.group.shared(self.group.unit_of(trial)), nodes=trial.config["nodes"])
+        self.usage.start(trial.trial_id, needs.all_cpus)
+
+    def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        self.usage.end(trial.trial_id)
+
+    def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        self.usage.end(trial.trial_id)
 
 
 def _tune(
@@ -347,6 +363,7 @@ def _tune(
     session: Session,
     on_done: OnDone,
     warn: Callable[[str], None],
+    usage: Usage,
 ) -> list[tuple[Unit, str]]:
     """Run the units of a group, planned and drawn; returns those whose worker was lost, with the reason."""
     units, searches, search = group.units, group.searches, group.search
@@ -368,7 +385,6 @@ def _tune(
         resources,
     )
     ends = _TrialEnds(group, on_done)
-    callbacks = [ends, Waiting(lambda trial: group.needs(group.unit_of(trial)), warn)]
     # A lost worker is reported here, in one line; Tune would print its stack.
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
     # Nobody needs Tune's own state, since a sweep is resumed from its records. It stays off the disk of the results, because
@@ -389,7 +405,11 @@ def _tune(
                 storage_path=str(scratch),
                 verbose=0,
                 progress_reporter=Silent(),
-                callbacks=callbacks if session.local else [*callbacks, _Nodes(group.dispatch)],
+                callbacks=[
+                    ends,
+                    Waiting(lambda trial: group.needs(group.unit_of(trial)), warn),
+                    _Machines(group, usage, look=not session.local),
+                ],
                 # Tune's own retry waits forever for the worker that it kept for reuse; run_units retries instead.
                 failure_config=tune.FailureConfig(max_failures=0),
                 # Fits save their own state, in a format that needs no pickle.
