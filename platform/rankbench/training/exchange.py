@@ -10,15 +10,18 @@ A sum of n bytes over W workers goes around the ring of workers twice, so that e
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Protocol
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import Any, Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
-from torch.distributed import ProcessGroup
+from torch import Tensor, distributed
 
+from rankbench.fitting.crew import Board, Place
 from rankbench.fitting.executors import Lost
+
+PATIENCE = 300.0  # seconds to wait for another worker, which may still be compiling
 
 
 class Exchange(Protocol):
@@ -45,10 +48,17 @@ class Alone:
 
 
 class Ring:
-    """The exchange by torch.distributed: gloo between processors, NCCL between GPUs."""
+    """The exchange by torch.distributed: gloo between processors, NCCL between GPUs.
 
-    def __init__(self, group: ProcessGroup):
-        self.group, self.rank, self.size, self.sent = group, group.rank(), group.size(), 0.0
+    The workers find each other by their board, so that no server listens for them, and gloo uses their addresses only.
+    """
+
+    def __init__(self, place: Place, device: torch.device | None = None):
+        self.rank, self.size, self.sent = place.rank, place.size, 0.0
+        try:
+            self.group = _group(place, _Notes(place.board), device)
+        except RuntimeError as error:
+            raise Lost(f"worker {self.rank} of {self.size} has no connection with another one: {error}") from None
 
     def sum(self, tensors: Iterable[Tensor]) -> None:
         for tensor in tensors:
@@ -60,6 +70,41 @@ class Ring:
             if whole is not tensor:
                 tensor.copy_(whole)
             self.sent += wire_bytes(tensor, self.size)
+
+
+def _group(place: Place, store: distributed.Store, device: torch.device | None) -> Any:
+    limit = timedelta(seconds=PATIENCE)
+    if device is not None and device.type == "cuda":
+        torch.cuda.set_device(device)
+        nccl: Any = distributed.ProcessGroupNCCL
+        options = nccl.Options()
+        options._timeout = limit
+        return nccl(store, place.rank, place.size, options)
+    gloo: Any = distributed.ProcessGroupGloo
+    options = gloo._Options()
+    options._devices, options._timeout = [gloo.create_device(hostname=place.address)], limit
+    return gloo(store, place.rank, place.size, options)
+
+
+class _Notes(distributed.Store):
+    """A board as PyTorch reads it."""
+
+    def __init__(self, board: Board):
+        super().__init__()
+        self.board = board
+
+    def set(self, key: str, value: bytes | str) -> None:
+        self.board.set(key, value if isinstance(value, bytes) else value.encode())
+
+    def get(self, key: str) -> bytes:
+        return self.board.get(key)
+
+    def add(self, key: str, amount: int) -> int:
+        return self.board.add(key, amount)
+
+    def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
+        for key in keys:
+            self.board.get(key)
 
 
 def wire_bytes(tensor: Tensor, size: int) -> float:

@@ -27,7 +27,7 @@ from rankbench.models.spec import MODELS, Encoder
 from rankbench.models.spec import registered as encoders
 from rankbench.training.pair_scores import why_not
 from rankbench.training.params import TrainedParams, TrainingParams
-from rankbench.training.trainer import steps
+from rankbench.training.steps import steps
 
 NEGATIVES = ("n_negatives", "shared_negatives", "sampler", "popularity_power")
 SAVE_EVERY = 10.0  # seconds of training between checkpoints
@@ -153,7 +153,7 @@ def _method(loss: Loss) -> Trained:
     _require_distinct(loss)
 
     def begin(X: sp.csr_array, p: TrainedParams, seed: int, dtype: type, context: Context, start: State | None) -> Steps:
-        return steps(X, p, loss, seed, np.dtype(dtype).type, context.device, start)
+        return steps(X, p, loss, seed, np.dtype(dtype).type, context.device, start, context.crew)
 
     return Trained(
         name=loss.name,

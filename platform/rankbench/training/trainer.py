@@ -11,7 +11,6 @@ gradients of what is shared (`exchange.py`). The steps are those of one worker, 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -22,11 +21,8 @@ import torch
 from torch import Tensor
 
 from rankbench.core.devices import compiled
-from rankbench.core.errors import NumericalError
 from rankbench.core.rng import stream
-from rankbench.fitting.checkpoints import State
 from rankbench.fitting.recommenders import FactorRecommender, Recommender
-from rankbench.fitting.step import Step, Steps
 from rankbench.losses.spec import Loss, LossState, Sizes
 from rankbench.models.spec import EmbeddingModel, PairModel
 from rankbench.models.spec import registered as encoders
@@ -139,6 +135,13 @@ class Trainer:
                 total += self._step(batch, self.rate * own_factor) * len(chosen)
         self.exchange.sum([total])
         return float(total) / len(self.users)
+
+    def scheduled_epoch(self, number: int, schedule: Schedule) -> float:
+        """Train for one epoch with the rates of a schedule. Returns the mean loss over interactions."""
+        return self.epoch(number, partial(schedule.factor, number))
+
+    def close(self) -> None:
+        """Nothing is left behind by a fit in this process."""
 
     def _chosen(self, epoch: int) -> Iterator[np.ndarray]:
         """Positions of the interactions of each batch of an epoch."""
@@ -281,37 +284,6 @@ class Trainer:
         if self.state:
             _load(self.state, parts.get("state", {}))
             self.state_adam.restore(parts.get("state_adam", {}))
-
-
-def steps(
-    X: sp.csr_array, p: TrainedParams, loss: Loss, seed: int, dtype: type, device: str = "cpu", start: State | None = None
-) -> Steps:
-    """Fit X by `loss` with `p`, one step per epoch. Raises NumericalError if the loss is not finite."""
-    trainer, training = Trainer(X, p, loss, seed, dtype, device), p.training
-    schedule = Schedule(training.schedule, training.learning_rate, training.epochs, training.warmup)
-    number, mean, seconds = 0, math.nan, 0.0
-    if start:
-        trainer.restore(start.arrays)
-        schedule.restore(start.values["schedule"])
-        number, mean, seconds = start.number, start.values["loss"], start.values["seconds"]
-
-    def state() -> State:
-        return State(number, trainer.arrays(), {"loss": mean, "seconds": seconds, "schedule": schedule.values()})
-
-    while True:
-        valid = yield Step(number, mean, seconds, trainer.model, state)
-        if number and number % max(1, training.eval_every) == 0:
-            schedule.observe(-mean if valid is None else valid)
-            if schedule.ended:
-                return
-        number += 1
-        began = time.perf_counter()
-        mean = trainer.epoch(number, partial(schedule.factor, number))
-        seconds += time.perf_counter() - began
-        if not math.isfinite(mean):
-            rate = training.learning_rate
-            advice = f"learning_rate={rate:g} is probably too high; try learning_rate={rate / 10:g}"
-            raise NumericalError(f"the loss is {mean} in epoch {number}: {advice} ({np.dtype(dtype).name}, with {p})")
 
 
 def _into_ball(vectors: Tensor) -> Tensor:
