@@ -66,6 +66,11 @@ class Session:
         return sum(machine.cpus for machine in self.machines)
 
     @property
+    def gpus(self) -> int:
+        """Number of GPUs of all nodes."""
+        return sum(machine.gpus for machine in self.machines)
+
+    @property
     def memory_bytes(self) -> int:
         """Memory of all nodes."""
         return sum(machine.memory_bytes for machine in self.machines)

@@ -71,6 +71,10 @@ class Method:
         """Whether a fit needs a matrix (n_items, n_items)."""
         return False
 
+    def why_alone(self, p: Any) -> str:
+        """Return why several workers cannot make the steps of a fit with `p` together, as a clause; empty if they can."""
+        return "it is not fitted by gradient steps on the vectors of an encoder"
+
     @property
     def cost(self) -> str:
         """Which formula estimates the time and memory of a fit (`experiment/estimate.py`)."""
