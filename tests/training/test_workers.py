@@ -1,5 +1,11 @@
 """Workers that train one model together make the steps of one worker."""
 
+import contextlib
+import os
+import socket
+import threading
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -12,6 +18,7 @@ from rankbench.training.exchange import Alone, Ring, bring_together, owned, wire
 from rankbench.training.trainer import Trainer
 
 EPOCHS = 2
+SENT = 200  # offset of tcpi_bytes_sent in the kernel's struct tcp_info (linux/tcp.h), since Linux 4.19
 LOSSES = sorted(loss.name for loss in losses())
 OVER_CATALOGUE = sorted(loss.name for loss in losses() if loss.over_catalogue)
 VARIANTS = [
@@ -169,10 +176,10 @@ def test_rows_of_users_come_from_their_owners():
         bring_together([table, last], ring)
         return table, last
 
-    for table, last in together(2, work):
+    for rank, (table, last) in enumerate(together(2, work)):
         assert last.tolist() == [0, 1, 0, 1, 0]
         assert table[:, 1].tolist() == [0, 1, 0, 1, 0]
-        assert torch.signbit(table[0, 0])  # the owner's own bits
+        assert torch.signbit(table[rank, 0])  # the owner's own bits
 
 
 def test_every_user_has_one_owner():
@@ -182,3 +189,30 @@ def test_every_user_has_one_owner():
 
     owners = np.stack([owned(np.arange(11), Of(rank)) for rank in range(4)])
     np.testing.assert_array_equal(owners.sum(axis=0), 1)
+
+
+def test_gloo_sends_the_bytes_that_are_counted():
+    def bytes_sent():
+        """By all TCP sockets of this process, of which the workers of this test are threads."""
+        total = 0
+        for path in Path("/proc/self/fd").iterdir():
+            with contextlib.suppress(OSError), socket.socket(fileno=os.dup(int(path.name))) as each:
+                if each.type == socket.SOCK_STREAM and each.family in (socket.AF_INET, socket.AF_INET6):
+                    info = each.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+                    total += int.from_bytes(info[SENT : SENT + 8], "little") if len(info) >= SENT + 8 else 0
+        return total
+
+    def work(ring: Ring):
+        ring.sum([torch.zeros(1)])  # connects the workers
+        barrier.wait()
+        before, counted = bytes_sent(), ring.sent
+        barrier.wait()
+        ring.sum([torch.zeros(500_000)])
+        barrier.wait()
+        return bytes_sent() - before, ring.sent - counted
+
+    barrier = threading.Barrier(3)
+    workers = together(3, work)
+    if not workers[0][0]:
+        pytest.skip("this kernel does not count the bytes of a socket")
+    assert workers[0][0] == pytest.approx(sum(counted for _, counted in workers), rel=0.01)

@@ -35,10 +35,20 @@ _GONE = 20.0  # seconds that the workers have to end
 
 @dataclass(frozen=True)
 class TrainCrew:
-    """`resources` of each worker, in Ray's names."""
+    """`resources` of each worker, in Ray's names. With `reserved`, the process that starts the crew has reserved a processor
+    of its node for each of them, and they run there.
+    """
 
     workers: int
     resources: dict[str, float] = field(default_factory=lambda: {"CPU": 1.0})
+    reserved: bool = False
+
+    @property
+    def scaling(self) -> ScalingConfig:
+        if not self.reserved:
+            return ScalingConfig(num_workers=self.workers, resources_per_worker=self.resources)
+        # A placement group must ask for something, and has a byte of memory.
+        return ScalingConfig(num_workers=self.workers, resources_per_worker={"memory": 1}, label_selector=_here())
 
     def start(self, member: Callable[..., Any], *arguments: Any) -> TrainTeam:
         return TrainTeam(self, member, arguments)
@@ -50,8 +60,9 @@ class TrainTeam:
     def __init__(self, crew: TrainCrew, member: Callable[..., Any], arguments: tuple[Any, ...]):
         self._crew, self._round, self.restarts = crew, 0, -1
         self._failure: BaseException | None = None
-        here = ray.get_runtime_context().get_node_id()
-        self._desk = ray.remote(num_cpus=0, label_selector={"ray.io/node-id": here})(_Desk).remote()
+        # In a trial of Tune, actors would otherwise take part in its placement group.
+        desk = ray.remote(num_cpus=0, scheduling_strategy="DEFAULT", label_selector=_here())
+        self._desk = desk(_Desk).remote()
         # The plugins come first, because they are loaded as they are unpickled.
         self._config = {
             "plugins": Shipment.of_this_process(),
@@ -91,16 +102,22 @@ class TrainTeam:
         return ray.get(reply)
 
     def _train(self) -> None:
-        scaling = ScalingConfig(num_workers=self._crew.workers, resources_per_worker=self._crew.resources)
         failures = FailureConfig(max_failures=FAILURES, controller_failure_limit=STARTS)
         # Lost workers are reported in one line by those who wait for them.
         logging.getLogger("ray.train").setLevel(logging.CRITICAL)
         try:
             with private_folder() as folder:
                 run = RunConfig(name="fit", storage_path=str(folder), failure_config=failures)
-                DataParallelTrainer(_work, train_loop_config=self._config, scaling_config=scaling, run_config=run).fit()
+                DataParallelTrainer(
+                    _work, train_loop_config=self._config, scaling_config=self._crew.scaling, run_config=run
+                ).fit()
         except Exception as error:
             self._failure = error
+
+
+def _here() -> dict[str, str]:
+    """A label that only this node has."""
+    return {"ray.io/node-id": ray.get_runtime_context().get_node_id()}
 
 
 class _Desk:

@@ -37,7 +37,7 @@ def workplace(address: str | None, n_threads: int | None = None) -> Iterator[Blo
 
 
 @contextmanager
-def crew_of(workers: int, address: str | None = None, gpus: bool = False) -> Iterator[Crew | None]:
+def crew_of(workers: int, address: str | None = None, gpus: bool = False, source: str = "--workers ") -> Iterator[Crew | None]:
     """Yield a crew of so many workers on the cluster at `address` (or RAY_ADDRESS), by default on this machine; None for one
     worker. With `gpus`, each has a GPU.
 
@@ -48,12 +48,12 @@ def crew_of(workers: int, address: str | None = None, gpus: bool = False) -> Ite
         return
     local = not (address or os.environ.get("RAY_ADDRESS"))
     if local:
-        require_threads(workers, "--workers")
+        require_threads(workers, f"{source}{workers}")
     from rankbench.cluster.session import session
 
     with session(address, workers if local else None, gpus=gpus) as cluster:
         for offered, what in ((cluster.cpus, "processors"), *(((cluster.gpus, "GPUs"),) if gpus else ())):
-            problem = f"--workers {workers}: {'this machine' if local else 'the cluster'} has {offered} {what}"
+            problem = f"{source}{workers}: {'this machine' if local else 'the cluster'} has {offered} {what}"
             require(workers <= offered, f"{problem}; each worker needs one")
         from rankbench.cluster.train_crew import TrainCrew
 

@@ -71,9 +71,14 @@ class Method:
         """Whether a fit needs a matrix (n_items, n_items)."""
         return False
 
+    @property
+    def by_workers(self) -> bool:
+        """Whether several workers can make the steps of a fit together."""
+        return False
+
     def why_alone(self, p: Any) -> str:
-        """Return why several workers cannot make the steps of a fit with `p` together, as a clause; empty if they can."""
-        return "it is not fitted by gradient steps on the vectors of an encoder"
+        """Return why a fit with `p` cannot be divided among workers, as a clause; empty if it can."""
+        return "" if self.by_workers else "it is not trained by gradient steps on the vectors of an encoder"
 
     @property
     def cost(self) -> str:

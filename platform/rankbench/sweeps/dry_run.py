@@ -38,6 +38,7 @@ class Row:
     settings: int | None = 0
     fits: int = 0
     cpus: int = 0
+    workers: int = 1
     memory_bytes: int = 0
     seconds_a_fit: float = 0.0
     seconds_in_all: float = 0.0
@@ -47,6 +48,7 @@ class Row:
     def add(self, unit: Unit, settings: int, times: int = 1) -> None:
         self.fits += times
         self.cpus = max(self.cpus, unit.cpus)
+        self.workers = max(self.workers, unit.workers)
         self.memory_bytes = max(self.memory_bytes, unit.memory_bytes)
         self.seconds_a_fit = max(self.seconds_a_fit, unit.cost)
         self.seconds_in_all += times * unit.cost * settings / len(unit.job.configs)
@@ -61,6 +63,7 @@ class Row:
             "fits": self.fits,
             "shared_with": [*self.shared_with],
             "cpus": self.cpus,
+            "workers": self.workers,
             "memory_gb": round(self.memory_bytes / 1e9, 2),
             "seconds_a_fit": round(self.seconds_a_fit, 1),
             "seconds_in_all": round(self.seconds_in_all, 1),
@@ -231,6 +234,7 @@ def fits_of(plan: Plan) -> list[dict[str, Any]]:
             "dataset": unit.job.card.name,
             "settings": [{"model": each.arm, "params": each.flat} for each in unit.job.configs],
             "cpus": unit.cpus,
+            "workers": unit.workers,
             "memory_gb": round(unit.memory_bytes / 1e9, 2),
             "seconds": round(unit.cost, 1),
         }

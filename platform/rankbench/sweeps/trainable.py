@@ -1,6 +1,7 @@
 """The Trainable of Ray Tune that runs one unit in a worker.
 
-A fit works in the threads of its worker and starts no Ray tasks, so that trials cannot wait for one another's resources.
+A fit works in the threads of its worker and starts no Ray tasks, so that trials cannot wait for one another's resources. The
+workers of a fit with `resources.workers` run on the processors that their trial has reserved.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 from ray import tune
 
+from rankbench.cluster.train_crew import TrainCrew
 from rankbench.core.environment import Environment
 from rankbench.core.memory import Spill
 from rankbench.core.plugins import Shipment
@@ -99,7 +101,8 @@ class UnitTrainable(tune.Trainable):
             checkpoints = Checkpoints(self._checkpoints, resume=True, every=SAVE_EVERY)
         if unit.tiled:
             spill = Spill(self.records.parent / SPILL, unit.memory_bytes, resume=True)
-        execution = Execution(unit.cpus, device=unit.device, checkpoints=checkpoints, spill=spill)
+        crew = TrainCrew(unit.workers, reserved=True) if unit.workers > 1 else None
+        execution = Execution(unit.cpus, device=unit.device, checkpoints=checkpoints, spill=spill, crew=crew)
         outcomes = yield from run_stepwise(unit.job, self.environment, execution)
         for outcome in outcomes:
             write_record(self.records, outcome.record, outcome.per_user)

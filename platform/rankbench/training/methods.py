@@ -44,6 +44,10 @@ class Trained(Iterative):
     def on_device(self) -> bool:
         return True
 
+    @property
+    def by_workers(self) -> bool:
+        return True
+
     def why_alone(self, p: TrainedParams) -> str:
         noisy = encoders().get(p.training.model).noise_per_row(p.encoder)
         return f"{noisy} draws numbers for the rows of the batch in turn" if noisy else ""
