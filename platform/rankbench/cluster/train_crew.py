@@ -91,8 +91,7 @@ class TrainTeam:
 
     def close(self) -> None:
         self._desk.close.remote()
-        self._thread.join(_GONE)
-        ray.kill(self._desk)
+        self._thread.join(_GONE)  # the desk ends with the last worker that knows it
 
     def _reply(self, reply: ray.ObjectRef) -> Any:
         while not ray.wait([reply], timeout=_TICK)[0]:

@@ -36,8 +36,8 @@ class CrewedTrainer:
         self.team: Team = crew.start(Member, X, given, loss.name, seed, np.dtype(dtype).name, device)
         self.kept: dict[str, np.ndarray] | None = None
         self.since: list[tuple[int, Schedule]] = []  # the epochs after the kept arrays
-        self.kept_at = time.monotonic()
         self._call("ready")  # so that the start does not count as training
+        self.kept_at = time.monotonic()
 
     def scheduled_epoch(self, number: int, schedule: Schedule) -> float:
         schedule = deepcopy(schedule)  # as it is now, if the epoch is repeated
