@@ -83,7 +83,7 @@ def fit(
 
         registered = register_model(to, register, environment, labels)
     if json:
-        about = {"folder": str(to), "method": method, "params": model.params, "dataset": model.dataset}
+        about = {"folder": str(to), "method": method, "params": model.params, "dataset": model.dataset, "workers": workers}
         print_json(about | ({"registered": registered.uri} if registered else {}))
         return
     out.print(f"{method} on {dataset}: {len(model.users):,} users, {len(model.items):,} items → {to}")
