@@ -23,7 +23,7 @@ from rankbench.experiment.job import configure
 from rankbench.experiment.watch import ValidationSet
 from rankbench.losses.spec import registered as losses
 from rankbench.tracking.environment import describe_environment
-from rankbench.training.trainer import steps
+from rankbench.training.steps import steps
 
 TRAINING = {"objective": "catalogue", "schedule": "cosine", "patience": 0, "init": "ials"}
 SETTINGS = {

@@ -19,7 +19,7 @@ from rankbench.data.prepare import load
 from rankbench.experiment.job import configure
 from rankbench.experiment.watch import ValidationSet
 from rankbench.losses.spec import registered as losses
-from rankbench.training.trainer import steps
+from rankbench.training.steps import steps
 
 USERS = (96, 480, 1920)
 

@@ -27,7 +27,7 @@ from rankbench.experiment.job import configure
 from rankbench.experiment.watch import ValidationSet
 from rankbench.fitting.recommenders import FactorRecommender
 from rankbench.losses.spec import registered as losses
-from rankbench.training.trainer import steps
+from rankbench.training.steps import steps
 
 DIM, BATCH, NEGATIVES = 64, 1024, 1024
 SAMPLED = {"n_negatives": NEGATIVES, "batch_size": BATCH, "shared_negatives": True, "learning_rate": 0.01}

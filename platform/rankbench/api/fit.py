@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from rankbench.api.dataset import card_of
 from rankbench.api.display import fit_display
+from rankbench.cluster.workplace import crew_of
 from rankbench.core.environment import Environment
 from rankbench.core.errors import require
 from rankbench.data.blocks import union
@@ -26,6 +27,7 @@ def fit(
     environment: Environment | None = None,
     progress: Progress | bool = True,
     execution: Execution | None = None,
+    workers: int = 1,
     changes: dict[str, Any] | None = None,
     **params: Any,
 ) -> Model:
@@ -37,19 +39,25 @@ def fit(
 
     A notebook or terminal shows the progress of the fit. With `progress=False` it does not, and a function
     `progress(phase, done, total)` is called instead. `execution` says how the fit is computed: by default in this process,
-    without saving anything. A model whose matrix did not fit into memory reads the folder of `execution.spill`.
+    without saving anything. With `workers`, so many processes of this machine, or of the cluster that RAY_ADDRESS names, make
+    gradient steps together: the model is that of one worker, up to rounding. A model whose matrix did not fit into memory reads
+    the folder of `execution.spill`.
 
     Raises ConfigError for an unknown name, parameter or value, DataError for data that are not available or not readable,
     NumericalError if the method breaks down, and StorageError if memory or disk do not suffice.
     """
     require(fit_on in (None, "train", "train+valid"), f"fit_on: expected train or train+valid, got {fit_on!r}")
+    require(workers == 1 or execution is None, "workers: leave it out if execution is given, which has a crew")
     require(dtype in ("float32", "float64"), f"dtype: expected float32 or float64, got {dtype!r}")
     environment = environment or Environment.from_env()
     config = configure(method, params)
+    require(workers >= 1, f"workers: expected a whole number from 1, got {workers}")
+    config.require_workers(workers, f"workers={workers}")
     card = card_of(dataset, environment, changes)
     part = fit_on or config.part_to_fit(card)
     job = Job(card, (config,), part, dtype=dtype, seed=seed)
-    with fit_display(progress) as (on_progress, on_curve):
+    with crew_of(workers, source="workers=") as crew, fit_display(progress) as (on_progress, on_curve):
+        execution = Execution(crew=crew) if crew else execution
         data, fitted = load_and_fit(job, environment, execution, on_progress, on_curve)
     history = union(data.split.fit_matrix(part), data.split.valid_history, data.split.test_history)
     about: FittedOn = {"card": card.reference, "changes": card.changes, "name": data.name, "fingerprint": data.fingerprint}

@@ -38,6 +38,10 @@ Device = Annotated[str, typer.Option(help="Device for gradient steps and inverse
 Address = Annotated[
     str | None, typer.Option(help="HOST:PORT of a Ray cluster. Default: RAY_ADDRESS if it is set, otherwise no cluster.")
 ]
+Workers = Annotated[
+    int,
+    typer.Option(min=1, help="Processes that make gradient steps together, by Ray Train, each with one processor (or GPU)."),
+]
 Memory = Annotated[
     str | None,
     typer.Option(

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rankbench.cli.arguments import Address, Dataset, Device, Dtype, Memory, Method, Params, Plugin, Resume
+from rankbench.cli.arguments import Address, Dataset, Device, Dtype, Memory, Method, Params, Plugin, Resume, Workers
 from rankbench.cli.console import Json, out, phase_progress, print_json, program
 
 EXAMPLES = """Examples:
@@ -28,6 +28,7 @@ def fit(
     seed: Annotated[int, typer.Option(min=0, help="Seed of methods that use random numbers.")] = 0,
     dtype: Dtype = "float32",
     address: Address = None,
+    workers: Workers = 1,
     device: Device = "cpu",
     memory: Memory = None,
     resume: Resume = False,
@@ -67,8 +68,8 @@ def fit(
     require(not to.exists(), f"{to}: already exists; choose another folder with --out")
     changes, values = card_and_method(params or [])
     chosen = configure(method, values)
-    options = Options(address, resume, memory, device=device)
-    require_effect(chosen.spec, options)
+    options = Options(address, resume, memory, device=device, workers=workers)
+    require_effect(chosen, options)
     # Both folders are beside the model's, and are deleted once the model is saved.
     with open_execution(chosen.spec, options, checkpoint_folder, tile_folder) as execution, phase_progress() as progress:
         more = {"dtype": dtype, "seed": seed, "progress": progress, "execution": execution}
@@ -82,7 +83,7 @@ def fit(
 
         registered = register_model(to, register, environment, labels)
     if json:
-        about = {"folder": str(to), "method": method, "params": model.params, "dataset": model.dataset}
+        about = {"folder": str(to), "method": method, "params": model.params, "dataset": model.dataset, "workers": workers}
         print_json(about | ({"registered": registered.uri} if registered else {}))
         return
     out.print(f"{method} on {dataset}: {len(model.users):,} users, {len(model.items):,} items → {to}")

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from rankbench.cli.console import err
-from rankbench.cluster.workplace import require_shared, workplace
+from rankbench.cluster.workplace import crew_of, require_shared, workplace
 from rankbench.core.config import assignments
 from rankbench.core.errors import require
 from rankbench.core.memory import Spill, available_memory, bytes_of
 from rankbench.core.threads import available_cpus
 from rankbench.experiment.execution import Execution
+from rankbench.experiment.job import MethodConfig
 from rankbench.fitting.checkpoints import Checkpoints
 from rankbench.fitting.method import ClosedForm, Iterative, Method
 
@@ -29,6 +30,7 @@ class Options:
     spill: Path | None = None
     device: str = "cpu"
     threads: int | None = None
+    workers: int = 1
 
     @property
     def memory_bytes(self) -> int:
@@ -46,10 +48,13 @@ def open_execution(method: Method, options: Options, checkpoints: Path, spill: P
     if isinstance(method, Iterative):
         saved = Checkpoints(checkpoints, options.resume, method.save_every, lambda number: _tell(number, method.length))
     tiles = Spill(spill.resolve(), options.memory_bytes, options.resume)
-    with workplace(options.address if method.distributed else "", options.threads) as executor:
+    with (
+        workplace(options.address if method.distributed else "", options.threads) as executor,
+        crew_of(options.workers, options.address, options.device != "cpu") as crew,
+    ):
         if isinstance(method, ClosedForm) and executor.flow() is not None:  # the cluster may also come from RAY_ADDRESS
             require_shared(tiles.folder.parent)
-        yield Execution(options.threads or available_cpus(), executor, options.device, saved, tiles)
+        yield Execution(options.threads or available_cpus(), executor, options.device, saved, tiles, crew)
 
 
 def _tell(number: int, length: str) -> None:
@@ -65,12 +70,15 @@ def card_and_method(words: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     return changes, {key: value for key, value in given.items() if not key.startswith("data.")}
 
 
-def require_effect(method: Method, options: Options) -> None:
-    """Raise ConfigError for an option that has no effect on how `method` is fitted."""
+def require_effect(config: MethodConfig, options: Options) -> None:
+    """Raise ConfigError for an option that has no effect on how `config` is fitted."""
+    method = config.spec
     name, closed = method.name, isinstance(method, ClosedForm)
+    config.require_workers(options.workers, f"--workers {options.workers}")
+    alone = "only alternating least squares, closed forms and gradient steps with --workers run on a cluster"
     require(
-        not options.address or method.distributed,
-        f"--address: {name} is fitted in this process; only alternating least squares and closed forms run on a cluster",
+        not options.address or method.distributed or options.workers > 1,
+        f"--address: {name} is fitted in this process; {alone}",
     )
     require(
         not options.resume or closed or isinstance(method, Iterative),
@@ -82,7 +90,7 @@ def require_effect(method: Method, options: Options) -> None:
             f"--{option}: {name} has no item-item matrix that could be solved by tiles; leave it out",
         )
     require(
-        options.device == "cpu" or (method.on_device and not options.address),
+        options.device == "cpu" or (method.on_device and (not options.address or options.workers > 1)),
         f"--device: {name} runs only on {'the CPUs of the cluster' if options.address else 'CPUs'}; leave it out",
     )
     if options.device != "cpu":

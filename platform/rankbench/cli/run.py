@@ -7,7 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rankbench.cli.arguments import Address, Dataset, Device, Dtype, Memory, Method, Params, Plugin, Resume, RunName, Tags
+from rankbench.cli.arguments import (
+    Address,
+    Dataset,
+    Device,
+    Dtype,
+    Memory,
+    Method,
+    Params,
+    Plugin,
+    Resume,
+    RunName,
+    Tags,
+    Workers,
+)
 from rankbench.cli.console import Json, err, out, phase_progress, print_json, print_table
 
 if TYPE_CHECKING:
@@ -15,7 +28,7 @@ if TYPE_CHECKING:
 
 PRINTED = (
     "dataset", "method", "params", "metrics", "users", "iterations", "seconds", "peak_memory_bytes", "seed", "dtype",
-    "environment", "id",
+    "workers", "environment", "id",
 )  # fmt: skip
 
 EXAMPLES = """Examples:
@@ -26,6 +39,7 @@ EXAMPLES = """Examples:
   rankbench run gowalla ials embedding_dim=128 iterations=20      after an interrupt, add --resume
   rankbench run amazon-beauty talos tau=0.1 n_negatives=1024 epochs=100
   rankbench run gowalla bpr model=lightgcn n_negatives=1 epochs=50
+  rankbench run gowalla sl objective=catalogue --workers 4        gradient steps by four processes
   rankbench run netflix ials --address 10.0.0.5:6379              on a Ray cluster
   rankbench run amazon-book deql-l2 --memory 4GB --spill /scratch      a matrix larger than memory, by tiles
   rankbench run amazon-book deql-l2 --address 10.0.0.5:6379 --spill /shared      tiles on a cluster that shares /shared
@@ -46,6 +60,7 @@ def run(
     device: Device = "cpu",
     curve: Annotated[int, typer.Option(min=0, help="Record metrics of 2,000 users every CURVE iterations; 0: never.")] = 1,
     address: Address = None,
+    workers: Workers = 1,
     resume: Resume = False,
     memory: Memory = None,
     spill: Annotated[
@@ -98,8 +113,8 @@ def run(
     if cutoffs or metrics:
         n_items = prepare(card, environment).split.n_items
         require_within(wanted, n_items, card.name, "--cutoffs" if cutoffs else "--metrics")
-    options = Options(address, resume, memory, spill, device, threads)
-    require_effect(chosen.spec, options)
+    options = Options(address, resume, memory, spill, device, threads, workers)
+    require_effect(chosen, options)
     job = Job(card, (chosen,), chosen.part_to_fit(card), metrics=wanted, dtype=dtype, seed=seed, curve=curve)
     if not fresh:
         # An unreadable record is refused before the fit, not after it.

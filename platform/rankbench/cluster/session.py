@@ -47,6 +47,10 @@ _ENVIRONMENT = {
     "TUNE_MAX_PENDING_TRIALS_PG": "1000",  # `sweeps/dispatch.py` decides how many trials are started
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
+    "RAY_TRAIN_V2_ENABLED": "1",
+    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "1",
+    "RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S": "60",
+    "RAY_TRAIN_METRICS_ENABLED": "0",
 }
 
 
@@ -61,6 +65,11 @@ class Session:
     def cpus(self) -> int:
         """Number of processors of all nodes."""
         return sum(machine.cpus for machine in self.machines)
+
+    @property
+    def gpus(self) -> int:
+        """Number of GPUs of all nodes."""
+        return sum(machine.gpus for machine in self.machines)
 
     @property
     def memory_bytes(self) -> int:

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rankbench.core.errors import require
-from rankbench.core.threads import available_cpus
+from rankbench.core.threads import available_cpus, require_threads
+from rankbench.fitting.crew import Crew
 from rankbench.fitting.executors import BlockMap, ThreadMap
 
 
@@ -33,6 +34,30 @@ def workplace(address: str | None, n_threads: int | None = None) -> Iterator[Blo
         from rankbench.cluster.ray_map import RayMap
 
         yield RayMap()
+
+
+@contextmanager
+def crew_of(workers: int, address: str | None = None, gpus: bool = False, source: str = "--workers ") -> Iterator[Crew | None]:
+    """Yield a crew of so many workers on the cluster at `address` (or RAY_ADDRESS), by default on this machine; None for one
+    worker. With `gpus`, each has a GPU.
+
+    Raises ConfigError if the processors or GPUs do not suffice, and the errors of `session`.
+    """
+    if workers == 1:
+        yield None
+        return
+    local = not (address or os.environ.get("RAY_ADDRESS"))
+    if local:
+        require_threads(workers, f"{source}{workers}")
+    from rankbench.cluster.session import session
+
+    with session(address, workers if local else None, gpus=gpus) as cluster:
+        for offered, what in ((cluster.cpus, "processors"), *(((cluster.gpus, "GPUs"),) if gpus else ())):
+            problem = f"{source}{workers}: {'this machine' if local else 'the cluster'} has {offered} {what}"
+            require(workers <= offered, f"{problem}; each worker needs one")
+        from rankbench.cluster.train_crew import TrainCrew
+
+        yield TrainCrew(workers, {"CPU": 1.0} | ({"GPU": 1.0} if gpus else {}))
 
 
 def require_shared(*folders: Path) -> None:

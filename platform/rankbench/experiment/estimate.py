@@ -23,6 +23,7 @@ from rankbench.experiment.watch import pair_work, valid_users
 from rankbench.fitting.method import ClosedForm, Iterative
 from rankbench.solvers.inverse.gram_cache import kept_bytes
 
+WORKERS_START = 15.0  # seconds until the workers of a fit run
 START = 1.0  # seconds of a trial besides its fit: starting the worker, reading the data, writing the record
 PRODUCTS = 0.9  # speed of an inverse relative to matrix products
 PAIRS = 5e8  # pairs of a user's items that a Gram counts per second
@@ -67,12 +68,18 @@ class Size:
         return cls(split.n_users, split.n_items, sum(part.nnz for part in parts), float(each @ each), ranked)
 
 
-def seconds(job: Job, size: Size, cpus: int) -> float:
+def seconds(job: Job, size: Size, cpus: int, workers: int = 1) -> float:
     """Seconds of one trial with `cpus` processors: start, fit, ranking and measuring, within a factor of two or three."""
     first = job.configs[0]
     fit = _FIT[first.spec.cost](first, size, cpus, job.dtype) * first.spec.pace
     n_rankings = _rankings(job)
-    total = START + fit + _ranking(first, size, size.ranked, n_rankings, cpus) + n_rankings * size.ranked * MEASURED
+    total = (
+        START
+        + (WORKERS_START if workers > 1 else 0)
+        + fit
+        + _ranking(first, size, size.ranked, n_rankings, cpus)
+        + n_rankings * size.ranked * MEASURED
+    )
     if first.stopping and job.fit_on == "train":
         evaluations = _iterations(first) / (first.stopping.eval_every or evaluations_every(job, size))
         total += evaluations * _ranking(first, size, min(size.ranked, valid_users(first)), 1, cpus)
@@ -90,8 +97,10 @@ def evaluations_every(job: Job, size: Size) -> int:
     return max(1, math.ceil(evaluation / (SHARE * iteration)))
 
 
-def memory(job: Job, size: Size) -> int:
-    """Peak bytes of one trial, rounded up to GRID, so that most trials of a sweep have equal needs."""
+def memory(job: Job, size: Size, workers: int = 1) -> int:
+    """Peak bytes of one trial, rounded up to GRID, so that most trials of a sweep have equal needs. Each of several workers
+    needs as much as a fit alone, and so does the process that evaluates their model.
+    """
     first, itemsize = job.configs[0], 8 if job.dtype == "float64" else 4
     kind, n = first.spec.cost, size.items
     n_bytes = BASE + 32 * size.interactions + 16 * (size.users + n)
@@ -113,7 +122,7 @@ def memory(job: Job, size: Size) -> int:
         n_bytes += 5 * table
     n_rankings = _rankings(job)
     n_bytes += n_rankings * size.ranked * (job.metrics.k * (4 + itemsize) + 10 * len(job.metrics.names))
-    return _rounded_up(n_bytes)
+    return _rounded_up(n_bytes * (workers + 1 if workers > 1 else 1))
 
 
 @cache

@@ -9,14 +9,16 @@ from rankbench.core import threads
 from rankbench.core.memory import Spill
 from rankbench.fitting.checkpoints import Checkpoints
 from rankbench.fitting.context import Context
+from rankbench.fitting.crew import Crew
 from rankbench.fitting.executors import BlockMap, ThreadMap
 
 
 @dataclass(frozen=True)
 class Execution:
     """`n_threads`: threads of this process. `executor` works on blocks, by default in these threads. `device` computes gradient
-    steps and inverses. Iterations are saved to `checkpoints`. A closed form that `executor` distributes, or whose matrix does
-    not fit into the memory of `spill`, is solved by tiles in the folder of `spill`.
+    steps and inverses. A `crew` makes gradient steps in several processes. Iterations are saved to `checkpoints`. A closed form
+    that `executor` distributes, or whose matrix does not fit into the memory of `spill`, is solved by tiles in the folder of
+    `spill`.
     """
 
     n_threads: int = field(default_factory=threads.available_cpus)
@@ -24,10 +26,16 @@ class Execution:
     device: str = "cpu"
     checkpoints: Checkpoints | None = None
     spill: Spill | None = None
+    crew: Crew | None = None
+
+    @property
+    def workers(self) -> int:
+        """Number of processes that make the gradient steps of a fit."""
+        return self.crew.workers if self.crew else 1
 
     @property
     def context(self) -> Context:
-        return Context(self.executor or ThreadMap(self.n_threads), self.device)
+        return Context(self.executor or ThreadMap(self.n_threads), self.device, self.crew)
 
 
 def ignore_progress(*_: Any) -> None:

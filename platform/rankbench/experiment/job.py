@@ -8,7 +8,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from rankbench.core.errors import ConfigError
+from rankbench.core.errors import ConfigError, require
 from rankbench.data.cards import Card
 from rankbench.evaluation.metrics import MetricSet, metric_set
 from rankbench.experiment import methods
@@ -50,6 +50,11 @@ class MethodConfig:
     def stopping(self) -> Stopping | None:
         """When its fit ends early, by a metric on the validation set; None if it never does."""
         return self.spec.stopping(self.params)
+
+    def require_workers(self, workers: int, source: str) -> None:
+        """Raise ConfigError, starting with `source`, if several workers are wanted and cannot fit it together."""
+        problem = self.spec.why_alone(self.params) if workers > 1 else ""
+        require(not problem, f"{source}: {self.method} is fitted by one worker only, because {problem}; leave it out")
 
     def part_to_fit(self, card: Card) -> Literal["train", "train+valid"]:
         """Return the part for a final fit: as the protocol of the split prescribes, or only train if the validation set decides

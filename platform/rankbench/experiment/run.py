@@ -90,6 +90,7 @@ def run_stepwise(
             same_as=job.run_id(job.configs[leader]) if leader != position else None,
             peak_memory_bytes=peak_memory(),
             threads=execution.n_threads,
+            workers=execution.workers,
             device="cpu" if fitted.tiles else execution.device,
         )
         _refuse_non_finite(record)

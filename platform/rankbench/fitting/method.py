@@ -72,6 +72,15 @@ class Method:
         return False
 
     @property
+    def by_workers(self) -> bool:
+        """Whether several workers can make the steps of a fit together."""
+        return False
+
+    def why_alone(self, p: Any) -> str:
+        """Return why a fit with `p` cannot be divided among workers, as a clause; empty if it can."""
+        return "" if self.by_workers else "it is not trained by gradient steps on the vectors of an encoder"
+
+    @property
     def cost(self) -> str:
         """Which formula estimates the time and memory of a fit (`experiment/estimate.py`)."""
         return "low-rank" if self.dense else "plain"

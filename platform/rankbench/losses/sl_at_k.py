@@ -33,6 +33,8 @@ class SLAtK(Params):
 class SampledThresholds(LossState):
     """The thresholds `beta` (n_users,), a buffer that some epochs update."""
 
+    of_users = ("beta",)
+
     def __init__(self, p: SLAtK, sizes: Sizes, generator: Generator):
         super().__init__()
         self.p = p

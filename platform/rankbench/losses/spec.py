@@ -97,8 +97,11 @@ class Sizes(NamedTuple):
 class LossState(nn.Module):
     """What a loss remembers between batches, such as thresholds, margins or an adversary; trained and saved with the model.
 
-    Every parameter and buffer is part of a checkpoint. Weight decay does not apply to them.
+    Every parameter and buffer is part of a checkpoint. Weight decay does not apply to them. `of_users` names the buffers
+    (n_users, ...) whose row u changes only in batches of user u: of several workers, only the one with these batches knows it.
     """
+
+    of_users: tuple[str, ...] = ()
 
     def groups(self, learning_rate: float) -> list[dict[str, Any]]:
         """Parameter groups for the state's own Adam optimiser; `learning_rate` is that of the model."""
@@ -108,7 +111,10 @@ class LossState(nn.Module):
         """Called before each epoch, counted from 1. A resumed fit calls it first with the epoch that it continues with."""
 
     def own_loss(self, s: Scores) -> Tensor | None:
-        """A scalar that is added to the batch's loss and trains only the state (from detached scores), or None."""
+        """A scalar that is added to the batch's loss and trains only the state (from detached scores), or None.
+
+        It is a mean over the rows, since the scores may be a worker's part of the batch.
+        """
         return None
 
     def project(self) -> None:

@@ -94,6 +94,7 @@ class SimpleXModel(EmbeddingModel):
     title="SimpleX: a user's own vector and a pooled history",
     source="Mao et al., CIKM 2021",
     per_row=True,
+    noise_per_row=lambda p: "user_dropout" if p.user_dropout else "",
 )
 def simplex(X: sp.csr_array, p: SimpleX, users: Tensor, items: Tensor, generator: Generator) -> SimpleXModel:
     return SimpleXModel(X, p, users, items, generator)

@@ -100,7 +100,9 @@ class Encoder:
     None for inner products; it raises ConfigError for parameters that do not fit.
 
     `per_row`: a batch has a vector per interaction (`row_vectors`), so that the rows of a user cannot share sums over the
-    catalogue. `folds(p)`: whether its models score users who were not fitted (`recommender`).
+    catalogue. `noise_per_row(p)`: name of the parameter by which numbers are drawn for each row of a batch in turn, which
+    several workers cannot do together; empty if none are. `folds(p)`: whether its models score users who were not fitted
+    (`recommender`).
     """
 
     name: str
@@ -110,6 +112,7 @@ class Encoder:
     source: str
     layers: Callable[[Any], int] = lambda p: 0
     per_row: bool = False
+    noise_per_row: Callable[[Any], str] = lambda p: ""
     folds: Callable[[Any], bool] = lambda p: False
     per_edge: Callable[[Any], int] = lambda p: 0
     work: Callable[[Any, int], int] | None = None

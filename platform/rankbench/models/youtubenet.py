@@ -68,6 +68,7 @@ class YouTubeNetModel(EmbeddingModel):
     title="YouTubeNet: a user is the mean of the user's items",
     source="Covington, Adams, Sargin, RecSys 2016; Mao et al., CIKM 2021",
     per_row=True,
+    noise_per_row=lambda p: "user_dropout" if p.user_dropout else "",
     folds=lambda p: not p.n_towers,
 )
 def youtubenet(X: sp.csr_array, p: YouTubeNet, users: Tensor, items: Tensor, generator: Generator) -> YouTubeNetModel:

@@ -133,8 +133,9 @@ class FinalSpec(Strict):
 
 class Resources(Strict):
     """Resources of a trial; `cpus: auto` depends on the size of its matrix. A trial whose method divides its work may get
-    several `nodes` of a cluster; `auto` decides by the estimates. With `device: cuda`, each trial whose method can use a GPU
-    gets `gpus` of one: with 0.25, four trials share it.
+    several `nodes` of a cluster; `auto` decides by the estimates. With `workers`, the gradient steps of a trial are made by so
+    many processes of its node, each with one processor. With `device: cuda`, each trial whose method can use a GPU gets `gpus`
+    of one: with 0.25, four trials share it.
     """
 
     cpus: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
@@ -142,11 +143,16 @@ class Resources(Strict):
     nodes: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
     device: str = Field("cpu", pattern=r"^(cpu(:\d+)?|cuda)$")
     gpus: float = Field(1.0, gt=0, le=1)
+    workers: int = Field(1, ge=1)
 
     @model_validator(mode="after")
     def _gpus_of_a_gpu(self) -> Resources:
         if self.gpus != 1 and self.device != "cuda":
             raise ValueError(f"gpus: {self.gpus} is a share of a GPU; add device: cuda")
+        if self.workers > 1 and self.device == "cuda":
+            raise ValueError(f"workers: {self.workers} workers of a trial have processors only; leave out device: cuda")
+        if self.workers > 1 and self.cpus not in ("auto", self.workers):
+            raise ValueError(f"cpus: a trial of {self.workers} workers has as many processors; leave out cpus")
         return self
 
 

@@ -40,6 +40,7 @@ class Row:
     fits: int = 0
     nodes: int = 1
     cpus: int = 0
+    workers: int = 1
     memory_bytes: int = 0
     seconds_a_fit: float = 0.0
     seconds_in_all: float = 0.0
@@ -50,6 +51,7 @@ class Row:
         self.fits += times
         self.nodes = max(self.nodes, unit.nodes)
         self.cpus = max(self.cpus, unit.cpus)
+        self.workers = max(self.workers, unit.workers)
         self.memory_bytes = max(self.memory_bytes, unit.memory_bytes)
         self.seconds_a_fit = max(self.seconds_a_fit, unit.cost)
         self.seconds_in_all += times * unit.cost * settings / len(unit.job.configs)
@@ -65,6 +67,7 @@ class Row:
             "shared_with": [*self.shared_with],
             "nodes": self.nodes,
             "cpus": self.cpus,
+            "workers": self.workers,
             "memory_gb": round(self.memory_bytes / 1e9, 2),
             "seconds_a_fit": round(self.seconds_a_fit, 1),
             "seconds_in_all": round(self.seconds_in_all, 1),
@@ -253,6 +256,7 @@ def fits_of(plan: Plan) -> list[dict[str, Any]]:
             "dataset": unit.job.card.name,
             "settings": [{"model": each.arm, "params": each.flat} for each in unit.job.configs],
             "cpus": unit.cpus,
+            "workers": unit.workers,
             "memory_gb": round(unit.memory_bytes / 1e9, 2),
             "seconds": round(unit.cost, 1),
         }

@@ -21,7 +21,7 @@ def adapted(unit: Unit, machines: Sequence[Machine], resources: Resources) -> Un
     """
     if any(machine.capacity(unit.needs) for machine in machines):
         return unit
-    if resources.cpus == "auto":
+    if resources.cpus == "auto" and unit.workers == 1:
         cpus = [machine.cpus for machine in machines if machine.capacity(replace(unit.needs, cpus=1))]
         if cpus:
             return replace(unit, cpus=min(unit.cpus, max(cpus)))

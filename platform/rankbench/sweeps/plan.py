@@ -36,7 +36,8 @@ class Unit:
     """Settings that one trial fits together, and the needs of the trial.
 
     `cost` is a rough number of seconds. `tiled` means that the matrix does not fit into memory and is stored in a file. With
-    `nodes` above 1, the blocks of the fit run on that many nodes, with `cpus` processors on each.
+    `nodes` above 1, the blocks of the fit run on that many nodes, with `cpus` processors on each. `workers` processes make the
+    gradient steps; each has one of the `cpus`.
     """
 
     job: Job
@@ -47,6 +48,7 @@ class Unit:
     device: str = "cpu"
     gpu_share: float = 1.0
     nodes: int = 1
+    workers: int = 1
 
     @property
     def gpus(self) -> float:
@@ -167,6 +169,11 @@ def plan(
         cpus is None or wanted == "auto" or wanted <= cpus,
         f"{source}: resources.cpus: a trial needs {wanted}, this machine has {cpus}",
     )
+    require(
+        cpus is None or spec.resources.workers <= cpus,
+        f"{source}: resources.workers: a trial of {spec.resources.workers} workers needs as many processors, "
+        f"this machine has {cpus}",
+    )
     require("@" in spec.search.choose.metric, f"{source}: search.choose.metric: write it with a cutoff, as in ndcg@20")
     metrics = metric_set([*spec.metrics, spec.search.choose.metric, *with_both_recalls(spec.report_metrics)], spec.cutoffs)
     notes: list[str] = []
@@ -198,6 +205,9 @@ def plan(
     datasets, final_cards, not_available = _available(spec, declared, environment, source, final_notes, require_all)
     cards = [dataset.card for dataset in datasets]
     examples = [*candidates, *(settings[0] for _, settings in drawing_arms)]
+    for config in (*examples, *(each for settings in chosen.values() for each in settings)):
+        if config.spec.by_workers:
+            config.require_workers(spec.resources.workers, f"{source}: resources.workers: {spec.resources.workers}")
     unseeded = dict.fromkeys(config.arm or config.method for config in examples if not config.spec.seeded)
     if len(spec.final.seeds) > 1 and unseeded:
         final_notes.append(f"{', '.join(unseeded)}: the method uses no seed; run with seed {spec.final.seeds[0]} alone")
@@ -298,8 +308,10 @@ def units(
         # Up to a few thousand items, a core is better used by a second trial than by a second thread of one inverse.
         share = ((cpus or 4) if dense and size.items > 6000 else 1) if wanted == "auto" else wanted
         device = spec.resources.device if members[0].spec.on_device else "cpu"
-        needs = estimate.memory(job, size), estimate.seconds(job, size, share)
-        result.append(Unit(job, share, *needs, device=device, gpu_share=spec.resources.gpus))
+        workers = spec.resources.workers if members[0].spec.by_workers else 1
+        share = workers if workers > 1 else share
+        needs = estimate.memory(job, size, workers), estimate.seconds(job, size, share, workers)
+        result.append(Unit(job, share, *needs, device=device, gpu_share=spec.resources.gpus, workers=workers))
     return result
 
 

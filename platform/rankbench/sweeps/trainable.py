@@ -1,7 +1,8 @@
 """The Trainable of Ray Tune that runs one unit in a worker.
 
 A fit works in the threads of its worker. One on several nodes runs its blocks as tasks in the placement group of its trial, so
-that trials cannot wait for one another's resources.
+that trials cannot wait for one another's resources. The workers of a fit with `resources.workers` run on the processors that
+their trial has reserved.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 from ray import tune
 
+from rankbench.cluster.train_crew import TrainCrew
 from rankbench.core.environment import Environment
 from rankbench.core.memory import Spill
 from rankbench.core.plugins import Shipment
@@ -103,7 +105,8 @@ class UnitTrainable(tune.Trainable):
             checkpoints = Checkpoints(self._checkpoints, resume=True, every=SAVE_EVERY)
         if unit.tiled:
             spill = Spill(self.records.parent / SPILL, unit.memory_bytes, resume=True)
-        execution = Execution(unit.cpus, _executor(unit), unit.device, checkpoints, spill)
+        crew = TrainCrew(unit.workers, reserved=True) if unit.workers > 1 else None
+        execution = Execution(unit.cpus, _executor(unit), unit.device, checkpoints, spill, crew=crew)
         outcomes = yield from run_stepwise(unit.job, self.environment, execution)
         for outcome in outcomes:
             write_record(self.records, outcome.record, outcome.per_user)

@@ -59,6 +59,7 @@ class RunRecord:
     if early stopping chose it. `same_as`: id of a run whose ranking is provably the same. `seconds`: by phase; if
     `fit_shared_by` settings share a fit, each states all of its time. `tiles`: rows per tile if the item-item matrix did not
     fit into memory and was solved by tiles in a file. `peak_memory_bytes`: resident memory.
+    `workers`: processes that made the gradient steps together; their memory does not count.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -85,6 +86,7 @@ class RunRecord:
     same_as: str | None = None
     peak_memory_bytes: int = 0
     threads: int = 0
+    workers: int = 1
     device: str = "cpu"
     environment: dict[str, Any] = field(default_factory=dict)
     started_at: str = ""

@@ -40,6 +40,7 @@ def record_tags(record: RunRecord, folder: Path) -> dict[str, str]:
         "rankbench.stand_in": data.stand_in,
         "mlflow.source.git.commit": revision.removesuffix(CHANGED),
         "rankbench.uncommitted_changes": "true" if revision.endswith(CHANGED) else None,
+        "rankbench.workers": record.workers if record.workers > 1 else None,
         "rankbench.same_as": record.same_as,
         "rankbench.error": record.error,
         "rankbench.count_differences": "; ".join(data.differences)[:5000],

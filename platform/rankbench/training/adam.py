@@ -77,6 +77,11 @@ class DenseAdam:
         self.optimizer = torch.optim.Adam(groups, betas=BETAS, eps=eps, fused=on_gpu or None)  # one kernel for all tables
         self.rates = [group["lr"] for group in self.optimizer.param_groups]
 
+    def gradients(self, without: Tensor | None = None) -> list[Tensor]:
+        """The gradients of the parameters that have one, in order, except that of `without`."""
+        parameters = [each for group in self.optimizer.param_groups for each in group["params"] if each is not without]
+        return [each.grad for each in parameters if each.grad is not None]
+
     def step(self, factor: float) -> None:
         """Update the parameters with `factor` times each group's own learning rate, and clear the gradients."""
         for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):

@@ -17,6 +17,7 @@ from torch import Tensor
 from rankbench.core.devices import compiled
 from rankbench.models.spec import EmbeddingModel
 from rankbench.training.adam import DenseAdam, RowAdam
+from rankbench.training.exchange import Alone, Exchange
 from rankbench.training.params import TrainingParams
 from rankbench.training.scoring import Rows
 from rankbench.training.table_adam import TableAdam
@@ -32,6 +33,9 @@ class Learner(Protocol):
     def step(self, factor: float) -> None:
         """Update the parameters after the backward pass, with `factor` times the learning rate."""
 
+    def of_users(self) -> list[Tensor]:
+        """The tables (n_users, ...) whose rows only the worker that owns the user has; they may be overwritten."""
+
     def vectors(self) -> tuple[Tensor, Tensor]:
         """The vectors of all users and items that are scored in evaluation. The learner stays as it is."""
 
@@ -40,15 +44,18 @@ class Learner(Protocol):
     def restore(self, arrays: dict[str, np.ndarray]) -> None: ...
 
 
-def learner(encoder: EmbeddingModel, p: TrainingParams, unit_ball: bool = False) -> Learner:
+def learner(encoder: EmbeddingModel, p: TrainingParams, unit_ball: bool = False, exchange: Exchange | None = None) -> Learner:
     """The learner that suits the encoder and the optimiser of `p`. With `unit_ball`, vectors are projected after each step."""
+    exchange = exchange or Alone()
     decay = p.weight_decay if p.decay == "gradient" else 0.0
     if encoder.plain and p.optimizer == "row-adam":
-        return RowLearner(encoder, p.learning_rate, [RowAdam(table, decay, p.adam_eps) for table in _tables(encoder)], decay)
+        optimizers = [RowAdam(table, decay, p.adam_eps) for table in _tables(encoder)]
+        return RowLearner(encoder, p.learning_rate, optimizers, decay, exchange)
     # The penalty and the projection act on idle rows in every step, so that these steps cannot be applied at once.
     if encoder.plain and compiled(encoder.users.device) and not decay and not unit_ball:
-        return RowLearner(encoder, p.learning_rate, [TableAdam(table, p.adam_eps) for table in _tables(encoder)])
-    return DenseLearner(encoder, p.learning_rate, decay, p.adam_eps)
+        optimizers = [TableAdam(table, p.adam_eps) for table in _tables(encoder)]
+        return RowLearner(encoder, p.learning_rate, optimizers, exchange=exchange)
+    return DenseLearner(encoder, p.learning_rate, decay, p.adam_eps, exchange)
 
 
 def _tables(encoder: EmbeddingModel) -> list[Tensor]:
@@ -58,15 +65,24 @@ def _tables(encoder: EmbeddingModel) -> list[Tensor]:
 class RowLearner:
     """`optimizers` are those of the encoder's users and items; `weight_decay` acts on the gradient of its other parameters."""
 
-    def __init__(self, encoder: EmbeddingModel, learning_rate: float, optimizers: Sequence[RowAdam], weight_decay: float = 0.0):
+    def __init__(
+        self,
+        encoder: EmbeddingModel,
+        learning_rate: float,
+        optimizers: Sequence[RowAdam],
+        weight_decay: float = 0.0,
+        exchange: Exchange | None = None,
+    ):
         self.tables, self.optimizers, self.learning_rate = _tables(encoder), optimizers, learning_rate
+        self.exchange = exchange or Alone()
         self.touched: list[tuple[Rows, np.ndarray | None]] = []
+        self.batch_items: np.ndarray | None = None
         others = [each for name, each in encoder.named_parameters() if name not in ("users", "items")]
         group = {"params": others, "lr": learning_rate, "weight_decay": weight_decay}
         self.others = DenseAdam([group], optimizers[0].eps) if others else None
 
     def rows(self, users: np.ndarray, items: np.ndarray | None, read: np.ndarray | None = None) -> tuple[Rows, Rows, Tensor]:
-        self.touched = []
+        self.touched, self.batch_items = [], items
         for table, optimizer, ids in zip(self.tables, self.optimizers, (users, items), strict=True):
             if optimizer.moves_idle_rows and ids is not None and 2 * len(ids) > len(table):
                 ids = None  # a step of all rows costs less than choosing most of them
@@ -79,6 +95,7 @@ class RowLearner:
         return user_rows, item_rows, self.tables[1]
 
     def step(self, factor: float) -> None:
+        self._sum_shared()
         for optimizer, (rows, ids) in zip(self.optimizers, self.touched, strict=True):
             grad = rows.vectors.grad
             if grad is None:
@@ -89,6 +106,28 @@ class RowLearner:
             optimizer.step(ids, grad, self.learning_rate * factor)
         if self.others:
             self.others.step(factor)
+
+    def _sum_shared(self) -> None:
+        """Sum the gradients of the items of the batch, and of what else is shared, over the workers."""
+        if self.exchange.size == 1:
+            return
+        rows, _ = self.touched[1]
+        grad = rows.vectors.grad
+        if grad is not None and self.batch_items is not None and len(grad) > len(self.batch_items):
+            # The other rows have gradient 0 at every worker.
+            ids = torch.from_numpy(self.batch_items)
+            part = grad.index_select(0, ids)
+            self.exchange.sum([part])
+            grad.index_copy_(0, ids, part)
+        elif grad is not None:
+            self.exchange.sum([grad])
+        if self.others:
+            self.exchange.sum(self.others.gradients())
+
+    def of_users(self) -> list[Tensor]:
+        optimizer = self.optimizers[0]
+        tables = [optimizer.table.detach(), optimizer.first, optimizer.second]
+        return tables + ([torch.from_numpy(optimizer.last)] if isinstance(optimizer, TableAdam) else [])
 
     def vectors(self) -> tuple[Tensor, Tensor]:
         users, items = (optimizer.settled() for optimizer in self.optimizers)
@@ -107,10 +146,17 @@ class RowLearner:
 
 
 class DenseLearner(DenseAdam):
-    def __init__(self, encoder: EmbeddingModel, learning_rate: float, weight_decay: float, eps: float):
+    def __init__(
+        self,
+        encoder: EmbeddingModel,
+        learning_rate: float,
+        weight_decay: float,
+        eps: float,
+        exchange: Exchange | None = None,
+    ):
         groups = [{"params": list(encoder.parameters()), "lr": learning_rate, "weight_decay": weight_decay}]
         super().__init__(groups, eps)
-        self.encoder = encoder
+        self.encoder, self.exchange = encoder, exchange or Alone()
 
     def rows(self, users: np.ndarray, items: np.ndarray | None, read: np.ndarray | None = None) -> tuple[Rows, Rows, Tensor]:
         self.encoder.train()
@@ -118,6 +164,18 @@ class DenseLearner(DenseAdam):
         if not compiled(U.device):
             return Rows(U, None), Rows(V, None), V.detach()  # a step moves all rows, and choosing some costs as much
         return Rows.of(U, users), Rows.of(V, items), V.detach()
+
+    def step(self, factor: float) -> None:
+        own = self.encoder.users if self.encoder.plain else None
+        self.exchange.sum(self.gradients(own))
+        super().step(factor)
+
+    def of_users(self) -> list[Tensor]:
+        if not self.encoder.plain:
+            return []
+        state = self.optimizer.state.get(self.encoder.users, {})
+        moments = [state[name] for name in ("exp_avg", "exp_avg_sq") if name in state]
+        return [self.encoder.users.detach(), *moments]
 
     def vectors(self) -> tuple[Tensor, Tensor]:
         self.encoder.eval()

@@ -27,7 +27,7 @@ from rankbench.models.spec import MODELS, Encoder
 from rankbench.models.spec import registered as encoders
 from rankbench.training.pair_scores import why_not
 from rankbench.training.params import TrainedParams, TrainingParams
-from rankbench.training.trainer import steps
+from rankbench.training.steps import steps
 
 NEGATIVES = ("n_negatives", "shared_negatives", "sampler", "popularity_power")
 SAVE_EVERY = 10.0  # seconds of training between checkpoints
@@ -43,6 +43,14 @@ class Trained(Iterative):
     @property
     def on_device(self) -> bool:
         return True
+
+    @property
+    def by_workers(self) -> bool:
+        return True
+
+    def why_alone(self, p: TrainedParams) -> str:
+        noisy = encoders().get(p.training.model).noise_per_row(p.encoder)
+        return f"{noisy} draws numbers for the rows of the batch in turn" if noisy else ""
 
     @property
     def own(self) -> tuple[str, ...]:
@@ -153,7 +161,7 @@ def _method(loss: Loss) -> Trained:
     _require_distinct(loss)
 
     def begin(X: sp.csr_array, p: TrainedParams, seed: int, dtype: type, context: Context, start: State | None) -> Steps:
-        return steps(X, p, loss, seed, np.dtype(dtype).type, context.device, start)
+        return steps(X, p, loss, seed, np.dtype(dtype).type, context.device, start, context.crew)
 
     return Trained(
         name=loss.name,

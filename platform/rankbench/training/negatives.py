@@ -43,6 +43,11 @@ class Negatives:
     logq: np.ndarray | Tensor
     logq_pos: np.ndarray
 
+    def of_rows(self, rows: np.ndarray, n: int) -> Negatives:
+        """Those of some of the n rows, at positions `rows` (m,) int64."""
+        items, logq = (each[rows] if len(each) == n else each for each in (self.items, self.logq))
+        return Negatives(items, logq, self.logq_pos[rows])
+
 
 class NegativeSampler:
     """A sampler for the users of X (n_users, n_items), 0/1 CSR with sorted columns.

@@ -25,13 +25,23 @@ _MOSTLY = 0.9  # share of different users in a batch above which copying product
 
 @dataclass(frozen=True)
 class Batch:
-    """B interactions: `users` and `items` int64 (B,), `negatives` or None if the loss samples none, `extra` (B, m) or None."""
+    """B interactions: `users` and `items` int64 (B,), `negatives` or None if the loss samples none, `extra` (B, m) or None.
+
+    `at` (B,) int64 are the positions of the rows in the global batch, of which this is a worker's part; None if it is whole.
+    """
 
     users: np.ndarray
     items: np.ndarray
     negatives: Negatives | None
     extra: np.ndarray | None
     in_batch: bool = False
+    at: np.ndarray | None = None
+
+    def part(self, at: np.ndarray) -> Batch:
+        """The rows at positions `at` (m,) int64. Negatives that all rows share, or that are in the batch, stay whole."""
+        negatives = self.negatives and self.negatives.of_rows(at, len(self.users))
+        extra = None if self.extra is None else self.extra[at]
+        return Batch(self.users[at], self.items[at], negatives, extra, self.in_batch, at)
 
 
 @dataclass(frozen=True)
@@ -125,8 +135,9 @@ def scores_of(
         logq = torch.as_tensor(batch.negatives.logq).to(neg).expand(len(drawn) if not shared else 1, -1)
         neg_ids = drawn if isinstance(drawn, Tensor) else torch.from_numpy(drawn).to(device)
         if batch.in_batch:
-            neg, neg_ids = _without_diagonal(neg), _without_diagonal(neg_ids.expand(len(p), -1))
-            logq = _without_diagonal(logq.expand(len(p), -1))
+            place = None if batch.at is None else torch.from_numpy(batch.at).to(device)
+            neg, neg_ids = _without_own(neg, place), _without_own(neg_ids.expand(len(p), -1), place)
+            logq = _without_own(logq.expand(len(p), -1), place)
         logq_pos = torch.as_tensor(batch.negatives.logq_pos).to(neg)
         logq = logq.expand(-1, neg.shape[1]).expand(neg.shape if len(logq) > 1 else (1, neg.shape[1]))
 
@@ -216,8 +227,11 @@ def _scaled(users: Tensor, similarity: Similarity, temperature: float) -> Tensor
     return users if factor == 1 else users * factor
 
 
-def _without_diagonal(square: Tensor) -> Tensor:
-    """(B, B) → (B, B − 1): the positive of a row is not its own negative."""
+def _without_own(square: Tensor, at: Tensor | None) -> Tensor:
+    """(B, B) → (B, B − 1): the positive of a row is not its own negative. `at` (m,) are the positions of some of the rows."""
+    if at is not None:
+        others = torch.arange(square.shape[1] - 1, device=square.device).expand(len(at), -1)
+        return square.gather(1, others + (others >= at[:, None]))
     n = len(square)
     return square.flatten()[1:].view(n - 1, n + 1)[:, :-1].reshape(n, n - 1)
 

@@ -3,12 +3,14 @@
 Every random stream is named by its purpose and epoch, so a fit that continues from a checkpoint draws the same numbers. Users
 without interactions keep their initial vectors, apart from the momentum and decay of optimizer=adam. Items without interactions
 can be negatives like all others.
+
+Several workers can train one model: each draws the whole batch, computes the rows whose users it owns, and exchanges the
+gradients of what is shared (`exchange.py`). The steps are those of one worker, up to the rounding of sums.
 """
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -19,16 +21,14 @@ import torch
 from torch import Tensor
 
 from rankbench.core.devices import compiled
-from rankbench.core.errors import NumericalError
 from rankbench.core.rng import stream
-from rankbench.fitting.checkpoints import State
 from rankbench.fitting.recommenders import FactorRecommender, Recommender
-from rankbench.fitting.step import Step, Steps
 from rankbench.losses.spec import Loss, LossState, Sizes
 from rankbench.models.spec import EmbeddingModel, PairModel
 from rankbench.models.spec import registered as encoders
 from rankbench.solvers.als.start import fitted_ials
 from rankbench.training.adam import DenseAdam
+from rankbench.training.exchange import Alone, Exchange, bring_together, owned
 from rankbench.training.learner import learner
 from rankbench.training.memory import keep_freed
 from rankbench.training.negatives import NegativeSampler, drawn_positives
@@ -38,10 +38,23 @@ from rankbench.training.scoring import Batch, Rows, catalogue_scores_of, own_ite
 
 
 class Trainer:
-    """One fit of `loss` with parameters `given` on X (n_users, n_items), 0/1 CSR."""
+    """One fit of `loss` with parameters `given` on X (n_users, n_items), 0/1 CSR.
 
-    def __init__(self, X: sp.csr_array, given: TrainedParams, loss: Loss, seed: int, dtype: type, device: str):
+    With an `exchange`, this is one of several workers, whose methods are all called together.
+    """
+
+    def __init__(
+        self,
+        X: sp.csr_array,
+        given: TrainedParams,
+        loss: Loss,
+        seed: int,
+        dtype: type,
+        device: str,
+        exchange: Exchange | None = None,
+    ):
         keep_freed()
+        self.exchange = exchange or Alone()
         self.given, self.p = given, given.training
         if self.p.similarity != "auto":
             loss = replace(loss, similarity=self.p.similarity)
@@ -51,7 +64,7 @@ class Trainer:
         self.items = X.indices.astype(np.int64)
         self.encoder = self._encoder(np.dtype(dtype)).to(self.device)
         self.rate = self._rate_of_a_step()
-        self.learner = learner(self.encoder, p, loss.unit_ball)
+        self.learner = learner(self.encoder, p, loss.unit_ball, self.exchange)
         self.sampler = self._sampler()
         self.state: LossState | None = None
         if loss.state:
@@ -120,7 +133,15 @@ class Trainer:
             if batch is not None:
                 own_factor = factor(count, len(parts)) if callable(factor) else factor
                 total += self._step(batch, self.rate * own_factor) * len(chosen)
+        self.exchange.sum([total])
         return float(total) / len(self.users)
+
+    def scheduled_epoch(self, number: int, schedule: Schedule) -> float:
+        """Train for one epoch with the rates of a schedule. Returns the mean loss over interactions."""
+        return self.epoch(number, partial(schedule.factor, number))
+
+    def close(self) -> None:
+        """Nothing is left behind by a fit in this process."""
 
     def _chosen(self, epoch: int) -> Iterator[np.ndarray]:
         """Positions of the interactions of each batch of an epoch."""
@@ -145,38 +166,58 @@ class Trainer:
         return Batch(users, items, negatives, extra, in_batch)
 
     def _step(self, batch: Batch, factor: float) -> Tensor:
+        """Make a step. Returns the mean loss of the batch, or this worker's share of it."""
         p, loss = self.p, self.loss
         catalogue = p.objective == "catalogue"
         whole = catalogue or "catalogue" in loss.needs or not compiled(self.device)
         touched = touched_items(batch, self.X.shape[1], whole)
-        own = own_items(self.X, batch.users) if "all_positives" in loss.needs and not catalogue else None
-        read = None if own is None else np.unique(own[1].numpy())
-        users, items, every_item = self.learner.rows(np.unique(batch.users), touched, read)
+        own, read = None, None
+        if "all_positives" in loss.needs and not catalogue:
+            # The items of the whole batch's users, so that workers bring the same items up to date.
+            read = np.unique(own_items(self.X, batch.users)[1].numpy())
+        part, share = self._own_part(batch)
+        users, items, every_item = self.learner.rows(np.unique(part.users), touched, read)
         if catalogue:
             kind = loss.sampler if p.sampler == "auto" else p.sampler
-            s = catalogue_scores_of(loss, batch, users, items.vectors, self.X, kind == "uniform-other", p.temperature)
+            s = catalogue_scores_of(loss, part, users, items.vectors, self.X, kind == "uniform-other", p.temperature)
         else:
-            rows = self._row_vectors(batch)
+            own = None if read is None else own_items(self.X, part.users)
+            rows = self._row_vectors(part)
             pairs = self.encoder if isinstance(self.encoder, PairModel) else None
-            s = scores_of(loss, batch, users, items, self.X, every_item, own, p.precision, p.temperature, rows, pairs)
+            s = scores_of(loss, part, users, items, self.X, every_item, own, p.precision, p.temperature, rows, pairs)
         rows = loss.function(s, self.given.loss, *((self.state,) if self.state else ()))
         if self.weight is not None:
-            rows = rows * torch.from_numpy(self.weight[batch.users]).to(rows)
-        total = rows.mean()
-        for part in (
-            self.encoder.own_loss(s.users, s.items),
-            self.state and self.state.own_loss(s),
-            self._decay(batch, users, items),
+            rows = rows * torch.from_numpy(self.weight[part.users]).to(rows)
+        total = share * rows.mean()
+        for term, weight in (
+            (self._loss_of_encoder(batch), 1 / self.exchange.size),
+            (self.state and self.state.own_loss(s), share),
+            (self._decay(part, users, items), share),
         ):
-            total = total if part is None else total + part
+            total = total if term is None else total + weight * term
         total.backward()
         self.learner.step(factor)
         if self.state:
+            self.exchange.sum(self.state_adam.gradients())
             self.state_adam.step(factor)
             self.state.project()
         if loss.unit_ball:
-            self._project(batch, touched)
+            self._project(part, touched)
         return total.detach().double()
+
+    def _own_part(self, batch: Batch) -> tuple[Batch, float]:
+        """This worker's rows of a batch and their share of it. A worker without any has the first row with no share, so that
+        it has the gradients that the others have, all 0.
+        """
+        if self.exchange.size == 1:
+            return batch, 1.0
+        at = np.flatnonzero(owned(batch.users, self.exchange))
+        return (batch.part(at), len(at) / len(batch.users)) if len(at) else (batch.part(np.zeros(1, np.int64)), 0.0)
+
+    def _loss_of_encoder(self, batch: Batch) -> Tensor | None:
+        """The encoder's own loss of the whole batch, which every worker computes, because it may compare rows."""
+        users, items = (torch.from_numpy(ids).to(self.device) for ids in (batch.users, batch.items))
+        return self.encoder.own_loss(users, items)
 
     def _row_vectors(self, batch: Batch) -> Tensor | None:
         """The vectors of the rows' users, where the encoder has one per row."""
@@ -209,6 +250,8 @@ class Trainer:
     def model(self) -> Recommender:
         """The current model, whose scores are the similarity of the loss, dot products by rank_by=dot, or those of pairs."""
         U, V = self.learner.vectors()
+        if self.learner.of_users():
+            bring_together([U], self.exchange)
         if isinstance(self.encoder, PairModel):
             return self.encoder.recommender(U, V)
         similarity = self.loss.similarity if self.p.rank_by == "auto" else "dot"
@@ -222,7 +265,10 @@ class Trainer:
         return FactorRecommender(*(np.array(table.cpu().numpy()) for table in (U, V))) if own is None else own
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The arrays that the next epoch depends on, for a checkpoint."""
+        """The arrays that the next epoch depends on, for a checkpoint. They are the same for any number of workers."""
+        bring_together(self.learner.of_users(), self.exchange)
+        if self.state:
+            bring_together([self.state.get_buffer(name) for name in self.state.of_users], self.exchange)
         parts = {"encoder": _numpy(self.encoder), "learner": self.learner.arrays()}
         if self.state:
             parts |= {"state": _numpy(self.state), "state_adam": self.state_adam.arrays()}
@@ -238,37 +284,6 @@ class Trainer:
         if self.state:
             _load(self.state, parts.get("state", {}))
             self.state_adam.restore(parts.get("state_adam", {}))
-
-
-def steps(
-    X: sp.csr_array, p: TrainedParams, loss: Loss, seed: int, dtype: type, device: str = "cpu", start: State | None = None
-) -> Steps:
-    """Fit X by `loss` with `p`, one step per epoch. Raises NumericalError if the loss is not finite."""
-    trainer, training = Trainer(X, p, loss, seed, dtype, device), p.training
-    schedule = Schedule(training.schedule, training.learning_rate, training.epochs, training.warmup)
-    number, mean, seconds = 0, math.nan, 0.0
-    if start:
-        trainer.restore(start.arrays)
-        schedule.restore(start.values["schedule"])
-        number, mean, seconds = start.number, start.values["loss"], start.values["seconds"]
-
-    def state() -> State:
-        return State(number, trainer.arrays(), {"loss": mean, "seconds": seconds, "schedule": schedule.values()})
-
-    while True:
-        valid = yield Step(number, mean, seconds, trainer.model, state)
-        if number and number % max(1, training.eval_every) == 0:
-            schedule.observe(-mean if valid is None else valid)
-            if schedule.ended:
-                return
-        number += 1
-        began = time.perf_counter()
-        mean = trainer.epoch(number, partial(schedule.factor, number))
-        seconds += time.perf_counter() - began
-        if not math.isfinite(mean):
-            rate = training.learning_rate
-            advice = f"learning_rate={rate:g} is probably too high; try learning_rate={rate / 10:g}"
-            raise NumericalError(f"the loss is {mean} in epoch {number}: {advice} ({np.dtype(dtype).name}, with {p})")
 
 
 def _into_ball(vectors: Tensor) -> Tensor:

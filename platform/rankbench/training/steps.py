@@ -1,0 +1,81 @@
+"""The epochs of a fit by gradient steps, in this process or by several workers."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Protocol
+
+import numpy as np
+import scipy.sparse as sp
+
+from rankbench.core.errors import NumericalError
+from rankbench.fitting.checkpoints import State
+from rankbench.fitting.crew import Crew
+from rankbench.fitting.recommenders import Recommender
+from rankbench.fitting.step import Step, Steps
+from rankbench.losses.spec import Loss
+from rankbench.training.crewed_trainer import CrewedTrainer
+from rankbench.training.params import TrainedParams
+from rankbench.training.schedule import Schedule
+from rankbench.training.trainer import Trainer
+
+
+class Epochs(Protocol):
+    """What `steps` needs of a trainer."""
+
+    def scheduled_epoch(self, number: int, schedule: Schedule) -> float: ...
+
+    def model(self) -> Recommender: ...
+
+    def arrays(self) -> dict[str, np.ndarray]: ...
+
+    def restore(self, arrays: dict[str, np.ndarray]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def steps(
+    X: sp.csr_array,
+    p: TrainedParams,
+    loss: Loss,
+    seed: int,
+    dtype: type,
+    device: str = "cpu",
+    start: State | None = None,
+    crew: Crew | None = None,
+) -> Steps:
+    """Fit X by `loss` with `p`, one step per epoch, by the workers of a `crew` if it is given.
+
+    Raises NumericalError if the loss is not finite, and with a crew the errors of `Crew`.
+    """
+    given = X, p, loss, seed, dtype, device
+    trainer: Epochs = Trainer(*given) if crew is None else CrewedTrainer(crew, *given)
+    training = p.training
+    schedule = Schedule(training.schedule, training.learning_rate, training.epochs, training.warmup)
+    number, mean, seconds = 0, math.nan, 0.0
+    if start:
+        trainer.restore(start.arrays)
+        schedule.restore(start.values["schedule"])
+        number, mean, seconds = start.number, start.values["loss"], start.values["seconds"]
+
+    def state() -> State:
+        return State(number, trainer.arrays(), {"loss": mean, "seconds": seconds, "schedule": schedule.values()})
+
+    try:
+        while True:
+            valid = yield Step(number, mean, seconds, trainer.model, state)
+            if number and number % max(1, training.eval_every) == 0:
+                schedule.observe(-mean if valid is None else valid)
+                if schedule.ended:
+                    return
+            number += 1
+            began = time.perf_counter()
+            mean = trainer.scheduled_epoch(number, schedule)
+            seconds += time.perf_counter() - began
+            if not math.isfinite(mean):
+                rate = training.learning_rate
+                advice = f"learning_rate={rate:g} is probably too high; try learning_rate={rate / 10:g}"
+                raise NumericalError(f"the loss is {mean} in epoch {number}: {advice} ({np.dtype(dtype).name}, with {p})")
+    finally:
+        trainer.close()

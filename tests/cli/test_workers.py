@@ -1,0 +1,88 @@
+"""--workers: refused where it has no meaning, without Ray for one worker, and the same measures with two."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from rankbench.cli import _main
+
+TINY = ["data.source.generator.users=80", "data.source.generator.items=40", "data.source.generator.interactions_per_user=10"]
+SHORT = ["epochs=3", "embedding_dim=8", "n_negatives=5"]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    """Every command writes under this folder and none reaches the network."""
+    monkeypatch.setenv("RANKBENCH_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("RANKBENCH_RESULTS", str(tmp_path / "results"))
+    monkeypatch.setenv("RANKBENCH_OFFLINE", "1")
+    monkeypatch.delenv("RANKBENCH_MIRROR", raising=False)
+    monkeypatch.delenv("RANKBENCH_TRACKING_URI", raising=False)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", [["run", "--no-track"], ["fit", "--out", "model"]], ids=["run", "fit"])
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["ease", "--workers", "2"], "--workers 2: ease is fitted by one worker only, because it is not trained by gradient"),
+        (["multivae", "--workers", "2"], "--workers 2: multivae is fitted by one worker only"),
+        (["bpr", "model=simplex", "user_dropout=0.1", "--workers", "3"], "because user_dropout draws numbers for the rows"),
+        (["bpr", "--workers", "0"], "--workers"),
+        (["bpr", "--workers", "100000"], "--workers 100000: 100000 threads are too many"),
+        (["bpr", "--address", "127.0.0.1:1"], "--address: bpr is fitted in this process"),
+    ],
+)
+def test_workers_that_could_do_nothing_are_refused_in_one_line(home, capsys, monkeypatch, command, words, message):
+    monkeypatch.chdir(home)
+    assert _main([command[0], "synthetic", *words, *TINY, *command[1:]]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+    assert not list(home.iterdir())
+
+
+def test_one_worker_needs_no_ray_and_is_part_of_the_record(home):
+    code = f"""
+import sys
+from rankbench.cli import _main
+code = _main(["run", "synthetic", "bpr", *{TINY + SHORT}, "--workers", "1", "--no-track", "--json"])
+print("ray" in sys.modules, code, file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.stderr.splitlines()[-1] == "False 0"
+    assert json.loads(done.stdout)["workers"] == 1
+
+
+@pytest.mark.cluster
+def test_two_workers_measure_what_one_does(home):
+    def run(*words):
+        options = ["--fresh", "--dtype", "float64", "--no-track", "--json"]
+        given = ["run", "synthetic", "bpr", *TINY, *SHORT, "patience=0", *words, *options]
+        done = subprocess.run([sys.executable, "-m", "rankbench", *given], capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    alone, together = run(), run("--workers", "2")
+    assert (alone["workers"], together["workers"]) == (1, 2)
+    assert alone["id"] == together["id"]
+    for name, value in alone["metrics"].items():
+        assert together["metrics"][name]["mean"] == pytest.approx(value["mean"], rel=1e-9), name
+
+
+@pytest.mark.cluster
+def test_the_python_interface_fits_by_workers(home):
+    code = """
+import numpy as np, rankbench as rb
+pairs = np.random.default_rng(0).integers(0, 30, (400, 2))
+import pandas as pd
+data = rb.dataset(pd.DataFrame({"user": pairs[:, 0], "item": pairs[:, 1]}).drop_duplicates())
+given = dict(epochs=2, embedding_dim=8, n_negatives=5, dtype="float64", patience=0, progress=False)
+alone, together = rb.fit(data, "sl", **given), rb.fit(data, "sl", workers=2, **given)
+np.testing.assert_allclose(together.recommender.V, alone.recommender.V, rtol=1e-7)
+print("equal")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.stdout.strip() == "equal", done.stderr
