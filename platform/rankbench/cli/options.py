@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rankbench.cli.console import err
-from rankbench.cluster.workplace import require_shared, workplace
+from rankbench.cluster.workplace import require_shared_folder, workplace
 from rankbench.core.config import assignments
 from rankbench.core.errors import require
 from rankbench.core.memory import Spill, available_memory, bytes_of
@@ -48,7 +48,7 @@ def open_execution(method: Method, options: Options, checkpoints: Path, spill: P
     tiles = Spill(spill.resolve(), options.memory_bytes, options.resume)
     with workplace(options.address if method.distributed else "", options.threads) as executor:
         if isinstance(method, ClosedForm) and executor.flow() is not None:  # the cluster may also come from RAY_ADDRESS
-            require_shared(tiles.folder.parent)
+            require_shared_folder(tiles.folder.parent)
         yield Execution(options.threads or available_cpus(), executor, options.device, saved, tiles)
 
 

@@ -163,7 +163,7 @@ def sweep(
     try:
         if dry_run:
             planned = plan(spec, environment, cpus, source, chosen, require_all)
-            begun = folder_to_resume(planned, environment.results) if resume else None
+            begun = folder_to_resume(planned, environment) if resume else None
             _show_plan(planned, environment, cpus, json, begun)
             return
         folder, table, failed = execute(
@@ -221,9 +221,11 @@ def status(
     from rankbench.core.environment import Environment
     from rankbench.schema.stored_sweep import find_sweep, read_sweep
     from rankbench.sweeps.heartbeat import last_heartbeat
+    from rankbench.sweeps.store import SweepStore
 
-    stored = read_sweep(find_sweep(name, Environment.from_env().results))
-    running = last_heartbeat(stored.folder)
+    environment = Environment.from_env()
+    stored = read_sweep(find_sweep(name, environment))
+    running = last_heartbeat(stored.folder, SweepStore.of(stored.folder, environment).shared)
     state = "running" if running else "finished" if stored.chosen else "interrupted"
     metric = stored.about.experiment.search.choose.metric
     rows = _by_arm(stored.records.values(), metric)
@@ -260,9 +262,11 @@ def stop(
     from rankbench.core.environment import Environment
     from rankbench.schema.stored_sweep import find_sweep
     from rankbench.sweeps.heartbeat import request_stop
+    from rankbench.sweeps.store import SweepStore
 
-    folder = find_sweep(name, Environment.from_env().results)
-    request_stop(folder)
+    environment = Environment.from_env()
+    folder = find_sweep(name, environment)
+    request_stop(folder, SweepStore.of(folder, environment).shared)
     if json:
         print_json({"id": folder.name, "asked": True})
     else:
