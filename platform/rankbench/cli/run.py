@@ -153,6 +153,8 @@ def run(
     # Of the many training parameters, only the given ones are shown.
     shown = {name: value for name, value in record.params.items() if name in (*chosen.spec.own, *values)}
     _show(record, folder, shown)
+    if environment.results_store:
+        out.print(f"stored {environment.results_store}/runs/{record.id}")
 
 
 def _require_readable(folder: Path) -> None:

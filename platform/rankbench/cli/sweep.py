@@ -13,6 +13,7 @@ from rankbench.cli.arguments import Plugin, RunName, Tags
 from rankbench.cli.console import Json, clock, epilog, err, out, print_json, print_table, program
 
 if TYPE_CHECKING:
+    from rankbench.cluster.node_memory import NodeMemory
     from rankbench.core.environment import Environment
     from rankbench.experiment.job import MethodConfig
     from rankbench.schema.experiment import ExperimentSpec
@@ -108,6 +109,12 @@ def sweep(
         str | None,
         typer.Option(envvar="RAY_ADDRESS", help="HOST:PORT of a running Ray cluster, or auto. Default: a local one."),
     ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            help="Memory that the sweep may use on this machine, objects included, such as 8GB. Default: what is free."
+        ),
+    ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Repeat runs that an earlier sweep has finished.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Start without a question, however high the price is.")] = False,
     require_all: Annotated[
@@ -130,6 +137,7 @@ def sweep(
     from rankbench.reports.tables import as_json
     from rankbench.schema.experiment import of_arms
     from rankbench.sweeps.dry_run import dry_run as preview_of
+    from rankbench.sweeps.placement import node_memory
     from rankbench.sweeps.plan import plan
     from rankbench.sweeps.sweep import folder_to_resume
     from rankbench.tracking.labels import Labels
@@ -138,6 +146,7 @@ def sweep(
     environment = Environment.from_env()
     if address:
         host_and_port(address)
+    node = node_memory(memory, address, "--memory")
     spec, source = _experiment(experiment, changes or [], datasets or [], methods or [], metric, environment)
     if arms:
         spec = of_arms(spec, arms, source)
@@ -156,15 +165,16 @@ def sweep(
             err.print("--fresh --resume: runs that this sweep has finished are kept; those of other sweeps are not reused")
         show_downloads(spec, environment, source, ask)
     cpus = None if address else available_cpus()
+    room = None if address else node.tasks if node else available_memory()
 
     def price(plan: Plan, begun: Path | None) -> None:
-        show_price(plan, preview_of(plan, environment, cpus, available_memory() if cpus else None, begun), ask)
+        show_price(plan, preview_of(plan, environment, cpus, room, begun), ask)
 
     try:
         if dry_run:
             planned = plan(spec, environment, cpus, source, chosen, require_all)
             begun = folder_to_resume(planned, environment) if resume else None
-            _show_plan(planned, environment, cpus, json, begun)
+            _show_plan(planned, preview_of(planned, environment, cpus, room, begun), node, json, bool(begun))
             return
         folder, table, failed = execute(
             spec,
@@ -175,6 +185,7 @@ def sweep(
             resume=resume,
             use_chosen=chosen,
             address=address,
+            memory=node,
             fresh=fresh,
             require_all=require_all,
             changes=_in_words(experiment, changes, selections, metric),
@@ -186,7 +197,8 @@ def sweep(
     if failed:
         raise ClusterError(f"{failed} runs failed; {folder}/report/report.md gives the reasons, and --resume repeats them")
     if not json:
-        out.print(f"\nreport   {folder}/report/report.html\nrecords  {folder}/records\nbrowse   {program()} ui")
+        stored = f"\nstored   {environment.results_store}/sweeps/{folder.name}" if environment.results_store else ""
+        out.print(f"\nreport   {folder}/report/report.html\nrecords  {folder}/records{stored}\nbrowse   {program()} ui")
 
 
 def _command(
@@ -332,14 +344,13 @@ def _in_words(file: Path | None, changes: list[str] | None, options: dict[str, l
     return [*first, *(changes or []), *selections, *([f"--metric {metric}"] if metric else [])]
 
 
-def _show_plan(plan: Plan, environment: Environment, cpus: int | None, json: bool, begun: Path | None) -> None:
-    from rankbench.core.memory import available_memory
-    from rankbench.sweeps.dry_run import dry_run, fits_of
+def _show_plan(plan: Plan, preview: DryRun, node: NodeMemory | None, json: bool, begun: bool) -> None:
+    from rankbench.sweeps.dry_run import fits_of
     from rankbench.views.sweep_view import left_out
 
-    preview = dry_run(plan, environment, cpus, available_memory() if cpus else None, begun)
     if json:
-        print_json(_plan_as_json(plan, preview, fits_of(plan)))
+        shares = {"total_bytes": node.total, "object_bytes": node.objects, "task_bytes": node.tasks} if node else None
+        print_json(_plan_as_json(plan, preview, fits_of(plan)) | {"memory": shares})
         return
     planned = [row for row in preview.rows if row.state == "planned"]
     header, body = _by_dataset(planned) if len(planned) > MANY_ROWS else _by_model(planned, plan)
@@ -359,6 +370,8 @@ def _show_plan(plan: Plan, environment: Environment, cpus: int | None, json: boo
         out.print(f"{stage.name}: {stage.fits} fits, {time}")
     if plan.given is None:
         out.print("the final stage has one fit for each chosen inverse, split and seed")
+    if node:
+        out.print(str(node))
     if preview.short:
         out.print(
             f"not enough memory: the largest trial needs {preview.short / 1e9:.1f} GB more than is available", style="yellow"

@@ -147,7 +147,7 @@ def dry_run(
     return DryRun(
         tuple(rows),
         tuple(stages),
-        str(folder or environment.results / "sweeps" / f"{plan.spec.name}-{plan.key}-<time>"),
+        str(folder or f"{environment.results_store or environment.results}/sweeps/{plan.spec.name}-{plan.key}-<time>"),
         records,
         records * RECORD_BYTES + users * USER_BYTES,
         _shared(plan, final),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,8 @@ class TrialRecords:
             self._store(write_record(outgoing, record, per_user))
         finally:
             shutil.rmtree(outgoing, ignore_errors=True)
+            with suppress(OSError):  # other trials of this host are stored
+                outgoing.parent.rmdir()
 
     def copy(self, folder: Path) -> None:
         """Write a copy of the record in `folder`."""

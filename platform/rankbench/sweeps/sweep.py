@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from rankbench.cluster.node_memory import NodeMemory
 from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError
 from rankbench.core.extras import require_extra
@@ -114,6 +115,7 @@ def run_sweep(
     resume: bool = False,
     use_chosen: bool = False,
     address: str | None = None,
+    memory: NodeMemory | None = None,
     fresh: bool = False,
     require_all: bool = False,
     changes: Sequence[str] = (),
@@ -122,8 +124,9 @@ def run_sweep(
 ) -> tuple[Path, list[RunRecord]]:
     """Run the experiment; return the folder of the sweep and its failed runs. `source` names the experiment in errors.
 
-    An interrupted sweep keeps every finished run. Runs that an earlier sweep has finished are copied, unless `fresh`. Datasets
-    that are not available are left out, unless `require_all`; results of one that was available before are kept.
+    `memory` bounds the local cluster that the sweep starts. An interrupted sweep keeps every finished run. Runs that an earlier
+    sweep has finished are copied, unless `fresh`. Datasets that are not available are left out, unless `require_all`; results
+    of one that was available before are kept.
 
     Raises ConfigError, DataError and StorageError before any work starts, ClusterError if the cluster fails.
     """
@@ -154,7 +157,8 @@ def run_sweep(
         )
     earlier = None if fresh else Earlier.than(folder, environment)
     metric = spec.search.choose.metric
-    with Heartbeat(store) as heartbeat, session(address, available_cpus(), gpus=spec.resources.device == "cuda") as cluster:
+    gpus = spec.resources.device == "cuda"
+    with Heartbeat(store) as heartbeat, session(address, available_cpus(), gpus=gpus, memory=memory) as cluster:
         if address:
             require_shared(environment)
 
