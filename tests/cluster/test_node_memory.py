@@ -31,7 +31,9 @@ def test_a_bound_that_is_too_small_is_refused_with_the_numbers():
 
 def test_a_bound_above_the_machine_and_one_for_a_cluster_are_refused():
     host = psutil.virtual_memory().total
-    with pytest.raises(ConfigError, match=rf"^memory: {host / 1e9 + 1000:.1f} GB are more than the {host / 1e9:.1f} GB of this"):
+    with pytest.raises(
+        ConfigError, match=rf"^memory: {host / 1e9 + 1000:.1f} GB are more than the {host / 1e9:.1f} GB of this"
+    ):
         node_memory(f"{host / 1e9 + 1000:.3f}GB", None, "memory")
     with pytest.raises(ConfigError, match=r"ray start --memory=900000000 --object-store-memory=100000000$"):
         node_memory("1GB", "10.0.0.1:6379", "--memory")
