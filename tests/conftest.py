@@ -1,6 +1,8 @@
 """Fixtures of every room: settings that touch neither the network nor the user's own folders."""
 
+import logging
 import os
+import secrets
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,6 +32,31 @@ def environment(tmp_path: Path) -> Environment:
         tracking_uri=None,
         home=None,
     )
+
+
+@pytest.fixture(scope="session")
+def s3_server():
+    """The address of an S3 server on loopback, which keeps its objects in this process."""
+    from moto.server import ThreadedMotoServer
+
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # a line for each request
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    yield "http://{}:{}".format(*server.get_host_and_port())
+    server.stop()
+
+
+@pytest.fixture
+def s3(s3_server: str, monkeypatch) -> str:
+    """The address of a new bucket; the AWS variables lead to its server."""
+    from pyarrow.fs import S3FileSystem
+
+    variables = {"AWS_ENDPOINT_URL": s3_server, "AWS_ACCESS_KEY_ID": "tests", "AWS_SECRET_ACCESS_KEY": "tests"}
+    for name, value in (variables | {"AWS_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true"}).items():
+        monkeypatch.setenv(name, value)
+    bucket = f"bucket-{secrets.token_hex(4)}"
+    S3FileSystem(endpoint_override=s3_server, region="us-east-1", allow_bucket_creation=True).create_dir(bucket)
+    return f"s3://{bucket}"
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import pytest
 
 from rankbench.core.environment import VARIABLES, Environment
 from rankbench.core.errors import ConfigError
+from rankbench.core.storage import Storage
 
 
 @pytest.fixture(autouse=True)
@@ -35,6 +36,7 @@ def test_every_variable_is_read(tmp_path, monkeypatch):
         "RANKBENCH_MIRROR": str(mirror),
         "RANKBENCH_OFFLINE": "1",
         "RANKBENCH_RESULTS": str(tmp_path / "results"),
+        "RANKBENCH_CACHE": str(tmp_path / "copies"),
         "RANKBENCH_TRACKING_URI": "http://127.0.0.1:5000",
         "RANKBENCH_HOME": str(tmp_path),
         "RANKBENCH_PLUGINS": "my_loss.py",
@@ -60,6 +62,49 @@ def test_folders_are_absolute_and_may_begin_at_home(tmp_path, monkeypatch):
     environment = Environment.from_env()
     assert environment.data == tmp_path / "data"
     assert environment.results == tmp_path / "here" / "results"
+
+
+def test_data_and_results_may_be_in_a_store_with_local_copies(tmp_path, monkeypatch):
+    monkeypatch.setenv("RANKBENCH_CACHE", str(tmp_path))
+    monkeypatch.setenv("RANKBENCH_DATA", "s3://bucket/data")
+    monkeypatch.setenv("RANKBENCH_RESULTS", "s3://bucket/team/results/")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9000")
+    environment = Environment.from_env()
+    assert environment.data_store == Storage("s3://bucket/data", "http://127.0.0.1:9000", os.environ.get("AWS_REGION"))
+    assert environment.results_store and environment.results_store.uri == "s3://bucket/team/results"
+    assert environment.data == tmp_path and environment.results.parent == tmp_path / "results"
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9001")
+    assert Environment.from_env().results != environment.results  # another store of the same name
+    with pytest.raises(ConfigError, match=r"RANKBENCH_RESULTS=s3://bucket/team/results: x needs a folder; do y, or set"):
+        environment.require_folder_of_results("x", "do y")
+
+
+def test_a_worker_keeps_copies_where_its_own_host_says(tmp_path, monkeypatch):
+    monkeypatch.setenv("RANKBENCH_CACHE", str(tmp_path / "driver"))
+    monkeypatch.setenv("RANKBENCH_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("RANKBENCH_RESULTS", "s3://bucket")
+    environment = Environment.from_env()
+    monkeypatch.setenv("RANKBENCH_CACHE", str(tmp_path / "worker"))
+    assert environment.here().results == tmp_path / "worker" / "results" / environment.results.name
+    assert environment.here().data == environment.data == tmp_path / "data"
+    monkeypatch.delenv("RANKBENCH_CACHE")
+    assert environment.here() == environment
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ("RANKBENCH_RESULTS", "gs://bucket", r"expected a folder or s3://BUCKET/PREFIX"),
+        ("RANKBENCH_DATA", "s3://", r"expected s3://BUCKET/PREFIX"),
+        ("RANKBENCH_MIRROR", "s3://bucket", "must be a folder; only RANKBENCH_DATA and RANKBENCH_RESULTS may be in a store"),
+        ("RANKBENCH_CACHE", "s3://bucket", "must be a folder"),
+    ],
+)
+def test_a_store_that_cannot_be_used_is_refused(name, value, problem, monkeypatch):
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError, match=f"{name}={value}: {problem}"):
+        Environment.from_env()
 
 
 def test_an_empty_variable_is_an_unset_one(monkeypatch):

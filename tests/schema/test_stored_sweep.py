@@ -6,6 +6,7 @@ import os
 import pytest
 
 from rankbench.core.errors import DataError
+from rankbench.core.files import write_json
 from rankbench.schema.experiment import ExperimentSpec
 from rankbench.schema.stored_sweep import ChosenFile, ChosenRow, read_sweep
 
@@ -38,7 +39,7 @@ def test_a_whole_sweep_is_read(folder):
 def test_what_was_written_by_another_version_is_written_back_with_every_key(folder):
     later = {"name": "synthetic", "title": "T", "split": {"seed": 3}}
     (folder / "sweep.json").write_text(json.dumps({**SWEEP, "cards": [later], "new": {"a": 1}}))
-    read_sweep(folder).about.write(folder / "sweep.json")
+    write_json(folder / "sweep.json", read_sweep(folder).about.content())
     content = json.loads((folder / "sweep.json").read_text())
     assert content["cards"] == [later] and content["new"] == {"a": 1} and content["experiment"] == SWEEP["experiment"]
     names = [

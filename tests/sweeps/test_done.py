@@ -11,7 +11,7 @@ from rankbench.experiment.run import run
 from rankbench.schema.experiment import experiment_of_words
 from rankbench.sweeps.dry_run import dry_run
 from rankbench.sweeps.plan import plan
-from rankbench.sweeps.sweep import choose, final_settings, folder_to_resume, open_folder
+from rankbench.sweeps.sweep import choose, final_settings, folder_to_resume, open_sweep
 from rankbench.tracking.record import read_records, write_record
 
 DATA = {"name": "synthetic", "source": {"generator": {"users": 60, "items": 30, "interactions_per_user": 8}}}
@@ -39,8 +39,8 @@ def rest(planned, environment, folder):
 
 def test_only_what_is_left_is_planned(environment):
     planned = plan(spec_of(**{"arms": [], "params": {"lam": {"grid": [1, 10, 100]}}}), environment, 1, "here")
-    folder = open_folder(planned.spec, planned, environment.results, resume=False)
-    assert folder_to_resume(planned, environment.results) == folder
+    folder = open_sweep(planned.spec, planned, environment).folder
+    assert folder_to_resume(planned, environment) == folder
     whole = {stage.name: stage.fits for stage in dry_run(planned, environment, [Machine(1, 4 << 30)]).stages}
     assert whole == {"search": 4, "final": 2}
     assert rest(planned, environment, folder) == (whole, 0, 6)
@@ -66,7 +66,7 @@ def test_only_what_is_left_is_planned(environment):
 def test_draws_that_have_a_result_are_not_planned_again(environment):
     changes = {"search.by": "tpe", "search.trials": 5, "params": {"lam": {"loguniform": [1, 100]}}}
     planned = plan(spec_of(**changes), environment, 1, "here")
-    folder = open_folder(planned.spec, planned, environment.results, resume=False)
+    folder = open_sweep(planned.spec, planned, environment).folder
     (search,) = planned.adaptive
     drawn = [{"lam": 3.0}, {"lam": 30.0}]
     lines = [{"search": "synthetic/ease", "lag": 1}]
@@ -81,4 +81,4 @@ def test_draws_that_have_a_result_are_not_planned_again(environment):
 
 def test_nothing_to_resume_is_one_line(environment):
     with pytest.raises(ConfigError, match="nothing to resume"):
-        folder_to_resume(plan(spec_of(), environment, 1, "here"), environment.results)
+        folder_to_resume(plan(spec_of(), environment, 1, "here"), environment)

@@ -12,6 +12,7 @@ import pytest
 
 from rankbench.core.errors import ConfigError
 from rankbench.sweeps.heartbeat import SILENT, Heartbeat, Progress, last_heartbeat, request_stop
+from rankbench.sweeps.store import SweepStore
 from rankbench.tracking.record import DatasetInfo, Measured, RunRecord
 
 RECORD = RunRecord("run", "ease", {}, DatasetInfo("data"), "train", "valid", 0, "float32", metrics={"ndcg@20": Measured(0.2)})
@@ -38,7 +39,7 @@ def test_records_that_existed_before_do_not_count_in_the_rate():
 
 def test_heartbeats_while_it_runs_and_none_after(tmp_path):
     assert last_heartbeat(tmp_path) is None
-    with Heartbeat(tmp_path) as heartbeat:
+    with Heartbeat(SweepStore(tmp_path)) as heartbeat:
         heartbeat.progress = Progress("final", 2, 1.0)
         deadline = time.monotonic() + 20
         while not (seen := last_heartbeat(tmp_path)) or "progress" not in seen:
@@ -60,9 +61,10 @@ SLEEPER = """
 import signal, sys, time
 from pathlib import Path
 from rankbench.sweeps.heartbeat import Heartbeat
+from rankbench.sweeps.store import SweepStore
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a process in the background may be started with it ignored
 try:
-    with Heartbeat(Path(sys.argv[1])):
+    with Heartbeat(SweepStore(Path(sys.argv[1]))):
         time.sleep(60)
 except KeyboardInterrupt:
     sys.exit(77)

@@ -127,6 +127,7 @@ from rankbench.cluster.session import session
 from rankbench.core.config import validate
 from rankbench.core.environment import Environment
 from rankbench.sweeps.plan import plan
+from rankbench.sweeps.store import SweepStore
 from rankbench.schema.experiment import ExperimentSpec
 
 data = {"name": "synthetic", "source": {"generator": {"users": 60, "items": 30, "interactions_per_user": 8}}}
@@ -151,7 +152,7 @@ with session(None, 1) as cluster:
         warnings.append(line)
         ray.kill(holder)
 
-    records = run_units(planned.search, environment, Path(sys.argv[1]) / "records", cluster, spec, lambda *_: None, warn=warn)
+    records = run_units(planned.search, environment, SweepStore(Path(sys.argv[1])), cluster, spec, lambda *_: None, warn=warn)
 print(json.dumps({"warnings": warnings, "finished": [record.finished for record in records]}))
 """
 

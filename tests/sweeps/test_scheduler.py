@@ -13,6 +13,7 @@ from rankbench.sweeps import tuner
 from rankbench.sweeps.dispatch import Dispatch
 from rankbench.sweeps.plan import Unit
 from rankbench.sweeps.search import Search
+from rankbench.sweeps.store import SweepStore
 from rankbench.sweeps.trainable import EVALUATIONS
 
 
@@ -37,7 +38,7 @@ def race(tmp_path):
     """(scheduler, two trials of one arm, controller, report): `report(trial, value)` evaluates after the first epoch."""
     card = load_card("synthetic", Environment.from_env())
     params = {"embedding_dim": 8, "epochs": 9, "patience": 9}
-    search = Search(tmp_path / "records", SearchSpec(scheduler="asha", grace=1))
+    search = Search(SweepStore(tmp_path), SearchSpec(scheduler="asha", grace=1))
     units = [
         Unit(Job(card, (configure("bpr", params | {"learning_rate": r}, arm="a"),), stage="search"), 1, 1, 1.0)
         for r in (0.1, 0.2)

@@ -14,6 +14,7 @@ from rankbench.cluster.session import session
 from rankbench.core.config import validate
 from rankbench.core.environment import Environment
 from rankbench.sweeps.plan import plan
+from rankbench.sweeps.store import SweepStore
 from rankbench.schema.experiment import ExperimentSpec
 
 sizes = {"users": 400, "items": 8000, "interactions_per_user": 30}
@@ -27,9 +28,9 @@ planned = plan(spec, environment, 1, "here")
 records = Path(sys.argv[1]) / "sweep" / "records"
 with session(None, 1) as cluster:
     from rankbench.sweeps.tuner import run_units
-    dense = run_units(planned.search, environment, records.parent / "dense", cluster, spec, lambda *_: None)
+    dense = run_units(planned.search, environment, SweepStore(records.parent.parent / "dense"), cluster, spec, lambda *_: None)
     small = replace(cluster, machines=(Machine(1, 505_000_000),))  # the matrix alone takes 320
-    tiled = run_units(planned.search, environment, records, small, spec, lambda *_: None)
+    tiled = run_units(planned.search, environment, SweepStore(records.parent), small, spec, lambda *_: None)
 left = [path.name for path in records.parent.iterdir()]
 results = [[each.tiles, each.error, {name: value.mean for name, value in each.metrics.items()}] for each in (*dense, *tiled)]
 print(json.dumps({"results": results, "left": left}))
@@ -49,4 +50,4 @@ def test_it_has_the_metrics_of_the_dense_one(tmp_path):
     assert dense[0] is None and 0 < tiled[0] < 8000
     for name in ("recall@20", "ndcg@20"):  # two scores that tie but for rounding make another item the last of a list
         assert abs(tiled[2][name] - dense[2][name]) <= 1e-4, name
-    assert sorted(output["left"]) == ["dense", "records"]
+    assert sorted(output["left"]) == ["attempts", "records"]

@@ -156,13 +156,14 @@ def reproduce(
     the evidence at once and sent to MLflow. With `alone`, nothing new is measured: one measured fit per dataset, method and
     encoder is run again with the machine to itself, so that its seconds can be compared.
 
-    Raises ConfigError if other processes use the machine and `alone` is set, ClusterError if the cluster at `address` cannot
-    be joined, StorageError if results cannot be written.
+    Raises ConfigError if results are in a store, or if other processes use the machine and `alone` is set, ClusterError if the
+    cluster at `address` cannot be joined, StorageError if results cannot be written.
     """
     started = time.monotonic()
     if alone:
         require_idle(available_cpus())
     require_writable(plan.evidence.folder)
+    environment.require_folder_of_results("reproduce")
     folder = records_folder(environment)
     require_writable(folder)
     if address:

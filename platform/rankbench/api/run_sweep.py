@@ -13,6 +13,7 @@ from rankbench.schema.experiment import ExperimentSpec
 from rankbench.schema.stored_sweep import read_sweep
 from rankbench.sweeps.heartbeat import Progress
 from rankbench.sweeps.plan import Plan, Unit
+from rankbench.sweeps.store import SweepStore
 from rankbench.sweeps.sweep import Listener, comparisons, run_sweep
 from rankbench.tracking.labels import Labels
 from rankbench.tracking.mlflow_sink import MlflowSink, tracking_uri
@@ -77,11 +78,14 @@ def execute(
                 sink.send(record, records["folder"] / record.id, name, used.get(record.id), first=metric)
 
         records: dict[str, Path] = {}
-        listener = Listener(display.accept, planned, display.stage, done, display.warn)
+        places: list[SweepStore] = []
+        listener = Listener(display.accept, places.append, planned, display.stage, done, display.warn)
         folder, failed = run_sweep(spec, source, environment, listener=listener, **options)
     stored = read_sweep(folder)
     compared = comparisons(stored)
     files = write_report(folder / "report", stored.about, stored.chosen, stored.records, compared)
+    (place,) = places
+    place.publish(*(path.relative_to(folder).as_posix() for path in files))
     table = sweep_table(stored.about, stored.chosen, stored.records, compared)
     conclusion = "\n".join(table.conclusions.sentences)
     sink.finish_sweep(files, ok=not failed, note=f"{spec.question}\n\n{conclusion}\n\n{render(table, 'md')}")
@@ -89,5 +93,6 @@ def execute(
         # Only now does the store have all runs, which the page links to.
         table = sweep_table(stored.about, stored.chosen, stored.records, compared, links)
         pictures = [path for path in files if path.suffix == ".png"]
-        write_pages(folder / "report", stored.about, stored.chosen, table, stored.records, pictures)
+        pages = write_pages(folder / "report", stored.about, stored.chosen, table, stored.records, pictures)
+        place.publish(*(path.relative_to(folder).as_posix() for path in pages))
     return folder, table, len(failed)

@@ -22,6 +22,7 @@ from rankbench.schema.datasets import Entry
 from rankbench.schema.experiment import ArmSpec, ExperimentSpec, load_experiment
 from rankbench.schema.find import experiment_file
 from rankbench.schema.stored_sweep import read_sweep
+from rankbench.sweeps.placement import node_memory
 from rankbench.sweeps.selection import by_name
 
 
@@ -40,6 +41,7 @@ def sweep(
     resume: bool = False,
     fresh: bool = False,
     address: str | None = None,
+    memory: str | None = None,
     progress: bool = True,
     environment: Environment | None = None,
 ) -> Results:
@@ -67,9 +69,9 @@ def sweep(
         The name in the results folder and in MLflow.
     changes
         Further values of the experiment by dotted keys, such as {"search.by": "tpe"}.
-    chosen, resume, fresh, address
+    chosen, resume, fresh, address, memory
         As the options of `rankbench sweep`: skip the search, continue the newest sweep of this experiment, repeat finished
-        runs, and the address of a Ray cluster.
+        runs, the address of a Ray cluster, and the memory that a sweep without one may use, such as "8GB".
     progress
         Whether a notebook or terminal shows the running sweep.
 
@@ -98,7 +100,8 @@ def sweep(
         # Without anything to choose, nothing needs to be fitted on train and measured on valid.
         chosen = chosen or not any(_is_searched(arm) for arm in spec.arms)
     display = sweep_display(spec.search.choose.metric, progress)
-    options: dict[str, Any] = {"resume": resume, "use_chosen": chosen, "address": address, "fresh": fresh}
+    node = node_memory(memory, address, "memory")
+    options: dict[str, Any] = {"resume": resume, "use_chosen": chosen, "address": address, "memory": node, "fresh": fresh}
     # Ray would show widgets of its own in a notebook, and complains where it cannot.
     logging.getLogger("ray.widgets").setLevel(logging.ERROR)
     with warnings.catch_warnings():

@@ -273,10 +273,11 @@ def cluster(environment: Environment, address: str | None) -> Iterator[Check]:
     try:
         with session(address, available_cpus()) as joined:
             from rankbench.cluster.probe import probe_nodes
+            from rankbench.cluster.workplace import shared_places
 
             offered = f"{joined.cpus} processors, {joined.memory_bytes / 1e9:.1f} GB"
             yield Check("ok", "cluster", f"{address or 'local'}: {offered}")
-            for node in probe_nodes([environment.data, environment.results]):
+            for node in probe_nodes(*shared_places(environment)):
                 wrong = []
                 if node.version != version("rankbench"):
                     wrong.append(f"rankbench {node.version} on the node, {version('rankbench')} here")
@@ -285,6 +286,6 @@ def cluster(environment: Environment, address: str | None) -> Iterator[Check]:
                 if wrong:
                     yield Check("fail", f"node {node.name}", "; ".join(wrong), advice)
                 else:
-                    yield Check("ok", f"node {node.name}", "same version; reads and writes both folders")
+                    yield Check("ok", f"node {node.name}", "same version; reads and writes data and results")
     except RankbenchError as error:
         yield Check("fail", "cluster", str(error), "run `ray status` on the head node; see cluster.yaml")

@@ -12,6 +12,7 @@ from rankbench.cli.arguments import Plugin
 from rankbench.cli.console import Json, out, print_json, print_table
 
 if TYPE_CHECKING:
+    from rankbench.core.environment import Environment
     from rankbench.tracking.record import RunRecord
 
 EXAMPLES = """Examples:
@@ -40,8 +41,8 @@ def compare(
     from rankbench.tracking.record import read_per_user, read_record
 
     require(len(runs) >= 2, f"compare needs at least two runs, got {len(runs)}")
-    results = Environment.from_env().results
-    folders = [find_run(name, results) for name in runs]
+    environment = Environment.from_env()
+    folders = [find_run(name, environment) for name in runs]
     records = [read_record(folder) for folder in folders]
     ids = [record.id for record in records]
     repeated = sorted({name for name in ids if ids.count(name) > 1})
@@ -50,7 +51,7 @@ def compare(
     labels = _labels(records)
     reference = None
     if baseline is not None:
-        wanted = read_record(find_run(baseline, results)).id
+        wanted = read_record(find_run(baseline, environment)).id
         require(wanted in ids, f"--baseline: {wanted} is not one of the compared runs")
         reference = labels[ids.index(wanted)]
     samples = {}
@@ -78,16 +79,21 @@ def compare(
     out.print(f"  both p-values are corrected for {first.tests} pairs by Holm's method", style="dim")
 
 
-def find_run(name: str, results: Path) -> Path:
+def find_run(name: str, environment: Environment) -> Path:
     """Folder of the record `name`: a path, an id, or the start of an id among the runs and the records of sweeps.
 
-    Raises ConfigError if there is no such record, or if several ids start with `name`.
+    If the results are in a store, this is its local copy. Raises ConfigError if there is no such record, or if several ids
+    start with `name`.
     """
     from rankbench.core.errors import ConfigError
     from rankbench.core.registry import nearest
+    from rankbench.schema.shared_sweeps import copy_records_from
 
     if (Path(name) / "record.json").is_file():
         return Path(name)
+    results = environment.results
+    if environment.results_store:
+        copy_records_from(name, environment)
     paths = [*results.glob("runs/[!.]*/record.json"), *results.glob("sweeps/*/records/[!.]*/record.json")]
     # A repeated sweep has the same runs under the same ids, of which the newest is taken.
     folders = {path.parent.name: path.parent for path in sorted(paths, key=lambda path: path.stat().st_mtime)}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rankbench.cli.console import err
-from rankbench.cluster.workplace import crew_of, require_shared, workplace
+from rankbench.cluster.workplace import crew_of, require_shared_folder, workplace
 from rankbench.core.config import assignments
 from rankbench.core.errors import require
 from rankbench.core.memory import Spill, available_memory, bytes_of
@@ -53,7 +53,7 @@ def open_execution(method: Method, options: Options, checkpoints: Path, spill: P
         crew_of(options.workers, options.address, options.device != "cpu") as crew,
     ):
         if isinstance(method, ClosedForm) and executor.flow() is not None:  # the cluster may also come from RAY_ADDRESS
-            require_shared(tiles.folder.parent)
+            require_shared_folder(tiles.folder.parent)
         yield Execution(options.threads or available_cpus(), executor, options.device, saved, tiles, crew)
 
 

@@ -60,6 +60,8 @@ def report(
         require_writable(to)
     if all:
         require(what is None and metrics is None, "--all: reports every experiment; leave out the sweep or file and --metrics")
+        if to is None:
+            environment.require_folder_of_results("report --all", "give --out FOLDER")
         _index(to or environment.results / "reports", environment, json)
         return
     stored = find(what, environment)
@@ -130,7 +132,7 @@ def _index(folder: Path, environment: Environment, json: bool) -> None:
             if spec.name in entries:
                 err.print(f"warning: {path}: another file already has the name {spec.name}; left out")
                 continue
-            sweeps = sweeps_of(spec.name, environment.results, finished=True)
+            sweeps = sweeps_of(spec.name, environment, finished=True)
             stored = read_sweep(sweeps[-1]) if sweeps else never_run(spec, path)
             compared = comparisons(stored)
             table = sweep_table(stored.about, stored.chosen, stored.records, compared)

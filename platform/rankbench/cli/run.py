@@ -88,6 +88,8 @@ def run(
     from rankbench.experiment.divergence import divergence
     from rankbench.experiment.job import Job, configure
     from rankbench.experiment.run import run as run_job
+    from rankbench.fitting.method import ClosedForm
+    from rankbench.schema.shared_sweeps import claim_run, store_run
     from rankbench.tracking.labels import Labels
     from rankbench.tracking.mlflow_sink import MlflowSink, tracking_uri
     from rankbench.tracking.record import read_record, record_content, write_record
@@ -108,6 +110,8 @@ def run(
     wanted = metric_set(names, _cutoffs(cutoffs) if cutoffs else DEFAULT_CUTOFFS)
     card = load_card(dataset, environment, changes)
     require_writable(environment.results / "runs")
+    if environment.results_store:
+        environment.results_store.require_writable()
     if spill is not None:
         require_writable(spill)
     if cutoffs or metrics:
@@ -116,6 +120,9 @@ def run(
     options = Options(address, resume, memory, spill, device, threads, workers)
     require_effect(chosen, options)
     job = Job(card, (chosen,), chosen.part_to_fit(card), metrics=wanted, dtype=dtype, seed=seed, curve=curve)
+    if isinstance(chosen.spec, ClosedForm) and address and spill is None:
+        environment.require_folder_of_results("a closed form on a cluster", "give --spill with a folder that all nodes share")
+    attempt = claim_run(job.run_id(chosen), environment)
     if not fresh:
         # An unreadable record is refused before the fit, not after it.
         _require_readable(environment.results / "runs" / job.run_id(chosen))
@@ -130,6 +137,8 @@ def run(
     # Compared by their durations, because two runs may start in the same second.
     earlier = read_record(folder)
     kept = earlier.seconds != record.seconds
+    if attempt and not kept:
+        store_run(folder, attempt)
     if kept:
         what = "its seconds and memory" if earlier.metrics == record.metrics else "other metrics, as the code has changed since"
         err.print(f"an earlier finished record of this run was kept, with {what}; --fresh replaces it")
@@ -159,6 +168,8 @@ def run(
     # Of the many training parameters, only the given ones are shown.
     shown = {name: value for name, value in record.params.items() if name in (*chosen.spec.own, *values)}
     _show(record, folder, shown)
+    if environment.results_store:
+        out.print(f"stored {environment.results_store}/runs/{record.id}")
 
 
 def _require_readable(folder: Path) -> None:

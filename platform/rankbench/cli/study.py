@@ -46,6 +46,8 @@ def study(
     chosen = registered().get(name)
     checked: Any = parameters(chosen.params, assignments(params or []), name)
     environment = Environment.from_env()
+    if to is None:
+        environment.require_folder_of_results("a study", "give --out FOLDER")
     folder = to or environment.results / "studies" / name
     require_writable(folder)
     with phase_progress() as progress:

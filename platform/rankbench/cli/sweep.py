@@ -14,6 +14,7 @@ from rankbench.cli.console import Json, clock, epilog, err, out, print_json, pri
 
 if TYPE_CHECKING:
     from rankbench.cluster.machine import Machine
+    from rankbench.cluster.node_memory import NodeMemory
     from rankbench.core.environment import Environment
     from rankbench.experiment.job import MethodConfig
     from rankbench.schema.experiment import ExperimentSpec
@@ -109,6 +110,12 @@ def sweep(
         str | None,
         typer.Option(envvar="RAY_ADDRESS", help="HOST:PORT of a running Ray cluster, or auto. Default: a local one."),
     ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            help="Memory that the sweep may use on this machine, objects included, such as 8GB. Default: what is free."
+        ),
+    ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Repeat runs that an earlier sweep has finished.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Start without a question, however high the price is.")] = False,
     require_all: Annotated[
@@ -133,6 +140,7 @@ def sweep(
     from rankbench.schema.experiment import of_arms
     from rankbench.schema.stored_sweep import ChosenFile, read_file
     from rankbench.sweeps.dry_run import dry_run as preview_of
+    from rankbench.sweeps.placement import node_memory
     from rankbench.sweeps.plan import plan
     from rankbench.sweeps.sweep import folder_to_resume
     from rankbench.tracking.labels import Labels
@@ -141,6 +149,7 @@ def sweep(
     environment = Environment.from_env()
     if address:
         host_and_port(address)
+    node = node_memory(memory, address, "--memory")
     spec, source = _experiment(experiment, changes or [], datasets or [], methods or [], metric, environment)
     if arms:
         spec = of_arms(spec, arms, source)
@@ -159,7 +168,7 @@ def sweep(
             err.print("--fresh --resume: runs that this sweep has finished are kept; those of other sweeps are not reused")
         show_downloads(spec, environment, source, ask)
     cpus = None if address else available_cpus()
-    machines = None if address else [Machine(available_cpus(), available_memory())]
+    machines = None if address else [Machine(available_cpus(), node.tasks if node else available_memory())]
 
     def price(plan: Plan, begun: Path | None) -> None:
         show_price(plan, preview_of(plan, environment, machines, begun), ask)
@@ -167,10 +176,10 @@ def sweep(
     try:
         if dry_run:
             planned = plan(spec, environment, cpus, source, chosen, require_all)
-            begun = folder_to_resume(planned, environment.results) if resume else None
+            begun = folder_to_resume(planned, environment) if resume else None
             if address:
                 machines = _machines_of(address)
-            _show_plan(planned, environment, machines, json, begun)
+            _show_plan(planned, preview_of(planned, environment, machines, begun), machines, node, json, bool(begun))
             return
         folder, table, failed = execute(
             spec,
@@ -181,6 +190,7 @@ def sweep(
             resume=resume,
             use_chosen=chosen,
             address=address,
+            memory=node,
             fresh=fresh,
             require_all=require_all,
             changes=_in_words(experiment, changes, selections, metric),
@@ -196,7 +206,8 @@ def sweep(
         if address and used:
             shares = ", ".join(f"{share:.0%} in the {stage} stage" for stage, share in used.items())
             out.print(f"\ntrials held {shares} of the processors' time")
-        out.print(f"\nreport   {folder}/report/report.html\nrecords  {folder}/records\nbrowse   {program()} ui")
+        stored = f"\nstored   {environment.results_store}/sweeps/{folder.name}" if environment.results_store else ""
+        out.print(f"\nreport   {folder}/report/report.html\nrecords  {folder}/records{stored}\nbrowse   {program()} ui")
 
 
 def _command(
@@ -231,9 +242,11 @@ def status(
     from rankbench.core.environment import Environment
     from rankbench.schema.stored_sweep import find_sweep, read_sweep
     from rankbench.sweeps.heartbeat import last_heartbeat
+    from rankbench.sweeps.store import SweepStore
 
-    stored = read_sweep(find_sweep(name, Environment.from_env().results))
-    running = last_heartbeat(stored.folder)
+    environment = Environment.from_env()
+    stored = read_sweep(find_sweep(name, environment))
+    running = last_heartbeat(stored.folder, SweepStore.of(stored.folder, environment).shared)
     state = "running" if running else "finished" if stored.chosen else "interrupted"
     metric = stored.about.experiment.search.choose.metric
     rows = _by_arm(stored.records.values(), metric)
@@ -270,9 +283,11 @@ def stop(
     from rankbench.core.environment import Environment
     from rankbench.schema.stored_sweep import find_sweep
     from rankbench.sweeps.heartbeat import request_stop
+    from rankbench.sweeps.store import SweepStore
 
-    folder = find_sweep(name, Environment.from_env().results)
-    request_stop(folder)
+    environment = Environment.from_env()
+    folder = find_sweep(name, environment)
+    request_stop(folder, SweepStore.of(folder, environment).shared)
     if json:
         print_json({"id": folder.name, "asked": True})
     else:
@@ -347,14 +362,14 @@ def _machines_of(address: str) -> list[Machine]:
 
 
 def _show_plan(
-    plan: Plan, environment: Environment, machines: Sequence[Machine] | None, json: bool, begun: Path | None
+    plan: Plan, preview: DryRun, machines: Sequence[Machine] | None, node: NodeMemory | None, json: bool, begun: bool
 ) -> None:
-    from rankbench.sweeps.dry_run import dry_run, fits_of
+    from rankbench.sweeps.dry_run import fits_of
     from rankbench.views.sweep_view import left_out
 
-    preview = dry_run(plan, environment, machines, begun)
     if json:
-        print_json(_plan_as_json(plan, preview, fits_of(plan)))
+        shares = {"total_bytes": node.total, "object_bytes": node.objects, "task_bytes": node.tasks} if node else None
+        print_json(_plan_as_json(plan, preview, fits_of(plan)) | {"memory": shares})
         return
     planned = [row for row in preview.rows if row.state == "planned"]
     header, body = _by_dataset(planned) if len(planned) > MANY_ROWS else _by_model(planned, plan)
@@ -375,6 +390,8 @@ def _show_plan(
         out.print(f"{stage.name}: {stage.fits} fits, {time}")
     if plan.given is None:
         out.print("the final stage has one fit for each chosen inverse, split and seed")
+    if node:
+        out.print(str(node))
     if preview.short:
         out.print(
             f"not enough memory: the largest trial needs {preview.short / 1e9:.1f} GB more than is available", style="yellow"

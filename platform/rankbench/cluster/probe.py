@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -12,23 +13,27 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from rankbench.cluster.alive_nodes import alive_nodes
-from rankbench.core.errors import ClusterError
+from rankbench.core.errors import ClusterError, RankbenchError
 from rankbench.core.files import disk_errors_are_clear, make_folder
+from rankbench.core.storage import Storage
 
 PATIENCE = 60  # seconds for all nodes
 
 
 @dataclass(frozen=True)
 class Node:
-    """A node's name, its version of rankbench, and `unseen`, the folders that it does not share with the driver."""
+    """A node's name, its version of rankbench, and `unseen`, the folders and stores that it does not share with the driver."""
 
     name: str
     version: str
     unseen: tuple[str, ...]
 
 
-def probe_nodes(folders: list[Path]) -> list[Node]:
-    """Write a file into each folder and look for it on every alive node. Raises ClusterError if a node does not answer."""
+def probe_nodes(folders: list[Path], stores: Sequence[Storage] = ()) -> list[Node]:
+    """Write a file into each folder and look for it on every alive node, which also writes to each store.
+
+    Raises ClusterError if a node does not answer.
+    """
     probes = []
     try:
         for folder in folders:
@@ -41,7 +46,7 @@ def probe_nodes(folders: list[Path]) -> list[Node]:
         for node in alive_nodes():
             pinned = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
             name = f"{node['NodeManagerHostname']} at {node['NodeManagerAddress']}"
-            names[check.options(scheduling_strategy=pinned).remote(probes)] = name
+            names[check.options(scheduling_strategy=pinned).remote(probes, stores)] = name
         finished, silent = ray.wait(list(names), num_returns=len(names), timeout=PATIENCE)
         if silent:
             raise ClusterError(f"node {names[silent[0]]} did not answer within {PATIENCE} s")
@@ -61,8 +66,14 @@ def _node(name: str, task: ray.ObjectRef) -> Node:
         raise ClusterError(f"node {name}: {(str(cause).strip().splitlines() or [type(cause).__name__])[-1]}") from None
 
 
-def _check(probes: list[Path]) -> tuple[str, tuple[str, ...]]:
-    return version("rankbench"), tuple(str(probe.parent) for probe in probes if not _usable(probe))
+def _check(probes: list[Path], stores: Sequence[Storage]) -> tuple[str, tuple[str, ...]]:
+    unseen = [str(probe.parent) for probe in probes if not _usable(probe)]
+    for store in stores:
+        try:
+            store.require_writable()
+        except RankbenchError as error:
+            unseen.append(str(error))
+    return version("rankbench"), tuple(unseen)
 
 
 def _usable(probe: Path) -> bool:

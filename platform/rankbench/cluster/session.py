@@ -20,6 +20,7 @@ from pathlib import Path
 from rankbench.cluster.join_deadline import join_deadline
 from rankbench.cluster.local_node import local_node
 from rankbench.cluster.machine import Machine
+from rankbench.cluster.node_memory import OBJECTS, NodeMemory
 from rankbench.cluster.private_folder import private_folder
 from rankbench.core.errors import ClusterError, ConfigError, first_line
 from rankbench.core.extras import require_extra
@@ -79,13 +80,18 @@ class Session:
 
 @contextmanager
 def session(
-    address: str | None = None, cpus: int | None = None, object_store_memory: int = 256 << 20, gpus: bool = False
+    address: str | None = None,
+    cpus: int | None = None,
+    object_store_memory: int = OBJECTS,
+    gpus: bool = False,
+    memory: NodeMemory | None = None,
 ) -> Iterator[Session]:
     """Connect to Ray during the block; a local cluster is shut down afterwards.
 
     `address` (or RAY_ADDRESS) names a running cluster. Without one, a local cluster is started, with `cpus` processors, all
-    GPUs of the host if `gpus`, `object_store_memory` bytes for shared objects, and all sockets on loopback. A running cluster
-    is never joined unless it is named. If the Ray node of this host dies, the process ends with exit code 4.
+    GPUs of the host if `gpus`, `object_store_memory` bytes for shared objects, and all sockets on loopback. `memory` bounds
+    such a cluster, objects included; without it, tasks may reserve what Ray finds free. A running cluster is never joined
+    unless it is named. If the Ray node of this host dies, the process ends with exit code 4.
 
     Ray reads its settings at import, so nothing may import it earlier. Raises ClusterError if it was imported earlier or the
     cluster cannot be joined, and ConfigError if authentication is switched off.
@@ -104,17 +110,18 @@ def session(
         yield from _joined(address)
     else:
         with private_folder() as folder:
-            yield from _local(folder, cpus, object_store_memory, gpus)
+            sizes = {"object_store_memory": memory.objects, "_memory": memory.tasks} if memory else {}
+            yield from _local(folder, cpus, {"object_store_memory": object_store_memory} | sizes, gpus)
 
 
-def _local(folder: Path, cpus: int | None, object_store_memory: int, gpus: bool) -> Iterator[Session]:
+def _local(folder: Path, cpus: int | None, sizes: dict[str, int], gpus: bool) -> Iterator[Session]:
     token = folder / "token"
     token.touch(mode=0o600)
     token.write_text(_process_token(), encoding="ascii")
     os.environ["RAY_AUTH_TOKEN_PATH"] = str(token)
     os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
     try:
-        options = {"num_cpus": cpus, "num_gpus": None if gpus else 0, "object_store_memory": object_store_memory}
+        options = {"num_cpus": cpus, "num_gpus": None if gpus else 0} | sizes
         with local_node(folder, **options) as address:
             yield from _running("cannot join the local Ray cluster: {}", address, local=True)
     finally:

@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from rankbench.core.environment import Environment
 from rankbench.core.errors import require
+from rankbench.core.storage import Storage
 from rankbench.core.threads import available_cpus, require_threads
 from rankbench.fitting.crew import Crew
 from rankbench.fitting.executors import BlockMap, ThreadMap
@@ -60,14 +62,29 @@ def crew_of(workers: int, address: str | None = None, gpus: bool = False, source
         yield TrainCrew(workers, {"CPU": 1.0} | ({"GPU": 1.0} if gpus else {}))
 
 
-def require_shared(*folders: Path) -> None:
+def require_shared(environment: Environment) -> None:
+    """Raise ConfigError if a node of the connected cluster does not see the folders of data and results, or their stores."""
+    _require(*shared_places(environment))
+
+
+def shared_places(environment: Environment) -> tuple[list[Path], list[Storage]]:
+    """The folders and the stores of data and results that all nodes of a cluster must share."""
+    places = (environment.data, environment.data_store), (environment.results, environment.results_store)
+    return [folder for folder, store in places if store is None], [store for _, store in places if store]
+
+
+def require_shared_folder(folder: Path) -> None:
     """Raise ConfigError if a node of the connected cluster does not see files that this process writes to a folder."""
+    _require([folder], [])
+
+
+def _require(folders: list[Path], stores: list[Storage]) -> None:
     # Imported here because it imports Ray, which reads the environment variables that the session sets.
     from rankbench.cluster.probe import probe_nodes
 
-    for node in probe_nodes(list(folders)):
+    for node in probe_nodes(folders, stores):
         require(
             not node.unseen,
-            f"node {node.name} does not see {', '.join(node.unseen)}: choose a folder on storage that all hosts share "
-            "(rankbench doctor --address)",
+            f"node {node.name} does not see {', '.join(node.unseen)}: choose a folder on storage that all hosts share, or give "
+            "the node the AWS variables of the store (rankbench doctor --address)",
         )

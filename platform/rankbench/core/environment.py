@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from platformdirs import user_cache_dir
@@ -11,12 +13,14 @@ from platformdirs import user_cache_dir
 from rankbench.core.errors import ConfigError
 from rankbench.core.files import is_too_long
 from rankbench.core.registry import nearest
+from rankbench.core.storage import SCHEME, Storage, is_storage
 
 VARIABLES = {
-    "RANKBENCH_DATA": "cache of downloads and prepared datasets (default: the user's cache folder)",
+    "RANKBENCH_DATA": "cache of downloads and prepared datasets, or s3://BUCKET/PREFIX (default: the user's cache folder)",
     "RANKBENCH_MIRROR": "a folder that is used instead of the internet: <folder>/<dataset>/{train,valid,test,all}.parquet",
     "RANKBENCH_OFFLINE": "1: never use the network",
-    "RANKBENCH_RESULTS": "records, sweeps, reports and the tracking store (default: ./results)",
+    "RANKBENCH_RESULTS": "records, sweeps, reports and the tracking store, or s3://BUCKET/PREFIX (default: ./results)",
+    "RANKBENCH_CACHE": "local copies of what is in such a store, on each host (default: the user's cache folder)",
     "RANKBENCH_TRACKING_URI": "MLflow store (default: MLFLOW_TRACKING_URI, else SQLite under the results folder)",
     "RANKBENCH_PLUGINS": "files and modules with your own losses, solvers and so on, separated as in PATH",
     "RANKBENCH_HOME": "a folder with your own datasets/ and experiments/, searched first",
@@ -27,7 +31,10 @@ _ON, _OFF = {"1", "true", "yes", "on"}, {"", "0", "false", "no", "off"}
 
 @dataclass(frozen=True)
 class Environment:
-    """Resolved folders and switches, as read by `Environment.from_env()`."""
+    """Resolved folders and switches, as read by `Environment.from_env()`.
+
+    `data` and `results` are always local folders: if `data_store` or `results_store` is set, they are copies of what is there.
+    """
 
     data: Path
     mirror: Path | None
@@ -35,6 +42,8 @@ class Environment:
     results: Path
     tracking_uri: str | None = field(repr=False)  # may contain a password
     home: Path | None
+    data_store: Storage | None = None
+    results_store: Storage | None = None
 
     @classmethod
     def from_env(cls) -> Environment:
@@ -48,14 +57,38 @@ class Environment:
         mirror = _folder("RANKBENCH_MIRROR")
         if mirror is not None and not mirror.is_dir():
             raise ConfigError(f"RANKBENCH_MIRROR={mirror}: no such folder")
+        cache = _folder("RANKBENCH_CACHE") or Path(user_cache_dir("rankbench"))
+        data_store, results_store = _store("RANKBENCH_DATA"), _store("RANKBENCH_RESULTS")
+        data = cache if data_store else _folder("RANKBENCH_DATA") or Path(user_cache_dir("rankbench"))
+        results = _copy_of(results_store, cache) if results_store else _folder("RANKBENCH_RESULTS") or Path("results").resolve()
         return cls(
-            data=_folder("RANKBENCH_DATA") or Path(user_cache_dir("rankbench")),
+            data=data,
             mirror=mirror,
             offline=_switch("RANKBENCH_OFFLINE"),
-            results=_folder("RANKBENCH_RESULTS") or Path("results").resolve(),
+            results=results,
             tracking_uri=os.environ.get("RANKBENCH_TRACKING_URI") or None,
             home=_folder("RANKBENCH_HOME"),
+            data_store=data_store,
+            results_store=results_store,
         )
+
+    def here(self) -> Environment:
+        """This environment on the host that calls this: copies of a store are where its own RANKBENCH_CACHE says, if it is set
+        there.
+        """
+        cache = _folder("RANKBENCH_CACHE")
+        if cache is None:
+            return self
+        data = cache if self.data_store else self.data
+        return replace(self, data=data, results=_copy_of(self.results_store, cache) if self.results_store else self.results)
+
+    def require_folder_of_results(self, what: str, instead: str = "") -> None:
+        """Raise ConfigError if the results are in a store; `what` needs a folder, for which `instead` names another option."""
+        if self.results_store:
+            option = f"{instead}, or " if instead else ""
+            raise ConfigError(
+                f"RANKBENCH_RESULTS={self.results_store}: {what} needs a folder; {option}set RANKBENCH_RESULTS to a folder"
+            )
 
     def catalogues(self, kind: str) -> list[Path]:
         """Return the existing folders of `kind` ("datasets" or "experiments"), the user's own before those of the package."""
@@ -65,10 +98,29 @@ class Environment:
         return list(dict.fromkeys(folder for folder in folders if folder.is_dir()))
 
 
+def _store(name: str) -> Storage | None:
+    """The store that a variable names, None if it names a folder."""
+    value = os.environ.get(name, "")
+    if not is_storage(value):
+        return None
+    if not value.startswith(SCHEME):
+        raise ConfigError(f"{name}={value}: expected a folder or s3://BUCKET/PREFIX")
+    return Storage.from_env(value, name)
+
+
+def _copy_of(store: Storage, cache: Path) -> Path:
+    """Folder of the local copy of a store. Stores at two endpoints may have the same name."""
+    name = re.sub(r"[^A-Za-z0-9.]+", "-", store.uri.removeprefix(SCHEME))[:80]
+    digest = hashlib.sha256(f"{store.endpoint} {store.uri}".encode()).hexdigest()[:8]
+    return cache / "results" / f"{name}-{digest}"
+
+
 def _folder(name: str) -> Path | None:
     value = os.environ.get(name)
     if not value:
         return None
+    if is_storage(value):
+        raise ConfigError(f"{name}={value}: must be a folder; only RANKBENCH_DATA and RANKBENCH_RESULTS may be in a store")
     try:
         folder = Path(value).expanduser().resolve()
     except (OSError, RuntimeError) as error:  # a loop of links, or ~NAME of an unknown user

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from safetensors import SafetensorError
 
@@ -28,17 +28,26 @@ NOTHING_FREE = 1 << 20  # bytes; a disk with less free space counts as full
 ABANDONED = 3600.0  # seconds after which scratch files without a living owner are removed
 
 
+class Fence(Protocol):
+    """A claim that may be superseded by one with a higher number; see `core.attempts`."""
+
+    @property
+    def number(self) -> int: ...
+    def require_newest(self) -> None: ...
+
+
 @contextmanager
-def atomic_folder(target: Path, replace: bool = False) -> Iterator[Path]:
+def atomic_folder(target: Path, replace: bool = False, fence: Fence | None = None) -> Iterator[Path]:
     """Yield a scratch folder beside `target` and rename it to `target` on success; on failure nothing is left.
 
     If `target` exists by then, another process has written the same content first, and its copy is kept. With `replace`, the
-    new folder replaces it in one step, so that there is one of the two at every moment. Scratch folders that killed processes
-    left in the same folder more than an hour ago are removed. Raises StorageError if the disk is full.
+    new folder replaces it in one step, so that there is one of the two at every moment. With a `fence` nothing is renamed once
+    that is superseded; its error is raised. Scratch folders that killed processes left in the same folder more than an hour ago
+    are removed. Raises StorageError if the disk is full.
     """
     make_folder(target.parent)
     _sweep_abandoned(target.parent)
-    scratch = target.parent / f".tmp-{target.name}-{secrets.token_hex(4)}"
+    scratch = target.parent / f".tmp-{target.name}-{_owner(fence)}{secrets.token_hex(4)}"
     lock = None
     try:
         with disk_errors_are_clear(target):
@@ -49,6 +58,8 @@ def atomic_folder(target: Path, replace: bool = False) -> Iterator[Path]:
                 if path.is_file():
                     with path.open("rb") as file:
                         os.fsync(file.fileno())
+            if fence:
+                fence.require_newest()
             try:
                 scratch.rename(target)
             except OSError as error:
@@ -57,6 +68,10 @@ def atomic_folder(target: Path, replace: bool = False) -> Iterator[Path]:
                 if replace:
                     _exchange(scratch, target)
             _sync(target.parent)
+    except FileNotFoundError:
+        if fence:
+            fence.require_newest()  # a newer attempt has removed the scratch folder
+        raise
     finally:
         # After an exchange, this is the old folder.
         shutil.rmtree(scratch, ignore_errors=True)
@@ -84,7 +99,11 @@ def _exchange(first: Path, second: Path) -> None:
         raise OSError(number, os.strerror(number), str(second))
     aside = first.with_name(f"{first.name}-before")
     second.rename(aside)
-    first.rename(second)
+    try:
+        first.rename(second)
+    except OSError:
+        aside.rename(second)
+        raise
     aside.rename(first)
 
 
@@ -157,21 +176,42 @@ def sweep_scratch(target: Path) -> None:
 
 
 @contextmanager
-def atomic_file(target: Path) -> Iterator[Path]:
-    """Yield a scratch path and move it over `target` on success; an old `target` stays intact until then."""
+def atomic_file(target: Path, fence: Fence | None = None) -> Iterator[Path]:
+    """Yield a scratch path and move it over `target` on success; an old `target` stays intact until then.
+
+    With a `fence` nothing is moved once that is superseded; its error is raised.
+    """
     make_folder(target.parent)
     _sweep_abandoned(target.parent)
     # The suffix is kept, because some writers choose their format by it.
-    scratch = target.parent / f".tmp-{secrets.token_hex(4)}-{target.name}"
+    scratch = target.parent / f".tmp-{_owner(fence)}{secrets.token_hex(4)}-{target.name}"
     try:
         with disk_errors_are_clear(target):
             yield scratch
             with scratch.open("rb") as file:
                 os.fsync(file.fileno())
+            if fence:
+                fence.require_newest()
             scratch.replace(target)
             _sync(target.parent)
+    except FileNotFoundError:
+        if fence:
+            fence.require_newest()  # a newer attempt has removed the scratch file
+        raise
     finally:
         scratch.unlink(missing_ok=True)
+
+
+def _owner(fence: Fence | None) -> str:
+    return f"{fence.number:06d}-" if fence else ""
+
+
+def scratch_number(scratch: Path, target: Path) -> int | None:
+    """The number of the fence under which `scratch` is written for `target`; None if it has none or is for another target."""
+    name = re.escape(target.name)
+    token = "[0-9a-f]{8}"
+    match = re.fullmatch(rf"\.tmp-(?:{name}-(\d{{6}})-{token}|(\d{{6}})-{token}-{name})", scratch.name)
+    return int(match[1] or match[2]) if match else None
 
 
 def _sync(folder: Path) -> None:
@@ -183,16 +223,16 @@ def _sync(folder: Path) -> None:
         os.close(handle)
 
 
-def write_text(target: Path, text: str) -> Path:
+def write_text(target: Path, text: str, fence: Fence | None = None) -> Path:
     """Write `text` atomically. Returns `target`."""
-    with atomic_file(target) as scratch:
+    with atomic_file(target, fence) as scratch:
         scratch.write_text(text, encoding="utf-8")
     return target
 
 
-def write_json(target: Path, value: Any) -> Path:
+def write_json(target: Path, value: Any, fence: Fence | None = None) -> Path:
     """Write `value` atomically as indented JSON. NaN and infinity are refused. Returns `target`."""
-    return write_text(target, json.dumps(value, indent=2, allow_nan=False) + "\n")
+    return write_text(target, json.dumps(value, indent=2, allow_nan=False) + "\n", fence)
 
 
 def sha256_of(path: Path) -> str:

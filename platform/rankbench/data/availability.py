@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rankbench.core.environment import Environment
 from rankbench.data.cards import Card
-from rankbench.data.prepare import prepared_before
+from rankbench.data.prepare import prepared_before, stored_before
 
 
 def raw_data(card: Card, environment: Environment) -> str:
@@ -19,7 +19,7 @@ def raw_data(card: Card, environment: Environment) -> str:
         return "mirror"
     if card.source.folder is not None:
         folder = (card.folder or Path()) / card.source.folder
-        prepared = prepared_before(card, environment) is not None
+        prepared = _prepared(card, environment)
         return "local folder" if folder.is_dir() else "prepared only" if prepared else "no such folder"
     remotes = card.source.parts().values()
     local = any(remote.file for remote in remotes)
@@ -29,8 +29,12 @@ def raw_data(card: Card, environment: Environment) -> str:
     ]
     if paths and all(path.is_file() for path in paths):
         return "local file" if local else "cached"
-    if prepared_before(card, environment) is not None:
+    if _prepared(card, environment):
         return "prepared only"
     if card.source.mirror.parts:
         return "mirror only"
     return "no such file" if local else "offline" if environment.offline else "download"
+
+
+def _prepared(card: Card, environment: Environment) -> bool:
+    return prepared_before(card, environment) is not None or stored_before(card, environment) is not None

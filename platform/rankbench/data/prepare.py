@@ -30,6 +30,7 @@ from rankbench.data.protocols.spec import protocols
 from rankbench.data.raw import RawFile
 from rankbench.data.readers import READERS, reader
 from rankbench.data.readers.parquet import MIRROR
+from rankbench.data.shared import copy_prepared, store_prepared, stored_manifests
 from rankbench.data.splits import LABELS, Split, assemble, split
 from rankbench.data.synthetic import generate
 
@@ -95,16 +96,16 @@ def prepare(
 ) -> Dataset:
     """Load the card's dataset from the cache, or prepare and store it. Raises DataError as fetch, the readers and split do.
 
-    If the raw files are missing, data that were prepared earlier are used before anything is downloaded. With `verify` the
-    raw files are required, and their checksums are computed again. `progress(phase, done, total)` counts bytes of a
-    download, then rows read; total is None if unknown.
+    If the raw files are missing, data that were prepared earlier, here or in the store of data, are used before anything is
+    downloaded. With `verify` the raw files are required, and their checksums are computed again. `progress(phase, done, total)`
+    counts bytes of a download, then rows read; total is None if unknown.
     """
     raw: list[RawFile] = []
     if not card.source.generator:
         try:
             raw = fetch(card, replace(environment, offline=True), verify=verify)
         except DownloadError as error:
-            folder = None if verify else prepared_before(card, environment)
+            folder = None if verify else prepared_before(card, environment) or _copied_before(card, environment)
             if folder is not None:
                 log.info("%s; using the data prepared earlier", error)
                 return replace(_open(card, folder), raw_gone=RAW_GONE)
@@ -116,9 +117,10 @@ def prepare(
         # One process prepares while others wait; a killed process releases the lock.
         with FileLock(folder.parent / f".{folder.name}.lock"):
             sweep_scratch(folder)
-            if not folder.is_dir():
+            if not folder.is_dir() and not copy_prepared(folder, environment):
                 with atomic_folder(folder) as scratch:
                     _build(card, raw, scratch, progress)
+                store_prepared(folder, environment)
     return _open(card, folder)
 
 
@@ -130,17 +132,39 @@ def prepared_before(card: Card, environment: Environment) -> Path | None:
     for path in sorted((environment.data / "prepared").glob(f"{card.name}-*/manifest.json")):
         try:
             manifest = json.loads(path.read_text(encoding="utf-8"))
-            code = manifest["code"], manifest.get("plugins", [])
-            if (manifest["dataset"], *code, manifest["source"]) == (
-                card.name,
-                code_version(),
-                _plugins_of(card),
-                _source_key(card),
-            ):
-                folders[manifest["fingerprint"]] = path.parent
-        except (OSError, ValueError, KeyError, TypeError):
-            continue  # damaged, or of an earlier version
+        except (OSError, ValueError):
+            continue  # damaged
+        if fingerprint := _prepared_here(card, manifest):
+            folders[fingerprint] = path.parent
     return next(iter(folders.values())) if len(folders) == 1 else None
+
+
+def stored_before(card: Card, environment: Environment) -> str | None:
+    """The name of the folder in the store of data, as `prepared_before`."""
+    manifests = stored_manifests(card.name, environment)
+    names = {fingerprint: name for name, manifest in manifests if (fingerprint := _prepared_here(card, manifest))}
+    return next(iter(names.values())) if len(names) == 1 else None
+
+
+def _copied_before(card: Card, environment: Environment) -> Path | None:
+    """The folder of `stored_before`, copied to the cache."""
+    name = stored_before(card, environment)
+    if name is None:
+        return None
+    folder = environment.data / "prepared" / name
+    make_folder(folder.parent)
+    with FileLock(folder.parent / f".{folder.name}.lock"):
+        return folder if folder.is_dir() or copy_prepared(folder, environment) else None
+
+
+def _prepared_here(card: Card, manifest: Any) -> str | None:
+    """The fingerprint in a manifest, if this code version prepared the data from the card's source."""
+    try:
+        code = manifest["code"], manifest.get("plugins", [])
+        known = card.name, code_version(), _plugins_of(card), _source_key(card)
+        return manifest["fingerprint"] if (manifest["dataset"], *code, manifest["source"]) == known else None
+    except (KeyError, TypeError, AttributeError):
+        return None  # damaged, or of an earlier version
 
 
 def _plugins_of(card: Card) -> list[str]:

@@ -25,6 +25,7 @@ from rankbench.reproduce.timing import alone_folder, time_alone, untimed
 from rankbench.reproduce.wanted import Row
 from rankbench.schema.experiment import ExperimentSpec
 from rankbench.sweeps.plan import Unit
+from rankbench.sweeps.store import SweepStore
 from rankbench.tracking.record import RunRecord
 
 
@@ -96,7 +97,7 @@ def spend_alone(
             done(unit, records, cached)
             spending.sent(unit, records)
 
-        run_units([unit], environment, alone_folder(environment), cluster, spec, both, warn=spending.told)
+        run_units([unit], environment, SweepStore(alone_folder(environment).parent), cluster, spec, both, warn=spending.told)
 
     over = threading.Event()
     with _until(deadline, over):
@@ -174,7 +175,8 @@ def _run(
 ) -> None:
     from rankbench.sweeps.tuner import run_units  # imports Ray, which reads the variables that the session sets
 
-    run_units(planned, environment, records_folder(environment), cluster, row.table.spec, done, warn=spending.told)
+    store = SweepStore(records_folder(environment).parent)
+    run_units(planned, environment, store, cluster, row.table.spec, done, warn=spending.told)
 
 
 def _line(record: RunRecord, task: Task) -> str:

@@ -9,6 +9,7 @@ from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError
 from rankbench.core.registry import nearest
 from rankbench.schema.experiment import ExperimentSpec, load_experiment
+from rankbench.schema.shared_sweeps import copy_sweep, stored_ids
 from rankbench.schema.stored_sweep import StoredSweep, SweepFile, find_sweep, read_sweep
 
 
@@ -34,13 +35,13 @@ def find(what: str | None, environment: Environment) -> StoredSweep:
     path = _experiment_file(what, environment) if what else None
     if what is None or path is None or not what.endswith((".yaml", ".yml")):
         try:
-            return read_sweep(find_sweep(what, environment.results))
+            return read_sweep(find_sweep(what, environment))
         except ConfigError as error:
             if path is None:
                 near = nearest(what or "", [each.stem for each in experiment_files(environment)])
                 raise ConfigError(f"{error}, nor an experiment file of that name{near}" if what else str(error)) from None
     spec = load_experiment(path, {})
-    sweeps = sweeps_of(spec.name, environment.results)
+    sweeps = sweeps_of(spec.name, environment)
     return read_sweep(sweeps[-1]) if sweeps else never_run(spec, path)
 
 
@@ -72,11 +73,19 @@ def experiment_files(environment: Environment) -> list[Path]:
     return [paths[name] for name in sorted(paths)]
 
 
-def sweeps_of(name: str, results: Path, finished: bool = False) -> list[Path]:
-    """Folders of the sweeps of the experiment `name`, oldest first; with `finished`, only finished ones."""
+def sweeps_of(name: str, environment: Environment, finished: bool = False) -> list[Path]:
+    """Folders of the sweeps of the experiment `name`, oldest first; with `finished`, only finished ones.
+
+    If the results are in a store, these are its local copies, brought up to date.
+    """
     wanted = re.compile(re.escape(name) + r"-[0-9a-f]{8}-(\d{8}-\d{6}-\d{6})")
+    if environment.results_store:
+        for stored in stored_ids(environment.results_store):
+            if wanted.fullmatch(stored):
+                copy_sweep(stored, environment)
     needed = "chosen.json" if finished else "sweep.json"
-    matches = [(wanted.fullmatch(path.parent.name), path.parent) for path in (results / "sweeps").glob(f"*/{needed}")]
+    folders = [path.parent for path in (environment.results / "sweeps").glob(f"*/{needed}")]
+    matches = [(wanted.fullmatch(folder.name), folder) for folder in folders]
     return [folder for _, folder in sorted((match[1], folder) for match, folder in matches if match)]
 
 

@@ -9,10 +9,11 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from rankbench.core.config import read_json, validate
+from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError, DataError
-from rankbench.core.files import write_json
 from rankbench.evaluation.compare import LEVEL, Comparison
 from rankbench.schema.experiment import ExperimentSpec
+from rankbench.schema.shared_sweeps import copy_sweep, stored_ids
 from rankbench.tracking.record import RunRecord, read_records
 
 
@@ -21,9 +22,9 @@ class _File(BaseModel):
 
     model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=False)
 
-    def write(self, path: Path) -> None:
-        """Write the file atomically."""
-        write_json(path, self.model_dump(mode="json"))
+    def content(self) -> dict[str, Any]:
+        """The file's content as JSON values."""
+        return self.model_dump(mode="json")
 
 
 F = TypeVar("F", bound=_File)
@@ -153,15 +154,21 @@ def read_sweep(folder: Path) -> StoredSweep:
     return StoredSweep(folder, about, chosen, records, compared)
 
 
-def find_sweep(name: str | None, results: Path) -> Path:
+def find_sweep(name: str | None, environment: Environment) -> Path:
     """Return the folder of a sweep, given its path, its id or the start of its id; the newest one if `name` is None.
 
-    Raises ConfigError if there is none.
+    If the results are in a store, this is its local copy, brought up to date. Raises ConfigError if there is none.
     """
     if name and (Path(name) / "sweep.json").is_file():
         return Path(name)
-    folders = sorted((p.parent for p in (results / "sweeps").glob("*/sweep.json")), key=lambda p: p.stat().st_mtime)
+    if environment.results_store:
+        stored = [each for each in stored_ids(environment.results_store) if each.startswith(name or "")]
+        if not stored:
+            raise ConfigError(f"no sweep {name or ''} in {environment.results_store}/sweeps".replace("  ", " "))
+        return copy_sweep(stored[-1], environment)
+    sweeps = environment.results / "sweeps"
+    folders = sorted((p.parent for p in sweeps.glob("*/sweep.json")), key=lambda p: p.stat().st_mtime)
     matching = [folder for folder in folders if folder.name.startswith(name or "")]
     if not matching:
-        raise ConfigError(f"no sweep {name or ''} in {results / 'sweeps'}".replace("  ", " "))
+        raise ConfigError(f"no sweep {name or ''} in {sweeps}".replace("  ", " "))
     return matching[-1]

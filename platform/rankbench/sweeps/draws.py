@@ -1,31 +1,37 @@
 """The draws of a sweep's searches, one line per draw, in draws.jsonl beside the records.
 
 A resumed sweep draws the same settings in the same order, even if a trial that had failed now gives a result.
+
+The process that resumes a sweep continues in a copy of the file under the same name. A process that ran the sweep before opens
+the file, looks whether its claim is the newest, and only then appends: a line that it adds later is in the file of before.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 from rankbench.core.errors import DataError
-from rankbench.core.files import disk_errors_are_clear, make_folder
+from rankbench.core.files import atomic_file, disk_errors_are_clear, make_folder
+from rankbench.sweeps.store import SweepStore
 
 
 class Draws:
-    """The file of one sweep, created with the first draw. Raises DataError if the file cannot be read."""
+    """The file of one sweep, created with the first draw. Only with a `store` can draws be added.
 
-    def __init__(self, path: Path):
-        self.path = path
+    Raises DataError if the file cannot be read.
+    """
+
+    def __init__(self, path: Path, store: SweepStore | None = None):
+        self.path, self._store = path, store
         self.lags: dict[str, int] = {}
         self.params: dict[str, list[dict[str, Any]]] = defaultdict(list)
         content = path.read_bytes() if path.is_file() else b""
         complete = content[: content.rfind(b"\n") + 1]
-        # The process may have been killed while it wrote the last line, which is removed before the next one is written.
-        self._damaged_after = len(complete) if len(complete) < len(content) else None
+        # The process may have been killed while it wrote the last line, which the copy of this process does not have.
+        self._before = complete if content else None
         for number, line in enumerate(complete.splitlines(), start=1):
             try:
                 self._take(json.loads(line))
@@ -49,12 +55,18 @@ class Draws:
         self._write({"search": search, "draw": len(self.params[search]), "params": params})
 
     def _write(self, entry: dict[str, Any]) -> None:
+        claim = self._store.claim if self._store else None
         make_folder(self.path.parent)
-        if self._damaged_after is not None:
-            os.truncate(self.path, self._damaged_after)
-            self._damaged_after = None
+        if self._before is not None:
+            with atomic_file(self.path, claim) as scratch:
+                scratch.write_bytes(self._before)
+            self._before = None
         with disk_errors_are_clear(self.path), self.path.open("a", encoding="utf-8") as file:
+            if claim:
+                claim.require_newest()
             file.write(json.dumps(entry) + "\n")
+        if self._store:
+            self._store.publish(self.path.name)
         self._take(entry)
 
     def _take(self, entry: dict[str, Any]) -> None:

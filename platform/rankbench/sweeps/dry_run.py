@@ -164,7 +164,7 @@ def dry_run(plan: Plan, environment: Environment, machines: Sequence[Machine] | 
     return DryRun(
         tuple(rows),
         tuple(stages),
-        str(folder or environment.results / "sweeps" / f"{plan.spec.name}-{plan.key}-<time>"),
+        str(folder or f"{environment.results_store or environment.results}/sweeps/{plan.spec.name}-{plan.key}-<time>"),
         records,
         records * RECORD_BYTES + users * USER_BYTES,
         _shared(plan, final),

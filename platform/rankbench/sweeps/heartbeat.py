@@ -1,4 +1,7 @@
-"""The state of a running sweep, written to a file every few seconds, and the request to stop it, a file beside that."""
+"""The state of a running sweep, written to a file every few seconds, and the request to stop it, a file beside that.
+
+If the sweep's results are in a store, both are objects there, too.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,12 @@ from typing import Any
 
 from rankbench.core.errors import ConfigError, StorageError
 from rankbench.core.files import write_json
+from rankbench.core.storage import Storage
+from rankbench.schema.shared_sweeps import RUNNING, SILENT, STOP
+from rankbench.sweeps.store import SweepStore
 from rankbench.tracking.record import RunRecord
 
-EVERY = 2.0  # seconds between two heartbeats
-SILENT = 30.0  # seconds without a heartbeat after which a sweep counts as dead
-_RUNNING, _STOP = "running.json", "stop"
+EVERY, EVERY_STORED = 2.0, 10.0  # seconds between two heartbeats, in a folder and in a store
 
 
 @dataclass
@@ -60,57 +64,84 @@ class Progress:
 
 
 class Heartbeat:
-    """A context that writes heartbeats to the sweep's `folder`, and interrupts this process if it is requested to stop."""
+    """A context that writes heartbeats to the sweep's place, and interrupts this process if it is requested to stop.
 
-    def __init__(self, folder: Path):
-        self.folder = folder
+    It also interrupts this process if another one has taken the sweep over; the block then ends with Superseded.
+    """
+
+    def __init__(self, store: SweepStore):
+        self.store = store
         self.progress: Progress | None = None
+        self._superseded = False
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._beat, daemon=True)
 
     def __enter__(self) -> Heartbeat:
-        (self.folder / _STOP).unlink(missing_ok=True)
+        self._remove(STOP)
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join()
-        for name in (_RUNNING, _STOP):
-            with suppress(OSError):
-                (self.folder / name).unlink(missing_ok=True)
+        if self._superseded and self.store.claim:
+            if self.store.shared:
+                (self.store.folder / RUNNING).unlink(missing_ok=True)
+            self.store.claim.require_newest()
+        self._remove(RUNNING, STOP)
+
+    def _remove(self, *names: str) -> None:
+        for name in names:
+            with suppress(OSError, StorageError):
+                (self.store.folder / name).unlink(missing_ok=True)
+                if self.store.shared:
+                    self.store.shared.remove(name)
 
     def _beat(self) -> None:
         interrupted = False
         while True:
             # A full disk or an unreachable file server is no reason to end a sweep.
             with suppress(OSError, StorageError):
-                self._write()
-                if (self.folder / _STOP).exists() and not interrupted:
+                self._superseded = self._superseded or not (self.store.claim is None or self.store.claim.is_newest)
+                if not self._superseded:
+                    self._write()
+                if (self._superseded or self._stop_requested()) and not interrupted:
                     interrupted = True
                     os.kill(os.getpid(), signal.SIGINT)
-            if self._over.wait(EVERY):
+            if self._over.wait(EVERY_STORED if self.store.shared else EVERY):
                 return
+
+    def _stop_requested(self) -> bool:
+        shared = self.store.shared
+        return (self.store.folder / STOP).exists() or (shared is not None and shared.read(STOP) is not None)
 
     def _write(self) -> None:
         now = time.time()
         about: dict[str, Any] = {"pid": os.getpid(), "host": socket.gethostname(), "seen_at": now}
         if self.progress:
             about |= {"progress": asdict(self.progress), "remaining_seconds": self.progress.remaining(now)}
-        write_json(self.folder / _RUNNING, about)
+        path = write_json(self.store.folder / RUNNING, about)
+        if self.store.shared:
+            self.store.shared.upload(RUNNING, path)
 
 
-def last_heartbeat(folder: Path) -> dict[str, Any] | None:
-    """The last heartbeat of a running sweep; None if it has not started, has ended, or was silent for too long."""
+def last_heartbeat(folder: Path, shared: Storage | None = None) -> dict[str, Any] | None:
+    """The last heartbeat of a running sweep; None if it has not started, has ended, or was silent for too long.
+
+    `shared`: the objects of the sweep, if its results are in a store.
+    """
     try:
-        about = json.loads((folder / _RUNNING).read_text(encoding="utf-8"))
+        about = json.loads(shared.read(RUNNING) or b"" if shared else (folder / RUNNING).read_bytes())
     except (OSError, ValueError):
         return None
     return about if time.time() - about["seen_at"] < SILENT else None
 
 
-def request_stop(folder: Path) -> None:
+def request_stop(folder: Path, shared: Storage | None = None) -> None:
     """Request that a running sweep stops. Raises ConfigError if it does not run."""
-    if last_heartbeat(folder) is None:
+    if last_heartbeat(folder, shared) is None:
         raise ConfigError(f"{folder.name} is not running; nothing to stop")
-    (folder / _STOP).touch()
+    if shared:
+        shared.write(STOP, b"")
+    else:
+        (folder / STOP).touch()

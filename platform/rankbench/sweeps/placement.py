@@ -6,11 +6,29 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from rankbench.cluster.machine import BLOCK_BYTES, Machine, Needs, capacity, described
+from rankbench.cluster.node_memory import NodeMemory
 from rankbench.core.errors import ConfigError, StorageError
+from rankbench.core.memory import bytes_of
 from rankbench.schema.experiment import Resources
 from rankbench.sweeps.plan import Unit
 
 TILES_SHARE = 0.9  # of a machine's memory; the rest is for the system's cache of the file
+
+
+def node_memory(text: str | None, address: str | None, source: str) -> NodeMemory | None:
+    """The memory of the local node of a sweep, given as '8GB'; None if it is not given.
+
+    Raises ConfigError, starting with `source`, if it cannot work, or if the sweep runs on the cluster at `address`.
+    """
+    if text is None:
+        return None
+    memory = NodeMemory.of(bytes_of(text, source), BLOCK_BYTES, source)
+    if address:
+        raise ConfigError(
+            f"{source}: the nodes of a cluster have the memory that they were started with; on each of them use "
+            f"ray start --memory={memory.tasks} --object-store-memory={memory.objects}"
+        )
+    return memory
 
 
 def adapted(unit: Unit, machines: Sequence[Machine], resources: Resources) -> Unit:

@@ -74,6 +74,11 @@ class Unit:
         return self.job.run_id(self.job.configs[0])
 
     @property
+    def ids(self) -> list[str]:
+        """The ids of the runs of all settings."""
+        return [self.job.run_id(config) for config in self.job.configs]
+
+    @property
     def can_end_early(self) -> bool:
         """Whether the search may stop it: it has a single setting, which is evaluated on the validation set as it is fitted."""
         return self.job.stage == "search" and len(self.job.configs) == 1 and self.job.configs[0].stopping is not None

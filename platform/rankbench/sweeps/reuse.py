@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
-import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rankbench.core.environment import Environment
 from rankbench.core.errors import DataError
-from rankbench.core.files import atomic_folder
+from rankbench.core.replica import pull
 from rankbench.data.prepare import prepare
+from rankbench.schema.shared_sweeps import stored_records
 from rankbench.sweeps.plan import Unit
+from rankbench.sweeps.store import SweepStore
 from rankbench.tracking.environment import describe_environment
 from rankbench.tracking.record import RunRecord, find_record, read_record
 
@@ -21,11 +22,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Earlier:
-    """Folders of the records of earlier sweeps by id, a hash of method, parameters, card, parts, metrics and seed."""
+    """Folders of the records of earlier sweeps by id, a hash of method, parameters, card, parts, metrics and seed.
+
+    `stored`: ids of records in the store → their keys; they are copied to the folder before they are read.
+    """
 
     records: dict[str, Path]
     code: tuple[str | None, ...]
     environment: Environment
+    stored: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def than(cls, folder: Path, environment: Environment) -> Earlier:
@@ -35,13 +40,21 @@ class Earlier:
             return cls({}, code, environment)
         paths = (environment.results / "sweeps").glob("*/records/[!.]*/record.json")
         by_age = sorted(paths, key=lambda path: path.stat().st_mtime)
-        return cls({path.parent.name: path.parent for path in by_age if path.parents[2] != folder}, code, environment)
+        own = {path.parent.name: path.parent for path in by_age if path.parents[2] != folder}
+        others = stored_records(environment.results_store) if environment.results_store else []
+        stored = {name: key for name, key in others if key.startswith("sweeps/") and key.split("/")[1] != folder.name}
+        copies = {name: environment.results / key.rpartition("/")[0] for name, key in stored.items()}
+        return cls(own | copies, code, environment, stored)
 
-    def adopt(self, unit: Unit, records: Path) -> bool:
-        """Copy the records of the unit's settings to `records` if all of them can be reused. Returns whether they can."""
+    def adopt(self, unit: Unit, store: SweepStore) -> bool:
+        """Copy the records of the unit's settings to `store` if all of them can be reused. Returns whether they can."""
+        records = store.records
         ids = [unit.job.run_id(config) for config in unit.job.configs]
         if not all(name in self.records for name in ids):
             return False
+        for name in ids:
+            if name in self.stored and self.environment.results_store:
+                pull(self.environment.results_store, self.stored[name], self.records[name])
         try:
             reused = [read_record(self.records[name]) for name in ids]
         except DataError as error:
@@ -50,11 +63,12 @@ class Earlier:
         fingerprint = prepare(unit.job.card, self.environment).fingerprint
         if not all(self._same(record, fingerprint) for record in reused):
             return False
+        attempt = store.trial(unit.run_id, unit.ids)
         for record in reused:
             own = find_record(records / record.id)
             if own is None or own.failed:
-                with atomic_folder(records / record.id, replace=True) as scratch:
-                    shutil.copytree(self.records[record.id], scratch, dirs_exist_ok=True)
+                attempt.copy(self.records[record.id])
+        store.fetch(ids)
         return True
 
     def _same(self, record: RunRecord, fingerprint: str) -> bool:

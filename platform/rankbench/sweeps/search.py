@@ -12,8 +12,9 @@ from rankbench.fitting.method import Iterative
 from rankbench.schema.experiment import SearchSpec
 from rankbench.sweeps.draws import Draws
 from rankbench.sweeps.plan import AdaptiveSearch, Unit
+from rankbench.sweeps.store import SweepStore
 from rankbench.sweeps.study import Study
-from rankbench.tracking.record import RunRecord, find_record, write_record
+from rankbench.tracking.record import RunRecord, find_record
 
 OnDone = Callable[[Unit, list[RunRecord], bool], None]  # the last argument: whether the records were there before
 
@@ -24,10 +25,10 @@ class Search:
     A trial is identified by the id of its run, because Tune runs it as another trial after its worker was lost.
     """
 
-    def __init__(self, records: Path, spec: SearchSpec):
-        self.records, self.spec = records, spec
+    def __init__(self, store: SweepStore, spec: SearchSpec):
+        self.store, self.records, self.spec = store, store.records, spec
         self.drawn: list[Unit] = []
-        self._draws = Draws(records.parent / "draws.jsonl")
+        self._draws = Draws(store.folder / "draws.jsonl", store)
         self._studies: dict[tuple[str, str], Study] = {}
         self._trials: dict[str, tuple[Study, int]] = {}  # run id → study and number of the trial in it
         self._evaluations: dict[str, list[Row]] = {}
@@ -96,6 +97,7 @@ class Search:
 
     def end(self, unit: Unit) -> None:
         """Pass the result of a trial that is over to its study, and write the record of one that was stopped."""
+        self.store.fetch(unit.ids)
         if unit.run_id not in self._trials:
             return
         if unit.run_id in self._stopped and not results_of(unit, self.records):
@@ -105,7 +107,7 @@ class Search:
                 f"stopped by {self.spec.scheduler} after epoch {rows[-1]['iteration']}, "
                 f"{config.stopping.stop_metric} on valid {rows[-1]['valid']:.4f}"
             )
-            write_record(self.records, stopped(unit.job, config, reason, rows), None)
+            self.store.trial(unit.run_id, unit.ids).write(stopped(unit.job, config, reason, rows), None)
         if not self._read_result(unit):
             study, number = self._trials[unit.run_id]
             study.end(number, None)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from rankbench.cluster.node_memory import NodeMemory
 from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError
 from rankbench.core.extras import require_extra
@@ -19,6 +20,7 @@ from rankbench.experiment.estimate import Size
 from rankbench.experiment.job import MethodConfig, configure
 from rankbench.fitting.method import Iterative
 from rankbench.schema.experiment import ExperimentSpec
+from rankbench.schema.shared_sweeps import copy_sweep, stored_ids
 from rankbench.schema.stored_sweep import (
     CardName,
     ChosenFile,
@@ -33,6 +35,7 @@ from rankbench.sweeps.comparisons import compare_finals
 from rankbench.sweeps.heartbeat import Heartbeat, Progress
 from rankbench.sweeps.plan import AdaptiveSearch, Plan, Unit, final_fit, plan, units, with_both_recalls
 from rankbench.sweeps.reuse import Earlier
+from rankbench.sweeps.store import SweepStore
 from rankbench.sweeps.usage import Usage
 from rankbench.tracking.record import RunRecord, read_record, read_records
 
@@ -40,23 +43,30 @@ from rankbench.tracking.record import RunRecord, read_record, read_records
 @dataclass
 class Listener:
     """Callbacks that a sweep calls as it is planned, as stages begin and as runs end. `accept` is called with the plan before
-    anything is written; an error that it raises ends the sweep. It gets the folder that will be resumed, if any.
+    anything is written; an error that it raises ends the sweep. It gets the folder that will be resumed, if any. `opened` is
+    called with the place of the sweep once this process has claimed it.
     """
 
     accept: Callable[[Plan, Path | None], None] = lambda plan, folder: None
+    opened: Callable[[SweepStore], None] = lambda store: None
     planned: Callable[[Plan, Path], None] = lambda plan, folder: None
     stage: Callable[[Progress], None] = lambda progress: None
     done: Callable[[Unit, list[RunRecord]], None] = lambda unit, records: None
     warn: Callable[[str], None] = lambda line: None
 
 
-def open_folder(
-    spec: ExperimentSpec, plan: Plan, results: Path, resume: bool, changes: Sequence[str] = (), command: str = ""
-) -> Path:
-    """Create results/sweeps/<name>-<key>-<time>, or with `resume` return the newest folder with the same name and key.
+def open_sweep(
+    spec: ExperimentSpec,
+    plan: Plan,
+    environment: Environment,
+    begun: Path | None = None,
+    changes: Sequence[str] = (),
+    command: str = "",
+) -> SweepStore:
+    """Create results/sweeps/<name>-<key>-<time>, or continue the sweep in the folder `begun`; claims it for this process.
 
     On resuming, sweep.json is updated if other datasets are available now. `changes` lists in words how `spec` differs from its
-    file; `command` is the command that repeats the sweep. Raises ConfigError if there is nothing to resume.
+    file; `command` is the command that repeats the sweep.
     """
     about_plan = {
         "cards": tuple(CardName(**card.model_dump(mode="json", exclude=ORIGIN)) for card in plan.declared),
@@ -65,26 +75,37 @@ def open_folder(
         "settings": plan.n_settings,
         "fits": plan.n_fits,
     }
-    if resume:
-        folder = folder_to_resume(plan, results)
-        about = read_file(folder / "sweep.json", SweepFile)
+    if begun:
+        store = SweepStore.of(begun, environment).claimed()
+        about = read_file(begun / "sweep.json", SweepFile)
         if about.not_available != plan.not_available:
-            about.model_copy(update=about_plan).write(folder / "sweep.json")
-        return folder
+            store.write("sweep.json", about.model_copy(update=about_plan).content())
+        return store
     # With microseconds, two sweeps that are started at the same time get two folders.
-    folder = results / "sweeps" / f"{spec.name}-{plan.key}-{datetime.now():%Y%m%d-%H%M%S-%f}"
+    folder = environment.results / "sweeps" / f"{spec.name}-{plan.key}-{datetime.now():%Y%m%d-%H%M%S-%f}"
     about = SweepFile(id=folder.name, experiment=spec, command=command, changes=tuple(changes), **about_plan, started_at=_now())
-    about.write(folder / "sweep.json")
-    return folder
+    store = SweepStore.of(folder, environment).claimed()
+    store.write("sweep.json", about.content())
+    return store
 
 
-def folder_to_resume(plan: Plan, results: Path) -> Path:
-    """The newest folder of a sweep with the name and key of `plan`. Raises ConfigError if there is none."""
-    root, name = results / "sweeps", plan.spec.name
-    earlier = sorted(root.glob(f"{name}-{plan.key}-*/sweep.json"))
+def folder_to_resume(plan: Plan, environment: Environment) -> Path:
+    """The newest folder of a sweep with the name and key of `plan`; of a store, its local copy, brought up to date.
+
+    Raises ConfigError if there is none.
+    """
+    start, root = f"{plan.spec.name}-{plan.key}-", environment.results / "sweeps"
+    if environment.results_store:
+        stored = [name for name in stored_ids(environment.results_store) if name.startswith(start)]
+        earlier = [copy_sweep(stored[-1], environment)] if stored else []
+    else:
+        earlier = sorted(path.parent for path in root.glob(f"{start}*/sweep.json"))
     if not earlier:
-        raise ConfigError(f"{name}: nothing to resume in {root} for this experiment as it stands; run it without --resume")
-    return earlier[-1].parent
+        place = f"{environment.results_store}/sweeps" if environment.results_store else root
+        raise ConfigError(
+            f"{plan.spec.name}: nothing to resume in {place} for this experiment as it stands; run it without --resume"
+        )
+    return earlier[-1]
 
 
 def run_sweep(
@@ -95,6 +116,7 @@ def run_sweep(
     resume: bool = False,
     use_chosen: bool = False,
     address: str | None = None,
+    memory: NodeMemory | None = None,
     fresh: bool = False,
     require_all: bool = False,
     changes: Sequence[str] = (),
@@ -103,8 +125,9 @@ def run_sweep(
 ) -> tuple[Path, list[RunRecord]]:
     """Run the experiment; return the folder of the sweep and its failed runs. `source` names the experiment in errors.
 
-    An interrupted sweep keeps every finished run. Runs that an earlier sweep has finished are copied, unless `fresh`. Datasets
-    that are not available are left out, unless `require_all`; results of one that was available before are kept.
+    `memory` bounds the local cluster that the sweep starts. An interrupted sweep keeps every finished run. Runs that an earlier
+    sweep has finished are copied, unless `fresh`. Datasets that are not available are left out, unless `require_all`; results
+    of one that was available before are kept.
 
     Raises ConfigError, DataError and StorageError before any work starts, ClusterError if the cluster fails.
     """
@@ -114,15 +137,19 @@ def run_sweep(
     require_extra("sweep", "a sweep")
     listener = listener or Listener()
     require_writable(environment.results / "sweeps")
+    if environment.results_store:
+        environment.results_store.require_writable()
     # The plan is made before the cluster is started, which takes seconds that a wrong key should not cost.
     planned = plan(spec, environment, None if address else available_cpus(), source, use_chosen, require_all)
     spec = planned.spec  # without patterns
     if address:
         require_reachable(address)  # before the folder is created, so that no empty sweep is left behind
-    begun = folder_to_resume(planned, environment.results) if resume else None
+    begun = folder_to_resume(planned, environment) if resume else None
     kept = read_records(begun / "records") if begun else []  # an unreadable record is refused before any work
     listener.accept(planned, begun)
-    folder = open_folder(spec, planned, environment.results, resume, changes, command)
+    store = open_sweep(spec, planned, environment, begun, changes, command)
+    folder = store.folder
+    listener.opened(store)
     listener.planned(planned, folder)
     if changed := _changed_plugins(kept):
         names = ", ".join(changed)
@@ -131,9 +158,10 @@ def run_sweep(
         )
     earlier = None if fresh else Earlier.than(folder, environment)
     metric = spec.search.choose.metric
-    with Heartbeat(folder) as heartbeat, session(address, available_cpus(), gpus=spec.resources.device == "cuda") as cluster:
+    gpus = spec.resources.device == "cuda"
+    with Heartbeat(store) as heartbeat, session(address, available_cpus(), gpus=gpus, memory=memory) as cluster:
         if address:
-            require_shared(environment.data, environment.results)
+            require_shared(environment)
 
         # Imported here because it imports Ray, which reads the environment variables that the session sets.
         from rankbench.sweeps.tuner import run_units
@@ -148,12 +176,12 @@ def run_sweep(
                 listener.done(unit, finished)
 
             usage = Usage()
-            finished = run_units(fixed, environment, records, cluster, spec, done, adaptive, earlier, listener.warn, usage)
+            finished = run_units(fixed, environment, store, cluster, spec, done, adaptive, earlier, listener.warn, usage)
             if usage.share is not None:
                 used[name] = round(usage.share, 3)
             return finished
 
-        records, used = folder / "records", dict[str, float]()
+        records, used = store.records, dict[str, float]()
         search = run_stage("search", planned.search, planned.adaptive)
         best = choose(search, spec)
         chosen = planned.given or {card.name: final_settings(best, card, spec) for card in planned.cards}
@@ -174,7 +202,7 @@ def run_sweep(
             finals += final[key]
             if row.search is not None:
                 best[key] = read_record(records / row.search)
-    _compared(finals, folder, spec).write(folder / "comparisons.json")
+    store.write("comparisons.json", _compared(finals, folder, spec).content())
     rows = tuple(
         ChosenRow(
             dataset=dataset,
@@ -186,7 +214,7 @@ def run_sweep(
     )
     by, failed_ids = spec.search.choose, tuple(record.id for record in failed)
     content = ChosenFile(metric=by.metric, on=by.on, rows=rows, failed=failed_ids, used=used, finished_at=_now())
-    content.write(folder / "chosen.json")
+    store.write("chosen.json", content.content())
     return folder, failed
 
 

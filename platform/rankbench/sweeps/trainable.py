@@ -8,15 +8,17 @@ their trial has reserved.
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 from collections.abc import Generator
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from ray import tune
 
 from rankbench.cluster.train_crew import TrainCrew
+from rankbench.core.attempts import Superseded
 from rankbench.core.environment import Environment
 from rankbench.core.memory import Spill
 from rankbench.core.plugins import Shipment
@@ -28,11 +30,12 @@ from rankbench.fitting.drive import Row
 from rankbench.fitting.executors import BlockMap
 from rankbench.fitting.method import Iterative
 from rankbench.sweeps.plan import AdaptiveSearch, Unit
-from rankbench.tracking.record import write_record
+from rankbench.sweeps.store import SweepStore
 
 CHECKPOINTS, SPILL = "checkpoints", "spill"  # folders beside the records
 SAVE_EVERY = 15.0  # seconds between two checkpoints of an iterative fit
 EVALUATIONS = "rankbench/evaluations"  # with a prefix, since Tune gives some plain names a meaning
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -57,11 +60,11 @@ class UnitTrainable(tune.Trainable):
         config: dict[str, Any],
         planned: Planned,
         environment: Environment,
-        records: Path,
+        store: SweepStore,
         prunes: bool,
     ) -> None:
-        self.units, self.searches, self.environment = planned.units, planned.searches, environment
-        self.records, self.prunes = records, prunes
+        self.units, self.searches, self.environment = planned.units, planned.searches, environment.here()
+        self.store, self.prunes = store.here(self.environment), prunes
         self.run: Generator[list[Row], None, None] | None = None
         self._set_unit(config)
 
@@ -80,12 +83,14 @@ class UnitTrainable(tune.Trainable):
     def _set_unit(self, config: dict[str, Any]) -> None:
         unit = self.units[config["unit"]] if "unit" in config else self.searches[config["search"]].unit(config["values"])
         self.unit = replace(unit, nodes=config["nodes"])
-        self._checkpoints = self.records.parent / CHECKPOINTS / self.unit.run_id
+        self._checkpoints = self.store.folder / CHECKPOINTS / self.unit.run_id
         self.reported = 0  # number of evaluations that the driver already has
 
     def step(self) -> dict[str, Any]:
         """Run to the next evaluation after which the scheduler may stop the trial, or to the end."""
-        self.run = self.run or self._start()
+        if self.run is None:
+            self.records = self.store.trial(self.unit.run_id, self.unit.ids)
+            self.run = self._start()
         try:
             for curve in self.run:
                 if self.prunes and self.unit.can_end_early and "valid" in curve[-1]:
@@ -93,9 +98,12 @@ class UnitTrainable(tune.Trainable):
                     rows = [row for row in curve if "valid" in row][self.reported :]
                     self.reported += len(rows)
                     return {EVALUATIONS: json.dumps(rows)}
+        except Superseded as error:
+            log.warning("%s", error)  # the other attempt writes the result
         except Exception as error:
-            for config in self.unit.job.configs:
-                write_record(self.records, failure(self.unit.job, config, error), None)
+            with suppress(Superseded):
+                for config in self.unit.job.configs:
+                    self.records.write(failure(self.unit.job, config, error), None)
         self.run = None
         return {"done": True}
 
@@ -104,12 +112,12 @@ class UnitTrainable(tune.Trainable):
         if isinstance(unit.job.configs[0].spec, Iterative):
             checkpoints = Checkpoints(self._checkpoints, resume=True, every=SAVE_EVERY)
         if unit.tiled:
-            spill = Spill(self.records.parent / SPILL, unit.memory_bytes, resume=True)
+            spill = Spill(self.store.folder / SPILL, unit.memory_bytes, resume=True)
         crew = TrainCrew(unit.workers, reserved=True) if unit.workers > 1 else None
         execution = Execution(unit.cpus, _executor(unit), unit.device, checkpoints, spill, crew=crew)
         outcomes = yield from run_stepwise(unit.job, self.environment, execution)
         for outcome in outcomes:
-            write_record(self.records, outcome.record, outcome.per_user)
+            self.records.write(outcome.record, outcome.per_user)
         if checkpoints:
             checkpoints.clear()
 

@@ -37,11 +37,12 @@ from rankbench.sweeps.placement import adapted, require_machine, shared_needs
 from rankbench.sweeps.plan import AdaptiveSearch, Unit
 from rankbench.sweeps.reuse import Earlier
 from rankbench.sweeps.search import OnDone, Search, records_of, results_of
+from rankbench.sweeps.store import SweepStore
 from rankbench.sweeps.trainable import CHECKPOINTS, EVALUATIONS, SPILL, Planned, UnitTrainable
 from rankbench.sweeps.usage import Usage
 from rankbench.sweeps.waiting import Waiting
 from rankbench.sweeps.width import widths
-from rankbench.tracking.record import RunRecord, find_record, write_record
+from rankbench.tracking.record import RunRecord, find_record
 
 ATTEMPTS = 2  # number of times that a unit is run if its worker is lost: killed, out of memory, or its node is gone
 LOOK_EVERY = 5.0  # seconds between two looks at the nodes of a cluster, which come and go
@@ -54,7 +55,7 @@ log = logging.getLogger(__name__)
 def run_units(
     units: Sequence[Unit],
     environment: Environment,
-    records: Path,
+    store: SweepStore,
     session: Session,
     spec: ExperimentSpec,
     on_done: OnDone,
@@ -65,19 +66,19 @@ def run_units(
 ) -> list[RunRecord]:
     """Run all units, and those that `searches` draw, as trials of Ray Tune; returns a record for each of their settings.
 
-    Records are written to `records` as trials finish, and `on_done` is called for each unit. A setting is not run again if it
+    Records are written to `store` as trials finish, and `on_done` is called for each unit. A setting is not run again if it
     has a finished record there or in an `earlier` sweep, or if its search stopped it. `warn` is called if trials wait for long
     or get several nodes, and `usage` counts the time of the processors.
     Raises StorageError if a unit needs more memory than any machine has, ConfigError if no machine has the rest.
     """
-    search = Search(records, spec.search)
+    search, records = Search(store, spec.search), store.records
     to_run = []
     machines, resources = session.machines, spec.resources
     units = [adapted(unit, machines, resources) for unit in units]
     searches = [replace(each, draft=adapted(each.draft, machines, resources)) for each in searches]
     for unit in units:
         results = results_of(unit, records)
-        if len(results) < len(unit.job.configs) and earlier and earlier.adopt(unit, records):
+        if len(results) < len(unit.job.configs) and earlier and earlier.adopt(unit, store):
             results = results_of(unit, records)
         if len(results) == len(unit.job.configs):
             on_done(unit, results, True)
@@ -107,11 +108,13 @@ def run_units(
         if not lost:
             break
     for unit, reason in lost:
+        attempt = store.trial(unit.run_id, unit.ids)
         for config in unit.job.configs:
-            write_record(records, failure(unit.job, config, f"{reason} (the worker was lost {ATTEMPTS} times)"), None)
+            attempt.write(failure(unit.job, config, f"{reason} (the worker was lost {ATTEMPTS} times)"), None)
+        store.fetch(unit.ids)
         on_done(unit, records_of(unit, records), False)
     for name in (CHECKPOINTS, SPILL):
-        shutil.rmtree(records.parent / name, ignore_errors=True)
+        shutil.rmtree(store.folder / name, ignore_errors=True)
     ids = dict.fromkeys(unit.job.run_id(config) for unit in (*units, *search.drawn) for config in unit.job.configs)
     return [record for record in (find_record(records / name) for name in ids) if record]
 
@@ -379,7 +382,7 @@ def _tune(
             UnitTrainable,
             planned=Planned(Shipment.of_this_process(), units, searches),
             environment=environment,
-            records=search.records,
+            store=search.store,
             prunes=search.prunes,
         ),
         resources,

@@ -17,7 +17,7 @@ from pydantic import ConfigDict, TypeAdapter
 
 from rankbench.core.config import read_json
 from rankbench.core.errors import DataError, first_line
-from rankbench.core.files import atomic_folder
+from rankbench.core.files import Fence, atomic_folder
 
 FORMAT = 1
 
@@ -124,13 +124,15 @@ def record_content(record: RunRecord) -> dict[str, Any]:
     return content
 
 
-def write_record(folder: Path, record: RunRecord, per_user: pa.Table | None, replace: bool = False) -> Path:
+def write_record(
+    folder: Path, record: RunRecord, per_user: pa.Table | None, replace: bool = False, fence: Fence | None = None
+) -> Path:
     """Write folder/<id>/, whole or not at all, and return it. A finished record of the same id is kept unless `replace`; any
-    other is replaced once the new one is complete.
+    other is replaced once the new one is complete. With a `fence` every other is replaced, but nothing once that is superseded.
     """
     target = folder / record.id
-    earlier = None if replace else find_record(target)
-    with atomic_folder(target, replace=earlier is None or not earlier.finished) as scratch:
+    earlier = None if replace or fence else find_record(target)
+    with atomic_folder(target, replace=earlier is None or not earlier.finished, fence=fence) as scratch:
         text = json.dumps(record_content(record), indent=2, allow_nan=False)
         (scratch / "record.json").write_text(text + "\n", encoding="utf-8")
         if per_user is not None:

@@ -1,0 +1,130 @@
+"""The stored form of sweeps and runs in a store, and the local copies that commands read.
+
+    sweeps/<id>/attempts/<what>/<attempt>       who began the sweep or a trial, and when; <what>: sweep, or the id of a run
+    sweeps/<id>/files/<attempt>/<name>          sweep.json, draws.jsonl, comparisons.json, chosen.json, report/...
+    sweeps/<id>/records/<run>/<attempt>/        record.json, per_user.parquet, checksums.json
+    sweeps/<id>/running.json, stop              the heartbeat, and the request to stop
+    runs/<run>/<attempt>/                       as the records of a sweep
+    attempts/<run>/<attempt>                    who began a run, and when
+
+Of each file and each record, that of the newest attempt counts (see `core.attempts`).
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import defaultdict
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
+
+from rankbench.core.attempts import StoredAttempt, attempts
+from rankbench.core.environment import Environment
+from rankbench.core.files import Fence, atomic_file
+from rankbench.core.replica import CHECKSUMS, is_copy_of, pull, push
+from rankbench.core.storage import Storage
+
+SWEEPS, RUNS, FILES, RECORDS, ATTEMPTS = "sweeps", "runs", "files", "records", "attempts"
+RUNNING, STOP = "running.json", "stop"
+SILENT = 30.0  # seconds without a heartbeat after which a sweep counts as dead
+_READ = ("sweep.json", "draws.jsonl", "comparisons.json", "chosen.json")  # the report is for people, and is not copied
+_STARTED = re.compile(r"-(\d{8}-\d{6}-\d{6})$")
+
+
+def stored_ids(storage: Storage) -> list[str]:
+    """Ids of all stored sweeps, oldest first."""
+    ids = [name for name in storage.names(SWEEPS) if _STARTED.search(name)]
+    return sorted(ids, key=lambda name: _STARTED.search(name)[1])  # type: ignore[index]
+
+
+def copy_sweep(name: str, environment: Environment) -> Path:
+    """Bring the local copy of a stored sweep up to date; returns its folder.
+
+    The copy in which a process of this host runs the sweep is left alone: it has what is stored, and more.
+    """
+    assert environment.results_store
+    storage, folder = environment.results_store.below(f"{SWEEPS}/{name}"), environment.results / SWEEPS / name
+    with suppress(FileNotFoundError):
+        if time.time() - (folder / RUNNING).stat().st_mtime < SILENT:
+            return folder
+    newest: dict[str, str] = {}
+    for key in storage.objects(FILES):
+        _, attempt, file = key.split("/", 2)
+        if file in _READ and attempts([attempt]):
+            newest[file] = max(attempt, newest.get(file, ""))
+    # A sweep without its file has not begun for readers, so that comes last.
+    for file, attempt in sorted(newest.items(), key=lambda each: each[0] == "sweep.json"):
+        _copy_file(storage, f"{FILES}/{attempt}/{file}", folder / file)
+    copy_records(storage, RECORDS, folder / RECORDS)
+    return folder
+
+
+def copy_records(
+    storage: Storage, key: str, folder: Path, only: Collection[str] | None = None, fence: Fence | None = None
+) -> list[str]:
+    """Bring local copies of the records below `key` up to date, all or those with the ids `only`; returns their ids."""
+    keys = storage.objects(key) if only is None else [each for name in only for each in storage.objects(f"{key}/{name}")]
+    newest = newest_records([each.removeprefix(f"{key}/") for each in keys])
+    for name, attempt in newest.items():
+        source = f"{key}/{name}/{attempt}"
+        if not is_copy_of(folder / name, storage, source):
+            pull(storage, source, folder / name, replace=True, fence=fence)
+    return [*newest]
+
+
+def newest_records(keys: Collection[str]) -> dict[str, str]:
+    """Id of each record that is stored completely → its newest attempt. `keys` begin with the ids."""
+    complete: dict[str, list[str]] = defaultdict(list)
+    for key in keys:
+        parts = key.split("/")
+        if len(parts) == 3 and parts[2] == CHECKSUMS and attempts([parts[1]]):
+            complete[parts[0]].append(parts[1])
+    return {name: max(found) for name, found in sorted(complete.items())}
+
+
+def stored_records(storage: Storage) -> list[tuple[str, str]]:
+    """Id and key of every complete record: of runs, then of sweeps, oldest first."""
+    result = [
+        (name, f"{RUNS}/{name}/{attempt}") for name, attempt in newest_records(_below(storage.objects(RUNS), RUNS)).items()
+    ]
+    keys = storage.objects(SWEEPS)
+    for sweep in stored_ids(storage):
+        start = f"{SWEEPS}/{sweep}/{RECORDS}"
+        result += [(name, f"{start}/{name}/{attempt}") for name, attempt in newest_records(_below(keys, start)).items()]
+    return result
+
+
+def copy_records_from(start: str, environment: Environment) -> None:
+    """Copy the records whose ids begin with `start`, of runs and sweeps, to the local copies of their places."""
+    assert environment.results_store
+    for name, key in stored_records(environment.results_store):
+        folder = environment.results / key.rpartition("/")[0]
+        if name.startswith(start) and not is_copy_of(folder, environment.results_store, key):
+            pull(environment.results_store, key, folder, replace=True)
+
+
+def claim_run(run_id: str, environment: Environment) -> StoredAttempt | None:
+    """Copy the stored record of a run, if there is one, and claim the next attempt at it; None if results are in a folder."""
+    if environment.results_store is None:
+        return None
+    copy_records(environment.results_store, RUNS, environment.results / RUNS, [run_id])
+    return StoredAttempt.claim(environment.results_store, f"{ATTEMPTS}/{run_id}", f"the run {run_id}")
+
+
+def store_run(folder: Path, attempt: StoredAttempt) -> None:
+    """Store the record of a run under its attempt. Raises Superseded if a newer one exists."""
+    attempt.require_newest()
+    push(folder, attempt.storage, f"{RUNS}/{folder.name}/{attempt.name}")
+
+
+def _below(keys: list[str], start: str) -> list[str]:
+    return [key.removeprefix(f"{start}/") for key in keys if key.startswith(f"{start}/")]
+
+
+def _copy_file(storage: Storage, key: str, target: Path) -> None:
+    content = storage.read(key)
+    if content is None or (target.is_file() and target.read_bytes() == content):
+        return
+    with atomic_file(target) as scratch:
+        scratch.write_bytes(content)

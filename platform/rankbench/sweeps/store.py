@@ -1,0 +1,143 @@
+"""Where the records and files of a sweep live: in a folder that all hosts share, or in a store with a local copy.
+
+With a store, the folder is the driver's copy. A trial stores its records itself, wherever it runs, and the driver copies them
+when it ends. The sweep and each of its trials are numbered attempts, of which only the newest can publish.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from rankbench.core.attempts import FolderAttempt, StoredAttempt
+from rankbench.core.environment import Environment
+from rankbench.core.files import atomic_folder, write_json
+from rankbench.core.replica import push
+from rankbench.core.storage import Storage
+from rankbench.schema.shared_sweeps import ATTEMPTS, FILES, RECORDS, SWEEPS, copy_records
+from rankbench.tracking.record import RunRecord, write_record
+
+SWEEP = "sweep"  # the name of the attempts at the sweep itself
+_OUTGOING = "outgoing"  # folder of records that are being stored
+
+
+@dataclass(frozen=True)
+class Claim:
+    """An attempt, in the folder and, if there is one, in the store."""
+
+    local: FolderAttempt
+    stored: StoredAttempt | None = None
+
+    @property
+    def number(self) -> int:
+        return self.local.number
+
+    @property
+    def is_newest(self) -> bool:
+        return self.local.is_newest and (self.stored is None or self.stored.is_newest)
+
+    def require_newest(self) -> None:
+        """Raise Superseded if a newer attempt exists."""
+        self.local.require_newest()
+        if self.stored:
+            self.stored.require_newest()
+
+
+@dataclass(frozen=True)
+class SweepStore:
+    """The place of one sweep. `shared`: the objects of this sweep; None if `folder` itself is shared. `claim`: that of the
+    driver, None for the records of trials alone.
+    """
+
+    folder: Path
+    shared: Storage | None = None
+    claim: Claim | None = None
+
+    @classmethod
+    def of(cls, folder: Path, environment: Environment) -> SweepStore:
+        """The place of the sweep in `folder`, not claimed."""
+        shared = environment.results_store
+        return cls(folder, shared.below(f"{SWEEPS}/{folder.name}") if shared else None)
+
+    @property
+    def records(self) -> Path:
+        return self.folder / RECORDS
+
+    def claimed(self) -> SweepStore:
+        """Claim the sweep for this process: whoever ran it before can write nothing more."""
+        what = f"the sweep {self.folder.name}"
+        files = [self.folder / name for name in ("sweep.json", "comparisons.json", "chosen.json")]
+        stored = StoredAttempt.claim(self.shared, f"{ATTEMPTS}/{SWEEP}", what) if self.shared else None
+        return replace(self, claim=Claim(FolderAttempt.claim(self.folder / ATTEMPTS / SWEEP, what, files), stored))
+
+    def here(self, environment: Environment) -> SweepStore:
+        """This place as a worker sees it, whose local folders may be others."""
+        return replace(self, folder=environment.results / SWEEPS / self.folder.name) if self.shared else self
+
+    def write(self, name: str, content: Any) -> None:
+        """Write a JSON file of the sweep. Raises Superseded if another process has taken the sweep over."""
+        write_json(self.folder / name, content, self.claim)
+        self.publish(name)
+
+    def publish(self, *names: str) -> None:
+        """Store files of the folder under this attempt."""
+        if self.shared and self.claim and self.claim.stored:
+            for name in names:
+                self.shared.upload(f"{FILES}/{self.claim.stored.name}/{name}", self.folder / name)
+
+    def trial(self, run_id: str, ids: Sequence[str]) -> TrialRecords:
+        """Claim the next attempt at a trial, which will write the records `ids`."""
+        return TrialRecords.claim(self, run_id, ids)
+
+    def fetch(self, ids: Sequence[str]) -> None:
+        """Copy the records `ids` that trials have stored to the folder."""
+        if self.shared:
+            copy_records(self.shared, RECORDS, self.records, ids, self.claim and self.claim.local)
+
+
+@dataclass(frozen=True)
+class TrialRecords:
+    """The records of one attempt at a trial."""
+
+    store: SweepStore
+    attempt: FolderAttempt | StoredAttempt
+
+    @classmethod
+    def claim(cls, store: SweepStore, run_id: str, ids: Sequence[str]) -> TrialRecords:
+        what, key = f"the trial {run_id}", f"{ATTEMPTS}/{run_id}"
+        if store.shared:
+            return cls(store, StoredAttempt.claim(store.shared, key, what))
+        return cls(store, FolderAttempt.claim(store.folder / key, what, [store.records / each for each in ids]))
+
+    def write(self, record: RunRecord, per_user: pa.Table | None) -> None:
+        """Write a record, whole or not at all. Raises Superseded if a newer attempt at the trial exists."""
+        if isinstance(self.attempt, FolderAttempt):
+            write_record(self.store.records, record, per_user, fence=self.attempt)
+            return
+        outgoing = self.store.folder / _OUTGOING / self.attempt.name
+        try:
+            self._store(write_record(outgoing, record, per_user))
+        finally:
+            shutil.rmtree(outgoing, ignore_errors=True)
+            with suppress(OSError):  # other trials of this host are stored
+                outgoing.parent.rmdir()
+
+    def copy(self, folder: Path) -> None:
+        """Write a copy of the record in `folder`."""
+        if isinstance(self.attempt, StoredAttempt):
+            self._store(folder)
+            return
+        with atomic_folder(self.store.records / folder.name, replace=True, fence=self.attempt) as scratch:
+            shutil.copytree(folder, scratch, dirs_exist_ok=True)
+
+    def _store(self, folder: Path) -> None:
+        """Store the record in `folder`. Even if a newer attempt exists by now, its own key comes after this one."""
+        assert self.store.shared and isinstance(self.attempt, StoredAttempt)
+        self.attempt.require_newest()
+        push(folder, self.store.shared, f"{RECORDS}/{folder.name}/{self.attempt.name}")

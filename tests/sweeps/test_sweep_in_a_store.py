@@ -1,0 +1,93 @@
+"""A sweep whose results and data are in an object store: killed on one machine, finished and reported on others."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from rankbench.core.storage import Storage
+from rankbench.schema.shared_sweeps import RECORDS, SWEEPS, newest_records, stored_ids
+from rankbench.tracking.record import read_records
+
+EXPERIMENT = """
+name: small
+datasets:
+  - {name: synthetic, source: {generator: {users: 200, items: 80, interactions_per_user: 12}}}
+arms:
+  - {method: popularity}
+  - {method: ease, params: {lam: {grid: [10, 100]}}}
+  - method: bpr
+    params: {embedding_dim: 8, epochs: 6, patience: 2, n_negatives: 5, learning_rate: {loguniform: [0.001, 0.1]}}
+search: {choose: {metric: ndcg@10, on: valid}, by: tpe, trials: 6, scheduler: asha, grace: 1}
+cutoffs: [10]
+resources: {cpus: 1, concurrent: 1}
+"""
+
+
+def command(home: Path, variables: dict[str, str], *words: str) -> subprocess.Popen:
+    """A command of a machine whose files are all in `home`."""
+    home.mkdir(exist_ok=True)
+    (home / "small.yaml").write_text(EXPERIMENT)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("RANKBENCH_", "RAY_"))}
+    return subprocess.Popen(
+        [sys.executable, "-m", "rankbench", *words], env=environment | variables | {"RANKBENCH_OFFLINE": "1"}, cwd=home,
+        text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+
+
+def output_of(process: subprocess.Popen) -> dict:
+    out, err = process.communicate(timeout=400)
+    assert process.returncode == 0, err
+    return json.loads(out)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_it_is_finished_on_another_machine_with_the_same_bits(s3, tmp_path):
+    def variables(name):
+        places = {"RANKBENCH_RESULTS": f"{s3}/results", "RANKBENCH_DATA": f"{s3}/data"}
+        return places | {"RANKBENCH_CACHE": str(tmp_path / name / "cache")}
+
+    store = Storage.from_env(f"{s3}/results", "here")
+    killed = command(tmp_path / "first", variables("first"), "sweep", "small.yaml", "--json")
+    deadline = time.monotonic() + 300
+    while sum(key.endswith("checksums.json") for key in store.objects(SWEEPS)) < 3:
+        assert killed.poll() is None and time.monotonic() < deadline, killed.communicate()
+        time.sleep(0.1)
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+    (name,) = stored_ids(store)
+    before = newest_records([key.removeprefix(f"{RECORDS}/") for key in store.below(f"{SWEEPS}/{name}").objects(RECORDS)])
+    resumed = output_of(command(tmp_path / "second", variables("second"), "sweep", "small.yaml", "--resume", "--json"))
+    assert Path(resumed["folder"]).name == name
+    after = newest_records([key.removeprefix(f"{RECORDS}/") for key in store.below(f"{SWEEPS}/{name}").objects(RECORDS)])
+    assert before.items() <= after.items()  # what was finished is not run again
+    assert {key.rpartition("/")[2] for key in store.objects(f"{SWEEPS}/{name}/files")} >= {"chosen.json", "report.html"}
+    status = output_of(command(tmp_path / "third", variables("third"), "sweep", "status", "--json"))
+    assert status["id"] == name and status["state"] == "finished"
+    report = output_of(command(tmp_path / "third", variables("third"), "report", "--json"))
+    folders = {"RANKBENCH_RESULTS": str(tmp_path / "plain" / "results"), "RANKBENCH_DATA": str(tmp_path / "plain" / "data")}
+    plain = output_of(command(tmp_path / "plain", folders, "sweep", "small.yaml", "--json"))
+    stored = read_records(Path(report["folder"]) / "records")
+    expected = {each.id: each for each in read_records(Path(plain["folder"]) / "records")}
+    assert {each.id: each.metrics for each in stored} == {name: each.metrics for name, each in expected.items()}
+    assert {each.id: each.status for each in stored} == {name: each.status for name, each in expected.items()}
+    chosen = [json.loads((Path(each["folder"]) / "chosen.json").read_text())["rows"] for each in (report, plain)]
+    assert chosen[0] == chosen[1]
+
+
+def test_what_needs_a_folder_is_refused_in_one_line(s3, tmp_path):
+    places = {"RANKBENCH_RESULTS": f"{s3}/results", "RANKBENCH_CACHE": str(tmp_path / "cache")}
+    refused = {
+        ("report", "--all"): "report --all needs a folder; give --out FOLDER, or set RANKBENCH_RESULTS to a folder",
+        ("sweep", "status"): f"no sweep in {s3}/results/sweeps",
+    }
+    for words, problem in refused.items():
+        process = command(tmp_path / "home", places, *words)
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 2 and problem in err.splitlines()[-1] and len(err.splitlines()) == 1, err
