@@ -73,7 +73,9 @@ class RayPool:
     def _remote_on(self, node: int, n_arrays: int, computes: bool) -> Any:
         # On another node if this one dies: then the flow starts again anyway.
         strategy = NodeAffinitySchedulingStrategy(self._nodes[node], soft=True)
-        cpus = self.threads if computes else 0
+        # Ray keeps as many idle workers as a node has processors. On small nodes, a worker for tasks without a processor would
+        # be ended and started again all the time, which takes seconds.
+        cpus = self.threads if computes or self.threads == 1 else 0
         return ray.remote(num_cpus=cpus, max_retries=0, num_returns=n_arrays + 1, scheduling_strategy=strategy)(_work)
 
     def finished(self, wait: bool) -> list[ray.ObjectRef]:

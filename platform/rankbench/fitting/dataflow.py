@@ -20,8 +20,9 @@ import numpy as np
 
 COMBINED = 8  # most changes of an array in one task: more would delay those that wait for them
 QUEUE = 2  # tasks per slot that a node has been handed, of which one runs
+ASIDE = 8  # tasks that are passed over for a later one with more changes
 WRITERS = 2  # tasks per node that only use an array, beside those that compute
-THREADS = 4  # processors of a task, on nodes of at least twice as many: fewer and larger tasks, and shorter waits for one array
+THREADS = 4  # processors of a task, on nodes of at least twice as many: fewer tasks, and shorter waits for one array
 
 
 def threads_per_task(cpus: int) -> int:
@@ -30,13 +31,17 @@ def threads_per_task(cpus: int) -> int:
 
 
 class Pool(Protocol):
-    """Nodes that run tasks. `slots`: number of tasks that each node runs at a time; `room`: total bytes for arrays.
+    """Nodes that run tasks. `slots`: number of tasks that each node runs at a time; `threads`: of a task; `room`: total bytes for
+    arrays.
 
     Arrays are handles, whose contents are freed with their last reference.
     """
 
     @property
     def slots(self) -> Sequence[int]: ...
+
+    @property
+    def threads(self) -> int: ...
 
     @property
     def room(self) -> int: ...
@@ -74,6 +79,10 @@ class Dataflow:
     @property
     def workers(self) -> int:
         return sum(self._slots)
+
+    @property
+    def threads(self) -> int:
+        return self.pool.threads
 
     @property
     def room(self) -> int:
@@ -133,6 +142,7 @@ class Dataflow:
         self._waiting: list[list[tuple[int, _Array | _Task]]] = [[] for _ in self._slots]
         self._writing: list[list[tuple[int, _Task]]] = [[] for _ in self._slots]
         self._handed = [[0, 0] for _ in self._slots]
+        self._stirred: set[int] = set()  # nodes that may be handed more
         self._running: dict[Any, tuple[_Array | _Task, list[Any]]] = {}
 
     def _look_at(self, item: _Array | _Task) -> None:
@@ -152,6 +162,7 @@ class Dataflow:
                 missing.waiters.append(item)
 
     def _enqueue(self, item: _Array | _Task) -> None:
+        self._stirred.add(item.node)
         if isinstance(item, _Task) and item.array is not None:
             heapq.heappush(self._writing[item.node], (item.number, item))
         else:
@@ -167,11 +178,21 @@ class Dataflow:
             self._hand_out()
 
     def _hand_out(self) -> None:
-        for node, n_slots in enumerate(self._slots):
-            handed, waiting, writing = self._handed[node], self._waiting[node], self._writing[node]
-            while waiting and handed[0] < QUEUE * n_slots:
+        stirred, self._stirred = sorted(self._stirred), set()
+        for node in stirred:
+            n_slots, handed, waiting, writing = self._slots[node], self._handed[node], self._waiting[node], self._writing[node]
+            aside: list[tuple[int, _Array | _Task]] = []
+            while waiting and handed[0] < QUEUE * n_slots and len(aside) < ASIDE:
+                entry = heapq.heappop(waiting)
+                item = entry[1]
+                # A task in advance copies an array for few changes, although it will have more by the time it begins.
+                if handed[0] >= n_slots and isinstance(item, _Array) and not item.full():
+                    aside.append(entry)
+                    continue
                 handed[0] += 1
-                self._start(heapq.heappop(waiting)[1])
+                self._start(item)
+            for entry in aside:
+                heapq.heappush(waiting, entry)
             while writing and handed[1] < WRITERS:
                 handed[1] += 1
                 self._start(heapq.heappop(writing)[1])
@@ -194,6 +215,7 @@ class Dataflow:
     def _finish(self, item: _Array | _Task, made: list[Any]) -> None:
         writes = isinstance(item, _Task) and item.array is not None
         self._handed[item.node][writes] -= 1
+        self._stirred.add(item.node)
         arrays = [item] if isinstance(item, _Array) else item.made
         for array, handle in zip(arrays, made, strict=True):
             array.handle, array.running, array.base = handle, False, None
@@ -237,6 +259,12 @@ class _Array:
         if self.base is not None and not self.base.ready:
             return self.base
         return next((other for other in self.changes[0][1] if not other.ready), None)
+
+    def full(self) -> bool:
+        """Whether a task has all changes that it can have: COMBINED, or all that there are."""
+        # Changes become ready in their order, apart from a few.
+        _, others = self.changes[min(COMBINED, len(self.changes)) - 1]
+        return all(other.ready for other in others)
 
     def take(self) -> list[tuple[Callable[..., Any], list[_Array]]]:
         """Remove the changes that can be computed now, at most COMBINED."""

@@ -45,8 +45,8 @@ class Flow(Protocol):
 
     A call sees the arrays as earlier calls leave them. Work is done within `done` and `wait`, and the errors of functions are
     raised there. Both may raise Lost: then the state of all arrays is unknown, and the caller starts again with `clear` from
-    what it has saved. `nodes`: number of nodes; `workers`: number of tasks that they run at a time; `room`: total bytes for
-    arrays.
+    what it has saved. `nodes`: number of nodes; `workers`: number of tasks that they run at a time; `threads`: of a task;
+    `room`: total bytes for arrays.
     """
 
     @property
@@ -54,6 +54,9 @@ class Flow(Protocol):
 
     @property
     def workers(self) -> int: ...
+
+    @property
+    def threads(self) -> int: ...
 
     @property
     def room(self) -> int: ...

@@ -4,9 +4,9 @@ The rules, each with the constant of `Hardware` that it takes:
 
 * The driver hands out one task after another, every `dispatch` seconds. A task reaches its node, and its end the driver, after
   `latency` seconds.
-* An array that a task needs and its node lacks is sent over the wire once, from the node whose line is free first. A line carries
-  `gigabits` in each direction. Sending and receiving take `wire` processor-seconds per byte, which the node's tasks lack, and are
-  no faster than one processor can do it.
+* An array that a task needs and its node lacks is sent over the wire once, from the node whose line is free first. A line
+  carries `gigabits` in each direction. Sending and receiving take `wire` processor-seconds per byte, which the tasks of
+  the node lack, and are no faster than one processor can do it.
 * A node runs as many tasks at a time as `Dataflow` has slots, in the order in which their arrays have arrived. A task takes
   `overhead` processor-seconds, and `copied` per byte of an array that it changes or makes; then its cost: `rate` operations per
   second and processor, in parts, so that five parts on four processors take as long as eight; `pairs` counted per second.
@@ -80,9 +80,11 @@ class SimulatedPool:
     def __init__(self, hardware: Hardware):
         self.hardware = hardware
         self.slots: Sequence[int] = [hardware.cores // hardware.threads] * hardware.nodes
+        self.threads = hardware.threads
         self.nodes = [Node(slots) for slots in self.slots]
         self.room = int(hardware.nodes * hardware.memory * hardware.store)
-        self.now = self.flops = self.disk_free = 0.0
+        self.now = self.flops = 0.0
+        self._now_event = self._disk_free = 0.0
         self._numbers = count()
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._known: list[int] = []
@@ -109,11 +111,12 @@ class SimulatedPool:
         self.now += self.hardware.dispatch
         reads = [each for each in arguments if isinstance(each, _Held)]
         cost, n_bytes = _cost_of(function, arguments)
+        in_slot = computes or self.hardware.threads == 1  # see `ray_flow`
         made = [_Held(self, node, n_bytes) for _ in range(n_arrays)]
         arrives = max([self._bring(read, node) for read in reads], default=0.0)
 
         def ready() -> None:
-            if not computes:
+            if not in_slot:
                 run()
             elif self.nodes[node].free:
                 self.nodes[node].free -= 1
@@ -122,14 +125,14 @@ class SimulatedPool:
                 self._queues[node].append(run)
 
         def run() -> None:
-            self._at(self._now_event + self._seconds(node, cost, n_bytes * n_arrays, computes), end)
+            self._at(self._now_event + self._seconds(node, cost, n_bytes * n_arrays), end)
 
         def end() -> None:
             for each in made:
                 each.at[node] = self._now_event
-            if computes and self._queues[node]:
+            if in_slot and self._queues[node]:
                 self._queues[node].popleft()()
-            elif computes:
+            elif in_slot:
                 self.nodes[node].free += 1
             self._at(self._now_event + self.hardware.latency, lambda: self._known.append(number))
             reads.clear()
@@ -167,12 +170,12 @@ class SimulatedPool:
         self._copies[to][id(array)] = array
         return array.at[to]
 
-    def _seconds(self, node: int, cost: Cost, made: float, computes: bool) -> float:
+    def _seconds(self, node: int, cost: Cost, made: float) -> float:
         """Seconds of a task that begins now."""
         h, state = self.hardware, self.nodes[node]
         self.flops += cost.flops
         seconds = h.overhead + h.copied * made
-        if computes:
+        if cost.flops or cost.pairs:
             in_turn = -(-cost.parts // h.threads) / cost.parts
             seconds += in_turn * (cost.flops / h.rate + cost.pairs / h.pairs)
             lost, state.lost = state.lost / h.threads, 0.0
@@ -180,8 +183,8 @@ class SimulatedPool:
         seconds /= h.speed
         if cost.disk:
             begins = self._now_event
-            self.disk_free = max(self.disk_free, begins) + cost.disk / h.disk
-            done = self.disk_free
+            self._disk_free = max(self._disk_free, begins) + cost.disk / h.disk
+            done = self._disk_free
             if h.disk_on_wire:
                 state.out = max(state.out, begins) + cost.disk / h.bytes_per_second
                 done = max(done, state.out)
@@ -197,7 +200,7 @@ class SimulatedPool:
             del oldest.at[node]
         if state.used > room:
             raise StorageError(
-                f"a node needs more than {room / 1e9:.1f} GB for tiles, which is {h_percent(self.hardware.store)} of its memory; "
+                f"a node needs more than {room / 1e9:.1f} GB for tiles, {100 * self.hardware.store:.0f} % of its memory; "
                 "take more nodes, or nodes with more memory"
             )
         state.peak = max(state.peak, state.used)
@@ -205,10 +208,6 @@ class SimulatedPool:
     def _drop(self, array: _Held, node: int) -> None:
         self.nodes[node].used -= array.n_bytes
         self._copies[node].pop(id(array), None)
-
-
-def h_percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
 
 
 class _Held:

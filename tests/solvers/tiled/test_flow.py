@@ -30,7 +30,7 @@ class Here:
     """A pool in this process that finishes its tasks late and in any order, and may lose everything at any call."""
 
     def __init__(self, slots=(1, 1), room: int = PLENTY, loses: Callable[[], bool] = lambda: False, seed: int = 0):
-        self.slots, self.room, self._loses = slots, room, loses
+        self.slots, self.threads, self.room, self._loses = slots, 1, room, loses
         self._rng = np.random.default_rng(seed)
         self._tasks: list[Callable] = []
         self.ran: list[tuple[int, Callable, int]] = []  # node, function and number of arrays

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from math import sqrt
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,13 +19,16 @@ from rankbench.fitting.executors import Flow, Lost
 from rankbench.solvers.inverse.linalg import not_positive_definite
 from rankbench.solvers.tiled.graph import CHOLESKY, Panel, Tile, flops, panels
 from rankbench.solvers.tiled.grid import SMALLEST, Grid
-from rankbench.solvers.tiled.kernels import NotPositiveDefinite
+from rankbench.solvers.tiled.kernels import BLOCK, NotPositiveDefinite
 from rankbench.solvers.tiled.operations import TOGETHER, Change, Count, Read, Write
 from rankbench.solvers.tiled.placement import Placement
 
 LOSSES = 5  # consecutive losses of tiles without a finished panel, after which the fit fails
 SHARE = 0.5  # fraction of the flow's memory for finished tiles; the rest is for tiles in work
-SPARE = 6  # panels of the largest size that may be in work at a time: the slots for them in the file
+BLOCKS = 6  # blocks for one worker; their number grows with the square root of the workers
+MOST_BLOCKS = 128  # beyond, a driver could not keep up
+LARGEST = 8192  # rows per tile
+SPARE = 8  # panels of the largest size that may be in work at a time: the slots for them in the file
 
 
 class Store(Protocol):
@@ -46,13 +50,16 @@ class Store(Protocol):
     def release(self) -> None: ...
 
 
-def cluster_tile(n: int, workers: int) -> int:
-    """Rows per tile: few enough that a panel has a tile for every worker, many enough that transfers do not dominate.
+def cluster_tile(n: int, workers: int, threads: int = 1) -> int:
+    """Rows per tile for `workers` tasks at a time of `threads` threads each.
 
-    Beyond 32 blocks, transfers cost more than further workers gain.
+    There are enough tiles that each worker always has one that can be changed, and so few that the driver can hand out all tasks.
+    Kernels give each thread blocks of BLOCK columns, so larger tiles have whole rounds of them.
     """
-    blocks = min(-(-n // SMALLEST), max(-(-n // 4096), min(2 * workers, 32), 8))
-    return -(-n // max(1, blocks))
+    blocks = max(8, min(round(BLOCKS * sqrt(workers)), MOST_BLOCKS), -(-n // LARGEST))
+    tile = -(-n // min(blocks, -(-n // SMALLEST)))
+    whole = BLOCK * threads
+    return round(tile / whole) * whole if threads > 1 and 2 * tile >= whole and n > 4 * whole else tile
 
 
 def invert_on(flow: Flow, store: Store, gram: Any, progress: Callable[[int, int], None]) -> None:

@@ -58,7 +58,7 @@ def tiled_inverse(
             require(store.problem == problem, f"{folder}: holds tiles of other data or of another configuration; {advice}")
             tile = store.grid.tile
         elif flow and tile is None:
-            tile = cluster_tile(X.shape[1], flow.workers)
+            tile = cluster_tile(X.shape[1], flow.workers, flow.threads)
         grid = choose_grid(X.shape[1], dtype, memory, gram.least_workspace, tile)
         if store is None:
             store = TileFile.create(folder, grid, problem, SPARE if flow else 1)

@@ -1,4 +1,4 @@
-"""The inverse by tiles on paper: the driver of `flow.py` with a simulated pool, a store without a file, and data without contents."""
+"""The inverse by tiles on paper: the driver of `flow.py` with a simulated pool, and a store and data without contents."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import numpy as np
 
 from rankbench.fitting.dataflow import Dataflow
 from rankbench.fitting.simulated_flow import Hardware, SimulatedPool
-from rankbench.solvers.tiled.flow import cluster_tile, invert_on
+from rankbench.solvers.tiled.flow import SPARE, cluster_tile, invert_on
 from rankbench.solvers.tiled.graph import Tile
 from rankbench.solvers.tiled.grid import Grid
+
+ERROR = "TODO"
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,8 @@ class PaperStore:
 
 @dataclass(frozen=True)
 class Prediction:
-    """Seconds of the whole inverse; `arithmetic` of its operations alone on all processors; bytes sent over the wire in all, and
-    the most that a node held; tasks, and rows of a tile.
+    """Seconds of the whole inverse, and of its `arithmetic` alone on all processors; bytes `sent` over the wire in all, and the
+    most that a node `held`; number of tasks, and rows of a tile.
     """
 
     hardware: Hardware
@@ -67,6 +69,11 @@ class Prediction:
     def efficiency(self) -> float:
         return self.arithmetic / self.seconds
 
+    @property
+    def error(self) -> str:
+        """How far simulations of this kind were from what was measured."""
+        return ERROR
+
 
 def simulate(
     n: int, hardware: Hardware, pairs: float = 0.0, data: float = 0.0, dtype: type = np.float32, tile: int | None = None
@@ -75,11 +82,9 @@ def simulate(
 
     Raises StorageError if a node cannot hold its tiles.
     """
-    from rankbench.solvers.tiled.flow import SPARE
-
     pool = SimulatedPool(hardware)
     flow = Dataflow(pool)
-    grid = Grid(n, min(n, tile or cluster_tile(n, flow.workers)), np.dtype(dtype))
+    grid = Grid(n, min(n, tile or cluster_tile(n, flow.workers, flow.threads)), np.dtype(dtype))
     invert_on(flow, PaperStore(grid, SPARE), PaperGram(pairs, data), lambda done, total: None)
     arithmetic = pool.flops / (hardware.nodes * hardware.cores * hardware.rate * hardware.speed)
     held = max(node.peak for node in pool.nodes)
