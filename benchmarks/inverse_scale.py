@@ -5,9 +5,9 @@
 
 The first makes hosts of network namespaces on this machine, which takes root and control groups of version 1, each with
 `--share` of a processor and a line of `--gigabits`. On each number of hosts it first measures what the simulator takes as
-constants, all of them apart from any inverse: the speed of the kernels, and what a task, a copy and a transfer take. It prints the
-seconds of the inverse beside those that the simulator says, the error of the simulator, and the ratio to the first number of
-hosts. The driver has a processor of its own. The files lie in /dev/shm.
+constants, all of them apart from any inverse: the speed of products, and what a task, a copy and a transfer take. It prints
+the seconds of the inverse beside those that the simulator says, the error of the simulator, and the ratio to the first number
+of hosts. The driver has a processor of its own. The files lie in /dev/shm.
 
 `--predict` prints the table of docs/results/scale.md.
 """
@@ -122,7 +122,7 @@ def join(given: argparse.Namespace, address: str, folder: str) -> None:
             paper = simulate(n, hardware, ShiftedGram(X, shift, np.dtype(np.float32)).pairs, size, tile=C.tile)
             told = {"n": n, "tile": C.tile, "seconds": seconds, "simulated": paper.seconds, "sent": paper.sent / 1e9}
             print(
-                json.dumps(told | {"came": (sum(received()) - before) / 1e9, "tasks": flow.n_tasks, "busy": flow.pool.busy}),
+                json.dumps(told | {"tasks": flow.n_tasks, "busy": flow.pool.busy}),
                 flush=True,
             )
 

@@ -37,7 +37,7 @@ class RayPool:
     """Tasks on the alive nodes of the cluster. `busy`: seconds that finished tasks took on their workers."""
 
     def __init__(self, owner: RayMap):
-        self.owner = owner
+        self.owner, self.busy = owner, 0.0
         self.clear()
 
     def clear(self) -> None:
@@ -53,10 +53,6 @@ class RayPool:
         self._remote = cache(self._remote_on)
         self._running: dict[ray.ObjectRef, None] = {}
         self._seconds: list[float] = []
-
-    @property
-    def busy(self) -> float:
-        return sum(self._seconds)
 
     def put(self, value: Any) -> ray.ObjectRef:
         return self.owner.put(value)
@@ -88,6 +84,7 @@ class RayPool:
         for task in done:
             del self._running[task]
             self._seconds.append(_seconds_of(task))
+            self.busy += self._seconds[-1]
         return done
 
     def _wait_for_any(self) -> None:

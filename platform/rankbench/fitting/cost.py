@@ -8,11 +8,13 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True)
 class Cost:
-    """Floating-point operations in `parts` equal parts, which may run in parallel; pairs of items counted; bytes that are read
-    or written on the disk that all nodes share; and bytes of each array that is made.
+    """Floating-point operations, which take as long as `work` of them in a matrix product, in `parts` equal parts that may run
+    in parallel; pairs of items counted; bytes that are read or written on the disk that all nodes share; and bytes of each
+    array that is made.
     """
 
     flops: float = 0.0
+    work: float = 0.0
     parts: int = 1
     pairs: float = 0.0
     disk: float = 0.0

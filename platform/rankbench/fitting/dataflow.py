@@ -31,8 +31,8 @@ def threads_per_task(cpus: int) -> int:
 
 
 class Pool(Protocol):
-    """Nodes that run tasks. `slots`: number of tasks that each node runs at a time; `threads`: of a task; `room`: total bytes for
-    arrays.
+    """Nodes that run tasks. `slots`: number of tasks that each node runs at a time; `threads`: of a task; `room`: bytes of all
+    arrays together.
 
     Arrays are handles, whose contents are freed with their last reference.
     """

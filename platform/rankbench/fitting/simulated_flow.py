@@ -175,9 +175,9 @@ class SimulatedPool:
         h, state = self.hardware, self.nodes[node]
         self.flops += cost.flops
         seconds = h.overhead + h.copied * made
-        if cost.flops or cost.pairs:
+        if cost.work or cost.pairs:
             in_turn = -(-cost.parts // h.threads) / cost.parts
-            seconds += in_turn * (cost.flops / h.rate + cost.pairs / h.pairs)
+            seconds += in_turn * (cost.work / h.rate + cost.pairs / h.pairs)
             lost, state.lost = state.lost / h.threads, 0.0
             seconds += lost
         seconds /= h.speed
@@ -230,9 +230,8 @@ def _cost_of(function: Callable[..., Any], arguments: Sequence[Any]) -> tuple[Co
     if function is change:
         plan, array = arguments[:2]
         costs = [each.cost() for each, _ in plan]
-        # Parts of the changes together: each change ends before the next begins.
-        flops = sum(cost.flops for cost in costs)
-        return Cost(flops, min(cost.parts for cost in costs)), array.n_bytes
+        flops, work = sum(cost.flops for cost in costs), sum(cost.work for cost in costs)
+        return Cost(flops, work, min(cost.parts for cost in costs)), array.n_bytes
     if function is use:
         inner: Any = arguments[0]
         return inner.cost(), 0.0

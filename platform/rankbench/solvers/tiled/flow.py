@@ -53,7 +53,7 @@ class Store(Protocol):
 def cluster_tile(n: int, workers: int, threads: int = 1) -> int:
     """Rows per tile for `workers` tasks at a time of `threads` threads each.
 
-    There are enough tiles that each worker always has one that can be changed, and so few that the driver can hand out all tasks.
+    There are enough tiles that each worker has one that can be changed, and so few that the driver can hand out all tasks.
     Kernels give each thread blocks of BLOCK columns, so larger tiles have whole rounds of them.
     """
     blocks = max(8, min(round(BLOCKS * sqrt(workers)), MOST_BLOCKS), -(-n // LARGEST))
