@@ -29,6 +29,9 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tests" / "cluster"))
 sys.path.insert(0, str(HERE))
 
+CASES = [(100_000, 1, 256e9), (100_000, 4, 128e9), (100_000, 16, 128e9), (300_000, 64, 128e9), (1_000_000, 64, 512e9),
+         (1_000_000, 256, 128e9)]  # fmt: skip  # items, nodes of 16 processors, bytes of memory of each
+RATES, LINES = (170, 100), (10, 25)  # GFLOP/s per processor: one alone here, and a guess where sixteen share a memory; Gbit/s
 LEAST_SECONDS = 3.0  # seconds over which each constant is measured, at least
 
 
@@ -202,7 +205,26 @@ class Touch:
 
 
 def predict() -> None:
-    """The table of docs/results/scale.md."""
+    """The table of docs/results/scale.md, row by row."""
+    from rankbench.fitting.simulated_flow import Hardware
+    from rankbench.solvers.tiled.simulation import ERROR, simulate
+
+    print(
+        "| items | nodes | GFLOP/s per core | Gbit/s | seconds | arithmetic | share | GB into a node | GB on a node | tasks |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    for n, nodes, memory in CASES:
+        for rate in RATES:
+            for gigabits in LINES:
+                # 100 interactions of each item, and users of 100 interactions.
+                found = simulate(n, Hardware(nodes, 16, memory, gigabits, rate * 1e9), pairs=5e3 * n, data=900.0 * n)
+                print(
+                    f"| {n:,} | {nodes} x 16 x {memory / 1e9:.0f} GB | {rate} | {gigabits} | {found.seconds:,.0f} "
+                    f"| {found.arithmetic:,.0f} | {100 * found.efficiency:.0f} % | {found.sent / nodes / 1e9:.0f} "
+                    f"| {found.held / 1e9:.0f} | {found.tasks:,} |",
+                    flush=True,
+                )
+    print(f"error of the simulator: {ERROR}")
 
 
 if __name__ == "__main__":

@@ -16,11 +16,15 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import count
 from typing import Any, Protocol
 
+import numba
 import numpy as np
+
+from rankbench.fitting.executors import in_order
 
 COMBINED = 8  # most changes of an array in one task: more would delay those that wait for them
 QUEUE = 2  # tasks per slot that a node has been handed, of which one runs
 ASIDE = 8  # tasks that are passed over for a later one with more changes
+SMALL = 1 << 20  # bytes of an array that one thread copies
 WRITERS = 2  # tasks per node that only use an array, beside those that compute
 THREADS = 4  # processors of a task, on nodes of at least twice as many: fewer tasks, and shorter waits for one array
 
@@ -297,10 +301,22 @@ class _Task:
 
 def change(plan: Sequence[tuple[Callable[..., Any], int]], array: np.ndarray, *reads: Any) -> list[np.ndarray]:
     """A copy of `array` after the changes of `plan`: functions, and the number of `reads` that each takes."""
-    array, others = array.copy(order="K"), iter(reads)
+    array, others = _copied(array), iter(reads)
     for function, n in plan:
         function(array, *(next(others) for _ in range(n)))
     return [array]
+
+
+def _copied(array: np.ndarray) -> np.ndarray:
+    """A copy in the same order, by as many threads as numba has: large new arrays are mapped page by page."""
+    copy, threads = np.empty_like(array), numba.get_num_threads()
+    # Blocks of whole columns or rows, whichever are contiguous.
+    source, target = (array.T, copy.T) if array.flags.f_contiguous else (array, copy)
+    step = -(-len(source) // threads)
+    parts = [slice(start, start + step) for start in range(0, len(source), step)] if array.nbytes > SMALL else [slice(None)]
+    for _ in in_order(lambda part: np.copyto(target[part], source[part]), parts, min(threads, len(parts))):
+        pass
+    return copy
 
 
 def use(function: Callable[..., Any], array: np.ndarray, *arguments: Any) -> list[np.ndarray]:

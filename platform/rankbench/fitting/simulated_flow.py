@@ -6,7 +6,7 @@ The rules, each with the constant of `Hardware` that it takes:
   `latency` seconds.
 * An array that a task needs and its node lacks is sent over the wire once, from the node whose line is free first. A line
   carries `gigabits` in each direction. Sending and receiving take `wire` processor-seconds per byte, which the tasks of
-  the node lack, and are no faster than one processor can do it.
+  the node lack, and are no faster than Ray's threads can do it.
 * A node runs as many tasks at a time as `Dataflow` has slots, in the order in which their arrays have arrived. A task takes
   `overhead` processor-seconds, and `copied` per byte of an array that it changes or makes; then its cost: `rate` operations per
   second and processor, in parts, so that five parts on four processors take as long as eight; `pairs` counted per second.
@@ -57,8 +57,9 @@ class Hardware:
 
     @property
     def bytes_per_second(self) -> float:
-        """What a line carries, which one processor must send and receive."""
-        return min(self.gigabits * 1e9 / 8, self.speed / self.wire)
+        """What a line carries, if Ray's threads, of which a node has a quarter of its processors, can send and receive it."""
+        threads = min(self.cores, max(2, self.cores // 4), 8)
+        return min(self.gigabits * 1e9 / 8, threads * self.speed / self.wire)
 
 
 @dataclass
@@ -174,7 +175,7 @@ class SimulatedPool:
         """Seconds of a task that begins now."""
         h, state = self.hardware, self.nodes[node]
         self.flops += cost.flops
-        seconds = h.overhead + h.copied * made
+        seconds = h.overhead + h.copied * made / h.threads
         if cost.work or cost.pairs:
             in_turn = -(-cost.parts // h.threads) / cost.parts
             seconds += in_turn * (cost.work / h.rate + cost.pairs / h.pairs)

@@ -28,7 +28,6 @@ SHARE = 0.5  # fraction of the flow's memory for finished tiles; the rest is for
 BLOCKS = 6  # blocks for one worker; their number grows with the square root of the workers
 MOST_BLOCKS = 128  # beyond, a driver could not keep up
 LARGEST = 8192  # rows per tile
-SPARE = 8  # panels of the largest size that may be in work at a time: the slots for them in the file
 
 
 class Store(Protocol):
@@ -59,7 +58,12 @@ def cluster_tile(n: int, workers: int, threads: int = 1) -> int:
     blocks = max(8, min(round(BLOCKS * sqrt(workers)), MOST_BLOCKS), -(-n // LARGEST))
     tile = -(-n // min(blocks, -(-n // SMALLEST)))
     whole = BLOCK * threads
-    return round(tile / whole) * whole if threads > 1 and 2 * tile >= whole and n > 4 * whole else tile
+    return max(1, round(tile / whole)) * whole if threads > 1 and 2 * tile >= whole and n > 4 * whole else tile
+
+
+def spare_panels(n_blocks: int) -> int:
+    """Number of panels of the largest size that may be in work at a time. Their slots in the file take half of the matrix's."""
+    return max(1, n_blocks // 4)
 
 
 def invert_on(flow: Flow, store: Store, gram: Any, progress: Callable[[int, int], None]) -> None:

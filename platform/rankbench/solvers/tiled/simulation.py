@@ -10,7 +10,7 @@ import numpy as np
 
 from rankbench.fitting.dataflow import Dataflow
 from rankbench.fitting.simulated_flow import Hardware, SimulatedPool
-from rankbench.solvers.tiled.flow import SPARE, cluster_tile, invert_on
+from rankbench.solvers.tiled.flow import cluster_tile, invert_on, spare_panels
 from rankbench.solvers.tiled.graph import Tile
 from rankbench.solvers.tiled.grid import Grid
 
@@ -85,7 +85,7 @@ def simulate(
     pool = SimulatedPool(hardware)
     flow = Dataflow(pool)
     grid = Grid(n, min(n, tile or cluster_tile(n, flow.workers, flow.threads)), np.dtype(dtype))
-    invert_on(flow, PaperStore(grid, SPARE), PaperGram(pairs, data), lambda done, total: None)
+    invert_on(flow, PaperStore(grid, spare_panels(grid.n_blocks)), PaperGram(pairs, data), lambda done, total: None)
     arithmetic = pool.flops / (hardware.nodes * hardware.cores * hardware.rate * hardware.speed)
     held = max(node.peak for node in pool.nodes)
     return Prediction(hardware, n, grid.tile, pool.now, arithmetic, pool.sent, held, flow.n_tasks)
