@@ -71,7 +71,7 @@ def measure(given: argparse.Namespace) -> None:
                 for line in driver.stdout:
                     if line == "warm\n":
                         made.limit(given.share)
-                        driver.stdin.write("go\n")
+                        driver.stdin.write(f"{background(made)}\n")
                         driver.stdin.flush()
                         continue
                     found = json.loads(line)
@@ -113,9 +113,9 @@ def join(given: argparse.Namespace, address: str, folder: str) -> None:
             tiled_inverse(some_data(3000), shift, Path(folder) / f"warm{at}", 10**11, tile=300, flow=flow)
         data = [some_data(n) for n in given.sizes]
         print("warm", flush=True)
-        sys.stdin.readline()
+        idle = float(sys.stdin.readline())
         tile = given.tile or cluster_tile(given.sizes[0], flow.workers, flow.threads)
-        hardware = constants(flow.pool, given, tile)
+        hardware = constants(flow.pool, given, tile, idle)
         for n, X in zip(given.sizes, data, strict=True):
             at = time.perf_counter()
             flow = RayMap().flow()
@@ -130,13 +130,21 @@ def join(given: argparse.Namespace, address: str, folder: str) -> None:
             )
 
 
-def constants(pool: Any, given: argparse.Namespace, tile: int) -> Any:
+def background(made: Any) -> float:
+    """Share of a processor that Ray itself takes on a host, which every host has to spare."""
+    before, began = [made.used(host) for host in range(len(made.names))], time.perf_counter()
+    time.sleep(10)
+    each = [(made.used(host) - was) / (time.perf_counter() - began) for host, was in enumerate(before)]
+    return sum(each) / len(each)
+
+
+def constants(pool: Any, given: argparse.Namespace, tile: int, idle: float) -> Any:
     """The `Hardware` that these hosts are, by tasks of each kind that keep one node busy, or a line."""
     from rankbench.fitting.dataflow import change
     from rankbench.fitting.simulated_flow import Hardware
     from rankbench.solvers.tiled.kernels import KERNELS
 
-    share = given.share
+    share = given.share - idle  # what is left for tasks
 
     def await_all(tasks: list[Any]) -> None:
         left = set(tasks)
@@ -179,10 +187,10 @@ def constants(pool: Any, given: argparse.Namespace, tile: int) -> Any:
         wire = max(share * each / (4 * tile**2), 1e-11)
     hardware = Hardware(
         nodes=len(pool.slots), cores=1, memory=(1 << 30) / 0.3, gigabits=given.gigabits[0], rate=4 * 2 * tile**3 / worked,
-        speed=share, dispatch=dispatch, latency=latency, overhead=overhead, copied=copied / (4 * tile**2), wire=wire or 1e-9,
+        speed=given.share, background=idle, dispatch=dispatch, latency=latency, overhead=overhead, copied=copied / (4 * tile**2), wire=wire or 1e-9,
         disk_on_wire=False,
     )  # fmt: skip
-    names = ("rate", "dispatch", "latency", "overhead", "copied", "wire")
+    names = ("background", "rate", "dispatch", "latency", "overhead", "copied", "wire")
     print(json.dumps({"constants": ", ".join(f"{name}={getattr(hardware, name):.2g}" for name in names)}), flush=True)
     return hardware
 

@@ -69,6 +69,15 @@ class Hosts:
         for group in self.groups:
             (group / "cpu.cfs_quota_us").write_text(str(int(share * PERIOD)), encoding="ascii")
 
+    def used(self, host: int) -> float:
+        """Processor-seconds that the processes in the host's group have used."""
+        seconds = 0.0
+        for pid in (self.groups[host] / "cgroup.procs").read_text(encoding="ascii").split():
+            with suppress(psutil.Error):
+                times = psutil.Process(int(pid)).cpu_times()
+                seconds += times.user + times.system
+        return seconds
+
     def unplug(self, host: int) -> None:
         """Its cable is out: connections stay open and silent."""
         _ip("-n", self.switch, "link", "set", f"port{host}", "down")

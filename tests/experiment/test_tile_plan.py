@@ -53,7 +53,7 @@ def test_a_plan_names_seconds_bytes_and_memory():
 @pytest.mark.parametrize(
     ("items", "interactions", "nodes", "message"),
     [
-        (1_000_000, 10**8, "16x16x128GB@10", "the tiles take 125.0 GB on each node, whose object store has 38.4 GB"),
+        (1_000_000, 10**8, "16x16x128GB@10", "the tiles take 125 GB on each node, whose object store has 38.4 GB"),
         (1_000, 10**10, "16x16x128GB@10", "the interactions take 80.0 GB on each node"),
         (3_000_000, 10**8, "256x16x128GB@10", "at most 2,000,000 items can be simulated"),
     ],

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rankbench.cli.console import err, out, print_json
+from rankbench.cli.console import out, phase_progress, print_json
 
 if TYPE_CHECKING:
     from rankbench.data.cards import Card
@@ -38,8 +39,8 @@ def show_plan(card: Card, config: MethodConfig, dtype: str, nodes: str, json: bo
     require_tiles(config)
     hardware = hardware_of(nodes, dtype)
     size = Size.of(prepare(card, Environment.from_env()))
-    with err.status("simulating"):
-        found = plan(size, dtype, hardware)
+    with phase_progress() as progress:
+        found = plan(size, dtype, hardware, partial(progress, "simulate"))
     if json:
         about = {name: value for name, value in asdict(found).items() if name != "hardware"}
         more = {"efficiency": found.efficiency, "error": found.error, "gflops_per_core": hardware.rate / 1e9}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import numpy as np
 
@@ -41,7 +42,9 @@ def require_tiles(config: MethodConfig) -> None:
     )
 
 
-def plan(size: Size, dtype: str, hardware: Hardware) -> Prediction:
+def plan(
+    size: Size, dtype: str, hardware: Hardware, progress: Callable[[int, int], None] = lambda done, total: None
+) -> Prediction:
     """Simulate the inverse for data of this size. Raises ConfigError, with what would do, if the nodes cannot do it."""
     n, itemsize = size.items, np.dtype(dtype).itemsize
     require(n <= MOST_ITEMS, f"{SOURCE}: at most {MOST_ITEMS:,} items can be simulated, the data have {n:,}")
@@ -57,10 +60,10 @@ def plan(size: Size, dtype: str, hardware: Hardware) -> Prediction:
     if tiles + data > room:
         least = int((tiles + data) / hardware.store / 1e9) + 1
         raise ConfigError(
-            f"{where}: the tiles take {tiles / 1e9:.1f} GB on each node, whose object store has {room / 1e9:.1f} GB "
+            f"{where}: the tiles take {tiles / 1e9:.3g} GB on each node, whose object store has {room / 1e9:.3g} GB "
             f"({100 * hardware.store:.0f} % of the memory); give more nodes, or nodes of {least:,} GB"
         )
     try:
-        return simulate(n, hardware, size.pairs / 2, data, np.dtype(dtype).type)
+        return simulate(n, hardware, size.pairs / 2, data, np.dtype(dtype).type, progress=progress)
     except StorageError as error:
         raise ConfigError(f"{where}: {error}") from None

@@ -10,6 +10,7 @@ The rules, each with the constant of `Hardware` that it takes:
 * A node runs as many tasks at a time as `Dataflow` has slots, in the order in which their arrays have arrived. A task takes
   `overhead` processor-seconds, and `copied` per byte of an array that it changes or makes; then its cost: `rate` operations per
   second and processor, in parts, so that five parts on four processors take as long as eight; `pairs` counted per second.
+* Ray itself takes `background` of one processor of each node.
 * Reading and writing files takes the node's line if `disk_on_wire`, and all nodes together `disk` bytes per second.
 * A node keeps arrays in `store` of its `memory`. Copies from other nodes make room for new arrays, the oldest first.
 
@@ -40,6 +41,7 @@ class Hardware:
     gigabits: float
     rate: float
     speed: float = 1.0
+    background: float = 0.0
     dispatch: float = 0.5e-3
     latency: float = 2e-3
     overhead: float = 3e-3
@@ -56,10 +58,15 @@ class Hardware:
         return threads_per_task(self.cores)
 
     @property
+    def left(self) -> float:
+        """Share of a processor that is left for tasks."""
+        return self.speed - self.background / self.cores
+
+    @property
     def bytes_per_second(self) -> float:
         """What a line carries, if Ray's threads, of which a node has a quarter of its processors, can send and receive it."""
         threads = min(self.cores, max(2, self.cores // 4), 8)
-        return min(self.gigabits * 1e9 / 8, threads * self.speed / self.wire)
+        return min(self.gigabits * 1e9 / 8, threads * self.left / self.wire)
 
 
 @dataclass
@@ -181,7 +188,7 @@ class SimulatedPool:
             seconds += in_turn * (cost.work / h.rate + cost.pairs / h.pairs)
             lost, state.lost = state.lost / h.threads, 0.0
             seconds += lost
-        seconds /= h.speed
+        seconds /= h.left
         if cost.disk:
             begins = self._now_event
             self._disk_free = max(self._disk_free, begins) + cost.disk / h.disk

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,7 +76,13 @@ class Prediction:
 
 
 def simulate(
-    n: int, hardware: Hardware, pairs: float = 0.0, data: float = 0.0, dtype: type = np.float32, tile: int | None = None
+    n: int,
+    hardware: Hardware,
+    pairs: float = 0.0,
+    data: float = 0.0,
+    dtype: type = np.float32,
+    tile: int | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Prediction:
     """Play the inverse of n items on `hardware`, for data of `data` bytes with `pairs` pairs to count.
 
@@ -85,7 +91,7 @@ def simulate(
     pool = SimulatedPool(hardware)
     flow = Dataflow(pool)
     grid = Grid(n, min(n, tile or cluster_tile(n, flow.workers, flow.threads)), np.dtype(dtype))
-    invert_on(flow, PaperStore(grid, spare_panels(grid.n_blocks)), PaperGram(pairs, data), lambda done, total: None)
+    invert_on(flow, PaperStore(grid, spare_panels(grid.n_blocks)), PaperGram(pairs, data), progress)
     arithmetic = pool.flops / (hardware.nodes * hardware.cores * hardware.rate * hardware.speed)
     held = max(node.peak for node in pool.nodes)
     return Prediction(hardware, n, grid.tile, pool.now, arithmetic, pool.sent, held, flow.n_tasks)
