@@ -29,9 +29,13 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tests" / "cluster"))
 sys.path.insert(0, str(HERE))
 
-CASES = [(100_000, 1, 256e9), (100_000, 4, 128e9), (100_000, 16, 128e9), (300_000, 64, 128e9), (1_000_000, 64, 512e9),
-         (1_000_000, 256, 128e9)]  # fmt: skip  # items, nodes of 16 processors, bytes of memory of each
-RATES, LINES = (170, 100), (10, 25)  # GFLOP/s per processor: one alone here, and a guess where sixteen share a memory; Gbit/s
+# Items, nodes of 16 processors, and bytes of memory of each.
+CASES = [
+    (100_000, 1, 256e9), (100_000, 4, 128e9), (100_000, 16, 128e9), (300_000, 64, 128e9), (1_000_000, 64, 512e9),
+    (1_000_000, 256, 128e9),
+]  # fmt: skip
+# GFLOP/s per processor, of one alone on this machine and a guess where sixteen share a memory; and Gbit/s.
+SPEEDS = [(170, 10), (170, 25), (100, 10)]
 LEAST_SECONDS = 3.0  # seconds over which each constant is measured, at least
 
 
@@ -187,8 +191,8 @@ def constants(pool: Any, given: argparse.Namespace, tile: int, idle: float) -> A
         wire = max(share * each / (4 * tile**2), 1e-11)
     hardware = Hardware(
         nodes=len(pool.slots), cores=1, memory=(1 << 30) / 0.3, gigabits=given.gigabits[0], rate=4 * 2 * tile**3 / worked,
-        speed=given.share, background=idle, dispatch=dispatch, latency=latency, overhead=overhead, copied=copied / (4 * tile**2), wire=wire or 1e-9,
-        disk_on_wire=False,
+        speed=given.share, background=idle, dispatch=dispatch, latency=latency, overhead=overhead,
+        copied=copied / (4 * tile**2), wire=wire or 1e-9, disk_on_wire=False,
     )  # fmt: skip
     names = ("background", "rate", "dispatch", "latency", "overhead", "copied", "wire")
     print(json.dumps({"constants": ", ".join(f"{name}={getattr(hardware, name):.2g}" for name in names)}), flush=True)
@@ -222,16 +226,14 @@ def predict() -> None:
     )
     print("|---|---|---|---|---|---|---|---|---|---|")
     for n, nodes, memory in CASES:
-        for rate in RATES:
-            for gigabits in LINES:
-                # 100 interactions of each item, and users of 100 interactions.
-                found = simulate(n, Hardware(nodes, 16, memory, gigabits, rate * 1e9), pairs=5e3 * n, data=900.0 * n)
-                print(
-                    f"| {n:,} | {nodes} x 16 x {memory / 1e9:.0f} GB | {rate} | {gigabits} | {found.seconds:,.0f} "
-                    f"| {found.arithmetic:,.0f} | {100 * found.efficiency:.0f} % | {found.sent / nodes / 1e9:.0f} "
-                    f"| {found.held / 1e9:.0f} | {found.tasks:,} |",
-                    flush=True,
-                )
+        for rate, gigabits in SPEEDS:
+            # 100 interactions of each item, and users of 100 interactions.
+            found = simulate(n, Hardware(nodes, 16, memory, gigabits, rate * 1e9), pairs=5e3 * n, data=900.0 * n)
+            print(
+                f"| {n:,} | {nodes} x {memory / 1e9:.0f} GB | {rate} | {gigabits} | {found.seconds:,.0f} "
+                f"| {100 * found.efficiency:.0f} % | {found.sent / nodes / 1e9:.0f} | {found.held / 1e9:.0f} | {found.tasks:,} |",
+                flush=True,
+            )
     print(f"error of the simulator: {ERROR}")
 
 

@@ -33,7 +33,11 @@ from rankbench.fitting.dataflow import change, threads_per_task, use
 
 @dataclass(frozen=True)
 class Hardware:
-    """`nodes` equal nodes. Seconds are those of one processor at full speed; `speed` is the share of it that each has."""
+    """`nodes` equal nodes. Seconds are those of one processor at full speed; `speed` is the share of it that each has.
+
+    The constants that Ray and Python decide are medians of what `benchmarks/inverse_scale.py` measured on hosts of 0.2 and 0.9
+    of a busy processor, with virtual lines that the processor itself has to carry.
+    """
 
     nodes: int
     cores: int
@@ -41,12 +45,12 @@ class Hardware:
     gigabits: float
     rate: float
     speed: float = 1.0
-    background: float = 0.0
-    dispatch: float = 0.5e-3
-    latency: float = 2e-3
-    overhead: float = 3e-3
-    copied: float = 5e-10
-    wire: float = 1e-9
+    background: float = 0.02
+    dispatch: float = 0.35e-3
+    latency: float = 2.7e-3
+    overhead: float = 5.6e-3
+    copied: float = 2.6e-9
+    wire: float = 3.1e-9
     pairs: float = 5e8
     disk: float = float("inf")
     disk_on_wire: bool = True
