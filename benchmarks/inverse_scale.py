@@ -231,7 +231,8 @@ def predict() -> None:
             found = simulate(n, Hardware(nodes, 16, memory, gigabits, rate * 1e9), pairs=5e3 * n, data=900.0 * n)
             print(
                 f"| {n:,} | {nodes} x {memory / 1e9:.0f} GB | {rate} | {gigabits} | {found.seconds:,.0f} "
-                f"| {100 * found.efficiency:.0f} % | {found.sent / nodes / 1e9:.0f} | {found.held / 1e9:.0f} | {found.tasks:,} |",
+                f"| {100 * found.efficiency:.0f} % | {found.sent / nodes / 1e9:.0f} | {found.held / 1e9:.0f} "
+                f"| {found.tasks:,} |",
                 flush=True,
             )
     print(f"error of the simulator: {ERROR}")

@@ -24,10 +24,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any
+from typing import Any, cast
 
 from rankbench.core.errors import StorageError
-from rankbench.fitting.cost import Cost
+from rankbench.fitting.cost import Cost, Costly
 from rankbench.fitting.dataflow import change, threads_per_task, use
 
 
@@ -245,8 +245,6 @@ def _cost_of(function: Callable[..., Any], arguments: Sequence[Any]) -> tuple[Co
         flops, work = sum(cost.flops for cost in costs), sum(cost.work for cost in costs)
         return Cost(flops, work, min(cost.parts for cost in costs)), array.n_bytes
     if function is use:
-        inner: Any = arguments[0]
-        return inner.cost(), 0.0
-    made: Any = function
-    cost = made.cost(*arguments)
+        return cast(Costly, arguments[0]).cost(), 0.0
+    cost = cast(Costly, function).cost(*arguments)
     return cost, cost.array
