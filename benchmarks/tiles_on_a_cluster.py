@@ -1,29 +1,23 @@
-"""A closed form by tiles on a local cluster of several nodes, calm and with a node killed in each phase; and on more, on paper.
+"""A closed form by tiles on a local cluster of several nodes, calm and with a node killed in each phase.
 
     python benchmarks/tiles_on_a_cluster.py run 15000 --nodes 3
     python benchmarks/tiles_on_a_cluster.py bytes 15000 --nodes 3
-    python benchmarks/tiles_on_a_cluster.py predict 91599 --rate 60 --overhead 0.01 --bandwidth 1.25 --nodes 1 4 16 --cores 16
 
 `run` prints a line for a calm run, one whose node is killed in the factorisation, and one that loses a node while columns are
 ranked: seconds of both phases, tasks, time a task beyond its own work, bytes that tasks read (the most that can have moved
 between nodes), the most memory that all processes of the cluster held together, pages they share counted once, and whether the
 result is that of the calm run. `bytes` makes the nodes hosts with networks of their own, which takes root, and says what came
-into each during the factorisation, and what `predict` expects. `predict` plays the same tasks on paper: each begins when its
-tiles and a core are there, on the node where that is first, after `overhead` seconds; what a node has not yet comes over a line
-of `bandwidth` GB/s into it, and stays; the driver hands out a task every `dispatch` seconds; `rate` is GFLOP/s a core. It
-knows nothing of disks.
+into each during the factorisation, and what a simulation expects. `inverse_scale.py` measures times on such hosts.
 """
 
 from __future__ import annotations
 
 import argparse
-import heapq
 import multiprocessing
 import sys
 import tempfile
 import threading
 import time
-from collections import defaultdict
 from contextlib import suppress
 from pathlib import Path
 
@@ -54,25 +48,13 @@ def main() -> None:
     joined.add_argument("n_items", type=int)
     joined.add_argument("address")
     joined.add_argument("folder", type=Path)
-    paper = modes.add_parser("predict")
-    paper.add_argument("n_items", type=int)
-    paper.add_argument("--rate", type=float, required=True)
-    paper.add_argument("--overhead", type=float, required=True)
-    paper.add_argument("--bandwidth", type=float, required=True)
-    paper.add_argument("--dispatch", type=float, default=0.001)
-    paper.add_argument("--tile", type=int, help="default: as the product chooses")
-    paper.add_argument("--nodes", type=int, nargs="+", default=[1, 4, 16])
-    paper.add_argument("--cores", type=int, default=16)
     given = parser.parse_args()
     if given.mode == "run":
         run(given)
     elif given.mode == "bytes":
         count_bytes(given)
-    elif given.mode == "join":
-        join(given)
     else:
-        for nodes in given.nodes:
-            predict(given, nodes)
+        join(given)
 
 
 def count_bytes(given: argparse.Namespace) -> None:
@@ -88,8 +70,11 @@ def count_bytes(given: argparse.Namespace) -> None:
             sys.exit("the factorisation failed")
         came = [(made.received(host) - before[host]) / 1e9 for host in range(given.nodes)]
         print(f"came into each host: {', '.join(f'{each:.2f}' for each in came)} GB", flush=True)
-    expected = argparse.Namespace(n_items=given.n_items, rate=170.0, overhead=0.008, bandwidth=1.25, dispatch=0.001, cores=1)
-    predict(argparse.Namespace(**vars(expected), tile=None), given.nodes)
+    from rankbench.fitting.simulated_flow import Hardware
+    from rankbench.solvers.tiled.simulation import simulate
+
+    paper = simulate(given.n_items, Hardware(given.nodes, 1, given.store * 1e9 / 0.3, 10.0, 170e9))
+    print(f"expected: {paper.sent / given.nodes / 1e9:.2f} GB each")
 
 
 def join(given: argparse.Namespace) -> None:
@@ -172,7 +157,7 @@ def measure(title: str, n: int, nodes, folder: Path, kill_in: str) -> np.ndarray
     ranked = time.perf_counter()
     memory.over.set()
     tile = models[0].C.tile
-    idle = ((fitted - start) * flow.workers - flow.busy) / flow.n_tasks
+    idle = ((fitted - start) * flow.workers - flow.pool.busy) / flow.n_tasks
     alive = sum(psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE for pid in nodes.raylets)
     print(
         f"{title}: n={n:,} nodes={len(nodes.raylets)} alive={alive} tile={tile:,} "
@@ -205,71 +190,6 @@ class _Memory(threading.Thread):
     def run(self) -> None:
         while not self.over.wait(0.5):
             self.most = max(self.most, self.now())
-
-
-def predict(given: argparse.Namespace, nodes: int) -> None:
-    """List scheduling of the tasks as `ray_flow` fuses them."""
-    from rankbench.cluster.ray_flow import FUSED
-    from rankbench.solvers.tiled.flow import cluster_tile
-    from rankbench.solvers.tiled.graph import CHOLESKY, flops, panels
-
-    n, workers = given.n_items, nodes * given.cores
-    tile = given.tile or cluster_tile(n, workers)
-    n_blocks = -(-n // tile)
-
-    def side(block: int) -> int:
-        return min(tile, n - block * tile)
-
-    cores = [[0.0] * given.cores for _ in range(nodes)]
-    for each in cores:
-        heapq.heapify(each)
-    line = [0.0] * nodes  # when a node's network is free again
-    ready: dict[tuple[int, int], float] = {}
-    held: dict[tuple[int, int], set[int]] = {}  # the nodes that have a tile as it is now
-    waiting: dict[tuple[int, int], list] = defaultdict(list)
-    moved, tasks, work = 0.0, 0, 0.0
-
-    def settle(out: tuple[int, int]) -> None:
-        nonlocal moved, tasks, work
-        steps = waiting.pop(out, [])
-        if not steps:
-            return
-        reads = {out, *(read for _, each in steps for read in each)}
-        at = max(ready[read] for read in reads)
-        # Where it can begin first, with its tiles there.
-        costs = [sum(each not in held[read] for read in reads) * 4 * tile**2 for each in range(nodes)]
-        there = [max(at, line[each]) + costs[each] / (given.bandwidth * 1e9) if costs[each] else at for each in range(nodes)]
-        begins = [max(there[each], cores[each][0]) for each in range(nodes)]
-        node = begins.index(min(begins))
-        elsewhere = costs[node]
-        if elsewhere:
-            line[node] = there[node]
-        begin = max(begins[node], tasks * given.dispatch) + given.overhead
-        took = sum(flops(task, side) for task, _ in steps)
-        end = begin + took / (given.rate * 1e9)
-        heapq.heapreplace(cores[node], end)
-        for read in reads:
-            held[read].add(node)
-        ready[out], held[out] = end, {node}
-        moved, tasks, work = moved + elsewhere, tasks + 1, work + took
-
-    for panel in panels(n_blocks):
-        if panel.phase == CHOLESKY:
-            for number, each in enumerate(panel.tiles):
-                ready[each], held[each] = 0.0, {(panel.k + number) % nodes}
-        for task in panel.tasks():
-            for read in task.reads:
-                settle(read)
-            waiting[task.out].append((task, task.reads))
-            if len(waiting[task.out]) == FUSED:
-                settle(task.out)
-        for each in panel.tiles:
-            settle(each)
-    seconds = max(ready.values())
-    print(
-        f"predicted: n={n:,} nodes={nodes} cores={workers} tile={tile:,} seconds={seconds:,.0f} of them arithmetic="
-        f"{work / workers / given.rate / 1e9:,.0f} tasks={tasks:,} moved_gb_a_node={moved / nodes / 1e9:.1f}"
-    )
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
@@ -24,6 +24,8 @@ from rankbench.cluster.session import _ENVIRONMENT
 
 NETWORK = "10.77.0"
 PORT = 6379
+GROUPS = Path("/sys/fs/cgroup/cpu")  # version 1 of control groups, which must be writable
+PERIOD = 100_000  # microseconds over which a group's share is counted
 
 
 def unavailable() -> str | None:
@@ -44,14 +46,17 @@ class Hosts:
     names: list[str]
     switch: str
     environment: dict[str, str]
+    groups: list[Path] = field(default_factory=list)  # of control: what each host's Ray node runs in
 
     @property
     def address(self) -> str:
         return f"{_address(0)}:{PORT}"
 
-    def start(self, words: list[str], host: int = 0, **options) -> subprocess.Popen:
-        """A process on a host."""
+    def start(self, words: list[str], host: int = 0, grouped: bool = False, **options) -> subprocess.Popen:
+        """A process on a host, in the host's group of control if `grouped`."""
         inside = ["ip", "netns", "exec", self.names[host], *words]
+        if grouped:  # before the namespace, in which groups cannot be seen
+            inside = ["sh", "-c", f'echo $$ > {self.groups[host]}/cgroup.procs && exec "$@"', "sh", *inside]
         return subprocess.Popen(inside, env=self.environment | options.pop("env", {}), text=True, **options)
 
     def received(self, host: int) -> int:
@@ -59,14 +64,37 @@ class Hosts:
         (link,) = json.loads(_ip("-n", self.names[host], "-json", "-statistics", "link", "show", "eth0"))
         return link["stats64"]["rx"]["bytes"]
 
+    def limit(self, share: float) -> None:
+        """From now on the Ray node of each host and its workers have `share` of a processor."""
+        for group in self.groups:
+            (group / "cpu.cfs_quota_us").write_text(str(int(share * PERIOD)), encoding="ascii")
+
+    def used(self, host: int) -> float:
+        """Processor-seconds that the processes in the host's group have used."""
+        seconds = 0.0
+        for pid in (self.groups[host] / "cgroup.procs").read_text(encoding="ascii").split():
+            with suppress(psutil.Error):
+                times = psutil.Process(int(pid)).cpu_times()
+                seconds += times.user + times.system
+        return seconds
+
     def unplug(self, host: int) -> None:
         """Its cable is out: connections stay open and silent."""
         _ip("-n", self.switch, "link", "set", f"port{host}", "down")
 
 
 @contextmanager
-def hosts(number: int = 3, cpus: int = 1, object_store_memory: int = 80 << 20) -> Iterator[Hosts]:
-    """`number` hosts of one Ray cluster for the length of the block; nothing of them is left after it."""
+def hosts(
+    number: int = 3,
+    cpus: int = 1,
+    object_store_memory: int = 80 << 20,
+    gigabits: float | None = None,
+    grouped: bool = False,
+) -> Iterator[Hosts]:
+    """`number` hosts of one Ray cluster for the length of the block; nothing of them is left after it.
+
+    `gigabits` limits the line of each host in both directions. If they are `grouped`, `Hosts.limit` works.
+    """
     prefix = f"rb-{os.getpid()}"
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rb-", dir="/tmp", ignore_cleanup_errors=True)))
@@ -80,6 +108,10 @@ def hosts(number: int = 3, cpus: int = 1, object_store_memory: int = 80 << 20) -
         _ip("-n", made.switch, "link", "set", "bridge", "up")
         for host in range(number):
             _plug_in(stack, made, f"{prefix}-{host}")
+            if gigabits:
+                _shape(made, host, gigabits)
+            if grouped:
+                _group(stack, made, f"{prefix}-{host}")
         stack.callback(_end_children)
         for host in range(number):
             head = ["--head", f"--port={PORT}", f"--temp-dir={folder}", "--include-dashboard=false"]
@@ -88,7 +120,7 @@ def hosts(number: int = 3, cpus: int = 1, object_store_memory: int = 80 << 20) -
             words += [f"--node-ip-address={_address(host)}", f"--num-cpus={cpus}"]
             words += [f"--object-store-memory={object_store_memory}"]
             with (folder / f"host{host}.log").open("w") as printed:
-                made.start(words, host, stdout=printed, stderr=subprocess.STDOUT, start_new_session=True)
+                made.start(words, host, grouped, stdout=printed, stderr=subprocess.STDOUT, start_new_session=True)
             _wait_for(made, host, folder / f"host{host}.log")
         yield made
 
@@ -104,6 +136,33 @@ def _plug_in(stack: ExitStack, made: Hosts, name: str) -> None:
         _ip("-n", name, "link", "set", link, "up")
     # Ray takes for its own address the one from which it would speak to the world.
     _ip("-n", name, "route", "add", "default", "via", f"{NETWORK}.254")
+
+
+def _shape(made: Hosts, host: int, gigabits: float) -> None:
+    """Both ends of the host's cable send no faster than that; the bucket holds four milliseconds."""
+    words = ["root", "tbf", "rate", f"{gigabits}gbit", "burst", f"{int(gigabits * 5e5)}b", "latency", "50ms"]
+    for namespace, device in ((made.switch, f"port{host}"), (made.names[host], "eth0")):
+        done = subprocess.run(
+            ["tc", "-n", namespace, "qdisc", "add", "dev", device, *words], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise OSError(f"tc: {done.stderr.strip()}")
+
+
+def _group(stack: ExitStack, made: Hosts, name: str) -> None:
+    group = GROUPS / name
+    group.mkdir()
+    made.groups.append(group)
+
+    def remove() -> None:
+        until = time.monotonic() + 10
+        while time.monotonic() < until:  # its last process may still be ending
+            with suppress(OSError):
+                group.rmdir()
+                return
+            time.sleep(0.1)
+
+    stack.callback(remove)
 
 
 def _wait_for(made: Hosts, host: int, log: Path) -> None:

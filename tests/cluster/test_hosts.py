@@ -1,13 +1,14 @@
 """Commands on a cluster whose hosts have networks of their own: nothing may rest on loopback, and a cable may be pulled."""
 
 import json
+import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
-from hosts import hosts, unavailable
+from hosts import GROUPS, hosts, unavailable
 
 pytestmark = pytest.mark.cluster
 
@@ -78,3 +79,20 @@ def test_a_pulled_cable_changes_nothing_in_tiles(cluster, tmp_path):
 def finished(folder):
     """Panels of the factorisation."""
     return max((json.loads(path.read_text())["finished"] for path in folder.glob("spill/*/panel.json")), default=0) >= 2
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_tiles_on_hosts_with_slow_lines_and_little_processor(tmp_path):
+    if reason := unavailable():
+        pytest.skip(reason)
+    if not os.access(GROUPS / "cpu.cfs_period_us", os.R_OK) or not os.access(GROUPS, os.W_OK):
+        pytest.skip(f"control groups of version 1 cannot be made in {GROUPS}")
+    with hosts(2, gigabits=1.0, grouped=True) as made:
+        words = ("deql-l2", "p=0.5", "b=2.0", "lam_prime=3.0", *SIZE)
+        alone = json.loads(ended(run(made, tmp_path / "alone", *words)))
+        made.limit(0.8)
+        before = [made.used(host) for host in range(2)]
+        joined = json.loads(ended(run(made, tmp_path / "joined", *words, "--address", made.address)))
+        assert_same_metrics(joined, alone)
+        assert all(made.used(host) > before[host] for host in range(2))

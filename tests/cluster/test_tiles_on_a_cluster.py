@@ -120,6 +120,34 @@ print(json.dumps(said))
     assert said["calm"]["redone"] == 0 and min(said[name]["redone"] for name in ("worker", "node")) >= 1, said
 
 
+@pytest.mark.timeout(400)
+def test_the_bits_do_not_depend_on_where_tiles_are(tmp_path):
+    said = scenario(
+        """
+from rankbench.fitting.method import Shift
+from rankbench.solvers.tiled.inverse import tiled_inverse
+
+def inverse(name, flow=None):
+    C = tiled_inverse(X, Shift(0.5, 3.0), folder / name, FAR, tile=300, flow=flow)
+    return C.columns(0, n)
+
+with pinned(1):
+    expected = inverse("one process")
+with cluster(1) as nodes, session(nodes.address):
+    from rankbench.cluster.ray_map import RayMap
+    for number in range(1, 5):
+        if number > 1:
+            nodes.add_node()
+        flow = RayMap().flow()
+        said[f"nodes {number}"] = flow.nodes
+        said[f"same {number}"] = bool(np.array_equal(inverse(f"on {number}", flow), expected))
+print(json.dumps(said))
+""",
+        tmp_path,
+    )
+    assert said == {f"nodes {n}": n for n in range(1, 5)} | {f"same {n}": True for n in range(1, 5)}
+
+
 @pytest.mark.slow
 def test_a_node_that_dies_while_columns_are_ranked_changes_nothing(tmp_path):
     said = scenario(

@@ -9,6 +9,7 @@ import typer
 
 from rankbench.cli.arguments import Address, Dataset, Device, Dtype, Memory, Method, Params, Plugin, Resume, Workers
 from rankbench.cli.console import Json, out, phase_progress, print_json, program
+from rankbench.cli.plan_of_fit import DryRun, Nodes
 
 EXAMPLES = """Examples:
   rankbench fit movielens-1m ease lam=300 --out my-model
@@ -35,6 +36,8 @@ def fit(
     register: Annotated[
         str | None, typer.Option(metavar="NAME", help="Register the model in MLflow under NAME, once it is saved.")
     ] = None,
+    dry_run: DryRun = False,
+    nodes: Nodes = None,
     json: Json = False,
     plugin: Plugin = None,
 ) -> None:
@@ -47,11 +50,18 @@ def fit(
 
     from rankbench import api
     from rankbench.cli.options import Options, card_and_method, open_execution, require_effect
+    from rankbench.cli.plan_of_fit import require_both, show_plan
     from rankbench.core.environment import Environment
     from rankbench.core.errors import require
     from rankbench.core.files import require_writable
+    from rankbench.data.cards import load_card
     from rankbench.experiment.job import configure
 
+    require_both(dry_run, nodes)
+    if nodes is not None:
+        changes, values = card_and_method(params or [])
+        show_plan(load_card(dataset, Environment.from_env(), changes), configure(method, values), dtype, nodes, json)
+        return
     if register is not None:  # a wrong name, address or tag is refused before the fit
         from rankbench.tracking.address import tracking_uri
         from rankbench.tracking.labels import Labels

@@ -22,6 +22,7 @@ from rankbench.cli.arguments import (
     Workers,
 )
 from rankbench.cli.console import Json, err, out, phase_progress, print_json, print_table
+from rankbench.cli.plan_of_fit import DryRun, Nodes
 
 if TYPE_CHECKING:
     from rankbench.tracking.record import Measured, RunRecord
@@ -43,6 +44,7 @@ EXAMPLES = """Examples:
   rankbench run netflix ials --address 10.0.0.5:6379              on a Ray cluster
   rankbench run amazon-book deql-l2 --memory 4GB --spill /scratch      a matrix larger than memory, by tiles
   rankbench run amazon-book deql-l2 --address 10.0.0.5:6379 --spill /shared      tiles on a cluster that shares /shared
+  rankbench run amazon-book ease --dry-run --nodes 16x16x128GB@10       what 16 nodes at 10 Gbit/s would take
 """
 
 
@@ -70,6 +72,8 @@ def run(
     track: Annotated[bool, typer.Option("--track/--no-track", help="Send the record to MLflow.")] = True,
     tag: Tags = None,
     run_name: RunName = None,
+    dry_run: DryRun = False,
+    nodes: Nodes = None,
     json: Json = False,
     plugin: Plugin = None,
 ) -> None:
@@ -78,6 +82,7 @@ def run(
     A method that stops early on valid, or a dataset whose validation users are held out, is fitted on train.
     """
     from rankbench.cli.options import Options, card_and_method, open_execution, require_effect
+    from rankbench.cli.plan_of_fit import require_both, show_plan
     from rankbench.core.environment import Environment
     from rankbench.core.errors import require
     from rankbench.core.files import require_writable
@@ -95,6 +100,7 @@ def run(
     from rankbench.tracking.record import read_record, record_content, write_record
     from rankbench.tracking.run_names import run_name as name_of
 
+    require_both(dry_run, nodes)
     environment = Environment.from_env()
     if threads is not None:
         require_threads(threads, "--threads")
@@ -109,6 +115,9 @@ def run(
     names = metrics.split(",") if metrics else DEFAULT_METRICS
     wanted = metric_set(names, _cutoffs(cutoffs) if cutoffs else DEFAULT_CUTOFFS)
     card = load_card(dataset, environment, changes)
+    if nodes is not None:
+        show_plan(card, chosen, dtype, nodes, json)
+        return
     require_writable(environment.results / "runs")
     if environment.results_store:
         environment.results_store.require_writable()

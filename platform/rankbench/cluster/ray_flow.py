@@ -1,7 +1,9 @@
-"""`executors.Flow` on a Ray cluster: arrays that stay on the hosts, changed by tasks that depend on each other.
+"""The pool of `dataflow.Dataflow` on a Ray cluster: tasks on the nodes that their arrays live on.
 
-Ray could reconstruct a lost array from its lineage, but for a factorisation that means repeating all earlier tasks. Therefore
-no task is retried here, and the caller restarts from what it has saved. Nor are tasks cancelled (see `ray_map`).
+Ray fetches an array to a node once for all tasks there, from any node that has it by then, and ahead for tasks that wait for a
+slot. It could reconstruct a lost array from its lineage, but for a factorisation that means repeating all
+earlier tasks. Therefore no task is retried here, and the caller restarts from what it has saved. Nor are tasks cancelled (see
+`ray_map`).
 
 Import this inside `cluster.session.session`.
 """
@@ -9,102 +11,79 @@ Import this inside `cluster.session.session`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import ray
 from ray.exceptions import ObjectStoreFullError, OutOfDiskError, RayError, RayTaskError
 
 from rankbench.cluster.alive_nodes import alive_nodes
-from rankbench.core.errors import StorageError, first_line
+from rankbench.core.errors import ClusterError, StorageError, first_line
 from rankbench.core.plugins import Shipment
 from rankbench.core.threads import pinned
+from rankbench.fitting.dataflow import threads_per_task
 from rankbench.fitting.executors import Lost
 
 if TYPE_CHECKING:
     from rankbench.cluster.ray_map import RayMap
 
-FUSED = 4  # maximum number of changes of an array in one task, which copies it once
 _TICK = 1.0  # seconds between checks of the clock
 _SILENCE = 60.0  # seconds without an answer (or three times the longest task); Ray detects a dead host sooner
 
 
-class RayFlow:
-    """The arrays of one computation, with at most two tasks per processor in flight.
-
-    `n_tasks` counts the tasks so far, and `n_read` the arrays that they read besides those that they change.
-    """
+class RayPool:
+    """Tasks on the places of the owner's share of the cluster. `busy`: seconds that finished tasks took on their workers."""
 
     def __init__(self, owner: RayMap):
-        self.owner = owner
-        self.workers = owner.workers
-        self._task = ray.remote(num_cpus=1, max_retries=0)(_work)
-        self._arrays: dict[Hashable, ray.ObjectRef] = {}
-        self._waiting: dict[Hashable, list[tuple[Callable, list[ray.ObjectRef]]]] = {}
+        self.owner, self.busy = owner, 0.0
+        self.clear()
+
+    def clear(self) -> None:
+        self._places = self.owner.share.places()
+        if not self._places:
+            raise ClusterError("no node of the Ray cluster has a processor; --resume continues")
+        self.threads = threads_per_task(min(place.cpus for place in self._places))
+        self.slots: Sequence[int] = [place.cpus // self.threads for place in self._places]
+        own = {place.node for place in self._places}
+        self.room = int(sum(each["Resources"].get("object_store_memory", 0) for each in alive_nodes() if each["NodeID"] in own))
+        self._remote = cache(self._remote_on)
         self._running: dict[ray.ObjectRef, None] = {}
         self._seconds: list[float] = []
-        self.n_tasks = 0
-        self.n_read = 0
-
-    @property
-    def busy(self) -> float:
-        """Seconds that finished tasks took on their workers."""
-        return sum(self._seconds)
-
-    @property
-    def room(self) -> int:
-        return int(ray.cluster_resources().get("object_store_memory", 0))
 
     def put(self, value: Any) -> ray.ObjectRef:
         return self.owner.put(value)
 
-    def make(self, names: Sequence[Hashable], function: Callable, *arguments: Any) -> None:
-        made = self._submit(len(names), function, *arguments)
-        self._arrays |= dict(zip(names, made, strict=True))
-
-    def change(self, name: Hashable, function: Callable, reads: Sequence[Hashable]) -> None:
-        for other in reads:
-            self._submit_changes(other)
-        waiting = self._waiting.setdefault(name, [])
-        waiting.append((function, [self._arrays[other] for other in reads]))
-        if len(waiting) == FUSED:
-            self._submit_changes(name)
-
-    def use(self, name: Hashable, function: Callable, *arguments: Any) -> ray.ObjectRef:
-        self._submit_changes(name)
-        self._submit(0, _use, function, self._arrays[name], *arguments)
-        return next(reversed(self._running))
-
-    def wait(self, tickets: Iterable[ray.ObjectRef]) -> None:
-        while any(ticket in self._running for ticket in tickets):
-            self._wait_for_any()
-
-    def forget(self, names: Iterable[Hashable]) -> None:
-        for name in names:
-            del self._arrays[name]
-
-    def clear(self) -> None:
-        self._running, self._arrays, self._waiting = {}, {}, {}
-
-    def _submit_changes(self, name: Hashable) -> None:
-        """Submit the postponed changes of `name`."""
-        if steps := self._waiting.pop(name, None):
-            plan = [(function, len(reads)) for function, reads in steps]
-            reads = [array for _, arrays in steps for array in arrays]
-            self.n_read += len(reads)
-            (self._arrays[name],) = self._submit(1, _change, plan, self._arrays[name], *reads)
-
-    def _submit(self, n_arrays: int, function: Callable, *arguments: Any) -> list[ray.ObjectRef]:
-        while len(self._running) >= 2 * self.workers:
-            self._wait_for_any()
+    def start(
+        self, node: int, n_arrays: int, computes: bool, function: Callable, *arguments: Any
+    ) -> tuple[ray.ObjectRef, list[ray.ObjectRef]]:
+        remote = self._remote(node, n_arrays, computes)
         # The last result of a task is small, so that waiting for it moves no array.
-        *arrays, done = _listed(self._task.options(num_returns=n_arrays + 1).remote(self.owner.plugins, function, *arguments))
+        *arrays, done = _listed(remote.remote(self.owner.plugins, self.threads, function, *arguments))
         self._running[done] = None
-        self.n_tasks += 1
-        return arrays
+        return done, arrays
+
+    def _remote_on(self, node: int, n_arrays: int, computes: bool) -> Any:
+        strategy = self._places[node].strategy
+        # Ray keeps as many idle workers as a node has processors. On small nodes, a worker for tasks without a processor would
+        # be ended and started again all the time, which takes seconds.
+        cpus = self.threads if computes or self.threads == 1 else 0
+        return ray.remote(num_cpus=cpus, max_retries=0, num_returns=n_arrays + 1, scheduling_strategy=strategy)(_work)
+
+    def finished(self, wait: bool) -> list[ray.ObjectRef]:
+        """Raises the exception of a task, or Lost if Ray reports a failure or nothing at all."""
+        if not self._running:
+            return []
+        if wait:
+            self._wait_for_any()
+        done, _ = ray.wait(list(self._running), num_returns=len(self._running), timeout=0, fetch_local=False)
+        for task in done:
+            del self._running[task]
+            self._seconds.append(_seconds_of(task))
+            self.busy += self._seconds[-1]
+        return done
 
     def _wait_for_any(self) -> None:
-        """Wait until a task has finished. Raises its exception, or Lost if Ray reports a failure or nothing at all."""
         began, patience = time.monotonic(), max(_SILENCE, 3 * max(self._seconds, default=0))
         done: list[ray.ObjectRef] = []
         while not done:
@@ -116,42 +95,31 @@ class RayFlow:
                 if self._seconds:
                     raise Lost(f"no task finished for {patience:.0f} s; {n_alive} nodes are alive")
                 began = time.monotonic()
-        done, _ = ray.wait(list(self._running), num_returns=len(self._running), timeout=0, fetch_local=False)
-        for task in done:
-            del self._running[task]
-            try:
-                self._seconds.append(ray.get(task, timeout=_SILENCE))
-            except (ObjectStoreFullError, OutOfDiskError) as error:
-                raise StorageError(f"the object stores of the cluster and their disks are full: {first_line(error)}") from None
-            except RayTaskError as error:
-                # A task whose input is lost fails as if it had raised the error itself.
-                if isinstance(error.cause, RayError):
-                    raise Lost(first_line(error.cause)) from None
-                raise error.cause from error
-            except RayError as error:
-                raise Lost(first_line(error)) from None
+
+
+def _seconds_of(task: ray.ObjectRef) -> float:
+    """Seconds that a finished task took. Raises its exception, or Lost."""
+    try:
+        return ray.get(task, timeout=_SILENCE)
+    except (ObjectStoreFullError, OutOfDiskError) as error:
+        raise StorageError(f"the object stores of the cluster and their disks are full: {first_line(error)}") from None
+    except RayTaskError as error:
+        # A task whose input is lost fails as if it had raised the error itself.
+        if isinstance(error.cause, RayError):
+            raise Lost(first_line(error.cause)) from None
+        raise error.cause from error
+    except RayError as error:
+        raise Lost(first_line(error)) from None
 
 
 def _listed(returned: Any) -> list[ray.ObjectRef]:
     return returned if isinstance(returned, list) else [returned]
 
 
-def _work(plugins: Shipment, function: Callable, *arguments: Any) -> Any:
+def _work(plugins: Shipment, threads: int, function: Callable, *arguments: Any) -> Any:
     """Run on a worker, after loading the plugins: return the arrays and the seconds that they took."""
     started = time.perf_counter()
-    with pinned(1):
+    with pinned(threads):
         arrays = function(*arguments)
     seconds = time.perf_counter() - started
     return (*arrays, seconds) if arrays else seconds
-
-
-def _change(plan: list[tuple[Callable, int]], array: Any, *reads: Any) -> list:
-    array, others = array.copy(order="K"), iter(reads)
-    for function, n in plan:
-        function(array, *(next(others) for _ in range(n)))
-    return [array]
-
-
-def _use(function: Callable, array: Any, *arguments: Any) -> list:
-    function(array, *arguments)
-    return []

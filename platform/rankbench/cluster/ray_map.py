@@ -30,11 +30,12 @@ from ray.exceptions import (
 )
 
 from rankbench.cluster.alive_nodes import alive_nodes
-from rankbench.cluster.ray_flow import RayFlow
+from rankbench.cluster.ray_flow import RayPool
 from rankbench.cluster.share import Share, WholeCluster
 from rankbench.core.errors import ClusterError, StorageError, first_line
 from rankbench.core.plugins import Shipment
 from rankbench.core.threads import pinned
+from rankbench.fitting.dataflow import Dataflow
 
 _TRIES = 3  # how often a late block is submitted again
 _WARY = 60.0  # seconds after a late block during which the next one is submitted again sooner
@@ -127,8 +128,8 @@ class RayMap:
         """An object reference to `value`; `value` itself if it is one."""
         return value if isinstance(value, ray.ObjectRef) else self.put(value)
 
-    def flow(self) -> RayFlow:
-        return RayFlow(self)
+    def flow(self) -> Dataflow:
+        return Dataflow(RayPool(self))
 
     def _late(self, typical: float | None, now: float) -> float:
         if typical is None:

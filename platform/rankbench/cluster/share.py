@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import ray
 from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
 from rankbench.cluster.alive_nodes import alive_nodes
+
+
+class Place(NamedTuple):
+    """A node, or a part of one: `cpus` processors, Ray's scheduling strategy for tasks there, and the node's id."""
+
+    cpus: int
+    strategy: Any
+    node: str
 
 
 class Share(Protocol):
@@ -19,8 +27,11 @@ class Share(Protocol):
     def cpus(self) -> int:
         """Number of processors, at least 1."""
 
+    def places(self) -> list[Place]:
+        """The places with a processor, in an order that does not depend on time."""
+
     def look(self) -> None:
-        """Look again which places there are."""
+        """Look again where late blocks may be sent."""
 
     def elsewhere(self, index: int, attempt: int) -> Any:
         """Ray's scheduling strategy for the given attempt, from 1, to run block `index` again."""
@@ -35,6 +46,15 @@ class WholeCluster:
     @property
     def cpus(self) -> int:
         return max(1, int(sum(node["Resources"].get("CPU", 0) for node in alive_nodes())))
+
+    def places(self) -> list[Place]:
+        nodes = [node for node in alive_nodes() if node["Resources"].get("CPU", 0) >= 1]
+        nodes.sort(key=lambda node: node["NodeManagerAddress"])
+        return [
+            # On another node if this one dies: then the work starts again anyway.
+            Place(int(node["Resources"]["CPU"]), NodeAffinitySchedulingStrategy(node["NodeID"], soft=True), node["NodeID"])
+            for node in nodes
+        ]
 
     def look(self) -> None:
         """The driver's own node is the first, because it is known to work."""
@@ -72,9 +92,17 @@ class TrialShare:
     def cpus(self) -> int:
         return max(1, int(sum(bundle.get("CPU", 0) for bundle in self.group.bundle_specs[1:])))
 
+    def places(self) -> list[Place]:
+        nodes = ray.util.placement_group_table(self.group)["bundles_to_node_id"]
+        bundles = range(1, len(self.group.bundle_specs))
+        return [Place(int(self.group.bundle_specs[i]["CPU"]), self._in_bundle(i), nodes[i]) for i in bundles if i in nodes]
+
     def look(self) -> None:
         """Do nothing: the bundles of a group never change, only their nodes."""
 
     def elsewhere(self, index: int, attempt: int) -> PlacementGroupSchedulingStrategy:
         n = len(self.group.bundle_specs) - 1
-        return PlacementGroupSchedulingStrategy(self.group, 1 + (index + attempt) % n, placement_group_capture_child_tasks=True)
+        return self._in_bundle(1 + (index + attempt) % n)
+
+    def _in_bundle(self, index: int) -> PlacementGroupSchedulingStrategy:
+        return PlacementGroupSchedulingStrategy(self.group, index, placement_group_capture_child_tasks=True)

@@ -43,13 +43,20 @@ class Lost(Exception):
 class Flow(Protocol):
     """Named arrays that are stored where the work is done, and functions that make and change them.
 
-    A call starts work and returns at once, or waits if enough work is queued. It sees the arrays as earlier calls leave them.
-    Errors of a function are raised by a later call. Each call may raise Lost: then the state of all arrays is unknown, and the
-    caller starts again with `clear` from what it has saved. `room`: total bytes for arrays.
+    A call sees the arrays as earlier calls leave them. Work is done within `done` and `wait`, and the errors of functions are
+    raised there. Both may raise Lost: then the state of all arrays is unknown, and the caller starts again with `clear` from
+    what it has saved. `nodes`: number of nodes; `workers`: number of tasks that they run at a time; `threads`: of a task;
+    `room`: total bytes for arrays.
     """
 
     @property
+    def nodes(self) -> int: ...
+
+    @property
     def workers(self) -> int: ...
+
+    @property
+    def threads(self) -> int: ...
 
     @property
     def room(self) -> int: ...
@@ -57,14 +64,17 @@ class Flow(Protocol):
     def put(self, value: Any) -> Any:
         """Send `value` and return a handle for the arguments of functions, which stays valid after `clear`."""
 
-    def make(self, names: Sequence[Hashable], function: Callable[..., Any], *arguments: Any) -> None:
-        """Store the list of arrays that function(*arguments) returns under `names`."""
+    def make(self, names: Sequence[Hashable], function: Callable[..., Any], *arguments: Any, node: int = 0) -> None:
+        """Store the list of arrays that function(*arguments) returns under `names`, on a node, which makes their changes."""
 
     def change(self, name: Hashable, function: Callable[..., Any], reads: Sequence[Hashable]) -> None:
         """Change the array called `name` in place by function(array, *others), where the others are the arrays of `reads`."""
 
     def use(self, name: Hashable, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call function(array, *arguments) for its side effect. Returns a ticket for `wait`."""
+        """Call function(array, *arguments) for its side effect. Returns a ticket for `done` and `wait`."""
+
+    def done(self, tickets: Iterable[Any]) -> bool:
+        """Hand out work without waiting. Returns whether all tickets are done."""
 
     def wait(self, tickets: Iterable[Any]) -> None:
         """Wait until all tickets are done."""
@@ -73,7 +83,7 @@ class Flow(Protocol):
         """Free the arrays once all earlier calls are done."""
 
     def clear(self) -> None:
-        """Cancel all work and forget all arrays."""
+        """Forget all work and all arrays."""
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,8 @@ def run_units(
         search.add(unit)
     for unit in (*to_run, *(each.draft for each in searches)):
         require_machine(unit, machines, resources, "this machine" if session.local else "the cluster")
-    wide = widths([*((unit, 1) for unit in to_run), *((each.draft, each.trials) for each in searches)], machines, resources)
+    members = [*((unit, 1) for unit in to_run), *((each.draft, each.trials) for each in searches)]
+    wide = widths(members, machines, resources, shared_folder=environment.results_store is None)
     for reason in dict.fromkeys(why for _, why in wide if why):
         warn(reason)
     to_run = [unit for unit, _ in wide[: len(to_run)]]

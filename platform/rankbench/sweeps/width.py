@@ -21,17 +21,23 @@ WORTH = 20.0  # seconds of a fit from which on several nodes repay the start of 
 
 
 def widths(
-    members: Sequence[tuple[Unit, int]], machines: Sequence[Machine], resources: Resources
+    members: Sequence[tuple[Unit, int]], machines: Sequence[Machine], resources: Resources, shared_folder: bool = True
 ) -> list[tuple[Unit, str | None]]:
     """Return each unit with its number of nodes, and a sentence that says why it has several.
 
-    `members` are the units of a stage, adapted to the machines, and how often each is run.
+    `members` are the units of a stage, adapted to the machines, and how often each is run. Without a `shared_folder` of the
+    nodes, closed forms stay on one node, because all nodes of a wide one write its tiles.
     """
     if len(machines) == 1 or resources.nodes == 1:
         return [(unit, None) for unit, _ in members]
     processors = sum(machine.cpus for machine in machines)
     balanced = sum(unit.cost * unit.cpus * times for unit, times in members) / processors
-    return [_with_nodes(unit, machines, resources, balanced) for unit, _ in members]
+    return [
+        _with_nodes(unit, machines, resources, balanced)
+        if shared_folder or not isinstance(unit.job.configs[0].spec, ClosedForm)
+        else (unit, None)
+        for unit, _ in members
+    ]
 
 
 def _with_nodes(unit: Unit, machines: Sequence[Machine], resources: Resources, balanced: float) -> tuple[Unit, str | None]:

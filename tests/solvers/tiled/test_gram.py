@@ -39,6 +39,11 @@ def test_a_column_of_tiles_is_that_of_the_matrix(n, tile, dtype, entries, ridge,
         left = k * grid.tile
         below = np.tril_indices(len(column), m=column.shape[1])
         assert_array_equal(column[below], expected[left:, left : left + column.shape[1]][below])
+        some = [i for i in range(k, grid.n_blocks) if seed >> i & 1] or [k]
+        part = np.full((len(some), grid.tile**2), np.nan, dtype)
+        gram.column(k, grid, part, workspace, some)
+        for buffer, i in zip(part, some, strict=True):
+            assert_array_equal(grid.view(buffer, (i, k)), grid.view(panel[i - k], (i, k)))
 
 
 def test_float32_refuses_what_it_cannot_count():

@@ -1,42 +1,73 @@
 """The inverse by tiles on a cluster: the tasks of `graph.py` in the order of their reads, and a file of finished panels.
 
-Tiles stay in the memory of the hosts that computed them, as far as it suffices. Every finished panel is also written to the
-file, which all hosts must see, so the loss of a host costs only unfinished panels. Panels overlap: tasks of the next panel are
-submitted while the last tiles of the current panel are written.
+Tiles stay in the memory of the nodes that compute them (`placement.py`), as far as it suffices. Every finished panel is also
+written to the file, which all nodes must see, so the loss of a node costs only unfinished panels. The driver looks ahead: it
+submits later panels while earlier ones are computed and written, and the flow computes what is ready, the earliest panel first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import partial
-from typing import Any
-
-import numpy as np
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from math import sqrt
+from pathlib import Path
+from typing import Any, Protocol
 
 from rankbench.core.errors import ClusterError
 from rankbench.fitting.executors import Flow, Lost
 from rankbench.solvers.inverse.linalg import not_positive_definite
-from rankbench.solvers.tiled.gram import ShiftedGram
 from rankbench.solvers.tiled.graph import CHOLESKY, Panel, Tile, flops, panels
 from rankbench.solvers.tiled.grid import SMALLEST, Grid
-from rankbench.solvers.tiled.kernels import KERNELS, NotPositiveDefinite
-from rankbench.solvers.tiled.store import TileFile, read_tile, write_tile
+from rankbench.solvers.tiled.kernels import BLOCK, NotPositiveDefinite
+from rankbench.solvers.tiled.operations import TOGETHER, Change, Count, Read, Write
+from rankbench.solvers.tiled.placement import Placement
 
 LOSSES = 5  # consecutive losses of tiles without a finished panel, after which the fit fails
 SHARE = 0.5  # fraction of the flow's memory for finished tiles; the rest is for tiles in work
+BLOCKS = 6  # blocks for one worker; their number grows with the square root of the workers
+MOST_BLOCKS = 128  # beyond, a driver could not keep up
+LARGEST = 8192  # rows per tile
 
 
-def cluster_tile(n: int, workers: int) -> int:
-    """Rows per tile: few enough that a panel has a tile for every worker, many enough that transfers do not dominate.
+class Store(Protocol):
+    """What the driver needs of a `TileFile`."""
 
-    Beyond 32 blocks, transfers cost more than further workers gain.
+    folder: Path
+    grid: Grid
+    finished: int
+
+    @property
+    def n_free(self) -> int: ...
+
+    def slot(self, tile: Tile) -> int: ...
+
+    def reserve(self, tiles: Iterable[Tile]) -> dict[Tile, int]: ...
+
+    def commit(self, slots: dict[Tile, int]) -> None: ...
+
+    def release(self) -> None: ...
+
+
+def cluster_tile(n: int, workers: int, threads: int = 1) -> int:
+    """Rows per tile for `workers` tasks at a time of `threads` threads each.
+
+    There are enough tiles that each worker has one that can be changed, and so few that the driver can hand out all tasks.
+    Kernels give each thread blocks of BLOCK columns, so larger tiles have whole rounds of them.
     """
-    blocks = min(-(-n // SMALLEST), max(-(-n // 4096), min(2 * workers, 32), 8))
-    return -(-n // max(1, blocks))
+    blocks = max(8, min(round(BLOCKS * sqrt(workers)), MOST_BLOCKS), -(-n // LARGEST))
+    tile = -(-n // min(blocks, -(-n // SMALLEST)))
+    whole = BLOCK * threads
+    return max(1, round(tile / whole)) * whole if threads > 1 and 2 * tile >= whole and n > 4 * whole else tile
 
 
-def invert_on(flow: Flow, store: TileFile, gram: ShiftedGram, progress: Callable[[int, int], None]) -> None:
-    """Finish the panels of `store`, whose folder every worker must see.
+def spare_panels(n_blocks: int) -> int:
+    """Number of panels of the largest size that may be in work at a time. Their slots in the file take half of the matrix's."""
+    return max(1, n_blocks // 4)
+
+
+def invert_on(flow: Flow, store: Store, gram: Any, progress: Callable[[int, int], None]) -> None:
+    """Finish the panels of `store`, whose folder every worker must see. `gram` is a `ShiftedGram`.
 
     Raises ClusterError if arrays are lost repeatedly, NumericalError if the matrix is not positive definite, and StorageError
     if the disk fails.
@@ -48,6 +79,7 @@ def invert_on(flow: Flow, store: TileFile, gram: ShiftedGram, progress: Callable
             _Run(flow, store, data, progress).go_on()
         except Lost as lost:
             flow.clear()
+            store.release()
             losses = 1 if store.finished > before else losses + 1
             if losses >= LOSSES:
                 raise ClusterError(f"tiles were lost {losses} times in one panel ({lost}); --resume continues") from None
@@ -57,77 +89,89 @@ def invert_on(flow: Flow, store: TileFile, gram: ShiftedGram, progress: Callable
     flow.clear()
 
 
-class _Run:
-    """One attempt at all unfinished panels, which ends if tiles are lost. `kept` are the finished tiles in the flow."""
+@dataclass(frozen=True)
+class _Submitted:
+    """A panel that is computed and written to `slots`; it is finished when all `tickets` are done."""
 
-    def __init__(self, flow: Flow, store: TileFile, data: Any, progress: Callable[[int, int], None]):
+    panel: Panel
+    slots: dict[Tile, int]
+    tickets: Sequence[Any]
+
+
+class _Run:
+    """One attempt at all unfinished panels, which ends if tiles are lost. `kept` are the finished tiles that stay in the flow,
+    and `here` all tiles in it.
+    """
+
+    def __init__(self, flow: Flow, store: Store, data: Any, progress: Callable[[int, int], None]):
         self.flow, self.store, self.data, self.progress = flow, store, data, progress
+        self.placement = Placement(flow.nodes)
         self.kept: set[Tile] = set()
         self.most = int(SHARE * flow.room / store.grid.tile_bytes)
+        # If the flow cannot hold the whole matrix, only one panel is computed while another is written.
+        self.ahead = 3 * store.grid.n_blocks if self.most >= store.grid.n_tiles else 1
         self.here: set[Tile] = set()
-        self.writing: tuple[Panel, dict[Tile, int], list[Any]] | None = None
+        self.submitted: deque[_Submitted] = deque()
 
     def go_on(self) -> None:
-        grid, store, flow = self.store.grid, self.store, self.flow
+        grid, store = self.store.grid, self.store
         every = panels(grid.n_blocks)
         self.done = sum(flops(task, grid.side) for panel in every[: store.finished] for task in panel.tasks())
         for panel in every[store.finished :]:
-            own = set(panel.tiles)
-            if panel.phase == CHOLESKY:
-                flow.make(panel.tiles, gram_tiles, self.data, panel.k, grid)
-                self.here |= own
-            else:
-                self._bring(panel.tiles)
-            for task in panel.tasks():
-                self._bring(tile for tile in task.reads if tile not in own)
-                function = partial(_cholesky, panel.k * grid.tile) if task.op == "cholesky" else KERNELS[task.op]
-                flow.change(task.out, function, task.reads)
+            while len(self.submitted) > self.ahead or store.n_free < len(panel.tiles):
+                self._finish()
+            self._submit(panel)
+            while self.submitted and self.flow.done(self.submitted[0].tickets):
+                self._finish()
+        while self.submitted:
             self._finish()
-            slots = store.reserve(panel.tiles)
-            tickets = [flow.use(tile, write_tile, store.folder, slot, grid) for tile, slot in slots.items()]
-            self.writing = (panel, slots, tickets)
-            # Drop tiles that only this panel read; its own tiles stay until they are written.
-            unused = self.here - self.kept - own
-            flow.forget(unused)
-            self.here -= unused
-        self._finish()
+
+    def _submit(self, panel: Panel) -> None:
+        grid, flow, own = self.store.grid, self.flow, set(panel.tiles)
+        if panel.phase == CHOLESKY:
+            self._count(panel)
+        else:
+            self._bring(panel.tiles)
+        for task in panel.tasks():
+            self._bring(tile for tile in task.reads if tile not in own)
+            flow.change(task.out, Change.of(task, grid), task.reads)
+        slots = self.store.reserve(panel.tiles)
+        tickets = [flow.use(tile, Write(self.store.folder, slot, grid)) for tile, slot in slots.items()]
+        self.submitted.append(_Submitted(panel, slots, tickets))
+        self._drop_read()
+
+    def _count(self, panel: Panel) -> None:
+        """Make the tiles of a block column of the shifted Gram, each on its node."""
+        for node, tiles in self.placement.by_node(panel.tiles).items():
+            for first in range(0, len(tiles), TOGETHER):
+                some = tiles[first : first + TOGETHER]
+                self.flow.make(some, Count(panel.k, tuple(i for i, _ in some), self.store.grid), self.data, node=node)
+        self.here |= set(panel.tiles)
 
     def _bring(self, tiles: Iterable[Tile]) -> None:
         for tile in tiles:
             if tile not in self.here:
                 store = self.store
-                self.flow.make([tile], _read, store.folder, store.slot(tile), store.grid, tile)
+                read = Read(store.folder, store.slot(tile), tile, store.grid)
+                self.flow.make([tile], read, node=self.placement.node(tile))
                 self.here.add(tile)
 
+    def _drop_read(self) -> None:
+        """Drop the tiles that were only read; those of submitted panels stay until they are written."""
+        unused = self.here - self.kept
+        for each in self.submitted:
+            unused -= each.slots.keys()
+        self.flow.forget(unused)
+        self.here -= unused
+
     def _finish(self) -> None:
-        """Wait until the current panel is written, and count it as finished."""
-        if self.writing is None:
-            return
-        panel, slots, tickets = self.writing
-        self.flow.wait(tickets)
+        """Wait until the oldest submitted panel is written, and count it as finished."""
+        panel, slots = self.submitted[0].panel, self.submitted[0].slots
+        self.flow.wait(self.submitted[0].tickets)
         self.store.commit(slots)
-        self.writing = None
+        self.submitted.popleft()
         new = [tile for tile in slots if tile not in self.kept]
         self.kept |= set(new[: max(0, self.most - len(self.kept))])
+        self._drop_read()
         self.done += sum(flops(task, self.store.grid.side) for task in panel.tasks())
         self.progress(round(self.done), self.store.grid.n**3)
-
-
-def _cholesky(first: int, A: np.ndarray) -> None:
-    """The Cholesky kernel, which reports a failing row in the whole matrix, because the driver does not know the panel."""
-    try:
-        KERNELS["cholesky"](A)
-    except NotPositiveDefinite as error:
-        raise NotPositiveDefinite(first + error.row) from None
-
-
-def gram_tiles(gram: ShiftedGram, k: int, grid: Grid) -> list[np.ndarray]:
-    """Block column k of the shifted Gram, from the diagonal down."""
-    below = range(k, grid.n_blocks)
-    panel = np.empty((len(below), grid.tile**2), grid.dtype)
-    gram.column(k, grid, panel, np.empty(max(4 * grid.tile_bytes, gram.least_workspace), np.uint8))
-    return [grid.view(buffer, (i, k)) for i, buffer in zip(below, panel, strict=True)]
-
-
-def _read(*arguments: Any) -> list[np.ndarray]:
-    return [read_tile(*arguments)]

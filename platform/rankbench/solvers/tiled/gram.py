@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numba
 import numpy as np
 import scipy.sparse as sp
@@ -30,15 +32,24 @@ class ShiftedGram:
         self.diagonal = self.counts * (1.0 + shift.odds) + shift.ridge + (self.counts == 0)
 
     @property
+    def pairs(self) -> float:
+        """Number of pairs of interactions of one user that are counted."""
+        each = np.diff(self.X.indptr).astype(np.float64)
+        return float(each @ (each + 1)) / 2
+
+    @property
     def least_workspace(self) -> int:
         """The smallest workspace in bytes, which holds the interactions of one item."""
         return ENTRY * int(self.counts.max(initial=1))
 
-    def column(self, k: int, grid: Grid, panel: np.ndarray, workspace: np.ndarray) -> None:
-        """Fill `panel` (n_blocks − k, tile²) with the tiles (i, k), i >= k. Of tile (k, k) only the lower triangle is filled.
+    def column(self, k: int, grid: Grid, panel: np.ndarray, workspace: np.ndarray, rows: Sequence[int] | None = None) -> None:
+        """Fill `panel` (n_blocks − k, tile²) with the tiles (i, k), i >= k, or only with those of ascending `rows` i.
 
-        `workspace` is an array of bytes for the interactions of as many items at once as fit.
+        Of tile (k, k) only the lower triangle is filled. `workspace` is an array of bytes for the interactions of as many items
+        at once as fit.
         """
+        blocks = list(range(k, grid.n_blocks) if rows is None else rows)
+        runs = np.array(_runs(blocks), np.int64)
         first, last = k * grid.tile, k * grid.tile + grid.side(k)
         capacity = workspace.nbytes // ENTRY
         positions = workspace[: 8 * capacity].view(np.int64)
@@ -50,9 +61,17 @@ class ShiftedGram:
             stop = max(start + 1, first + int(np.searchsorted(ends, before + capacity, "right")))
             ptr = np.append(0, ends[start - first : stop - first] - before)
             _by_item(self.X.indptr, self.X.indices, start, stop, ptr[:-1].copy(), users, positions)
-            _count_pairs(ptr, users, positions, self.X.indptr, self.X.indices, start, first, grid.n, grid.tile, panel)
+            _count_pairs(ptr, users, positions, self.X.indptr, self.X.indices, start, first, grid.n, grid.tile, runs, panel)
             start = stop
-        np.fill_diagonal(grid.view(panel[0], (k, k)), self.diagonal[first:last])
+        if blocks[0] == k:
+            np.fill_diagonal(grid.view(panel[0], (k, k)), self.diagonal[first:last])
+
+
+def _runs(blocks: Sequence[int]) -> list[tuple[int, int]]:
+    """Ranges (first, last + 1) of successive numbers."""
+    starts = [b for at, b in enumerate(blocks) if at == 0 or blocks[at - 1] != b - 1]
+    stops = [b + 1 for at, b in enumerate(blocks) if at == len(blocks) - 1 or blocks[at + 1] != b + 1]
+    return list(zip(starts, stops, strict=True))
 
 
 @numba.njit(cache=True)
@@ -78,17 +97,25 @@ def _by_item(user_ptr, user_items, start, stop, fill, users, positions):
 
 
 @numba.njit(parallel=True, cache=True)
-def _count_pairs(ptr, users, positions, user_ptr, user_items, start, first, n, tile, panel):
-    """Columns of the lower triangle from item `start` on: the number of users who have both the item and each later item."""
+def _count_pairs(ptr, users, positions, user_ptr, user_items, start, first, n, tile, runs, panel):
+    """Columns of tiles from item `start` on: the number of users who have both the item and each later item of `runs`, which
+    are ranges of blocks.
+    """
     for task in numba.prange(len(ptr) - 1):
         item = start + task
-        column = np.zeros(n - first, np.int32)
-        for s in range(ptr[task], ptr[task + 1]):
-            for position in range(positions[s], user_ptr[users[s] + 1]):
-                column[user_items[position] - first] += np.int32(1)
-        for i in range(panel.shape[0]):
-            top = i * tile
-            height = min(tile, n - first - top)
-            at = (item - first) * height
-            for row in range(height):
-                panel[i, at + row] = column[top + row]
+        done = 0
+        for run in range(len(runs)):
+            low, high = runs[run, 0] * tile, min(n, runs[run, 1] * tile)
+            column = np.zeros(high - low, np.int32)
+            for s in range(ptr[task], ptr[task + 1]):
+                later = user_items[positions[s] : user_ptr[users[s] + 1]]
+                for position in range(np.searchsorted(later, low) if low > item else 0, len(later)):
+                    if later[position] >= high:
+                        break
+                    column[later[position] - low] += np.int32(1)
+            for top in range(0, high - low, tile):
+                height = min(tile, high - low - top)
+                at = (item - first) * height
+                for row in range(height):
+                    panel[done, at + row] = column[top + row]
+                done += 1

@@ -18,7 +18,7 @@ from rankbench.core.errors import NumericalError, require
 from rankbench.fitting.executors import Flow
 from rankbench.fitting.method import Shift
 from rankbench.solvers.inverse.linalg import not_positive_definite
-from rankbench.solvers.tiled.flow import cluster_tile, invert_on
+from rankbench.solvers.tiled.flow import cluster_tile, invert_on, spare_panels
 from rankbench.solvers.tiled.gram import ShiftedGram
 from rankbench.solvers.tiled.graph import CHOLESKY, Panel, flops, panels
 from rankbench.solvers.tiled.grid import STREAM, choose_grid
@@ -58,10 +58,10 @@ def tiled_inverse(
             require(store.problem == problem, f"{folder}: holds tiles of other data or of another configuration; {advice}")
             tile = store.grid.tile
         elif flow and tile is None:
-            tile = cluster_tile(X.shape[1], flow.workers)
+            tile = cluster_tile(X.shape[1], flow.workers, flow.threads)
         grid = choose_grid(X.shape[1], dtype, memory, gram.least_workspace, tile)
         if store is None:
-            store = TileFile.create(folder, grid, problem)
+            store = TileFile.create(folder, grid, problem, spare_panels(grid.n_blocks) if flow else 1)
         if flow:
             invert_on(flow, store, gram, progress)
         else:

@@ -33,18 +33,20 @@ class TileFile:
     def __init__(self, folder: Path, grid: Grid, problem: dict[str, Any], finished: int, slots: list[int], lock: IO | None):
         self.folder, self.grid, self.problem, self.finished = folder, grid, problem, finished
         self._slots, self._lock = slots, lock
-        self._free = sorted(set(range(_n_slots(grid))) - set(slots), reverse=True)
         path = folder / TILES
         try:
             self._file = path.open("r+b" if lock else "rb", buffering=0)
         except FileNotFoundError:
             raise StorageError(f"{path}: the tiles are missing; compute the inverse again") from None
+        self.release()
 
     @classmethod
-    def create(cls, folder: Path, grid: Grid, problem: dict[str, Any]) -> TileFile:
-        """Create an empty file in place of one in `folder`, and reserve its disk space. Raises StorageError if that fails."""
+    def create(cls, folder: Path, grid: Grid, problem: dict[str, Any], spare: int = 1) -> TileFile:
+        """Create an empty file in place of one in `folder`, and reserve its disk space, also for `spare` panels at a time that
+        are written. Raises StorageError if that fails.
+        """
         lock = _lock(folder)
-        path, n_bytes = folder / TILES, _n_slots(grid) * grid.tile_bytes
+        path, n_bytes = folder / TILES, (grid.n_tiles + spare * grid.n_blocks) * grid.tile_bytes
         with disk_errors_are_clear(path):
             (folder / STATE).unlink(missing_ok=True)
             # A process that reads the previous matrix keeps its open file.
@@ -78,7 +80,8 @@ class TileFile:
             problem, slots, finished = state["problem"], state["slots"], int(state["finished"])
             grid = Grid(problem["n"], state["tile"], np.dtype(problem["dtype"]))
             known = grid.dtype in (np.float32, np.float64) and len(slots) == grid.n_tiles
-            if not known or any(type(slot) is not int or not EMPTY <= slot < _n_slots(grid) for slot in slots):
+            most = max(_n_slots(grid), _size(folder / TILES) // grid.tile_bytes)
+            if not known or any(type(slot) is not int or not EMPTY <= slot < most for slot in slots):
                 raise ValueError
         except FileNotFoundError:
             if lock:
@@ -111,9 +114,19 @@ class TileFile:
         """The slot of the tile, for `read_tile`."""
         return self._slots[_index(tile)]
 
+    @property
+    def n_free(self) -> int:
+        """Number of slots that `reserve` can give out."""
+        return len(self._free)
+
     def reserve(self, tiles: Iterable[Tile]) -> dict[Tile, int]:
-        """A free slot for each tile of a panel, for `write_tile` and `commit`. Only one panel may be written at a time."""
-        return dict(zip(tiles, reversed(self._free), strict=False))
+        """A free slot for each tile of a panel, for `write_tile` and `commit`. Panels must be committed in their order."""
+        return {tile: self._free.pop() for tile in tiles}
+
+    def release(self) -> None:
+        """Free the slots of all panels that were reserved and are not committed."""
+        n_slots = max(_n_slots(self.grid), os.fstat(self._file.fileno()).st_size // self.grid.tile_bytes)
+        self._free = sorted(set(range(n_slots)) - set(self._slots), reverse=True)
 
     def commit(self, slots: dict[Tile, int]) -> None:
         """Count the panel whose tiles were written to `slots` as finished."""
@@ -122,9 +135,8 @@ class TileFile:
         for tile, slot in slots.items():
             after[_index(tile)] = slot
         write_json(self.folder / STATE, self._state(self.finished + 1, after))
-        taken = set(slots.values())
         self._slots = after
-        self._free = [slot for slot in self._free if slot not in taken] + [slot for slot in replaced.values() if slot != EMPTY]
+        self._free += [slot for slot in replaced.values() if slot != EMPTY]
         self.finished += 1
 
     def keep_in(self, folder: Path) -> None:
@@ -197,8 +209,15 @@ def _discard(folder: Path) -> None:
 
 
 def _n_slots(grid: Grid) -> int:
-    """Number of slots: those of the triangle and of one panel."""
+    """Least number of slots: those of the triangle and of one panel."""
     return grid.n_tiles + grid.n_blocks
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def _index(tile: Tile) -> int:

@@ -1,0 +1,97 @@
+"""The inverse by tiles on paper: the driver of `flow.py` with a simulated pool, and a store and data without contents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from rankbench.fitting.dataflow import Dataflow
+from rankbench.fitting.simulated_flow import Hardware, SimulatedPool
+from rankbench.solvers.tiled.flow import cluster_tile, invert_on, spare_panels
+from rankbench.solvers.tiled.graph import Tile
+from rankbench.solvers.tiled.grid import Grid
+
+ERROR = "TODO"
+
+
+@dataclass(frozen=True)
+class PaperGram:
+    """What a simulation needs to know of a `ShiftedGram`: the pairs that it counts, and the bytes that each node gets."""
+
+    pairs: float
+    n_bytes: float
+
+
+class PaperStore:
+    """What `flow.Store` asks for: slots of a file that does not exist."""
+
+    def __init__(self, grid: Grid, spare: int):
+        self.folder, self.grid, self.finished = Path(), grid, 0
+        self.n_free = grid.n_tiles + spare * grid.n_blocks
+        self._written: set[Tile] = set()
+
+    def slot(self, tile: Tile) -> int:
+        return 0
+
+    def reserve(self, tiles: Iterable[Tile]) -> dict[Tile, int]:
+        slots = dict.fromkeys(tiles, 0)
+        self.n_free -= len(slots)
+        return slots
+
+    def commit(self, slots: dict[Tile, int]) -> None:
+        self.n_free += len(self._written & slots.keys())
+        self._written |= slots.keys()
+        self.finished += 1
+
+    def release(self) -> None:
+        """Nothing is lost on paper."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Seconds of the whole inverse, and of its `arithmetic` alone on all processors; bytes `sent` over the wire in all, and the
+    most that a node `held`; number of tasks, and rows of a tile.
+    """
+
+    hardware: Hardware
+    n: int
+    tile: int
+    seconds: float
+    arithmetic: float
+    sent: float
+    held: float
+    tasks: int
+
+    @property
+    def efficiency(self) -> float:
+        return self.arithmetic / self.seconds
+
+    @property
+    def error(self) -> str:
+        """How far simulations of this kind were from what was measured."""
+        return ERROR
+
+
+def simulate(
+    n: int,
+    hardware: Hardware,
+    pairs: float = 0.0,
+    data: float = 0.0,
+    dtype: type = np.float32,
+    tile: int | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Prediction:
+    """Play the inverse of n items on `hardware`, for data of `data` bytes with `pairs` pairs to count.
+
+    Raises StorageError if a node cannot hold its tiles.
+    """
+    pool = SimulatedPool(hardware)
+    flow = Dataflow(pool)
+    grid = Grid(n, min(n, tile or cluster_tile(n, flow.workers, flow.threads)), np.dtype(dtype))
+    invert_on(flow, PaperStore(grid, spare_panels(grid.n_blocks)), PaperGram(pairs, data), progress)
+    arithmetic = pool.flops / (hardware.nodes * hardware.cores * hardware.rate * hardware.speed)
+    held = max(node.peak for node in pool.nodes)
+    return Prediction(hardware, n, grid.tile, pool.now, arithmetic, pool.sent, held, flow.n_tasks)
