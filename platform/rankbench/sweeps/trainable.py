@@ -17,7 +17,6 @@ from typing import Any
 
 from ray import tune
 
-from rankbench.cluster.train_crew import TrainCrew
 from rankbench.core.attempts import Superseded
 from rankbench.core.environment import Environment
 from rankbench.core.memory import Spill
@@ -26,6 +25,7 @@ from rankbench.experiment.execution import Execution
 from rankbench.experiment.outcome import failure
 from rankbench.experiment.run import run_stepwise
 from rankbench.fitting.checkpoints import Checkpoints
+from rankbench.fitting.crew import Crew
 from rankbench.fitting.drive import Row
 from rankbench.fitting.executors import BlockMap
 from rankbench.fitting.method import Iterative
@@ -113,8 +113,7 @@ class UnitTrainable(tune.Trainable):
             checkpoints = Checkpoints(self._checkpoints, resume=True, every=SAVE_EVERY)
         if unit.tiled:
             spill = Spill(self.store.folder / SPILL, unit.memory_bytes, resume=True)
-        crew = TrainCrew(unit.workers, reserved=True) if unit.workers > 1 else None
-        execution = Execution(unit.cpus, _executor(unit), unit.device, checkpoints, spill, crew=crew)
+        execution = Execution(unit.cpus, _executor(unit), unit.device, checkpoints, spill, crew=_crew(unit))
         outcomes = yield from run_stepwise(unit.job, self.environment, execution)
         for outcome in outcomes:
             self.records.write(outcome.record, outcome.per_user)
@@ -130,3 +129,12 @@ def _executor(unit: Unit) -> BlockMap | None:
     from rankbench.cluster.share import TrialShare
 
     return RayMap(share=TrialShare.of_this_trial())
+
+
+def _crew(unit: Unit) -> Crew | None:
+    """The workers of a unit that has several; Ray Train is imported only for these."""
+    if unit.workers == 1:
+        return None
+    from rankbench.cluster.train_crew import TrainCrew
+
+    return TrainCrew(unit.workers, reserved=True)
