@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,12 +41,15 @@ def unavailable() -> str | None:
 
 @dataclass
 class Hosts:
-    """`names` of the namespaces; the first is the head's, and the driver's own."""
+    """`names` of the namespaces; the first is the head's, and the driver's own. `add` lets one more host join, and returns its
+    number.
+    """
 
     names: list[str]
     switch: str
     environment: dict[str, str]
     groups: list[Path] = field(default_factory=list)  # of control: what each host's Ray node runs in
+    add: Callable[[], int] = lambda: 0
 
     @property
     def address(self) -> str:
@@ -78,6 +81,12 @@ class Hosts:
                 seconds += times.user + times.system
         return seconds
 
+    def kill(self, host: int) -> None:
+        """As when the power goes: nothing on it says goodbye."""
+        for pid in _ip("netns", "pids", self.names[host]).split():
+            with suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+
     def unplug(self, host: int) -> None:
         """Its cable is out: connections stay open and silent."""
         _ip("-n", self.switch, "link", "set", f"port{host}", "down")
@@ -106,14 +115,18 @@ def hosts(
         _namespace(stack, made.switch)
         _ip("-n", made.switch, "link", "add", "bridge", "type", "bridge")
         _ip("-n", made.switch, "link", "set", "bridge", "up")
-        for host in range(number):
+
+        def plug_in() -> int:
+            host = len(made.names)
             _plug_in(stack, made, f"{prefix}-{host}")
             if gigabits:
                 _shape(made, host, gigabits)
             if grouped:
                 _group(stack, made, f"{prefix}-{host}")
-        stack.callback(_end_children)
-        for host in range(number):
+            stack.callback(_end_children)  # what runs on a host ends before its namespace
+            return host
+
+        def start(host: int) -> int:
             head = ["--head", f"--port={PORT}", f"--temp-dir={folder}", "--include-dashboard=false"]
             role = [f"--address={made.address}"] if host else head
             words = [sys.executable, "-m", "ray.scripts.scripts", "start", *role, "--block", "--disable-usage-stats"]
@@ -122,6 +135,11 @@ def hosts(
             with (folder / f"host{host}.log").open("w") as printed:
                 made.start(words, host, grouped, stdout=printed, stderr=subprocess.STDOUT, start_new_session=True)
             _wait_for(made, host, folder / f"host{host}.log")
+            return host
+
+        for host in [plug_in() for _ in range(number)]:
+            start(host)
+        made.add = lambda: start(plug_in())
         yield made
 
 
