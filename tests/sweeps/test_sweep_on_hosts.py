@@ -19,7 +19,7 @@ EXPERIMENT = """
 name: families
 datasets:
   - {name: synthetic, source: {generator: {users: 3000, items: 1500, interactions_per_user: 20}}}
-  - {name: synthetic-small, source: {generator: {users: 1000, items: 600, interactions_per_user: 15}}}
+  - {name: synthetic-amazon-book, source: {generator: {users: 1000, items: 600, interactions_per_user: 15}}}
 arms:
   - {method: ease, params: {lam: {grid: [50, 500]}}}
   - {method: deql-l2, params: {p: 0.5, b: 2.0, lam_prime: {grid: [10, 100]}}}
