@@ -1,5 +1,6 @@
 """--workers: refused where it has no meaning, without Ray for one worker, and the same measures with two."""
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -7,6 +8,8 @@ import sys
 import pytest
 
 from rankbench.cli import _main
+from rankbench.tracking.record import DatasetInfo, RunRecord
+from rankbench.tracking.run_fields import record_tags
 
 TINY = ["data.source.generator.users=80", "data.source.generator.items=40", "data.source.generator.interactions_per_user=10"]
 SHORT = ["epochs=3", "embedding_dim=8", "n_negatives=5"]
@@ -54,6 +57,12 @@ print("ray" in sys.modules, code, file=sys.stderr)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert done.stderr.splitlines()[-1] == "False 0"
     assert json.loads(done.stdout)["workers"] == 1
+
+
+def test_mlflow_shows_several_workers(home):
+    record = RunRecord("x", "bpr", {}, DatasetInfo("x"), "train", "test", 0, "float32", workers=3)
+    assert record_tags(record, home)["rankbench.workers"] == "3"
+    assert "rankbench.workers" not in record_tags(dataclasses.replace(record, workers=1), home)
 
 
 @pytest.mark.cluster
