@@ -1,5 +1,6 @@
 """--workers: refused where it has no meaning, without Ray for one worker, and the same measures with two."""
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -7,6 +8,8 @@ import sys
 import pytest
 
 from rankbench.cli import _main
+from rankbench.tracking.record import DatasetInfo, RunRecord
+from rankbench.tracking.run_fields import record_tags
 
 TINY = ["data.source.generator.users=80", "data.source.generator.items=40", "data.source.generator.interactions_per_user=10"]
 SHORT = ["epochs=3", "embedding_dim=8", "n_negatives=5"]
@@ -56,6 +59,12 @@ print("ray" in sys.modules, code, file=sys.stderr)
     assert json.loads(done.stdout)["workers"] == 1
 
 
+def test_mlflow_shows_several_workers(home):
+    record = RunRecord("x", "bpr", {}, DatasetInfo("x"), "train", "test", 0, "float32", workers=3)
+    assert record_tags(record, home)["rankbench.workers"] == "3"
+    assert "rankbench.workers" not in record_tags(dataclasses.replace(record, workers=1), home)
+
+
 @pytest.mark.cluster
 def test_two_workers_measure_what_one_does(home):
     def run(*words):
@@ -75,13 +84,12 @@ def test_two_workers_measure_what_one_does(home):
 @pytest.mark.cluster
 def test_the_python_interface_fits_by_workers(home):
     code = """
-import numpy as np, rankbench as rb
-pairs = np.random.default_rng(0).integers(0, 30, (400, 2))
-import pandas as pd
-data = rb.dataset(pd.DataFrame({"user": pairs[:, 0], "item": pairs[:, 1]}).drop_duplicates())
+import numpy as np, rankbench.api as rb
+sizes = {"source.generator.users": 80, "source.generator.items": 40, "source.generator.interactions_per_user": 10}
+data = rb.dataset("synthetic", changes=sizes)
 given = dict(epochs=2, embedding_dim=8, n_negatives=5, dtype="float64", patience=0, progress=False)
 alone, together = rb.fit(data, "sl", **given), rb.fit(data, "sl", workers=2, **given)
-np.testing.assert_allclose(together.recommender.V, alone.recommender.V, rtol=1e-7)
+np.testing.assert_allclose(together.recommender.V, alone.recommender.V, rtol=1e-7, atol=1e-12)
 print("equal")
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
