@@ -1,0 +1,58 @@
+"""A run that a sweep of another machine has finished is copied from the store, not repeated."""
+
+from dataclasses import replace
+
+import pytest
+
+from rankbench.core.config import validate
+from rankbench.core.storage import Storage
+from rankbench.experiment.execution import Execution
+from rankbench.experiment.run import run
+from rankbench.schema.experiment import ExperimentSpec
+from rankbench.schema.shared_sweeps import copy_records_from, stored_ids, stored_records
+from rankbench.schema.stored_sweep import find_sweep, read_sweep
+from rankbench.sweeps import reuse
+from rankbench.sweeps.plan import plan
+from rankbench.sweeps.sweep import folder_to_resume, open_sweep
+from rankbench.tracking.record import read_record
+
+SPEC = {
+    "name": "small",
+    "datasets": [{"name": "synthetic", "source": {"generator": {"users": 60, "items": 40, "interactions_per_user": 8}}}],
+    "arms": [{"method": "popularity"}],
+}
+
+
+@pytest.fixture
+def machines(environment, s3, tmp_path):
+    store = Storage.from_env(f"{s3}/results", "here")
+    return [replace(environment, results=tmp_path / name, results_store=store) for name in ("first", "second", "third")]
+
+
+def test_a_finished_run_is_copied_and_found(machines, monkeypatch):
+    first, second, third = machines
+    code = {"revision": "abc", "packages": {"rankbench": "1"}}
+    monkeypatch.setattr(reuse, "describe_environment", lambda: code)  # the version of a tree without changes
+    planned = plan(validate(ExperimentSpec, SPEC, "here"), first, 1, "here")
+    (unit,) = planned.search
+    (outcome,) = run(unit.job, first, Execution(1))
+    place = open_sweep(planned.spec, planned, first)
+    place.trial(unit.run_id, unit.ids).write(replace(outcome.record, environment=code), outcome.per_user)
+    assert not place.records.exists()  # it is in the store alone until the driver copies it
+    place.fetch(unit.ids)
+    assert read_record(place.records / unit.run_id).finished
+
+    other = open_sweep(planned.spec, planned, second)
+    assert reuse.Earlier.than(other.folder, second).adopt(unit, other)
+    copies = [read_record(each.records / unit.run_id) for each in (place, other)]
+    assert copies[0] == copies[1]
+    monkeypatch.setattr(reuse, "describe_environment", lambda: code | {"revision": "def"})
+    again = open_sweep(planned.spec, planned, second)
+    assert not reuse.Earlier.than(again.folder, second).adopt(unit, again)
+
+    assert stored_ids(third.results_store) == [each.folder.name for each in (place, other, again)]
+    assert [name for name, _ in stored_records(third.results_store)] == [unit.run_id] * 2
+    assert folder_to_resume(planned, third).name == again.folder.name
+    assert read_sweep(find_sweep(place.folder.name, third)).records == {unit.run_id: copies[0]}
+    copy_records_from(unit.run_id, third)
+    assert read_record(third.results / "sweeps" / other.folder.name / "records" / unit.run_id) == copies[0]
