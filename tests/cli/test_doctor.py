@@ -198,6 +198,15 @@ def test_a_broken_card_of_the_user_fails(home, capsys, monkeypatch):
     assert status == "fail" and "mine.yaml" in detail and "sorce" in detail
 
 
+def test_a_store_is_written_to(s3, home, capsys, monkeypatch):
+    monkeypatch.setenv("RANKBENCH_CACHE", str(home / "copies"))
+    monkeypatch.setenv("RANKBENCH_DATA", f"{s3}/data")
+    monkeypatch.setenv("RANKBENCH_RESULTS", "s3://no-such-bucket/results")
+    found = checks(capsys, code=2)
+    assert found["data store"][0] == "ok" and f"{s3}/data" in found["data store"][1]
+    assert found["results store"][0] == "fail" and "there is no such bucket" in found["results store"][1]
+
+
 def test_what_waits_for_tracking_is_counted(results, capsys):
     from rankbench.tracking.spool import RunMessage, Spool
 

@@ -15,7 +15,7 @@ from rankbench.core.storage import Storage
 from rankbench.schema.shared_sweeps import copy_sweep
 from rankbench.sweeps.draws import Draws
 from rankbench.sweeps.heartbeat import last_heartbeat
-from rankbench.sweeps.store import SweepStore
+from rankbench.sweeps.store import Claim, SweepStore
 from rankbench.tracking.record import DatasetInfo, RunRecord, read_record
 
 NAME = "small-01234567-20260101-000000-000000"
@@ -153,6 +153,38 @@ def test_a_frozen_driver_ends_when_it_wakes_up_and_leaves_the_heartbeat_of_the_o
     assert process.returncode == 4, error
     assert output.startswith(f"the sweep {NAME}: another process has taken it over (attempt 2; this was attempt 1)")
     assert last_heartbeat(store.folder, store.shared)["host"] == "other"
+
+
+def test_a_process_that_was_replaced_begins_no_trial(hosts, monkeypatch):
+    theirs, ours = hosts
+    old = SweepStore.of(theirs.results / "sweeps" / NAME, theirs).claimed()
+    worker = old.here(theirs)
+    new = SweepStore.of(ours.results / "sweeps" / NAME, ours).claimed()
+    trial = new.trial("run-1", ["run-1"])
+    for store in (old, worker):
+        with pytest.raises(Superseded, match=r"the sweep .* taken it over"):
+            store.trial("run-1", ["run-1"])
+    # It was replaced between its first look and the claim of the trial, which it gives back.
+    looks = [None]
+    monkeypatch.setattr(Claim, "require_newest", lambda self, look=Claim.require_newest: looks.pop() if looks else look(self))
+    with pytest.raises(Superseded):
+        old.trial("run-1", ["run-1"])
+    assert not looks
+    trial.write(record("newer"), None)
+    new.fetch(["run-1"])
+    assert read_record(new.records / "run-1").params == {"by": "newer"}
+
+
+def test_the_copy_of_a_process_that_runs_here_is_left_alone_until_it_is_taken_over(environment, s3, tmp_path):
+    machine = replace(environment, results=tmp_path / "one", results_store=Storage.from_env(f"{s3}/results", "here"))
+    store = SweepStore.of(machine.results / "sweeps" / NAME, machine).claimed()
+    store.write("sweep.json", {"stored": True})
+    (store.folder / "running.json").touch()
+    (store.folder / "sweep.json").write_text("being written")
+    copy_sweep(NAME, machine)
+    assert (store.folder / "sweep.json").read_text() == "being written"
+    copy_sweep(NAME, machine, take_over=True)
+    assert json.loads((store.folder / "sweep.json").read_text()) == {"stored": True}
 
 
 def test_draws_of_a_process_that_was_replaced_are_not_added(hosts):

@@ -83,8 +83,10 @@ def execute(
         folder, failed = run_sweep(spec, source, environment, listener=listener, **options)
     stored = read_sweep(folder)
     compared = comparisons(stored)
-    files = write_report(folder / "report", stored.about, stored.chosen, stored.records, compared)
     (place,) = places
+    if place.claim:
+        place.claim.require_newest()
+    files = write_report(folder / "report", stored.about, stored.chosen, stored.records, compared)
     place.publish(*(path.relative_to(folder).as_posix() for path in files))
     table = sweep_table(stored.about, stored.chosen, stored.records, compared)
     conclusion = "\n".join(table.conclusions.sentences)

@@ -57,7 +57,7 @@ def checks(environment: Environment) -> Iterator[Check]:
     yield blas()
     yield from folder("RANKBENCH_DATA", environment.data)
     yield from folder("RANKBENCH_RESULTS", environment.results)
-    for check in (cache, leftovers, mirror, tracking):
+    for check in (stores, cache, leftovers, mirror, tracking):
         try:
             yield from check(environment)
         except OSError as error:
@@ -177,6 +177,18 @@ def _file_system(path: Path) -> str:
     folders = (path.resolve(), *path.resolve().parents)
     above = [mount for mount in psutil.disk_partitions(all=True) if Path(mount.mountpoint) in folders]
     return max(above, key=lambda mount: len(mount.mountpoint)).fstype if above else ""
+
+
+def stores(environment: Environment) -> Iterator[Check]:
+    """Check that objects can be written to the stores of data and results, if there are any."""
+    for name, store in (("data store", environment.data_store), ("results store", environment.results_store)):
+        if store is None:
+            continue
+        try:
+            store.require_writable()
+            yield Check("ok", name, f"{store}: objects are written, read and removed")
+        except RankbenchError as error:
+            yield Check("fail", name, str(error), "see docs/cluster.md for the variables of a store")
 
 
 def cache(environment: Environment) -> Iterator[Check]:

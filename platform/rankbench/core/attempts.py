@@ -69,6 +69,10 @@ class FolderAttempt:
         if not self.is_newest:
             raise Superseded(_superseded(self.what, self.number, max(_numbers(self.folder))))
 
+    def withdraw(self) -> None:
+        """Give the number back, before anything was written under it."""
+        (self.folder / f"{self.number:06d}").unlink(missing_ok=True)
+
     def _disarm(self, target: Path) -> None:
         """Remove the scratch of earlier attempts at `target`. Each is renamed first, in one step, so that its writer fails."""
         for scratch in target.parent.glob(".tmp-*"):
@@ -107,6 +111,10 @@ class StoredAttempt:
         newest = max(attempts(self.storage.names(self.key)), default="")
         if newest > self.name:
             raise Superseded(_superseded(self.what, int(self.name[:6]), int(newest[:6])))
+
+    def withdraw(self) -> None:
+        """Give the number back, before anything was written under it."""
+        self.storage.remove(f"{self.key}/{self.name}")
 
 
 def attempts(names: Sequence[str]) -> list[str]:

@@ -38,15 +38,16 @@ def stored_ids(storage: Storage) -> list[str]:
     return sorted(ids, key=lambda name: _STARTED.search(name)[1])  # type: ignore[index]
 
 
-def copy_sweep(name: str, environment: Environment) -> Path:
+def copy_sweep(name: str, environment: Environment, take_over: bool = False) -> Path:
     """Bring the local copy of a stored sweep up to date; returns its folder.
 
-    The copy in which a process of this host runs the sweep is left alone: it has what is stored, and more.
+    The copy in which a process of this host runs the sweep is left alone, because it has what is stored, and more; unless the
+    caller is to `take_over` the sweep.
     """
     assert environment.results_store
     storage, folder = environment.results_store.below(f"{SWEEPS}/{name}"), environment.results / SWEEPS / name
     with suppress(FileNotFoundError):
-        if time.time() - (folder / RUNNING).stat().st_mtime < SILENT:
+        if not take_over and time.time() - (folder / RUNNING).stat().st_mtime < SILENT:
             return folder
     newest: dict[str, str] = {}
     for key in storage.objects(FILES):

@@ -108,6 +108,7 @@ class Search:
                 f"{config.stopping.stop_metric} on valid {rows[-1]['valid']:.4f}"
             )
             self.store.trial(unit.run_id, unit.ids).write(stopped(unit.job, config, reason, rows), None)
+            self.store.fetch(unit.ids)
         if not self._read_result(unit):
             study, number = self._trials[unit.run_id]
             study.end(number, None)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,29 +23,30 @@ from rankbench.schema.shared_sweeps import ATTEMPTS, FILES, RECORDS, SWEEPS, cop
 from rankbench.tracking.record import RunRecord, write_record
 
 SWEEP = "sweep"  # the name of the attempts at the sweep itself
-_OUTGOING = "outgoing"  # folder of records that are being stored
+OUTGOING = "outgoing"  # folder beside the records, of those that are being stored
 
 
 @dataclass(frozen=True)
 class Claim:
-    """An attempt, in the folder and, if there is one, in the store."""
+    """An attempt at a sweep, in the folder and, if there is one, in the store. Other hosts see only one of the two."""
 
-    local: FolderAttempt
+    local: FolderAttempt | None
     stored: StoredAttempt | None = None
 
     @property
     def number(self) -> int:
+        assert self.local, "only its own host writes to the folder"
         return self.local.number
 
     @property
     def is_newest(self) -> bool:
-        return self.local.is_newest and (self.stored is None or self.stored.is_newest)
+        return all(attempt.is_newest for attempt in (self.local, self.stored) if attempt)
 
     def require_newest(self) -> None:
         """Raise Superseded if a newer attempt exists."""
-        self.local.require_newest()
-        if self.stored:
-            self.stored.require_newest()
+        for attempt in (self.local, self.stored):
+            if attempt:
+                attempt.require_newest()
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,10 @@ class SweepStore:
 
     def here(self, environment: Environment) -> SweepStore:
         """This place as a worker sees it, whose local folders may be others."""
-        return replace(self, folder=environment.results / SWEEPS / self.folder.name) if self.shared else self
+        if self.shared is None:
+            return self
+        claim = self.claim and Claim(None, self.claim.stored)
+        return replace(self, folder=environment.results / SWEEPS / self.folder.name, claim=claim)
 
     def write(self, name: str, content: Any) -> None:
         """Write a JSON file of the sweep. Raises Superseded if another process has taken the sweep over."""
@@ -92,8 +95,17 @@ class SweepStore:
                 self.shared.upload(f"{FILES}/{self.claim.stored.name}/{name}", self.folder / name)
 
     def trial(self, run_id: str, ids: Sequence[str]) -> TrialRecords:
-        """Claim the next attempt at a trial, which will write the records `ids`."""
-        return TrialRecords.claim(self, run_id, ids)
+        """Claim the next attempt at a trial, which will write the records `ids`.
+
+        Raises Superseded if another process has taken the sweep over, whose own trials then come first.
+        """
+        if self.claim:
+            self.claim.require_newest()
+        records = TrialRecords.claim(self, run_id, ids)
+        if self.claim and not self.claim.is_newest:
+            records.attempt.withdraw()
+            self.claim.require_newest()
+        return records
 
     def fetch(self, ids: Sequence[str]) -> None:
         """Copy the records `ids` that trials have stored to the folder."""
@@ -120,13 +132,11 @@ class TrialRecords:
         if isinstance(self.attempt, FolderAttempt):
             write_record(self.store.records, record, per_user, fence=self.attempt)
             return
-        outgoing = self.store.folder / _OUTGOING / self.attempt.name
+        outgoing = self.store.folder / OUTGOING / self.attempt.name
         try:
             self._store(write_record(outgoing, record, per_user))
         finally:
             shutil.rmtree(outgoing, ignore_errors=True)
-            with suppress(OSError):  # other trials of this host are stored
-                outgoing.parent.rmdir()
 
     def copy(self, folder: Path) -> None:
         """Write a copy of the record in `folder`."""

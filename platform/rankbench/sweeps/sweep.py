@@ -89,15 +89,16 @@ def open_sweep(
     return store
 
 
-def folder_to_resume(plan: Plan, environment: Environment) -> Path:
-    """The newest folder of a sweep with the name and key of `plan`; of a store, its local copy, brought up to date.
+def folder_to_resume(plan: Plan, environment: Environment, take_over: bool = False) -> Path:
+    """The newest folder of a sweep with the name and key of `plan`; of a store, its local copy, brought up to date as
+    `copy_sweep` does.
 
     Raises ConfigError if there is none.
     """
     start, root = f"{plan.spec.name}-{plan.key}-", environment.results / "sweeps"
     if environment.results_store:
         stored = [name for name in stored_ids(environment.results_store) if name.startswith(start)]
-        earlier = [copy_sweep(stored[-1], environment)] if stored else []
+        earlier = [copy_sweep(stored[-1], environment, take_over)] if stored else []
     else:
         earlier = sorted(path.parent for path in root.glob(f"{start}*/sweep.json"))
     if not earlier:
@@ -144,7 +145,7 @@ def run_sweep(
     spec = planned.spec  # without patterns
     if address:
         require_reachable(address)  # before the folder is created, so that no empty sweep is left behind
-    begun = folder_to_resume(planned, environment) if resume else None
+    begun = folder_to_resume(planned, environment, take_over=True) if resume else None
     kept = read_records(begun / "records") if begun else []  # an unreadable record is refused before any work
     listener.accept(planned, begun)
     store = open_sweep(spec, planned, environment, begun, changes, command)

@@ -8,10 +8,8 @@ their trial has reserved.
 from __future__ import annotations
 
 import json
-import logging
 import shutil
 from collections.abc import Generator
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -35,7 +33,6 @@ from rankbench.sweeps.store import SweepStore
 CHECKPOINTS, SPILL = "checkpoints", "spill"  # folders beside the records
 SAVE_EVERY = 15.0  # seconds between two checkpoints of an iterative fit
 EVALUATIONS = "rankbench/evaluations"  # with a prefix, since Tune gives some plain names a meaning
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -98,12 +95,11 @@ class UnitTrainable(tune.Trainable):
                     rows = [row for row in curve if "valid" in row][self.reported :]
                     self.reported += len(rows)
                     return {EVALUATIONS: json.dumps(rows)}
-        except Superseded as error:
-            log.warning("%s", error)  # the other attempt writes the result
+        except Superseded:
+            raise  # nothing may be written; if the driver still waits for this trial, it runs it again
         except Exception as error:
-            with suppress(Superseded):
-                for config in self.unit.job.configs:
-                    self.records.write(failure(self.unit.job, config, error), None)
+            for config in self.unit.job.configs:
+                self.records.write(failure(self.unit.job, config, error), None)
         self.run = None
         return {"done": True}
 

@@ -37,7 +37,7 @@ from rankbench.sweeps.placement import adapted, require_machine, shared_needs
 from rankbench.sweeps.plan import AdaptiveSearch, Unit
 from rankbench.sweeps.reuse import Earlier
 from rankbench.sweeps.search import OnDone, Search, records_of, results_of
-from rankbench.sweeps.store import SweepStore
+from rankbench.sweeps.store import OUTGOING, SweepStore
 from rankbench.sweeps.trainable import CHECKPOINTS, EVALUATIONS, SPILL, Planned, UnitTrainable
 from rankbench.sweeps.usage import Usage
 from rankbench.sweeps.waiting import Waiting
@@ -114,7 +114,7 @@ def run_units(
             attempt.write(failure(unit.job, config, f"{reason} (the worker was lost {ATTEMPTS} times)"), None)
         store.fetch(unit.ids)
         on_done(unit, records_of(unit, records), False)
-    for name in (CHECKPOINTS, SPILL):
+    for name in (CHECKPOINTS, SPILL, OUTGOING):
         shutil.rmtree(store.folder / name, ignore_errors=True)
     ids = dict.fromkeys(unit.job.run_id(config) for unit in (*units, *search.drawn) for config in unit.job.configs)
     return [record for record in (find_record(records / name) for name in ids) if record]
