@@ -44,6 +44,9 @@ class RayPool:
         nodes = [node for node in alive_nodes() if node["Resources"].get("CPU", 0) >= 1]
         if not nodes:
             raise ClusterError("no node of the Ray cluster has a processor; --resume continues")
+        # Tiles are spread evenly, so a small node, as a head often is, would hold up all others.
+        most = max(node["Resources"]["CPU"] for node in nodes)
+        nodes = [node for node in nodes if 2 * node["Resources"]["CPU"] >= most]
         nodes.sort(key=lambda node: node["NodeManagerAddress"])
         self._nodes = [node["NodeID"] for node in nodes]
         cpus = [int(node["Resources"]["CPU"]) for node in nodes]
