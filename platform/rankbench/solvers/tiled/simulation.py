@@ -32,19 +32,22 @@ class PaperStore:
 
     def __init__(self, grid: Grid, spare: int):
         self.folder, self.grid, self.finished = Path(), grid, 0
-        self.n_free = grid.n_tiles + spare * grid.n_blocks
+        self._free = grid.n_tiles + spare * grid.n_blocks
         self._written: set[Tile] = set()
 
     def slot(self, tile: Tile) -> int:
         return 0
 
+    def can_reserve(self, n: int) -> bool:
+        return n <= self._free
+
     def reserve(self, tiles: Iterable[Tile]) -> dict[Tile, int]:
         slots = dict.fromkeys(tiles, 0)
-        self.n_free -= len(slots)
+        self._free -= len(slots)
         return slots
 
     def commit(self, slots: dict[Tile, int]) -> None:
-        self.n_free += len(self._written & slots.keys())
+        self._free += len(self._written & slots.keys())
         self._written |= slots.keys()
         self.finished += 1
 
