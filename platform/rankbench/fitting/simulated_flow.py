@@ -45,7 +45,7 @@ class Hardware:
     gigabits: float
     rate: float
     speed: float = 1.0
-    background: float = 0.02
+    background: float = 0.035
     dispatch: float = 0.35e-3
     latency: float = 2.7e-3
     overhead: float = 5.6e-3
