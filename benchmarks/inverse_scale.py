@@ -221,9 +221,7 @@ def predict() -> None:
     from rankbench.fitting.simulated_flow import Hardware
     from rankbench.solvers.tiled.simulation import ERROR, simulate
 
-    print(
-        "| items | nodes | GFLOP/s per core | Gbit/s | seconds | arithmetic | share | GB into a node | GB on a node | tasks |"
-    )
+    print("| items | nodes | GFLOP/s | Gbit/s | seconds | by its error | arithmetic | GB into a node | GB on a node | tasks |")
     print("|---|---|---|---|---|---|---|---|---|---|")
     for n, nodes, memory in CASES:
         for rate, gigabits in SPEEDS:
@@ -231,6 +229,7 @@ def predict() -> None:
             found = simulate(n, Hardware(nodes, 16, memory, gigabits, rate * 1e9), pairs=5e3 * n, data=900.0 * n)
             print(
                 f"| {n:,} | {nodes} x {memory / 1e9:.0f} GB | {rate} | {gigabits} | {found.seconds:,.0f} "
+                f"| {found.expected[0]:,.0f} to {found.expected[1]:,.0f} "
                 f"| {100 * found.efficiency:.0f} % | {found.sent / nodes / 1e9:.0f} | {found.held / 1e9:.0f} "
                 f"| {found.tasks:,} |",
                 flush=True,

@@ -43,7 +43,12 @@ def show_plan(card: Card, config: MethodConfig, dtype: str, nodes: str, json: bo
         found = plan(size, dtype, hardware, partial(progress, "simulate"))
     if json:
         about = {name: value for name, value in asdict(found).items() if name != "hardware"}
-        more = {"efficiency": found.efficiency, "error": found.error, "gflops_per_core": hardware.rate / 1e9}
+        more = {
+            "efficiency": found.efficiency,
+            "error": found.error,
+            "expected_seconds": found.expected,
+            "gflops_per_core": hardware.rate / 1e9,
+        }
         print_json({"dataset": card.name, "method": config.method, "nodes": nodes} | about | more)
         return
     room = hardware.store * hardware.memory
@@ -58,4 +63,7 @@ def show_plan(card: Card, config: MethodConfig, dtype: str, nodes: str, json: bo
     )
     out.print(f"over the wire: {found.sent / 1e9:,.1f} GB, {found.sent / hardware.nodes / 1e9:,.1f} GB into each node")
     out.print(f"memory per node: {found.held / 1e9:,.1f} GB of tiles and copies, of {room / 1e9:,.1f} GB in its object store")
-    out.print(f"a simulation; {found.error}. The ranking and the reading of the data are not in it.")
+    out.print(
+        f"a simulation: {found.error}, so expect {found.expected[0]:,.0f} to {found.expected[1]:,.0f} s; "
+        "without the reading of the data and the ranking"
+    )

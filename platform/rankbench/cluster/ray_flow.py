@@ -43,6 +43,9 @@ class RayPool:
         self._places = self.owner.share.places()
         if not self._places:
             raise ClusterError("no node of the Ray cluster has a processor; --resume continues")
+        # Tiles are spread evenly, so a small node, as a head often is, would hold up all others.
+        most = max(place.cpus for place in self._places)
+        self._places = [place for place in self._places if 2 * place.cpus >= most]
         self.threads = threads_per_task(min(place.cpus for place in self._places))
         self.slots: Sequence[int] = [place.cpus // self.threads for place in self._places]
         own = {place.node for place in self._places}

@@ -45,7 +45,7 @@ class Hardware:
     gigabits: float
     rate: float
     speed: float = 1.0
-    background: float = 0.02
+    background: float = 0.035
     dispatch: float = 0.35e-3
     latency: float = 2.7e-3
     overhead: float = 5.6e-3
@@ -96,7 +96,7 @@ class SimulatedPool:
         self.nodes = [Node(slots) for slots in self.slots]
         self.room = int(hardware.nodes * hardware.memory * hardware.store)
         self.now = self.flops = 0.0
-        self._now_event = self._disk_free = 0.0
+        self._now_event = self._disk_free = self._put = 0.0
         self._numbers = count()
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._known: list[int] = []
@@ -108,9 +108,8 @@ class SimulatedPool:
         return sum(node.received for node in self.nodes)
 
     def put(self, value: Any) -> Any:
-        """`value` on all nodes: its bytes come to each from the one before."""
-        for node in self.nodes:
-            node.into = self.now + value.n_bytes / self.hardware.bytes_per_second
+        """`value`, which each node gets from the one before while it still arrives there."""
+        self._put = self.now + value.n_bytes / self.hardware.bytes_per_second
         return value
 
     def clear(self) -> None:
@@ -125,7 +124,7 @@ class SimulatedPool:
         cost, n_bytes = _cost_of(function, arguments)
         in_slot = computes or self.hardware.threads == 1  # see `ray_flow`
         made = [_Held(self, node, n_bytes) for _ in range(n_arrays)]
-        arrives = max([self._bring(read, node) for read in reads], default=0.0)
+        arrives = max([self._bring(read, node) for read in reads], default=self._put)
 
         def ready() -> None:
             if not in_slot:

@@ -107,6 +107,20 @@ def test_a_disk_that_is_too_small_is_told_in_gigabytes_and_nothing_is_left(tmp_p
     assert not (tmp_path / TILES).exists()
 
 
+def test_a_panel_that_begins_again_gets_its_slots_again_and_nobody_else_does(tmp_path):
+    store = TileFile.create(tmp_path, GRID, PROBLEM, spare=4)
+    first, second, third = (store.reserve(PANELS[number]) for number in range(3))
+    store.commit(first)
+    store.release()
+    # Whatever was in flight may still be written: the same tiles, with the same bits.
+    assert store.can_reserve(10**9) and store.reserve(PANELS[1]) == second
+    store.commit(second)
+    assert store.reserve(PANELS[2]) == third
+    fourth = store.reserve(PANELS[3])
+    assert not set(fourth.values()) & {slot for each in (second, third) for slot in each.values()}
+    store.close()
+
+
 def test_only_one_may_write(tmp_path):
     store = TileFile.create(tmp_path, GRID, PROBLEM)
     refused = partial(pytest.raises, StorageError, match="another process writes tiles there")

@@ -37,8 +37,7 @@ class Store(Protocol):
     grid: Grid
     finished: int
 
-    @property
-    def n_free(self) -> int: ...
+    def can_reserve(self, n: int) -> bool: ...
 
     def slot(self, tile: Tile) -> int: ...
 
@@ -118,7 +117,7 @@ class _Run:
         every = panels(grid.n_blocks)
         self.done = sum(flops(task, grid.side) for panel in every[: store.finished] for task in panel.tasks())
         for panel in every[store.finished :]:
-            while len(self.submitted) > self.ahead or store.n_free < len(panel.tiles):
+            while len(self.submitted) > self.ahead or not store.can_reserve(len(panel.tiles)):
                 self._finish()
             self._submit(panel)
             while self.submitted and self.flow.done(self.submitted[0].tickets):

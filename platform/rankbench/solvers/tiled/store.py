@@ -38,7 +38,10 @@ class TileFile:
             self._file = path.open("r+b" if lock else "rb", buffering=0)
         except FileNotFoundError:
             raise StorageError(f"{path}: the tiles are missing; compute the inverse again") from None
-        self.release()
+        n_slots = max(_n_slots(grid), os.fstat(self._file.fileno()).st_size // grid.tile_bytes)
+        self._free = sorted(set(range(n_slots)) - set(slots), reverse=True)
+        self._reserved: dict[int, dict[Tile, int]] = {}  # number of a panel → its slots
+        self._next = finished
 
     @classmethod
     def create(cls, folder: Path, grid: Grid, problem: dict[str, Any], spare: int = 1) -> TileFile:
@@ -102,6 +105,7 @@ class TileFile:
     def replace(self, tiles: Iterable[tuple[Tile, np.ndarray]]) -> None:
         """Write the tiles of a panel and count it as finished, atomically. Raises StorageError if the disk fails."""
         arrays = dict(tiles)
+        self.release()
         slots = self.reserve(arrays)
         path = self.folder / TILES
         with disk_errors_are_clear(path):
@@ -114,19 +118,23 @@ class TileFile:
         """The slot of the tile, for `read_tile`."""
         return self._slots[_index(tile)]
 
-    @property
-    def n_free(self) -> int:
-        """Number of slots that `reserve` can give out."""
-        return len(self._free)
+    def can_reserve(self, n: int) -> bool:
+        """Whether there are slots for the next panel, of n tiles."""
+        return self._next in self._reserved or n <= len(self._free)
 
     def reserve(self, tiles: Iterable[Tile]) -> dict[Tile, int]:
-        """A free slot for each tile of a panel, for `write_tile` and `commit`. Panels must be committed in their order."""
-        return {tile: self._free.pop() for tile in tiles}
+        """A free slot for each tile of the next panel, for `write_tile` and `commit`. Panels are committed in this order."""
+        slots = self._reserved.get(self._next) or {tile: self._free.pop() for tile in tiles}
+        self._reserved[self._next] = slots
+        self._next += 1
+        return slots
 
     def release(self) -> None:
-        """Free the slots of all panels that were reserved and are not committed."""
-        n_slots = max(_n_slots(self.grid), os.fstat(self._file.fileno()).st_size // self.grid.tile_bytes)
-        self._free = sorted(set(range(n_slots)) - set(self._slots), reverse=True)
+        """Begin again with the panel after the last committed one.
+
+        Panels that were reserved get the same slots again, because a worker may still write to them, and nobody else does.
+        """
+        self._next = self.finished
 
     def commit(self, slots: dict[Tile, int]) -> None:
         """Count the panel whose tiles were written to `slots` as finished."""
@@ -135,6 +143,7 @@ class TileFile:
         for tile, slot in slots.items():
             after[_index(tile)] = slot
         write_json(self.folder / STATE, self._state(self.finished + 1, after))
+        del self._reserved[self.finished]
         self._slots = after
         self._free += [slot for slot in replaced.values() if slot != EMPTY]
         self.finished += 1
