@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from rankbench.cli import _main
 from rankbench.core.storage import Storage
 from rankbench.schema.shared_sweeps import RECORDS, SWEEPS, newest_records, stored_ids
 from rankbench.tracking.record import read_records
@@ -81,13 +82,31 @@ def test_it_is_finished_on_another_machine_with_the_same_bits(s3, tmp_path):
     assert chosen[0] == chosen[1]
 
 
-def test_what_needs_a_folder_is_refused_in_one_line(s3, tmp_path):
-    places = {"RANKBENCH_RESULTS": f"{s3}/results", "RANKBENCH_CACHE": str(tmp_path / "cache")}
-    refused = {
-        ("report", "--all"): "report --all needs a folder; give --out FOLDER, or set RANKBENCH_RESULTS to a folder",
-        ("sweep", "status"): f"no sweep in {s3}/results/sweeps",
-    }
-    for words, problem in refused.items():
-        process = command(tmp_path / "home", places, *words)
-        _, err = process.communicate(timeout=60)
-        assert process.returncode == 2 and problem in err.splitlines()[-1] and len(err.splitlines()) == 1, err
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["report", "--all"], "report --all needs a folder; give --out FOLDER, or set RANKBENCH_RESULTS to a folder"),
+        (["sweep", "status"], "/results/sweeps"),
+        (["compare", "run-a", "run-b"], "unknown run 'run-a'"),
+    ],
+)
+def test_what_is_not_there_or_needs_a_folder_is_one_line(words, problem, s3, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("RANKBENCH_RESULTS", f"{s3}/results")
+    monkeypatch.setenv("RANKBENCH_CACHE", str(tmp_path / "cache"))
+    assert _main(words) == 2
+    assert problem in " ".join(capsys.readouterr().err.split())
+
+
+def test_runs_of_one_machine_are_compared_on_another(s3, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("RANKBENCH_RESULTS", f"{s3}/results")
+    monkeypatch.setenv("RANKBENCH_DATA", f"{s3}/data")
+    monkeypatch.setenv("RANKBENCH_CACHE", str(tmp_path / "one"))
+    sizes = [f"data.source.generator.{name}={n}" for name, n in (("users", 60), ("items", 40), ("interactions_per_user", 8))]
+    ids = []
+    for lam in (10, 1000):
+        assert _main(["run", "synthetic", "ease", f"lam={lam}", *sizes, "--no-track", "--json"]) == 0
+        ids.append(json.loads(capsys.readouterr().out)["id"])
+    monkeypatch.setenv("RANKBENCH_CACHE", str(tmp_path / "two"))
+    assert _main(["compare", *ids, "--json"]) == 0
+    assert [each["id"] for each in json.loads(capsys.readouterr().out)["models"]] == ids
+    assert len([*(tmp_path / "two").rglob("record.json")]) == 2
