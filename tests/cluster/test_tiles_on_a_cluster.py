@@ -16,7 +16,7 @@ pytestmark = pytest.mark.cluster
 
 HERE = Path(__file__).parent
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "RANKBENCH_"))}
-ENVIRONMENT["PYTHONPATH"] = str(HERE)
+ENVIRONMENT["PYTHONPATH"] = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 COMMON = """
 import json, os, sys, threading, time
