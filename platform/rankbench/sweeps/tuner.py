@@ -23,7 +23,7 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
 from rankbench.cluster.alive_nodes import alive_machines
-from rankbench.cluster.machine import Needs, capacity
+from rankbench.cluster.machine import Needs, can_run_together, capacity
 from rankbench.cluster.private_folder import private_folder
 from rankbench.cluster.session import Session
 from rankbench.core.environment import Environment
@@ -145,7 +145,7 @@ class Group:
         """What a trial of the unit reserves now: fewer nodes than planned if the machines that are left have no more."""
         shared = self.shared(unit)
         for nodes in range(shared.nodes, 1, -1):
-            if capacity(fewer := replace(shared, nodes=nodes), self.dispatch.machines):
+            if can_run_together([fewer := replace(shared, nodes=nodes)], self.dispatch.machines):
                 return fewer
         return replace(shared, nodes=1)
 

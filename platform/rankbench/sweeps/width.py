@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rankbench.cluster.machine import BLOCK_BYTES, Machine, capacity
+from rankbench.cluster.machine import BLOCK_BYTES, Machine, can_run_together
 from rankbench.fitting.method import ClosedForm
 from rankbench.schema.experiment import Resources
 from rankbench.sweeps.plan import Unit
@@ -67,7 +67,7 @@ def _widened(unit: Unit, machines: Sequence[Machine], resources: Resources, want
         wide = replace(
             unit, nodes=nodes, cpus=cpus, memory_bytes=memory, cost=unit.cost / max(1.0, speed), tiled=unit.tiled or closed_form
         )
-        if capacity(wide.needs, machines):
+        if can_run_together([wide.needs], machines):
             few = "" if nodes == wanted else f", of which the cluster can give {nodes}"
             return wide, f"{unit.title}: {nodes} nodes of {cpus} CPU{'s' * (cpus > 1)}: {why}{few}"
     return unit, None
