@@ -8,15 +8,16 @@ import sys
 import psutil
 import pytest
 
+from rankbench.cluster.machine import BLOCK_BYTES
 from rankbench.cluster.node_memory import LEAST_OBJECTS, OBJECTS, NodeMemory
 from rankbench.core.errors import ConfigError
-from rankbench.sweeps.placement import MIN_BYTES, node_memory
+from rankbench.sweeps.placement import node_memory
 
 
-@pytest.mark.parametrize("total", [MIN_BYTES + LEAST_OBJECTS, 600_000_000, 1_000_000_000, 2_000_000_000])
+@pytest.mark.parametrize("total", [BLOCK_BYTES + LEAST_OBJECTS, 600_000_000, 1_000_000_000, 2_000_000_000])
 def test_objects_and_tasks_add_up_to_the_bound(total):
-    memory = NodeMemory.of(total, MIN_BYTES, "--memory")
-    assert memory.objects + memory.tasks == total and memory.tasks >= MIN_BYTES
+    memory = NodeMemory.of(total, BLOCK_BYTES, "--memory")
+    assert memory.objects + memory.tasks == total and memory.tasks >= BLOCK_BYTES
     assert LEAST_OBJECTS <= memory.objects <= OBJECTS
 
 
@@ -43,6 +44,7 @@ def test_a_bound_above_the_machine_and_one_for_a_cluster_are_refused():
 
 SCRIPT = """
 import json
+from rankbench.cluster.machine import BLOCK_BYTES
 from rankbench.cluster.node_memory import NodeMemory
 from rankbench.cluster.session import session
 memory = NodeMemory.of(1_000_000_000, 450_000_000, "here")

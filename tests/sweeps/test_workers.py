@@ -42,7 +42,9 @@ def test_workers_change_neither_the_key_of_a_sweep_nor_what_is_planned(environme
 
 
 def test_the_dry_run_names_the_workers(environment):
-    preview = dry_run(plan_of(environment, {"method": "bpr"}, {"method": "ease"}, workers=2), environment, 2, 64 << 30)
+    preview = dry_run(
+        plan_of(environment, {"method": "bpr"}, {"method": "ease"}, workers=2), environment, [Machine(2, 64 << 30)]
+    )
     assert [(row.cpus, row.as_dict()["workers"]) for row in preview.rows[:2]] == [(2, 2), (1, 1)]
 
 

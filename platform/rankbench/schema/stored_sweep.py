@@ -87,8 +87,8 @@ class ChosenFile(_File):
     on: str = "valid"
     rows: tuple[ChosenRow, ...]
     failed: tuple[str, ...] = ()
-    used: dict[str, float] = {}
     finished_at: str
+    used: dict[str, float] = {}
 
 
 class PooledMean(_File):
