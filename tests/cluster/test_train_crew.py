@@ -74,6 +74,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.slow
 def test_a_killed_worker_costs_the_epochs_since_the_last_checkpoint():
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "RANKBENCH_"))}
     done = subprocess.run([sys.executable, "-c", SCENARIO], capture_output=True, text=True, timeout=590, env=environment)

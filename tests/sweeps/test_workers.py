@@ -94,6 +94,7 @@ cutoffs: [10]
 """
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_a_sweep_by_two_workers_has_the_results_of_one(tmp_path):
     variables = os.environ | {"RANKBENCH_DATA": str(tmp_path / "data"), "RANKBENCH_OFFLINE": "1"}
