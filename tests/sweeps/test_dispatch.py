@@ -4,7 +4,7 @@ import hypothesis.strategies as st
 from hypothesis import given, settings
 
 from rankbench.cluster.machine import Machine, Needs, can_run_together, capacity
-from rankbench.sweeps.dispatch import Dispatch, Waiting
+from rankbench.sweeps.dispatch import Dispatch, Request
 
 GB = 10**9
 NODE = Machine(4, 8 * GB)
@@ -23,35 +23,35 @@ def test_a_wide_trial_needs_its_processors_on_as_many_nodes():
 
 def test_a_trial_that_fits_beside_a_waiting_wide_one_and_ends_before_it_starts_goes_first():
     dispatch = Dispatch([NODE] * 3)
-    dispatch.start("a", Waiting(SMALL, 100.0), now=0.0)
-    long, short = Waiting(SMALL, 200.0), Waiting(SMALL, 90.0)
-    assert dispatch.choose([Waiting(WIDE, 50.0), long], now=0.0) is None
-    assert dispatch.choose([Waiting(WIDE, 50.0), long, short], now=0.0) == 2
+    dispatch.start("a", Request(SMALL, 100.0), now=0.0)
+    long, short = Request(SMALL, 200.0), Request(SMALL, 90.0)
+    assert dispatch.choose([Request(WIDE, 50.0), long], now=0.0) is None
+    assert dispatch.choose([Request(WIDE, 50.0), long, short], now=0.0) == 2
     dispatch.start("b", short, now=0.0)
     dispatch.end("a")
     dispatch.end("b")
-    assert dispatch.choose([Waiting(WIDE, 50.0), long], now=1.0) == 0
+    assert dispatch.choose([Request(WIDE, 50.0), long], now=1.0) == 0
 
 
 def test_a_trial_on_processors_that_the_wide_one_leaves_free_may_take_any_time():
     dispatch = Dispatch([NODE] * 4)
-    dispatch.start("first", Waiting(WIDE, 100.0), now=0.0)
-    assert dispatch.choose([Waiting(WIDE, 50.0), Waiting(SMALL, 1e6)], now=0.0) == 1
+    dispatch.start("first", Request(WIDE, 100.0), now=0.0)
+    assert dispatch.choose([Request(WIDE, 50.0), Request(SMALL, 1e6)], now=0.0) == 1
 
 
 def test_no_more_trials_than_the_limit():
     dispatch = Dispatch([NODE], limit=1)
-    dispatch.start("a", Waiting(SMALL, 1.0), now=0.0)
-    assert dispatch.choose([Waiting(SMALL, 1.0)], now=0.0) is None
+    dispatch.start("a", Request(SMALL, 1.0), now=0.0)
+    assert dispatch.choose([Request(SMALL, 1.0)], now=0.0) is None
 
 
 def test_a_node_that_joins_is_used_and_a_trial_larger_than_the_rest_of_a_cluster_is_left_to_ray():
     dispatch = Dispatch([Machine(1, 2 * GB)])
-    dispatch.start("a", Waiting(SMALL, 1.0), now=0.0)
-    assert dispatch.choose([Waiting(SMALL, 1.0)], now=0.0) is None
+    dispatch.start("a", Request(SMALL, 1.0), now=0.0)
+    assert dispatch.choose([Request(SMALL, 1.0)], now=0.0) is None
     dispatch.machines = [Machine(1, 2 * GB)] * 2
-    assert dispatch.choose([Waiting(SMALL, 1.0)], now=0.0) == 0
-    assert Dispatch([Machine(1, 2 * GB)]).choose([Waiting(WIDE, 1.0)], now=0.0) == 0
+    assert dispatch.choose([Request(SMALL, 1.0)], now=0.0) == 0
+    assert Dispatch([Machine(1, 2 * GB)]).choose([Request(WIDE, 1.0)], now=0.0) == 0
 
 
 trials = st.lists(st.tuples(st.sampled_from([SMALL, Needs(2, 3 * GB), WIDE]), st.integers(1, 20)), min_size=1, max_size=25)
@@ -62,7 +62,7 @@ trials = st.lists(st.tuples(st.sampled_from([SMALL, Needs(2, 3 * GB), WIDE]), st
 def test_every_trial_runs_within_the_machines_and_the_head_is_never_overtaken_to_its_cost(pairs):
     """A clock that ticks to the next end: with exact estimates a head never starts later than predicted when it became head."""
     machines, dispatch = [NODE] * 4, Dispatch([NODE] * 4)
-    queue = sorted((Waiting(needs, float(seconds)) for needs, seconds in pairs), key=lambda each: each.needs.all_cpus)[::-1]
+    queue = sorted((Request(needs, float(seconds)) for needs, seconds in pairs), key=lambda each: each.needs.all_cpus)[::-1]
     now, running, promised = 0.0, {}, {}
     while queue or running:
         while (position := dispatch.choose(queue, now)) is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,12 +13,8 @@ from rankbench.cli.arguments import Plugin, RunName, Tags
 from rankbench.cli.console import Json, clock, epilog, err, out, print_json, print_table, program
 
 if TYPE_CHECKING:
-    from rankbench.cluster.machine import Machine
-    from rankbench.cluster.node_memory import NodeMemory
     from rankbench.core.environment import Environment
-    from rankbench.experiment.job import MethodConfig
     from rankbench.schema.experiment import ExperimentSpec
-    from rankbench.sweeps.dry_run import DryRun, Row
     from rankbench.sweeps.plan import Plan
     from rankbench.tracking.record import RunRecord
 
@@ -38,9 +34,6 @@ EXAMPLES = """Examples:
   rankbench sweep status          in another shell: trials by state, best results so far, remaining time
   rankbench sweep stop            stop the newest running sweep as Ctrl-C would; --resume continues it
 """
-
-
-MANY_ROWS = 200  # of a plan, from which it is shown by dataset
 
 
 class _RunByDefault(typer.core.TyperGroup):
@@ -128,6 +121,7 @@ def sweep(
 ) -> None:
     """Search hyperparameters on valid, refit the best ones, measure them once per seed on test, and show the table."""
     from rankbench.api.run_sweep import execute
+    from rankbench.cli.plan_of_sweep import machines_of, show_plan
     from rankbench.cli.price import can_ask, show_downloads, show_price
     from rankbench.cli.report import show_table
     from rankbench.cluster.machine import Machine
@@ -178,8 +172,8 @@ def sweep(
             planned = plan(spec, environment, cpus, source, chosen, require_all)
             begun = folder_to_resume(planned, environment) if resume else None
             if address:
-                machines = _machines_of(address)
-            _show_plan(planned, preview_of(planned, environment, machines, begun), machines, node, json, bool(begun))
+                machines = machines_of(address)
+            show_plan(planned, preview_of(planned, environment, machines, begun), machines, node, json, bool(begun))
             return
         folder, table, failed = execute(
             spec,
@@ -351,107 +345,3 @@ def _in_words(file: Path | None, changes: list[str] | None, options: dict[str, l
     first = [str(file)] if file is not None and "=" in str(file) else []
     selections = [f"{name} {pattern!r}" for name, patterns in options.items() for pattern in patterns]
     return [*first, *(changes or []), *selections, *([f"--metric {metric}"] if metric else [])]
-
-
-def _machines_of(address: str) -> list[Machine]:
-    """The nodes of a running cluster."""
-    from rankbench.cluster.session import session
-
-    with session(address) as cluster:
-        return [*cluster.machines]
-
-
-def _show_plan(
-    plan: Plan, preview: DryRun, machines: Sequence[Machine] | None, node: NodeMemory | None, json: bool, begun: bool
-) -> None:
-    from rankbench.sweeps.dry_run import fits_of
-    from rankbench.views.sweep_view import left_out
-
-    if json:
-        shares = {"total_bytes": node.total, "object_bytes": node.objects, "task_bytes": node.tasks} if node else None
-        print_json(_plan_as_json(plan, preview, fits_of(plan)) | {"memory": shares})
-        return
-    planned = [row for row in preview.rows if row.state == "planned"]
-    header, body = _by_dataset(planned) if len(planned) > MANY_ROWS else _by_model(planned, plan)
-    body += [[name, problem.state, *[""] * (len(header) - 2)] for name, problem in plan.not_available.items()]
-    print_table(header, body, drop=("shared with", "cpus", "time per fit"))
-    for line in left_out(plan.not_available):
-        out.print(f"  {line}", style="yellow")
-    if begun:
-        out.print(f"{preview.finished} fits are finished and are kept; this is what --resume still runs")
-    for line in (*preview.stand_ins, *preview.shared, *preview.by_tiles, *preview.wide, *plan.notes):
-        out.print(f"  {line}")
-    where = "this machine" if machines and len(machines) == 1 else "the cluster"
-    for stage in preview.stages:
-        if stage.seconds is None:
-            time = f"{clock(stage.seconds_of_trials)} of sequential trials (a rough estimate, without the cluster)"
-        else:
-            time = f"about {clock(stage.seconds)} (rough), with up to {stage.concurrent} at a time on {where}"
-        out.print(f"{stage.name}: {stage.fits} fits, {time}")
-    if plan.given is None:
-        out.print("the final stage has one fit for each chosen inverse, split and seed")
-    if node:
-        out.print(str(node))
-    if preview.short:
-        out.print(
-            f"not enough memory: the largest trial needs {preview.short / 1e9:.1f} GB more than is available", style="yellow"
-        )
-    size = f"{preview.bytes_written / 1e6:.1f} MB"
-    out.print(f"writes {preview.folder}: {preview.records} records (about {size}), each with an MLflow run, and a report")
-
-
-def _by_model(rows: list[Row], plan: Plan) -> tuple[list[str], list[list[str]]]:
-    """Header and body of a table with one line per dataset and arm."""
-    header = ["dataset", "model", "settings", "fits", "shared with", "cpus", "memory GB", "time per fit", "total time"]
-    given = {(dataset, each.arm): each for dataset, members in (plan.given or {}).items() for each in members}
-    stated = {arm.label: {*arm.params}.union(*arm.chosen.values()) for arm in plan.spec.arms}
-    return header, [
-        [r.dataset, r.model, _settings_of(r, given, stated), str(r.fits), ", ".join(r.shared_with), str(r.cpus),
-         f"{r.memory_bytes / 1e9:.1f}", clock(r.seconds_a_fit), clock(r.seconds_in_all)]
-        for r in rows
-    ]  # fmt: skip
-
-
-def _by_dataset(rows: list[Row]) -> tuple[list[str], list[list[str]]]:
-    """Header and body of a table with one line per dataset, for a plan with very many arms; --json lists them."""
-    body = []
-    for dataset in dict.fromkeys(row.dataset for row in rows):
-        own = [row for row in rows if row.dataset == dataset]
-        memory, longest = max(row.memory_bytes for row in own), max(row.seconds_a_fit for row in own)
-        total = sum(row.seconds_in_all for row in own)
-        body.append([dataset, str(len(own)), f"{memory / 1e9:.1f}", clock(longest), clock(total)])
-    return ["dataset", "models", "largest memory GB", "longest fit", "total time"], body
-
-
-def _settings_of(row: Row, given: dict[tuple[str, str | None], MethodConfig], stated: dict[str, set[str]]) -> str:
-    """Number of settings; with --chosen, the setting, by the parameters that the file states."""
-    if (row.dataset, row.model) in given:
-        params = given[row.dataset, row.model].flat
-        return " ".join(f"{name}={value}" for name, value in params.items() if name in stated[row.model])
-    return "drawn" if row.settings is None else str(row.settings)
-
-
-def _plan_as_json(plan: Plan, preview: DryRun, fits: list[dict[str, Any]]) -> dict[str, Any]:
-    import dataclasses
-
-    content = {
-        "experiment": plan.spec.name,
-        "settings": plan.n_settings,
-        "rows": [row.as_dict() for row in preview.rows],
-        "not_available": {name: vars(problem) for name, problem in plan.not_available.items()},
-        "stages": [dataclasses.asdict(stage) for stage in preview.stages],
-        "writes": {"folder": preview.folder, "records": preview.records, "bytes": preview.bytes_written},
-        "shared": list(preview.shared),
-        "stand_ins": list(preview.stand_ins),
-        "by_tiles": list(preview.by_tiles),
-        "several_nodes": list(preview.wide),
-        "missing_memory_bytes": preview.short,
-        "fits": fits,
-        "notes": list(plan.notes),
-        "finished": preview.finished,
-    }
-    if plan.given is not None:
-        keys = ("dataset", "model", "method", "params")
-        given = [(dataset, s.arm, s.method, s.flat) for dataset, members in plan.given.items() for s in members]
-        content["given"] = [dict(zip(keys, row, strict=True)) for row in given]
-    return content

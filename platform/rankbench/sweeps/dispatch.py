@@ -15,7 +15,7 @@ from rankbench.cluster.machine import Machine, Needs, can_run_together
 
 
 @dataclass(frozen=True)
-class Waiting:
+class Request:
     """A trial that may start: its needs and the estimated seconds that it takes."""
 
     needs: Needs
@@ -37,7 +37,7 @@ class Dispatch:
     def __init__(self, machines: Sequence[Machine], limit: int | None = None):
         self._machines, self.limit = tuple(machines), limit
         self._running: dict[str, _Running] = {}
-        self._stuck: Sequence[Waiting] = ()  # the queue in which nothing could start; empty after a change
+        self._stuck: Sequence[Request] = ()  # the queue in which nothing could start; empty after a change
 
     @property
     def machines(self) -> tuple[Machine, ...]:
@@ -48,7 +48,7 @@ class Dispatch:
         if self._machines != tuple(machines):
             self._machines, self._stuck = tuple(machines), ()
 
-    def start(self, name: str, trial: Waiting, now: float) -> None:
+    def start(self, name: str, trial: Request, now: float) -> None:
         self._running[name] = _Running(trial.needs, now + trial.seconds)
         self._stuck = ()
 
@@ -56,7 +56,7 @@ class Dispatch:
         self._running.pop(name, None)
         self._stuck = ()
 
-    def choose(self, queue: Sequence[Waiting], now: float) -> int | None:
+    def choose(self, queue: Sequence[Request], now: float) -> int | None:
         """Return the position in the queue of the trial that starts now; None if all wait."""
         # Tune asks ten times per second; the answer only changes if a trial starts or ends, or the machines change.
         if not queue or queue == self._stuck or (self.limit is not None and len(self._running) >= self.limit):

@@ -31,8 +31,7 @@ from rankbench.core.errors import ClusterError
 from rankbench.core.plugins import Shipment
 from rankbench.experiment.outcome import failure
 from rankbench.schema.experiment import ExperimentSpec
-from rankbench.sweeps.dispatch import Dispatch
-from rankbench.sweeps.dispatch import Waiting as WaitingTrial
+from rankbench.sweeps.dispatch import Dispatch, Request
 from rankbench.sweeps.placement import adapted, require_machine, shared_needs
 from rankbench.sweeps.plan import AdaptiveSearch, Unit
 from rankbench.sweeps.reuse import Earlier
@@ -156,7 +155,7 @@ class _Candidate:
 
     kind: Literal["unit", "search"]
     position: int
-    waiting: WaitingTrial
+    request: Request
 
 
 class _Queue(Searcher):
@@ -180,11 +179,11 @@ class _Queue(Searcher):
         dispatch = self.group.dispatch
         while self.left or any(self.remaining):
             candidates = [*self._planned(), *self._draws()]
-            chosen = dispatch.choose([each.waiting for each in candidates], time.monotonic())
+            chosen = dispatch.choose([each.request for each in candidates], time.monotonic())
             if chosen is None:
                 return None
             candidate = candidates[chosen]
-            config: dict[str, Any] = {candidate.kind: candidate.position, "nodes": candidate.waiting.needs.nodes}
+            config: dict[str, Any] = {candidate.kind: candidate.position, "nodes": candidate.request.needs.nodes}
             if candidate.kind == "unit":
                 del self.left[candidate.position]
             else:
@@ -194,7 +193,7 @@ class _Queue(Searcher):
                 if drawn is None:
                     continue
                 self.group.drawn[trial_id], config["values"] = drawn
-            dispatch.start(trial_id, candidate.waiting, time.monotonic())
+            dispatch.start(trial_id, candidate.request, time.monotonic())
             return config
         return Searcher.FINISHED
 
@@ -206,7 +205,7 @@ class _Queue(Searcher):
             # One unit of each kind is enough for a choice, and there may be thousands.
             kind = unit.arm if self.group.search.prunes else (unit.needs, unit.cost)
             if kind not in first:
-                first[kind] = _Candidate("unit", position, WaitingTrial(self.group.needs(unit), unit.cost))
+                first[kind] = _Candidate("unit", position, Request(self.group.needs(unit), unit.cost))
         return sorted(first.values(), key=_size, reverse=True)
 
     def _draws(self) -> Iterator[_Candidate]:
@@ -215,8 +214,8 @@ class _Queue(Searcher):
         for position in ((self.next_search + ahead) % n for ahead in range(n)):
             search = self.group.searches[position]
             if self.remaining[position] and not self.group.search.waits(search):
-                waiting = WaitingTrial(self.group.needs(search.draft), search.draft.cost)
-                yield _Candidate("search", position, waiting)
+                request = Request(self.group.needs(search.draft), search.draft.cost)
+                yield _Candidate("search", position, request)
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """Free the trial's resources. The study reads the record, which has more than Tune's result."""
@@ -329,8 +328,8 @@ class Silent(tune.ProgressReporter):
 
 
 def _size(candidate: _Candidate) -> tuple[int, Needs, float]:
-    waiting = candidate.waiting
-    return waiting.needs.all_cpus, waiting.needs, waiting.seconds
+    request = candidate.request
+    return request.needs.all_cpus, request.needs, request.seconds
 
 
 class _Machines(tune.Callback):

@@ -105,7 +105,8 @@ def test_it_holds_two_panels_and_what_it_was_told_to_keep(tmp_path, unflushed):
     assert here.most < n_blocks * (n_blocks + 1) // 2 + n_blocks
     everything = Here()
     tiled_inverse(some_data(90, 40, seed=1), SHIFT, tmp_path, PLENTY, np.float64, tile=4, flow=Dataflow(everything))
-    assert everything.most >= n_blocks * (n_blocks + 1) // 2
+    # The whole triangle, and twice what changes, until the task that changes it has ended.
+    assert 0 <= everything.most - n_blocks * (n_blocks + 1) // 2 <= 2 * n_blocks
 
 
 def test_a_cluster_that_loses_every_panel_is_given_up_and_resume_goes_on_elsewhere(tmp_path, unflushed):
