@@ -3,7 +3,8 @@
     python benchmarks/workers.py amazon-beauty sl --workers 1 2 4 objective=catalogue tau=0.15
 
 Every number of workers makes the same steps. The bytes that a worker sends are read from the sockets of its process (Linux),
-and compared with the formula: 2 (W − 1)/W times the gradient of the items that a step touches.
+and compared with the formula: 2 (W − 1)/W times the gradient of the items that a step touches, or with model=lightgcn and L
+layers (2 L + 3) (W − 1)/W times the vectors of all users and items.
 """
 
 import argparse
@@ -96,7 +97,10 @@ def main() -> None:
             losses = np.concatenate([each["losses"] for each in epochs])
             first = losses if first is None else first
             n_steps, last = len(epochs[0]["losses"]), epochs[1:] or epochs
-            width = 2 * (workers - 1) / workers * params.training.embedding_dim * 4
+            width = (workers - 1) / workers * params.training.embedding_dim * 4
+            rows = sum(each["rows"] for each in last) / len(last) / n_steps
+            graph = params.training.model == "lightgcn"
+            formula = (2 * params.encoder.n_layers + 3) * width * sum(X.shape) if graph else 2 * width * rows
             print(
                 json.dumps(
                     {
@@ -107,9 +111,7 @@ def main() -> None:
                         "processor_seconds": round(min(each["busy"] for each in last), 3),
                         "mb_per_step_by_sockets": round(sum(each["wire"] for each in last) / len(last) / n_steps / 1e6, 4),
                         "mb_per_step_counted": round(sum(each["counted"] for each in last) / len(last) / n_steps / 1e6, 4),
-                        "mb_per_step_by_formula": round(
-                            width * sum(each["rows"] for each in last) / len(last) / n_steps / 1e6, 4
-                        ),
+                        "mb_per_step_by_formula": round(formula / 1e6, 4),
                         "load": round(os.getloadavg()[0], 1),
                     }
                 ),

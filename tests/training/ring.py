@@ -6,7 +6,7 @@ from threading import Condition
 import numba
 
 from rankbench.fitting.crew import Place
-from rankbench.training.exchange import Ring
+from rankbench.training.ring import Ring
 
 
 class Notes:

@@ -6,6 +6,10 @@
 `propagate` computes a polynomial Σ_l c_l Â^l E by Horner's rule, h ← c_l E + Â h, so no layer is kept. Â is symmetric, so the
 gradient is the same polynomial of the incoming gradient. With h = D^1/2 h̃ the product needs no weights:
 h̃ ← D^-1/2 c_l E + D^-1 [0 X; Xᵀ 0] h̃, which sums the neighbours' rows. A row without neighbours is c_0 E.
+
+Workers that train one model together share the rows of each product, and complete it before the next one. Every worker has the
+gradient of its own part of a batch, so the gradients are summed before they are propagated. What comes out is the rows of this
+worker, and zeros: the sum over the workers is the gradient, as for all parameters.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from torch import Tensor
 
 from rankbench.core.devices import compiled
 from rankbench.fitting.executors import threads_of
+from rankbench.models.exchange import Alone, Exchange
 
 BLOCKS = 32  # number of blocks of rows, the same for any number of threads; other threads take over the blocks of a delayed one
 
@@ -28,7 +33,7 @@ BLOCKS = 32  # number of blocks of rows, the same for any number of threads; oth
 def propagate(graph: Graph, U: Tensor, V: Tensor, weights: Sequence[float]) -> tuple[Tensor, Tensor]:
     """Compute the rows of users and those of items of Σ_l weights[l] Â^l [U; V], differentiable any number of times.
 
-    U (n_users, d) and V (n_items, d) have one dtype and device; `weights` are those of layers 0, 1, ..., at least two.
+    Shared by several workers, it is so once. U (n_users, d) and V (n_items, d) have one dtype and device; `weights` are those of layers 0, 1, ..., at least two.
     """
     return _Polynomial.apply(graph, tuple(weights), U, V)
 
@@ -38,15 +43,28 @@ class _Polynomial(torch.autograd.Function):
     def forward(ctx, graph: Graph, weights: tuple[float, ...], U: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
         ctx.graph, ctx.weights = graph, weights
         polynomial = graph.by_rows if compiled(U.device) else graph.by_matrix
-        return polynomial(weights, U.contiguous(), V.contiguous())
+        out = polynomial(weights, U.contiguous(), V.contiguous())
+        if graph.shared(U.device):
+            graph.exchange.complete(out)
+        return out
 
     @staticmethod
     def backward(ctx, U: Tensor, V: Tensor):
-        return None, None, *propagate(ctx.graph, U, V, ctx.weights)
+        graph = ctx.graph
+        if not graph.shared(U.device):
+            return None, None, *propagate(graph, U, V, ctx.weights)
+        U, V = U.clone(memory_format=torch.contiguous_format), V.clone(memory_format=torch.contiguous_format)
+        graph.exchange.sum([U, V])
+        return None, None, *graph.by_rows(ctx.weights, U, V)
 
 
 class Graph:
-    """The neighbours in X, 0/1 CSR (n_users, n_items). Users are the nodes 0 to n_users − 1, and items follow them."""
+    """The neighbours in X, 0/1 CSR (n_users, n_items). Users are the nodes 0 to n_users − 1, and items follow them.
+
+    With an `exchange`, the rows of users and those of items are shared by several workers.
+    """
+
+    exchange: Exchange = Alone()
 
     def __init__(self, X: sp.csr_array):
         X, Xt = sp.csr_array(X), sp.csr_array(X.T)
@@ -58,12 +76,26 @@ class Graph:
         # The cost of a row: its neighbours, and reading and writing the row itself.
         cost = self.indptr + 2 * np.arange(self.n_nodes + 1)
         cuts = np.searchsorted(cost, np.linspace(0, cost[-1], BLOCKS + 1)).tolist()
-        self.blocks = [(begin, end) for begin, end in pairwise(cuts) if begin < end]
+        # A block has users or items only, whose owners are counted apart.
+        self.blocks = [(begin, end) for begin, end in pairwise(sorted([*cuts, self.n_users])) if begin < end]
         self._scales: dict[torch.dtype, Tensor] = {}
         self._matrices: dict[tuple[torch.device, torch.dtype], Tensor] = {}
 
+    def shared(self, device: torch.device) -> bool:
+        """Whether several workers share the rows, as they do with the kernel."""
+        return self.exchange.size > 1 and compiled(device)
+
+    def _own(self, begin: int, end: int) -> tuple[int, int, int]:
+        """The first, the end and the distance of this worker's rows among nodes `begin` to `end`, all users or all items."""
+        rank, size = self.exchange.rank, self.exchange.size
+        row = begin if begin < self.n_users else begin - self.n_users
+        return begin + (rank - row) % size, end, size
+
     def by_rows(self, weights: tuple[float, ...], U: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
-        """The polynomial by the kernel, on the CPU. One thread writes each row: same bits for any number of threads."""
+        """The polynomial by the kernel, on the CPU. One thread writes each row: same bits for any number of threads.
+
+        Of rows that are shared, those of the other workers are 0.
+        """
         if U.dtype not in self._scales:
             self._scales[U.dtype] = self.scale.to(U.dtype)
         scale = self._scales[U.dtype]
@@ -71,7 +103,8 @@ class Graph:
         torch.mul(U, weights[-1] * scale[: self.n_users], out=h[: self.n_users])
         torch.mul(V, weights[-1] * scale[self.n_users :], out=h[self.n_users :])
         pool, rows = threads_of(numba.get_num_threads()), scale.numpy()[:, 0]
-        out = torch.empty_like(U), torch.empty_like(V)
+        empty = torch.empty_like if self.exchange.size == 1 else torch.zeros_like
+        out = empty(U), empty(V)
         for layer in reversed(range(len(weights) - 1)):
             last = layer == 0
             target = out if last else (spare[: self.n_users], spare[self.n_users :])
@@ -79,9 +112,11 @@ class Graph:
             arrays = [tensor.numpy() for tensor in (U, V, h, *target)]
 
             def step(block, weight=weight, last=last, arrays=arrays):
-                _step(*block, self.indptr, self.indices, rows, weight, last, *arrays)
+                _step(*self._own(*block), self.indptr, self.indices, rows, weight, last, *arrays)
 
             list(pool.map(step, self.blocks))
+            if not last:
+                self.exchange.complete(target)
             h, spare = spare, h
         return out
 
@@ -106,11 +141,11 @@ class Graph:
 
 # Of the fast-math rules only `contract` is used: others let the compiler drop a NaN, which must reach the trainer.
 @numba.njit(nogil=True, cache=True, fastmath={"contract"})
-def _step(begin, end, indptr, indices, scale, weight, last, U, V, h, out_users, out_items):
-    """Rows `begin` to `end` of h̃ ← D^-1/2 weight E + D^-1 Σ h̃; the last step gives h = D^1/2 h̃ instead."""
+def _step(begin, end, stride, indptr, indices, scale, weight, last, U, V, h, out_users, out_items):
+    """Every `stride`-th row of h̃ ← D^-1/2 weight E + D^-1 Σ h̃ from `begin` to `end`; the last step gives h = D^1/2 h̃."""
     n_users, width = U.shape
     total = np.empty(width, h.dtype)
-    for row in range(begin, end):
+    for row in range(begin, end, stride):
         total[:] = 0
         s, stop = indptr[row], indptr[row + 1]
         # Four rows are added per read and write of the sum.

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from rankbench.core.registry import Registry
 from rankbench.fitting.pair_recommender import PairRecommender
 from rankbench.fitting.recommenders import Recommender
+from rankbench.models.propagation import Graph
 
 MODELS: Registry[Encoder] = Registry("model")
 
@@ -32,6 +33,8 @@ class EmbeddingModel(nn.Module):
 
     # Whether the scored vectors are the learned vectors themselves, so that a batch uses only its own rows.
     plain = False
+    # The graph along which vectors are propagated by `propagate`, if there is one. Workers share its rows.
+    graph: Graph | None = None
 
     @property
     def width(self) -> int:

@@ -20,8 +20,8 @@ from rankbench.fitting.executors import Lost
 from rankbench.fitting.recommenders import Recommender
 from rankbench.losses.spec import Loss
 from rankbench.losses.spec import registered as losses
-from rankbench.training.exchange import Ring
 from rankbench.training.params import TrainedParams
+from rankbench.training.ring import Ring
 from rankbench.training.schedule import Schedule
 from rankbench.training.trainer import Trainer
 

@@ -5,7 +5,7 @@ without interactions keep their initial vectors, apart from the momentum and dec
 can be negatives like all others.
 
 Several workers can train one model: each draws the whole batch, computes the rows whose users it owns, and exchanges the
-gradients of what is shared (`exchange.py`). The steps are those of one worker, up to the rounding of sums.
+gradients of what is shared (`models/exchange.py`). The steps are those of one worker, up to the rounding of sums.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from rankbench.core.devices import compiled
 from rankbench.core.rng import stream
 from rankbench.fitting.recommenders import FactorRecommender, Recommender
 from rankbench.losses.spec import Loss, LossState, Sizes
+from rankbench.models.exchange import Alone, Exchange, owned
 from rankbench.models.spec import EmbeddingModel, PairModel
 from rankbench.models.spec import registered as encoders
 from rankbench.solvers.als.start import fitted_ials
 from rankbench.training.adam import DenseAdam
-from rankbench.training.exchange import Alone, Exchange, bring_together, owned
 from rankbench.training.learner import learner
 from rankbench.training.memory import keep_freed
 from rankbench.training.negatives import NegativeSampler, drawn_positives
@@ -63,6 +63,8 @@ class Trainer:
         self.users = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
         self.items = X.indices.astype(np.int64)
         self.encoder = self._encoder(np.dtype(dtype)).to(self.device)
+        if self.encoder.graph is not None:
+            self.encoder.graph.exchange = self.exchange
         self.rate = self._rate_of_a_step()
         self.learner = learner(self.encoder, p, loss.unit_ball, self.exchange)
         self.sampler = self._sampler()
@@ -251,7 +253,7 @@ class Trainer:
         """The current model, whose scores are the similarity of the loss, dot products by rank_by=dot, or those of pairs."""
         U, V = self.learner.vectors()
         if self.learner.of_users():
-            bring_together([U], self.exchange)
+            self.exchange.complete([U])
         if isinstance(self.encoder, PairModel):
             return self.encoder.recommender(U, V)
         similarity = self.loss.similarity if self.p.rank_by == "auto" else "dot"
@@ -266,9 +268,9 @@ class Trainer:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays that the next epoch depends on, for a checkpoint. They are the same for any number of workers."""
-        bring_together(self.learner.of_users(), self.exchange)
+        self.exchange.complete(self.learner.of_users())
         if self.state:
-            bring_together([self.state.get_buffer(name) for name in self.state.of_users], self.exchange)
+            self.exchange.complete(self.state.get_buffer(name) for name in self.state.of_users)
         parts = {"encoder": _numpy(self.encoder), "learner": self.learner.arrays()}
         if self.state:
             parts |= {"state": _numpy(self.state), "state_adam": self.state_adam.arrays()}
