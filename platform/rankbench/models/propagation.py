@@ -33,7 +33,8 @@ BLOCKS = 32  # number of blocks of rows, the same for any number of threads; oth
 def propagate(graph: Graph, U: Tensor, V: Tensor, weights: Sequence[float]) -> tuple[Tensor, Tensor]:
     """Compute the rows of users and those of items of Σ_l weights[l] Â^l [U; V], differentiable any number of times.
 
-    Shared by several workers, it is so once. U (n_users, d) and V (n_items, d) have one dtype and device; `weights` are those of layers 0, 1, ..., at least two.
+    U (n_users, d) and V (n_items, d) have one dtype and device; `weights` are those of layers 0, 1, ..., at least two. It is
+    differentiable once where several workers share the graph.
     """
     return _Polynomial.apply(graph, tuple(weights), U, V)
 
