@@ -7,6 +7,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+LONG = ("add_a_loss",)  # a minute, and tests/sweeps/test_plugin_on_a_cluster.py sweeps a plugin too
 TUTORIALS = sorted((Path(__file__).parents[2] / "docs" / "tutorials").glob("*.ipynb"))
 
 
@@ -23,7 +24,9 @@ def test_there_are_tutorials():
     assert {path.stem for path in TUTORIALS} == {"own_data", "compare_losses", "add_a_loss"}
 
 
-@pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", [pytest.param(path, id=path.stem, marks=pytest.mark.slow if path.stem in LONG else ()) for path in TUTORIALS]
+)
 def test_a_tutorial_runs_from_its_first_cell_to_its_last(path, tmp_path, monkeypatch):
     stored = nbformat.read(path, as_version=4)
     assert [cell.execution_count for cell in code_cells(stored)] == list(range(1, len(code_cells(stored)) + 1))

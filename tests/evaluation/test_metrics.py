@@ -112,6 +112,7 @@ def test_a_list_worked_by_hand():
 RANX = {"precision": "precision", "recall": "recall", "ndcg": "ndcg", "mrr": "mrr", "map": "map", "hit": "hit_rate"}
 
 
+@pytest.mark.slow  # ranx compiles its metrics for more than a minute
 @pytest.mark.parametrize("k", [1, 3, 10])
 def test_ranx_agrees(k):
     import ranx

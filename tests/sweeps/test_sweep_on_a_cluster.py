@@ -91,6 +91,7 @@ def wait_for_records(process: subprocess.Popen, home: Path, n: int) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow  # below, narrow trials lose a node beside wide ones
 @pytest.mark.timeout(400)
 def test_a_node_that_dies_changes_nothing(tmp_path):
     with nodes() as about:
