@@ -91,7 +91,7 @@ def _published_inconsistency(dataset: str) -> Cells:
 
 
 def _threshold_error(rows: Iterable[dict[str, Any]]) -> Cells:
-    return {(row["loss"], "error"): row["error"] for row in rows if str(row["estimator"]).endswith("in training")}
+    return {(row["model"], "error"): row["error"] for row in rows if str(row["estimator"]).endswith("in training")}
 
 
 def _epoch_time(rows: Iterable[dict[str, Any]]) -> Cells:
