@@ -15,17 +15,18 @@ from hosts import hosts, unavailable
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
+# Trials of ten seconds and more, so that starting workers, which takes five, does not decide the share that is printed.
 EXPERIMENT = """
 name: families
 datasets:
-  - {name: synthetic, source: {generator: {users: 3000, items: 1500, interactions_per_user: 20}}}
-  - {name: synthetic-amazon-book, source: {generator: {users: 1000, items: 600, interactions_per_user: 15}}}
+  - {name: synthetic, source: {generator: {users: 8000, items: 5000, interactions_per_user: 20}}}
+  - {name: synthetic-amazon-book, source: {generator: {users: 5000, items: 4000, interactions_per_user: 20}}}
 arms:
   - {method: ease, params: {lam: {grid: [50, 500]}}}
   - {method: deql-l2, params: {p: 0.5, b: 2.0, lam_prime: {grid: [10, 100]}}}
-  - {method: ials, params: {embedding_dim: {grid: [16, 32]}, iterations: 5}}
-  - {method: sl, params: {embedding_dim: 16, epochs: 4, n_negatives: 50, tau: {grid: [0.1, 0.2]}}}
-  - {name: LightGCN, method: bpr, params: {model: lightgcn, embedding_dim: 16, epochs: 4, learning_rate: {grid: [0.01, 0.05]}}}
+  - {method: ials, params: {embedding_dim: {grid: [64, 96]}, iterations: 60}}
+  - {method: sl, params: {embedding_dim: 32, epochs: 10, n_negatives: 50, tau: {grid: [0.1, 0.2]}}}
+  - {name: LightGCN, method: bpr, params: {model: lightgcn, embedding_dim: 32, epochs: 8, learning_rate: {grid: [0.01, 0.05]}}}
 search: {choose: {metric: ndcg@10, on: valid}}
 final: {fit_on: train}
 cutoffs: [10]
