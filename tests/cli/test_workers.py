@@ -35,7 +35,7 @@ def home(tmp_path, monkeypatch):
         (["multivae", "--workers", "2"], "--workers 2: multivae is fitted by one worker only"),
         (["bpr", "model=simplex", "user_dropout=0.1", "--workers", "3"], "because user_dropout draws numbers for the rows"),
         (["bpr", "--workers", "0"], "--workers"),
-        (["bpr", "--workers", "100000"], "--workers 100000: 100000 threads are too many"),
+        (["bpr", "--workers", "100000"], "--workers 100000: 100000 workers are too many"),
         (["bpr", "--address", "127.0.0.1:1"], "--address: bpr is fitted in this process"),
     ],
 )

@@ -209,7 +209,7 @@ EASE = ["run", "synthetic", "ease", "lam=1", "--no-track"]
         ([*EASE, "data.split.seed='1'"], ["split.seed: expected a whole number, got '1'"]),
         (["sweep", "demo", "search.trials=true"], ["search.trials: expected a whole number, got True"]),
         (["sweep", "demo", "final.seeds=['1']"], ["final.seeds.0: expected a whole number, got '1'"]),
-        (["sweep", "demo", "resources.cpus='1'"], ["resources.cpus: expected a whole number, got '1'"]),
+        (["sweep", "demo", "resources.cpus='1'"], ["resources.cpus: expected auto or a whole number of at least 1, got '1'"]),
         (["run", "movielens-1", "ease"], ["unknown dataset 'movielens-1'; did you mean movielens-1m?"]),
         (["run", "./none.yaml", "ease"], ["none.yaml: no such dataset card"]),
         (["sweep", "none.yaml"], ["none.yaml: no such experiment file"]),

@@ -50,7 +50,7 @@ def crew_of(workers: int, address: str | None = None, gpus: bool = False, source
         return
     local = not (address or os.environ.get("RAY_ADDRESS"))
     if local:
-        require_threads(workers, f"{source}{workers}")
+        require_threads(workers, f"{source}{workers}", "workers")
     from rankbench.cluster.session import session
 
     with session(address, workers if local else None, gpus=gpus) as cluster:

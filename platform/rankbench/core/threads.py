@@ -23,12 +23,15 @@ def available_cpus() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def require_threads(threads: int, source: str) -> None:
-    """Raise ConfigError, starting with `source`, for more than `PER_CPU` threads per processor of this process."""
+def require_threads(threads: int, source: str, what: str = "threads") -> None:
+    """Raise ConfigError, starting with `source`, for more than `PER_CPU` threads per processor of this process.
+
+    `what` are the processes or threads, in the plural.
+    """
     cpus = available_cpus()
     require(
         threads <= PER_CPU * cpus,
-        f"{source}: {threads} threads are too many for {cpus} processors; give at most {PER_CPU * cpus}",
+        f"{source}: {threads} {what} are too many for {cpus} processors; give at most {PER_CPU * cpus}",
     )
 
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from rankbench.core.config import Strict, override, read_yaml, validate
-from rankbench.core.errors import ConfigError, require
+from rankbench.core.errors import ConfigError, require, shown
 from rankbench.core.patterns import FAMILY, selected
 from rankbench.core.registry import nearest
 from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS
@@ -131,6 +131,15 @@ class FinalSpec(Strict):
         return self
 
 
+def _auto_or_number(value: Any) -> Any:
+    if value != "auto" and (type(value) is not int or value < 1):
+        raise ValueError(f"expected auto or a whole number of at least 1, got {shown(value)}")
+    return value
+
+
+AutoOrNumber = Annotated[int | Literal["auto"], BeforeValidator(_auto_or_number)]
+
+
 class Resources(Strict):
     """Resources of a trial; `cpus: auto` depends on the size of its matrix. A trial whose method divides its work may get
     several `nodes` of a cluster; `auto` decides by the estimates. With `workers`, the gradient steps of a trial are made by so
@@ -138,9 +147,9 @@ class Resources(Strict):
     of one: with 0.25, four trials share it.
     """
 
-    cpus: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
-    concurrent: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
-    nodes: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
+    cpus: AutoOrNumber = "auto"
+    concurrent: AutoOrNumber = "auto"
+    nodes: AutoOrNumber = "auto"
     device: str = Field("cpu", pattern=r"^(cpu(:\d+)?|cuda)$")
     gpus: float = Field(1.0, gt=0, le=1)
     workers: int = Field(1, ge=1)
