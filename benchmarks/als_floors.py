@@ -104,9 +104,8 @@ def main() -> None:
     given = parser.parse_args()
     environment = Environment.from_env()
     with pinned(given.threads):
-        print(
-            f"{'':16s} {'exact s':>9s} {'floor s':>9s} {'ratio':>7s} {'GFLOP/s':>9s} {'RG² s':>9s} {'gather s':>9s} {'ratio':>7s}"
-        )
+        titles = ("exact s", "floor s", "ratio", "GFLOP/s", "RG² s", "gather s", "ratio")
+        print(f"{'':16s} " + " ".join(f"{title:>9s}" for title in titles))
         for size, dim in itertools.product(given.sizes.split(","), map(int, given.dims.split(","))):
             X = (gowalla(environment) if size == "gowalla" else generated(size))[0]
             start = random_factors(X, dim)
@@ -118,8 +117,8 @@ def main() -> None:
             rate = 2 * ORDER**3 / found["product"]
             floor = operations(X, dim) / rate
             print(
-                f"{f'{size}, K={dim}':16s} {found['exact']:9.3f} {floor:9.3f} {found['exact'] / floor:6.2f}x {rate / 1e9:9.0f} "
-                f"{found['rg2']:9.3f} {found['gather']:9.3f} {found['rg2'] / found['gather']:6.2f}x",
+                f"{f'{size}, K={dim}':16s} {found['exact']:9.3f} {floor:9.3f} {found['exact'] / floor:8.2f}x {rate / 1e9:9.0f} "
+                f"{found['rg2']:9.3f} {found['gather']:9.3f} {found['rg2'] / found['gather']:8.2f}x",
                 flush=True,
             )
 
