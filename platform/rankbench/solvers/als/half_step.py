@@ -191,6 +191,8 @@ def row_work(lengths: np.ndarray, dim: int, solver: str) -> np.ndarray:
     lengths = lengths.astype(np.float64)
     if solver == "sums":
         return (lengths / 2 + 5) * dim
+    if solver == "cg":
+        return (lengths + 10) * dim + 500
     small = np.minimum(lengths, dim)
     return lengths * dim * (1 + small / 50) + small**3 / 96 + 10 * dim
 
