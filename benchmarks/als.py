@@ -75,7 +75,7 @@ class Method(Protocol):
 
 class Ours:
     def __init__(self, X: sp.csr_array, name: str, p: ALSParams, start: tuple[np.ndarray, np.ndarray], threads: int):
-        self.blas, self.steps, (self.P, self.Q) = (1,), p.cg_steps, start
+        self.blas, self.effort, (self.P, self.Q) = (1,), p.effort, start
         users, items = np.diff(X.indptr).astype(np.float64), np.bincount(X.indices, minlength=X.shape[1]).astype(np.float64)
         self.quadratic_loss = registered().get(name).quadratic_loss(Counts(users, items, X), p)
         by_item = X.T.tocsr()
@@ -85,8 +85,8 @@ class Ours:
         self.item_step = HalfStep(by_item, of_items(self.quadratic_loss), p.embedding_dim, np.float32, p.solver, self.executor)
 
     def step(self) -> None:
-        self.P = self.user_step.solve(self.Q, self.P, self.steps)
-        self.Q = self.item_step.solve(self.P, self.Q, self.steps)
+        self.P = self.user_step.solve(self.Q, self.P, self.effort)
+        self.Q = self.item_step.solve(self.P, self.Q, self.effort)
 
     def factors(self) -> tuple[np.ndarray, np.ndarray]:
         return self.P, self.Q

@@ -1,4 +1,4 @@
-"""Row solves by a few steps of conjugate gradients, starting at the last iteration's vectors; exact where that is cheaper.
+"""Row solves by a few steps of conjugate gradients, starting at the last iteration's vectors.
 
 In the eigenbasis of the shared Gram matrix, the system is diagonal apart from the row's own interactions, D + w1² Σ y yᵀ, and
 the diagonal D is the preconditioner. The first residual and each step but the last take 4 m K operations for m interactions,
@@ -11,40 +11,9 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from rankbench.solvers.als.exact import solve_exact
 from rankbench.solvers.als.simd import LANES, combine, prefetch_columns, products
 
 AHEAD = 32  # interactions between the one whose vector is read first and the one whose vector is prefetched
-
-
-@numba.njit(nogil=True, cache=True)
-def solve_gradients(indptr, indices, w0, w1, t0, t1, reg, Y, ratio, spectrum, h, floor, steps, x):
-    """Overwrite x (n_rows, K), the rotated starting point, with the result. The other arguments are those of `solve_exact`.
-
-    Rows must be sorted, longest first. Groups of LANES rows, counted from the first, all take steps or are all solved exactly.
-    """
-    n_rows, K = len(indptr) - 1, Y.shape[1]
-    start = 0
-    while start < n_rows:
-        by_steps = _all_cheaper(indptr, start, n_rows, K, steps)
-        stop = start
-        while stop < n_rows and _all_cheaper(indptr, stop, n_rows, K, steps) == by_steps:
-            stop = min(stop + LANES, n_rows)
-        if by_steps:
-            _solve_rows(start, stop, indptr, indices, w0, w1, t0, t1, reg, Y, ratio, spectrum, h, floor, steps, x)
-        else:
-            solve_exact(
-                indptr[start : stop + 1], indices, w0[start:stop], w1[start:stop], t0[start:stop], t1[start:stop],
-                reg[start:stop], Y, ratio, spectrum, h, floor, x[start:stop],
-            )  # fmt: skip
-        start = stop
-
-
-@numba.njit(nogil=True, cache=True)
-def _all_cheaper(indptr, first, n_rows, K, steps):
-    last = min(first + LANES, n_rows) - 1
-    longest, shortest = indptr[first + 1] - indptr[first], indptr[last + 1] - indptr[last]
-    return steps_are_cheaper(longest, K, steps) and steps_are_cheaper(shortest, K, steps)
 
 
 @numba.njit(cache=True)
@@ -59,17 +28,19 @@ def steps_are_cheaper(m, K, steps):
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=True)
-def _solve_rows(start, stop, indptr, indices, w0, w1, t0, t1, reg, Y, ratio, spectrum, h, floor, steps, x):
+def solve_gradients(indptr, indices, w0, w1, t0, t1, reg, Y, ratio, spectrum, h, floor, steps, x):
+    """Overwrite x (n_rows, K), the rotated starting point, with the result. The other arguments are those of `solve_exact`."""
+    n_rows = len(indptr) - 1
     K, top, none = Y.shape[1], spectrum.max(), Y.dtype.type(0)
     flat, zeros = Y.reshape(-1), (Y.shape[0] - 1) * Y.shape[1]
     longest = 0
-    for row in range(start, stop):
+    for row in range(n_rows):
         longest = max(longest, indptr[row + 1] - indptr[row])
     longest += -longest % LANES
     offsets, tau, dots = np.empty(longest, np.int64), np.empty(longest, Y.dtype), np.empty(longest, Y.dtype)
     diagonal, inverse = np.empty(K, Y.dtype), np.empty(K, Y.dtype)
     residual, direction, image = np.empty(K, Y.dtype), np.empty(K, Y.dtype), np.empty(K, Y.dtype)
-    for row in range(start, stop):
+    for row in range(n_rows):
         begin, m, weight = indptr[row], indptr[row + 1] - indptr[row], w1[row] * w1[row]
         padded = m + -m % LANES
         for i in range(m):
@@ -90,10 +61,10 @@ def _solve_rows(start, stop, indptr, indices, w0, w1, t0, t1, reg, Y, ratio, spe
         for i in range(0, padded, LANES):
             ahead = begin + i + AHEAD
             prefetch_columns(flat, K, indices, min(ahead, len(indices)), min(ahead + LANES, len(indices)))
-            products(flat, K, offsets, i, direction, 0, dots, i)
+            products(flat, K, offsets, i, 0, direction, 0, dots, i)
         for i in range(padded):
             dots[i] = tau[i] - w1[row] * dots[i]
-        combine(flat, K, offsets, 0, m, dots, 0, image, 0)
+        combine(flat, K, offsets, 0, 0, m, dots, 0, image, 0)
         square = none
         for k in range(K):
             residual[k] = t0[row] * h[k] - diagonal[k] * u[k] + w1[row] * image[k]
@@ -103,7 +74,7 @@ def _solve_rows(start, stop, indptr, indices, w0, w1, t0, t1, reg, Y, ratio, spe
             if square <= 0:
                 break
             for i in range(0, padded, LANES):
-                products(flat, K, offsets, i, direction, 0, dots, i)
+                products(flat, K, offsets, i, 0, direction, 0, dots, i)
             bend, scores = none, none
             for i in range(padded):
                 scores += dots[i] * dots[i]
@@ -114,7 +85,7 @@ def _solve_rows(start, stop, indptr, indices, w0, w1, t0, t1, reg, Y, ratio, spe
                 for k in range(K):
                     u[k] += length * direction[k]
                 break
-            combine(flat, K, offsets, 0, m, dots, 0, image, 0)
+            combine(flat, K, offsets, 0, 0, m, dots, 0, image, 0)
             before, square = square, none
             for k in range(K):
                 u[k] += length * direction[k]

@@ -222,13 +222,13 @@ def _gather(builder, source, width, columns, begin, end, shift, target, t, count
 
 
 @kernel
-def products(builder, source, width, offsets, o, direction, d, target, t):
-    """target[t + i] = y_i · direction for the `width` elements y_i of `source` at offsets[o + i], i < LANES.
+def products(builder, source, width, offsets, o, shift, direction, d, target, t):
+    """target[t + i] = y_i · direction for the `width` elements y_i of `source` at offsets[o + i] + shift, i < LANES.
 
     The sums of LANES rows are added up across the lanes together: fifteen additions of vectors, where a row at a time would
     take four each.
     """
-    rows = [builder.load(builder.gep(offsets.data, [builder.add(o, integer(i))])) for i in range(LANES)]
+    rows = [builder.add(_number(builder, offsets, o, integer(i)), shift) for i in range(LANES)]
     sums = [cgutils.alloca_once_value(builder, source.zero) for _ in range(LANES)]
     for shifts, count in _strips(builder, width, (4, 1)):
         with shifts as (k, _):
@@ -253,22 +253,46 @@ def _totals(builder, vectors: list):
 
 
 @kernel
-def combine(builder, source, width, offsets, o, n, factors, f, target, t):
-    """target[t:] = Σ_i factors[f + i] y_i for the `width` elements y_i of `source` at offsets[o + i], i < n."""
+def combine(builder, source, width, offsets, o, shift, n, factors, f, target, t):
+    """target[t:] = Σ_i factors[f + i] y_i for the `width` elements y_i of `source` at offsets[o + i] + shift, i < n."""
     for shifts, count in _strips(builder, width, (8, 4, 1)):
         with shifts as (k, _):
             sums = [cgutils.alloca_once(builder, source.type) for _ in range(count)]
             for total in sums:
                 builder.store(source.zero, total)
             with cgutils.for_range(builder, n) as loop:
-                row = builder.load(builder.gep(offsets.data, [builder.add(o, loop.index)]))
-                factor = builder.load(builder.gep(factors.data, [builder.add(f, loop.index)]))
-                everywhere, at = spread(builder, source.type, factor), builder.add(row, k)
+                everywhere = spread(builder, source.type, _number(builder, factors, f, loop.index))
+                at = builder.add(builder.add(_number(builder, offsets, o, loop.index), shift), k)
                 for v, total in enumerate(sums):
                     y = source.load(builder.add(at, integer(v * LANES)))
                     builder.store(fma(builder, y, everywhere, builder.load(total)), total)
             for v, total in enumerate(sums):
                 target.store(builder.load(total), builder.add(t, builder.add(k, integer(v * LANES))))
+
+
+@kernel
+def outer(builder, source, offsets, o, n, a, b, scale, target, t, stride):
+    """target[t + r stride + c] = s_a s_b Σ_i y_ia y_ib with a + r for a and b + c for b, r and c < LANES: a square of Σ y yᵀ.
+
+    y_i are the elements of `source` from offsets[o + i] on, i < n, and s those of `scale`. Each row of the square is a vector
+    of sums that stays in a register.
+    """
+    sums = [cgutils.alloca_once_value(builder, source.zero) for _ in range(LANES)]
+    with cgutils.for_range(builder, n) as loop:
+        row = _number(builder, offsets, o, loop.index)
+        left, right = builder.add(row, a), source.load(builder.add(row, b))
+        for r, total in enumerate(sums):
+            y = spread(builder, source.type, _number(builder, source, left, integer(r)))
+            builder.store(fma(builder, y, right, builder.load(total)), total)
+    right = scale.load(b)
+    for r, total in enumerate(sums):
+        left = builder.fmul(spread(builder, source.type, _number(builder, scale, a, integer(r))), right)
+        target.store(builder.fmul(left, builder.load(total)), plus(builder, t, r, stride))
+
+
+def _number(builder, array, begin, index):
+    """The single element of an array at begin + index."""
+    return builder.load(builder.gep(array.data, [builder.add(begin, index)]))
 
 
 def _strips(builder, width, counts: tuple[int, ...]) -> Iterator[tuple]:
