@@ -16,13 +16,12 @@ from rankbench.solvers.als.simd import LANES, combine, prefetch_columns, product
 AHEAD = 32  # interactions between the one whose vector is read first and the one whose vector is prefetched
 
 
-@numba.njit(cache=True)
-def steps_are_cheaper(m, K, steps):
-    """Whether `steps` steps for a row of m interactions take fewer cycles than an exact solve of sixteen rows at a time.
+def steps_are_cheaper(m: np.ndarray, K: int, steps: int) -> np.ndarray:
+    """Whether `steps` steps take, for rows of m interactions, fewer cycles than an exact solve of sixteen rows at a time.
 
     The formula was fitted to one machine. Three steps are cheaper for nearly all rows, thirty for rows of many interactions.
     """
-    small = min(m, K)
+    small = np.minimum(m, K)
     exact = m * K * (1 + small / 50) + small**3 / 96 + 10 * K
     return m * K * (0.3 + 0.22 * steps) + (steps + 1) * (K + 100) < exact
 

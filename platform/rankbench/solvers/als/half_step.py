@@ -138,7 +138,7 @@ class HalfStep:
             self._columns = np.zeros((len(Y) + 1, padded), self.dtype)
             self._rotated = np.empty((self.shape[0], padded), self.dtype)
         solver, begin = self.solver, None
-        if solver in CHEAPER and not any(CHEAPER[solver](m, padded, effort) for m in self.lengths):
+        if solver in CHEAPER and not CHEAPER[solver](self.lengths, padded, effort).any():
             solver = "exact"
         order = dealt(dim, effort) if solver == "subspace" else None
         system, basis = share(Y, self.coefficients, solver == "sums", self.proportion, self._columns, order)
@@ -302,22 +302,22 @@ def solve_block(block: Block, system: System, solver: str, begin: np.ndarray | N
     return x
 
 
-def runs(block: Block, solver: str, K: int, effort: int) -> Iterator[tuple[slice, str]]:
+def runs(block: Block, solver: str, K: int, effort: int) -> list[tuple[slice, str]]:
     """Cut a block into runs of rows with one solver each: `solver`, or "exact" where that is cheaper.
 
     The rows of a block are sorted by length. Groups of LANES rows have one solver, so that blocks do not change which.
     """
-    n_rows, lengths = len(block.rows), np.diff(block.indptr)
-    start, by = 0, solver
-    for first in range(0, n_rows, LANES) if solver in CHEAPER else ():
-        ends = lengths[[first, min(first + LANES, n_rows) - 1]]
-        own = solver if all(CHEAPER[solver](m, K, effort) for m in ends) else "exact"
-        if own != by and first:
-            yield slice(start, first), by
-            start = first
-        by = own
-    if n_rows:
-        yield slice(start, n_rows), by
+    n_rows = len(block.rows)
+    if solver not in CHEAPER:
+        return [(slice(0, n_rows), solver)]
+    lengths, firsts = np.diff(block.indptr), np.arange(0, n_rows, LANES)
+    longest, shortest = lengths[firsts], lengths[np.minimum(firsts + LANES, n_rows) - 1]
+    cheaper = CHEAPER[solver](longest, K, effort) & CHEAPER[solver](shortest, K, effort)
+    starts = [0, *(firsts[1:][np.diff(cheaper)]).tolist()]
+    stops = [*starts[1:], n_rows]
+    return [
+        (slice(start, stop), solver if cheaper[start // LANES] else "exact") for start, stop in zip(starts, stops, strict=True)
+    ]
 
 
 @numba.njit(nogil=True, cache=True)

@@ -32,13 +32,12 @@ def dealt(dim: int, size: int) -> np.ndarray:
     return np.argsort(np.arange(dim) % -(-dim // size), kind="stable")
 
 
-@numba.njit(cache=True)
-def sweep_is_cheaper(m, K, size):
-    """Whether a sweep over subspaces takes fewer cycles for a row of m interactions than an exact solve.
+def sweep_is_cheaper(m: np.ndarray, K: int, size: int) -> np.ndarray:
+    """Whether a sweep over subspaces takes fewer cycles than an exact solve, for rows of m interactions.
 
-    The formula was fitted to one machine. Subspaces of 16 dimensions are cheaper for rows of 30 interactions or more.
+    The formula was fitted to one machine. Subspaces of 16 dimensions are cheaper for rows of 40 interactions or more.
     """
-    small = min(m, K)
+    small = np.minimum(m, K)
     exact = m * K * (1 + small / 50) + small**3 / 96 + 10 * K
     return m * K * (0.6 + size / 20) + K * (20 + size * (0.5 + size / 96)) < exact
 
