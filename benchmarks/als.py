@@ -50,7 +50,7 @@ from rankbench.tracking.environment import describe_environment
 
 # iALS's own, near what a search finds on Gowalla.
 ALPHA0, LAM = 0.03, 0.003
-CG_STEPS, INIT = 3, 0.1
+CG_STEPS, SUBSPACE_DIM, INIT = 3, 16, 0.1
 ITERATIONS, RG2_ITERATIONS = 15, 30
 SHARE = 0.995
 PAUSE = 0.1  # seconds between turns: BLAS's idle threads wait in a loop for some time, and would take the next one's processor
@@ -59,6 +59,9 @@ PAIRS = (
     ("iALS exact", "irspack Cholesky", True),
     ("iALS exact", "implicit Cholesky", False),
     ("iALS cg", "irspack CG", True),
+    ("iALS cg, 2 steps", "irspack CG", True),
+    ("iALS subspace", "irspack iALS++", True),
+    ("iALS cg", "irspack iALS++", True),
     ("RG²", "implicit CG", False),
 )
 
@@ -75,7 +78,7 @@ class Method(Protocol):
 
 class Ours:
     def __init__(self, X: sp.csr_array, name: str, p: ALSParams, start: tuple[np.ndarray, np.ndarray], threads: int):
-        self.blas, self.steps, (self.P, self.Q) = (1,), p.cg_steps, start
+        self.blas, self.effort, (self.P, self.Q) = (1,), p.effort, start
         users, items = np.diff(X.indptr).astype(np.float64), np.bincount(X.indices, minlength=X.shape[1]).astype(np.float64)
         self.quadratic_loss = registered().get(name).quadratic_loss(Counts(users, items, X), p)
         by_item = X.T.tocsr()
@@ -85,8 +88,8 @@ class Ours:
         self.item_step = HalfStep(by_item, of_items(self.quadratic_loss), p.embedding_dim, np.float32, p.solver, self.executor)
 
     def step(self) -> None:
-        self.P = self.user_step.solve(self.Q, self.P, self.steps)
-        self.Q = self.item_step.solve(self.P, self.Q, self.steps)
+        self.P = self.user_step.solve(self.Q, self.P, self.effort)
+        self.Q = self.item_step.solve(self.P, self.Q, self.effort)
 
     def factors(self) -> tuple[np.ndarray, np.ndarray]:
         return self.P, self.Q
@@ -107,7 +110,8 @@ class Irspack:
         self.trainer = core.IALSTrainer(config, peers_matrix(X))
         self.trainer.user, self.trainer.item = start
         solving = core.IALSSolverConfigBuilder().set_n_threads(threads).set_solver_type(getattr(core.SolverType, solver))
-        self.solving = solving.set_max_cg_steps(CG_STEPS).build()
+        solving = solving.set_max_cg_steps(CG_STEPS).set_ialspp_subspace_dimension(SUBSPACE_DIM).set_ialspp_iteration(1)
+        self.solving = solving.build()
 
     def step(self) -> None:
         self.trainer.step(self.solving)
@@ -147,12 +151,13 @@ def peers_matrix(X: sp.csr_array) -> sp.csr_matrix:
     return sp.csr_matrix((X.data.astype(np.float32), X.indices.astype(np.int32), X.indptr.astype(np.int32)), X.shape)
 
 
-def ials(dim: int, solver: str) -> IALS:
+def ials(dim: int, solver: str, cg_steps: int = CG_STEPS) -> IALS:
     return IALS(
         embedding_dim=dim,
         iterations=ITERATIONS,
         solver=solver,
-        cg_steps=CG_STEPS,
+        cg_steps=cg_steps,
+        subspace_dim=SUBSPACE_DIM,
         init_scale=INIT,
         alpha0=ALPHA0,
         lam=LAM,
@@ -164,6 +169,8 @@ def ours(dim: int) -> dict[str, tuple[str, ALSParams]]:
     return {
         "iALS exact": ("ials", ials(dim, "exact")),
         "iALS cg": ("ials", ials(dim, "cg")),
+        "iALS cg, 2 steps": ("ials", ials(dim, "cg", 2)),
+        "iALS subspace": ("ials", ials(dim, "subspace")),
         "RG²": ("rg2", RG2(embedding_dim=dim, iterations=RG2_ITERATIONS, init_scale=INIT)),
     }
 
@@ -172,6 +179,7 @@ def peers(X: sp.csr_array, dim: int, start: tuple[np.ndarray, np.ndarray], threa
     return {
         "irspack Cholesky": Irspack(X, "CHOLESKY", start, threads),
         "irspack CG": Irspack(X, "CG", start, threads),
+        "irspack iALS++": Irspack(X, "IALSPP", start, threads),
         "implicit Cholesky": Implicit(X, dim, False, threads),
         "implicit CG": Implicit(X, dim, True, threads),
     }

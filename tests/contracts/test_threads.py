@@ -44,6 +44,7 @@ VARIANTS = [
     ("softmax", {"precision": "bfloat16"}),
     ("bce", {"sampler": "in-batch"}),
     ("ials", {"solver": "cg"}),
+    ("ials", {"solver": "subspace", "embedding_dim": 64}),
     ("deql-low-rank", {"embedding_dim": 8}),  # few enough for Lanczos
     ("edlae-low-rank", {"embedding_dim": 8}),
 ]

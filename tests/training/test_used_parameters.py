@@ -11,6 +11,7 @@ SMALL = {"embedding_dim": 4, "epochs": 2, "batch_size": 32, "n_negatives": 3, "p
 ALTERNATIVES = {
     "users_per_step": 7, "popularity_power": 0.5, "decay": "batch", "init_scale": 0.5, "eval_every": 3, "stop_metric": "ndcg@5",
     "batch_size": 16, "n_negatives": 5, "shared_negatives": True, "cg_steps": 5,
+    "subspace_dim": 32,
 }  # fmt: skip
 
 
@@ -28,7 +29,7 @@ def vectors(method, values):
         ("bpr", {"init": "xavier"}, {"init_scale"}),
         ("softmax", {}, {"n_negatives", "shared_negatives"}),
         ("infonce", {"objective": "catalogue"}, {"n_negatives", "batch_size"}),
-        ("ials", {}, {"cg_steps"}),
+        ("ials", {}, {"cg_steps", "subspace_dim"}),
     ],
 )
 def test_an_unused_parameter_changes_no_bit(method, changes, unused):

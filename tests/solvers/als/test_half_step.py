@@ -46,9 +46,9 @@ def test_any_half_step_is_that_of_the_reference(seed, shape, dim, weighted, colu
     assert_allclose(single, expected, rtol=5e-3, atol=2e-4 * (1 + np.abs(expected).max()))
 
 
-@pytest.mark.parametrize("method", ["exact", "cg"])
+@pytest.mark.parametrize(("method", "effort"), [("exact", 0), ("cg", 3), ("subspace", 32)])
 @pytest.mark.parametrize("weighted", [True, False])
-def test_the_bits_are_the_same_for_any_blocks_and_threads(method, weighted, monkeypatch):
+def test_the_bits_are_the_same_for_any_blocks_and_threads(method, effort, weighted, monkeypatch):
     rng = np.random.default_rng(1)
     X, on = rows(400, 300, rng), coefficients(400, 300, rng, weighted)
     Y, start = (rng.normal(size=(n, 256)).astype(np.float32) for n in (300, 400))
@@ -56,7 +56,7 @@ def test_the_bits_are_the_same_for_any_blocks_and_threads(method, weighted, monk
     for workers, cycles in [(1, 1e12), (1, 3e5), (2, 1e6), (7, 1e12), (64, 1e12)]:
         monkeypatch.setattr(module, "BLOCK_CYCLES", cycles)
         step = HalfStep(X, on, 256, np.float32, method, ThreadMap(workers))
-        results.append((len(step.blocks), step.solve(Y, start, 3)))
+        results.append((len(step.blocks), step.solve(Y, start, effort)))
     assert len({blocks for blocks, _ in results}) > 2
     for _, solution in results[1:]:
         assert_array_equal(solution, results[0][1])
@@ -104,8 +104,8 @@ def test_gradient_steps_come_to_the_exact_solution(dtype):
     again = rng.normal(size=(n_rows, K)).astype(dtype)
     for _ in range(100):
         solve_gradients(*arrays, 4, again)
-    # Where a row has about as many interactions as dimensions, its system is too stretched to be reached in so few steps.
-    settled = (np.diff(X.indptr) > 2 * K) | (np.diff(X.indptr) < K / 4)
+    # Where a row has not many more interactions than dimensions, its system is too stretched to be reached in so few steps.
+    settled = np.diff(X.indptr) > 2 * K
     assert settled.sum() > 10
     again, exact = again[settled], exact[settled]
     assert_allclose(again, exact, atol=(1e-8 if dtype == np.float64 else 5e-3) * np.abs(exact).max())

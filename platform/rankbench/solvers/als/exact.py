@@ -127,7 +127,7 @@ def _dual(m, flat, offsets, tau, scale, start, S, block, K):
                 at = i * stride + j * LANES
                 b = j * CHUNK * LANES
                 add_product(S, at, stride, block, a, CHUNK * LANES, block, b, CHUNK * LANES, CHUNK)
-    _solve(S, n, tau)
+    solve_lanes(S, n, tau)
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=True)
@@ -166,11 +166,11 @@ def _primal(m, flat, offsets, tau, scale, start, S, block, K):
                 at = a * stride + b * LANES
                 left, other = a * CHUNK * LANES, b * CHUNK * LANES
                 add_product(S, at, stride, block, left, CHUNK * LANES, block, other, CHUNK * LANES, CHUNK)
-    _solve(S, K, tau)
+    solve_lanes(S, K, tau)
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
-def _solve(S, n, x):
+def solve_lanes(S, n, x):
     """Solve (I + S) x = b for x (n,) in every SIMD lane; S (n, n) is stored by lower tiles, and b in the row of tiles below."""
     stride = n * LANES
     for i in range(n):

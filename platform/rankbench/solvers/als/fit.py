@@ -102,7 +102,7 @@ def alternate(
         noise = stream(seed, "als", "items").standard_normal((n_items, dim), np.float32)
         # Items have mean zero, which a half step of RG² preserves: RG×, which differs by that mean, equals RG² from the start.
         Q = (p.init_scale / np.sqrt(dim) * (noise - noise.mean(axis=0))).astype(dtype)
-        P = user_step.solve(Q, np.zeros((n_users, dim), dtype), p.cg_steps)
+        P = user_step.solve(Q, np.zeros((n_users, dim), dtype), p.effort)
         number, seconds, losses = 0, time.perf_counter() - began, []
 
     def model() -> FoldInRecommender:
@@ -114,8 +114,8 @@ def alternate(
     yield Step(number, losses[-1] if losses else math.nan, seconds, model, state)
     while not (p.tolerance and len(losses) > 1 and losses[-2] - losses[-1] < p.tolerance * abs(losses[-1])):
         began = time.perf_counter()
-        Q = item_step.solve(P, Q, p.cg_steps)
-        P = user_step.solve(Q, P, p.cg_steps)
+        Q = item_step.solve(P, Q, p.effort)
+        P = user_step.solve(Q, P, p.effort)
         number, seconds = number + 1, seconds + time.perf_counter() - began
         losses.append(objective(loss, user_step.blocks, executor, P, Q) / max(X.nnz, 1))
         if not np.isfinite(losses[-1]):

@@ -31,9 +31,11 @@ from rankbench.solvers.als.exact import solve_exact
 from rankbench.solvers.als.gradients import solve_gradients, steps_are_cheaper
 from rankbench.solvers.als.quadratic_loss import QuadraticLoss
 from rankbench.solvers.als.simd import LANES, gather_four, gather_one
+from rankbench.solvers.als.subspace import dealt, solve_subspaces, sweep_is_cheaper
 
-RowSolver = Literal["exact", "cg"]
+RowSolver = Literal["exact", "cg", "subspace"]
 BLOCK_CYCLES = 1.5e9  # half a second: the most that a lost block costs; a cluster waits several times as long for a block
+CHEAPER = {"cg": steps_are_cheaper, "subspace": sweep_is_cheaper}  # of solvers that start at a row's vector
 CHUNK = 4096  # rows whose products are summed in float32; the sums of chunks are added in float64
 
 
@@ -122,10 +124,11 @@ class HalfStep:
         # Buffers that are reused in every step: allocating memory costs as much as the product that fills it.
         self._columns = self._rotated = None
 
-    def solve(self, Y: np.ndarray, x: np.ndarray | None = None, steps: int = 0) -> np.ndarray:
+    def solve(self, Y: np.ndarray, x: np.ndarray | None = None, effort: int = 0) -> np.ndarray:
         """Solve for the rows' vectors (n_rows, dim), given the columns' vectors Y (n_cols, dim).
 
-        `x` (n_rows, dim) is the starting point of conjugate gradients, and `steps` is the number of their steps.
+        `x` (n_rows, dim) is where conjugate gradients and sweeps over subspaces start, and `effort` is the number of steps, or
+        the dimension of the subspaces. Rows that an exact solve is cheaper for are solved exactly.
 
         Raises NumericalError when a vector is not finite.
         """
@@ -134,14 +137,15 @@ class HalfStep:
         if self._columns is None:
             self._columns = np.zeros((len(Y) + 1, padded), self.dtype)
             self._rotated = np.empty((self.shape[0], padded), self.dtype)
-        system, basis = share(Y, self.coefficients, self.solver == "sums", self.proportion, self._columns)
-        rotated = np.empty_like(self._rotated) if basis is None else self._rotated
         solver, begin = self.solver, None
-        if solver == "cg" and not any(steps_are_cheaper(m, padded, steps) for m in self.lengths):
+        if solver in CHEAPER and not CHEAPER[solver](self.lengths, padded, effort).any():
             solver = "exact"
-        if solver == "cg":
+        order = dealt(dim, effort) if solver == "subspace" else None
+        system, basis = share(Y, self.coefficients, solver == "sums", self.proportion, self._columns, order)
+        rotated = np.empty_like(self._rotated) if basis is None else self._rotated
+        if solver in CHEAPER:
             begin = self.executor.put(multiply(x, basis, np.empty_like(self._rotated)))
-        for index, solution in self.executor.map(solve_block, self.blocks, self.executor.put(system), solver, begin, steps):
+        for index, solution in self.executor.map(solve_block, self.blocks, self.executor.put(system), solver, begin, effort):
             rotated[self.positions[index]] = solution
         # The rows are rotated back together: the rounding of a product may depend on its shape, and so on the block.
         out = rotated[:, :dim] if basis is None else multiply(rotated, basis.T, np.empty(self.shape, self.dtype))
@@ -191,24 +195,33 @@ def row_work(lengths: np.ndarray, dim: int, solver: str) -> np.ndarray:
     lengths = lengths.astype(np.float64)
     if solver == "sums":
         return (lengths / 2 + 5) * dim
+    if solver in CHEAPER:
+        return (lengths + 10) * dim + 500
     small = np.minimum(lengths, dim)
     return lengths * dim * (1 + small / 50) + small**3 / 96 + 10 * dim
 
 
 def share(
-    Y: np.ndarray, on: Coefficients, sums: bool, proportion: float | None, rotated: np.ndarray
+    Y: np.ndarray,
+    on: Coefficients,
+    sums: bool,
+    proportion: float | None,
+    rotated: np.ndarray,
+    order: np.ndarray | None = None,
 ) -> tuple[System, np.ndarray | None]:
     """Compute the shared system from the columns' vectors Y (n_cols, dim), and the basis (dim, K) with x = basis @ rotated x.
 
     `rotated` (n_cols + 1, K), which must be zero in its last row and beyond column dim, is overwritten with the system's Y. If
     `proportion` is given, all rows have the same system, and it is solved here: Y becomes Y (G + proportion I)^-1, and the
-    basis is None.
+    basis is None. `order` (dim,) is that of the eigenvectors, by ascending eigenvalue if it is None.
     """
     dim, dtype, padded = Y.shape[1], Y.dtype, rotated.shape[1]
     G, total = moments(Y, on.col_w0, on.col_t0)
     if not np.isfinite(G).all():
         raise NumericalError("the factors overflow the range of their dtype; raise lam, or use dtype float64")
     spectrum, basis = np.linalg.eigh(G)
+    if order is not None:
+        spectrum, basis = spectrum[order], basis[:, order]
     floor = 10 * dim * float(np.finfo(dtype).eps)
     spectrum, turn = np.maximum(spectrum, 0), basis
     if proportion is not None:
@@ -266,20 +279,45 @@ def in_chunks(function: Callable[[slice], Any], n_rows: int) -> Iterator[Any]:
         yield from threads_of(numba.get_num_threads()).map(function, chunks)
 
 
-def solve_block(block: Block, system: System, solver: str, begin: np.ndarray | None, steps: int) -> np.ndarray:
+def solve_block(block: Block, system: System, solver: str, begin: np.ndarray | None, effort: int) -> np.ndarray:
     """Solve for the rotated vectors (len(block.rows), K) of a block. The function is pure and may run anywhere, even twice."""
-    _, *rows = block
-    Y, ratio, spectrum, h, floor = system
+    Y, ratio, spectrum, h, _ = system
+    floor = Y.dtype.type(system.floor)
     x = np.empty((len(block.rows), Y.shape[1]), Y.dtype)
     if solver == "sums":
         add_rows(block.indptr, block.indices, block.t0, block.t1, h, Y, x)
-        divide(x, block.w0, block.reg, spectrum, Y.dtype.type(floor))
-    elif solver == "cg":
+        divide(x, block.w0, block.reg, spectrum, floor)
+        return x
+    if begin is not None:
         x[:] = begin[block.rows]
-        solve_gradients(*rows, Y, ratio, spectrum, h, Y.dtype.type(floor), steps, x)
-    else:
-        solve_exact(*rows, Y, ratio, spectrum, h, Y.dtype.type(floor), x)
+    for rows, by in runs(block, solver, Y.shape[1], effort):
+        stop = rows.stop
+        own = (block.indptr[rows.start : stop + 1], block.indices, *(each[rows] for each in block[3:]))
+        if by == "cg":
+            solve_gradients(*own, Y, ratio, spectrum, h, floor, effort, x[rows])
+        elif by == "subspace":
+            solve_subspaces(*own, Y, ratio, spectrum, h, floor, effort, x[rows])
+        else:
+            solve_exact(*own, Y, ratio, spectrum, h, floor, x[rows])
     return x
+
+
+def runs(block: Block, solver: str, K: int, effort: int) -> list[tuple[slice, str]]:
+    """Cut a block into runs of rows with one solver each: `solver`, or "exact" where that is cheaper.
+
+    The rows of a block are sorted by length. Groups of LANES rows have one solver, so that blocks do not change which.
+    """
+    n_rows = len(block.rows)
+    if solver not in CHEAPER:
+        return [(slice(0, n_rows), solver)]
+    lengths, firsts = np.diff(block.indptr), np.arange(0, n_rows, LANES)
+    longest, shortest = lengths[firsts], lengths[np.minimum(firsts + LANES, n_rows) - 1]
+    cheaper = CHEAPER[solver](longest, K, effort) & CHEAPER[solver](shortest, K, effort)
+    starts = [0, *(firsts[1:][np.diff(cheaper)]).tolist()]
+    stops = [*starts[1:], n_rows]
+    return [
+        (slice(start, stop), solver if cheaper[start // LANES] else "exact") for start, stop in zip(starts, stops, strict=True)
+    ]
 
 
 @numba.njit(nogil=True, cache=True)

@@ -8,10 +8,12 @@ elements, and a "vector" is LANES consecutive elements.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from llvmlite import ir
 from numba.core import cgutils
 
-from rankbench.core.simd import LANES, Numbers, fma, function, integer, kernel, plus, shuffle, spread, suffix
+from rankbench.core.simd import LANES, Numbers, fma, function, integer, kernel, plus, shuffle, spread
 
 TILE = 4  # a tile of 4 x 4 vectors and its operands stay in registers
 
@@ -165,10 +167,13 @@ def gather_transposed(builder, source, offsets, o, shift, scale, s, target, t, t
 @kernel
 def prefetch(builder, source, width, offsets, o):
     """Prefetch the `width` elements of `source` at offsets[o]."""
+    _prefetch(builder, source, width, builder.load(builder.gep(offsets.data, [o])))
+
+
+def _prefetch(builder, source, width, offset) -> None:
     byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
     shape = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
     function = cgutils.get_or_insert_function(builder.module, shape, "llvm.prefetch.p0")
-    offset = builder.load(builder.gep(offsets.data, [o]))
     read, near, data = (ir.Constant(word, value) for value in (0, 2, 1))
     with cgutils.for_range_slice(builder, integer(0), width, integer(LANES), ir.IntType(64)) as (k, _):
         pointer = builder.bitcast(builder.gep(source.data, [builder.add(offset, k)]), byte)
@@ -217,32 +222,96 @@ def _gather(builder, source, width, columns, begin, end, shift, target, t, count
 
 
 @kernel
-def add_images(builder, source, width, columns, begin, end, ratio, a, b, direction, image):
-    """image += Σ_c t_c y_c with t_c = a · ratio_c + b · (y_c · direction), over the `width` numbers y_c of column c.
+def products(builder, source, width, offsets, o, shift, direction, d, target, t):
+    """target[t + i] = y_i · direction for the `width` elements y_i of `source` at offsets[o + i] + shift, i < LANES.
 
-    This takes one pass over the columns' vectors: each is read for the product, and is still in the cache for the sum.
+    The sums of LANES rows are added up across the lanes together: fifteen additions of vectors, where a row at a time would
+    take four each.
     """
-    index, lanes = ir.IntType(64), integer(LANES)
-    add = cgutils.get_or_insert_function(
-        builder.module,
-        ir.FunctionType(source.element, [source.element, source.type]),
-        f"llvm.vector.reduce.fadd.{suffix(source.type)}",
-    )
-    zero = ir.Constant(source.element, 0.0)
+    rows = [builder.add(_number(builder, offsets, o, integer(i)), shift) for i in range(LANES)]
+    sums = [cgutils.alloca_once_value(builder, source.zero) for _ in range(LANES)]
+    for shifts, count in _strips(builder, width, (4, 1)):
+        with shifts as (k, _):
+            for v in range(count):
+                at = builder.add(k, integer(v * LANES))
+                right = direction.load(builder.add(d, at))
+                for row, total in zip(rows, sums, strict=True):
+                    builder.store(fma(builder, source.load(builder.add(row, at)), right, builder.load(total)), total)
+    target.store(_totals(builder, [builder.load(each) for each in sums]), t)
+
+
+def _totals(builder, vectors: list):
+    """The vector of the sums of LANES vectors: lane i holds that of vector i."""
+    width = LANES // 2
+    while width:
+        here = [lane if not lane & width else lane + LANES for lane in range(LANES)]
+        there = [lane ^ width if not lane & width else (lane ^ width) + LANES for lane in range(LANES)]
+        pairs = zip(vectors[:width], vectors[width:], strict=True)
+        vectors = [builder.fadd(shuffle(builder, a, b, here), shuffle(builder, a, b, there)) for a, b in pairs]
+        width //= 2
+    return vectors[0]
+
+
+@kernel
+def combine(builder, source, width, offsets, o, shift, n, factors, f, target, t):
+    """target[t:] = Σ_i factors[f + i] y_i for the `width` elements y_i of `source` at offsets[o + i] + shift, i < n."""
+    for shifts, count in _strips(builder, width, (8, 4, 1)):
+        with shifts as (k, _):
+            sums = [cgutils.alloca_once(builder, source.type) for _ in range(count)]
+            for total in sums:
+                builder.store(source.zero, total)
+            with cgutils.for_range(builder, n) as loop:
+                everywhere = spread(builder, source.type, _number(builder, factors, f, loop.index))
+                at = builder.add(builder.add(_number(builder, offsets, o, loop.index), shift), k)
+                for v, total in enumerate(sums):
+                    y = source.load(builder.add(at, integer(v * LANES)))
+                    builder.store(fma(builder, y, everywhere, builder.load(total)), total)
+            for v, total in enumerate(sums):
+                target.store(builder.load(total), builder.add(t, builder.add(k, integer(v * LANES))))
+
+
+@kernel
+def outer(builder, source, offsets, o, n, a, b, scale, target, t, stride):
+    """target[t + r stride + c] = s_a s_b Σ_i y_ia y_ib with a + r for a and b + c for b, r and c < LANES: a square of Σ y yᵀ.
+
+    y_i are the elements of `source` from offsets[o + i] on, i < n, and s those of `scale`. Each row of the square is a vector
+    of sums that stays in a register.
+    """
+    sums = [cgutils.alloca_once_value(builder, source.zero) for _ in range(LANES)]
+    with cgutils.for_range(builder, n) as loop:
+        row = _number(builder, offsets, o, loop.index)
+        left, right = builder.add(row, a), source.load(builder.add(row, b))
+        for r, total in enumerate(sums):
+            y = spread(builder, source.type, _number(builder, source, left, integer(r)))
+            builder.store(fma(builder, y, right, builder.load(total)), total)
+    right = scale.load(b)
+    for r, total in enumerate(sums):
+        left = builder.fmul(spread(builder, source.type, _number(builder, scale, a, integer(r))), right)
+        target.store(builder.fmul(left, builder.load(total)), plus(builder, t, r, stride))
+
+
+def _number(builder, array, begin, index):
+    """The single element of an array at begin + index."""
+    return builder.load(builder.gep(array.data, [builder.add(begin, index)]))
+
+
+def _strips(builder, width, counts: tuple[int, ...]) -> Iterator[tuple]:
+    """Loops over the offsets of strips that cover `width` elements, first as many as fit of the widest, and their vectors."""
+    begin = integer(0)
+    for count in counts:
+        strip = integer(count * LANES)
+        end = builder.sub(width, builder.srem(width, strip))
+        yield cgutils.for_range_slice(builder, begin, end, strip, ir.IntType(64)), count
+        begin = end
+
+
+@kernel
+def prefetch_columns(builder, source, width, columns, begin, end):
+    """Prefetch the `width` elements of `source` of each of columns[begin:end]."""
+    index = ir.IntType(64)
     with cgutils.for_range_slice(builder, begin, end, integer(1), index) as (s, _):
         column = builder.sext(builder.load(builder.gep(columns.data, [s])), index)
-        at = builder.mul(column, width)
-        product = cgutils.alloca_once_value(builder, ir.Constant(source.type, None))
-        builder.store(ir.Constant(source.type, None), product)
-        with cgutils.for_range_slice(builder, integer(0), width, lanes, index) as (k, _):
-            y = source.load(builder.add(at, k))
-            builder.store(fma(builder, y, direction.load(k), builder.load(product)), product)
-        dot = builder.call(add, [zero, builder.load(product)], fastmath=("reassoc",))
-        given = builder.fmul(a, builder.load(builder.gep(ratio.data, [column])))
-        t = builder.fadd(given, builder.fmul(b, dot))
-        everywhere = spread(builder, source.type, t)
-        with cgutils.for_range_slice(builder, integer(0), width, lanes, index) as (k, _):
-            image.store(fma(builder, source.load(builder.add(at, k)), everywhere, image.load(k)), k)
+        _prefetch(builder, source, width, builder.mul(column, width))
 
 
 @kernel
