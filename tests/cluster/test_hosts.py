@@ -63,7 +63,8 @@ def test_every_host_answers_and_takes_its_share_of_the_blocks(cluster, tmp_path)
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_a_pulled_cable_changes_nothing_in_tiles(cluster, tmp_path):
+@pytest.mark.fault("F3")
+def test_a_pulled_cable_changes_nothing_in_tiles(cluster, tmp_path, figure):
     words = ("deql-l2", "p=0.5", "b=2.0", "lam_prime=3.0", *SIZE)
     alone = json.loads(ended(run(cluster, tmp_path / "alone", *words)))
     joined = run(cluster, tmp_path / "joined", *words, "--address", cluster.address)
@@ -74,6 +75,7 @@ def test_a_pulled_cable_changes_nothing_in_tiles(cluster, tmp_path):
     joined = json.loads(ended(joined))
     assert_same_metrics(joined, alone)
     assert json.loads((Path(joined["folder"]) / "record.json").read_text())["tiles"]
+    figure("a closed form by tiles on 3 hosts, a cable pulled: the metrics of one host")
 
 
 def finished(folder):
