@@ -67,7 +67,7 @@ def pytest_terminal_summary(terminalreporter) -> None:
                     measured.add(row)
                     lines[row] += figures
                 elif outcome != "passed":
-                    reason = report.longrepr[2] if outcome == "skipped" else report.nodeid
+                    reason = report.longrepr[2].removeprefix("Skipped: ") if outcome == "skipped" else report.nodeid
                     lines[row].append(f"{outcome.upper()}: {reason}")
     if not any(lines.values()):
         return
