@@ -37,7 +37,7 @@ from rankbench.fitting.executors import ThreadMap
 from rankbench.solvers.als import half_step
 from rankbench.solvers.tiled.fit import fit_tiled
 
-half_step.BLOCK_CYCLES = 5e6  # small blocks, so that a half step has many
+half_step.BLOCK_CYCLES = 9e6  # small blocks, so that a half step has many
 DIM = 128
 
 
@@ -103,11 +103,12 @@ def nodes(times: int) -> Iterator[tuple[str, Any]]:
 
 def workers(times: int) -> Iterator[tuple[str, Any]]:
     """SIGKILL of one worker process after another, in one fit."""
-    fits = Fits(iterations=60)
+    fits = Fits(iterations=3)
     with cluster(3) as running, session(running.address):
         from rankbench.cluster.ray_map import RayMap
 
         fits.on(RayMap())
+        fits = Fits(iterations=int(1.5 * times * 3 / fits.on(RayMap())["seconds"]) + 5)  # a second and a half for each
         yield "calm", fits.on(RayMap())
         over, killed, rng = threading.Event(), [], random.Random(2)
 

@@ -5,6 +5,7 @@ The default run takes a sample of each; the whole campaign is marked slow.
 
 import json
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -96,6 +97,24 @@ def test_runs_on_a_cluster(times, tmp_path, figure):
         nodes.stdin.close()
         nodes.wait(60)
     figure(f"run --address, SIGKILL at {times} drawn moments: the same metrics")
+
+
+@kills(sample=0)
+@pytest.mark.fault("F4")
+def test_runs_by_tiles(times, tmp_path, figure):
+    """A closed form that does not fit into --memory, killed and resumed: the numbers of a run that nobody killed."""
+    home = Home(tmp_path / "home")
+    sizes = ("data.source.generator.users=400", "data.source.generator.items=4000", *TINY[2:])
+    words = ("synthetic", "ease", "lam=30", *sizes, "--no-track")
+    # The least that it would do with is said in the refusal; the matrix takes 97 MB.
+    refused = home.run("run", *words, "--memory", "1MB")
+    least = int(re.search(r"allow (\d+) MB", refused.err)[1])
+    words += ("--memory", f"{least + 40}MB")
+    tiled = home.run("run", *words, "--fresh", "--json")
+    assert json.loads((Path(tiled.json["folder"]) / "record.json").read_text())["tiles"], tiled.err
+    shutil.rmtree(tiled.json["folder"])
+    kill_runs(home, words, times, seed=7)
+    figure(f"run by tiles, SIGKILL at {times} drawn moments: the same metrics, no tile left")
 
 
 @kills(sample=1)
