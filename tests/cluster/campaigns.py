@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import scipy.sparse as sp
 from nodes import cluster
 
@@ -53,18 +54,24 @@ class Fits:
         self.X, self.iterations = interactions(), iterations
         self.expected, _ = self._fit(ThreadMap(1))
 
-    def _fit(self, executor: Any) -> tuple[Any, list[float]]:
+    def _fit(self, executor: Any, each: Callable[[], None] = lambda: None) -> tuple[Any, list[float]]:
         chosen = configure("ials", {"embedding_dim": DIM, "iterations": self.iterations})
         ends = [time.monotonic()]
         execution = Execution(executor=executor)
-        observe = lambda step: ends.append(time.monotonic()) or {}  # noqa: E731
+
+        def observe(_: Any) -> dict[str, float]:
+            ends.append(time.monotonic())
+            each()
+            return {}
+
         (model,) = fit_configs((chosen,), self.X, "float32", 0, execution, observe=observe).models
         return model, [b - a for a, b in itertools.pairwise(ends)]
 
-    def on(self, executor: Any) -> dict[str, Any]:
+    def on(self, executor: Any, each: Callable[[], None] = lambda: None) -> dict[str, Any]:
+        """A fit on a cluster; `each` is called after every iteration."""
         plain, sizes = executor.map, []
         executor.map = lambda function, blocks, *shared: sizes.append(len(blocks)) or plain(function, blocks, *shared)
-        model, seconds = self._fit(executor)
+        model, seconds = self._fit(executor, each)
         same = np.array_equal(model.U, self.expected.U) and np.array_equal(model.V, self.expected.V)
         return {"same": bool(same), "seconds": sum(seconds), "longest": max(seconds), "again": executor.resubmitted,
                 "blocks": max(sizes)}  # fmt: skip
@@ -102,29 +109,24 @@ def nodes(times: int) -> Iterator[tuple[str, Any]]:
 
 
 def workers(times: int) -> Iterator[tuple[str, Any]]:
-    """SIGKILL of one worker process after another, in one fit."""
-    fits = Fits(iterations=3)
+    """SIGKILL of a worker process in each iteration of one fit. More at once could hit a block four times, which ends a fit."""
+    fits, rng, killed = Fits(iterations=times + 5), random.Random(2), []
     with cluster(3) as running, session(running.address):
         from rankbench.cluster.ray_map import RayMap
 
-        fits.on(RayMap())
-        fits = Fits(iterations=int(1.5 * times * 3 / fits.on(RayMap())["seconds"]) + 5)  # a second and a half for each
         yield "calm", fits.on(RayMap())
-        over, killed, rng = threading.Event(), [], random.Random(2)
 
         def strike() -> None:
-            while len(killed) < times and not over.wait(rng.uniform(0.3, 0.8)):
-                busy = [process for node in range(3) for process in running.busy(node)]
-                if busy:
-                    with suppress(Exception):
+            until = time.monotonic() + 5
+            while time.monotonic() < until and len(killed) < times:
+                if busy := [process for node in range(3) for process in running.busy(node)]:
+                    with suppress(psutil.Error):
                         rng.choice(busy).kill()
                         killed.append(time.monotonic())
+                    return
 
-        thread = threading.Thread(target=strike, daemon=True)
-        thread.start()
-        yield "struck", fits.on(RayMap())
-        over.set()
-        thread.join()
+        # Some blocks after the iteration began, and in a process that computes one.
+        yield "struck", fits.on(RayMap(), each=lambda: threading.Timer(rng.uniform(0.05, 0.3), strike).start())
         yield "killed", len(killed)
 
 

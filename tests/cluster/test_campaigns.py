@@ -44,7 +44,7 @@ def test_a_node_is_killed_at_ten_drawn_moments(figure):
 @pytest.mark.fault("F2")
 def test_twenty_workers_are_killed_in_one_fit(figure):
     seen = program("campaigns.py", "workers", 20)
-    assert seen["calm"]["same"] and seen["struck"]["same"] and seen["killed"] == 20, seen
+    assert seen["calm"]["same"] and seen["struck"]["same"] and seen["killed"] >= 20, seen
     extra = seen["struck"]["seconds"] - seen["calm"]["seconds"]
     figure(f"20 workers killed in one fit of {seen['calm']['seconds']:.0f} s: the same bits, {extra / 20:+.2f} s for each")
 
