@@ -73,7 +73,7 @@ def test_a_run_in_a_small_group_goes_by_tiles(tmp_path, figure):
     """The limit of a container is seen before the work: a matrix of 670 MB is not tried in 900 MB."""
     if why := groups.unavailable():
         pytest.skip(why)
-    sizes = ["data.source.generator.users=500", "data.source.generator.items=12000"]
+    sizes = [f"data.source.generator.{size}" for size in ("users=3000", "items=12000", "interactions_per_user=60")]
     words = ["run", "synthetic", "ease", "lam=30", *sizes, "--no-track", "--json"]
     plain = {name: value for name, value in os.environ.items() if not name.startswith("RANKBENCH_")}
     environment = plain | {"RANKBENCH_DATA": str(tmp_path / "data"), "RANKBENCH_RESULTS": str(tmp_path / "results")}
