@@ -92,14 +92,14 @@ def test_an_interrupt_is_answered_at_once(home, words, figure):
 def test_a_terminated_run_keeps_its_checkpoint(home, figure):
     words = CASES["a fit by gradient steps"]
     command = Command(*words)
-    wait_for(lambda: any(home.glob("results/checkpoints/*/*")))
+    wait_for(lambda: any(home.glob("results/checkpoints/*/[0-9]*")))  # complete: scratch begins with a dot
     began = time.monotonic()
     os.kill(command.process.pid, signal.SIGTERM)
     code, lines = command.end()
     seconds = time.monotonic() - began
     assert code == 143 and not any("Traceback" in line for line in lines), lines
     assert lines[-1].startswith("error: terminated; the same command with --resume continues")
-    assert any(home.glob("results/checkpoints/*/*")) and not any(home.rglob(".tmp-*"))
+    assert any(home.glob("results/checkpoints/*/[0-9]*")) and not any(home.rglob(".tmp-*"))
     figure(f"SIGTERM in a run: ended after {seconds:.2f} s, exit 143, its checkpoint kept")
 
 

@@ -104,7 +104,7 @@ def test_runs_on_a_cluster(times, tmp_path, figure):
 def test_runs_by_tiles(times, tmp_path, figure):
     """A closed form that does not fit into --memory, killed and resumed: the numbers of a run that nobody killed."""
     home = Home(tmp_path / "home")
-    sizes = ("data.source.generator.users=400", "data.source.generator.items=4000", *TINY[2:])
+    sizes = tuple(f"data.source.generator.{size}" for size in ("users=1000", "items=4000", "interactions_per_user=60"))
     words = ("synthetic", "ease", "lam=30", *sizes, "--no-track")
     # The least that it would do with is said in the refusal; the matrix takes 97 MB.
     refused = home.run("run", *words, "--memory", "1MB")
