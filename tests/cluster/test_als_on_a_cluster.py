@@ -61,11 +61,6 @@ def scenario(text, timeout=400):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def extra(said, name):
-    """Seconds that the fit took beyond the calm one."""
-    return sum(said[name]["seconds"]) - sum(said["calm"]["seconds"])
-
-
 @pytest.mark.fault("F1", "F2")
 def test_a_cluster_that_loses_a_worker_and_a_node_gives_the_bits_of_one_process(figure):
     said = scenario("""
@@ -78,8 +73,7 @@ print(json.dumps(said))
 """)
     assert all(each["same"] for each in said.values()), said
     print(said)
-    lost = [extra(said, name) for name in ("worker", "node")]
-    figure("iALS, a worker and a node of 3 killed: the same bits; {:+.1f} s and {:+.1f} s".format(*lost))
+    figure("iALS, a worker and a node of 3 killed: the same bits")
 
 
 @pytest.mark.slow
@@ -107,8 +101,7 @@ print(json.dumps(said))
     before, after = said["joined"]["workers"]
     assert after == before + 1
     print(said)
-    seconds, blocks = extra(said, "frozen"), said["frozen"]["blocks"]
-    figure(f"iALS, a node frozen: the same bits, {seconds:+.1f} s, {blocks} blocks submitted again")
+    figure(f"iALS, a node frozen: the same bits, {said['frozen']['blocks']} blocks submitted again; a node that joins is used")
 
 
 @pytest.mark.slow
