@@ -2,6 +2,8 @@
 
 import ast
 import re
+import subprocess
+import sys
 from collections import defaultdict
 
 from pages import ROOT
@@ -50,3 +52,12 @@ def test_every_row_has_a_test():
 
 def test_the_page_names_the_tests_of_every_row():
     assert named() == marked()
+
+
+def test_a_run_prints_the_figures_and_the_rows_without_one():
+    words = ["-q", "-p", "no:cacheprovider", "-m", "fault", "tests/cluster/test_session.py", "-k", "authentication"]
+    done = subprocess.run([sys.executable, "-m", "pytest", *words], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout
+    assert re.search(r"^F14 +security +RAY_AUTH_MODE=disabled: refused$", done.stdout, re.MULTILINE), done.stdout
+    without = ", ".join(row for row in rows() if row != "F14")
+    assert f"no figure in this run: {without}" in done.stdout
