@@ -89,9 +89,12 @@ with cluster(3) as nodes, session(nodes.address):
     compare("thawed", RayMap())
     where = RayMap()
     before = where.workers
-    joining = threading.Thread(target=nodes.add_node)
-    compare("joining", where, joining.start)
-    joining.join()
+    # A node joins in the middle of a fit. Ray can start it in the main thread alone.
+    fitting = threading.Thread(target=compare, args=("joining", where))
+    fitting.start()
+    time.sleep(1)
+    nodes.add_node()
+    fitting.join()
     compare("joined", where)
     said["joined"]["workers"] = [before, where.workers]
 print(json.dumps(said))
