@@ -14,6 +14,10 @@ import pytest
 
 from rankbench.core.environment import Environment
 
+from .fault_figures import figure, pytest_collection_modifyitems, pytest_terminal_summary
+
+__all__ = ["figure", "pytest_collection_modifyitems", "pytest_terminal_summary"]
+
 # A time limit per example would fail on a busy machine, and where a kernel is compiled at its first call. The examples are
 # the same in each run; `pytest --hypothesis-profile=explore` draws others, and more of them.
 hypothesis.settings.register_profile("rankbench", deadline=None, derandomize=True)

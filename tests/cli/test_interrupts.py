@@ -69,7 +69,8 @@ CASES = {
 
 
 @pytest.mark.parametrize("words", CASES.values(), ids=CASES)
-def test_an_interrupt_is_answered_at_once(home, words):
+@pytest.mark.fault("F16")
+def test_an_interrupt_is_answered_at_once(home, words, figure):
     command = Command("-v", *words)
     if words[2] == "bpr":
         wait_for(lambda: any(home.glob("results/checkpoints/*/*")))
@@ -84,6 +85,22 @@ def test_an_interrupt_is_answered_at_once(home, words):
     assert lines[-1].startswith("error: interrupted; the same command with --resume continues")
     assert not any("Traceback" in line for line in lines), lines
     print(f"answered after {seconds:.3f} s")
+    figure(f"Ctrl-C in a run: answered after {seconds:.2f} s, exit 130")
+
+
+@pytest.mark.fault("F16")
+def test_a_terminated_run_keeps_its_checkpoint(home, figure):
+    words = CASES["a fit by gradient steps"]
+    command = Command(*words)
+    wait_for(lambda: any(home.glob("results/checkpoints/*/[0-9]*")))  # complete: scratch begins with a dot
+    began = time.monotonic()
+    os.kill(command.process.pid, signal.SIGTERM)
+    code, lines = command.end()
+    seconds = time.monotonic() - began
+    assert code == 143 and not any("Traceback" in line for line in lines), lines
+    assert lines[-1].startswith("error: terminated; the same command with --resume continues")
+    assert any(home.glob("results/checkpoints/*/[0-9]*")) and not any(home.rglob(".tmp-*"))
+    figure(f"SIGTERM in a run: ended after {seconds:.2f} s, exit 143, its checkpoint kept")
 
 
 def test_a_second_interrupt_ends_it_now(home):
@@ -101,7 +118,8 @@ def test_a_second_interrupt_ends_it_now(home):
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("twice", [False, True])
-def test_a_sweep_is_interrupted(home, twice):
+@pytest.mark.fault("F16")
+def test_a_sweep_is_interrupted(home, twice, figure):
     command = Command(*SWEEP)
     command.read_until("sweep: 1 settings in 1 fits", 120)
     wait_for(lambda: any(home.glob("results/sweeps/*/checkpoints/*/*")))
@@ -111,3 +129,4 @@ def test_a_sweep_is_interrupted(home, twice):
         command.interrupt()
     code, lines = command.end(limit=20 if twice else 60)
     assert code == 130 and not any("Traceback" in line for line in lines), lines
+    figure(f"Ctrl-C {'twice ' * twice}in a sweep: exit 130")

@@ -91,6 +91,9 @@ class Hosts:
         """Its cable is out: connections stay open and silent."""
         _ip("-n", self.switch, "link", "set", f"port{host}", "down")
 
+    def plug_in_again(self, host: int) -> None:
+        _ip("-n", self.switch, "link", "set", f"port{host}", "up")
+
 
 @contextmanager
 def hosts(

@@ -108,9 +108,15 @@ def _name(process: psutil.Process) -> str:
 
 
 @contextmanager
-def cluster(nodes: int = 3, cpus: int = 1, object_store_memory: int = 80 << 20, memory: int | None = None) -> Iterator[Cluster]:
+def cluster(
+    nodes: int = 3,
+    cpus: int = 1,
+    object_store_memory: int = 80 << 20,
+    memory: int | None = None,
+    spill: str | None = None,
+) -> Iterator[Cluster]:
     """`nodes` nodes of `cpus` processors each, for the length of the block; nothing of them is left after it. `memory`: bytes
-    that each lends out to tasks, by default a share of what the machine has.
+    that each lends out to tasks, by default a share of what the machine has. `spill`: folder for objects that do not fit.
     """
     with tempfile.TemporaryDirectory(prefix="rb-", dir="/tmp", ignore_cleanup_errors=True) as name:
         folder = Path(name)
@@ -126,6 +132,8 @@ def cluster(nodes: int = 3, cpus: int = 1, object_store_memory: int = 80 << 20, 
         options = {"num_cpus": cpus, "object_store_memory": object_store_memory, "include_dashboard": False}
         if memory:
             options["memory"] = memory
+        if spill:
+            options["object_spilling_directory"] = spill
         ray = RayCluster(initialize_head=True, head_node_args=options)
         signal.signal(signal.SIGTERM, handler)
         state, raylet = (ray.head_node.all_processes[name][0].process.pid for name in ("gcs_server", "raylet"))

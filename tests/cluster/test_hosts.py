@@ -63,7 +63,8 @@ def test_every_host_answers_and_takes_its_share_of_the_blocks(cluster, tmp_path)
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_a_pulled_cable_changes_nothing_in_tiles(cluster, tmp_path):
+@pytest.mark.fault("F3")
+def test_a_pulled_cable_changes_nothing_in_tiles(cluster, tmp_path, figure):
     words = ("deql-l2", "p=0.5", "b=2.0", "lam_prime=3.0", *SIZE)
     alone = json.loads(ended(run(cluster, tmp_path / "alone", *words)))
     joined = run(cluster, tmp_path / "joined", *words, "--address", cluster.address)
@@ -74,6 +75,33 @@ def test_a_pulled_cable_changes_nothing_in_tiles(cluster, tmp_path):
     joined = json.loads(ended(joined))
     assert_same_metrics(joined, alone)
     assert json.loads((Path(joined["folder"]) / "record.json").read_text())["tiles"]
+    figure("a closed form by tiles on 3 hosts, a cable pulled: the metrics of one host")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(500)
+@pytest.mark.fault("F3")
+def test_a_host_that_is_cut_off_for_a_while_changes_no_number(cluster, tmp_path, figure):
+    """A partition: the host goes on computing, hears nothing for 30 s, and then is there again."""
+    words = ("ials", "iterations=60", "embedding_dim=128", *SIZE)
+    alone = json.loads(ended(run(cluster, tmp_path / "alone", *words)))
+    joined = run(cluster, tmp_path / "joined", *words, "--address", cluster.address)
+    checkpoints = tmp_path / "joined" / "checkpoints"
+    while not list(checkpoints.glob("*/00000[3-9]")) and joined.poll() is None:
+        time.sleep(0.05)
+    assert joined.poll() is None, "the run was over before the cable was pulled"
+    cluster.unplug(2)
+    time.sleep(30)
+    cluster.plug_in_again(2)
+    in_the_run = joined.poll() is None
+    joined = json.loads(ended(joined))
+    assert joined["metrics"] == alone["metrics"]
+    again = json.loads(
+        ended(run(cluster, tmp_path / "again", *words[:1], *words[2:], "iterations=3", "--address", cluster.address))
+    )
+    assert again["metrics"]
+    when = "during" if in_the_run else "after"
+    figure(f"iALS on 3 hosts, one cut off for 30 s and back {when} the run: the metrics of one host to the last bit")
 
 
 def finished(folder):

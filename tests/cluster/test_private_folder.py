@@ -64,7 +64,8 @@ def test_the_sockets_of_ray_have_names_that_fit():
         assert folder.parent == PARENT and len(os.fsencode(folder / name)) <= 107
 
 
-def test_the_folder_of_a_killed_owner_goes_with_its_processes(tmp_path, owner):
+@pytest.mark.fault("F7")
+def test_the_folder_of_a_killed_owner_goes_with_its_processes(tmp_path, owner, figure):
     process, folder, working = owner
     process.send_signal(signal.SIGKILL)
     process.wait()
@@ -73,6 +74,7 @@ def test_the_folder_of_a_killed_owner_goes_with_its_processes(tmp_path, owner):
         assert own.exists() and not folder.exists()
     _, alive = psutil.wait_procs(working, timeout=30)
     assert not alive
+    figure("processes that a killed driver left: ended by the next start")
 
 
 def test_a_living_owner_loses_nothing(tmp_path, owner):

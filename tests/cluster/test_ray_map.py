@@ -172,9 +172,11 @@ def test_a_block_has_one_thread(seen):
     assert seen["threads"] == [[1]] * 3
 
 
-def test_what_is_larger_than_all_object_stores_is_refused(seen):
+@pytest.mark.fault("F6")
+def test_what_is_larger_than_all_object_stores_is_refused(seen, figure):
     kind, message = seen["too_large"]
     assert kind == "StorageError" and "400 MiB" in message and "240 MiB in total" in message
+    figure("400 MiB for stores of 240 MiB: refused before any work, with both numbers")
 
 
 def test_a_closed_generator_begins_no_more_than_it_had_in_flight(seen):
@@ -190,18 +192,24 @@ def test_of_a_late_block_the_first_answer_counts_once(seen):
     assert seen["duplicate_again"] >= 1
 
 
-def test_a_killed_worker_changes_nothing(seen):
+@pytest.mark.fault("F2")
+def test_a_killed_worker_changes_nothing(seen, figure):
     assert seen["worker"]["same"]
+    figure(f"16 blocks, a worker killed: the same bits, longest silence {seen['worker']['silence']:.1f} s")
 
 
-def test_a_killed_node_changes_nothing(seen):
+@pytest.mark.fault("F1")
+def test_a_killed_node_changes_nothing(seen, figure):
     assert seen["node"]["same"]
+    figure(f"16 blocks, a node killed: the same bits, longest silence {seen['node']['silence']:.1f} s")
 
 
-def test_a_frozen_node_holds_the_call_up_for_seconds_and_may_come_back(seen):
+@pytest.mark.fault("F3")
+def test_a_frozen_node_holds_the_call_up_for_seconds_and_may_come_back(seen, figure):
     assert seen["freeze"]["same"] and seen["freeze"]["silence"] < 15
     assert seen["frozen_again"] >= 1
     assert seen["thaw"]["same"]
+    figure(f"16 blocks, a node frozen: the same bits, longest silence {seen['freeze']['silence']:.1f} s")
 
 
 def test_a_node_that_joins_is_used_from_the_next_call_on(seen):
@@ -231,7 +239,8 @@ def two_nodes():
     assert process.wait(timeout=60) == 0, process.stderr.read()[-3000:]
 
 
-def test_the_death_of_the_drivers_own_node_is_one_line_and_code_4(two_nodes):
+@pytest.mark.fault("F5")
+def test_the_death_of_the_drivers_own_node_is_one_line_and_code_4(two_nodes, figure):
     driver = python("-c", COMMON + DRIVER, two_nodes["address"], environment=two_nodes["environment"])
     # In the middle of two blocks: at the moment of a block's arrival Ray may be the first to see the death.
     assert driver.stdout.readline() and driver.stdout.readline()
@@ -239,16 +248,19 @@ def test_the_death_of_the_drivers_own_node_is_one_line_and_code_4(two_nodes):
     os.kill(two_nodes["raylets"][0], signal.SIGKILL)
     _, errors = driver.communicate(timeout=60)
     assert (driver.returncode, errors) == (4, "error: this host's Ray node died; restart it, and --resume continues\n")
+    figure("the driver's own node killed: one line and exit 4")
 
 
 @pytest.mark.slow
-def test_the_death_of_the_head_is_one_line_and_code_4_within_a_minute(two_nodes):
+@pytest.mark.fault("F5")
+def test_the_death_of_the_head_is_one_line_and_code_4_within_a_minute(two_nodes, figure):
     driver = python("-c", COMMON + DRIVER, two_nodes["address"], environment=two_nodes["environment"])
     assert driver.stdout.readline()
     os.kill(two_nodes["state"], signal.SIGKILL)
     _, errors = driver.communicate(timeout=60)
     assert driver.returncode == 4
     assert errors.splitlines()[-1].startswith("error: the head of the Ray cluster at 127.0.0.1:")
+    figure("the head killed: one line and exit 4 within 60 s")
 
 
 POISON = """
@@ -273,10 +285,12 @@ with session(cpus=2):
 
 
 @pytest.mark.slow
-def test_a_block_that_kills_its_workers_is_named_and_a_silent_cluster_given_up():
+@pytest.mark.fault("F2")
+def test_a_block_that_kills_its_workers_is_named_and_a_silent_cluster_given_up(figure):
     process = python("-c", COMMON + POISON)
     output, errors = process.communicate(timeout=200)
     assert process.returncode == 0, errors[-3000:]
     (kind, message), (silent_kind, silent) = json.loads(output)
     assert kind == "ClusterError" and message.startswith("block 3 of 8 was lost") and "\n" not in message
     assert silent_kind == "ClusterError" and "4 of 8 are in flight" in silent and "--resume" in silent
+    figure(f"poison: {message.partition(' (')[0]}")

@@ -40,7 +40,8 @@ print(json.dumps(found))
 """
 
 
-def test_a_local_cluster_is_private_and_ends_with_its_block():
+@pytest.mark.fault("F14")
+def test_a_local_cluster_is_private_and_ends_with_its_block(figure):
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     done = subprocess.run([sys.executable, "-c", TWO_CLUSTERS], capture_output=True, text=True, timeout=200, env=environment)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -53,6 +54,7 @@ def test_a_local_cluster_is_private_and_ends_with_its_block():
         # Ray's own folders are open to every user: only the one around them keeps others out.
         assert cluster["folder_mode"] == 0o700 and cluster["ray_inside"]
         assert cluster["raylets_left"] == 0
+    figure("a local cluster: all sockets on loopback, token 0600 in a folder 0700, both gone afterwards")
 
 
 def test_ray_imported_too_early_is_said_and_not_waited_for(monkeypatch):
@@ -63,10 +65,12 @@ def test_ray_imported_too_early_is_said_and_not_waited_for(monkeypatch):
         pass
 
 
-def test_a_cluster_without_authentication_is_refused(monkeypatch):
+@pytest.mark.fault("F14")
+def test_a_cluster_without_authentication_is_refused(monkeypatch, figure):
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     with pytest.raises(ConfigError, match="RAY_AUTH_MODE=disabled"), session():
         pass
+    figure("RAY_AUTH_MODE=disabled: refused")
 
 
 def test_an_address_where_no_cluster_is_says_so_at_once():

@@ -95,7 +95,8 @@ def scenario(text, folder, timeout=400):
 
 
 @pytest.mark.timeout(400)
-def test_a_cluster_that_loses_a_worker_and_a_node_gives_the_bits_of_a_calm_one(tmp_path):
+@pytest.mark.fault("F1", "F2")
+def test_a_cluster_that_loses_a_worker_and_a_node_gives_the_bits_of_a_calm_one(tmp_path, figure):
     said = scenario(
         """
 with cluster(3) as nodes, session(nodes.address):
@@ -118,6 +119,8 @@ print(json.dumps(said))
     assert said["worker same"] and said["node same"] and said["ranking same"], said
     assert said["close"] < 1e-5, said
     assert said["calm"]["redone"] == 0 and min(said[name]["redone"] for name in ("worker", "node")) >= 1, said
+    redone = [said[name]["redone"] for name in ("worker", "node")]
+    figure("tiles, workers and a node killed: the same bits, panels begun again {} and {} times".format(*redone))
 
 
 @pytest.mark.timeout(400)
@@ -174,7 +177,8 @@ print(json.dumps(said))
 
 
 @pytest.mark.slow
-def test_a_node_that_hangs_is_found_dead_and_its_panel_made_again(tmp_path):
+@pytest.mark.fault("F3")
+def test_a_node_that_hangs_is_found_dead_and_its_panel_made_again(tmp_path, figure):
     said = scenario(
         """
 with cluster(3) as nodes, session(nodes.address):
@@ -189,6 +193,7 @@ print(json.dumps(said))
     )
     assert said["same"], said
     assert said["frozen"]["seconds"] < said["calm"]["seconds"] + 60, said
+    figure(f"tiles, a node frozen: the same bits, {said['frozen']['seconds'] - said['calm']['seconds']:+.1f} s")
 
 
 def test_a_run_on_a_cluster_has_the_metrics_of_one_in_memory(tmp_path):

@@ -16,17 +16,21 @@ def test_the_commands_succeed_where_nothing_is_harmed(tmp_path):
     assert campaign([-1 - number for number in range(len(COMMANDS))], tmp_path) == []
 
 
-def test_a_sample_of_malformed_inputs(tmp_path):
+@pytest.mark.fault("F12")
+def test_a_sample_of_malformed_inputs(tmp_path, figure):
     # Every kind is met: a case's kind is its number modulo their count.
     numbers = range(0, WHOLE, WHOLE // SAMPLE + 1)
     assert {number % len(KINDS) for number in numbers} == set(range(len(KINDS)))
     assert campaign(list(numbers), tmp_path) == []
+    figure(f"{len(numbers)} malformed inputs: each one line and a true exit code, nothing half-written")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(10))
-def test_a_thousand_malformed_inputs(part, tmp_path):
+@pytest.mark.fault("F12")
+def test_a_thousand_malformed_inputs(part, tmp_path, figure):
     assert campaign(list(range(part * WHOLE // 10, (part + 1) * WHOLE // 10)), tmp_path) == []
+    figure("100 malformed inputs: each one line and a true exit code, nothing half-written")
 
 
 def test_a_case_is_the_same_everywhere():

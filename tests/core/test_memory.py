@@ -5,10 +5,44 @@ import pytest
 import torch
 
 from rankbench.cli import _main
+from rankbench.core import memory
 from rankbench.core.errors import StorageError
 from rankbench.core.memory import memory_errors_are_clear
 
-PIBIBYTE = 1 << 50
+PIBIBYTE, MIB = 1 << 50, 1 << 20
+
+
+def group(folder, limit, used, inactive, names):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / names[0]).write_text(f"{limit}\n")
+    (folder / names[1]).write_text(f"{used}\n")
+    (folder / "memory.stat").write_text(f"cache 7\n{names[2]} {inactive}\n")
+
+
+V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+V2 = ("memory.max", "memory.current", "inactive_file")
+
+
+@pytest.mark.parametrize(
+    ("membership", "folders", "names"),
+    [
+        ("0::/jobs/mine", ["", "jobs", "jobs/mine"], V2),
+        ("4:memory:/jobs/mine\n2:cpu,cpuacct:/", ["memory", "memory/jobs", "memory/jobs/mine"], V1),
+        ("0::/../../jobs/mine", ["", "", ""], V2),  # a container: its own group is the root
+    ],
+    ids=["version 2", "version 1", "container"],
+)
+def test_the_smallest_group_limits_the_memory(tmp_path, monkeypatch, membership, folders, names):
+    (tmp_path / "membership").write_text(membership + "\n")
+    monkeypatch.setattr(memory, "_MEMBERSHIP", tmp_path / "membership")
+    monkeypatch.setattr(memory, "_CGROUP", tmp_path / "groups")
+    unlimited = "max" if names is V2 else 1 << 62
+    group(tmp_path / "groups" / folders[2], unlimited, 90 * MIB, 0, names)
+    group(tmp_path / "groups" / folders[0], unlimited, 99 * MIB, 0, names)
+    group(tmp_path / "groups" / folders[1], 100 * MIB, 95 * MIB, 20 * MIB, names)
+    assert memory.available_memory() == 25 * MIB
+    (tmp_path / "membership").unlink()
+    assert memory.available_memory() > 25 * MIB
 
 
 def on_device():

@@ -49,13 +49,16 @@ def leftovers(environment):
     return list((environment.data / "prepared").glob(".tmp-*"))
 
 
-def test_processes_that_prepare_at_once_get_one_copy(environment, card):
-    children = [child(environment, card) for _ in range(2)]
+@pytest.mark.fault("F11")
+@pytest.mark.parametrize("builders", [2, pytest.param(4, marks=pytest.mark.slow)])
+def test_processes_that_prepare_at_once_get_one_copy(environment, card, builders, figure):
+    children = [child(environment, card) for _ in range(builders)]
     prints = {process.communicate(timeout=120)[0].strip() for process in children}
     assert prints == {load(str(card), environment).fingerprint}
     folders = [path for path in (environment.data / "prepared").iterdir() if path.is_dir()]
     assert len(folders) == 1
     assert not leftovers(environment)
+    figure(f"{builders} builders at once: one whole copy, 0 left-overs")
 
 
 def kill_and_check(environment, card, kills: int) -> int:
@@ -85,5 +88,8 @@ def test_a_killed_preparation_leaves_nothing_half_done(environment, card):
 
 
 @pytest.mark.slow
-def test_fifty_killed_preparations_leave_nothing_half_done(environment, card):
-    assert kill_and_check(environment, card, 50) >= 10
+@pytest.mark.fault("F11")
+def test_fifty_killed_preparations_leave_nothing_half_done(environment, card, figure):
+    in_the_middle = kill_and_check(environment, card, 50)
+    assert in_the_middle >= 10
+    figure(f"50 SIGKILLs, {in_the_middle} in the middle of a write: 0 half-written caches, 0 left-overs")

@@ -208,12 +208,14 @@ def test_saved_and_loaded_it_is_the_same(model, tmp_path):
         lambda folder: _change(folder, "history.indptr", lambda indptr: indptr[::-1]),
     ],
 )
-def test_a_damaged_folder_is_refused_by_name(card, environment, tmp_path, damage):
+@pytest.mark.fault("F14")
+def test_a_damaged_folder_is_refused_by_name(card, environment, tmp_path, damage, figure):
     folder = rb.fit(card, "ease", environment=environment).save(tmp_path / "kept")
     damage(folder)
     with pytest.raises((DataError, ConfigError), match=r"kept|unknown method") as error:
         load(folder)
     assert "\n" not in str(error.value) and len(str(error.value)) < 600
+    figure("a model folder with pickle or damage: refused by name")
 
 
 def test_a_bit_that_flips_in_the_arrays_is_noticed(card, environment, tmp_path):

@@ -71,7 +71,8 @@ def is_one_line_and_5(ended: Ended, number: int) -> None:
 
 
 @disks(sample=2)
-def test_results(times, tmp_path):
+@pytest.mark.fault("F15")
+def test_results(times, tmp_path, figure):
     """A run with checkpoints, beside the record of another; and a fit whose model and checkpoints are on that disk."""
     home, rng, failed = Home(tmp_path / "home"), random.Random(1), 0
     with disk_at(home.results) as disk:
@@ -99,10 +100,12 @@ def test_results(times, tmp_path):
                 new.unlink()
         assert failed >= 0.5 * times
         assert not home.leftovers()
+    figure(f"run and fit on a full disk, {failed} of {times} failed: exit 5, one line, records unchanged")
 
 
 @disks(sample=1)
-def test_the_cache(times, tmp_path):
+@pytest.mark.fault("F15")
+def test_the_cache(times, tmp_path, figure):
     home, rng, failed = Home(tmp_path / "home"), random.Random(2), 0
     with disk_at(home.data) as disk:
         for number in range(times):
@@ -117,10 +120,12 @@ def test_the_cache(times, tmp_path):
             again = home.run(*words)
             assert again.code == 0, (number, again.err)
         assert failed >= 0.5 * times
+    figure(f"data prepared on a full disk, {failed} of {times} failed: exit 5, one line, nothing left")
 
 
 @disks(sample=0)
-def test_the_spool(times, tmp_path):
+@pytest.mark.fault("F9", "F15")
+def test_the_spool(times, tmp_path, figure):
     """What MLflow was to be told is a warning; the record is whole, and later runs are told."""
     home, rng = Home(tmp_path / "home"), random.Random(3)
     with disk_at(home.results / "spool") as disk:
@@ -135,11 +140,13 @@ def test_the_spool(times, tmp_path):
         last, sync = home.run(*words, "--fresh"), home.run("tracking", "sync")  # a busy machine may not have sent it yet
         assert (last.code, sync.code) == (0, 0), (last.err, sync.err)
         assert not [*disk.folder.glob("*.json")]
+    figure(f"a full disk under the queue for MLflow, {times} times: exit 0, records whole, all sent later")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_results_of_a_sweep(tmp_path):
+@pytest.mark.fault("F15")
+def test_results_of_a_sweep(tmp_path, figure):
     """The sweep is continued on a disk that is full again, and at last on one with room."""
     home, rng = Home(tmp_path / "home"), random.Random(4)
     (home.folder / "full.yaml").write_text(SWEEP)
@@ -164,3 +171,4 @@ def test_results_of_a_sweep(tmp_path):
         assert last.code == 0, last.err
         assert {path: after.get(path) for path in before} == before
         assert not home.leftovers()
+    figure("a sweep on a full disk 3 times: finished records unchanged, then continued")

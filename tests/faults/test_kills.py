@@ -5,6 +5,7 @@ The default run takes a sample of each; the whole campaign is marked slow.
 
 import json
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -67,8 +68,10 @@ def kill_runs(home: Home, words: tuple[str, ...], times: int, seed: int) -> None
 
 
 @kills(sample=1)
-def test_runs(times, tmp_path):
+@pytest.mark.fault("F4")
+def test_runs(times, tmp_path, figure):
     kill_runs(Home(tmp_path / "home"), (*IALS, "--no-track"), times, seed=1)
+    figure(f"run, SIGKILL at {times} drawn moments: every record whole, --resume and a new run give the same metrics")
 
 
 @pytest.mark.slow
@@ -81,7 +84,8 @@ def test_runs_that_MLflow_hears_of(tmp_path):
 
 
 @kills(sample=0)
-def test_runs_on_a_cluster(times, tmp_path):
+@pytest.mark.fault("F4")
+def test_runs_on_a_cluster(times, tmp_path, figure):
     nodes = subprocess.Popen(
         [sys.executable, str(NODES), "--nodes", "2"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -92,10 +96,30 @@ def test_runs_on_a_cluster(times, tmp_path):
     finally:
         nodes.stdin.close()
         nodes.wait(60)
+    figure(f"run --address, SIGKILL at {times} drawn moments: the same metrics")
+
+
+@kills(sample=0)
+@pytest.mark.fault("F4")
+def test_runs_by_tiles(times, tmp_path, figure):
+    """A closed form that does not fit into --memory, killed and resumed: the numbers of a run that nobody killed."""
+    home = Home(tmp_path / "home")
+    sizes = tuple(f"data.source.generator.{size}" for size in ("users=1000", "items=4000", "interactions_per_user=60"))
+    words = ("synthetic", "ease", "lam=30", *sizes, "--no-track")
+    # The least that it would do with is said in the refusal; the matrix takes 97 MB.
+    refused = home.run("run", *words, "--memory", "1MB")
+    least = int(re.search(r"allow (\d+) MB", refused.err)[1])
+    words += ("--memory", f"{least + 40}MB")
+    tiled = home.run("run", *words, "--fresh", "--json")
+    assert json.loads((Path(tiled.json["folder"]) / "record.json").read_text())["tiles"], tiled.err
+    shutil.rmtree(tiled.json["folder"])
+    kill_runs(home, words, times, seed=7)
+    figure(f"run by tiles, SIGKILL at {times} drawn moments: the same metrics, no tile left")
 
 
 @kills(sample=1)
-def test_fits_of_a_model_folder(times, tmp_path):
+@pytest.mark.fault("F4")
+def test_fits_of_a_model_folder(times, tmp_path, figure):
     home, rng, number, killed = Home(tmp_path / "home"), random.Random(4), 0, 0
     calm = home.run("fit", *IALS, "--out", "calm")
     assert calm.code == 0, calm.err
@@ -114,10 +138,12 @@ def test_fits_of_a_model_folder(times, tmp_path):
     assert home.run("fit", *IALS, "--out", "last").code == 0
     assert not home.leftovers()
     home.require_no_processes()
+    figure(f"fit --out, SIGKILL at {times} drawn moments: factors of the same bits")
 
 
 @kills(sample=2)
-def test_preparations_of_a_dataset(times, tmp_path):
+@pytest.mark.fault("F11")
+def test_preparations_of_a_dataset(times, tmp_path, figure):
     home, rng, number, killed = Home(tmp_path / "home"), random.Random(5), 0, 0
     pairs = random.Random(0).sample([(user, item) for user in range(60) for item in range(40)], k=1000)
     (home.folder / "raw.csv").write_text("user,item\n" + "".join(f"u{user},{item}\n" for user, item in pairs))
@@ -141,10 +167,12 @@ def test_preparations_of_a_dataset(times, tmp_path):
     assert home.run(*words).code == 0
     assert not home.leftovers()
     home.require_no_processes()
+    figure(f"data describe, SIGKILL at {times} drawn moments: the same rows, 0 left-overs")
 
 
 @kills(sample=1)
-def test_sweeps(times, tmp_path):
+@pytest.mark.fault("F7")
+def test_sweeps(times, tmp_path, figure):
     """The driver dies; its cluster goes with it, and the sweep goes on from what was finished."""
 
     def home_of(name: str) -> Home:
@@ -179,3 +207,4 @@ def test_sweeps(times, tmp_path):
         assert expected is None or table(home) == expected, number
         assert len(table(home)) == 3 and not home.leftovers(), number
         home.require_no_processes()
+    figure(f"sweep, SIGKILL at {times} drawn moments: no finished record changed or lost, no process left")

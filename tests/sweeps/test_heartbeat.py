@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 from rankbench.core.errors import ConfigError
+from rankbench.sweeps import heartbeat
 from rankbench.sweeps.heartbeat import SILENT, Heartbeat, Progress, last_heartbeat, request_stop
 from rankbench.sweeps.store import SweepStore
 from rankbench.tracking.record import DatasetInfo, Measured, RunRecord
@@ -39,8 +40,8 @@ def test_records_that_existed_before_do_not_count_in_the_rate():
 
 def test_heartbeats_while_it_runs_and_none_after(tmp_path):
     assert last_heartbeat(tmp_path) is None
-    with Heartbeat(SweepStore(tmp_path)) as heartbeat:
-        heartbeat.progress = Progress("final", 2, 1.0)
+    with Heartbeat(SweepStore(tmp_path)) as running:
+        running.progress = Progress("final", 2, 1.0)
         deadline = time.monotonic() + 20
         while not (seen := last_heartbeat(tmp_path)) or "progress" not in seen:
             assert time.monotonic() < deadline
@@ -55,6 +56,40 @@ def test_a_sweep_silent_for_long_is_not_running(tmp_path):
     assert last_heartbeat(tmp_path) is None
     with pytest.raises(ConfigError, match="not running"):
         request_stop(tmp_path)
+
+
+HOUR = 3600.0
+
+
+@pytest.mark.fault("F7")
+@pytest.mark.parametrize("jump", [-24 * HOUR, -HOUR, HOUR, 24 * HOUR])
+def test_a_clock_that_is_set_fools_nobody(tmp_path, monkeypatch, jump, figure):
+    """A sweep that runs is seen a moment later; one that was killed is not, though its last heartbeat is from the future."""
+    offset = [0.0]
+    true_time = time.time
+    monkeypatch.setattr(time, "time", lambda: true_time() + offset[0])
+    monkeypatch.setattr(heartbeat, "EVERY", 0.05)
+    progress = Progress("search", 2, 2.0)
+    progress.add([RECORD], 1.0, "ndcg@20", cached=False)
+
+    def wait_until(condition):
+        deadline = time.monotonic() + 20
+        while not condition():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    with Heartbeat(SweepStore(tmp_path)) as running:
+        running.progress = progress
+        wait_until(lambda: (seen := last_heartbeat(tmp_path)) and "progress" in seen)
+        before = last_heartbeat(tmp_path)["remaining_seconds"]
+        offset[0] = jump
+        wait_until(lambda: last_heartbeat(tmp_path))
+        assert before <= last_heartbeat(tmp_path)["remaining_seconds"] < HOUR
+        left = (tmp_path / "running.json").read_bytes()
+    (tmp_path / "running.json").write_bytes(left)  # as if it had been killed
+    offset[0] = 0.0
+    assert last_heartbeat(tmp_path) is None
+    figure("a clock set by an hour or a day: a running sweep is seen as running, a dead one as dead, remaining time is right")
 
 
 SLEEPER = """

@@ -63,7 +63,8 @@ def finished(home: Path) -> dict[str, int]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_a_killed_driver_loses_nothing(tmp_path):
+@pytest.mark.fault("F7")
+def test_a_killed_driver_loses_nothing(tmp_path, figure):
     def home_of(name: str) -> Path:
         home = tmp_path / name
         home.mkdir()
@@ -102,3 +103,6 @@ def test_a_killed_driver_loses_nothing(tmp_path):
         ids = [run.data.tags["rankbench.record"] for run in runs if "rankbench.run" in run.data.tags]
         assert len(ids) == len(set(ids)) == len(after), (number, children)
         assert len(parents) == 1
+    figure(
+        f"sweep, SIGKILL at {TIMES} random moments: finished trials not run again, the same table, each trial in MLflow once"
+    )

@@ -237,7 +237,8 @@ def test_a_record_that_cannot_be_read_is_refused_before_any_work(swept, tmp_path
         pytest.param(signal.SIGTERM, 143, "terminated", marks=pytest.mark.slow),
     ],
 )
-def test_an_interrupt_keeps_finished_runs_and_leaves_no_process(tmp_path, number, code, word):
+@pytest.mark.fault("F16")
+def test_an_interrupt_keeps_finished_runs_and_leaves_no_process(tmp_path, number, code, word, figure):
     (tmp_path / "small.yaml").write_text(EXPERIMENT.replace("[10, 100]", str(list(range(10, 400)))))
     process = rankbench(tmp_path, "sweep", "small.yaml")
     deadline = time.monotonic() + 200
@@ -255,6 +256,7 @@ def test_an_interrupt_keeps_finished_runs_and_leaves_no_process(tmp_path, number
     assert not (folder / "tune").exists()  # nor does Tune keep its state on the disk of the results
     _, alive = psutil.wait_procs(below, timeout=10)
     assert [child for child in alive if child.status() != psutil.STATUS_ZOMBIE] == []
+    figure(f"{number.name} in a sweep: exit {code}, finished runs kept, no process left within 10 s")
 
 
 def test_a_killed_worker_costs_a_retry_and_nothing_else(tmp_path):

@@ -29,9 +29,42 @@ def _programs() -> Path | None:
     return next((folder for folder in folders if (folder / "initdb").exists() and (folder / "postgres").exists()), None)
 
 
+class Server:
+    """A running PostgreSQL. Called with a name, it makes an empty database and returns its address."""
+
+    def __init__(self, words, connect, address, log, **options):
+        self._words, self._connect, self._address, self._log, self._options = words, connect, address, log, options
+        self.start()
+
+    def __call__(self, database):
+        line = self._connect()
+        line.cursor().execute(f"CREATE DATABASE {database}")
+        line.close()
+        return f"{self._address}/{database}"
+
+    def start(self):
+        """Start it, and wait until it answers."""
+        import psycopg2
+
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(self._words, stdout=log, stderr=log, **self._options)
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                return self._connect().close()
+            except psycopg2.OperationalError:
+                assert self._process.poll() is None and time.monotonic() < deadline, self._log.read_text()
+                time.sleep(0.1)
+
+    def end(self, number=signal.SIGINT):
+        """SIGINT disconnects whoever is there; SIGQUIT is a crash, after which the next start recovers what was committed."""
+        self._process.send_signal(number)
+        self._process.wait(timeout=30)
+
+
 @contextmanager
 def postgres():
-    """Yields make(name), which makes an empty database and returns its address; the server ends with the block."""
+    """Yields a `Server`, which ends with the block."""
     import psycopg2
 
     # PostgreSQL refuses to be run by root.
@@ -49,34 +82,17 @@ def postgres():
             [programs / "initdb", "-D", folder / "data", "-U", "rankbench", "-A", "scram-sha-256", "-E", "UTF8", "--no-sync",
              f"--pwfile={folder / 'password'}"], cwd=folder, check=True, stdout=subprocess.DEVNULL, **user,
         )  # fmt: skip
-        log = (folder / "log").open("wb")
-        process = subprocess.Popen(
-            [programs / "postgres", "-D", folder / "data", "-p", str(port), "-c", "listen_addresses=127.0.0.1",
-             "-c", "unix_socket_directories=", "-c", "fsync=off"], cwd=folder, stdout=log, stderr=log, **user,
-        )  # fmt: skip
+        words = [programs / "postgres", "-D", folder / "data", "-p", str(port), "-c", "listen_addresses=127.0.0.1"]
+        words += ["-c", "unix_socket_directories=", "-c", "fsync=off"]
 
         def connect():
             line = psycopg2.connect(host="127.0.0.1", port=port, user="rankbench", password=password, dbname="postgres")
             line.autocommit = True
             return line
 
-        def make(database):
-            line = connect()
-            line.cursor().execute(f"CREATE DATABASE {database}")
-            line.close()
-            return f"postgresql+psycopg2://rankbench:{password}@127.0.0.1:{port}/{database}"
-
+        address = f"postgresql+psycopg2://rankbench:{password}@127.0.0.1:{port}"
+        server = Server(words, connect, address, folder / "log", cwd=folder, **user)
         try:
-            deadline = time.monotonic() + 60
-            while True:
-                try:
-                    connect().close()
-                    break
-                except psycopg2.OperationalError:
-                    assert process.poll() is None and time.monotonic() < deadline, (folder / "log").read_text()
-                    time.sleep(0.1)
-            yield make
+            yield server
         finally:
-            process.send_signal(signal.SIGINT)  # disconnects whoever is left, and ends
-            process.wait(timeout=30)
-            log.close()
+            server.end()

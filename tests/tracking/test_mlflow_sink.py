@@ -180,7 +180,8 @@ def by_record(folder):
 
 
 @pytest.mark.parametrize(("n", "step"), [(5, 4), pytest.param(30, 3, marks=pytest.mark.slow)])
-def test_a_delivery_killed_again_and_again_ends_with_one_whole_run_a_record(root, tmp_path_factory, n, step):
+@pytest.mark.fault("F9")
+def test_a_delivery_killed_again_and_again_ends_with_one_whole_run_a_record(root, tmp_path_factory, n, step, figure):
     sweep(sink_on(root, "killed"), "sweep-1", n)
     apart = tmp_path_factory.mktemp("undisturbed")
     shutil.copytree(root, apart, dirs_exist_ok=True)
@@ -198,6 +199,7 @@ def test_a_delivery_killed_again_and_again_ends_with_one_whole_run_a_record(root
     assert kills >= 2
     assert by_record(root) == by_record(apart)
     assert [file.name for file in (root / "artifacts").rglob("*") if file.is_file()] == ["record.json"] * n
+    figure(f"the uploader killed {kills} times: {n} of {n} runs whole and once")
 
 
 def test_of_runs_made_twice_by_a_server_that_woke_up_late_the_whole_one_stays(root):
@@ -301,7 +303,8 @@ def silent_port():
         yield listener.getsockname()[1]
 
 
-def test_a_server_that_never_answers_costs_only_the_wait(tmp_path, silent_port, impatient):
+@pytest.mark.fault("F9")
+def test_a_server_that_never_answers_costs_only_the_wait(tmp_path, silent_port, impatient, figure):
     lines, uri = [], f"http://127.0.0.1:{silent_port}"
     begun = time.monotonic()
     sink = sink_on(tmp_path, "x", lines, uri=uri)
@@ -311,6 +314,7 @@ def test_a_server_that_never_answers_costs_only_the_wait(tmp_path, silent_port, 
     assert "no answer" in waits(lines, 4)
     assert check(uri, tmp_path / "artifacts", seconds=2.0) == "no answer in 2 s"
     assert len(spooled(tmp_path)) == 4
+    figure("a server that never answers: one warning, 4 of 4 messages kept")
 
 
 @pytest.mark.slow
@@ -334,7 +338,8 @@ class Failing(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def test_a_server_of_errors_costs_one_warning(tmp_path):
+@pytest.mark.fault("F9")
+def test_a_server_of_errors_costs_one_warning(tmp_path, figure):
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Failing) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         lines, uri = [], f"http://127.0.0.1:{server.server_port}"
@@ -343,6 +348,7 @@ def test_a_server_of_errors_costs_one_warning(tmp_path):
         sweep(sink, "sweep-1", 1)
         assert "500" in waits(lines, 3)
         server.shutdown()
+    figure("a server of errors 500: one warning")
 
 
 @pytest.mark.slow

@@ -2,8 +2,10 @@
 
 import dataclasses
 import secrets
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 import sqlalchemy
@@ -15,7 +17,7 @@ from rankbench.tracking.record import write_record
 from rankbench.tracking.store import locked, make_tables, schema
 
 from .postgres import postgres, why_not
-from .stores import records, spooled, stored, told, with_curves
+from .stores import records, sink_on, spooled, stored, told, with_curves
 
 pytestmark = pytest.mark.slow
 
@@ -52,7 +54,8 @@ def uri(request, tmp_path):
     return request.getfixturevalue("database")(f"db_{secrets.token_hex(4)}")
 
 
-def test_eight_writers_lose_nothing_and_write_nothing_twice(uri, tmp_path):
+@pytest.mark.fault("F10")
+def test_eight_writers_lose_nothing_and_write_nothing_twice(uri, tmp_path, figure):
     expected, processes = {}, []
     for writer in range(WRITERS):
         home = tmp_path / f"sweep-{writer}"
@@ -80,6 +83,38 @@ def test_eight_writers_lose_nothing_and_write_nothing_twice(uri, tmp_path):
         )).all()  # fmt: skip
     engine.dispose()
     assert [tuple(row) for row in parents] == [(f"sweep-{writer}", "FINISHED") for writer in range(WRITERS)]
+    kind = uri.partition(":")[0]
+    figure(f"{WRITERS} writers on a new store ({kind}): {len(expected)} of {len(expected)} runs of {POINTS} points, none twice")
+
+
+@pytest.mark.fault("F9")
+def test_a_database_that_crashes_in_mid_sweep_loses_nothing(database, tmp_path, figure):
+    """PostgreSQL ends as in a crash while curves are sent, and comes back some runs later."""
+    uri = database(f"db_{secrets.token_hex(4)}")
+    runs = [dataclasses.replace(record, id=f"crash-{record.id}") for record in with_curves(records(18), 200)]
+    sink = sink_on(tmp_path, "crash", lines := [], uri)
+    sink.open()
+    sink.start_sweep("crash-1", {"fits": len(runs)}, {})
+    deadline = time.monotonic() + 100
+    for position, record in enumerate(runs):
+        if position == 9:
+            # Some are there, and one is under way.
+            while len(waiting := spooled(tmp_path)) > 7:
+                assert time.monotonic() < deadline, waiting
+                time.sleep(0.01)
+            database.end(signal.SIGQUIT)
+            left = len(spooled(tmp_path))
+        if position == 14:
+            time.sleep(2)
+            database.start()
+        sink.send(record, write_record(tmp_path / "records", record, None))
+    sink.finish_sweep([], ok=True)
+    assert left > 0 and (lines == [] or "messages wait" in lines[0])
+    delivery = Delivery(uri, tmp_path / "artifacts")
+    delivery.start()
+    assert delivery.finish(lambda: len(spooled(tmp_path)), 60.0, 120.0) == 0
+    assert stored(uri, "crash") == {record.id: ("FINISHED", told(record)) for record in runs}
+    figure(f"PostgreSQL crashes in mid-sweep and comes back: {len(runs)} of {len(runs)} runs of 200 points, none twice")
 
 
 MAKE = """
@@ -99,7 +134,8 @@ def test_one_at_a_time_changes_tables(uri, tmp_path, monkeypatch):
         pass
 
 
-def test_eight_processes_make_the_tables_of_one_empty_database(database, tmp_path):
+@pytest.mark.fault("F10")
+def test_eight_processes_make_the_tables_of_one_empty_database(database, tmp_path, figure):
     uri = database("fresh")
     assert schema(uri) is None
     makers = [subprocess.Popen([sys.executable, "-c", MAKE, uri, tmp_path], stderr=subprocess.PIPE) for _ in range(8)]
@@ -107,3 +143,4 @@ def test_eight_processes_make_the_tables_of_one_empty_database(database, tmp_pat
     before = schema(uri)
     make_tables(uri, tmp_path)
     assert schema(uri) == before and check(uri, tmp_path, seconds=60) == ""
+    figure("8 processes make the tables of one empty PostgreSQL: 0 errors")

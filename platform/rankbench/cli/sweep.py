@@ -253,7 +253,7 @@ def status(
         return
     out.print(f"{stored.folder.name}: {state}", style="bold")
     if running:
-        seen = time.time() - running["seen_at"]
+        seen = max(time.time() - running["seen_at"], 0)
         out.print(f"process {running['pid']} on {running['host']}, last heartbeat {seen:.0f} s ago")
         if progress := running.get("progress"):
             done = progress["finished"] + progress["stopped"] + progress["failed"]

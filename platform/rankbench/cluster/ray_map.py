@@ -25,6 +25,7 @@ from ray.exceptions import (
     GetTimeoutError,
     ObjectStoreFullError,
     OutOfDiskError,
+    OutOfMemoryError,
     RayError,
     RayTaskError,
 )
@@ -92,7 +93,7 @@ class RayMap:
         """Yield (index, answer) as `BlockMap.map` does; arrays in an answer are read-only.
 
         Raises ClusterError if the workers of a block die repeatedly or the cluster fails, and StorageError if the disk of
-        an object store is full.
+        an object store is full or Ray ends a block for want of memory.
         """
         flight = _Flight(self, function, blocks, [self.handle(value) for value in shared])
         bound = 2 * self.workers
@@ -117,8 +118,8 @@ class RayMap:
                     # The first block of a call may take any time, while the cluster answers.
                     if seconds:
                         raise ClusterError(
-                            f"no block finished for {now - progress:.0f} s: {len(flight.attempts)} of {len(blocks)} are "
-                            f"in flight, {n_alive} nodes are alive; --resume continues"
+                            f"no block finished for {now - progress:.0f} s: {len(flight.attempts)} of {len(blocks)} are in "
+                            f"flight, the first is block {min(flight.attempts)}; {n_alive} nodes are alive; --resume continues"
                         )
         finally:
             if seconds:
@@ -182,11 +183,13 @@ class _Flight:
         """Seconds and answer of a finished task; None if it was lost and another attempt is in flight."""
         try:
             answer = ray.get(task, timeout=self._owner.patience)
-        except RayTaskError as error:
-            raise error.cause from error
-        except OutOfDiskError as error:
-            raise StorageError(f"block {index} of {len(self._blocks)}: {first_line(error)}") from None
-        except RayError as error:
+        except RayError as failure:
+            # What Ray itself meets on the worker, such as a full disk for the answer, comes as an error of the task.
+            error = failure.cause if isinstance(failure, RayTaskError) else failure
+            if not isinstance(error, RayError):
+                raise error from failure
+            if isinstance(error, (ObjectStoreFullError, OutOfDiskError)):
+                raise StorageError(f"block {index} of {len(self._blocks)}: {first_line(error)}") from None
             self.attempts[index].remove(task)
             # The answer was lost with its node, which is not the block's fault.
             if isinstance(error, GetTimeoutError) and self._again[index] < _TRIES:
@@ -195,6 +198,11 @@ class _Flight:
                 self._owner.share.look()
                 self.submit(index)
             if not self.attempts[index]:
+                if isinstance(error, OutOfMemoryError):  # Ray has repeated it RAY_task_oom_retries times
+                    raise StorageError(
+                        f"block {index} of {len(self._blocks)} needs more memory than its node has ({first_line(error)}); "
+                        "use nodes with more memory, and --resume continues"
+                    ) from None
                 raise ClusterError(
                     f"block {index} of {len(self._blocks)} was lost with its worker {_TRIES + 1} times "
                     f"({type(error).__name__}: {first_line(error)}); --resume continues"

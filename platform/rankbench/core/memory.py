@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,23 +14,39 @@ from rankbench.core.errors import ConfigError, StorageError
 
 LEAST = 32 << 20  # bytes; tiles of less memory would be too small to be useful
 LATER = 48 << 20  # bytes that compiled loops and BLAS buffers will use once they run
-_CGROUP = Path("/sys/fs/cgroup")
+_CGROUP, _MEMBERSHIP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 # Texts of PyTorch errors, other than MemoryError, about failed allocations on the host or the device.
 _TORCH_ALLOCATION = ("DefaultCPUAllocator: can't allocate memory", "CUDA out of memory", "STATUS_ALLOC_FAILED")
 
 
 def available_memory() -> int:
-    """Return the free bytes of the machine or within the container's limit, whichever is less."""
-    free = psutil.virtual_memory().available
+    """Return the free bytes of the machine or within the limits of this process's control groups, whichever is least."""
+    return min([psutil.virtual_memory().available, *_room_in_groups()])
+
+
+def _room_in_groups() -> Iterator[int]:
+    """Bytes that each control group of this process with a limit of memory, of version 1 or 2, may still use."""
     try:
-        limit = (_CGROUP / "memory.max").read_text(encoding="ascii").strip()
-        used = int((_CGROUP / "memory.current").read_text(encoding="ascii"))
-        stat = (_CGROUP / "memory.stat").read_text(encoding="ascii").split()
-        # Cached file pages count as used here, but are freed when memory is needed.
-        reclaimable = int(stat[stat.index("inactive_file") + 1])
+        lines = _MEMBERSHIP.read_text(encoding="ascii").splitlines()
     except (OSError, ValueError):
-        return free
-    return free if limit == "max" else min(free, int(limit) - used + reclaimable)
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            root, limit, used, inactive = _CGROUP, "memory.max", "memory.current", "inactive_file"
+        elif "memory" in controllers.split(","):
+            root, limit, used = _CGROUP / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
+            inactive = "total_inactive_file"
+        else:
+            continue
+        own = root / path.lstrip("/")
+        # A container sees its own group as the root, and groups are limited by those above them.
+        for folder in {root, own, *(each for each in own.parents if each.is_relative_to(root))}:
+            with suppress(OSError, ValueError):  # without a limit the text is "max", or the file is missing
+                most, taken = (int((folder / name).read_text(encoding="ascii")) for name in (limit, used))
+                stat = (folder / "memory.stat").read_text(encoding="ascii").split()
+                # Cached file pages count as used here, but are freed when memory is needed.
+                yield max(most - taken + int(stat[stat.index(inactive) + 1]), 0)
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ def copy_sweep(name: str, environment: Environment, take_over: bool = False) -> 
     assert environment.results_store
     storage, folder = environment.results_store.below(f"{SWEEPS}/{name}"), environment.results / SWEEPS / name
     with suppress(FileNotFoundError):
-        if not take_over and time.time() - (folder / RUNNING).stat().st_mtime < SILENT:
+        if not take_over and abs(time.time() - (folder / RUNNING).stat().st_mtime) < SILENT:
             return folder
     newest: dict[str, str] = {}
     for key in storage.objects(FILES):

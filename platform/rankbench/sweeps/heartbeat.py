@@ -33,7 +33,7 @@ class Progress:
     stage: str
     of: int
     cost_of: float
-    started: float = field(default_factory=time.time)
+    started: float = field(default_factory=time.monotonic)  # of a clock that nobody sets
     finished: int = 0
     stopped: int = 0
     failed: int = 0
@@ -58,7 +58,7 @@ class Progress:
                 self.best[label] = max(record.metrics[metric].mean, self.best.get(label, float("-inf")))
 
     def remaining(self, now: float) -> float | None:
-        """Remaining seconds by the rate so far; None before the first unit has run."""
+        """Remaining seconds by the rate so far, at `now` by `time.monotonic`; None before the first unit has run."""
         measured = self.cost - self.cached
         return None if measured <= 0 else (now - self.started) * (self.cost_of - self.cost) / measured
 
@@ -116,10 +116,10 @@ class Heartbeat:
         return (self.store.folder / STOP).exists() or (shared is not None and shared.read(STOP) is not None)
 
     def _write(self) -> None:
-        now = time.time()
-        about: dict[str, Any] = {"pid": os.getpid(), "host": socket.gethostname(), "seen_at": now}
+        about: dict[str, Any] = {"pid": os.getpid(), "host": socket.gethostname(), "seen_at": time.time()}
         if self.progress:
-            about |= {"progress": asdict(self.progress), "remaining_seconds": self.progress.remaining(now)}
+            progress = {name: value for name, value in asdict(self.progress).items() if name != "started"}
+            about |= {"progress": progress, "remaining_seconds": self.progress.remaining(time.monotonic())}
         path = write_json(self.store.folder / RUNNING, about)
         if self.store.shared:
             self.store.shared.upload(RUNNING, path)
@@ -128,13 +128,15 @@ class Heartbeat:
 def last_heartbeat(folder: Path, shared: Storage | None = None) -> dict[str, Any] | None:
     """The last heartbeat of a running sweep; None if it has not started, has ended, or was silent for too long.
 
-    `shared`: the objects of the sweep, if its results are in a store.
+    `shared`: the objects of the sweep, if its results are in a store. The clocks of its host and this one must agree within
+    SILENT seconds. A heartbeat from the future was written before a clock was set back, and says nothing: a sweep that runs
+    writes the next one within seconds.
     """
     try:
         about = json.loads(shared.read(RUNNING) or b"" if shared else (folder / RUNNING).read_bytes())
     except (OSError, ValueError):
         return None
-    return about if time.time() - about["seen_at"] < SILENT else None
+    return about if abs(time.time() - about["seen_at"]) < SILENT else None
 
 
 def request_stop(folder: Path, shared: Storage | None = None) -> None:

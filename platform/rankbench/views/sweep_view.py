@@ -107,10 +107,10 @@ def summary(progress: Progress) -> str:
     """One line: finished, stopped and failed fits, their rate, and the remaining time."""
     parts = [f"{progress.stage} {progress.done}/{progress.of} fits"]
     parts += [f"{n} {state}" for state, n in (("stopped", progress.stopped), ("failed", progress.failed)) if n]
-    elapsed = time.time() - progress.started
+    elapsed = time.monotonic() - progress.started
     if progress.done and elapsed > 1:
         parts.append(f"{60 * progress.done / elapsed:.1f} per minute")
-    left = progress.remaining(time.time())
+    left = progress.remaining(time.monotonic())
     if left is not None and progress.done < progress.of:
         parts.append(f"{clock(left)} left")
     return ", ".join(parts)
