@@ -35,8 +35,8 @@ from rankbench.fitting.dataflow import change, threads_per_task, use
 class Hardware:
     """`nodes` equal nodes. Seconds are those of one processor at full speed; `speed` is the share of it that each has.
 
-    The constants that Ray and Python decide are medians of what `benchmarks/inverse_scale.py` measured on hosts of 0.2 and 0.9
-    of a busy processor, with virtual lines that the processor itself has to carry.
+    The constants that Ray and Python decide are means of what `benchmarks/inverse_scale.py` measured on 1 and 4 hosts of 0.2 of
+    an idle processor, with virtual lines that the processor itself has to carry.
     """
 
     nodes: int
@@ -45,12 +45,12 @@ class Hardware:
     gigabits: float
     rate: float
     speed: float = 1.0
-    background: float = 0.035
-    dispatch: float = 0.35e-3
-    latency: float = 2.7e-3
-    overhead: float = 5.6e-3
-    copied: float = 2.6e-9
-    wire: float = 3.1e-9
+    background: float = 0.032
+    dispatch: float = 0.31e-3
+    latency: float = 1e-3
+    overhead: float = 3.6e-3
+    copied: float = 1.05e-9
+    wire: float = 1.8e-9
     pairs: float = 5e8
     disk: float = float("inf")
     disk_on_wire: bool = True

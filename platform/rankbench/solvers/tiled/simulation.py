@@ -14,9 +14,9 @@ from rankbench.solvers.tiled.flow import cluster_tile, invert_on, spare_panels
 from rankbench.solvers.tiled.graph import Tile
 from rankbench.solvers.tiled.grid import Grid
 
-# Of the nine cases of docs/results/scale.md that `benchmarks/inverse_scale.py` measured.
-BELOW = (-0.04, 0.24)  # least and largest share of the measured seconds that the simulated ones were below them
-ERROR = "on 1 to 4 hosts, simulated times were 24 % below to 4 % above measured ones, 11 % off in the median"
+# Of the eleven cases of docs/results/scale.md that `benchmarks/inverse_scale.py` measured.
+BELOW = (-0.18, 0.24)  # least and largest share of the measured seconds that the simulated ones were below them
+ERROR = "on 1 to 4 hosts, simulated times were 24 % below to 18 % above measured ones, 12 % off in the median"
 
 
 @dataclass(frozen=True)
