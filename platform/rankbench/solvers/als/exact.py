@@ -35,6 +35,12 @@ from rankbench.solvers.als.simd import (
 CHUNK = LANES  # dimensions, or interactions, that are transposed and multiplied at a time
 
 
+def exact_cycles(m: np.ndarray, K: int) -> np.ndarray:
+    """Approximate number of processor cycles of `solve_exact` for rows of m interactions each. Fitted to one machine."""
+    small = np.minimum(m, K)
+    return m * K * (1 + small / 50) + small**3 / 96 + 10 * K
+
+
 @numba.njit(nogil=True, cache=True, error_model="numpy")
 def solve_exact(indptr, indices, w0, w1, t0, t1, reg, Y, ratio, spectrum, h, floor, out):
     """Solve for x (n_rows, K), which is stored in `out`.

@@ -11,6 +11,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
+from rankbench.solvers.als.exact import exact_cycles
 from rankbench.solvers.als.simd import LANES, combine, prefetch_columns, products
 
 AHEAD = 32  # interactions between the one whose vector is read first and the one whose vector is prefetched
@@ -21,9 +22,7 @@ def steps_are_cheaper(m: np.ndarray, K: int, steps: int) -> np.ndarray:
 
     The formula was fitted to one machine. Three steps are cheaper for nearly all rows, thirty for rows of many interactions.
     """
-    small = np.minimum(m, K)
-    exact = m * K * (1 + small / 50) + small**3 / 96 + 10 * K
-    return m * K * (0.3 + 0.22 * steps) + (steps + 1) * (K + 100) < exact
+    return m * K * (0.3 + 0.22 * steps) + (steps + 1) * (K + 100) < exact_cycles(m, K)
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=True)

@@ -27,7 +27,7 @@ import scipy.sparse as sp
 
 from rankbench.core.errors import NumericalError
 from rankbench.fitting.executors import BlockMap, threads_of
-from rankbench.solvers.als.exact import solve_exact
+from rankbench.solvers.als.exact import exact_cycles, solve_exact
 from rankbench.solvers.als.gradients import solve_gradients, steps_are_cheaper
 from rankbench.solvers.als.quadratic_loss import QuadraticLoss
 from rankbench.solvers.als.simd import LANES, gather_four, gather_one
@@ -197,8 +197,7 @@ def row_work(lengths: np.ndarray, dim: int, solver: str) -> np.ndarray:
         return (lengths / 2 + 5) * dim
     if solver in CHEAPER:
         return (lengths + 10) * dim + 500
-    small = np.minimum(lengths, dim)
-    return lengths * dim * (1 + small / 50) + small**3 / 96 + 10 * dim
+    return exact_cycles(lengths, dim)
 
 
 def share(

@@ -18,7 +18,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from rankbench.solvers.als.exact import solve_lanes
+from rankbench.solvers.als.exact import exact_cycles, solve_lanes
 from rankbench.solvers.als.simd import LANES, TILE, combine, gather_transposed, outer, prefetch_columns, products
 
 AHEAD = 32  # interactions between the one whose vector is read first and the one whose vector is prefetched
@@ -37,9 +37,7 @@ def sweep_is_cheaper(m: np.ndarray, K: int, size: int) -> np.ndarray:
 
     The formula was fitted to one machine. Subspaces of 16 dimensions are cheaper for rows of 40 interactions or more.
     """
-    small = np.minimum(m, K)
-    exact = m * K * (1 + small / 50) + small**3 / 96 + 10 * K
-    return m * K * (0.6 + size / 20) + K * (20 + size * (0.5 + size / 96)) < exact
+    return m * K * (0.6 + size / 20) + K * (20 + size * (0.5 + size / 96)) < exact_cycles(m, K)
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
