@@ -1,5 +1,6 @@
 """The folder of a local Ray cluster: entered by its user alone, and removed with its processes once its owner is gone."""
 
+import fcntl
 import os
 import signal
 import stat
@@ -75,6 +76,43 @@ def test_the_folder_of_a_killed_owner_goes_with_its_processes(tmp_path, owner, f
     _, alive = psutil.wait_procs(working, timeout=30)
     assert not alive
     figure("processes that a killed driver left: ended by the next start")
+
+
+def test_what_a_process_still_writes_goes_too(tmp_path):
+    writes = "import sys, time; [open(f'{sys.argv[1]}/{n}', 'w').close() or time.sleep(0.001) for n in range(500)]"
+    with private_folder(tmp_path) as folder:
+        (folder / "logs").mkdir()
+        process = subprocess.Popen([sys.executable, "-c", writes, str(folder)])
+        while process.poll() is None and not (folder / "0").exists():
+            pass
+    process.wait()
+    remove_abandoned(tmp_path)
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_removal_that_fails_is_left_for_the_next_process(tmp_path, monkeypatch):
+    monkeypatch.setattr("rankbench.cluster.private_folder._PATIENCE", 0.2)
+    with monkeypatch.context() as patch, private_folder(tmp_path) as folder:
+        (folder / "logs").mkdir()
+        patch.setattr("shutil.rmtree", lambda *args, **options: None)
+    assert (folder / "logs").exists()
+    remove_abandoned(tmp_path)
+    assert not folder.exists()
+
+
+def test_the_process_that_cleans_up_waits_for_the_end_of_the_owner_and_leaves_other_folders(tmp_path):
+    mine, other = tmp_path / "rb-mine", tmp_path / "rb-other"
+    for folder in (mine, other):
+        folder.mkdir()
+        (folder / "owner.lock").touch()
+    with (mine / "owner.lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        words = [sys.executable, "-m", "rankbench.cluster.private_folder"]
+        process = subprocess.Popen(words, env=os.environ | {FOLDER: str(mine)})
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(2)
+    assert process.wait(20) == 0
+    assert not mine.exists() and other.exists()
 
 
 def test_a_living_owner_loses_nothing(tmp_path, owner):

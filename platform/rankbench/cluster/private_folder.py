@@ -2,7 +2,7 @@
 
 Ray makes its own folders writable for every user of the host. They are therefore inside a folder of mode 0700, which also
 contains the cluster's token. A lock that the kernel releases when the owner ends shows the next process which folders are
-abandoned. Run as a program, this file removes these.
+abandoned. Run as a program, this file removes the folder in which it works.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,6 +22,7 @@ import psutil
 PARENT = Path("/tmp")  # not TMPDIR: the names of Ray's sockets have at most 107 bytes, of which Ray itself uses more than 70
 FOLDER = "RANKBENCH_RAY_FOLDER"  # environment variable with the path of the folder, set for the processes that work in it
 _PREFIX, _LOCK = "rb-", "owner.lock"
+_PATIENCE, _PAUSE = 10.0, 0.1  # seconds: for a removal that others still disturb, and between two tries of it
 
 
 @contextmanager
@@ -42,18 +44,33 @@ def private_folder(parent: Path = PARENT) -> Iterator[Path]:
 def remove_abandoned(parent: Path = PARENT) -> None:
     """Remove the folders of this user whose owner has ended, and end the Ray processes that still work in them."""
     for folder in parent.glob(f"{_PREFIX}*"):
-        with suppress(OSError):
-            about = folder.lstat()
-            if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid():
-                continue
-            # A folder without the lock file is unrelated, or its owner is about to take the lock.
-            lock = os.open(folder / _LOCK, os.O_RDWR | os.O_NOFOLLOW)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                end_processes(folder)
-                _remove(folder)
-            finally:
-                os.close(lock)
+        _remove_if_abandoned(folder)
+
+
+def _remove_if_abandoned(folder: Path) -> None:
+    with suppress(OSError):
+        about = folder.lstat()
+        if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid():
+            return
+        # A folder without the lock file is unrelated, or its owner is about to take the lock.
+        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_NOFOLLOW)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            end_processes(folder)
+            _remove(folder)
+        finally:
+            os.close(lock)
+
+
+def _remove_own() -> None:
+    """Remove the folder in which this process works, once its owner has ended.
+
+    Other abandoned folders stay: whoever removes this one ends this process, which would leave another one half removed.
+    """
+    folder, until = Path(os.environ[FOLDER]), time.monotonic() + _PATIENCE
+    while folder.exists() and time.monotonic() < until:
+        _remove_if_abandoned(folder)  # without effect while the kernel still ends the owner, which closes files one by one
+        time.sleep(_PAUSE)
 
 
 def end_processes(folder: Path) -> None:
@@ -81,14 +98,26 @@ def _processes(folder: Path) -> Iterator[psutil.Process]:
 
 
 def _remove(folder: Path) -> None:
-    """Remove the folder and its lock last, so that an interrupted removal leaves a folder that can be recognised."""
-    for path in folder.iterdir():
-        if path.name != _LOCK:
-            shutil.rmtree(path, ignore_errors=True) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
+    """Remove the folder, and its lock last, so that an incomplete removal leaves a folder that can be recognised.
+
+    A process that is just ending may still write into the folder, so its contents are removed until none are left.
+    """
+    until = time.monotonic() + _PATIENCE
+    while not _removed_contents(folder):
+        if time.monotonic() > until:
+            return
+        time.sleep(_PAUSE)
     with suppress(OSError):
         (folder / _LOCK).unlink(missing_ok=True)
         folder.rmdir()
 
 
+def _removed_contents(folder: Path) -> bool:
+    for path in folder.iterdir():
+        if path.name != _LOCK:
+            shutil.rmtree(path, ignore_errors=True) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
+    return all(path.name == _LOCK for path in folder.iterdir())
+
+
 if __name__ == "__main__":
-    remove_abandoned()
+    _remove_own()
