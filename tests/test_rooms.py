@@ -34,13 +34,15 @@ EDGES = {
         "cluster", "core", "data", "evaluation", "experiment", "fitting", "reports", "schema", "studies", "sweeps",
         "tracking",
     },
+    "leaderboard": {"cluster", "core", "data", "evaluation", "experiment", "fitting", "models", "schema", "tracking"},
     "views": {"experiment", "schema", "sweeps", "tracking"},
     "api": {
-        "cluster", "core", "data", "evaluation", "experiment", "reports", "reproduce", "schema", "sweeps", "tracking", "views",
+        "cluster", "core", "data", "evaluation", "experiment", "leaderboard", "reports", "reproduce", "schema", "sweeps",
+        "tracking", "views",
     },
     "cli": {
-        "api", "cluster", "completion", "contracts", "core", "data", "evaluation", "experiment", "fitting", "reports",
-        "reproduce", "schema", "studies", "sweeps", "tracking", "training", "views",
+        "api", "cluster", "completion", "contracts", "core", "data", "evaluation", "experiment", "fitting", "leaderboard",
+        "reports", "reproduce", "schema", "studies", "sweeps", "tracking", "training", "views",
     },
 }  # fmt: skip
 HEAVY = {

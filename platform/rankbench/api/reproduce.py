@@ -84,12 +84,7 @@ def evidence_folder(environment: Environment, given: Path | None = None) -> Path
     """Return the folder of the store: as given; evidence/ in the folder of the experiment files if that can be written, as in a
     checkout; otherwise evidence/ in the results folder.
     """
-    if given is not None:
-        return given
-    for folder in environment.catalogues("experiments"):
-        if (folder / EVIDENCE).is_dir() and "site-packages" not in folder.parts:
-            return folder / EVIDENCE
-    return environment.results / EVIDENCE
+    return given or environment.stored_beside("experiments", EVIDENCE)
 
 
 def agenda(

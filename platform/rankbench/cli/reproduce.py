@@ -95,13 +95,14 @@ def reproduce(
     from rankbench.api.reproduce import agenda
     from rankbench.api.reproduce import reproduce as work_on
     from rankbench.cluster.session import host_and_port
+    from rankbench.core.durations import seconds_of
     from rankbench.core.environment import Environment
     from rankbench.core.errors import ConfigError
     from rankbench.core.threads import available_cpus
     from rankbench.tracking.labels import Labels
 
-    seconds = None if budget is None else _seconds(budget, "--budget")
-    search_seconds = None if search_budget is None else _seconds(search_budget, "--search-budget")
+    seconds = None if budget is None else seconds_of(budget, "--budget")
+    search_seconds = None if search_budget is None else seconds_of(search_budget, "--search-budget")
     environment = Environment.from_env()
     if address:
         host_and_port(address)
@@ -255,15 +256,3 @@ def _words(text: str | None) -> list[str]:
 
 def _plural(n: int, one: str, many: str = "") -> str:
     return f"{n:,} {one if n == 1 else many or one + 's'}"
-
-
-def _seconds(text: str, option: str) -> float:
-    """Seconds of 90s, 10m, 2h or a plain number. Raises ConfigError for any other text."""
-    import re
-
-    from rankbench.core.errors import ConfigError
-
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|min|h|d)?", text.strip())
-    if not match:
-        raise ConfigError(f"{option}: expected a time such as 90s, 10m or 2h, got {text!r}")
-    return float(match[1]) * {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, None: 1}[match[2]]

@@ -97,6 +97,15 @@ class Environment:
         folders = [parent / kind for parent in parents if parent is not None]
         return list(dict.fromkeys(folder for folder in folders if folder.is_dir()))
 
+    def stored_beside(self, kind: str, name: str) -> Path:
+        """Return the folder `name` beside the files of `kind` if it is there and not part of an installed package, as in a
+        checkout; otherwise `name` in the results folder.
+        """
+        for folder in self.catalogues(kind):
+            if (folder / name).is_dir() and "site-packages" not in folder.parts:
+                return folder / name
+        return self.results / name
+
 
 def _store(name: str) -> Storage | None:
     """The store that a variable names, None if it names a folder."""

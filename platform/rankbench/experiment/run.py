@@ -60,7 +60,7 @@ def run_stepwise(
             dataset = prepare(job.card, environment, progress)
             X = dataset.split.fit_matrix(job.fit_on)
             holdout = dataset.split.holdout(job.measure_on, job.fit_on)
-            _require_fold_in(job.configs, holdout, X, job.card.name)
+            require_fold_in(job.configs, holdout, X, job.card.name)
         execution = _with_own_spill_folder(job, execution)
         with _timed(seconds, "fit"):
             fitted = yield from _fit(job, dataset, X, execution, progress, holdout, (dataset.fingerprint, job.fit_on))
@@ -154,7 +154,7 @@ def _with_own_spill_folder(job: Job, execution: Execution) -> Execution:
     return dataclasses.replace(execution, spill=dataclasses.replace(execution.spill, folder=folder))
 
 
-def _require_fold_in(configs: tuple[MethodConfig, ...], holdout: Holdout, X: sp.csr_array, name: str) -> None:
+def require_fold_in(configs: tuple[MethodConfig, ...], holdout: Holdout, X: sp.csr_array, name: str) -> None:
     """Raise ConfigError if a method that only scores fitted users would be measured on others."""
     held_out = int(np.count_nonzero(np.diff(X.indptr)[holdout.users] == 0))
     for each in configs:

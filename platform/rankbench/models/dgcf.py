@@ -111,6 +111,7 @@ def _scaled(x: Tensor, scale: Tensor) -> Tensor:
     DGCF,
     title="DGCF: disentangled intents, routed over the interaction graph",
     source="Wang et al., SIGIR 2020",
+    paper_loss="bpr",
     layers=lambda p: (6 + p.n_intents) * p.n_layers * p.n_routings,
     per_edge=lambda p: INDEX + 2 * p.n_intents * (p.n_layers * p.n_routings + 4),
 )

@@ -81,6 +81,7 @@ class GATModel(EmbeddingModel):
     GAT,
     title="GAT: attention over the interaction graph",
     source="Veličković et al., ICLR 2018",
+    paper_loss="bpr",
     layers=lambda p: 4 * (p.attention_layers - 1 + p.n_heads),  # the heads of the last layer have the whole width each
     per_edge=lambda p: INDEX + 2 * p.n_heads * (p.attention_layers + 2),
 )

@@ -38,6 +38,7 @@ class LightGCNModel(EmbeddingModel):
     LightGCN,
     title="LightGCN: vectors propagated over the interaction graph",
     source="He et al., SIGIR 2020",
+    paper_loss="bpr",
     layers=lambda p: p.n_layers,
 )
 def lightgcn(X: sp.csr_array, p: LightGCN, users: Tensor, items: Tensor, generator: torch.Generator) -> LightGCNModel:

@@ -142,6 +142,7 @@ def _array(tensor: Tensor) -> np.ndarray:
     NeuMF,
     title="NeuMF: a network of a user's and an item's vector",
     source="He et al., WWW 2017",
+    paper_loss="bce",
     noise_per_row=lambda p: "hidden_dropout" if p.hidden_dropout else "",
     work=lambda p, embedding_dim: p.work(embedding_dim),
 )

@@ -99,6 +99,7 @@ class NGCFModel(EmbeddingModel):
     NGCF,
     title="NGCF: graph layers with weights",
     source="Wang et al., SIGIR 2019",
+    paper_loss="bpr",
     layers=lambda p: 2 * p.n_layers,  # a layer with its two products takes about as long as two of LightGCN
 )
 def ngcf(X: sp.csr_array, p: NGCF, users: Tensor, items: Tensor, generator: Generator) -> NGCFModel:

@@ -84,6 +84,7 @@ class PinSageModel(EmbeddingModel):
     PinSage,
     title="PinSage: convolutions over the nodes that random walks visit most",
     source="Ying et al., KDD 2018",
+    paper_loss="bpr",
     layers=lambda p: 3 * p.convolutions,
     per_edge=lambda p: INDEX,
 )

@@ -72,6 +72,7 @@ class SGLModel(EmbeddingModel):
     SGL,
     title="SGL-ED: LightGCN and a contrastive loss between two thinned graphs",
     source="Wu et al., SIGIR 2021",
+    paper_loss="bpr",
     layers=lambda p: 3 * p.n_layers,
 )
 def sgl(X: sp.csr_array, p: SGL, users: Tensor, items: Tensor, generator: Generator) -> SGLModel:

@@ -93,6 +93,7 @@ class SimpleXModel(EmbeddingModel):
     SimpleX,
     title="SimpleX: a user's own vector and a pooled history",
     source="Mao et al., CIKM 2021",
+    paper_loss="ccl",
     per_row=True,
     noise_per_row=lambda p: "user_dropout" if p.user_dropout else "",
 )

@@ -82,6 +82,7 @@ class XSimGCLModel(EmbeddingModel):
     XSimGCL,
     title="XSimGCL: LightGCN with noise and a contrastive loss",
     source="Yu et al., TKDE 2023",
+    paper_loss="bpr",
     layers=lambda p: p.n_layers,
 )
 def xsimgcl(X: sp.csr_array, p: XSimGCL, users: Tensor, items: Tensor, generator: torch.Generator) -> XSimGCLModel:

@@ -67,6 +67,7 @@ class YouTubeNetModel(EmbeddingModel):
     YouTubeNet,
     title="YouTubeNet: a user is the mean of the user's items",
     source="Covington, Adams, Sargin, RecSys 2016; Mao et al., CIKM 2021",
+    paper_loss="sampled-softmax",
     per_row=True,
     noise_per_row=lambda p: "user_dropout" if p.user_dropout else "",
     folds=lambda p: not p.n_towers,

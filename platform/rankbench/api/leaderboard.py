@@ -1,0 +1,92 @@
+"""A leaderboard of methods and datasets at equal budgets of time; for the command and for Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rankbench.cluster.session import require_reachable, session
+from rankbench.cluster.workplace import require_shared
+from rankbench.core.environment import Environment
+from rankbench.core.errors import DownloadError
+from rankbench.core.files import require_writable
+from rankbench.core.patterns import selected
+from rankbench.core.threads import available_cpus
+from rankbench.data.cards import Card, card_names, load_card
+from rankbench.leaderboard.attempt import Rules
+from rankbench.leaderboard.budget import Budget
+from rankbench.leaderboard.contest import Plan, plan, run
+from rankbench.leaderboard.entrants import Entrant, entrants
+from rankbench.leaderboard.results import Result, Results
+from rankbench.sweeps.selection import families
+
+FOLDER = "leaderboard"  # beside the experiment files, or in the results folder
+
+
+def store_folder(environment: Environment, given: Path | None = None) -> Path:
+    """Return the folder of the store: as given; leaderboard/ in the folder of the experiment files if it is there, as in a
+    checkout; otherwise leaderboard/ in the results folder.
+    """
+    return given or environment.stored_beside("experiments", FOLDER)
+
+
+def chosen_entrants(words: Sequence[str], rules: Rules) -> list[Entrant]:
+    """The entrants that names, patterns and families select, all without words. Raises ConfigError for an unknown name."""
+    known = entrants(rules.metric)
+    return [known[name] for name in selected(words, known, "--methods", families())]
+
+
+def chosen_cards(words: Sequence[str], environment: Environment) -> list[Card]:
+    """The datasets that names and patterns select. Without a name of their own, made-up datasets are left out.
+
+    Raises ConfigError for an unknown name.
+    """
+    names = selected(words, list(card_names(environment)), "--datasets")
+    cards = [load_card(name, environment) for name in names]
+    return [card for card in cards if card.name in words or not card.source.generator]
+
+
+def agenda(
+    methods: Sequence[str],
+    datasets: Sequence[str],
+    budget: Budget,
+    rules: Rules,
+    environment: Environment,
+    store: Path | None = None,
+    on_dataset: Callable[[str], None] = lambda name: None,
+) -> tuple[Plan, Results]:
+    """Return what is left of a leaderboard, and its store.
+
+    Raises ConfigError for unknown names, DownloadError if no dataset of the selection is available.
+    """
+    results = Results(store_folder(environment, store))
+    cards = chosen_cards(datasets, environment)
+    todo = plan(chosen_entrants(methods, rules), cards, budget, rules, results, environment, on_dataset)
+    if len(todo.not_available) == len(cards):
+        reasons = ", ".join(f"{name} ({why})" for name, why in todo.not_available.items())
+        raise DownloadError(f"none of the datasets is available: {reasons}")
+    return todo, results
+
+
+def compete(
+    todo: Plan,
+    rules: Rules,
+    results: Results,
+    environment: Environment,
+    address: str | None = None,
+    on_done: Callable[[Result], None] = lambda result: None,
+) -> None:
+    """Run the entries that are left. Each is stored as it ends, and a further call goes on where this one ended.
+
+    Raises ClusterError if the cluster at `address` cannot be joined, StorageError if the store cannot be written.
+    """
+    require_writable(results.folder)
+    environment.require_folder_of_results("leaderboard")
+    if address:
+        require_reachable(address)
+    if not todo.left:
+        return
+    with session(address, available_cpus()) as cluster:
+        if not cluster.local:
+            require_shared(environment)
+        run(todo, rules, results, environment, cluster, on_done)

@@ -1,0 +1,159 @@
+"""rankbench leaderboard: every method on every dataset, each within the same budget of time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rankbench.cli.arguments import Plugin
+from rankbench.cli.console import Json, clock, epilog, err, print_json, print_table
+
+if TYPE_CHECKING:
+    from rankbench.leaderboard.results import Result
+
+EXAMPLES = """Examples:
+  rankbench leaderboard --datasets movielens-100k --budget 10s
+  rankbench leaderboard --methods ease,ials,bpr,lightgcn --datasets movielens-100k,lastfm --budget 30s
+  rankbench leaderboard --methods family:softmax --datasets 'movielens-*' --budget 30s/M      per million interactions
+  rankbench leaderboard --plugin my_loss.py --methods my-loss --datasets movielens-100k --budget 10s
+  rankbench leaderboard --budget 30s --dry-run      what is left, and how long it takes
+  rankbench leaderboard --budget 30s --address auto      on a Ray cluster
+  rankbench leaderboard show      mean ranks, from the store
+  rankbench leaderboard show --datasets movielens-100k --json
+"""
+
+
+class _RunByDefault(typer.core.TyperGroup):
+    """`leaderboard --budget 10s` is `leaderboard run --budget 10s`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        known = args and (args[0] in self.commands or args[0] in ("-h", "--help"))
+        return super().parse_args(ctx, args if known else ["run", *args])
+
+
+app = typer.Typer(
+    cls=_RunByDefault,
+    help="Compare all methods on all datasets at equal budgets of time. See also `leaderboard show`.",
+    rich_markup_mode=None,
+)
+
+Methods = Annotated[
+    str | None,
+    typer.Option(
+        "--methods", help="Methods and encoders, patterns or family:NAME, comma-separated; !NAME leaves out. Default: all."
+    ),
+]
+Datasets = Annotated[
+    str | None,
+    typer.Option("--datasets", help="Datasets or patterns, comma-separated; !NAME leaves out. Default: all that can be had."),
+]
+Store = Annotated[
+    Path | None,
+    typer.Option(
+        "--store", help="Folder of the results. Default: leaderboard/ beside the experiment files, or in the results folder."
+    ),
+]
+Metric = Annotated[str, typer.Option("--metric", help="Metric that chooses on the validation set.")]
+
+
+@app.command("run", epilog=epilog(EXAMPLES))
+def run(
+    methods: Methods = None,
+    datasets: Datasets = None,
+    budget: Annotated[
+        str, typer.Option("--budget", help="Time per method and dataset, such as 30s, or 30s/M per million interactions.")
+    ] = "30s",
+    metric: Metric = "ndcg@20",
+    seeds: Annotated[int, typer.Option(min=1, max=20, help="Number of final fits, as far as the budget allows.")] = 3,
+    threads: Annotated[int, typer.Option(min=1, help="Threads of each fit.")] = 1,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what is left and how long it takes, and exit.")] = False,
+    address: Annotated[
+        str | None,
+        typer.Option(envvar="RAY_ADDRESS", help="HOST:PORT of a running Ray cluster, or auto. Default: a local one."),
+    ] = None,
+    store: Store = None,
+    plugin: Plugin = None,
+    json: Json = False,
+) -> None:
+    """Give every method the same time on every dataset: to search its settings on the validation set, and to be fitted.
+
+    Reading data, and the measurement on test at the end, are not counted. Each result is stored at once, and the same command
+    goes on where it ended; only new methods, datasets and budgets are run.
+    """
+    from rankbench.api.leaderboard import agenda, compete
+    from rankbench.cluster.session import host_and_port
+    from rankbench.core.environment import Environment
+    from rankbench.core.errors import require
+    from rankbench.core.threads import available_cpus, require_threads
+    from rankbench.evaluation.metrics import metric_set
+    from rankbench.leaderboard.attempt import Rules
+    from rankbench.leaderboard.budget import Budget
+
+    environment = Environment.from_env()
+    allowed = Budget.of(budget, "--budget")
+    chooses = metric_set((metric,)).names
+    require(len(chooses) == 1, f"--metric: write {metric} with a cutoff, as in ndcg@20")
+    per_user = metric.partition("@")[0] not in ("auc", "coverage", "popularity")
+    require(per_user, f"--metric: {metric} is not a mean over users of hits in their lists, which a search could maximise")
+    rules = Rules(chooses[0], metric_set((*chooses, *metric_set().names)), tuple(range(seeds)), threads)
+    if address:
+        host_and_port(address)
+    else:
+        require_threads(threads, "--threads")
+    todo, results = agenda(_words(methods), _words(datasets), allowed, rules, environment, store)
+    slots = max(1, available_cpus() // threads)
+    if not json:
+        for name, why in todo.not_available.items():
+            err.print(f"not available: {name} ({why})", style="dim")
+        hours = "" if address else f", at most {clock(todo.seconds / slots)}, {slots} at once"
+        err.print(f"{len(todo.left)} entries left{hours}; {todo.done} in {results.folder}", highlight=False)
+    if dry_run:
+        _show_plan(todo.left, json)
+        return
+    done: list[Result] = []
+
+    def told(result: Result) -> None:
+        done.append(result)
+        if not json:
+            err.print(f"{len(done)}/{len(todo.left)}  {_outcome(result)}", highlight=False)
+
+    compete(todo, rules, results, environment, address, told)
+    if json:
+        print_json({"store": str(results.folder), "done": [_facts(each) for each in done], "before": todo.done})
+
+
+def _outcome(result: Result) -> str:
+    where = f"{result.entrant} on {result.dataset}"
+    if not result.finished:
+        return f"{where}: {result.status}: {result.reason}"
+    value, low, high = result.metrics[result.metric]
+    seeds = f"{len(result.seeds)} seed{'s' if len(result.seeds) > 1 else ''}"
+    interval = "" if low is None or high is None else f" [{low:.4f}, {high:.4f}]"
+    return f"{where}: {result.metric} {value:.4f}{interval}, {result.tried} settings, {seeds}, {result.seconds['all']:.1f} s"
+
+
+def _facts(result: Result) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return asdict(result)
+
+
+def _show_plan(left: Any, json: bool) -> None:
+    rows: dict[str, list[Any]] = {}
+    for each in left:
+        rows.setdefault(each.card.name, []).append(each)
+    facts = [
+        {"dataset": name, "budget": entries[0].budget, "methods": [each.entrant.name for each in entries]}
+        for name, entries in rows.items()
+    ]
+    if json:
+        print_json({"left": facts})
+        return
+    body = [[f["dataset"], f"{f['budget']:g} s", str(len(f["methods"])), ", ".join(f["methods"])] for f in facts]
+    print_table(["dataset", "budget", "entries", "methods"], body, drop=("methods",))
+
+
+def _words(text: str | None) -> list[str]:
+    return [word.strip() for word in (text or "").split(",") if word.strip()]

@@ -1,0 +1,216 @@
+"""What an entrant reaches on a dataset within a budget of seconds: search on the validation set, final fits, one test.
+
+The clock runs while fits are computed and measured on the validation set. Before that, the data are read and a fit on a few
+made-up interactions compiles the loops; after that, the models are measured on test, which decides nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import scipy.sparse as sp
+
+from rankbench.core import threads
+from rankbench.core.environment import Environment
+from rankbench.core.errors import RankbenchError
+from rankbench.core.rng import stream
+from rankbench.data.cards import Card
+from rankbench.data.prepare import Dataset, prepare
+from rankbench.data.splits import Holdout
+from rankbench.evaluation.metrics import MetricSet, PerUser, measure
+from rankbench.evaluation.summary import summarise
+from rankbench.experiment.estimate import Size, evaluations_every
+from rankbench.experiment.execution import Execution
+from rankbench.experiment.fit import fit_stepwise
+from rankbench.experiment.job import Job, MethodConfig
+from rankbench.experiment.outcome import now
+from rankbench.experiment.run import require_fold_in
+from rankbench.experiment.watch import ValidationSet, ranked, valid_users
+from rankbench.fitting.drive import Validation, result_of
+from rankbench.fitting.method import Iterative
+from rankbench.fitting.recommenders import Recommender
+from rankbench.leaderboard.candidate import Candidate, Fit, Measure
+from rankbench.leaderboard.entrants import Entrant
+from rankbench.leaderboard.race import race
+from rankbench.leaderboard.results import Result
+from rankbench.tracking.environment import describe_environment, peak_memory, reset_peak_memory
+from rankbench.tracking.record import per_user_table
+
+DTYPE = "float32"
+WARM_USERS, WARM_ITEMS = 60, 80  # of the made-up data
+WARM_SETTINGS = 4  # settings that are fitted on them, because a parameter such as weight_decay selects other loops
+OVER = 0.02  # share of the budget by which the last repeat may be late
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What all entrants of a leaderboard have in common: `metric` chooses on the validation set, `metrics` are measured on test
+    as means over `seeds`, each fit has `n_threads`, and `seed` draws the settings that the searches try.
+    """
+
+    metric: str
+    metrics: MetricSet
+    seeds: tuple[int, ...] = (0, 1, 2)
+    n_threads: int = 1
+    seed: int = 0
+
+
+class Attempt:
+    """One entry of a leaderboard, in three calls: `load`, `search` and `test`. All errors are those of the fits."""
+
+    def __init__(self, entrant: Entrant, card: Card, budget: float, rules: Rules, environment: Environment):
+        self.entrant, self.card, self.budget, self.rules, self.environment = entrant, card, budget, rules, environment
+        self.execution = Execution(rules.n_threads)
+        self.tried: list[Candidate] = []
+        self.models: dict[int, Recommender] = {}
+        self.started_at = now()
+
+    def load(self) -> None:
+        """Read the data and compile the loops. Raises ConfigError if the method cannot be measured on these data."""
+        reset_peak_memory()
+        self.dataset: Dataset = prepare(self.card, self.environment)
+        split = self.dataset.split
+        self.X = split.fit_matrix("train")
+        default = self.entrant.config()
+        require_fold_in((default,), split.holdout("test", "train"), self.X, self.card.name)
+        self.valid = split.holdout("valid", "train")
+        self.size = Size.of(self.dataset)
+        with threads.pinned(self.rules.n_threads):
+            for config in self.entrant.settings(self.rules.seed)[:WARM_SETTINGS]:
+                self._warm_up(config)
+
+    def search(self) -> None:
+        """Search the setting and fit it with the further seeds, within the budget."""
+        self.begun = time.perf_counter()
+        rules = self.rules
+        seeds = rules.seeds if self.entrant.spec.seeded else rules.seeds[:1]
+        settings = iter(self.entrant.settings(rules.seed))
+        with threads.pinned(rules.n_threads):
+            winner = race(partial(self._next_candidate, settings, seeds[0]), self._left, len(seeds) - 1)
+            self.search_seconds = time.perf_counter() - self.begun
+            if winner is None or winner.model is None:
+                reasons = {each.failure for each in self.tried if each.failure}
+                raise RankbenchError(f"no fit had a result: {'; '.join(sorted(reasons)) or 'no time'}")
+            self.winner = winner
+            self.chosen = self._final(winner)
+            self.models[seeds[0]] = winner.model
+            expected = winner.seconds_to_best
+            for seed in seeds[1:]:
+                if self._left() < (1 - OVER) * expected:
+                    break
+                start = time.perf_counter()
+                model = self._repeat(seed)
+                if model is None:
+                    break
+                self.models[seed] = model
+                expected = time.perf_counter() - start
+        self.seconds = time.perf_counter() - self.begun
+
+    def test(self) -> tuple[Result, pa.Table]:
+        """Measure the models on test. Returns the result, and each metric of each user, its mean over the seeds."""
+        begun = time.perf_counter()
+        holdout = self.dataset.split.holdout("test", "train")
+        counts = np.bincount(self.X.indices, minlength=self.X.shape[1])
+        metrics = self.rules.metrics
+        with threads.pinned(self.rules.n_threads):
+            measured = [
+                measure(ranked([model], holdout, metrics.k, metrics.auc)[0], holdout.target, counts, metrics)
+                for model in self.models.values()
+            ]
+        mean = PerUser(
+            measured[0].users,
+            {name: np.mean([each.values[name] for each in measured], axis=0) for name in measured[0].values},
+            {name: float(np.mean([each.overall[name] for each in measured])) for name in measured[0].overall},
+        )
+        about = describe_environment()
+        by_seed = [float(each.values[self.rules.metric].mean()) for each in measured]
+        result = Result(
+            dataset=self.card.name,
+            card=self.card.content_key(),
+            fingerprint=self.dataset.fingerprint,
+            entrant=self.entrant.name,
+            rules=self.entrant.key,
+            budget=self.budget,
+            method=self.chosen.method,
+            params=self.entrant.given(self.chosen),
+            metric=self.rules.metric,
+            valid=self.winner.value,
+            tried=len(self.tried),
+            seeds=tuple(self.models),
+            iterations=self.winner.iterations,
+            metrics={name: (each.mean, each.low, each.high) for name, each in summarise(mean, 0).items()},
+            by_seed=tuple(by_seed),
+            seconds={
+                "search": self.search_seconds,
+                "all": self.seconds,
+                "fit": self.winner.seconds_to_best,
+                "test": time.perf_counter() - begun,
+            },
+            threads=self.rules.n_threads,
+            peak_memory_gb=peak_memory() / 1e9,
+            cpu=str(about["machine"]["cpu"]),
+            revision=about["revision"],
+            versions={name: about["packages"][name] for name in ("torch", "numpy", "scipy")},
+            started_at=self.started_at,
+        )
+        return result, per_user_table(self.dataset.users.take(pa.array(mean.users)), mean.values)
+
+    def _left(self) -> float:
+        return self.budget - (time.perf_counter() - self.begun)
+
+    def _next_candidate(self, settings: Iterator[MethodConfig], seed: int) -> Candidate | None:
+        config = next(settings, None)
+        if config is None:
+            return None
+        measure_valid = ValidationSet(self.valid, self.rules.seed, limit=valid_users(config))
+        begin: Callable[[Measure], Fit] = partial(self._fit, config, seed)
+        self.tried.append(Candidate(config, begin, measure_valid, self.rules.metric))
+        return self.tried[-1]
+
+    def _fit(self, config: MethodConfig, seed: int, measure_valid: Measure | None = None) -> Fit:
+        validation = None
+        if measure_valid and config.stopping:
+            job = Job(self.card, (config,), "train", "valid", seed=seed)
+            validation = Validation(measure_valid, config.stopping, evaluations_every(job, self.size))
+        # The Gram is shared by the fits of this entry only: which others ran before in this process must not matter.
+        data = (self.dataset.fingerprint, "train", id(self))
+        return fit_stepwise((config,), self.X, DTYPE, seed, self.execution, validation=validation, data=data)
+
+    def _final(self, winner: Candidate) -> MethodConfig:
+        """The setting of the winner, with the number of iterations that were best."""
+        spec = winner.config.spec
+        if not isinstance(spec, Iterative):
+            return winner.config
+        return self.entrant.config(self.entrant.given(winner.config) | {spec.length: winner.iterations, "patience": 0})
+
+    def _repeat(self, seed: int) -> Recommender | None:
+        """Fit the chosen setting with another seed; None if the time is over before its end."""
+        fit = self._fit(self.chosen, seed)
+        try:
+            while True:
+                next(fit)
+                if self._left() < -OVER * self.budget:
+                    fit.close()
+                    return None
+        except StopIteration as end:
+            model: Recommender = end.value.models[0]
+            return model
+
+    def _warm_up(self, config: MethodConfig) -> None:
+        """Fit made-up data for an iteration and rank them, so that the clock does not measure imports and compilation."""
+        rng = stream(0, "warm up")
+        X, targets = (sp.csr_array((rng.random((WARM_USERS, WARM_ITEMS)) < 0.2).astype(np.float32)) for _ in range(2))
+        if isinstance(config.spec, Iterative):
+            config = self.entrant.config(self.entrant.given(config) | {config.spec.length: 1, "patience": 0})
+        try:
+            fitted = result_of(fit_stepwise((config,), X, DTYPE, 0, self.execution))
+        except RankbenchError:
+            return  # the method needs more data than these; what it has compiled until then is compiled
+        holdout = Holdout(np.arange(WARM_USERS, dtype=np.int32), X, targets)
+        ranking = ranked(fitted.models, holdout, MetricSet((self.rules.metric,)).k)[0]
+        measure(ranking, targets, np.zeros(WARM_ITEMS), self.rules.metrics)

@@ -1,0 +1,81 @@
+"""One setting of a search: a fit that goes on for as long as it is given, and its best model on the validation set so far."""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections.abc import Callable, Generator
+
+from rankbench.core.errors import NumericalError
+from rankbench.experiment.fit import Fitted
+from rankbench.experiment.job import MethodConfig
+from rankbench.fitting.drive import Row
+from rankbench.fitting.method import Iterative
+from rankbench.fitting.recommenders import Recommender
+
+Measure = Callable[[Recommender, str], float]  # a metric of a model on the validation set
+Fit = Generator[list[Row], None, Fitted]
+
+
+class Candidate:
+    """The fit of `config` that `begin` starts. It measures its models with the function that `begin` is given.
+
+    `value` is the best one on the validation set; its `model` comes from iteration `iterations` (None for a fit in one step),
+    which was complete after `seconds_to_best` of `seconds`. Evaluations are part of the time of a fit. `failure`: why it has no
+    further value.
+    """
+
+    def __init__(
+        self,
+        config: MethodConfig,
+        begin: Callable[[Measure], Fit],
+        measure: Measure,
+        metric: str,
+        clock: Callable[[], float] = time.perf_counter,
+    ):
+        self.config, self.metric = config, metric
+        self.value = -math.inf
+        self.model: Recommender | None = None
+        self.iterations: int | None = None
+        self.seconds = self.seconds_to_best = 0.0
+        self.ended, self.failure = False, ""
+        self._measure, self._clock, self._improved, self._n_done = measure, clock, False, 0
+        self._fit = begin(self._watch)
+
+    def advance(self, seconds: float) -> None:
+        """Go on for `seconds`, to the nearest whole iteration, or until the fit ends. The first iteration is always made."""
+        end = self.seconds + seconds
+        while not self.ended and (not self._n_done or self.seconds + self.seconds / self._n_done / 2 <= end):
+            start = self._clock()
+            iteration = self._next()
+            self.seconds += self._clock() - start
+            self._n_done += 1
+            if self._improved:
+                self.iterations, self.seconds_to_best, self._improved = iteration, self.seconds, False
+
+    def close(self) -> None:
+        """End the fit and forget its model."""
+        self._fit.close()
+        self.ended, self.model = True, None
+
+    def _next(self) -> int | None:
+        """Complete an iteration, and return its number, or None at the end of a fit."""
+        try:
+            return int(next(self._fit)[-1]["iteration"])
+        except StopIteration as end:
+            self.ended = True
+            if self.model is None:
+                self._watch(end.value.models[0], self.metric)
+            return self.iterations
+        except NumericalError as error:
+            self.ended, self.failure = True, str(error)
+            return None
+
+    def _watch(self, model: Recommender, metric: str) -> float:
+        value = self._measure(model, metric)
+        if value > self.value:
+            self.value, self._improved = value, True
+            # The next iteration may change the arrays in place.
+            self.model = copy.deepcopy(model) if isinstance(self.config.spec, Iterative) else model
+        return value

@@ -1,0 +1,110 @@
+"""The entrants of a leaderboard: every method, and every encoder trained with the loss of its paper.
+
+All of them have vectors of `DIM` numbers, and the settings of training that the papers share are not searched, so that what
+is compared is the method and not how much was tried on it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from rankbench.core.errors import ConfigError
+from rankbench.core.extras import installed
+from rankbench.experiment.job import MethodConfig, configure
+from rankbench.experiment.methods import registered
+from rankbench.fitting.method import METHODS, Iterative, Method
+from rankbench.leaderboard.ranges import range_of
+from rankbench.schema.space import expand
+
+DIM = 64
+DRAWS = 256  # most settings of a search
+SHARED = ("learning_rate", "weight_decay")  # of what all losses share, what depends on the loss
+# How long and how exactly a solver computes, and what an evaluation costs, are no properties of the model.
+FIXED = (
+    "embedding_dim", "latent_dim", "hidden_dim", "iterations", "epochs", "patience", "eval_every", "stop_metric", "tolerance",
+    "solver", "subspace_dim", "cg_steps", "cg_tolerance", "init_scale",
+)  # fmt: skip
+PATIENCE = 10  # iterations without improvement on the validation set after which a fit ends
+LIMIT = 1000  # iterations, which the budget of time usually ends
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A method, the parameters that are the same in all of its fits, and the `space` of those that are searched."""
+
+    name: str
+    method: str
+    fixed: dict[str, Any] = field(default_factory=dict)
+    space: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def spec(self) -> Method:
+        return self.config().spec
+
+    def config(self, values: dict[str, Any] | None = None) -> MethodConfig:
+        """The method with the given values of what is searched, by default its own."""
+        return configure(self.method, self.fixed | (values or {}))
+
+    @property
+    def key(self) -> str:
+        """A key of the method's code, if a plugin has it, and of what is fixed and searched."""
+        origin = METHODS.origin(self.method)
+        code = "" if origin.startswith("rankbench.") else origin  # the name of a plugin's module has a checksum
+        content = json.dumps([self.method, code, self.fixed, self.space, DRAWS], sort_keys=True)
+        return hashlib.sha256(content.encode()).hexdigest()[:10]
+
+    def given(self, config: MethodConfig) -> dict[str, Any]:
+        """The values in `config` of the parameters that are fixed or searched."""
+        flat = config.flat
+        return {name: flat[name] for name in (*self.fixed, *self.space)}
+
+    def settings(self, seed: int) -> list[MethodConfig]:
+        """What a search tries, in its order: the defaults, then draws. Draws that do not fit together are left out."""
+        configs = [self.config()]
+        for values in expand(self.space, DRAWS, seed, self.name) if self.space else []:
+            try:
+                configs.append(self.config(values))
+            except ConfigError:
+                continue
+        return configs
+
+
+def entrants(metric: str) -> dict[str, Entrant]:
+    """All entrants by name. `metric`, on the validation set, decides when a fit ends."""
+    found = {method.name: _of_method(method, metric) for method in registered()}
+    for encoder in _encoders():
+        if encoder.paper_loss:
+            found[encoder.name] = _of_method(registered().get(encoder.paper_loss), metric, encoder)
+    return dict(sorted(found.items()))
+
+
+def _encoders() -> list[Any]:
+    if not installed("train"):
+        return []
+    from rankbench.models.spec import registered as encoders  # imports PyTorch, as losses do
+
+    return list(encoders())
+
+
+def _of_method(method: Method, metric: str, encoder: Any = None) -> Entrant:
+    fields = {each.name: each for each in method.fields()}
+    fixed: dict[str, Any] = {"embedding_dim": DIM} if "embedding_dim" in fields else {}
+    if isinstance(method, Iterative):
+        fixed |= {method.length: LIMIT, "patience": PATIENCE, "eval_every": 0, "stop_metric": metric}
+    searched = tuple(method.own)
+    if method.cost == "trained":
+        searched += SHARED
+    name = method.name
+    if encoder is not None:
+        name, fixed["model"] = encoder.name, encoder.name
+        searched += tuple(each.name for each in dataclasses.fields(encoder.params))
+    names = [each for each in dict.fromkeys(searched) if each not in FIXED]
+    space = {each: how for each in names if (how := range_of(fields[each])) is not None}
+    # Parameters that are absent by default are other ways to give the same number, such as lam_prime for lam.
+    absent = [each for each in space if fields[each].default is None]
+    space = {each: how for each, how in space.items() if each not in absent[1:]}
+    return Entrant(name, method.name, fixed, space)

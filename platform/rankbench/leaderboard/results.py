@@ -1,0 +1,157 @@
+"""The store of a leaderboard: a line of JSON per entry, small enough to be committed, and the values of each user beside it.
+
+DATASET.jsonl                            one line per entrant and budget, also for those without a result
+users/DATASET/ENTRANT-BUDGET.parquet     each metric of each user, its mean over the seeds; only where the entry was run
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from rankbench.core.errors import DataError
+from rankbench.core.files import atomic_file, write_text
+
+Status = Literal["finished", "over budget", "not applicable", "failed"]
+
+
+@dataclass(frozen=True)
+class Result:
+    """An entrant on a dataset within a budget of seconds.
+
+    `card`: key of the dataset's card; `fingerprint`: that of the prepared data. `rules`: key of what the entrant fixes and
+    searches. `params`: those that it chose, by the `metric` whose value on the validation set is `valid`, among `tried`
+    settings. `metrics`: means on test over users and `seeds`, with 95 % intervals over users. `by_seed`: means of `metric` on
+    test. `seconds`: of the search, of all that the budget counts, of the best fit until its best iteration, and of the test.
+    Without a result, `reason` says why.
+    """
+
+    __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    dataset: str
+    card: str
+    entrant: str
+    rules: str
+    budget: float
+    metric: str
+    status: Status = "finished"
+    reason: str = ""
+    fingerprint: str = ""
+    method: str = ""
+    params: dict[str, Any] = field(default_factory=dict)
+    valid: float | None = None
+    tried: int = 0
+    seeds: tuple[int, ...] = ()
+    iterations: int | None = None
+    metrics: dict[str, tuple[float, float | None, float | None]] = field(default_factory=dict)
+    by_seed: tuple[float, ...] = ()
+    seconds: dict[str, float] = field(default_factory=dict)
+    threads: int = 1
+    peak_memory_gb: float = 0.0
+    cpu: str = ""
+    revision: str | None = None
+    versions: dict[str, str] = field(default_factory=dict)
+    started_at: str = ""
+
+    @property
+    def finished(self) -> bool:
+        return self.status == "finished"
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What makes two entries the same: one of them replaces the other."""
+        return self.entrant, self.budget
+
+
+class Results:
+    """The entries in a folder, which need not exist. `add` writes the file of the dataset anew, whole or not at all."""
+
+    def __init__(self, folder: Path):
+        """Read the folder. Raises DataError naming file and line for what cannot be read."""
+        self.folder = folder
+        self.of_dataset: dict[str, list[Result]] = {}
+        for path in sorted(folder.glob("*.jsonl")):
+            self.of_dataset[path.name.removesuffix(".jsonl")] = _read(path)
+
+    def all(self) -> Iterable[Result]:
+        for entries in self.of_dataset.values():
+            yield from entries
+
+    def find(self, dataset: str, card: str, entrant: str, rules: str, budget: float, metric: str) -> Result | None:
+        """Return the entry with these rules on these data, None if it has to be run, as after a failure."""
+        for each in self.of_dataset.get(dataset, ()):
+            same = (each.card, each.entrant, each.rules, each.budget, each.metric) == (card, entrant, rules, budget, metric)
+            if same and each.status != "failed":
+                return each
+        return None
+
+    def add(self, result: Result, per_user: pa.Table | None = None) -> None:
+        """Add an entry, in place of an earlier one of the same entrant and budget, with the values of its users."""
+        if per_user is not None:
+            path = self.path_of_users(result)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_file(path) as scratch:
+                pq.write_table(per_user, scratch)
+        kept = [each for each in self.of_dataset.get(result.dataset, ()) if each.key != result.key]
+        entries = sorted([*kept, result], key=lambda each: each.key)
+        self.of_dataset[result.dataset] = entries
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_text(self.folder / f"{result.dataset}.jsonl", "".join(f"{_line(each)}\n" for each in entries))
+
+    def users_of(self, result: Result, metric: str) -> tuple[np.ndarray, np.ndarray] | None:
+        """The ids and values of the users of an entry, None if they are not on this machine."""
+        path = self.path_of_users(result)
+        if not path.is_file():
+            return None
+        table = pq.read_table(path, columns=["user", metric])
+        return table["user"].to_numpy(), table[metric].to_numpy().astype(np.float64)
+
+    def path_of_users(self, result: Result) -> Path:
+        return self.folder / "users" / result.dataset / f"{result.entrant}-{result.budget:g}.parquet"
+
+
+def _line(result: Result) -> str:
+    """The line of an entry. Measurements are rounded; parameters are not, because a fit must be repeatable."""
+    content = asdict(result)
+    for name in ("metrics", "by_seed", "seconds", "valid", "peak_memory_gb"):
+        content[name] = _rounded(content[name])
+    return json.dumps(content, sort_keys=True, allow_nan=False)
+
+
+def _rounded(value: Any) -> Any:
+    """Numbers with six digits after the point, or six significant ones if they are smaller than one."""
+    if isinstance(value, float):
+        return round(value, 6) if abs(value) >= 1 else float(f"{value:.6g}")
+    if isinstance(value, dict):
+        return {name: _rounded(each) for name, each in value.items()}
+    return [_rounded(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _read(path: Path) -> list[Result]:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: {error}") from None
+    results = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            results.append(_adapter().validate_json(line))
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"]))
+            raise DataError(f"{path}:{number}: {where or 'line'}: {first['msg']}") from None
+    return results
+
+
+@cache
+def _adapter() -> TypeAdapter[Result]:
+    return TypeAdapter(Result)

@@ -1,0 +1,43 @@
+"""The store of a leaderboard."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from rankbench.core.errors import DataError
+from rankbench.leaderboard.results import Result, Results
+
+
+def result(entrant="ease", budget=30.0, **other):
+    return Result("lastfm", "card", entrant, "rules", budget, "ndcg@20", **other)
+
+
+def test_what_was_added_is_read_again(tmp_path):
+    results = Results(tmp_path / "store")
+    first = result(params={"lam": 0.1234567890123}, metrics={"ndcg@20": (0.25, 0.2, 0.3), "coverage@20": (0.5, None, None)})
+    table = pa.table({"user": ["b", "a"], "ndcg@20": np.array([0.1, 0.4], np.float32)})
+    results.add(first, table)
+    results.add(result("bpr", status="over budget", reason="the first fit was not complete in time"))
+    again = Results(tmp_path / "store")
+    assert [*again.all()] == [*results.all()] and len([*again.all()]) == 2
+    assert again.find("lastfm", "card", "ease", "rules", 30.0, "ndcg@20") == first
+    users, values = again.users_of(first, "ndcg@20")
+    assert users.tolist() == ["b", "a"] and values == pytest.approx([0.1, 0.4])
+    assert again.users_of(result("bpr"), "ndcg@20") is None
+
+
+def test_another_budget_stays_and_the_same_entry_is_replaced(tmp_path):
+    results = Results(tmp_path)
+    for budget, tried in ((10.0, 1), (30.0, 2), (10.0, 3)):
+        results.add(result(budget=budget, tried=tried))
+    assert [(each.budget, each.tried) for each in Results(tmp_path).all()] == [(10.0, 3), (30.0, 2)]
+    assert results.find("lastfm", "card", "ease", "other rules", 10.0, "ndcg@20") is None
+    assert results.find("lastfm", "other card", "ease", "rules", 10.0, "ndcg@20") is None
+
+
+def test_a_broken_line_is_named(tmp_path):
+    Results(tmp_path).add(result())
+    with (tmp_path / "lastfm.jsonl").open("a") as file:
+        file.write('{"dataset": "lastfm"}\n')
+    with pytest.raises(DataError, match=r"lastfm.jsonl:2: card: Field required"):
+        Results(tmp_path)
