@@ -10,6 +10,7 @@ from rankbench.evaluation.metrics import metric_set
 from rankbench.experiment.job import Job, configure
 from rankbench.experiment.run import run
 from rankbench.leaderboard.attempt import Attempt, Rules
+from rankbench.leaderboard.budget import Budget
 from rankbench.leaderboard.entrants import entrants
 
 RULES = Rules("ndcg@10", metric_set(("ndcg", "recall"), (10,)), seeds=(0, 1))
@@ -22,7 +23,7 @@ def environment(tmp_path_factory):
 
 
 def attempt(environment, name, budget, rules=RULES):
-    each = Attempt(entrants(rules.metric)[name], load_card("synthetic", environment), budget, rules, environment)
+    each = Attempt(entrants(rules.metric)[name], load_card("synthetic", environment), Budget(budget), rules, environment)
     each.load()
     each.search()
     return each
@@ -54,7 +55,7 @@ def test_a_method_that_cannot_be_measured_says_so(environment):
     each = Attempt(
         entrants("ndcg@10")["bpr"],
         load_card("synthetic", environment, {"split.protocol": "held-out-users"}),
-        1.0,
+        Budget(1.0),
         RULES,
         environment,
     )

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from rankbench.leaderboard.results import Result, Results
+
 PLUGIN = '''
 """Methods that misbehave."""
 
@@ -85,6 +87,56 @@ def test_every_entry_ends_whatever_its_method_does(board, tmp_path):
     again = board("--methods", f"{methods},random", *words, "--dry-run")
     (left,) = again["left"]
     assert left["methods"] == ["dies", "random"]
+
+
+def entry(dataset, entrant, value, allowed="10s", **other):
+    metrics = {"ndcg@20": (value, value / 2, value * 2), "recall@20": (1 - value, None, None)} if value else {}
+    status = "finished" if value else "over budget"
+    return Result(dataset, "card", entrant, "rules", allowed, 10.0, "ndcg@20", status, metrics=metrics, **other)
+
+
+@pytest.fixture
+def stored(tmp_path):
+    """A store in which `sl` is best, `copy` equals `bpr`, and `ease` was not run everywhere."""
+    results = Results(tmp_path / "results" / "leaderboard")
+    for number, dataset in enumerate("abcdef"):
+        base = 0.1 + number / 20
+        for entrant, value in {"sl": base + 0.3, "bpr": base, "copy": base, "random": 0.01 if number else None}.items():
+            results.add(entry(dataset, entrant, value))
+        if number:
+            results.add(entry(dataset, "ease", base))
+    results.add(entry("a", "sl", 0.9, "60s"))
+
+
+def test_the_board_says_what_can_be_told(board, stored):
+    facts = board("show")
+    assert facts["budget"] == "10s" and facts["datasets"] == list("abcdef") and facts["left_out"] == {"ease": 5}
+    ranks = {each["method"]: each["mean_rank"] for each in facts["methods"]}
+    assert ranks == {"sl": 1.0, "bpr": 2.5, "copy": 2.5, "random": 4.0} and facts["friedman_p"] < 1e-6
+    assert facts["methods"][-1] == {"method": "random", "mean_rank": 4.0, "copeland": -3, "without_result": 1} | {
+        "wilcoxon_holm": facts["methods"][-1]["wilcoxon_holm"]
+    }
+    assert facts["groups"] == [["sl", "bpr", "copy"], ["bpr", "copy", "random"]]
+    assert facts["metrics_tau"] == pytest.approx({"recall@20": -1.0}, abs=0.3)
+    part = board("show", "--methods", "sl,random", "--datasets", "!a")
+    assert [each["method"] for each in part["methods"]] == ["sl", "random"] and part["friedman_p"] is None
+    assert board("show", "--budget", "1m")["datasets"] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ((), "no results; `rankbench leaderboard --budget 30s` measures some"),
+        (("--budget", "7s"), "no results with a budget of 7s"),
+        (("--methods", "slope"), "--methods: unknown name 'slope'"),
+        (("--metric", "map@20"), "--metric: map@20 was not measured"),
+    ],
+)
+def test_a_board_that_cannot_be_shown_says_why(board, tmp_path, words, told, request):
+    if words:
+        request.getfixturevalue("stored")
+    output = board("show", *words, code=2)
+    assert told in output and output.count("\n") == 1
 
 
 @pytest.mark.parametrize(

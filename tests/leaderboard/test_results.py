@@ -8,8 +8,8 @@ from rankbench.core.errors import DataError
 from rankbench.leaderboard.results import Result, Results
 
 
-def result(entrant="ease", budget=30.0, **other):
-    return Result("lastfm", "card", entrant, "rules", budget, "ndcg@20", **other)
+def result(entrant="ease", allowed="30s/M", **other):
+    return Result("lastfm", "card", entrant, "rules", allowed, 12.5, "ndcg@20", **other)
 
 
 def test_what_was_added_is_read_again(tmp_path):
@@ -20,7 +20,7 @@ def test_what_was_added_is_read_again(tmp_path):
     results.add(result("bpr", status="over budget", reason="the first fit was not complete in time"))
     again = Results(tmp_path / "store")
     assert [*again.all()] == [*results.all()] and len([*again.all()]) == 2
-    assert again.find("lastfm", "card", "ease", "rules", 30.0, "ndcg@20") == first
+    assert again.find("lastfm", "card", "ease", "rules", "30s/M", "ndcg@20") == first
     users, values = again.users_of(first, "ndcg@20")
     assert users.tolist() == ["b", "a"] and values == pytest.approx([0.1, 0.4])
     assert again.users_of(result("bpr"), "ndcg@20") is None
@@ -28,11 +28,11 @@ def test_what_was_added_is_read_again(tmp_path):
 
 def test_another_budget_stays_and_the_same_entry_is_replaced(tmp_path):
     results = Results(tmp_path)
-    for budget, tried in ((10.0, 1), (30.0, 2), (10.0, 3)):
-        results.add(result(budget=budget, tried=tried))
-    assert [(each.budget, each.tried) for each in Results(tmp_path).all()] == [(10.0, 3), (30.0, 2)]
-    assert results.find("lastfm", "card", "ease", "other rules", 10.0, "ndcg@20") is None
-    assert results.find("lastfm", "other card", "ease", "rules", 10.0, "ndcg@20") is None
+    for allowed, tried in (("10s", 1), ("30s", 2), ("10s", 3)):
+        results.add(result(allowed=allowed, tried=tried))
+    assert [(each.allowed, each.tried) for each in Results(tmp_path).all()] == [("10s", 3), ("30s", 2)]
+    assert results.find("lastfm", "card", "ease", "other rules", "10s", "ndcg@20") is None
+    assert results.find("lastfm", "other card", "ease", "rules", "10s", "ndcg@20") is None
 
 
 def test_a_broken_line_is_named(tmp_path):

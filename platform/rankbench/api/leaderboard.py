@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rankbench.cluster.session import require_reachable, session
 from rankbench.cluster.workplace import require_shared
 from rankbench.core.environment import Environment
-from rankbench.core.errors import DownloadError
+from rankbench.core.errors import DownloadError, require
 from rankbench.core.files import require_writable
 from rankbench.core.patterns import selected
 from rankbench.core.threads import available_cpus
 from rankbench.data.cards import Card, card_names, load_card
+from rankbench.evaluation.metrics import metric_set
 from rankbench.leaderboard.attempt import Rules
+from rankbench.leaderboard.board import Board
 from rankbench.leaderboard.budget import Budget
 from rankbench.leaderboard.contest import Plan, plan, run
 from rankbench.leaderboard.entrants import Entrant, entrants
@@ -90,3 +93,30 @@ def compete(
         if not cluster.local:
             require_shared(environment)
         run(todo, rules, results, environment, cluster, on_done)
+
+
+def board(
+    methods: Sequence[str],
+    datasets: Sequence[str],
+    environment: Environment,
+    budget: str | None = None,
+    metric: str | None = None,
+    store: Path | None = None,
+) -> Board:
+    """Return what the store says about the selected methods and datasets at one budget, by default the one with most entries.
+
+    Raises ConfigError if nothing is stored, or nothing of what is selected.
+    """
+    folder = store_folder(environment, store)
+    entries = [*Results(folder).all()]
+    require(bool(entries), f"{folder}: no results; `rankbench leaderboard --budget 30s` measures some")
+    wanted = str(Budget.of(budget, "--budget")) if budget else Counter(each.allowed for each in entries).most_common(1)[0][0]
+    entries = [each for each in entries if each.allowed == wanted]
+    require(bool(entries), f"{folder}: no results with a budget of {wanted}")
+    names = selected(methods, sorted({each.entrant for each in entries}), "--methods", families())
+    places = selected(datasets, sorted({each.dataset for each in entries}), "--datasets")
+    entries = [each for each in entries if each.entrant in names and each.dataset in places]
+    if metric is not None:
+        metric = metric_set((metric,)).names[0]
+        require(any(metric in each.metrics for each in entries), f"--metric: {metric} was not measured")
+    return Board(tuple(entries), wanted, metric or entries[0].metric)

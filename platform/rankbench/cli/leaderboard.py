@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rankbench.cli.arguments import Plugin
-from rankbench.cli.console import Json, clock, epilog, err, print_json, print_table
+from rankbench.cli.console import Json, clock, epilog, err, out, print_json, print_table
 
 if TYPE_CHECKING:
+    from rankbench.leaderboard.board import Board
     from rankbench.leaderboard.results import Result
 
 EXAMPLES = """Examples:
@@ -124,6 +125,51 @@ def run(
         print_json({"store": str(results.folder), "done": [_facts(each) for each in done], "before": todo.done})
 
 
+@app.command("show", epilog=epilog(EXAMPLES))
+def show(
+    methods: Methods = None,
+    datasets: Datasets = None,
+    budget: Annotated[
+        str | None, typer.Option("--budget", help="Which budget, if the store has several. Default: the one with most entries.")
+    ] = None,
+    metric: Annotated[
+        str | None, typer.Option("--metric", help="Metric to rank by. Default: the one that was chosen by.")
+    ] = None,
+    store: Store = None,
+    plugin: Plugin = None,
+    json: Json = False,
+) -> None:
+    """Show the mean ranks of methods over datasets, and which differences can be told from chance. Nothing is fitted."""
+    from rankbench.api.leaderboard import board
+    from rankbench.core.environment import Environment
+
+    found = board(_words(methods), _words(datasets), Environment.from_env(), budget, metric, store)
+    if json:
+        print_json(found.facts())
+        return
+    _show_board(found)
+
+
+def _show_board(found: Board) -> None:
+    standings = found.standings
+    place = {method: number for number, method in enumerate(standings.order, start=1)}
+    wins, near = standings.copeland(), standings.profiles([1.0, 1 / 0.95])
+    body = []
+    for i in standings.order:
+        method = standings.methods[i]
+        places = found.jackknife.places[method] if found.jackknife else (place[i], place[i])
+        body.append(
+            [
+                str(place[i]), method, f"{standings.mean_ranks[i]:.2f}", f"{wins[i]:+d}", f"{100 * near[i, 0]:.0f} %",
+                f"{100 * near[i, 1]:.0f} %", str(found.without_result(method)), f"{places[0]} to {places[1]}",
+            ]
+        )  # fmt: skip
+    header = ["place", "method", "mean rank", "wins − losses", "best", "within 5 %", "no result", "places without a dataset"]
+    print_table(header, body, drop=("places without a dataset", "wins − losses"))
+    for line in found.conclusions():
+        out.print(line)
+
+
 def _outcome(result: Result) -> str:
     where = f"{result.entrant} on {result.dataset}"
     if not result.finished:
@@ -145,7 +191,7 @@ def _show_plan(left: Any, json: bool) -> None:
     for each in left:
         rows.setdefault(each.card.name, []).append(each)
     facts = [
-        {"dataset": name, "budget": entries[0].budget, "methods": [each.entrant.name for each in entries]}
+        {"dataset": name, "budget": entries[0].seconds, "methods": [each.entrant.name for each in entries]}
         for name, entries in rows.items()
     ]
     if json:

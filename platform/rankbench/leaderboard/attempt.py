@@ -34,6 +34,7 @@ from rankbench.experiment.watch import ValidationSet, ranked, valid_users
 from rankbench.fitting.drive import Validation, result_of
 from rankbench.fitting.method import Iterative
 from rankbench.fitting.recommenders import Recommender
+from rankbench.leaderboard.budget import Budget
 from rankbench.leaderboard.candidate import Candidate, Fit, Measure
 from rankbench.leaderboard.entrants import Entrant
 from rankbench.leaderboard.race import race
@@ -63,8 +64,8 @@ class Rules:
 class Attempt:
     """One entry of a leaderboard, in three calls: `load`, `search` and `test`. All errors are those of the fits."""
 
-    def __init__(self, entrant: Entrant, card: Card, budget: float, rules: Rules, environment: Environment):
-        self.entrant, self.card, self.budget, self.rules, self.environment = entrant, card, budget, rules, environment
+    def __init__(self, entrant: Entrant, card: Card, allowed: Budget, rules: Rules, environment: Environment):
+        self.entrant, self.card, self.allowed, self.rules, self.environment = entrant, card, allowed, rules, environment
         self.execution = Execution(rules.n_threads)
         self.tried: list[Candidate] = []
         self.models: dict[int, Recommender] = {}
@@ -76,6 +77,7 @@ class Attempt:
         self.dataset: Dataset = prepare(self.card, self.environment)
         split = self.dataset.split
         self.X = split.fit_matrix("train")
+        self.budget = self.allowed.seconds(self.X.nnz)
         default = self.entrant.config()
         require_fold_in((default,), split.holdout("test", "train"), self.X, self.card.name)
         self.valid = split.holdout("valid", "train")
@@ -135,6 +137,7 @@ class Attempt:
             fingerprint=self.dataset.fingerprint,
             entrant=self.entrant.name,
             rules=self.entrant.key,
+            allowed=str(self.allowed),
             budget=self.budget,
             method=self.chosen.method,
             params=self.entrant.given(self.chosen),

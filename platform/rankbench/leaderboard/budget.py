@@ -16,6 +16,9 @@ class Budget:
     amount: float
     per_million: bool = False
 
+    def __str__(self) -> str:
+        return f"{self.amount:g}s{PER_MILLION if self.per_million else ''}"
+
     def seconds(self, interactions: int) -> float:
         """Seconds for a dataset with so many interactions to train on, to a tenth."""
         return max(LEAST, round(self.amount * (interactions / 1e6 if self.per_million else 1), 1))

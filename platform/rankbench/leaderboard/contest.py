@@ -25,12 +25,13 @@ GRACE = 0.1  # share of the budget by which an entry may be late before its proc
 
 @dataclass(frozen=True)
 class Entry:
-    """An entrant on a dataset, whose budget is a number of seconds."""
+    """An entrant on a dataset, where the budget `allowed` is `seconds`."""
 
     entrant: Entrant
     card: Card
     size: Size
-    budget: float
+    allowed: Budget
+    seconds: float
 
     @property
     def memory(self) -> int:
@@ -52,7 +53,7 @@ class Plan:
 
     @property
     def seconds(self) -> float:
-        return sum(each.budget for each in self.left)
+        return sum(each.seconds for each in self.left)
 
 
 def plan(
@@ -79,10 +80,10 @@ def plan(
         sizes[card.name] = size = Size.of(dataset)
         seconds = budget.seconds(dataset.split.train.nnz)
         for entrant in entrants:
-            if results.find(card.name, card.content_key(), entrant.name, entrant.key, seconds, rules.metric):
+            if results.find(card.name, card.content_key(), entrant.name, entrant.key, str(budget), rules.metric):
                 done += 1
             else:
-                left.append(Entry(entrant, card, size, seconds))
+                left.append(Entry(entrant, card, size, budget, seconds))
     left.sort(key=lambda each: (each.size.interactions, each.card.name))
     return Plan(tuple(left), done, problems)
 
@@ -107,8 +108,8 @@ def run(
     works = [
         Work(
             Attempt,
-            (entry.entrant, entry.card, entry.budget, rules, environment),
-            (("load", OUTSIDE), ("search", (1 + GRACE) * entry.budget), ("test", OUTSIDE)),
+            (entry.entrant, entry.card, entry.allowed, rules, environment),
+            (("load", OUTSIDE), ("search", (1 + GRACE) * entry.seconds), ("test", OUTSIDE)),
             entry.memory,
         )
         for entry in entries
@@ -121,7 +122,11 @@ def run(
             results.add(result, per_user)
             on_done(result)
         elif ending.kind == "late" and ending.at == "search":
-            on_done(_without(entry, rules, "over budget", "the first fit was not complete in time", results))
+            on_done(
+                _without(
+                    entry, rules, "over budget", f"the search had not ended after {1 + GRACE:.1f} times the budget", results
+                )
+            )
         elif ending.kind == "error" and ending.at in ("begin", "load"):
             on_done(_without(entry, rules, "not applicable", str(ending.error), results))
         else:
@@ -132,8 +137,16 @@ def run(
 def _without(entry: Entry, rules: Rules, status: Status, reason: str, results: Results) -> Result:
     """Store that an entry has no result, and why."""
     result = Result(
-        entry.card.name, entry.card.content_key(), entry.entrant.name, entry.entrant.key, entry.budget, rules.metric,
-        status, " ".join(reason.split())[:300], started_at=now(),
-    )  # fmt: skip
+        dataset=entry.card.name,
+        card=entry.card.content_key(),
+        entrant=entry.entrant.name,
+        rules=entry.entrant.key,
+        allowed=str(entry.allowed),
+        budget=entry.seconds,
+        metric=rules.metric,
+        status=status,
+        reason=" ".join(reason.split())[:300],
+        started_at=now(),
+    )
     results.add(result)
     return result

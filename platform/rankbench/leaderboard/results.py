@@ -26,7 +26,7 @@ Status = Literal["finished", "over budget", "not applicable", "failed"]
 
 @dataclass(frozen=True)
 class Result:
-    """An entrant on a dataset within a budget of seconds.
+    """An entrant on a dataset within `allowed`, a budget such as 30s or 30s/M, which here are `budget` seconds.
 
     `card`: key of the dataset's card; `fingerprint`: that of the prepared data. `rules`: key of what the entrant fixes and
     searches. `params`: those that it chose, by the `metric` whose value on the validation set is `valid`, among `tried`
@@ -41,6 +41,7 @@ class Result:
     card: str
     entrant: str
     rules: str
+    allowed: str
     budget: float
     metric: str
     status: Status = "finished"
@@ -69,7 +70,7 @@ class Result:
     @property
     def key(self) -> tuple[Any, ...]:
         """What makes two entries the same: one of them replaces the other."""
-        return self.entrant, self.budget
+        return self.entrant, self.allowed
 
 
 class Results:
@@ -86,10 +87,10 @@ class Results:
         for entries in self.of_dataset.values():
             yield from entries
 
-    def find(self, dataset: str, card: str, entrant: str, rules: str, budget: float, metric: str) -> Result | None:
+    def find(self, dataset: str, card: str, entrant: str, rules: str, allowed: str, metric: str) -> Result | None:
         """Return the entry with these rules on these data, None if it has to be run, as after a failure."""
         for each in self.of_dataset.get(dataset, ()):
-            same = (each.card, each.entrant, each.rules, each.budget, each.metric) == (card, entrant, rules, budget, metric)
+            same = (each.card, each.entrant, each.rules, each.allowed, each.metric) == (card, entrant, rules, allowed, metric)
             if same and each.status != "failed":
                 return each
         return None
@@ -116,7 +117,7 @@ class Results:
         return table["user"].to_numpy(), table[metric].to_numpy().astype(np.float64)
 
     def path_of_users(self, result: Result) -> Path:
-        return self.folder / "users" / result.dataset / f"{result.entrant}-{result.budget:g}.parquet"
+        return self.folder / "users" / result.dataset / f"{result.entrant}-{result.allowed.replace('/', '-per-')}.parquet"
 
 
 def _line(result: Result) -> str:

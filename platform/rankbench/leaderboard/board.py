@@ -1,0 +1,113 @@
+"""What the entries of a leaderboard with one budget say: standings, their stability, and what can be concluded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from rankbench.evaluation.compare import LEVEL
+from rankbench.leaderboard.results import Result
+from rankbench.leaderboard.stability import Jackknife, agreement, jackknife
+from rankbench.leaderboard.standings import Standings, standings
+
+OTHERS = ("recall@20", "ndcg@10", "ndcg@50", "mrr@20", "precision@20")  # metrics whose order is compared, if they were measured
+
+
+@dataclass(frozen=True)
+class Board:
+    """Entries with the budget `allowed`, ranked by `metric`."""
+
+    entries: tuple[Result, ...]
+    allowed: str
+    metric: str
+
+    @cached_property
+    def standings(self) -> Standings:
+        return standings(self.entries, self.metric)
+
+    @cached_property
+    def jackknife(self) -> Jackknife | None:
+        return jackknife(self.standings)
+
+    @cached_property
+    def by_other_metrics(self) -> dict[str, float]:
+        """Kendall's τ of the order by `metric` with that by other metrics."""
+        measured = {name for each in self.entries for name in each.metrics}
+        others = [name for name in OTHERS if name in measured and name != self.metric]
+        return agreement(self.standings, {name: standings(self.entries, name) for name in others})
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        """Methods that were not measured on every dataset, with the number of datasets on which they were."""
+        datasets = {name: 0 for each in self.entries if (name := each.entrant) not in self.standings.methods}
+        for each in self.entries:
+            if each.entrant in datasets and each.status != "not applicable":
+                datasets[each.entrant] += 1
+        return datasets
+
+    def without_result(self, method: str) -> int:
+        """Number of datasets on which a method had no result within the budget."""
+        return sum(
+            each.entrant == method and not each.finished for each in self.entries if each.dataset in self.standings.datasets
+        )
+
+    def conclusions(self) -> list[str]:
+        """What the tests say, in sentences."""
+        board = self.standings
+        n, k = len(board.datasets), len(board.methods)
+        lines = [f"{k} methods on {n} datasets, {self.allowed} each, by {self.metric} on test."]
+        p, difference = board.friedman(), board.critical_difference()
+        if p is not None and n > 2 and difference is not None:
+            verdict = "differ" if p < LEVEL else "cannot be told apart"
+            lines.append(
+                f"Friedman test: p = {p:.2g}, the mean ranks {verdict}. Critical difference by Nemenyi: {difference:.2f}."
+            )
+            if p < LEVEL:
+                first = board.order[0]
+                equal = [
+                    board.methods[i] for i in board.order[1:] if board.mean_ranks[i] - board.mean_ranks[first] <= difference
+                ]
+                rest = f"not told apart from {', '.join(equal)}" if equal else "better than every other one"
+                lines.append(f"{board.methods[first]} has the best mean rank, and is {rest}.")
+        else:
+            lines.append("Too few datasets for a test over datasets: at least three are needed.")
+        if self.jackknife:
+            tau = self.jackknife.tau
+            weakest = min(tau, key=lambda name: tau[name])
+            lines.append(f"Without one dataset, the order agrees with this one at τ = {tau[weakest]:.2f} or more ({weakest}).")
+        if self.by_other_metrics:
+            shown = ", ".join(f"{name} {tau:.2f}" for name, tau in self.by_other_metrics.items())
+            lines.append(f"Agreement (τ) with the order by other metrics: {shown}.")
+        if self.left_out:
+            shown = ", ".join(f"{name} ({number} of {n})" for name, number in self.left_out.items())
+            lines.append(f"Left out, because they were not measured on every dataset: {shown}.")
+        if len(cpus := {each.cpu for each in self.entries if each.cpu}) > 1:
+            lines.append(f"Measured on different machines, so budgets are not equal: {'; '.join(sorted(cpus))}.")
+        return lines
+
+    def facts(self) -> dict[str, Any]:
+        """All of this as JSON values."""
+        board = self.standings
+        wins, p_values = board.copeland(), board.wilcoxon_holm()
+        return {
+            "budget": self.allowed,
+            "metric": self.metric,
+            "datasets": list(board.datasets),
+            "friedman_p": board.friedman(),
+            "critical_difference": board.critical_difference(),
+            "methods": [
+                {
+                    "method": board.methods[i],
+                    "mean_rank": float(board.mean_ranks[i]),
+                    "copeland": int(wins[i]),
+                    "without_result": self.without_result(board.methods[i]),
+                    "wilcoxon_holm": {board.methods[j]: float(p_values[i, j]) for j in board.order if j != i},
+                }
+                for i in board.order
+            ],
+            "groups": [[board.methods[board.order[i]] for i in range(first, last + 1)] for first, last in board.groups()],
+            "jackknife_tau": self.jackknife.tau if self.jackknife else {},
+            "metrics_tau": self.by_other_metrics,
+            "left_out": self.left_out,
+        }

@@ -1,0 +1,133 @@
+"""Ranks, tests and profiles against loops, scipy and scikit-posthocs."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import scikit_posthocs
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy import stats
+
+from rankbench.leaderboard.results import Result
+from rankbench.leaderboard.stability import agreement, jackknife
+from rankbench.leaderboard.standings import Standings, standings
+
+VALUES = np.random.default_rng(3).random((9, 5)) + np.linspace(0, 0.5, 5)
+
+
+def of(values):
+    values = np.asarray(values, float)
+    n, k = values.shape
+    return Standings(tuple(f"d{i}" for i in range(n)), tuple(f"m{j}" for j in range(k)), values)
+
+
+def test_nemenyi_tells_the_pairs_apart_that_the_peer_does():
+    board = of(VALUES)
+    peer = scikit_posthocs.posthoc_nemenyi_friedman(board.ranks).to_numpy()
+    apart = np.abs(board.mean_ranks[:, None] - board.mean_ranks) > board.critical_difference()
+    np.testing.assert_array_equal(apart, (peer < 0.05) & ~np.eye(5, dtype=bool))
+    assert apart.any() and not apart.all()
+
+
+def test_the_worked_example_of_demsar():
+    # Demšar (2006), section 3.2.2: C4.5 and its three variants on 14 datasets, chi-squared 9.28, F 3.69, difference 1.25.
+    ranks = [3.143, 2.000, 2.893, 1.964]
+    n, k = 14, 4
+    chi_squared = 12 * n / (k * (k + 1)) * (sum(r * r for r in ranks) - k * (k + 1) ** 2 / 4)
+    assert chi_squared == pytest.approx(9.28, abs=0.01) and (n - 1) * chi_squared / (
+        n * (k - 1) - chi_squared
+    ) == pytest.approx(3.69, abs=0.01)
+    assert of(np.zeros((n, k))).critical_difference() == pytest.approx(1.25, abs=0.005)
+
+
+def test_friedman_is_the_peer_in_the_form_of_iman_and_davenport():
+    n, k = VALUES.shape
+    chi_squared = stats.friedmanchisquare(*VALUES.T).statistic
+    expected = stats.f.sf((n - 1) * chi_squared / (n * (k - 1) - chi_squared), k - 1, (k - 1) * (n - 1))
+    assert of(VALUES).friedman() == pytest.approx(expected, rel=1e-12)
+    assert of(np.ones((4, 3))).friedman() is None and of(VALUES[:, :2]).friedman() is None
+    assert of(np.tile(np.arange(3.0), (5, 1))).friedman() == 0.0  # the same order everywhere
+
+
+def test_wilcoxon_with_holm_is_the_peer():
+    frame = pd.DataFrame(VALUES, columns=list("abcde")).melt(var_name="method", value_name="value")
+    peer = scikit_posthocs.posthoc_wilcoxon(frame, "value", "method", p_adjust="holm", zero_method="pratt")
+    np.testing.assert_allclose(of(VALUES).wilcoxon_holm(), peer.to_numpy(), rtol=1e-9)
+
+
+def test_without_a_result_a_method_shares_the_last_ranks():
+    board = of([[0.3, math.nan, 0.5, math.nan], [0.1, 0.2, 0.2, 0.4]])
+    np.testing.assert_array_equal(board.ranks, [[2, 3.5, 1, 3.5], [4, 2.5, 2.5, 1]])
+    assert board.profiles([1.0])[:, 0].tolist() == [0.0, 0.0, 0.5, 0.5]
+    assert board.wins[0].tolist() == [0, 1, 0, 1]
+
+
+def test_equal_methods_tie():
+    board = of(np.column_stack([VALUES[:, 0], VALUES[:, 0], VALUES[:, 4]]))
+    assert board.mean_ranks[0] == board.mean_ranks[1] and board.wilcoxon_holm()[0, 1] == 1.0
+    assert board.copeland()[0] == board.copeland()[1]
+    place = {method: board.order.index(i) for i, method in enumerate(board.methods)}
+    assert any(
+        first <= min(place["m0"], place["m1"]) and max(place["m0"], place["m1"]) <= last for first, last in board.groups()
+    )
+
+
+@given(arrays(float, st.tuples(st.integers(1, 6), st.integers(1, 6)), elements=st.sampled_from([0.1, 0.2, 0.3, 0.4, math.nan])))
+def test_ranks_wins_and_profiles_are_those_of_loops(values):
+    board = of(values)
+    n, k = values.shape
+    filled = np.where(np.isnan(values), -1, values)
+    for d in range(n):
+        for i in range(k):
+            better, equal = (filled[d] > filled[d, i]).sum(), (filled[d] == filled[d, i]).sum()
+            assert board.ranks[d, i] == better + (equal + 1) / 2
+    for i in range(k):
+        for j in range(k):
+            assert board.wins[i, j] == sum(filled[d, i] > filled[d, j] for d in range(n))
+    copeland = [sum(np.sign(board.wins[i, j] - board.wins[j, i]) for j in range(k)) for i in range(k)]
+    assert board.copeland().tolist() == copeland
+    if not np.isnan(values).all(axis=1).any():
+        for t, column in zip((1.0, 1.5, 4.0), board.profiles([1.0, 1.5, 4.0]).T, strict=True):
+            expected = [np.mean([v[i] >= np.nanmax(v) / t * (1 - 1e-9) for v in values]) for i in range(k)]
+            assert column.tolist() == pytest.approx(expected)
+    for first, last in board.groups():
+        assert board.mean_ranks[board.order[last]] - board.mean_ranks[board.order[first]] <= board.critical_difference()
+
+
+def test_leaving_out_a_dataset_that_decides_shows():
+    values = np.tile([0.3, 0.2, 0.1], (4, 1))
+    assert set(jackknife(of(values)).tau.values()) == {1.0}
+    values[0] = [0.0, 0.5, 0.9]
+    shaken = jackknife(of(values[:3]))
+    assert shaken.tau == {"d0": 1.0, "d1": 0.0, "d2": 0.0}  # without d1 or d2, all have the same mean rank
+    values[0] = [0.0, 0.5, 0.0]  # mean ranks 3.5/2 and 3/2 of the first two without d1
+    assert jackknife(of(values[:3])).places == {"m0": (1, 2), "m1": (1, 2), "m2": (3, 3)}
+    assert jackknife(of(values[:2])) is None
+
+
+def test_agreement_is_over_the_methods_of_both():
+    board = of(VALUES)
+    other = Standings(board.datasets, ("m4", "m3", "other"), VALUES[:, [4, 3, 0]])
+    found = agreement(board, {"same": board, "other": other, "none": of(VALUES[:, :1])})
+    assert found == pytest.approx({"same": 1.0, "other": 1.0})
+
+
+def entry(dataset, entrant, value=None, status="finished"):
+    metrics = {} if value is None else {"ndcg@20": (value, None, None)}
+    return Result(dataset, "card", entrant, "rules", "10s", 10.0, "ndcg@20", status=status, metrics=metrics)
+
+
+def test_methods_that_were_not_run_everywhere_are_left_out():
+    results = [
+        entry("b", "ease", 0.2), entry("b", "bpr", 0.1), entry("b", "dense", status="over budget"), entry("b", "late", 0.3),
+        entry("a", "ease", 0.3), entry("a", "bpr", 0.4), entry("a", "dense", 0.5), entry("a", "new", 0.9),
+        entry("c", "ease", status="failed"), entry("c", "bpr", status="over budget"),
+        entry("a", "late", status="not applicable"),
+    ]  # fmt: skip
+    board = standings(results, "ndcg@20")
+    assert board.datasets == ("a", "b") and board.methods == ("bpr", "dense", "ease")
+    np.testing.assert_array_equal(board.values, [[0.4, 0.5, 0.3], [0.1, np.nan, 0.2]])
+    assert standings([], "ndcg@20").methods == ()
