@@ -34,7 +34,9 @@ EDGES = {
         "cluster", "core", "data", "evaluation", "experiment", "fitting", "reports", "schema", "studies", "sweeps",
         "tracking",
     },
-    "leaderboard": {"cluster", "core", "data", "evaluation", "experiment", "fitting", "models", "schema", "tracking"},
+    "leaderboard": {
+        "cluster", "core", "data", "evaluation", "experiment", "fitting", "models", "reports", "schema", "tracking",
+    },
     "views": {"experiment", "schema", "sweeps", "tracking"},
     "api": {
         "cluster", "core", "data", "evaluation", "experiment", "leaderboard", "reports", "reproduce", "schema", "sweeps",

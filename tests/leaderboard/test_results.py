@@ -41,3 +41,12 @@ def test_a_broken_line_is_named(tmp_path):
         file.write('{"dataset": "lastfm"}\n')
     with pytest.raises(DataError, match=r"lastfm.jsonl:2: card: Field required"):
         Results(tmp_path)
+
+
+@pytest.mark.parametrize("change", [("lastfm", "../../x"), ('"ease"', '"../ease"')])
+def test_names_that_are_no_names_of_files_are_refused(tmp_path, change):
+    Results(tmp_path).add(result())
+    path = tmp_path / "lastfm.jsonl"
+    path.write_text(path.read_text().replace(*change))
+    with pytest.raises(DataError, match=r"lastfm.jsonl:1: .* does not belong into this file"):
+        Results(tmp_path)

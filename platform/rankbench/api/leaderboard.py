@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from rankbench.cluster.session import require_reachable, session
@@ -21,6 +21,7 @@ from rankbench.leaderboard.budget import Budget
 from rankbench.leaderboard.contest import Plan, plan, run
 from rankbench.leaderboard.entrants import Entrant, entrants
 from rankbench.leaderboard.results import Result, Results
+from rankbench.leaderboard.site import write_site
 from rankbench.sweeps.selection import families
 
 FOLDER = "leaderboard"  # beside the experiment files, or in the results folder
@@ -107,16 +108,49 @@ def board(
 
     Raises ConfigError if nothing is stored, or nothing of what is selected.
     """
-    folder = store_folder(environment, store)
-    entries = [*Results(folder).all()]
-    require(bool(entries), f"{folder}: no results; `rankbench leaderboard --budget 30s` measures some")
-    wanted = str(Budget.of(budget, "--budget")) if budget else Counter(each.allowed for each in entries).most_common(1)[0][0]
-    entries = [each for each in entries if each.allowed == wanted]
-    require(bool(entries), f"{folder}: no results with a budget of {wanted}")
-    names = selected(methods, sorted({each.entrant for each in entries}), "--methods", families())
-    places = selected(datasets, sorted({each.dataset for each in entries}), "--datasets")
+    return _boards(methods, datasets, Results(store_folder(environment, store)), budget, metric)[0]
+
+
+def site(
+    to: Path, methods: Sequence[str], datasets: Sequence[str], environment: Environment, store: Path | None = None
+) -> list[Path]:
+    """Write the pages of the selected methods and datasets to a folder, and return their paths.
+
+    Raises ConfigError if nothing is stored, or nothing of what is selected, StorageError if the folder cannot be written.
+    """
+    require_writable(to)
+    results = Results(store_folder(environment, store))
+    boards = _boards(methods, datasets, results)
+    of = {name: [family for family, members in families().items() if name in members] for name in _entered(boards)}
+    return write_site(to, boards, results, of)
+
+
+def _boards(
+    methods: Sequence[str], datasets: Sequence[str], results: Results, budget: str | None = None, metric: str | None = None
+) -> list[Board]:
+    """One board per budget, that with most entries first; with `budget`, that one alone."""
+    entries = [*results.all()]
+    require(bool(entries), f"{results.folder}: no results; `rankbench leaderboard --budget 30s` measures some")
+    budgets = [name for name, _ in Counter(each.allowed for each in entries).most_common()]
+    if budget is not None:
+        wanted = str(Budget.of(budget, "--budget"))
+        require(wanted in budgets, f"{results.folder}: no results with a budget of {wanted}")
+        budgets = [wanted]
+    entries = [each for each in entries if each.allowed in budgets]
+    names = selected(methods, _sorted(each.entrant for each in entries), "--methods", families())
+    places = selected(datasets, _sorted(each.dataset for each in entries), "--datasets")
     entries = [each for each in entries if each.entrant in names and each.dataset in places]
+    require(bool(entries), f"{results.folder}: no results of these methods on these datasets")
     if metric is not None:
         metric = metric_set((metric,)).names[0]
         require(any(metric in each.metrics for each in entries), f"--metric: {metric} was not measured")
-    return Board(tuple(entries), wanted, metric or entries[0].metric)
+    parts = [(name, tuple(each for each in entries if each.allowed == name)) for name in budgets]
+    return [Board(part, name, metric or part[0].metric) for name, part in parts if part]
+
+
+def _entered(boards: Sequence[Board]) -> list[str]:
+    return _sorted(each.entrant for board in boards for each in board.entries)
+
+
+def _sorted(names: Iterable[str]) -> list[str]:
+    return sorted(set(names))

@@ -23,6 +23,7 @@ EXAMPLES = """Examples:
   rankbench leaderboard --budget 30s --address auto      on a Ray cluster
   rankbench leaderboard show      mean ranks, from the store
   rankbench leaderboard show --datasets movielens-100k --json
+  rankbench leaderboard page --out site      a static site, from the store
 """
 
 
@@ -148,6 +149,26 @@ def show(
         print_json(found.facts())
         return
     _show_board(found)
+
+
+@app.command("page", epilog=epilog(EXAMPLES))
+def page(
+    to: Annotated[Path, typer.Option("--out", help="Folder of the pages.")] = Path("leaderboard-site"),
+    methods: Methods = None,
+    datasets: Datasets = None,
+    store: Store = None,
+    plugin: Plugin = None,
+    json: Json = False,
+) -> None:
+    """Write a static site from the store: standings, a page per dataset and per method, and the data. Nothing is fitted."""
+    from rankbench.api.leaderboard import site
+    from rankbench.core.environment import Environment
+
+    files = site(to, _words(methods), _words(datasets), Environment.from_env(), store)
+    if json:
+        print_json({"files": [str(path) for path in files]})
+        return
+    out.print(f"{len(files)} files; open {to / 'index.html'}")
 
 
 def _show_board(found: Board) -> None:

@@ -65,6 +65,13 @@ def run(
     workers: Workers = 1,
     resume: Resume = False,
     memory: Memory = None,
+    fit_on: Annotated[
+        str | None,
+        typer.Option(
+            "--fit-on",
+            help="train or train+valid.  [default: as the protocol says, or train if the validation set ends the fit]",
+        ),
+    ] = None,
     spill: Annotated[
         Path | None, typer.Option(help="Folder for the tiles, shared by all hosts.  [default: in the results folder]")
     ] = None,
@@ -112,6 +119,7 @@ def run(
     changes, values = card_and_method(params or [])
     chosen = configure(method, values)
     require(dtype in ("float32", "float64"), f"--dtype: expected float32 or float64, got {dtype}")
+    require(fit_on in (None, "train", "train+valid"), f"--fit-on: expected train or train+valid, got {fit_on}")
     names = metrics.split(",") if metrics else DEFAULT_METRICS
     wanted = metric_set(names, _cutoffs(cutoffs) if cutoffs else DEFAULT_CUTOFFS)
     card = load_card(dataset, environment, changes)
@@ -128,7 +136,7 @@ def run(
         require_within(wanted, n_items, card.name, "--cutoffs" if cutoffs else "--metrics")
     options = Options(address, resume, memory, spill, device, threads, workers)
     require_effect(chosen, options)
-    job = Job(card, (chosen,), chosen.part_to_fit(card), metrics=wanted, dtype=dtype, seed=seed, curve=curve)
+    job = Job(card, (chosen,), fit_on or chosen.part_to_fit(card), metrics=wanted, dtype=dtype, seed=seed, curve=curve)
     if isinstance(chosen.spec, ClosedForm) and address and spill is None:
         environment.require_folder_of_results("a closed form on a cluster", "give --spill with a folder that all nodes share")
     attempt = claim_run(job.run_id(chosen), environment)

@@ -7,6 +7,7 @@ users/DATASET/ENTRANT-BUDGET.parquet     each metric of each user, its mean over
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from functools import cache
@@ -145,7 +146,11 @@ def _read(path: Path) -> list[Result]:
     results = []
     for number, line in enumerate(lines, start=1):
         try:
-            results.append(_adapter().validate_json(line))
+            result = _adapter().validate_json(line)
+            # Names become names of files.
+            if result.dataset != path.stem or not re.fullmatch(r"\w[\w.+-]*", result.entrant):
+                raise DataError(f"{path}:{number}: {result.entrant} on {result.dataset} does not belong into this file")
+            results.append(result)
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"]))

@@ -20,6 +20,23 @@ for (const head of document.querySelectorAll("thead th")) {
   head.addEventListener("keydown", (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); sort(); } });
 }
 
+// A long table has a field above it: rows stay that have all of its words, whatever their column; a word with ! leaves rows out.
+for (const table of document.querySelectorAll("table")) {
+  const rows = [...table.tBodies[0].rows];
+  if (rows.length < 20) continue;
+  const field = document.createElement("input");
+  Object.assign(field, { type: "search", className: "filter", placeholder: "Filter rows, such as: bpr movielens" });
+  field.setAttribute("aria-label", "Filter rows");
+  field.addEventListener("input", () => {
+    const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
+    for (const row of rows) {
+      const text = [...row.cells].map((cell) => cell.textContent).join(" ").toLowerCase();
+      row.hidden = !words.every((word) => (word[0] === "!" && word[1] ? !text.includes(word.slice(1)) : text.includes(word)));
+    }
+  });
+  table.parentNode.before(field);
+}
+
 // Charts are drawn when they come into sight, in the colours of the page; the pictures in the page are for paper.
 if (window.Bokeh) {
   document.documentElement.classList.add("live");

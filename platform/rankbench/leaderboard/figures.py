@@ -1,0 +1,95 @@
+"""The figures of a leaderboard: the critical-difference diagram, and quality against the budget of time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rankbench.leaderboard.standings import Standings
+from rankbench.reports.figures import few_ticks, save, short, styled, subplots
+from rankbench.reports.palette import INK, styles
+
+SHOWN = 24  # methods of a diagram: the best ones, because the names of more cannot be read
+LINES = 7  # methods whose quality is drawn against the budget
+
+
+@styled
+def critical_differences(board: Standings, path: Path) -> Path | None:
+    """Draw the mean ranks of the best methods on a line; a bar joins those that Nemenyi's test does not tell apart.
+
+    Returns None for fewer than two methods or three datasets.
+    """
+    difference = board.critical_difference()
+    order = board.order[:SHOWN]
+    if difference is None or len(board.datasets) < 3:
+        return None
+    ranks, n = [float(board.mean_ranks[i]) for i in order], len(order)
+    left = (n + 1) // 2
+    bars = [(first, min(last, n - 1)) for first, last in board.groups() if first < n - 1]
+    low, high = min(ranks[0], 1.0), ranks[-1]
+    margin = 0.45 * max(high - low, 0.5)
+    figure, panels = subplots(1, 1, (9.5, 1.2 + 0.24 * left + 0.13 * len(bars)))
+    axis = panels[0][0]
+    top = 0.5 * len(bars) + 0.8
+    for number, (first, last) in enumerate(bars):
+        axis.plot([ranks[first], ranks[last]], [0.5 * number + 0.5] * 2, color=INK, lw=3, solid_capstyle="butt")
+    for place, (i, rank) in enumerate(zip(order, ranks, strict=True)):
+        on_left = place < left
+        y = top + (place if on_left else n - 1 - place)
+        x = low - 0.1 * margin if on_left else high + 0.1 * margin
+        axis.plot([rank, rank, x], [0, y, y], color=INK, lw=0.7)
+        axis.text(
+            x, y, f" {short(board.methods[i], 24)}  {rank:.2f} ", ha="right" if on_left else "left", va="center", fontsize=8
+        )
+    axis.plot([low, low + difference], [-1.1, -1.1], color=INK, lw=1.5)
+    axis.text(low + difference, -1.1, f"  critical difference {difference:.2f}", va="center", fontsize=8)
+    axis.set_xlim(low - margin, max(high, low + difference) + margin)
+    axis.set_ylim(top + left, -1.6)
+    axis.xaxis.tick_top()
+    axis.spines["top"].set_visible(True)
+    axis.spines["top"].set_position(("data", 0))
+    for side in ("left", "bottom", "right"):
+        axis.spines[side].set_visible(False)
+    axis.yaxis.set_visible(False)
+    axis.set_xticks([tick for tick in axis.get_xticks() if low <= tick <= high])
+    figure.tight_layout()
+    return save(figure, path)
+
+
+@styled
+def quality_by_budget(boards: Sequence[tuple[float, Standings]], metric: str, path: Path) -> Path | None:
+    """Draw the share of the best value that methods reach on the mean dataset, for each budget of `boards` in seconds.
+
+    Returns None for fewer than two budgets.
+    """
+    if len(boards) < 2:
+        return None
+    import numpy as np
+
+    common = set.intersection(*(set(board.methods) for _, board in boards))
+    datasets = set.intersection(*(set(board.datasets) for _, board in boards))
+    if not common or not datasets:
+        return None
+    best = {name: max(float(np.nanmax(board.values[board.datasets.index(name)])) for _, board in boards) for name in datasets}
+
+    def reached(board: Standings, method: str) -> float:
+        column = board.methods.index(method)
+        return float(
+            np.mean([np.nan_to_num(board.values[board.datasets.index(name), column]) / best[name] for name in datasets])
+        )
+
+    last = boards[-1][1]
+    chosen = [last.methods[i] for i in last.order if last.methods[i] in common][:LINES]
+    figure, panels = subplots(1, 1, (7.5, 4.2))
+    axis, looks = panels[0][0], styles(chosen)
+    seconds = [each for each, _ in boards]
+    for method in chosen:
+        look = looks[method]
+        values = [reached(board, method) for _, board in boards]
+        axis.plot(seconds, values, color=look.colour, ls=look.matplotlib_line, marker=look.matplotlib_marker, label=method)
+    few_ticks(axis, seconds)
+    axis.set(xlabel="budget in seconds", ylabel=f"{metric}, share of the best")
+    axis.grid()
+    axis.legend(fontsize=8, loc="lower right")
+    figure.tight_layout()
+    return save(figure, path)

@@ -1,0 +1,94 @@
+"""The pages of a leaderboard: complete, linked, harmless, and with commands that repeat their numbers."""
+
+import csv
+import html
+import re
+import shlex
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from rankbench.core.config import scalar
+from rankbench.experiment.job import configure
+from rankbench.leaderboard.board import Board
+from rankbench.leaderboard.results import Result, Results
+from rankbench.leaderboard.site import command, write_site
+
+RNG = np.random.default_rng(5)
+QUALITY = {"sl": 0.5, "bpr": 0.3, "copy": 0.3, "random": 0.1}
+
+
+def filled(folder):
+    """A store of four methods on five datasets at two budgets, in which `copy` is `bpr` for every user."""
+    results = Results(folder)
+    for dataset in ("ml", "lastfm", "wiki", "beauty", "games"):
+        noise = RNG.random(300)
+        for allowed, seconds in (("30s/M", 12.0), ("10s", 10.0)):
+            for entrant, quality in QUALITY.items():
+                lost = entrant == "random" and dataset == "ml"
+                values = quality * noise + 0.01 * len(entrant) * (quality != 0.3)
+                result = Result(
+                    dataset, "card", entrant, "rules", allowed, seconds, "ndcg@20",
+                    status="failed" if lost else "finished", reason="</td><script>alert(1)</script>" if lost else "",
+                    method="bpr" if entrant == "copy" else entrant, params={"tau": 0.1, "surrogate": "tanh"},
+                    metrics={} if lost else {"ndcg@20": (float(values.mean()), 0.1, 0.2), "recall@20": (0.4, None, None)},
+                    seeds=(0, 1), seconds={"all": 9.0, "fit": 2.0, "search": 5.0},
+                )  # fmt: skip
+                users = pa.array([str(user) for user in range(300)])
+                results.add(result, None if lost else pa.table({"user": users, "ndcg@20": values.astype(np.float32)}))
+    return results
+
+
+@pytest.fixture
+def site(tmp_path):
+    results = filled(tmp_path / "store")
+    boards = [Board(tuple(e for e in results.all() if e.allowed == name), name, "ndcg@20") for name in ("30s/M", "10s")]
+    return {path.name: path for path in write_site(tmp_path / "site", boards, results, {"sl": ["gradient", "softmax"]})}
+
+
+def test_every_link_leads_to_a_page(site):
+    assert {"index.html", "budget-10s.html", "dataset-lastfm.html", "method-copy.html", "entries.csv"} <= set(site)
+    for name, path in site.items():
+        for target in re.findall(r'href="([^"#]+)"', path.read_text() if name.endswith("html") else ""):
+            assert html.unescape(target) in site, (name, target)
+
+
+def test_the_index_says_what_the_board_says(site):
+    text = site["index.html"].read_text()
+    assert "4 methods on 5 datasets, 30s/M each" in text and text.count("data:image/png") == 2
+    assert re.search(r"<td[^>]*>gradient, softmax</td>", text)
+    # Nothing is loaded from elsewhere, and no text becomes markup.
+    assert "<script>alert" not in text and not re.search(r'(src|href)="(https?:)?//', text)
+
+
+def test_equal_methods_are_not_told_apart_on_a_dataset(site):
+    rows = re.findall(r"<tr>\s*<th scope=\"row\">.*?</tr>", site["dataset-lastfm.html"].read_text(), re.DOTALL)
+    verdicts = {name: row for row in rows for name in QUALITY if f">{name}<" in row and "0.1000" in row}
+    assert list(verdicts) == ["sl", "bpr", "copy", "random"]
+    assert ["worse" in verdicts[name] for name in QUALITY] == [False, True, True, True]
+    assert "failed" in site["dataset-ml.html"].read_text()
+
+
+def test_the_data_are_complete(site):
+    rows = [*csv.DictReader(site["entries.csv"].open())]
+    assert len(rows) == 40 and {row["budget"] for row in rows} == {"30s/M", "10s"}
+    assert sum(row["ndcg@20"] == "" for row in rows) == 2
+
+
+def test_a_command_gives_the_parameters_back():
+    given = {"lam": 1e-05, "p": 0.3, "tau2": 7.0}
+    params = {
+        "tau": 0.1 + 0.2,
+        "include_positive": False,
+        "epochs": 7,
+        "model": "lightgcn",
+        "n_layers": 2,
+        "learning_rate": 1e-05,
+    }
+    for method, values in (("sl", params), ("edlae", given | {"tau2": None})):
+        values = {name: value for name, value in values.items() if value is not None}
+        words = shlex.split(command(Result("ml", "card", method, "r", "10s", 10.0, "ndcg@20", method=method, params=values)))
+        assert words[:6] == ["rankbench", "run", "ml", method, "--fit-on", "train"]
+        read = {name: scalar(value) for name, _, value in (word.partition("=") for word in words[6:])}
+        assert configure(method, read) == configure(method, values)
