@@ -4,9 +4,11 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from rankbench.cli import _main
 from rankbench.leaderboard.results import Result, Results
 
 PLUGIN = '''
@@ -52,28 +54,46 @@ def copy(X, p, seed):
 
 
 @pytest.fixture
-def board(tmp_path):
-    """Runs the command, and returns what it printed as JSON."""
+def cluster_board(tmp_path):
+    """Runs the command in a process of its own, because Ray reads its settings when it is imported; returns its JSON."""
     (tmp_path / "mine.py").write_text(PLUGIN)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "RANKBENCH_"))}
     folders = {"RANKBENCH_DATA": str(tmp_path / "data"), "RANKBENCH_RESULTS": str(tmp_path / "results")}
 
-    def command(*words, code=0):
+    def command(*words):
         done = subprocess.run(
             [sys.executable, "-m", "rankbench", "leaderboard", *words, "--json"],
             cwd=tmp_path, env=kept | folders | {"RANKBENCH_OFFLINE": "1"}, capture_output=True, text=True, timeout=280,
         )  # fmt: skip
-        assert done.returncode == code, done.stderr
-        return json.loads(done.stdout) if code == 0 else done.stderr
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return command
+
+
+@pytest.fixture
+def board(tmp_path, monkeypatch, capsys):
+    """Runs the command, and returns its JSON, or what it said about a wrong word."""
+    for name in [name for name in os.environ if name.startswith(("RAY_", "RANKBENCH_"))]:
+        monkeypatch.delenv(name)
+    for name, folder in (("RANKBENCH_DATA", "data"), ("RANKBENCH_RESULTS", "results")):
+        monkeypatch.setenv(name, str(tmp_path / folder))
+    monkeypatch.setenv("RANKBENCH_OFFLINE", "1")
+    monkeypatch.chdir(tmp_path)
+
+    def command(*words, code=0):
+        assert _main(["leaderboard", *words, "--json"]) == code
+        output, errors = capsys.readouterr()
+        return errors if code else json.loads(output)
 
     return command
 
 
 @pytest.mark.timeout(300)
-def test_every_entry_ends_whatever_its_method_does(board, tmp_path):
+def test_every_entry_ends_whatever_its_method_does(cluster_board, tmp_path):
     words = ["--datasets", "synthetic", "--budget", "1s", "--seeds", "1", "--plugin", "mine.py"]
     methods = "popularity,copy,too-slow,dies,refuses"
-    first = board("--methods", methods, *words)
+    first = cluster_board("--methods", methods, *words)
     results = {each["entrant"]: each for each in first["done"]}
     assert {name: each["status"] for name, each in results.items()} == {
         "popularity": "finished", "copy": "finished", "too-slow": "over budget", "dies": "failed", "refuses": "not applicable",
@@ -84,7 +104,7 @@ def test_every_entry_ends_whatever_its_method_does(board, tmp_path):
     lines = (tmp_path / "results" / "leaderboard" / "synthetic.jsonl").read_text().splitlines()
     assert [json.loads(line)["entrant"] for line in lines] == sorted(results)
     # What failed is tried again, and what is new is run.
-    again = board("--methods", f"{methods},random", *words, "--dry-run")
+    again = cluster_board("--methods", f"{methods},random", *words, "--dry-run")
     (left,) = again["left"]
     assert left["methods"] == ["dies", "random"]
 
@@ -154,3 +174,9 @@ def test_a_board_that_cannot_be_shown_says_why(board, tmp_path, words, told, req
 def test_a_wrong_word_is_one_line(board, words, told):
     output = board(*words, code=2)
     assert output.startswith(f"error: {told}") and output.count("\n") == 1
+
+
+def test_a_site_is_written(board, stored, tmp_path):
+    files = [Path(path) for path in board("page", "--out", str(tmp_path / "site"), "--datasets", "a,b,c")["files"]]
+    assert {"index.html", "dataset-a.html", "method-ease.html", "entries.csv"} <= {path.name for path in files}
+    assert all(path.is_file() for path in files)

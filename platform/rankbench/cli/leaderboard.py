@@ -89,7 +89,7 @@ def run(
     from rankbench.core.environment import Environment
     from rankbench.core.errors import require
     from rankbench.core.threads import available_cpus, require_threads
-    from rankbench.evaluation.metrics import metric_set
+    from rankbench.evaluation.metrics import DEFAULT_METRICS, metric_set
     from rankbench.leaderboard.attempt import Rules
     from rankbench.leaderboard.budget import Budget
 
@@ -99,7 +99,7 @@ def run(
     require(len(chooses) == 1, f"--metric: write {metric} with a cutoff, as in ndcg@20")
     per_user = metric.partition("@")[0] not in ("auc", "coverage", "popularity")
     require(per_user, f"--metric: {metric} is not a mean over users of hits in their lists, which a search could maximise")
-    rules = Rules(chooses[0], metric_set((*chooses, *metric_set().names)), tuple(range(seeds)), threads)
+    rules = Rules(chooses[0], metric_set((*chooses, *DEFAULT_METRICS, "beyond@20", "groups@20")), tuple(range(seeds)), threads)
     if address:
         host_and_port(address)
     else:

@@ -17,11 +17,13 @@ import scipy.sparse as sp
 from rankbench.core.errors import ConfigError, require
 from rankbench.core.plugins import load_configured
 from rankbench.core.registry import Registry, nearest
+from rankbench.evaluation.beyond import ALIASES, OF_LISTS, Lists, Population
 from rankbench.evaluation.ranking import Ranking
 
 Hits = Callable[[np.ndarray, np.ndarray], np.ndarray]
 METRICS: Registry[Hits] = Registry("metric")
-OTHERS = ("coverage", "popularity", "auc", "mrr_pooled")  # these are not functions of the hits of one user
+# These are not functions of the hits of one user.
+OTHERS = ("coverage", "popularity", "auc", "mrr_pooled", *OF_LISTS)
 DEFAULT_METRICS = ("recall", "recall_capped", "precision", "ndcg", "mrr", "map", "map_capped", "hit", "coverage", "popularity")
 DEFAULT_CUTOFFS = (10, 20, 50)
 
@@ -124,13 +126,14 @@ class MetricSet:
 
 
 def metric_set(metrics: Iterable[str] = DEFAULT_METRICS, cutoffs: Sequence[int] = DEFAULT_CUTOFFS) -> MetricSet:
-    """Return every metric at every cutoff; a name with its own cutoff ("ndcg@100") is used unchanged.
+    """Return every metric at every cutoff; a name with its own cutoff ("ndcg@100") is used unchanged. The words "beyond" and
+    "groups" stand for the metrics beyond accuracy, and for recall and ndcg of groups of items and users (`beyond.py`).
 
     Raises ConfigError with the nearest name for an unknown metric.
     """
     known = [*registered().names(), *OTHERS]
     names: list[str] = []
-    for word in metrics:
+    for word in (each for given in metrics for each in _of_alias(given)):
         match = re.fullmatch(r"([a-z][a-z0-9_]*)(?:@([1-9][0-9]{0,5}))?", word)
         if not match or match[1] not in known or (match[1] == "auc" and match[2]):
             raise ConfigError(f"unknown metric {word!r}{nearest(word, known)}; known: {', '.join(known)}, as in recall@20")
@@ -141,16 +144,30 @@ def metric_set(metrics: Iterable[str] = DEFAULT_METRICS, cutoffs: Sequence[int] 
     return MetricSet(tuple(dict.fromkeys(names)))
 
 
+def _of_alias(word: str) -> list[str]:
+    """The metrics that a word such as groups@20 stands for."""
+    base, at, cutoff = word.partition("@")
+    return [f"{name}{at}{cutoff}" for name in ALIASES.get(base, (base,))]
+
+
 def require_within(wanted: MetricSet, n_items: int, dataset: str, source: str) -> None:
     """Raise ConfigError if a cutoff is larger than the number of items of `dataset`."""
     require(wanted.k <= n_items, f"{source}: {wanted.k} is more than the {n_items:,} items of {dataset}")
 
 
-def measure(ranking: Ranking, target: sp.csr_array, item_counts: np.ndarray, wanted: MetricSet) -> PerUser:
+def measure(
+    ranking: Ranking,
+    target: sp.csr_array,
+    item_counts: np.ndarray,
+    wanted: MetricSet,
+    train: sp.csr_array | None = None,
+    history: sp.csr_array | None = None,
+) -> PerUser:
     """Return the wanted metrics of a ranking. `target`: that of the holdout, (n_rows, n_items). `item_counts`: (n_items,), the
     number of training interactions per item; popularity@k is its mean over the list. mrr_pooled@k is Σ 1/rank over the hits of
     all users, divided by the number of all targets, as in the program of Zhang et al. (Talos, WWW 2026); the value of a user is
-    the own sum, divided by the mean number of targets.
+    the own sum, divided by the mean number of targets. The metrics of whole lists also need `train` (n_users, n_items), the
+    interactions that the model was fitted on, and `history`, that of the holdout; without them, ConfigError is raised.
     """
     rows = target[ranking.rows]
     n_targets = np.diff(rows.indptr)
@@ -159,6 +176,7 @@ def measure(ranking: Ranking, target: sp.csr_array, item_counts: np.ndarray, wan
     _mark_hits(ranking.items, rows.indptr, rows.indices, hits)
     values: dict[str, np.ndarray] = {}
     overall: dict[str, float] = {}
+    about = None if train is None or history is None else Population(train, history[ranking.rows], rows)
     for name in wanted.names:
         if name == "auc":
             assert ranking.auc is not None, "rank with auc=True"
@@ -173,6 +191,16 @@ def measure(ranking: Ranking, target: sp.csr_array, item_counts: np.ndarray, wan
             listed = shown >= 0
             counts = np.where(listed, item_counts[shown], 0).sum(axis=1)
             values[name] = counts / np.maximum(listed.sum(axis=1), 1)
+        elif base in OF_LISTS:
+            if about is None:
+                raise ConfigError(f"{name} cannot be measured here, because it needs the training interactions")
+            # A list beyond the catalogue is as wide as its hits.
+            padded = np.pad(shown, ((0, 0), (0, k - shown.shape[1])), constant_values=-1)
+            value = OF_LISTS[base](Lists(padded, hits[:, :k], about))
+            if isinstance(value, float):
+                overall[name] = value
+            else:
+                values[name] = value
         elif base == "mrr_pooled":
             values[name] = hits[:, :k] @ (1.0 / np.arange(1, k + 1)) / n_targets.mean()
         else:

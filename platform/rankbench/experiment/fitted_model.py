@@ -264,8 +264,9 @@ class Model:
         wanted = metric_set(metrics, cutoffs)
         with pinned(available_cpus()):
             ranking = _ranked(self.recommender, holdout, wanted.k, wanted.auc)
-        counts = np.bincount(data.split.fit_matrix(self.fit_on).indices, minlength=len(self.items))
-        per_user = measure(ranking, holdout.target, counts, wanted)
+        train = data.split.fit_matrix(self.fit_on)
+        counts = np.bincount(train.indices, minlength=len(self.items))
+        per_user = measure(ranking, holdout.target, counts, wanted, train, holdout.history)
         frame = pd.DataFrame({"user": data.users.take(pa.array(per_user.users)).to_pandas()} | per_user.values)
         return Evaluation(summarise(per_user, self.seed), frame, self.method, data.fingerprint, on)
 

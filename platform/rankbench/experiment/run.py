@@ -71,7 +71,9 @@ def run_stepwise(
             rankings = dict(zip(unique, _rank(job, fitted, unique, holdout, execution, progress), strict=True))
         with _timed(seconds, "measure"):
             counts = np.bincount(X.indices, minlength=X.shape[1])
-            measured = {i: measure(ranking, holdout.target, counts, job.metrics) for i, ranking in rankings.items()}
+            measured = {
+                i: measure(ranking, holdout.target, counts, job.metrics, X, holdout.history) for i, ranking in rankings.items()
+            }
             summaries = {i: summarise(per_user, job.seed) for i, per_user in measured.items()}
 
     n_ranked, info = len(rankings[unique[0]].rows), describe(dataset)

@@ -121,7 +121,14 @@ class Attempt:
         metrics = self.rules.metrics
         with threads.pinned(self.rules.n_threads):
             measured = [
-                measure(ranked([model], holdout, metrics.k, metrics.auc)[0], holdout.target, counts, metrics)
+                measure(
+                    ranked([model], holdout, metrics.k, metrics.auc)[0],
+                    holdout.target,
+                    counts,
+                    metrics,
+                    self.X,
+                    holdout.history,
+                )
                 for model in self.models.values()
             ]
         mean = PerUser(
@@ -216,4 +223,4 @@ class Attempt:
             return  # the method needs more data than these; what it has compiled until then is compiled
         holdout = Holdout(np.arange(WARM_USERS, dtype=np.int32), X, targets)
         ranking = ranked(fitted.models, holdout, MetricSet((self.rules.metric,)).k)[0]
-        measure(ranking, targets, np.zeros(WARM_ITEMS), self.rules.metrics)
+        measure(ranking, targets, np.zeros(WARM_ITEMS), self.rules.metrics, X, X)

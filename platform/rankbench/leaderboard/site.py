@@ -67,7 +67,7 @@ def _board_page(board: Board, boards: Sequence[Board], families: Mapping[str, Se
         caption = "Mean ranks of the best methods. A bar joins methods that Nemenyi's test does not tell apart at 5 %."
         blocks.append(Picture(diagram, caption))
     sections = [Section("Standings", tuple(blocks))]
-    timed = sorted((_mean_seconds(each), each.standings) for each in boards)
+    timed = [(_mean_seconds(each), each.standings) for each in sorted(boards, key=_mean_seconds)]
     if quality := quality_by_budget(timed, board.metric, scratch / f"{_budget_stem(board)}-quality.png"):
         sections.append(Section("Quality and time", (Picture(quality, "What the best methods reach with more time."),)))
     sections.append(Section("Datasets", (_datasets_grid(board),)))

@@ -1,0 +1,240 @@
+"""Metrics of whole lists: how items are exposed, how popular, new and different they are, and who gets good lists.
+
+They read more than the hits of a user: the training interactions and what is known of the user. Their names say the group that
+they are about. Groups of items, by the number of training interactions:
+
+- cold items have none; among the others, head items are the most popular ones that have the first fifth of all interactions,
+  tail items the least popular ones that have the last fifth, and middle items lie between (Abdollahpouri et al., 2019).
+
+Groups of users, by the number of their known interactions: light users are the lowest third, heavy users the highest one, and
+medium users lie between; equal numbers stay together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numba
+import numpy as np
+import scipy.sparse as sp
+
+ITEM_GROUPS = ("cold", "tail", "middle", "head")
+USER_GROUPS = ("light", "medium", "heavy")
+SHORT, LONG = 0.2, 0.8  # shares of the interactions at which the head ends and the tail begins
+SMOOTHED = 0.01  # share of the profile in the distribution of a list, so that the divergence is finite (Steck 2018)
+
+
+@dataclass(frozen=True)
+class Population:
+    """What the metrics know besides a ranking. `train` (n_users, n_items): the interactions that the model was fitted on.
+    `history` (m, n_items): the known interactions of the ranked users. `targets` (m, n_items): the items to find.
+    """
+
+    train: sp.csr_array
+    history: sp.csr_array
+    targets: sp.csr_array
+
+    @cached_property
+    def counts(self) -> np.ndarray:
+        """Training interactions per item (n_items,)."""
+        return np.bincount(self.train.indices, minlength=self.train.shape[1])
+
+    @cached_property
+    def item_group(self) -> np.ndarray:
+        """The position in ITEM_GROUPS of each item (n_items,)."""
+        order = np.argsort(-self.counts, kind="stable")
+        before = np.cumsum(self.counts[order]) - self.counts[order]
+        share = before / max(self.counts.sum(), 1)
+        groups = np.empty(len(order), np.int8)
+        groups[order] = np.where(share < SHORT, 3, np.where(share < LONG, 2, 1))
+        groups[self.counts == 0] = 0
+        return groups
+
+    @cached_property
+    def user_group(self) -> np.ndarray:
+        """The position in USER_GROUPS of each ranked user (m,)."""
+        known = np.diff(self.history.indptr)
+        low, high = np.quantile(known, [1 / 3, 2 / 3], method="inverted_cdf")
+        return np.where(known <= low, 0, np.where(known <= high, 1, 2)).astype(np.int8)
+
+    @cached_property
+    def columns(self) -> sp.csc_array:
+        """`train` by items, with the users of each item in increasing order."""
+        columns = self.train.tocsc()
+        columns.sort_indices()
+        return columns
+
+    def per_group(self, rows: sp.csr_array) -> np.ndarray:
+        """Number of entries (m, n_groups) of each row in each group of items."""
+        row = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+        n = len(ITEM_GROUPS)
+        return np.bincount(row * n + self.item_group[rows.indices], minlength=rows.shape[0] * n).reshape(-1, n)
+
+
+@dataclass(frozen=True)
+class Lists:
+    """Lists of `k` items at most: `items` (m, k) int32, -1 after the end of a list; `hits` (m, k) bool."""
+
+    items: np.ndarray
+    hits: np.ndarray
+    about: Population
+
+    @property
+    def k(self) -> int:
+        return self.hits.shape[1]
+
+    @cached_property
+    def listed(self) -> np.ndarray:
+        return self.items >= 0
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        """Items of each list (m,), 1 for an empty one, as a divisor."""
+        return np.maximum(self.listed.sum(axis=1), 1)
+
+    def mean_of(self, values: np.ndarray) -> np.ndarray:
+        """Mean (m,) over the items of a list of a value per item (n_items,); 0 for an empty list."""
+        return np.asarray(np.where(self.listed, values[self.items], 0).sum(axis=1) / self.lengths)
+
+
+OfLists = Callable[[Lists], np.ndarray | float]
+OF_LISTS: dict[str, OfLists] = {}
+ALIASES: dict[str, tuple[str, ...]] = {}  # a word for several metrics
+
+
+def of_lists(function: OfLists) -> OfLists:
+    """Register a function of lists under its own name. It returns a value per user (m,), or one number for all lists."""
+    OF_LISTS[function.__name__] = function
+    return function
+
+
+@of_lists
+def gini(lists: Lists) -> float:
+    """Gini coefficient of how often each item of the catalogue is listed: 0 if all are equally often, near 1 if few are."""
+    shown = np.sort(np.bincount(lists.items[lists.listed], minlength=lists.about.train.shape[1]))
+    n, total = len(shown), int(shown.sum())
+    return float((2 * np.arange(1, n + 1) - n - 1) @ shown / (n * total)) if total else 0.0
+
+
+@of_lists
+def popularity_lift(lists: Lists) -> np.ndarray:
+    """(mean training interactions of the listed items - mean of the user's known items) / mean of the user's known items"""
+    history, counts = lists.about.history, lists.about.counts
+    known = np.diff(history.indptr)
+    sums = np.add.reduceat(np.append(counts[history.indices], 0), history.indptr[:-1]) * (known > 0)
+    own = sums / np.maximum(known, 1)
+    return np.where(own > 0, lists.mean_of(counts) / np.where(own > 0, own, 1) - 1, 0.0)
+
+
+@of_lists
+def novelty(lists: Lists) -> np.ndarray:
+    """Mean of -log2((n_i + 1) / (n + 1)), where n_i of n training users have item i (Vargas and Castells 2011, smoothed)"""
+    n = int(np.count_nonzero(np.diff(lists.about.train.indptr)))
+    return lists.mean_of(np.log2((n + 1) / (lists.about.counts + 1)))
+
+
+@of_lists
+def diversity(lists: Lists) -> np.ndarray:
+    """1 - mean over pairs of listed items of the cosine of their columns of training interactions; 0 for fewer than two"""
+    columns = lists.about.columns
+    return _diversity(lists.items, columns.indptr, columns.indices)
+
+
+@of_lists
+def miscalibration(lists: Lists) -> np.ndarray:
+    """KL divergence of the shares of head, middle, tail and cold items in the list from those of the known items (Steck 2018)"""
+    known = lists.about.per_group(lists.about.history).astype(float)
+    shown = np.stack(
+        [((lists.about.item_group[lists.items] == g) & lists.listed).sum(axis=1) for g in range(len(ITEM_GROUPS))], 1
+    )
+    p = known / np.maximum(known.sum(axis=1, keepdims=True), 1)
+    q = (1 - SMOOTHED) * shown / lists.lengths[:, None] + SMOOTHED * p
+    return np.asarray(np.where(p > 0, p * np.log(np.where(p > 0, p, 1) / np.where(p > 0, q, 1)), 0).sum(axis=1))
+
+
+def _recall_of_items(group: int) -> OfLists:
+    def metric(lists: Lists) -> np.ndarray:
+        hits = lists.hits & (lists.about.item_group[lists.items] == group)
+        return _pooled(hits.sum(axis=1), lists.about.per_group(lists.about.targets)[:, group])
+
+    return metric
+
+
+def _ndcg_of_items(group: int) -> OfLists:
+    def metric(lists: Lists) -> np.ndarray:
+        gains = 1.0 / np.log2(np.arange(2, lists.k + 2))
+        hits = lists.hits & (lists.about.item_group[lists.items] == group)
+        ideal = np.append(0.0, np.cumsum(gains))[np.minimum(lists.k, lists.about.per_group(lists.about.targets)[:, group])]
+        return _pooled(hits @ gains, ideal)
+
+    return metric
+
+
+def _of_users(group: int, whole: Callable[[Lists], np.ndarray]) -> OfLists:
+    def metric(lists: Lists) -> np.ndarray:
+        inside = lists.about.user_group == group
+        return np.where(inside, whole(lists) / max(inside.mean(), 1e-300), 0.0) if inside.any() else np.zeros(len(inside))
+
+    return metric
+
+
+def _recall(lists: Lists) -> np.ndarray:
+    return np.asarray(lists.hits.sum(axis=1) / np.diff(lists.about.targets.indptr))
+
+
+def _ndcg(lists: Lists) -> np.ndarray:
+    gains = 1.0 / np.log2(np.arange(2, lists.k + 2))
+    ideal = np.cumsum(gains)[np.minimum(lists.k, np.diff(lists.about.targets.indptr)) - 1]
+    return np.asarray(lists.hits @ gains / ideal)
+
+
+def _pooled(reached: np.ndarray, possible: np.ndarray) -> np.ndarray:
+    """Values (m,) whose mean is Σ reached / Σ possible over all users; 0 if nothing is possible."""
+    return np.asarray(reached / possible.mean() if possible.any() else np.zeros(len(possible)))
+
+
+def _register_groups() -> None:
+    for position, group in enumerate(ITEM_GROUPS):
+        for name, of_items in (("recall", _recall_of_items), ("ndcg", _ndcg_of_items)):
+            OF_LISTS[f"{name}_{group}"] = of_items(position)
+    for position, group in enumerate(USER_GROUPS):
+        for name, whole in (("recall", _recall), ("ndcg", _ndcg)):
+            OF_LISTS[f"{name}_{group}"] = _of_users(position, whole)
+    ALIASES["groups"] = tuple(name for name in OF_LISTS if name.rpartition("_")[2] in ITEM_GROUPS + USER_GROUPS)
+    ALIASES["beyond"] = ("gini", "coverage", "popularity", "popularity_lift", "novelty", "diversity", "miscalibration")
+
+
+_register_groups()
+
+
+@numba.njit(cache=True)
+def _diversity(items: np.ndarray, ptr: np.ndarray, users: np.ndarray) -> np.ndarray:
+    result = np.zeros(len(items))
+    for row in range(len(items)):
+        total, pairs = 0.0, 0
+        for a in range(items.shape[1]):
+            i = items[row, a]
+            if i < 0:
+                continue
+            for b in range(a + 1, items.shape[1]):
+                j = items[row, b]
+                if j < 0:
+                    continue
+                pairs += 1
+                x, y, both = ptr[i], ptr[j], 0
+                while x < ptr[i + 1] and y < ptr[j + 1]:
+                    if users[x] == users[y]:
+                        both += 1
+                        x += 1
+                        y += 1
+                    elif users[x] < users[y]:
+                        x += 1
+                    else:
+                        y += 1
+                if both:
+                    total += both / np.sqrt(float(ptr[i + 1] - ptr[i]) * float(ptr[j + 1] - ptr[j]))
+        if pairs:
+            result[row] = 1.0 - total / pairs
+    return result
