@@ -144,7 +144,7 @@ def diversity(lists: Lists) -> np.ndarray:
 
 @of_lists
 def miscalibration(lists: Lists) -> np.ndarray:
-    """KL divergence of the shares of head, middle, tail and cold items in the list from those of the known items (Steck 2018)"""
+    """KL divergence of the shares of head, middle, tail and cold items in the list from those in the history (Steck 2018)"""
     known = lists.about.per_group(lists.about.history).astype(float)
     shown = np.stack(
         [((lists.about.item_group[lists.items] == g) & lists.listed).sum(axis=1) for g in range(len(ITEM_GROUPS))], 1

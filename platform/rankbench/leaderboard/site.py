@@ -151,7 +151,7 @@ def _dataset_page(dataset: str, board: Board, results: Results) -> Page:
             [
                 Link(each.entrant, f"method-{each.entrant}"), Best(value) if number == 0 else value, State(tie) if tie else "",
                 *[_value(each, name, False) for name in names if name != board.metric], str(each.tried), str(len(each.seeds)),
-                f"{each.seconds['all']:.1f}", f"{each.seconds['fit']:.2f}", f"{each.peak_memory_gb:.1f}",
+                f"{each.seconds.get('all', 0):.1f}", f"{each.seconds.get('fit', 0):.2f}", f"{each.peak_memory_gb:.1f}",
             ]
         )  # fmt: skip
     others = [name for name in names if name != board.metric]
