@@ -27,13 +27,14 @@ def filled(folder):
         for allowed, seconds in (("30s/M", 12.0), ("10s", 10.0)):
             for entrant, quality in QUALITY.items():
                 lost = entrant == "random" and dataset == "ml"
+                quality = 0.05 if (entrant, dataset) == ("sl", "wiki") else quality
                 values = quality * noise + 0.01 * len(entrant) * (quality != 0.3)
                 result = Result(
                     dataset, "card", entrant, "rules", allowed, seconds, "ndcg@20",
                     status="failed" if lost else "finished", reason="</td><script>alert(1)</script>" if lost else "",
                     method="bpr" if entrant == "copy" else entrant, params={"tau": 0.1, "surrogate": "tanh"},
                     metrics={} if lost else {"ndcg@20": (float(values.mean()), 0.1, 0.2), "recall@20": (0.4, None, None)},
-                    seeds=(0, 1), seconds={"all": 9.0, "fit": 2.0, "search": 5.0},
+                    traits={"density": 1 / len(dataset)}, seeds=(0, 1), seconds={"all": 9.0, "fit": 2.0, "search": 5.0},
                 )  # fmt: skip
                 users = pa.array([str(user) for user in range(300)])
                 results.add(result, None if lost else pa.table({"user": users, "ndcg@20": values.astype(np.float32)}))
@@ -56,8 +57,8 @@ def test_every_link_leads_to_a_page(site):
 
 def test_the_index_says_what_the_board_says(site):
     text = site["index.html"].read_text()
-    assert "4 methods on 5 datasets, 30s/M each" in text and text.count("data:image/png") == 2
-    assert re.search(r"<td[^>]*>gradient, softmax</td>", text)
+    assert "4 methods on 5 datasets, 30s/M each" in text and text.count("data:image/png") == 3
+    assert re.search(r"<td[^>]*>gradient, softmax</td>", text) and "Where methods do well" in text
     # Nothing is loaded from elsewhere, and no text becomes markup.
     assert "<script>alert" not in text and not re.search(r'(src|href)="(https?:)?//', text)
 

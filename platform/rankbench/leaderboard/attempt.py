@@ -39,6 +39,7 @@ from rankbench.leaderboard.candidate import Candidate, Fit, Measure
 from rankbench.leaderboard.entrants import Entrant
 from rankbench.leaderboard.race import race
 from rankbench.leaderboard.results import Result
+from rankbench.leaderboard.traits import traits
 from rankbench.tracking.environment import describe_environment, peak_memory, reset_peak_memory
 from rankbench.tracking.record import per_user_table
 
@@ -155,6 +156,7 @@ class Attempt:
             iterations=self.winner.iterations,
             metrics={name: (each.mean, each.low, each.high) for name, each in summarise(mean, 0).items()},
             by_seed=tuple(by_seed),
+            traits=traits(self.X),
             seconds={
                 "search": self.search_seconds,
                 "all": self.seconds,

@@ -37,6 +37,11 @@ class Board:
         others = [name for name in OTHERS if name in measured and name != self.metric]
         return agreement(self.standings, {name: standings(self.entries, name) for name in others})
 
+    @cached_property
+    def traits(self) -> dict[str, dict[str, float]]:
+        """The traits of each dataset."""
+        return {each.dataset: each.traits for each in self.entries if each.traits}
+
     @property
     def left_out(self) -> dict[str, int]:
         """Methods that were not measured on every dataset, with the number of datasets on which they were."""
@@ -109,5 +114,6 @@ class Board:
             "groups": [[board.methods[board.order[i]] for i in range(first, last + 1)] for first, last in board.groups()],
             "jackknife_tau": self.jackknife.tau if self.jackknife else {},
             "metrics_tau": self.by_other_metrics,
+            "traits": self.traits,
             "left_out": self.left_out,
         }

@@ -1,4 +1,4 @@
-"""The figures of a leaderboard: the critical-difference diagram, and quality against the budget of time."""
+"""The figures of a leaderboard: the critical-difference diagram, quality against time, and the space of the datasets."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rankbench.leaderboard.standings import Standings
+from rankbench.leaderboard.traits import performance_space
 from rankbench.reports.figures import few_ticks, save, short, styled, subplots
 from rankbench.reports.palette import INK, styles
 
@@ -91,5 +92,32 @@ def quality_by_budget(boards: Sequence[tuple[float, Standings]], metric: str, pa
     axis.set(xlabel="budget in seconds", ylabel=f"{metric}, share of the best")
     axis.grid()
     axis.legend(fontsize=8, loc="lower right")
+    figure.tight_layout()
+    return save(figure, path)
+
+
+@styled
+def space_of_datasets(board: Standings, path: Path) -> Path | None:
+    """Draw the datasets as points that lie close together if the same methods do well on them, coloured by the best method.
+
+    Returns None where `performance_space` does.
+    """
+    found = performance_space(board)
+    if found is None:
+        return None
+    points, shares = found
+    winners = [board.methods[int(i)] for i in board.ranks.argmin(axis=1)]
+    looks = styles(sorted(set(winners), key=lambda name: (-winners.count(name), name)))
+    figure, panels = subplots(1, 1, (7.5, 4.8))
+    axis = panels[0][0]
+    for method, look in looks.items():
+        own = [i for i, winner in enumerate(winners) if winner == method]
+        axis.scatter(*points[own].T, color=look.colour, marker=look.matplotlib_marker, label=f"best: {method}", zorder=3)
+    for (x, y), name in zip(points, board.datasets, strict=True):
+        axis.annotate(short(name, 24), (x, y), xytext=(5, 4), textcoords="offset points", fontsize=7.5)
+    axis.margins(0.15)
+    axis.set(xlabel=f"first direction, {100 * shares[0]:.0f} % of the variance", ylabel=f"second, {100 * shares[1]:.0f} %")
+    axis.grid()
+    axis.legend(fontsize=8)
     figure.tight_layout()
     return save(figure, path)

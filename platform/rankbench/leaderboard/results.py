@@ -32,8 +32,8 @@ class Result:
     `card`: key of the dataset's card; `fingerprint`: that of the prepared data. `rules`: key of what the entrant fixes and
     searches. `params`: those that it chose, by the `metric` whose value on the validation set is `valid`, among `tried`
     settings. `metrics`: means on test over users and `seeds`, with 95 % intervals over users. `by_seed`: means of `metric` on
-    test. `seconds`: of the search, of all that the budget counts, of the best fit until its best iteration, and of the test.
-    Without a result, `reason` says why.
+    test. `traits`: those of the train part (`traits.py`). `seconds`: of the search, of all that the budget counts, of the best
+    fit until its best iteration, and of the test. Without a result, `reason` says why.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -56,6 +56,7 @@ class Result:
     iterations: int | None = None
     metrics: dict[str, tuple[float, float | None, float | None]] = field(default_factory=dict)
     by_seed: tuple[float, ...] = ()
+    traits: dict[str, float] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     threads: int = 1
     peak_memory_gb: float = 0.0
@@ -124,7 +125,7 @@ class Results:
 def _line(result: Result) -> str:
     """The line of an entry. Measurements are rounded; parameters are not, because a fit must be repeatable."""
     content = asdict(result)
-    for name in ("metrics", "by_seed", "seconds", "valid", "peak_memory_gb"):
+    for name in ("metrics", "by_seed", "traits", "seconds", "valid", "peak_memory_gb"):
         content[name] = _rounded(content[name])
     return json.dumps(content, sort_keys=True, allow_nan=False)
 

@@ -13,11 +13,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
+
 from rankbench.core.files import write_text
 from rankbench.evaluation.compare import Comparisons, compare
 from rankbench.leaderboard.board import Board
-from rankbench.leaderboard.figures import critical_differences, quality_by_budget
+from rankbench.leaderboard.figures import critical_differences, quality_by_budget, space_of_datasets
 from rankbench.leaderboard.results import Result, Results
+from rankbench.leaderboard.standings import Standings
+from rankbench.leaderboard.traits import correlations
 from rankbench.reports.html import html
 from rankbench.reports.page import Best, Block, Grid, Link, Page, Picture, Section, State, Text
 
@@ -70,16 +74,23 @@ def _board_page(board: Board, boards: Sequence[Board], families: Mapping[str, Se
     timed = [(_mean_seconds(each), each.standings) for each in sorted(boards, key=_mean_seconds)]
     if quality := quality_by_budget(timed, board.metric, scratch / f"{_budget_stem(board)}-quality.png"):
         sections.append(Section("Quality and time", (Picture(quality, "What the best methods reach with more time."),)))
-    sections.append(Section("Datasets", (_datasets_grid(board),)))
+    data: list[Block] = [_datasets_grid(board)]
+    if space := space_of_datasets(standings, scratch / f"{_budget_stem(board)}-space.png"):
+        data.append(Picture(space, "Datasets on which the same methods do well lie close together."))
+    if going := correlations(standings, board.traits):
+        data.append(_traits_grid(standings, going))
+    sections.append(Section("Datasets", tuple(data)))
     sections.append(Section("All entries", (_entries_grid(board, families),)))
     if len(boards) > 1:
         sections.insert(0, Section("Budgets", (_budgets_grid(board, boards),)))
+    shares = [each.seconds["all"] / each.budget for each in board.entries if "all" in each.seconds]
     spent = sum(each.seconds.get("all", each.budget) for each in board.entries) / 3600
     facts = (
         ("budget", board.allowed),
         ("methods", str(len(standings.methods))),
         ("datasets", str(len(standings.datasets))),
         ("processor hours", f"{spent:.1f}"),
+        ("largest share of a budget", f"{max(shares, default=0):.2f}"),
         ("chosen and ranked by", board.metric),
     )
     return Page("Leaderboard", (MEANING,), tuple(sections), facts, tuple(board.conclusions()[:3]))
@@ -124,6 +135,20 @@ def _datasets_grid(board: Board) -> Grid:
         leaders += [""] * (3 - len(leaders))
         body.append([Link(dataset, f"dataset-{dataset}"), f"{seconds:g}", *leaders])
     return Grid(["dataset", "seconds", "first", "second", "third"], body)
+
+
+def _traits_grid(standings: Standings, going: Mapping[str, np.ndarray]) -> Grid:
+    body = [
+        [
+            Link(standings.methods[i], f"method-{standings.methods[i]}"),
+            *["" if np.isnan(values[i]) else f"{-values[i]:+.2f}" for values in going.values()],
+        ]
+        for i in standings.order
+    ]
+    caption = (
+        "Where methods do well: Spearman's correlation of a trait of the dataset with the place, + if better where it is larger"
+    )
+    return Grid(["method", *going], body, caption)
 
 
 def _entries_grid(board: Board, families: Mapping[str, Sequence[str]]) -> Grid:

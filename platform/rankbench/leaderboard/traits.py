@@ -1,0 +1,69 @@
+"""Traits of a dataset that may decide which method wins on it, and how strongly ranks go with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import scipy.sparse as sp
+
+from rankbench.leaderboard.standings import Standings
+
+LEAST = 5  # datasets below which a correlation says nothing
+
+
+def traits(X: sp.csr_array) -> dict[str, float]:
+    """Traits of the train part X (n_users, n_items), of users and items that occur: sizes, density, and the Gini coefficients
+    of the interactions of items (skew of popularity) and of users (skew of activity).
+    """
+    per_user, per_item = np.diff(X.indptr), np.bincount(X.indices, minlength=X.shape[1])
+    per_user, per_item = per_user[per_user > 0], per_item[per_item > 0]
+    return {
+        "users": float(len(per_user)),
+        "items": float(len(per_item)),
+        "interactions": float(X.nnz),
+        "density": X.nnz / max(1, len(per_user) * len(per_item)),
+        "interactions per user": float(X.nnz / max(1, len(per_user))),
+        "popularity skew": _gini(per_item),
+        "activity skew": _gini(per_user),
+    }
+
+
+def correlations(board: Standings, of_dataset: Mapping[str, Mapping[str, float]]) -> dict[str, np.ndarray]:
+    """Spearman's correlation of each trait with the ranks of each method (n_methods,): below 0, the method is better where the
+    trait is larger. NaN for ranks or traits that are equal everywhere; empty for fewer than `LEAST` datasets.
+    """
+    from scipy.stats import rankdata
+
+    datasets = [i for i, name in enumerate(board.datasets) if of_dataset.get(name)]
+    if len(datasets) < LEAST:
+        return {}
+    result = {}
+    ranks = np.apply_along_axis(rankdata, 0, board.ranks[datasets])
+    for trait in of_dataset[board.datasets[datasets[0]]]:
+        values = rankdata([of_dataset[board.datasets[i]][trait] for i in datasets])
+        a, b = values - values.mean(), ranks - ranks.mean(axis=0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            result[trait] = (a @ b) / np.sqrt((a @ a) * (b * b).sum(axis=0))
+    return result
+
+
+def performance_space(board: Standings) -> tuple[np.ndarray, np.ndarray] | None:
+    """The datasets as points (n_datasets, 2) in the space that their ranks span, and the shares (2,) of its variance.
+
+    Datasets on which the same methods do well lie close together (Algorithm Performance Spaces, Beel et al., RecSys 2024). None
+    for fewer than three datasets or methods.
+    """
+    if min(board.ranks.shape) < 3:
+        return None
+    centred = board.ranks - board.mean_ranks
+    U, s, Vt = np.linalg.svd(centred, full_matrices=False)
+    if s[0] < 1e-12:
+        return None
+    signs = np.sign(Vt[:2, np.abs(Vt[:2]).argmax(axis=1)].diagonal())  # so that equal data give equal signs
+    return U[:, :2] * s[:2] * signs, s[:2] ** 2 / (s @ s)
+
+
+def _gini(counts: np.ndarray) -> float:
+    n, ordered = len(counts), np.sort(counts)
+    return float((2 * np.arange(1, n + 1) - n - 1) @ ordered / (n * ordered.sum())) if n else 0.0
