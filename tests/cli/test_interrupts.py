@@ -117,7 +117,7 @@ def test_a_second_interrupt_ends_it_now(home):
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("twice", [False, True])
+@pytest.mark.parametrize("twice", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.fault("F16")
 def test_a_sweep_is_interrupted(home, twice, figure):
     command = Command(*SWEEP)

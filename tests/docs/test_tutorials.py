@@ -7,7 +7,8 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-LONG = ("add_a_loss",)  # a minute, and tests/sweeps/test_plugin_on_a_cluster.py sweeps a plugin too
+# A minute each. tests/sweeps/test_plugin_on_a_cluster.py sweeps a plugin too, and tests/api/test_sweep.py compares losses.
+LONG = ("add_a_loss", "compare_losses")
 TUTORIALS = sorted((Path(__file__).parents[2] / "docs" / "tutorials").glob("*.ipynb"))
 
 

@@ -189,6 +189,7 @@ def two_sweeps(tmp_path, monkeypatch):
     return [records_of(folder) for folder in sorted((tmp_path / "results" / "sweeps").iterdir())]
 
 
+@pytest.mark.slow  # a minute; above, a resumed sweep takes over what it had finished
 def test_a_second_sweep_takes_over_what_the_first_has_finished(two_sweeps):
     first, second = two_sweeps
     assert first.keys() == second.keys() and len(first) == 7
