@@ -61,3 +61,15 @@ def test_a_method_that_cannot_be_measured_says_so(environment):
     )
     with pytest.raises(ConfigError, match="scores only users it was trained on"):
         each.load()
+
+
+def test_a_setting_that_does_not_fit_the_data_costs_itself_alone(environment):
+    from dataclasses import replace
+
+    gat = entrants("ndcg@10")["gat"]
+    odd = replace(gat, space={"n_heads": {"choice": [3, 5, 7]}})  # 64 is no multiple of any of them
+    each = Attempt(odd, load_card("synthetic", environment), Budget(3.0), RULES, environment)
+    each.load()
+    each.search()
+    assert each.winner.config == odd.config()
+    assert all("must be a multiple of n_heads" in other.failure for other in each.tried if other is not each.winner)

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Generator
 
-from rankbench.core.errors import NumericalError
+from rankbench.core.errors import RankbenchError
 from rankbench.experiment.fit import Fitted
 from rankbench.experiment.job import MethodConfig
 from rankbench.fitting.drive import Row
@@ -68,7 +68,7 @@ class Candidate:
             if self.model is None:
                 self._watch(end.value.models[0], self.metric)
             return self.iterations
-        except NumericalError as error:
+        except RankbenchError as error:  # it diverged, or its values do not fit these data
             self.ended, self.failure = True, str(error)
             return None
 
