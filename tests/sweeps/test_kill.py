@@ -50,8 +50,9 @@ def start(home: Path, *words: str) -> subprocess.Popen:
 
 def table(home: Path) -> dict:
     """What the final table says, without seconds."""
-    (folder,) = (home / "results" / "sweeps").iterdir()
-    rows = json.loads((folder / "report" / "table.json").read_text())["rows"]
+    # A driver that died before sweep.json was there has begun no sweep, and the next one takes a folder of its own.
+    (path,) = home.glob("results/sweeps/*/report/table.json")
+    rows = json.loads(path.read_text())["rows"]
     return {row["model"]: (row["params"], row["metrics"]) for row in rows}
 
 

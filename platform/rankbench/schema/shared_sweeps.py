@@ -107,11 +107,13 @@ def copy_records_from(start: str, environment: Environment) -> None:
 
 @contextmanager
 def claimed_run(run_id: str, environment: Environment) -> Iterator[FolderAttempt | StoredAttempt]:
-    """Claim the next attempt at a run for the block, and give it back if the block fails. The record is copied from a store."""
+    """Claim the next attempt at a run for the block, after copying its stored record. If the block fails, nothing is left of it."""
     key, what = f"{ATTEMPTS}/{run_id}", f"the run {run_id}"
+    folder = environment.results / key
+    made = [each for each in (folder, *folder.parents) if not each.exists()]
     attempt: FolderAttempt | StoredAttempt
     if environment.results_store is None:
-        attempt = FolderAttempt.claim(environment.results / key, what, [environment.results / RUNS / run_id])
+        attempt = FolderAttempt.claim(folder, what, [environment.results / RUNS / run_id])
     else:
         copy_records(environment.results_store, RUNS, environment.results / RUNS, [run_id])
         attempt = StoredAttempt.claim(environment.results_store, key, what)
@@ -119,6 +121,9 @@ def claimed_run(run_id: str, environment: Environment) -> Iterator[FolderAttempt
         yield attempt
     except BaseException:
         attempt.withdraw()
+        for each in made:
+            with suppress(OSError):  # something else is in it by now
+                each.rmdir()
         raise
 
 
