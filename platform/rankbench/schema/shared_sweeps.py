@@ -107,7 +107,7 @@ def copy_records_from(start: str, environment: Environment) -> None:
 
 @contextmanager
 def claimed_run(run_id: str, environment: Environment) -> Iterator[FolderAttempt | StoredAttempt]:
-    """Claim the next attempt at a run for the block, after copying its stored record. If the block fails, nothing is left of it."""
+    """Claim the next attempt at a run for the block, and copy its stored record. If the block fails, the attempt is given back."""
     key, what = f"{ATTEMPTS}/{run_id}", f"the run {run_id}"
     folder = environment.results / key
     made = [each for each in (folder, *folder.parents) if not each.exists()]
