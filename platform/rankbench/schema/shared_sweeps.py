@@ -107,7 +107,7 @@ def copy_records_from(start: str, environment: Environment) -> None:
 
 @contextmanager
 def claimed_run(run_id: str, environment: Environment) -> Iterator[FolderAttempt | StoredAttempt]:
-    """Claim the next attempt at a run for the block, and copy its stored record. If the block fails, the attempt is given back."""
+    """Claim the next attempt at a run for the block, and copy its stored record. It is given back if the block fails."""
     key, what = f"{ATTEMPTS}/{run_id}", f"the run {run_id}"
     folder = environment.results / key
     made = [each for each in (folder, *folder.parents) if not each.exists()]
