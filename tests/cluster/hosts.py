@@ -1,6 +1,7 @@
 """Hosts of their own on one machine: network namespaces that a switch joins, and in each a Ray node with its own address.
 
-Nothing of the machine's own network is touched. It takes Linux, `ip`, and the right to make namespaces, which is root's.
+Nothing of the machine's own network is touched. It takes Linux, `ip`, and the right to make namespaces, which is root's. Hosts
+that are `private` share no folder either: each has a /tmp of its own, where Ray, the caches and the working folder are.
 """
 
 from __future__ import annotations
@@ -26,6 +27,18 @@ NETWORK = "10.77.0"
 PORT = 6379
 GROUPS = Path("/sys/fs/cgroup/cpu")  # version 1 of control groups, which must be writable
 PERIOD = 100_000  # microseconds over which a group's share is counted
+SHARED = (Path(__file__).parents[2], Path(sys.prefix))  # what a private host still sees of /tmp: the tree and its Python
+
+# Words: the folder that is to be /tmp, what stays visible of /tmp, "--", the command. It has mounts of its own, which `ip netns
+# exec` made. What stays visible cannot be written, so that nothing can remove the tree through a private folder.
+_PRIVATE = """
+own=$1; shift
+while [ "$1" != -- ]; do
+    mkdir -p "$own${1#/tmp}" && mount --bind "$1" "$own${1#/tmp}" && mount -o remount,bind,ro "$own${1#/tmp}" || exit 1; shift
+done
+shift
+mount --rbind "$own" /tmp && cd /tmp && exec "$@"
+"""
 
 
 def unavailable() -> str | None:
@@ -50,13 +63,17 @@ class Hosts:
     environment: dict[str, str]
     groups: list[Path] = field(default_factory=list)  # of control: what each host's Ray node runs in
     add: Callable[[], int] = lambda: 0
+    folders: list[Path] = field(default_factory=list)  # what each private host has as its /tmp
 
     @property
     def address(self) -> str:
         return f"{_address(0)}:{PORT}"
 
     def start(self, words: list[str], host: int = 0, grouped: bool = False, **options) -> subprocess.Popen:
-        """A process on a host, in the host's group of control if `grouped`."""
+        """A process on a host, in the host's group of control if `grouped`; on a private host it works in its /tmp."""
+        if self.folders:
+            seen = [str(path) for path in SHARED if path.is_relative_to("/tmp")]
+            words = ["sh", "-c", _PRIVATE, "sh", str(self.folders[host]), *seen, "--", *words]
         inside = ["ip", "netns", "exec", self.names[host], *words]
         if grouped:  # before the namespace, in which groups cannot be seen
             inside = ["sh", "-c", f'echo $$ > {self.groups[host]}/cgroup.procs && exec "$@"', "sh", *inside]
@@ -102,25 +119,33 @@ def hosts(
     object_store_memory: int = 80 << 20,
     gigabits: float | None = None,
     grouped: bool = False,
+    private: bool = False,
 ) -> Iterator[Hosts]:
     """`number` hosts of one Ray cluster for the length of the block; nothing of them is left after it.
 
-    `gigabits` limits the line of each host in both directions. If they are `grouped`, `Hosts.limit` works.
+    `gigabits` limits the line of each host in both directions. If they are `grouped`, `Hosts.limit` works. `private` hosts
+    share no folder; `Hosts.folders` shows theirs.
     """
     prefix = f"rb-{os.getpid()}"
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rb-", dir="/tmp", ignore_cleanup_errors=True)))
-        token = folder / "token"
-        token.touch(mode=0o600)
-        token.write_text(secrets.token_hex(32), encoding="ascii")
+        token = secrets.token_hex(32)
         plain = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "RANKBENCH_"))}
-        made = Hosts([], f"{prefix}-switch", plain | _ENVIRONMENT | {"RAY_AUTH_TOKEN_PATH": str(token)})
+        home = "/tmp" if private else str(folder)  # of Ray, as the hosts see it
+        ours = {"RAY_AUTH_TOKEN_PATH": f"{home}/token"} | ({"TMPDIR": home} if private else {})
+        made = Hosts([], f"{prefix}-switch", plain | _ENVIRONMENT | ours)
         _namespace(stack, made.switch)
         _ip("-n", made.switch, "link", "add", "bridge", "type", "bridge")
         _ip("-n", made.switch, "link", "set", "bridge", "up")
 
         def plug_in() -> int:
             host = len(made.names)
+            own = folder / f"host{host}" if private else folder
+            own.mkdir(exist_ok=True)
+            (own / "token").touch(mode=0o600)
+            (own / "token").write_text(token, encoding="ascii")
+            if private:
+                made.folders.append(own)
             _plug_in(stack, made, f"{prefix}-{host}")
             if gigabits:
                 _shape(made, host, gigabits)
@@ -130,7 +155,7 @@ def hosts(
             return host
 
         def start(host: int) -> int:
-            head = ["--head", f"--port={PORT}", f"--temp-dir={folder}", "--include-dashboard=false"]
+            head = ["--head", f"--port={PORT}", f"--temp-dir={home}/ray", "--include-dashboard=false"]
             role = [f"--address={made.address}"] if host else head
             words = [sys.executable, "-m", "ray.scripts.scripts", "start", *role, "--block", "--disable-usage-stats"]
             words += [f"--node-ip-address={_address(host)}", f"--num-cpus={cpus}"]

@@ -15,15 +15,17 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "data" / "readers"))
 from whole_files import VALID
 
+MEMORY = 100_000_000  # bytes that a case may take, beside those of a process with its imports
 DEADLINE = 90.0  # s for one case: none takes more than a second on a machine that is not busy
 START = 300.0  # s for a worker to import everything, and to fit the models that are harmed
 SEED = 20261122
@@ -50,6 +52,13 @@ WORDS = [
 ]
 NUMBERS = [-1, 0, 1, 0.5, -0.5, 1.5, 2**31, 2**63 - 1, 2**64, -(2**63), 1e30, 1e308, float("nan"), float("inf"), -float("inf")]
 VALUES = [None, True, False, *NUMBERS, *WORDS, NUL, "1", "80", [], {}, [[]], [None], {"a": 1}, [1, "a", None], {"": {}}]
+
+
+class Result(NamedTuple):
+    """`broken`: what of the contract a case broke, in a sentence, or nothing. `memory`: bytes that it took."""
+
+    broken: str
+    memory: int
 
 
 @dataclass
@@ -446,8 +455,8 @@ def _enter(folder: Path, environment: dict[str, str]) -> None:
     os.environ |= environment
 
 
-def run_case(number: int, base: Path, root: Path) -> str:
-    """What of the contract the case breaks, or nothing. The case lies in a folder of its own under `root`."""
+def run_case(number: int, base: Path, root: Path) -> Result:
+    """What of the contract the case breaks, and its memory. The case lies in a folder of its own under `root`."""
     chosen = case(number)
     folder = Path(tempfile.mkdtemp(prefix=f"case-{number}-", dir=root))
     try:
@@ -461,14 +470,41 @@ def run_case(number: int, base: Path, root: Path) -> str:
             chosen.harm(folder)
         _enter(folder, chosen.environment)
         before, outside = _files(folder), set(root.iterdir())
-        code, out, error = _captured(chosen.words, root)
+        with _memory() as taken:
+            code, out, error = _captured(chosen.words, root)
         broken = list(_broken(chosen, code, out, error, before, folder))
         if set(root.iterdir()) != outside:
             broken.append("something was written outside of the folder")
-        return f"case {number}: {chosen}: {'; '.join(broken)}" if broken else ""
+        if max(taken) > MEMORY:
+            broken.append(f"took {max(taken) / 1e6:.0f} MB")
+        return Result(f"case {number}: {chosen}: {'; '.join(broken)}" if broken else "", max(taken))
     finally:
         os.chdir(root)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _memory() -> Iterator[list[int]]:
+    """A list whose maximum, after the block, is the bytes by which this process grew in it at its peak.
+
+    A command that fits sets the system's count back, to measure the fit alone. What was counted until then is kept.
+    """
+    from rankbench.experiment import run
+    from rankbench.tracking.environment import peak_memory, reset_peak_memory
+
+    taken: list[int] = []
+
+    def count() -> None:
+        taken.append(peak_memory() - start)
+        reset_peak_memory()
+
+    reset_peak_memory()
+    start, run.reset_peak_memory = peak_memory(), count
+    try:
+        yield taken
+    finally:
+        run.reset_peak_memory = reset_peak_memory
+        count()
 
 
 def _captured(words: list[str], root: Path) -> tuple[int | str, str, str]:
@@ -537,6 +573,11 @@ def _work(connection, base: Path, root: Path) -> None:
     import resource
     import warnings
 
+    # What a command imports late is no memory of the case that is the first to need it.
+    import matplotlib.pyplot  # noqa: F401
+
+    import rankbench.training.methods  # noqa: F401
+
     # A case that takes all memory must fail, not the machine.
     resource.setrlimit(resource.RLIMIT_DATA, (12 << 30, 12 << 30))
     warnings.simplefilter("ignore")
@@ -551,11 +592,11 @@ def _work(connection, base: Path, root: Path) -> None:
 
 def campaign(
     numbers: list[int], folder: Path, deadline: float = DEADLINE, tell: Callable[[str], Any] = lambda line: None
-) -> list[str]:
-    """A sentence for each case that breaks the contract, told as it is found. The cases run one after another in a process of
-    their own, which is killed, and replaced, when one of them hangs.
+) -> tuple[list[str], dict[int, int]]:
+    """A sentence for each case that breaks the contract, told as it is found, and the memory that each case took. The cases run
+    one after another in a process of their own, which is killed, and replaced, when one of them hangs.
     """
-    base, failures, todo = folder / "base", [], list(reversed(numbers))
+    base, failures, memory, todo = folder / "base", [], {}, list(reversed(numbers))
 
     def told(line: str) -> None:
         failures.append(line)
@@ -577,8 +618,10 @@ def campaign(
                 if not here.poll(deadline):
                     told(f"case {number}: {case(number)}: no end within {deadline:.0f} s")
                     break
-                if said := here.recv():
-                    told(said)
+                result = here.recv()
+                memory[number] = result.memory
+                if result.broken:
+                    told(result.broken)
         except (EOFError, BrokenPipeError):
             worker.join()
             told(f"case {number}: {case(number)}: the process ended with {worker.exitcode}")
@@ -586,12 +629,14 @@ def campaign(
             worker.kill()
             worker.join()
             here.close()
-    return failures
+    return failures, memory
 
 
 if __name__ == "__main__":
     given = [int(word) for word in sys.argv[1:]]
     wanted = given if len(given) == 1 else list(range(*given))
     with tempfile.TemporaryDirectory() as scratch:
-        found = campaign(wanted, Path(scratch), tell=lambda line: print(line, flush=True))
+        found, took = campaign(wanted, Path(scratch), tell=lambda line: print(line, flush=True))
     print(f"{len(found)} of {len(wanted)} cases break the contract")
+    most = sorted(took, key=lambda number: -took[number])[:10]
+    print("bytes of the largest cases:", {number: took[number] for number in most})

@@ -10,9 +10,10 @@ from dataclasses import replace
 import psutil
 import pytest
 
-from rankbench.core.attempts import Superseded
+from rankbench.cli import _main
+from rankbench.core.attempts import FolderAttempt, Superseded
 from rankbench.core.storage import Storage
-from rankbench.schema.shared_sweeps import copy_sweep
+from rankbench.schema.shared_sweeps import claimed_run, copy_records_from, copy_sweep
 from rankbench.sweeps.draws import Draws
 from rankbench.sweeps.heartbeat import last_heartbeat
 from rankbench.sweeps.store import Claim, SweepStore
@@ -38,6 +39,9 @@ for kind in (attempts.FolderAttempt, attempts.StoredAttempt):
             frozen.append(True)
             os.kill(os.getpid(), signal.SIGSTOP)
     kind.require_newest = look
+if what == "run":
+    from rankbench.cli import _main
+    sys.exit(_main(sys.argv[3:]))
 store = SweepStore.of(folder, Environment.from_env())
 try:
     if what == "trial":
@@ -117,10 +121,53 @@ def test_what_a_frozen_process_writes_later_does_not_count(hosts, what, figure):
     figure("a frozen writer that wakes up late: nothing it writes counts")
 
 
+RUN = ("run", "synthetic", "ease", "lam=3", "data.source.generator.users=60", "data.source.generator.items=40", "--no-track")
+
+
+@pytest.mark.parametrize("words", [pytest.param((), marks=pytest.mark.slow), ("--fresh",)], ids=["run", "run --fresh"])
+@pytest.mark.fault("F4")
+def test_a_frozen_run_does_not_replace_the_record_of_a_later_one(hosts, words, monkeypatch, capsys, figure):
+    theirs, ours = hosts
+    monkeypatch.setenv("RANKBENCH_DATA", str(theirs.data))
+    monkeypatch.setenv("RANKBENCH_OFFLINE", "1")
+    process = start(WRITER, "run", "", *RUN, *words)
+    try:
+        wait_until(lambda: is_frozen(process), process)
+        if ours.results_store:
+            monkeypatch.setenv("RANKBENCH_CACHE", str(ours.results.parent / "cache"))
+        assert _main([*RUN, *words, "--json"]) == 0
+        newer = json.loads(capsys.readouterr().out)
+        process.send_signal(signal.SIGCONT)
+        output, error = process.communicate(timeout=PATIENCE)
+    finally:
+        process.kill()
+    if not ours.results_store:
+        # In a folder it notices; what it writes to a store has a key of its own, which is not the newest.
+        assert process.returncode == 4 and "attempt 2; this was attempt 1" in error, (output, error)
+        results = ours.results
+    else:
+        results = ours.results.parent / "third"
+        copy_records_from(newer["id"], replace(ours, results=results))
+    (folder,) = results.glob("runs/[!.]*")
+    assert read_record(folder).seconds == newer["seconds"]
+    assert not [path for path in folder.parent.rglob(".tmp-*")]
+    figure("a frozen run that wakes up late does not replace the record of a later one")
+
+
+def test_a_run_that_fails_gives_its_number_back(hosts):
+    _, ours = hosts
+    with pytest.raises(KeyboardInterrupt), claimed_run("run-1", ours) as attempt:
+        assert attempt.is_newest
+        raise KeyboardInterrupt
+    with claimed_run("run-1", ours) as attempt:
+        assert (attempt.number if isinstance(attempt, FolderAttempt) else int(attempt.name[:6])) == 1
+
+
 DRIVER = """
 import signal, sys, time
 from pathlib import Path
-from rankbench.core.attempts import Superseded
+from rankbench.cli import _main
+from rankbench.core.attempts import FolderAttempt, Superseded
 from rankbench.core.environment import Environment
 from rankbench.sweeps import heartbeat
 from rankbench.sweeps.store import SweepStore

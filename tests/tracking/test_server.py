@@ -21,6 +21,7 @@ from rankbench.tracking.record import write_record
 from rankbench.tracking.store import QUIET
 
 from .stores import content, records, run_tags, sink_on, spooled, stored, sweep, told, with_curves
+from .test_record import RECORD
 
 pytestmark = pytest.mark.slow
 
@@ -84,7 +85,9 @@ def whole_sweep(server, experiment, n):
             " AND tags.key IN ('rankbench.run', 'rankbench.sweep') AND runs.lifecycle_stage = 'active'",
             (experiment,),
         ).fetchall()
-    expected = [(record.id, "FINISHED", 3, 5) for record in records(n)] + [(f"{experiment}-1", "FINISHED", 1, 1)]
+    params = len({"method", "dataset", "dtype", "seed", "split_seed"} | RECORD.params.keys())
+    expected = [(record.id, "FINISHED", len(told(record)), params) for record in records(n)]
+    expected += [(f"{experiment}-1", "FINISHED", 0, 1)]  # the parent has no metric: it would be a chart with a single bar
     assert sorted(row[:4] for row in rows) == sorted(expected)
     runs = [row[4].removeprefix("mlflow-artifacts:/") for row in rows if row[0].startswith("run-")]
     assert all((server.folder / "files" / where.lstrip("/") / "record.json").is_file() for where in runs)

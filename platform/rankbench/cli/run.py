@@ -90,6 +90,7 @@ def run(
     """
     from rankbench.cli.options import Options, card_and_method, open_execution, require_effect
     from rankbench.cli.plan_of_fit import require_both, show_plan
+    from rankbench.core.attempts import FolderAttempt, StoredAttempt
     from rankbench.core.environment import Environment
     from rankbench.core.errors import require
     from rankbench.core.files import require_writable
@@ -101,7 +102,7 @@ def run(
     from rankbench.experiment.job import Job, configure
     from rankbench.experiment.run import run as run_job
     from rankbench.fitting.method import ClosedForm
-    from rankbench.schema.shared_sweeps import claim_run, store_run
+    from rankbench.schema.shared_sweeps import claimed_run, store_run
     from rankbench.tracking.labels import Labels
     from rankbench.tracking.mlflow_sink import MlflowSink, tracking_uri
     from rankbench.tracking.record import read_record, record_content, write_record
@@ -139,23 +140,24 @@ def run(
     job = Job(card, (chosen,), fit_on or chosen.part_to_fit(card), metrics=wanted, dtype=dtype, seed=seed, curve=curve)
     if isinstance(chosen.spec, ClosedForm) and address and spill is None:
         environment.require_folder_of_results("a closed form on a cluster", "give --spill with a folder that all nodes share")
-    attempt = claim_run(job.run_id(chosen), environment)
-    if not fresh:
-        # An unreadable record is refused before the fit, not after it.
-        _require_readable(environment.results / "runs" / job.run_id(chosen))
-    checkpoints = environment.results / "checkpoints" / job.run_id(chosen)
-    with (
-        open_execution(chosen.spec, options, checkpoints, spill or environment.results / "spill") as execution,
-        phase_progress() as progress,
-    ):
-        (outcome,) = run_job(job, environment, execution, progress)
-    record = outcome.record
-    folder = write_record(environment.results / "runs", record, outcome.per_user, replace=fresh)
-    # Compared by their durations, because two runs may start in the same second.
-    earlier = read_record(folder)
-    kept = earlier.seconds != record.seconds
-    if attempt and not kept:
-        store_run(folder, attempt)
+    with claimed_run(job.run_id(chosen), environment) as attempt:
+        if not fresh:
+            # An unreadable record is refused before the fit, not after it.
+            _require_readable(environment.results / "runs" / job.run_id(chosen))
+        checkpoints = environment.results / "checkpoints" / job.run_id(chosen)
+        with (
+            open_execution(chosen.spec, options, checkpoints, spill or environment.results / "spill") as execution,
+            phase_progress() as progress,
+        ):
+            (outcome,) = run_job(job, environment, execution, progress)
+        record = outcome.record
+        fence = attempt if isinstance(attempt, FolderAttempt) else None  # a store's local copy is of this host alone
+        folder = write_record(environment.results / "runs", record, outcome.per_user, replace=fresh, fence=fence)
+        # Compared by their durations, because two runs may start in the same second.
+        earlier = read_record(folder)
+        kept = earlier.seconds != record.seconds
+        if isinstance(attempt, StoredAttempt) and not kept:
+            store_run(folder, attempt)
     if kept:
         what = "its seconds and memory" if earlier.metrics == record.metrics else "other metrics, as the code has changed since"
         err.print(f"an earlier finished record of this run was kept, with {what}; --fresh replaces it")

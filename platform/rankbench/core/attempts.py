@@ -50,7 +50,8 @@ class FolderAttempt:
         with disk_errors_are_clear(folder / "attempt"):
             while True:
                 number += 1
-                with suppress(FileExistsError):
+                make_folder(folder)  # who gives an attempt back may have removed it
+                with suppress(FileExistsError, FileNotFoundError):
                     handle = os.open(folder / f"{number:06d}", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
                     break
             with os.fdopen(handle, "wb") as file:

@@ -15,11 +15,11 @@ from __future__ import annotations
 import re
 import time
 from collections import defaultdict
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from rankbench.core.attempts import StoredAttempt, attempts
+from rankbench.core.attempts import FolderAttempt, StoredAttempt, attempts
 from rankbench.core.environment import Environment
 from rankbench.core.files import Fence, atomic_file
 from rankbench.core.replica import CHECKSUMS, is_copy_of, pull, push
@@ -105,12 +105,26 @@ def copy_records_from(start: str, environment: Environment) -> None:
             pull(environment.results_store, key, folder, replace=True)
 
 
-def claim_run(run_id: str, environment: Environment) -> StoredAttempt | None:
-    """Copy the stored record of a run, if there is one, and claim the next attempt at it; None if results are in a folder."""
+@contextmanager
+def claimed_run(run_id: str, environment: Environment) -> Iterator[FolderAttempt | StoredAttempt]:
+    """Claim the next attempt at a run for the block, and copy its stored record. It is given back if the block fails."""
+    key, what = f"{ATTEMPTS}/{run_id}", f"the run {run_id}"
+    folder = environment.results / key
+    made = [each for each in (folder, *folder.parents) if not each.exists()]
+    attempt: FolderAttempt | StoredAttempt
     if environment.results_store is None:
-        return None
-    copy_records(environment.results_store, RUNS, environment.results / RUNS, [run_id])
-    return StoredAttempt.claim(environment.results_store, f"{ATTEMPTS}/{run_id}", f"the run {run_id}")
+        attempt = FolderAttempt.claim(folder, what, [environment.results / RUNS / run_id])
+    else:
+        copy_records(environment.results_store, RUNS, environment.results / RUNS, [run_id])
+        attempt = StoredAttempt.claim(environment.results_store, key, what)
+    try:
+        yield attempt
+    except BaseException:
+        attempt.withdraw()
+        for each in made:
+            with suppress(OSError):  # something else is in it by now
+                each.rmdir()
+        raise
 
 
 def store_run(folder: Path, attempt: StoredAttempt) -> None:

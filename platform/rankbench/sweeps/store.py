@@ -130,7 +130,7 @@ class TrialRecords:
     def write(self, record: RunRecord, per_user: pa.Table | None) -> None:
         """Write a record, whole or not at all. Raises Superseded if a newer attempt at the trial exists."""
         if isinstance(self.attempt, FolderAttempt):
-            write_record(self.store.records, record, per_user, fence=self.attempt)
+            write_record(self.store.records, record, per_user, replace=True, fence=self.attempt)
             return
         outgoing = self.store.folder / OUTGOING / self.attempt.name
         try:

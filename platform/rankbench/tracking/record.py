@@ -128,10 +128,10 @@ def write_record(
     folder: Path, record: RunRecord, per_user: pa.Table | None, replace: bool = False, fence: Fence | None = None
 ) -> Path:
     """Write folder/<id>/, whole or not at all, and return it. A finished record of the same id is kept unless `replace`; any
-    other is replaced once the new one is complete. With a `fence` every other is replaced, but nothing once that is superseded.
+    other is replaced once the new one is complete. With a `fence` nothing is written once that is superseded.
     """
     target = folder / record.id
-    earlier = None if replace or fence else find_record(target)
+    earlier = None if replace else find_record(target)
     with atomic_folder(target, replace=earlier is None or not earlier.finished, fence=fence) as scratch:
         text = json.dumps(record_content(record), indent=2, allow_nan=False)
         (scratch / "record.json").write_text(text + "\n", encoding="utf-8")
