@@ -90,3 +90,18 @@ def test_trials_go_on_without_one_that_finds_no_place_to_start(race, monkeypatch
     clock.now += 2
     scheduler.choose_trial_to_run(controller)
     assert controller.executed == [("1", "CONTINUE")] and "no machine has started an earlier trial" in caplog.text
+
+
+@pytest.mark.parametrize(("in_order", "expected"), [(False, [1, 3, 2, 0]), (True, [0, 1, 2, 3])])
+def test_units_start_with_the_largest_or_in_their_order(tmp_path, in_order, expected):
+    card = load_card("synthetic", Environment.from_env())
+    costs = (1.0, 900.0, 20.0, 50.0)
+    units = [Unit(Job(card, (configure("ease", {"lam": cost}),)), 1, 1, cost) for cost in costs]
+    search = Search(SweepStore(tmp_path), SearchSpec())
+    group = tuner.Group(units, [], search, Dispatch([Machine(1, 10**9)]), in_order)
+    queue = tuner._Queue(group, lambda *_: None)
+    started = []
+    for name in "abcd":
+        started.append(queue.suggest(name)["unit"])
+        queue.on_trial_complete(name)
+    assert started == expected

@@ -176,7 +176,7 @@ def _run(
     from rankbench.sweeps.tuner import run_units  # imports Ray, which reads the variables that the session sets
 
     store = SweepStore(records_folder(environment).parent)
-    run_units(planned, environment, store, cluster, row.table.spec, done, warn=spending.told)
+    run_units(planned, environment, store, cluster, row.table.spec, done, warn=spending.told, in_order=True)
 
 
 def _line(record: RunRecord, task: Task) -> str:

@@ -62,12 +62,14 @@ def run_units(
     earlier: Earlier | None = None,
     warn: Callable[[str], None] = lambda line: None,
     usage: Usage | None = None,
+    in_order: bool = False,
 ) -> list[RunRecord]:
     """Run all units, and those that `searches` draw, as trials of Ray Tune; returns a record for each of their settings.
 
     Records are written to `store` as trials finish, and `on_done` is called for each unit. A setting is not run again if it
     has a finished record there or in an `earlier` sweep, or if its search stopped it. `warn` is called if trials wait for long
-    or get several nodes, and `usage` counts the time of the processors.
+    or get several nodes, and `usage` counts the time of the processors. Large units start first, so that all end at about the
+    same time; `in_order`: the units start in their order, for a caller who may end before all are done.
     Raises StorageError if a unit needs more memory than any machine has, ConfigError if no machine has the rest.
     """
     search, records = Search(store, spec.search), store.records
@@ -102,7 +104,7 @@ def run_units(
     usage.offer(machines)
     group_searches, lost = searches, []
     for _ in range(ATTEMPTS if to_run or searches else 0):
-        group = Group(to_run, group_searches, search, Dispatch(machines, limit))
+        group = Group(to_run, group_searches, search, Dispatch(machines, limit), in_order)
         lost = _tune(group, environment, session, on_done, warn, usage)
         to_run, group_searches = [unit for unit, _ in lost], []
         if not lost:
@@ -127,6 +129,7 @@ class Group:
     searches: list[AdaptiveSearch]
     search: Search
     dispatch: Dispatch
+    in_order: bool = False
     drawn: dict[str, Unit] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -159,7 +162,8 @@ class _Candidate:
 
 
 class _Queue(Searcher):
-    """Suggests the planned units, the largest first, and draws of each adaptive search in turn, as the dispatch allows.
+    """Suggests the planned units, the largest first or in their order, and draws of each adaptive search in turn, as the dispatch
+    allows.
 
     The units of an arm whose trials are compared with one another start in their order: a trial may wait for earlier ones.
     """
@@ -198,7 +202,7 @@ class _Queue(Searcher):
         return Searcher.FINISHED
 
     def _planned(self) -> list[_Candidate]:
-        """The planned units that may start, the largest first."""
+        """The planned units that may start, those before others that should start first."""
         first: dict[Any, _Candidate] = {}
         for position in self.left:
             unit = self.group.units[position]
@@ -206,7 +210,7 @@ class _Queue(Searcher):
             kind = unit.arm if self.group.search.prunes else (unit.needs, unit.cost)
             if kind not in first:
                 first[kind] = _Candidate("unit", position, Request(self.group.needs(unit), unit.cost))
-        return sorted(first.values(), key=_size, reverse=True)
+        return [*first.values()] if self.group.in_order else sorted(first.values(), key=_size, reverse=True)
 
     def _draws(self) -> Iterator[_Candidate]:
         """The next draws of searches that wait for no running trial, each in its turn."""
