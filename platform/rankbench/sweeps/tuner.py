@@ -162,8 +162,8 @@ class _Candidate:
 
 
 class _Queue(Searcher):
-    """Suggests the planned units, the largest first or in their order, and draws of each adaptive search in turn, as the dispatch
-    allows.
+    """Suggests the planned units, the largest first or in their order, and draws of each adaptive search in turn, as the
+    dispatch allows.
 
     The units of an arm whose trials are compared with one another start in their order: a trial may wait for earlier ones.
     """
