@@ -75,6 +75,19 @@ def rank_by_loops(model, holdout, k):
     return np.array(rows), np.array(lists), np.array(areas)
 
 
+def ranks_by_loops(model, holdout):
+    above, others = [], []
+    for row, user in enumerate(holdout.users):
+        seen, targets = (set(part[[row]].indices.tolist()) for part in (holdout.history, holdout.target))
+        if not targets:
+            continue
+        scores = score_one(model, user, seen)
+        rest = [scores[j] for j in range(N_ITEMS) if j not in seen | targets]
+        above += [sum(1.0 if x > scores[t] else 0.5 if x == scores[t] else 0.0 for x in rest) for t in sorted(targets)]
+        others.append(len(rest))
+    return np.array(above), np.array(others)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("some_model", [some_linear, some_factors])
 @PROPERTY
@@ -88,6 +101,9 @@ def test_it_is_the_brute_force_ranking_whatever_the_blocks(some_model, dtype, se
     assert_array_equal(found.users, holdout.users[rows])
     assert_array_equal(found.items, items)
     assert_allclose(found.auc, auc, atol=1e-12)
+    above, others = ranks_by_loops(model, holdout)
+    assert_array_equal(found.above, above)
+    assert_array_equal(found.others, others)
 
 
 @PROPERTY

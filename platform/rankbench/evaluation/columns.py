@@ -111,9 +111,9 @@ def rank_by_columns_on(
         progress(done, total)
     if auc:
         known = executor.put([state.target_scores for state in states])
-        for done, (_, block_wins) in enumerate(executor.map(_wins_of_block, blocks, data, known), start=1):
-            for state, wins in zip(states, block_wins, strict=True):
-                state.wins += wins
+        for done, (_, counts) in enumerate(executor.map(_above_in_block, blocks, data, known), start=1):
+            for state, above in zip(states, counts, strict=True):
+                state.above += above
             progress(len(blocks) + done, total)
     return [state.ranking(users) for state in states]
 
@@ -133,14 +133,14 @@ def _top_of_block(block: slice, data: _Data) -> list[tuple[np.ndarray, np.ndarra
     return [(state.items, state.scores, state.target_scores[inside]) for state in states]
 
 
-def _wins_of_block(block: slice, data: _Data, target_scores: list[np.ndarray]) -> list[np.ndarray]:
+def _above_in_block(block: slice, data: _Data, target_scores: list[np.ndarray]) -> list[np.ndarray]:
     models, holdout, k, auc = data
     users = _Users(holdout, None)
     states = [_State(model, users, k, auc) for model in models]
     for state, scores in zip(states, target_scores, strict=True):
         state.target_scores = scores
     _scan_block(states, _count, block, users)
-    return [state.wins for state in states]
+    return [state.above for state in states]
 
 
 def _scan_block(states: list[_State[ColumnRecommender]], use: Callable[..., None], block: slice, users: _Users) -> None:

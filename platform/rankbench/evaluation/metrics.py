@@ -19,11 +19,12 @@ from rankbench.core.plugins import load_configured
 from rankbench.core.registry import Registry, nearest
 from rankbench.evaluation.beyond import ALIASES, OF_LISTS, Lists, Population
 from rankbench.evaluation.ranking import Ranking
+from rankbench.evaluation.target_ranks import OF_RANKS, TargetRanks
 
 Hits = Callable[[np.ndarray, np.ndarray], np.ndarray]
 METRICS: Registry[Hits] = Registry("metric")
 # These are not functions of the hits of one user.
-OTHERS = ("coverage", "popularity", "auc", "mrr_pooled", *OF_LISTS)
+OTHERS = ("coverage", "popularity", "auc", "mrr_pooled", *OF_LISTS, *OF_RANKS)
 DEFAULT_METRICS = ("recall", "recall_capped", "precision", "ndcg", "mrr", "map", "map_capped", "hit", "coverage", "popularity")
 DEFAULT_CUTOFFS = (10, 20, 50)
 
@@ -122,7 +123,8 @@ class MetricSet:
 
     @property
     def auc(self) -> bool:
-        return "auc" in self.names
+        """Whether the ranks of all targets are needed, which a ranking finds in a second pass over all scores."""
+        return any(name.partition("@")[0] in ("auc", *OF_RANKS) for name in self.names)
 
 
 def metric_set(metrics: Iterable[str] = DEFAULT_METRICS, cutoffs: Sequence[int] = DEFAULT_CUTOFFS) -> MetricSet:
@@ -191,6 +193,9 @@ def measure(
             listed = shown >= 0
             counts = np.where(listed, item_counts[shown], 0).sum(axis=1)
             values[name] = counts / np.maximum(listed.sum(axis=1), 1)
+        elif base in OF_RANKS:
+            assert ranking.above is not None and ranking.others is not None, "rank with auc=True"
+            values[name] = OF_RANKS[base](TargetRanks(ranking.above, rows.indptr, ranking.others), k)
         elif base in OF_LISTS:
             if about is None:
                 raise ConfigError(f"{name} cannot be measured here, because it needs the training interactions")

@@ -31,7 +31,9 @@ class Ranking:
 
     `rows` (m,): rows of the users in the holdout; `users` (m,) int32; `items` (m, k) int32, best first, filled with -1 if a
     user has fewer than k candidates; `scores` (m, k), then filled with -inf; `auc` (m,) float64 or None: the share of (target,
-    other candidate) pairs in the right order, where a tie counts half.
+    other candidate) pairs in the right order, where a tie counts half. With it come `above`, for every target of these users in
+    the order of the holdout the number of other candidates with a higher score, where a tie counts half, and `others` (m,), the
+    number of candidates that are no targets.
     """
 
     rows: np.ndarray
@@ -39,6 +41,8 @@ class Ranking:
     items: np.ndarray
     scores: np.ndarray
     auc: np.ndarray | None = None
+    above: np.ndarray | None = None
+    others: np.ndarray | None = None
 
 
 def rank(
@@ -113,15 +117,18 @@ class _State(Generic[M]):
         self.items = np.full(shape, -1, np.int32)
         self.scores = np.full(shape, -np.inf, model.dtype)
         self.target_scores = np.empty(users.first_target[-1] if auc else 0)
-        self.wins = np.zeros(len(users.rows) if auc else 0)
+        self.above = np.zeros(users.first_target[-1] if auc else 0)
 
     def ranking(self, users: _Users) -> Ranking:
-        area = None
-        if self.auc:
-            n_targets, n_seen = np.diff(users.first_target), np.diff(users.seen.indptr)[users.rows]
-            pairs = n_targets * (users.holdout.target.shape[1] - n_seen - n_targets)
-            area = np.divide(self.wins, pairs, out=np.full(len(users.rows), 0.5), where=pairs > 0)
-        return Ranking(users.rows, users.holdout.users[users.rows], self.items, self.scores, area)
+        ids = users.holdout.users[users.rows]
+        if not self.auc:
+            return Ranking(users.rows, ids, self.items, self.scores)
+        n_targets, n_seen = np.diff(users.first_target), np.diff(users.seen.indptr)[users.rows]
+        others = users.holdout.target.shape[1] - n_seen - n_targets
+        row = np.repeat(np.arange(len(users.rows)), n_targets)
+        wins = n_targets * others - np.bincount(row, weights=self.above, minlength=len(users.rows))
+        area = np.divide(wins, n_targets * others, out=np.full(len(users.rows), 0.5), where=n_targets * others > 0)
+        return Ranking(users.rows, ids, self.items, self.scores, area, self.above, others)
 
 
 def _families(states: Sequence[_State[M]]) -> list[list[_State[M]]]:
@@ -174,7 +181,7 @@ def _count(
     state: _State[M], scores: np.ndarray, start: int, seen: sp.csr_array, target: sp.csr_array, part: slice, targets: slice
 ) -> None:
     _mask(scores, start, seen.indptr, seen.indices)
-    _count_wins(scores, start, target.indptr, target.indices, state.target_scores[targets], state.wins[part])
+    _count_above(scores, start, target.indptr, target.indices, state.target_scores[targets], state.above[targets])
 
 
 def _buffer(workspace: threading.local, name: str, shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
@@ -268,21 +275,29 @@ def _gather(scores: np.ndarray, start: int, ptr: np.ndarray, targets: np.ndarray
 
 
 @numba.njit(nogil=True, cache=True)
-def _count_wins(
-    scores: np.ndarray, start: int, ptr: np.ndarray, targets: np.ndarray, target_scores: np.ndarray, wins: np.ndarray
+def _count_above(
+    scores: np.ndarray, start: int, ptr: np.ndarray, targets: np.ndarray, target_scores: np.ndarray, above: np.ndarray
 ) -> None:
-    """Add for every candidate that is not a target the number of targets with a higher score; a tie counts half."""
+    """Add to each target the number of candidates of this block that are no targets and score higher; a tie counts half."""
     m, width = scores.shape
     for u in range(m):
-        own_scores = np.sort(target_scores[ptr[u] : ptr[u + 1]])
-        next_target = ptr[u] + np.searchsorted(targets[ptr[u] : ptr[u + 1]], start)
-        won = 0.0
+        first, last = ptr[u], ptr[u + 1]
+        order = np.argsort(target_scores[first:last])
+        own_scores = target_scores[first:last][order]
+        next_target = first + np.searchsorted(targets[first:last], start)
+        # A candidate is above the first `lower` targets and equal to those up to `upper`, so only the ends of both are written.
+        steps = np.zeros(len(order) + 1)
         for j in range(width):
-            if next_target < ptr[u + 1] and targets[next_target] - start == j:
+            if next_target < last and targets[next_target] - start == j:
                 next_target += 1
                 continue
             x = scores[u, j]
             if x == -np.inf:
                 continue
-            won += len(own_scores) - 0.5 * (np.searchsorted(own_scores, x, "left") + np.searchsorted(own_scores, x, "right"))
-        wins[u] += won
+            steps[0] += 1.0
+            steps[np.searchsorted(own_scores, x, "left")] -= 0.5
+            steps[np.searchsorted(own_scores, x, "right")] -= 0.5
+        total = 0.0
+        for position in range(len(order)):
+            total += steps[position]
+            above[first + order[position]] += total
