@@ -134,6 +134,7 @@ _CONTINUATIONS = {  # command → how a stopped command can be continued
     "fit": _ITERATIONS,
     "sweep": "finished runs are kept; the same command with --resume continues the sweep",
     "reproduce": "finished fits are kept; the same command goes on",
+    "leaderboard": "finished entries are kept; the same command goes on",
 }
 
 
