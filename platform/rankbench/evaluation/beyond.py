@@ -110,12 +110,16 @@ def of_lists(function: OfLists) -> OfLists:
     return function
 
 
+def gini_of(counts: np.ndarray) -> float:
+    """Gini coefficient of counts (n,): half the mean difference of two of them, relative to their mean; 0 if all are 0."""
+    n, ordered, total = len(counts), np.sort(counts), int(counts.sum())
+    return float((2 * np.arange(1, n + 1) - n - 1) @ ordered / (n * total)) if total else 0.0
+
+
 @of_lists
 def gini(lists: Lists) -> float:
     """Gini coefficient of how often each item of the catalogue is listed: 0 if all are equally often, near 1 if few are."""
-    shown = np.sort(np.bincount(lists.items[lists.listed], minlength=lists.about.train.shape[1]))
-    n, total = len(shown), int(shown.sum())
-    return float((2 * np.arange(1, n + 1) - n - 1) @ shown / (n * total)) if total else 0.0
+    return gini_of(np.bincount(lists.items[lists.listed], minlength=lists.about.train.shape[1]))
 
 
 @of_lists

@@ -10,17 +10,17 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict
 
 from rankbench.core.errors import DataError
 from rankbench.core.files import atomic_file, write_text
+from rankbench.core.json_lines import read_json_lines
 
 Status = Literal["finished", "over budget", "not applicable", "failed"]
 
@@ -140,25 +140,9 @@ def _rounded(value: Any) -> Any:
 
 
 def _read(path: Path) -> list[Result]:
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: {error}") from None
-    results = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            result = _adapter().validate_json(line)
-            # Names become names of files.
-            if result.dataset != path.stem or not re.fullmatch(r"\w[\w.+-]*", result.entrant):
-                raise DataError(f"{path}:{number}: {result.entrant} on {result.dataset} does not belong into this file")
-            results.append(result)
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"]))
-            raise DataError(f"{path}:{number}: {where or 'line'}: {first['msg']}") from None
+    results = read_json_lines(path, Result)
+    for number, each in enumerate(results, start=1):
+        # Names become names of files.
+        if each.dataset != path.stem or not re.fullmatch(r"\w[\w.+-]*", each.entrant):
+            raise DataError(f"{path}:{number}: {each.entrant} on {each.dataset} does not belong into this file")
     return results
-
-
-@cache
-def _adapter() -> TypeAdapter[Result]:
-    return TypeAdapter(Result)

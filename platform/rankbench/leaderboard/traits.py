@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import scipy.sparse as sp
 
+from rankbench.evaluation.beyond import gini_of
 from rankbench.leaderboard.standings import Standings
 
 LEAST = 5  # datasets below which a correlation says nothing
@@ -24,8 +25,8 @@ def traits(X: sp.csr_array) -> dict[str, float]:
         "interactions": float(X.nnz),
         "density": X.nnz / max(1, len(per_user) * len(per_item)),
         "interactions per user": float(X.nnz / max(1, len(per_user))),
-        "popularity skew": _gini(per_item),
-        "activity skew": _gini(per_user),
+        "popularity skew": gini_of(per_item),
+        "activity skew": gini_of(per_user),
     }
 
 
@@ -62,8 +63,3 @@ def performance_space(board: Standings) -> tuple[np.ndarray, np.ndarray] | None:
         return None
     signs = np.sign(Vt[:2, np.abs(Vt[:2]).argmax(axis=1)].diagonal())  # so that equal data give equal signs
     return U[:, :2] * s[:2] * signs, s[:2] ** 2 / (s @ s)
-
-
-def _gini(counts: np.ndarray) -> float:
-    n, ordered = len(counts), np.sort(counts)
-    return float((2 * np.arange(1, n + 1) - n - 1) @ ordered / (n * ordered.sum())) if n else 0.0

@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict
 
 from rankbench.core.errors import DataError
 from rankbench.core.files import write_text
+from rankbench.core.json_lines import read_json_lines
 from rankbench.experiment.job import MethodConfig
 from rankbench.tracking.record import Measured, RunRecord
 
@@ -198,7 +198,7 @@ class Evidence:
             dataset, _, kind = path.name.removesuffix(".jsonl").rpartition(".")
             if kind not in KINDS or not dataset:
                 raise DataError(f"{path}: expected a name that ends in {', '.join(f'.{each}.jsonl' for each in KINDS)}")
-            getattr(self, kind)[dataset] = _read(path, KINDS[kind])
+            getattr(self, kind)[dataset] = read_json_lines(path, KINDS[kind])
 
     def find(
         self, dataset: str, card: str, config: MethodConfig, fit_on: str, dtype: str, metrics: Iterable[str] = ()
@@ -300,27 +300,6 @@ def _defaults(config: MethodConfig) -> dict[str, Any]:
 def _rounded(m: Measured) -> tuple[float, float | None, float | None]:
     low, high = (None if value is None else round(value, 6) for value in (m.low, m.high))
     return round(m.mean, 6), low, high
-
-
-def _read(path: Path, kind: type[Line]) -> list[Line]:
-    lines = []
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: {error}") from None
-    for number, line in enumerate(text.splitlines(), start=1):
-        try:
-            lines.append(_adapter(kind).validate_json(line))
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"]))
-            raise DataError(f"{path}:{number}: {where or 'line'}: {first['msg']}") from None
-    return lines
-
-
-@cache
-def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
 
 
 def _write(path: Path, lines: list[Any]) -> None:
