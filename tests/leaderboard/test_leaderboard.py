@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from rankbench.api.leaderboard import board as stored_board
 from rankbench.cli import _main
+from rankbench.core.environment import Environment
 from rankbench.leaderboard.results import Result, Results
 
 PLUGIN = '''
@@ -174,6 +176,12 @@ def test_a_board_that_cannot_be_shown_says_why(board, tmp_path, words, told, req
 def test_a_wrong_word_is_one_line(board, words, told):
     output = board(*words, code=2)
     assert output.startswith(f"error: {told}") and output.count("\n") == 1
+
+
+def test_the_table_has_the_methods_in_their_order(board, stored):
+    table = stored_board([], [], Environment.from_env()).table
+    assert table["method"].tolist() == ["sl", "bpr", "copy", "random"] and table["best"].tolist() == [1.0, 0.0, 0.0, 0.0]
+    assert table["mean rank"].tolist() == [1.0, 2.5, 2.5, 4.0] and table["no result"].tolist() == [0, 0, 0, 1]
 
 
 def test_a_site_is_written(board, stored, tmp_path):

@@ -14,7 +14,7 @@ from rankbench.core.files import require_writable
 from rankbench.core.patterns import selected
 from rankbench.core.threads import available_cpus
 from rankbench.data.cards import Card, card_names, load_card
-from rankbench.evaluation.metrics import metric_set
+from rankbench.evaluation.metrics import DEFAULT_METRICS, METRICS, metric_set
 from rankbench.leaderboard.attempt import Rules
 from rankbench.leaderboard.board import Board
 from rankbench.leaderboard.budget import Budget
@@ -25,6 +25,45 @@ from rankbench.leaderboard.site import write_site
 from rankbench.sweeps.selection import families
 
 FOLDER = "leaderboard"  # beside the experiment files, or in the results folder
+
+
+def leaderboard(
+    methods: Sequence[str] = (),
+    datasets: Sequence[str] = (),
+    budget: str = "30s",
+    *,
+    metric: str = "ndcg@20",
+    seeds: int = 3,
+    threads: int = 1,
+    address: str | None = None,
+    store: Path | None = None,
+    environment: Environment | None = None,
+) -> Board:
+    """Give every method the same time on every dataset, and return their standings.
+
+    `methods` and `datasets` are names or patterns, all without words. `budget` is a time such as 30s or 2m, or 30s/M for 30
+    seconds per million interactions to train on. `metric` chooses on the validation set; `seeds` is the number of final fits,
+    as far as the budget allows, each with `threads` threads. Entries that are in the folder `store` are not run again. `address`
+    is that of a Ray cluster, by default this machine.
+
+    Raises ConfigError for unknown names and values out of range, DownloadError if no dataset is available, ClusterError if the
+    cluster cannot be joined, and StorageError if the store cannot be written.
+    """
+    environment = environment or Environment.from_env()
+    rules = rules_of(metric, seeds, threads)
+    todo, results = agenda(methods, datasets, Budget.of(budget, "budget"), rules, environment, store)
+    compete(todo, rules, results, environment, address)
+    return board(methods, datasets, environment, budget, metric, store)
+
+
+def rules_of(metric: str, seeds: int, threads: int) -> Rules:
+    """The rules of a leaderboard that chooses by `metric`. Raises ConfigError if a search cannot maximise it."""
+    chooses = metric_set((metric,)).names
+    require(len(chooses) == 1, f"--metric: write {metric} with a cutoff, as in ndcg@20")
+    plain = metric.partition("@")[0] in METRICS
+    require(plain, f"--metric: {metric} is not a mean over users of hits in their lists, which a search could maximise")
+    measured = metric_set((*chooses, *DEFAULT_METRICS, "beyond@20", "groups@20"))
+    return Rules(chooses[0], measured, tuple(range(seeds)), threads)
 
 
 def store_folder(environment: Environment, given: Path | None = None) -> Path:

@@ -84,22 +84,15 @@ def run(
     Reading data, and the measurement on test at the end, are not counted. Each result is stored at once, and the same command
     goes on where it ended; only new methods, datasets and budgets are run.
     """
-    from rankbench.api.leaderboard import agenda, compete
+    from rankbench.api.leaderboard import agenda, compete, rules_of
     from rankbench.cluster.session import host_and_port
     from rankbench.core.environment import Environment
-    from rankbench.core.errors import require
     from rankbench.core.threads import available_cpus, require_threads
-    from rankbench.evaluation.metrics import DEFAULT_METRICS, metric_set
-    from rankbench.leaderboard.attempt import Rules
     from rankbench.leaderboard.budget import Budget
 
     environment = Environment.from_env()
     allowed = Budget.of(budget, "--budget")
-    chooses = metric_set((metric,)).names
-    require(len(chooses) == 1, f"--metric: write {metric} with a cutoff, as in ndcg@20")
-    per_user = metric.partition("@")[0] not in ("auc", "coverage", "popularity")
-    require(per_user, f"--metric: {metric} is not a mean over users of hits in their lists, which a search could maximise")
-    rules = Rules(chooses[0], metric_set((*chooses, *DEFAULT_METRICS, "beyond@20", "groups@20")), tuple(range(seeds)), threads)
+    rules = rules_of(metric, seeds, threads)
     if address:
         host_and_port(address)
     else:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rankbench.evaluation.compare import LEVEL
 from rankbench.leaderboard.results import Result
 from rankbench.leaderboard.stability import Jackknife, agreement, jackknife
 from rankbench.leaderboard.standings import Standings, standings
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 OTHERS = ("recall@20", "ndcg@10", "ndcg@50", "mrr@20", "precision@20")  # metrics whose order is compared, if they were measured
 
@@ -25,6 +28,21 @@ class Board:
     @cached_property
     def standings(self) -> Standings:
         return standings(self.entries, self.metric)
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """The methods in their order: mean rank, wins minus losses, shares of datasets with the best value and with 95 % of it,
+        and the number of datasets without a result.
+        """
+        import pandas as pd
+
+        board = self.standings
+        wins, shares = board.copeland(), board.profiles([1.0, 1 / 0.95])
+        rows = [
+            [method, board.mean_ranks[i], wins[i], shares[i, 0], shares[i, 1], self.without_result(method)]
+            for i, method in ((i, board.methods[i]) for i in board.order)
+        ]
+        return pd.DataFrame(rows, columns=["method", "mean rank", "wins − losses", "best", "within 5 %", "no result"])
 
     @cached_property
     def jackknife(self) -> Jackknife | None:
