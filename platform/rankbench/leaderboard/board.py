@@ -79,7 +79,8 @@ class Board:
         """What the tests say, in sentences."""
         board = self.standings
         n, k = len(board.datasets), len(board.methods)
-        lines = [f"{k} methods on {n} datasets, {self.allowed} each, by {self.metric} on test."]
+        datasets = f"{n} dataset{'s' if n > 1 else ''}"
+        lines = [f"{k} methods on {datasets}, {self.allowed} each, by {self.metric} on test."]
         p, difference = board.friedman(), board.critical_difference()
         if p is not None and n > 2 and difference is not None:
             verdict = "differ" if p < LEVEL else "cannot be told apart"
