@@ -43,8 +43,8 @@ def leaderboard(
 
     `methods` and `datasets` are names or patterns, all without words. `budget` is a time such as 30s or 2m, or 30s/M for 30
     seconds per million interactions to train on. `metric` chooses on the validation set. Each fit has `threads` threads, and
-    the chosen setting is fitted with `seeds` seeds, as far as the budget allows. Entries that are in the folder `store` are not run
-    again. `address` is that of a Ray cluster, by default this machine.
+    the chosen setting is fitted with `seeds` seeds, as far as the budget allows. Entries that are in the folder `store` are
+    not run again. `address` is that of a Ray cluster, by default this machine.
 
     Raises ConfigError for unknown names and values out of range, DownloadError if no dataset is available, ClusterError if the
     cluster cannot be joined, and StorageError if the store cannot be written.
