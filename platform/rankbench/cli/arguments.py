@@ -55,3 +55,8 @@ Tags = Annotated[
     list[str] | None, typer.Option("--tag", metavar="KEY=VALUE", help="A tag of the MLflow runs; may be repeated.")
 ]
 RunName = Annotated[str | None, typer.Option(help="Beginning of the names of the MLflow runs.")]
+
+
+def comma_separated(text: str | None) -> list[str]:
+    """The words of an option such as --datasets a,b."""
+    return [word.strip() for word in (text or "").split(",") if word.strip()]

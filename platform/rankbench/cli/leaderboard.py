@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rankbench.cli.arguments import Plugin
+from rankbench.cli.arguments import Plugin, comma_separated
 from rankbench.cli.console import Json, clock, epilog, err, out, print_json, print_table
+from rankbench.cli.run_by_default import RunByDefault
 
 if TYPE_CHECKING:
     from rankbench.leaderboard.board import Board
@@ -27,16 +28,8 @@ EXAMPLES = """Examples:
 """
 
 
-class _RunByDefault(typer.core.TyperGroup):
-    """`leaderboard --budget 10s` is `leaderboard run --budget 10s`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        known = args and (args[0] in self.commands or args[0] in ("-h", "--help"))
-        return super().parse_args(ctx, args if known else ["run", *args])
-
-
 app = typer.Typer(
-    cls=_RunByDefault,
+    cls=RunByDefault,
     help="Compare all methods on all datasets at equal budgets of time. See also `leaderboard show`.",
     rich_markup_mode=None,
 )
@@ -97,7 +90,7 @@ def run(
         host_and_port(address)
     else:
         require_threads(threads, "--threads")
-    todo, results = agenda(_words(methods), _words(datasets), allowed, rules, environment, store)
+    todo, results = agenda(comma_separated(methods), comma_separated(datasets), allowed, rules, environment, store)
     slots = max(1, available_cpus() // threads)
     if not json:
         for name, why in todo.not_available.items():
@@ -137,7 +130,7 @@ def show(
     from rankbench.api.leaderboard import board
     from rankbench.core.environment import Environment
 
-    found = board(_words(methods), _words(datasets), Environment.from_env(), budget, metric, store)
+    found = board(comma_separated(methods), comma_separated(datasets), Environment.from_env(), budget, metric, store)
     if json:
         print_json(found.facts())
         return
@@ -157,7 +150,7 @@ def page(
     from rankbench.api.leaderboard import site
     from rankbench.core.environment import Environment
 
-    files = site(to, _words(methods), _words(datasets), Environment.from_env(), store)
+    files = site(to, comma_separated(methods), comma_separated(datasets), Environment.from_env(), store)
     if json:
         print_json({"files": [str(path) for path in files]})
         return
@@ -213,7 +206,3 @@ def _show_plan(left: Any, json: bool) -> None:
         return
     body = [[f["dataset"], f"{f['budget']:g} s", str(len(f["methods"])), ", ".join(f["methods"])] for f in facts]
     print_table(["dataset", "budget", "entries", "methods"], body, drop=("methods",))
-
-
-def _words(text: str | None) -> list[str]:
-    return [word.strip() for word in (text or "").split(",") if word.strip()]

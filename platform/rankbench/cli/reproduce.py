@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rankbench.cli.arguments import Tags
+from rankbench.cli.arguments import Tags, comma_separated
 from rankbench.cli.console import Json, clock, epilog, err, out, print_json, print_table
+from rankbench.cli.run_by_default import RunByDefault
 
 if TYPE_CHECKING:
     from rankbench.api.reproduce import Agenda, Outcome
@@ -32,15 +33,8 @@ measured: cells whose setting the paper prints or a search on validation chose; 
 within 1 % and 3 %: or in the 95 % interval. found on test: cells whose setting was found on test; they are counted apart."""
 
 
-class _RunByDefault(typer.core.TyperGroup):
-    """`reproduce TABLE` is `reproduce run TABLE`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, args if args and args[0] in self.commands else ["run", *args])
-
-
 app = typer.Typer(
-    cls=_RunByDefault,
+    cls=RunByDefault,
     help="Measure published tables under a budget of time. See also `reproduce status`.",
     rich_markup_mode=None,
 )
@@ -114,7 +108,7 @@ def reproduce(
             err.print(line, highlight=False)
 
     cpus = None if address else available_cpus()
-    plan = agenda(tables or [], environment, _words(datasets), store, cpus, search_seconds, dry_run, told)
+    plan = agenda(tables or [], environment, comma_separated(datasets), store, cpus, search_seconds, dry_run, told)
     if not json:
         for name, why in plan.not_available.items():
             err.print(f"not available: {name} ({why})", style="dim")
@@ -248,10 +242,6 @@ def _show_results(plan: Agenda, outcome: Outcome | None, json: bool) -> None:
         out.print(f"{done[0]}, {done[1]} and {done[2]} done; {left}")
         for line in outcome.failed:
             out.print(f"failed: {line}", style="red")
-
-
-def _words(text: str | None) -> list[str]:
-    return [word.strip() for word in (text or "").split(",") if word.strip()]
 
 
 def _plural(n: int, one: str, many: str = "") -> str:

@@ -11,6 +11,7 @@ import typer
 
 from rankbench.cli.arguments import Plugin, RunName, Tags
 from rankbench.cli.console import Json, clock, epilog, err, out, print_json, print_table, program
+from rankbench.cli.run_by_default import RunByDefault
 
 if TYPE_CHECKING:
     from rankbench.core.environment import Environment
@@ -36,15 +37,8 @@ EXAMPLES = """Examples:
 """
 
 
-class _RunByDefault(typer.core.TyperGroup):
-    """`sweep FILE` is `sweep run FILE`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, args if args and args[0] in self.commands else ["run", *args])
-
-
 app = typer.Typer(
-    cls=_RunByDefault,
+    cls=RunByDefault,
     help="Run an experiment: search, refit, test, report. See also `sweep status` and `sweep stop`.",
     rich_markup_mode=None,
 )
