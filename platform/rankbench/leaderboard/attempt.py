@@ -79,12 +79,12 @@ class Attempt:
         split = self.dataset.split
         self.X = split.fit_matrix("train")
         self.budget = self.allowed.seconds(self.X.nnz)
-        default = self.entrant.config()
-        require_fold_in((default,), split.holdout("test", "train"), self.X, self.card.name)
+        require_fold_in((self.entrant.config(),), split.holdout("test", "train"), self.X, self.card.name)
         self.valid = split.holdout("valid", "train")
         self.size = Size.of(self.dataset)
+        self.settings = self.entrant.settings(self.rules.seed)
         with threads.pinned(self.rules.n_threads):
-            for config in self.entrant.settings(self.rules.seed)[:WARM_SETTINGS]:
+            for config in self.settings[:WARM_SETTINGS]:
                 self._warm_up(config)
 
     def search(self) -> None:
@@ -92,7 +92,7 @@ class Attempt:
         self.begun = time.perf_counter()
         rules = self.rules
         seeds = rules.seeds if self.entrant.spec.seeded else rules.seeds[:1]
-        settings = iter(self.entrant.settings(rules.seed))
+        settings = iter(self.settings)
         with threads.pinned(rules.n_threads):
             winner = race(partial(self._next_candidate, settings, seeds[0]), self._left, len(seeds) - 1)
             self.search_seconds = time.perf_counter() - self.begun
