@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from rankbench.api.leaderboard import board as stored_board
 from rankbench.cli import _main
 from rankbench.core.environment import Environment
+from rankbench.leaderboard.board import Board
 from rankbench.leaderboard.results import Result, Results
 
 PLUGIN = '''
@@ -143,6 +145,8 @@ def test_the_board_says_what_can_be_told(board, stored):
     part = board("show", "--methods", "sl,random", "--datasets", "!a")
     assert [each["method"] for each in part["methods"]] == ["sl", "random"] and part["friedman_p"] is None
     assert board("show", "--budget", "1m")["datasets"] == ["a"]
+    shown = board("show", "--rope", "0.01")["methods"]
+    assert "against_first" not in shown[0] and all(each["against_first"]["worse"] > 0.9 for each in shown[1:])
 
 
 @pytest.mark.parametrize(
@@ -152,6 +156,7 @@ def test_the_board_says_what_can_be_told(board, stored):
         (("--budget", "7s"), "no results with a budget of 7s"),
         (("--methods", "slope"), "--methods: unknown name 'slope'"),
         (("--metric", "map@20"), "--metric: map@20 was not measured"),
+        (("--rope", "1.5"), "--rope: 1.5 is not between 0 and 1"),
     ],
 )
 def test_a_board_that_cannot_be_shown_says_why(board, tmp_path, words, told, request):
@@ -176,6 +181,15 @@ def test_a_board_that_cannot_be_shown_says_why(board, tmp_path, words, told, req
 def test_a_wrong_word_is_one_line(board, words, told):
     output = board(*words, code=2)
     assert output.startswith(f"error: {told}") and output.count("\n") == 1
+
+
+def test_the_order_by_single_seeds_shows_what_chance_decides(tmp_path):
+    results = Results(tmp_path)
+    for dataset in "abc":
+        for entrant, seeds in {"sl": (0.4, 0.2, 0.4), "bpr": (0.3, 0.3, 0.25), "ease": (0.1,)}.items():
+            results.add(replace(entry(dataset, entrant, sum(seeds) / len(seeds)), by_seed=seeds))
+    assert Board(tuple(results.all()), "10s", "ndcg@20").by_single_seeds == pytest.approx([1.0, 1 / 3, 1.0])
+    assert Board(tuple(results.all()), "10s", "recall@20").by_single_seeds == []
 
 
 def test_the_table_has_the_methods_in_their_order(board, stored):

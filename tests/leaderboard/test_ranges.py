@@ -15,7 +15,8 @@ class Params:
     lam: float = param(10.0, "", "10 to 500, log scale")
     alpha: float = param(0.5, "", "0.01 to 1; not published")
     lam_prime: float | None = param(None, "", "1 to 500")
-    weight_decay: float = param(0.0, "", "0 to 0.001")
+    weight_decay: float = param(0.0, "", "0 to 0.001, log scale")
+    margin: float = param(0.4, "", "0 to 0.9")
     n_layers: int = param(3, "", "1 to 4")
     n_walks: int = param(50, "", "10 to 100")
     surrogate: str = param("tanh", "", "tanh, atan, relu")
@@ -34,6 +35,7 @@ class Params:
         ("alpha", {"loguniform": [0.01, 1]}),
         ("lam_prime", {"loguniform": [1, 500]}),
         ("weight_decay", {"loguniform": [1e-6, 1e-3]}),
+        ("margin", {"uniform": [0, 0.9]}),
         ("n_layers", {"choice": [1, 2, 3, 4]}),
         ("n_walks", {"choice": [10, 20, 40, 80, 100]}),
         ("surrogate", {"choice": ["tanh", "atan", "relu"]}),

@@ -12,6 +12,7 @@ from rankbench.cli.console import Json, clock, epilog, err, out, print_json, pri
 from rankbench.cli.run_by_default import RunByDefault
 
 if TYPE_CHECKING:
+    from rankbench.leaderboard.bayes import Probabilities
     from rankbench.leaderboard.board import Board
     from rankbench.leaderboard.results import Result
 
@@ -24,9 +25,11 @@ EXAMPLES = """Examples:
   rankbench leaderboard --budget 30s --address auto      on a Ray cluster
   rankbench leaderboard show      mean ranks, from the store
   rankbench leaderboard show --datasets movielens-100k --json
+  rankbench leaderboard show --rope 0.01      and how probably each is better than the first, by more than 1 %
   rankbench leaderboard page --out site      a static site, from the store
 """
 
+BAYESIAN = "worse / equal / better than the first"
 
 app = typer.Typer(
     cls=RunByDefault,
@@ -122,6 +125,13 @@ def show(
     metric: Annotated[
         str | None, typer.Option("--metric", help="Metric to rank by. Default: the one that was chosen by.")
     ] = None,
+    rope: Annotated[
+        float | None,
+        typer.Option(
+            help="Add the Bayesian signed-rank test against the first method. Differences up to this share of the best value "
+            "mean nothing in practice, such as 0.01."
+        ),
+    ] = None,
     store: Store = None,
     plugin: Plugin = None,
     json: Json = False,
@@ -129,12 +139,14 @@ def show(
     """Show the mean ranks of methods over datasets, and which differences can be told from chance. Nothing is fitted."""
     from rankbench.api.leaderboard import board
     from rankbench.core.environment import Environment
+    from rankbench.core.errors import require
 
+    require(rope is None or 0 < rope < 1, f"--rope: {rope} is not between 0 and 1")
     found = board(comma_separated(methods), comma_separated(datasets), Environment.from_env(), budget, metric, store)
     if json:
-        print_json(found.facts())
+        print_json(found.facts(rope))
         return
-    _show_board(found)
+    _show_board(found, rope)
 
 
 @app.command("page", epilog=epilog(EXAMPLES))
@@ -157,8 +169,11 @@ def page(
     out.print(f"{len(files)} files; open {to / 'index.html'}")
 
 
-def _show_board(found: Board) -> None:
+def _show_board(found: Board, rope: float | None) -> None:
+    from rankbench.leaderboard.bayes import against_first
+
     standings = found.standings
+    probable = against_first(standings, rope) if rope else {}
     place = {method: number for number, method in enumerate(standings.order, start=1)}
     wins, near = standings.copeland(), standings.profiles([1.0, 1 / 0.95])
     body = []
@@ -169,12 +184,18 @@ def _show_board(found: Board) -> None:
             [
                 str(place[i]), method, f"{standings.mean_ranks[i]:.2f}", f"{wins[i]:+d}", f"{100 * near[i, 0]:.0f} %",
                 f"{100 * near[i, 1]:.0f} %", str(found.without_result(method)), f"{places[0]} to {places[1]}",
+                *([_percent(probable.get(method))] if rope else []),
             ]
         )  # fmt: skip
     header = ["place", "method", "mean rank", "wins − losses", "best", "within 5 %", "no result", "places without a dataset"]
+    header += [BAYESIAN] if rope else []
     print_table(header, body, drop=("places without a dataset", "wins − losses"))
     for line in found.conclusions():
         out.print(line)
+
+
+def _percent(found: Probabilities | None) -> str:
+    return f"{100 * found.worse:.0f} / {100 * found.equal:.0f} / {100 * found.better:.0f} %" if found else ""
 
 
 def _outcome(result: Result) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from rankbench.evaluation.compare import LEVEL
+from rankbench.leaderboard.bayes import against_first
 from rankbench.leaderboard.results import Result
 from rankbench.leaderboard.stability import Jackknife, agreement, jackknife
 from rankbench.leaderboard.standings import Standings, standings
@@ -56,6 +57,21 @@ class Board:
         return agreement(self.standings, {name: standings(self.entries, name) for name in others})
 
     @cached_property
+    def by_single_seeds(self) -> list[float]:
+        """Kendall's τ of the order by the means over seeds with that by each seed alone.
+
+        An entry that lacks a seed, because its method has none or its time was over, counts with its mean. Empty if another
+        metric is shown than that of the seeds.
+        """
+        n_seeds = max(len(each.by_seed) for each in self.entries)
+        if n_seeds < 2 or {each.metric for each in self.entries} != {self.metric}:
+            return []
+        alone = {
+            str(number): standings([_by_seed(each, number) for each in self.entries], self.metric) for number in range(n_seeds)
+        }
+        return list(agreement(self.standings, alone).values())
+
+    @cached_property
     def traits(self) -> dict[str, dict[str, float]]:
         """The traits of each dataset."""
         return {each.dataset: each.traits for each in self.entries if each.traits}
@@ -103,6 +119,9 @@ class Board:
         if self.by_other_metrics:
             shown = ", ".join(f"{name} {tau:.2f}" for name, tau in self.by_other_metrics.items())
             lines.append(f"Agreement (τ) with the order by other metrics: {shown}.")
+        if self.by_single_seeds:
+            lowest, highest = min(self.by_single_seeds), max(self.by_single_seeds)
+            lines.append(f"Agreement (τ) with the order by one seed each: {lowest:.2f} to {highest:.2f}.")
         if self.left_out:
             shown = ", ".join(f"{name} ({number} of {n})" for name, number in self.left_out.items())
             lines.append(f"Left out, because they were not measured on every dataset: {shown}.")
@@ -110,10 +129,11 @@ class Board:
             lines.append(f"Measured on different machines, so budgets are not equal: {'; '.join(sorted(cpus))}.")
         return lines
 
-    def facts(self) -> dict[str, Any]:
-        """All of this as JSON values."""
+    def facts(self, rope: float | None = None) -> dict[str, Any]:
+        """All of this as JSON values. With `rope`, each method is compared with the first one by `against_first`."""
         board = self.standings
         wins, p_values = board.copeland(), board.wilcoxon_holm()
+        bayesian = {name: asdict(each) for name, each in against_first(board, rope).items()} if rope else {}
         return {
             "budget": self.allowed,
             "metric": self.metric,
@@ -128,11 +148,20 @@ class Board:
                     "without_result": self.without_result(board.methods[i]),
                     "wilcoxon_holm": {board.methods[j]: float(p_values[i, j]) for j in board.order if j != i},
                 }
+                | ({"against_first": found} if (found := bayesian.get(board.methods[i])) else {})
                 for i in board.order
             ],
             "groups": [[board.methods[board.order[i]] for i in range(first, last + 1)] for first, last in board.groups()],
             "jackknife_tau": self.jackknife.tau if self.jackknife else {},
             "metrics_tau": self.by_other_metrics,
+            "seeds_tau": self.by_single_seeds,
             "traits": self.traits,
             "left_out": self.left_out,
         }
+
+
+def _by_seed(entry: Result, number: int) -> Result:
+    """The entry with the value of one seed as its mean, as it is if it lacks that seed."""
+    if number >= len(entry.by_seed):
+        return entry
+    return replace(entry, metrics={**entry.metrics, entry.metric: (entry.by_seed[number], None, None)})

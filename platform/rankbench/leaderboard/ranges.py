@@ -1,7 +1,8 @@
 """The values that a search tries for a parameter, read from the text in which the parameter describes its usual values.
 
-0.05 to 0.3          drawn between both bounds, on a logarithmic scale if they are a factor of ten or more apart
-10 to 500, log scale
+0.05 to 0.3          drawn between both bounds
+10 to 500            drawn on a logarithmic scale, because the bounds are a factor of ten or more apart
+0 to 1, log scale    drawn so, too, from a small share of the upper bound on; without "log scale", a range from 0 is linear
 linear, embedding    one of these
 64, not published    not searched
 """
@@ -13,28 +14,26 @@ from dataclasses import Field
 from typing import Any
 
 SPREAD = 10.0  # ratio of the bounds from which on a range is searched on a logarithmic scale
-FROM_ZERO = 1e-3  # of a range that begins at 0, the share of its upper bound from which on values are drawn
+FROM_ZERO = 1e-3  # on a logarithmic scale, a range from 0 begins at this share of its upper bound
+LOG = ", log scale"
 _NUMBER = r"[-+]?[0-9.]+(?:e[-+]?[0-9]+)?"
 _RANGE = re.compile(rf"({_NUMBER}) to ({_NUMBER})")
 
 
 def range_of(field: Field[Any]) -> dict[str, list[Any]] | None:
-    """Return how to draw a value of a parameter, as in an experiment file, or None if it is not searched.
-
-    A range from 0 is searched on a logarithmic scale too: 0 itself usually is the default, which every search tries.
-    """
-    text = str(field.metadata.get("search", "")).removesuffix("; not published").removesuffix(", log scale")
+    """Return how to draw a value of a parameter, as in an experiment file, or None if it is not searched."""
+    words = str(field.metadata.get("search", "")).removesuffix("; not published")
+    text = words.removesuffix(LOG)
     whole = field.type in (int, "int")
     if match := _RANGE.fullmatch(text):
         low, high = map(float, match.groups())
         if whole:
             return {"choice": _whole_numbers(int(low), int(high))}
-        if low == 0:
+        if low == 0 and words.endswith(LOG):
             low = FROM_ZERO * high
         return {"loguniform" if low > 0 and high / low >= SPREAD else "uniform": [low, high]}
-    words = [word.strip() for word in text.split(",")]
-    values = [_value(word, field) for word in words]
-    return {"choice": values} if len(words) > 1 and None not in values else None
+    values = [_value(word.strip(), field) for word in text.split(",")]
+    return {"choice": values} if len(values) > 1 and None not in values else None
 
 
 def _whole_numbers(low: int, high: int) -> list[int]:

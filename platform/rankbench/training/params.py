@@ -73,7 +73,7 @@ class TrainingParams(Stopping):
         "constant",
     )
     warmup: float = param(0.0, "epochs in which the learning rate rises in every step up to its value", "0 to 2", ge=0)
-    weight_decay: float = param(0.0, "L2 penalty on the vectors", "0 to 0.001", ge=0)
+    weight_decay: float = param(0.0, "L2 penalty on the vectors", "0 to 0.001, log scale", ge=0)
     decay: Literal["gradient", "batch", "batch-negatives", "layer-0"] = param(
         "gradient",
         "where weight_decay acts: on Adam's gradient, or on the loss, for the rows of the batch: the scored vectors of its "

@@ -19,7 +19,7 @@ from rankbench.solvers.als.quadratic_loss import QuadraticLoss, per_user
 class IALS(ALSParams):
     alpha0: float = param(0.1, "weight α₀ of every pair", "0.001 to 1", gt=0)
     lam: float = param(0.003, "ridge λ", "0.0003 to 0.3", ge=0)
-    nu: float = param(1.0, "exponent ν of the frequency in the ridge; 0: the same ridge for all", "0 to 1", ge=0, le=2)
+    nu: float = param(1.0, "exponent ν of the frequency in the ridge; 0: the same ridge for all", "1", ge=0, le=2)
 
 
 @als("ials", IALS, families=("als",), title="iALS: implicit ALS with a ridge by frequency", source="Rendle et al., RecSys 2022")

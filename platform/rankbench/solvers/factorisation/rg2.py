@@ -23,7 +23,7 @@ from rankbench.solvers.als.quadratic_loss import QuadraticLoss, per_user
 
 @dataclass(frozen=True)
 class RG2(ALSParams):
-    lam: float = param(0.01, "ridge λ", "0 to 1", ge=0)
+    lam: float = param(0.01, "ridge λ", "0 to 1, log scale", ge=0)
     regulariser: Literal["weighted", "product"] = param(
         "weighted", "regulariser of the vectors by their weights (weighted), or of the scores (product)", "weighted"
     )

@@ -29,7 +29,7 @@ class RG2Sampled(ALSParams):
     n_negatives: int = param(
         20, "number n of negatives in the expanded loss (none are drawn), below n_items", "10 to 1000", gt=0
     )
-    lam: float = param(0.01, "ridge λ", "0 to 1", ge=0)
+    lam: float = param(0.01, "ridge λ", "0 to 1, log scale", ge=0)
     weights: Literal["printed", "expected"] = param(
         "printed", "weights as printed in Eq. 19, or the expectation of Eq. 18", "printed, expected"
     )

@@ -23,7 +23,7 @@ from rankbench.solvers.factorisation.rg2 import RG2, rg2
 
 @dataclass(frozen=True)
 class RGx(ALSParams):
-    lam: float = param(0.01, "ridge λ", "0 to 1", ge=0)
+    lam: float = param(0.01, "ridge λ", "0 to 1, log scale", ge=0)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from rankbench.solvers.als.quadratic_loss import QuadraticLoss, per_user
 
 @dataclass(frozen=True)
 class WRMF(ALSParams):
-    lam: float = param(10.0, "ridge λ on every vector", "0 to 1000", ge=0)
+    lam: float = param(10.0, "ridge λ on every vector", "0 to 1000, log scale", ge=0)
     alpha: float = param(4.0, "weight α of an interaction, in addition to the weight 1 of every pair", "0.5 to 40", ge=0)
 
 

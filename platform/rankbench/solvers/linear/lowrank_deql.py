@@ -26,7 +26,7 @@ from rankbench.solvers.inverse.lowrank import System, system, top_eigenvectors
 class LowRankDEQL(Params):
     embedding_dim: int = param(64, "rank k of the weights; at most the number of items is used", "not published", gt=0)
     p: float = param(0.5, "dropout probability", "0.1 to 0.9", ge=0, lt=1)
-    lam: float = param(10.0, "ridge λ added to the Gram matrix", "0 to 500", ge=0)
+    lam: float = param(10.0, "ridge λ added to the Gram matrix", "0 to 500, log scale", ge=0)
 
 
 def regression(on: System, V: np.ndarray) -> np.ndarray:

@@ -33,7 +33,7 @@ from rankbench.solvers.linear.lowrank_deql import regression
 class LowRankEDLAE(Params):
     embedding_dim: int = param(64, "rank k of UVᵀ; at most the number of items is used", "not published", gt=0)
     p: float = param(0.5, "dropout probability", "0.1 to 0.9", ge=0, lt=1)
-    lam: float = param(10.0, "ridge λ added to the Gram matrix", "0 to 500", ge=0)
+    lam: float = param(10.0, "ridge λ added to the Gram matrix", "0 to 500, log scale", ge=0)
     omega: float = param(100.0, "weight ω of the ADMM penalty, which ties β to the diagonal", "not published", gt=0)
     iterations: int = param(30, "number of rounds of the four updates", "not published", gt=0)
 

@@ -60,7 +60,7 @@ class NewtonParams(Stopping):
 
 @dataclass(frozen=True)
 class RG2Newton(NewtonParams):
-    lam: float = param(0.01, "ridge λ as in rg2", "0 to 1", ge=0)
+    lam: float = param(0.01, "ridge λ as in rg2", "0 to 1, log scale", ge=0)
     regulariser: Literal["weighted", "product"] = param(
         "weighted", "regulariser of the vectors by their weights (weighted), or of the scores (product)", "weighted"
     )

@@ -70,7 +70,7 @@ class MultiVAE(Stopping):
     learning_rate: float = param(0.001, "learning rate of Adam", "0.0001 to 0.01", gt=0)
     users_per_step: int = param(500, "number of users per gradient step", "100 to 500", gt=0)
     epochs: int = param(200, "largest number of passes over the users", "50 to 200", gt=0)
-    lam: float = param(0.0, "weight λ of the squared entries of all matrices", "0 to 0.01", ge=0)
+    lam: float = param(0.0, "weight λ of the squared entries of all matrices", "0 to 0.01, log scale", ge=0)
 
 
 @dataclass(frozen=True, kw_only=True)
