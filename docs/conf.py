@@ -1,4 +1,4 @@
-"""The site: Markdown and notebooks by MyST, docstrings by autodoc, and three parts made from the code while it is built.
+"""The site: Markdown and notebooks by MyST, docstrings by autodoc, and parts made from the code and the store as it is built.
 
 `make docs` builds it with -W: a warning is an error. Read more under "Documentation" in CONTRIBUTING.md.
 """
@@ -13,6 +13,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import method_tables
 import rooms
+
+from rankbench.api.leaderboard import site as leaderboard_site
+from rankbench.core.environment import Environment
 
 project = "rankbench"
 author = copyright = "The rankbench developers"
@@ -36,6 +39,7 @@ html_theme_options = {"source_directory": "docs/"}
 html_copy_source = False
 html_show_sphinx = False
 
+LEADERBOARD = Path(__file__).parents[1] / "experiments" / "leaderboard"
 MARKER = "<!-- made from the registry of methods when the site is built -->"
 
 
@@ -44,10 +48,19 @@ def fill_in(app, docname: str, source: list[str]) -> None:
     if docname == "methods":
         assert MARKER in source[0], f"{docname}.md has no marker for the generated part"
         source[0] = source[0].replace(MARKER, method_tables.markdown())
+    if docname == "leaderboard" and LEADERBOARD.is_dir():
+        source[0] += '\n## The board\n\nWhat was measured so far: <a href="leaderboard/index.html">the leaderboard</a>.\n'
     if docname.count("/") > 1:  # a report below docs/results: reached from the page of results, not from the menu
         source[0] = "---\norphan: true\n---\n\n" + source[0]
 
 
+def write_leaderboard(app, exception) -> None:
+    """Write the site of the leaderboard beside the pages."""
+    if exception is None and app.builder.format == "html" and LEADERBOARD.is_dir():
+        leaderboard_site(Path(app.outdir) / "leaderboard", (), (), Environment.from_env(), LEADERBOARD)
+
+
 def setup(app) -> None:
     rooms.write()
+    app.connect("build-finished", write_leaderboard)
     app.connect("source-read", fill_in)

@@ -12,6 +12,7 @@ import pytest
 from rankbench.api.leaderboard import board as stored_board
 from rankbench.cli import _main
 from rankbench.core.environment import Environment
+from rankbench.evaluation.compare import compare
 from rankbench.leaderboard.board import Board
 from rankbench.leaderboard.results import Result, Results
 
@@ -22,8 +23,13 @@ import os
 import time
 from dataclasses import dataclass
 
-from rankbench.core.config import Params
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.linalg import svds
+
+from rankbench.core.config import Params, param
 from rankbench.fitting.method import direct
+from rankbench.fitting.recommenders import FactorRecommender
 from rankbench.solvers.baselines.popularity import popularity
 
 
@@ -54,6 +60,25 @@ def refuses(X, p, seed):
 @direct("copy", Nothing, title="Popularity under another name", source="here")
 def copy(X, p, seed):
     return popularity(X, p, seed)
+
+
+@dataclass(frozen=True)
+class Rank(Params):
+    rank: int = param(8, "number of singular vectors", "4, 8, 16, 32", gt=0)
+
+
+def svd(X, p, seed):
+    U, s, Vt = svds(X.astype(np.float32), k=p.rank, random_state=seed)
+    return FactorRecommender(U * s, np.ascontiguousarray(Vt.T))
+
+
+def noise(X, p, seed):
+    shuffled = np.random.default_rng(seed).integers(X.shape[1], size=X.nnz)
+    return svd(sp.csr_array((np.ones(X.nnz, np.float32), shuffled, X.indptr), X.shape), p, seed)
+
+
+for name, fit in {"svd": svd, "svd-copy": svd, "svd-noise": noise}.items():
+    direct(name, Rank, title="Truncated singular value decomposition", source="here")(fit)
 '''
 
 
@@ -64,10 +89,11 @@ def cluster_board(tmp_path):
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "RANKBENCH_"))}
     folders = {"RANKBENCH_DATA": str(tmp_path / "data"), "RANKBENCH_RESULTS": str(tmp_path / "results")}
 
-    def command(*words):
+    def command(*words, mirror=None):
+        source = {"RANKBENCH_MIRROR": str(mirror)} if mirror else {}
         done = subprocess.run(
             [sys.executable, "-m", "rankbench", "leaderboard", *words, "--json"],
-            cwd=tmp_path, env=kept | folders | {"RANKBENCH_OFFLINE": "1"}, capture_output=True, text=True, timeout=280,
+            cwd=tmp_path, env=kept | folders | source | {"RANKBENCH_OFFLINE": "1"}, capture_output=True, text=True, timeout=280,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
@@ -111,6 +137,27 @@ def test_every_entry_ends_whatever_its_method_does(cluster_board, tmp_path):
     again = cluster_board("--methods", f"{methods},random", *words, "--dry-run")
     (left,) = again["left"]
     assert left["methods"] == ["dies", "random"]
+
+
+@pytest.mark.slow
+@pytest.mark.mirror
+@pytest.mark.timeout(300)
+def test_copies_tie_and_a_method_that_learns_from_noise_is_last(cluster_board, tmp_path, mirror_environment):
+    words = ["--datasets", "movielens-100k,lastfm,steam-purchases", "--budget", "2s", "--plugin", "mine.py"]
+    done = cluster_board("--methods", "svd,svd-copy,svd-noise,popularity", *words, mirror=mirror_environment.mirror)["done"]
+    assert len(done) == 12 and all(each["status"] == "finished" for each in done)
+    assert max(each["seconds"]["all"] / each["budget"] for each in done) <= 1.1
+    facts = cluster_board("show", "--rope", "0.01", "--plugin", "mine.py")
+    first, second, *others = facts["methods"]
+    assert {first["method"], second["method"]} == {"svd", "svd-copy"}
+    assert second["against_first"]["equal"] > 0.9 and second["wilcoxon_holm"][first["method"]] == 1.0
+    assert others[-1]["method"] == "svd-noise" and others[-1]["mean_rank"] == 4.0
+    # On each dataset, users do not tell the copies apart either, and tell both from noise.
+    results = Results(tmp_path / "results" / "leaderboard")
+    for entries in results.of_dataset.values():
+        users = {each.entrant: results.users_of(each, "ndcg@20") for each in entries}
+        verdicts = {pair.model: pair.verdict for pair in compare(users, baseline="svd").pairs if pair.against == "svd"}
+        assert verdicts["svd-copy"] not in ("better", "worse") and verdicts["svd-noise"] == "worse"
 
 
 def entry(dataset, entrant, value, allowed="10s", **other):
@@ -202,3 +249,5 @@ def test_a_site_is_written(board, stored, tmp_path):
     files = [Path(path) for path in board("page", "--out", str(tmp_path / "site"), "--datasets", "a,b,c")["files"]]
     assert {"index.html", "dataset-a.html", "method-ease.html", "entries.csv"} <= {path.name for path in files}
     assert all(path.is_file() for path in files)
+    (page, *_) = board("page", "--out", str(tmp_path / "board.md"))["files"]
+    assert Path(page) == tmp_path / "board.md" and "| sl " in Path(page).read_text()

@@ -14,6 +14,7 @@ from rankbench.experiment.job import configure
 from rankbench.leaderboard.board import Board
 from rankbench.leaderboard.results import Result, Results
 from rankbench.leaderboard.site import command, write_site
+from rankbench.leaderboard.summary import write_summary
 
 RNG = np.random.default_rng(5)
 QUALITY = {"sl": 0.5, "bpr": 0.3, "copy": 0.3, "random": 0.1}
@@ -41,11 +42,24 @@ def filled(folder):
     return results
 
 
+def boards_of(results):
+    return [Board(tuple(e for e in results.all() if e.allowed == name), name, "ndcg@20") for name in ("30s/M", "10s")]
+
+
 @pytest.fixture
 def site(tmp_path):
     results = filled(tmp_path / "store")
-    boards = [Board(tuple(e for e in results.all() if e.allowed == name), name, "ndcg@20") for name in ("30s/M", "10s")]
-    return {path.name: path for path in write_site(tmp_path / "site", boards, results, {"sl": ["gradient", "softmax"]})}
+    paths = write_site(tmp_path / "site", boards_of(results), results, {"sl": ["gradient", "softmax"]})
+    return {path.name: path for path in paths}
+
+
+def test_the_standings_alone_are_one_page_with_its_pictures(tmp_path):
+    page, *pictures = write_summary(tmp_path / "standings.md", boards_of(filled(tmp_path / "store")), {})
+    text = page.read_text()
+    assert text.startswith("# Leaderboard\n\n**4 methods on 5 datasets, 30s/M each") and "| sl " in text
+    assert len(pictures) == 3 and all(f"]({path.name})" in text and path.is_file() for path in pictures)
+    # There are no other pages, and a reason from outside, which is one of the entries, is not shown.
+    assert not re.findall(r"(?<!!)\[[^]]*\]\(", text) and "script" not in text
 
 
 def test_every_link_leads_to_a_page(site):

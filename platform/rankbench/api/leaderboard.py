@@ -22,6 +22,7 @@ from rankbench.leaderboard.contest import Plan, plan, run
 from rankbench.leaderboard.entrants import Entrant, entrants
 from rankbench.leaderboard.results import Result, Results
 from rankbench.leaderboard.site import write_site
+from rankbench.leaderboard.summary import write_summary
 from rankbench.sweeps.selection import families
 
 FOLDER = "leaderboard"  # beside the experiment files, or in the results folder
@@ -153,15 +154,17 @@ def board(
 def site(
     to: Path, methods: Sequence[str], datasets: Sequence[str], environment: Environment, store: Path | None = None
 ) -> list[Path]:
-    """Write the pages of the selected methods and datasets to a folder, and return their paths.
+    """Write the pages of the selected methods and datasets to a folder, and return their paths. If `to` is the name of a
+    Markdown file, write the standings alone to it, with their pictures beside it.
 
     Raises ConfigError if nothing is stored, or nothing of what is selected, StorageError if the folder cannot be written.
     """
-    require_writable(to)
+    one_page = to.suffix == ".md"
+    require_writable(to.parent if one_page else to)
     results = Results(store_folder(environment, store))
     boards = _boards(methods, datasets, results)
     of = {name: [family for family, members in families().items() if name in members] for name in _entered(boards)}
-    return write_site(to, boards, results, of)
+    return write_summary(to, boards, of) if one_page else write_site(to, boards, results, of)
 
 
 def _boards(

@@ -27,6 +27,7 @@ EXAMPLES = """Examples:
   rankbench leaderboard show --datasets movielens-100k --json
   rankbench leaderboard show --rope 0.01      and how probably each is better than the first, by more than 1 %
   rankbench leaderboard page --out site      a static site, from the store
+  rankbench leaderboard page --out standings.md      the standings alone, as Markdown
 """
 
 BAYESIAN = "worse / equal / better than the first"
@@ -151,7 +152,9 @@ def show(
 
 @app.command("page", epilog=epilog(EXAMPLES))
 def page(
-    to: Annotated[Path, typer.Option("--out", help="Folder of the pages.")] = Path("leaderboard-site"),
+    to: Annotated[Path, typer.Option("--out", help="Folder of the pages, or a file NAME.md for the standings alone.")] = Path(
+        "leaderboard-site"
+    ),
     methods: Methods = None,
     datasets: Datasets = None,
     store: Store = None,
@@ -166,7 +169,7 @@ def page(
     if json:
         print_json({"files": [str(path) for path in files]})
         return
-    out.print(f"{len(files)} files; open {to / 'index.html'}")
+    out.print(f"{len(files)} files; open {files[0]}")
 
 
 def _show_board(found: Board, rope: float | None) -> None:

@@ -47,7 +47,7 @@ def write_site(folder: Path, boards: Sequence[Board], results: Results, families
     first = boards[0]
     with TemporaryDirectory() as scratch:
         for number, board in enumerate(boards):
-            pages["index" if number == 0 else _budget_stem(board)] = _board_page(board, boards, families, Path(scratch))
+            pages["index" if number == 0 else _budget_stem(board)] = board_page(board, boards, families, Path(scratch))
         for dataset in sorted({each.dataset for each in first.entries}):
             pages[f"dataset-{dataset}"] = _dataset_page(dataset, first, results)
         for method in sorted({each.entrant for each in first.entries}):
@@ -67,19 +67,20 @@ def command(result: Result) -> str:
     return " ".join(shlex.quote(word) for word in words)
 
 
-def _board_page(board: Board, boards: Sequence[Board], families: Mapping[str, Sequence[str]], scratch: Path) -> Page:
-    standings = board.standings
-    diagram = critical_differences(standings, scratch / f"{_budget_stem(board)}-cd.png")
+def board_page(board: Board, boards: Sequence[Board], families: Mapping[str, Sequence[str]], scratch: Path) -> Page:
+    """The page of one of the `boards`. Its pictures are written to the folder `scratch`."""
+    standings, pictures = board.standings, f"leaderboard-{_budget_stem(board).removeprefix('budget-')}"
+    diagram = critical_differences(standings, scratch / f"{pictures}-ranks.png")
     blocks: list[Block] = [_standings_grid(board, families)]
     if diagram:
         caption = "Mean ranks of the best methods. A bar joins methods that Nemenyi's test does not tell apart at 5 %."
         blocks.append(Picture(diagram, caption))
     sections = [Section("Standings", tuple(blocks))]
     timed = [(_mean_seconds(each), each.standings) for each in sorted(boards, key=_mean_seconds)]
-    if quality := quality_by_budget(timed, board.metric, scratch / f"{_budget_stem(board)}-quality.png"):
+    if quality := quality_by_budget(timed, board.metric, scratch / f"{pictures}-quality.png"):
         sections.append(Section("Quality and time", (Picture(quality, "What the best methods reach with more time."),)))
     data: list[Block] = [_datasets_grid(board)]
-    if space := space_of_datasets(standings, scratch / f"{_budget_stem(board)}-space.png"):
+    if space := space_of_datasets(standings, scratch / f"{pictures}-datasets.png"):
         data.append(Picture(space, "Datasets on which the same methods do well lie close together."))
     if going := correlations(standings, board.traits):
         data.append(_traits_grid(standings, going))
