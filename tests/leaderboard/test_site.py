@@ -4,6 +4,8 @@ import csv
 import html
 import re
 import shlex
+import shutil
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +17,7 @@ from rankbench.leaderboard.board import Board
 from rankbench.leaderboard.results import Result, Results
 from rankbench.leaderboard.site import command, write_site
 from rankbench.leaderboard.summary import write_summary
+from rankbench.leaderboard.ties import ties
 
 RNG = np.random.default_rng(5)
 QUALITY = {"sl": 0.5, "bpr": 0.3, "copy": 0.3, "random": 0.1}
@@ -83,6 +86,22 @@ def test_equal_methods_are_not_told_apart_on_a_dataset(site):
     assert list(verdicts) == ["sl", "bpr", "copy", "random"]
     assert ["worse" in verdicts[name] for name in QUALITY] == [False, True, True, True]
     assert "failed" in site["dataset-ml.html"].read_text()
+
+
+def test_verdicts_travel_with_the_store_and_those_of_other_entries_do_not_count(tmp_path):
+    def tied(ranked):
+        return ties(ranked, "ndcg@20", Results(tmp_path))
+
+    filled(tmp_path)
+    bpr, copy, random, sl = (each for each in Results(tmp_path).of_dataset["lastfm"] if each.allowed == "10s")
+    ranked = [sl, bpr, copy, random]
+    found = tied(ranked)
+    assert found.best == "sl" and found.equal == () and set(found.worse) == {"bpr", "copy", "random"}
+    assert tied([bpr, copy]).equal == ("copy",)
+    found = tied(ranked)
+    shutil.rmtree(tmp_path / "users")
+    assert tied(ranked) == found and found.verdict("copy") == "worse" and found.verdict("sl") == ""
+    assert tied([replace(sl, started_at="2027-01-01T00:00:00+00:00"), bpr, copy, random]) is None
 
 
 def test_the_data_are_complete(site):

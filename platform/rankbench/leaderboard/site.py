@@ -16,11 +16,11 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from rankbench.core.files import write_text
-from rankbench.evaluation.compare import Comparisons, compare
 from rankbench.leaderboard.board import Board
 from rankbench.leaderboard.figures import critical_differences, quality_by_budget, space_of_datasets
 from rankbench.leaderboard.results import Result, Results
 from rankbench.leaderboard.standings import Standings
+from rankbench.leaderboard.ties import TESTED, ties
 from rankbench.leaderboard.traits import correlations
 from rankbench.reports.html import html
 from rankbench.reports.page import Best, Block, Grid, Link, Page, Picture, Section, State, Text
@@ -30,7 +30,6 @@ MEANING = (
     "seeds. Reading data and the measurement on test are not counted. Values are means over users and seeds on test; brackets "
     "are 95 % intervals over users."
 )
-TESTED = 10  # methods of a dataset that are compared by tests: each further one needs more resamples for all pairs
 TIES = (
     f"The {TESTED} best methods are compared with the best one by paired tests over users, corrected for all of their pairs. "
     "= best: not told from it."
@@ -171,11 +170,11 @@ def _entries_grid(board: Board, families: Mapping[str, Sequence[str]]) -> Grid:
 
 def _dataset_page(dataset: str, board: Board, results: Results) -> Page:
     ranked = _ranked(dataset, board)
-    tests = _tests(ranked[:TESTED], board.metric, results)
+    tested = ties(ranked, board.metric, results)
     names = [name for name in ranked[0].metrics if name.endswith(("@20", "@10"))] if ranked else []
     body = []
     for number, each in enumerate(ranked):
-        tie = _tie(each, tests)
+        tie = tested.verdict(each.entrant) if tested else ""
         value = _value(each, board.metric)
         body.append(
             [
@@ -224,19 +223,6 @@ def _ranked(dataset: str, board: Board) -> list[Result]:
 def _place(result: Result, board: Board) -> str:
     ranked = _ranked(result.dataset, board)
     return f"{ranked.index(result) + 1} of {len(ranked)}" if result in ranked else result.status
-
-
-def _tests(ranked: Sequence[Result], metric: str, results: Results) -> Comparisons | None:
-    """Paired tests of entries of a dataset, as far as their values per user are on this machine."""
-    samples = {each.entrant: users for each in ranked if (users := results.users_of(each, metric)) is not None}
-    return compare(samples, metric=metric) if len(samples) > 1 else None
-
-
-def _tie(result: Result, tests: Comparisons | None) -> str:
-    if tests is None or result.entrant not in tests.means or result.entrant == tests.best:
-        return ""
-    pair = next(each for each in tests.pairs if each.model == result.entrant and each.against == tests.best)
-    return "worse" if pair.verdict == "worse" else "= best"
 
 
 def _value(result: Result, metric: str, interval: bool = True) -> str:
