@@ -98,6 +98,7 @@ def test_the_number_of_threads_changes_no_bit(method, environment):
     require_equal(outcomes(method, {}, environment))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method, values", VARIANTS)
 def test_nor_with_other_parameters(method, values, environment):
     require_equal(outcomes(method, values, environment))
