@@ -64,6 +64,18 @@ def s3(s3_server: str, monkeypatch) -> str:
 
 
 @pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder of a command: it writes below it, does not reach the network, and no setting of the caller counts."""
+    for name in [name for name in os.environ if name.startswith(("RANKBENCH_", "RAY_ADDRESS", "MLFLOW_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("RANKBENCH_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("RANKBENCH_RESULTS", str(tmp_path / "results"))
+    monkeypatch.setenv("RANKBENCH_OFFLINE", "1")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
 def mirror_environment(environment: Environment) -> Environment:
     """The same with the mirror of RANKBENCH_MIRROR, for tests marked `mirror`."""
     folder = os.environ.get("RANKBENCH_MIRROR")

@@ -14,6 +14,8 @@ import pytest
 from rankbench.cli import _main, _stopped, app
 from rankbench.views.phases import phase_progress
 
+pytestmark = pytest.mark.usefixtures("home")
+
 CARD = """
 name: my-shop
 source: {file: clicks.csv}
@@ -21,17 +23,6 @@ read: {user: customer, item: product}
 split: {protocol: random-per-user, test: 0.25, valid: 0.25}
 """
 TINY = ["data.source.generator.users=80", "data.source.generator.items=40", "data.source.generator.interactions_per_user=10"]
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    """Every command writes under this folder and none reaches the network."""
-    monkeypatch.setenv("RANKBENCH_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("RANKBENCH_RESULTS", str(tmp_path / "results"))
-    monkeypatch.setenv("RANKBENCH_OFFLINE", "1")
-    monkeypatch.delenv("RANKBENCH_MIRROR", raising=False)
-    monkeypatch.delenv("RANKBENCH_TRACKING_URI", raising=False)
-    return tmp_path
 
 
 def test_run_prints_one_object_whose_metrics_have_intervals(home, capsys):

@@ -6,19 +6,10 @@ import pytest
 
 from rankbench.cli import _main
 
+pytestmark = pytest.mark.usefixtures("home")
+
 NODES = ["--dry-run", "--nodes", "4x16x128GB@10"]
 SIZE = ["data.source.generator.users=600", "data.source.generator.items=3000"]
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("RANKBENCH_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("RANKBENCH_RESULTS", str(tmp_path / "results"))
-    monkeypatch.setenv("RANKBENCH_OFFLINE", "1")
-    monkeypatch.delenv("RANKBENCH_TRACKING_URI", raising=False)
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 @pytest.mark.parametrize("command", ["run", "fit"])

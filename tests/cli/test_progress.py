@@ -15,16 +15,9 @@ from rankbench.sweeps.plan import Unit
 from rankbench.views import phases
 from rankbench.views.sweep_view import SweepView
 
+pytestmark = pytest.mark.usefixtures("home")
+
 TINY = ["data.source.generator.users=80", "data.source.generator.items=40", "data.source.generator.interactions_per_user=10"]
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("RANKBENCH_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("RANKBENCH_RESULTS", str(tmp_path / "results"))
-    monkeypatch.setenv("RANKBENCH_OFFLINE", "1")
-    monkeypatch.delenv("RANKBENCH_MIRROR", raising=False)
-    return tmp_path
 
 
 def test_a_log_gets_a_line_from_time_to_time(monkeypatch, capsys):

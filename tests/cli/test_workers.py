@@ -11,20 +11,10 @@ from rankbench.cli import _main
 from rankbench.tracking.record import DatasetInfo, RunRecord
 from rankbench.tracking.run_fields import record_tags
 
+pytestmark = pytest.mark.usefixtures("home")
+
 TINY = ["data.source.generator.users=80", "data.source.generator.items=40", "data.source.generator.interactions_per_user=10"]
 SHORT = ["epochs=3", "embedding_dim=8", "n_negatives=5"]
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    """Every command writes under this folder and none reaches the network."""
-    monkeypatch.setenv("RANKBENCH_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("RANKBENCH_RESULTS", str(tmp_path / "results"))
-    monkeypatch.setenv("RANKBENCH_OFFLINE", "1")
-    monkeypatch.delenv("RANKBENCH_MIRROR", raising=False)
-    monkeypatch.delenv("RANKBENCH_TRACKING_URI", raising=False)
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    return tmp_path
 
 
 @pytest.mark.parametrize("command", [["run", "--no-track"], ["fit", "--out", "model"]], ids=["run", "fit"])

@@ -7,15 +7,9 @@ import pytest
 from rankbench.cli import _main
 from rankbench.experiment.divergence import divergence
 
+pytestmark = pytest.mark.usefixtures("home")
+
 TINY = ["data.source.generator.users=80", "data.source.generator.items=40", "data.source.generator.interactions_per_user=10"]
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("RANKBENCH_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("RANKBENCH_RESULTS", str(tmp_path / "results"))
-    monkeypatch.setenv("RANKBENCH_OFFLINE", "1")
-    monkeypatch.delenv("RANKBENCH_MIRROR", raising=False)
 
 
 def curve(*losses):

@@ -102,14 +102,8 @@ def cluster_board(tmp_path):
 
 
 @pytest.fixture
-def board(tmp_path, monkeypatch, capsys):
+def board(home, capsys):
     """Runs the command, and returns its JSON, or what it said about a wrong word."""
-    for name in [name for name in os.environ if name.startswith(("RAY_", "RANKBENCH_"))]:
-        monkeypatch.delenv(name)
-    for name, folder in (("RANKBENCH_DATA", "data"), ("RANKBENCH_RESULTS", "results")):
-        monkeypatch.setenv(name, str(tmp_path / folder))
-    monkeypatch.setenv("RANKBENCH_OFFLINE", "1")
-    monkeypatch.chdir(tmp_path)
 
     def command(*words, code=0):
         assert _main(["leaderboard", *words, "--json"]) == code
