@@ -108,7 +108,7 @@ class Board:
                 equal = [
                     board.methods[i] for i in board.order[1:] if board.mean_ranks[i] - board.mean_ranks[first] <= difference
                 ]
-                rest = f"not told apart from {', '.join(equal)}" if equal else "better than every other one"
+                rest = f"not told apart from {_first_of(equal)}" if equal else "better than every other one"
                 lines.append(f"{board.methods[first]} has the best mean rank, and is {rest}.")
         else:
             lines.append("Too few datasets for a test over datasets: at least three are needed.")
@@ -158,6 +158,12 @@ class Board:
             "traits": self.traits,
             "left_out": self.left_out,
         }
+
+
+def _first_of(names: list[str], shown: int = 5) -> str:
+    """The first names, and the number of further ones."""
+    more = f" and {len(names) - shown} more" if len(names) > shown else ""
+    return f"{', '.join(names[:shown])}{more}"
 
 
 def _by_seed(entry: Result, number: int) -> Result:
