@@ -1,4 +1,4 @@
-"""The figures of a leaderboard: the critical-difference diagram, quality against time, and the space of the datasets."""
+"""The figures of a leaderboard: values and mean ranks of the best methods, quality against time, the space of the datasets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,34 @@ from rankbench.reports.figures import few_ticks, save, short, styled, subplots
 from rankbench.reports.palette import INK, styles
 
 SHOWN = 24  # methods of a diagram: the best ones, because the names of more cannot be read
+LEAST, LIGHT = 50, 79  # percent: what is as pale as nothing, and from where on numbers are white
 LINES = 7  # methods whose quality is drawn against the budget
+
+
+@styled
+def shares_of_best(board: Standings, path: Path) -> Path:
+    """Draw a table of colours: the value of the best methods on each dataset, in percent of the best value there."""
+    import numpy as np
+
+    order = board.order[:SHOWN]
+    shares = 100 * board.values[:, order].T / np.nanmax(board.values, axis=1)
+    figure, panels = subplots(1, 1, (2.4 + 0.62 * len(board.datasets), 1.5 + 0.26 * len(order)))
+    axis = panels[0][0]
+    axis.imshow(shares, cmap="Blues", vmin=LEAST, vmax=100, aspect="auto")
+    for (row, column), share in np.ndenumerate(shares):
+        text = "–" if np.isnan(share) else f"{share:.0f}"
+        axis.text(column, row, text, ha="center", va="center", fontsize=8, color="white" if share > LIGHT else INK)
+    axis.set_yticks(range(len(order)), [short(board.methods[i], 24) for i in order], fontsize=8)
+    axis.set_xticks(
+        range(len(board.datasets)), [short(name, 24) for name in board.datasets], fontsize=8, rotation=40, ha="left"
+    )
+    axis.xaxis.tick_top()
+    axis.tick_params(length=0)
+    axis.grid(visible=False)
+    for side in axis.spines.values():
+        side.set_visible(False)
+    figure.tight_layout()
+    return save(figure, path)
 
 
 @styled
@@ -26,7 +53,11 @@ def critical_differences(board: Standings, path: Path) -> Path | None:
         return None
     ranks, n = [float(board.mean_ranks[i]) for i in order], len(order)
     left = (n + 1) // 2
-    bars = [(first, min(last, n - 1)) for first, last in board.groups() if first < n - 1]
+    # Cut off at the last method that is shown, later bars are parts of the first one that reaches it.
+    bars = list(
+        {min(last, n - 1): (first, min(last, n - 1)) for first, last in reversed(board.groups()) if first < n - 1}.values()
+    )
+    bars.sort()
     low, high = min(ranks[0], 1.0), ranks[-1]
     margin = 0.45 * max(high - low, 0.5)
     figure, panels = subplots(1, 1, (9.5, 1.2 + 0.24 * left + 0.13 * len(bars)))

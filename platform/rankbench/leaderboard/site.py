@@ -17,7 +17,7 @@ import numpy as np
 
 from rankbench.core.files import write_text
 from rankbench.leaderboard.board import Board
-from rankbench.leaderboard.figures import critical_differences, quality_by_budget, space_of_datasets
+from rankbench.leaderboard.figures import critical_differences, quality_by_budget, shares_of_best, space_of_datasets
 from rankbench.leaderboard.results import Result, Results
 from rankbench.leaderboard.standings import Standings
 from rankbench.leaderboard.ties import TESTED, ties
@@ -70,11 +70,12 @@ def board_page(board: Board, boards: Sequence[Board], families: Mapping[str, Seq
     """The page of one of the `boards`. Its pictures are written to the folder `scratch`."""
     standings, pictures = board.standings, f"leaderboard-{_budget_stem(board).removeprefix('budget-')}"
     diagram = critical_differences(standings, scratch / f"{pictures}-ranks.png")
-    blocks: list[Block] = [_standings_grid(board, families)]
+    shares = shares_of_best(standings, scratch / f"{pictures}-values.png")
+    blocks: list[Block] = [Picture(shares, f"{board.metric} in percent of the best value of each dataset; –: no result.")]
     if diagram:
         caption = "Mean ranks of the best methods. A bar joins methods that Nemenyi's test does not tell apart at 5 %."
         blocks.append(Picture(diagram, caption))
-    sections = [Section("Standings", tuple(blocks))]
+    sections = [Section("Standings", (*blocks, _standings_grid(board, families)))]
     timed = [(_mean_seconds(each), each.standings) for each in sorted(boards, key=_mean_seconds)]
     if quality := quality_by_budget(timed, board.metric, scratch / f"{pictures}-quality.png"):
         sections.append(Section("Quality and time", (Picture(quality, "What the best methods reach with more time."),)))
