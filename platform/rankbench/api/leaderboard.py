@@ -21,7 +21,7 @@ from rankbench.leaderboard.budget import Budget
 from rankbench.leaderboard.contest import Plan, plan, run
 from rankbench.leaderboard.entrants import Entrant, entrants
 from rankbench.leaderboard.results import Result, Results
-from rankbench.leaderboard.site import write_site
+from rankbench.leaderboard.site import Told, write_site
 from rankbench.leaderboard.summary import write_summary
 from rankbench.sweeps.selection import families
 
@@ -97,7 +97,7 @@ def agenda(
     rules: Rules,
     environment: Environment,
     store: Path | None = None,
-    on_dataset: Callable[[str], None] = lambda name: None,
+    on_dataset: Callable[[str, int, int], None] = lambda name, done, total: None,
 ) -> tuple[Plan, Results]:
     """Return what is left of a leaderboard, and its store.
 
@@ -152,7 +152,12 @@ def board(
 
 
 def site(
-    to: Path, methods: Sequence[str], datasets: Sequence[str], environment: Environment, store: Path | None = None
+    to: Path,
+    methods: Sequence[str],
+    datasets: Sequence[str],
+    environment: Environment,
+    store: Path | None = None,
+    on_page: Told = lambda what, done, total: None,
 ) -> list[Path]:
     """Write the pages of the selected methods and datasets to a folder, and return their paths. If `to` is the name of a
     Markdown file, write the standings alone to it, with their pictures beside it.
@@ -164,7 +169,7 @@ def site(
     results = Results(store_folder(environment, store))
     boards = _boards(methods, datasets, results)
     of = {name: [family for family, members in families().items() if name in members] for name in _entered(boards)}
-    return write_summary(to, boards, of) if one_page else write_site(to, boards, results, of)
+    return write_summary(to, boards, of) if one_page else write_site(to, boards, results, of, on_page)
 
 
 def _boards(

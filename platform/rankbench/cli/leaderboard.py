@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rankbench.cli.arguments import Plugin, comma_separated
-from rankbench.cli.console import Json, clock, epilog, err, out, print_json, print_table
+from rankbench.cli.console import Json, clock, epilog, err, out, phase_progress, print_json, print_table
 from rankbench.cli.run_by_default import RunByDefault
 
 if TYPE_CHECKING:
@@ -94,7 +94,16 @@ def run(
         host_and_port(address)
     else:
         require_threads(threads, "--threads")
-    todo, results = agenda(comma_separated(methods), comma_separated(datasets), allowed, rules, environment, store)
+    with phase_progress() as progress:
+        todo, results = agenda(
+            comma_separated(methods),
+            comma_separated(datasets),
+            allowed,
+            rules,
+            environment,
+            store,
+            lambda name, done, total: progress("preparing datasets", done, total),
+        )
     slots = max(1, available_cpus() // threads)
     if not json:
         for name, why in todo.not_available.items():
@@ -165,7 +174,8 @@ def page(
     from rankbench.api.leaderboard import site
     from rankbench.core.environment import Environment
 
-    files = site(to, comma_separated(methods), comma_separated(datasets), Environment.from_env(), store)
+    with phase_progress() as progress:
+        files = site(to, comma_separated(methods), comma_separated(datasets), Environment.from_env(), store, progress)
     if json:
         print_json({"files": [str(path) for path in files]})
         return

@@ -63,15 +63,18 @@ def plan(
     rules: Rules,
     results: Results,
     environment: Environment,
-    on_dataset: Callable[[str], None] = lambda name: None,
+    on_dataset: Callable[[str, int, int], None] = lambda name, done, total: None,
 ) -> Plan:
-    """Prepare the datasets that can be had, and return what is left of every entrant on each of them: small datasets first."""
+    """Prepare the datasets that can be had, and return what is left of every entrant on each of them: small datasets first.
+
+    `on_dataset` is told of each dataset, the number of those before it, and of all.
+    """
     left: list[Entry] = []
     problems: dict[str, str] = {}
     sizes: dict[str, Size] = {}
     done = 0
-    for card in cards:
-        on_dataset(card.name)
+    for number, card in enumerate(cards):
+        on_dataset(card.name, number, len(cards))
         try:
             dataset = prepare(card, environment)
         except DownloadError as error:

@@ -9,7 +9,7 @@ import csv
 import io
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -36,10 +36,20 @@ TIES = (
 )
 
 
-def write_site(folder: Path, boards: Sequence[Board], results: Results, families: Mapping[str, Sequence[str]]) -> list[Path]:
+Told = Callable[[str, int, int], None]  # what is being done, how much of it is done, and of how much
+
+
+def write_site(
+    folder: Path,
+    boards: Sequence[Board],
+    results: Results,
+    families: Mapping[str, Sequence[str]],
+    on_page: Told = lambda what, done, total: None,
+) -> list[Path]:
     """Write the pages of `boards`, one per budget, the first of which is the index. `families`: those of each method.
 
-    Returns the paths of the files. Raises StorageError if they cannot be written.
+    `on_page` is told of each dataset that is compared. Returns the paths of the files. Raises StorageError if they cannot be
+    written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     pages: dict[str, Page] = {}
@@ -47,8 +57,10 @@ def write_site(folder: Path, boards: Sequence[Board], results: Results, families
     with TemporaryDirectory() as scratch:
         for number, board in enumerate(boards):
             pages["index" if number == 0 else _budget_stem(board)] = board_page(board, boards, families, Path(scratch))
-        for dataset in sorted({each.dataset for each in first.entries}):
+        datasets = sorted({each.dataset for each in first.entries})
+        for number, dataset in enumerate(datasets, start=1):
             pages[f"dataset-{dataset}"] = _dataset_page(dataset, first, results)
+            on_page("comparing methods on each dataset", number, len(datasets))
         for method in sorted({each.entrant for each in first.entries}):
             pages[f"method-{method}"] = _method_page(method, boards)
         paths = [folder / f"{stem}.html" for stem in pages]
