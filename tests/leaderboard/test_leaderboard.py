@@ -217,6 +217,7 @@ def test_a_board_that_cannot_be_shown_says_why(board, tmp_path, words, told, req
         (("--metric", "ndgc@20"), "unknown metric 'ndgc@20'; did you mean ndcg"),
         (("--metric", "coverage@20"), "--metric: coverage@20 is not a mean over users of hits"),
         (("--threads", "1000"), "--threads: 1000 threads are too many"),
+        (("--no-track", "--tag", "a=b"), "--no-track: no MLflow run is made"),
     ],
 )
 def test_a_wrong_word_is_one_line(board, words, told):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankbench.core.errors import DataError
-from rankbench.tracking.spool import RunMessage, Spool, SweepEnd, SweepStart
+from rankbench.tracking.spool import EntryMessage, RunMessage, Spool, SweepEnd, SweepStart
 
 TEXT, MILLISECONDS = st.text(max_size=20), st.integers(0, 2**53)
 WORDS = st.dictionaries(TEXT, TEXT, max_size=3)
@@ -20,6 +20,9 @@ MESSAGES = st.one_of(
               name=TEXT, experiment_tags=WORDS, kind=st.just("sweep-start")),
     st.builds(SweepEnd, experiment=TEXT, time=MILLISECONDS, sweep=TEXT, note=TEXT, ok=st.booleans(),
               files=st.lists(TEXT, max_size=3), kind=st.just("sweep-end")),
+    st.builds(EntryMessage, experiment=TEXT, time=MILLISECONDS, id=TEXT, name=TEXT, tags=WORDS, params=WORDS,
+              metrics=st.dictionaries(TEXT, st.floats(0, 1), max_size=3), started=MILLISECONDS, seconds=st.floats(0, 1e6),
+              reason=TEXT, kind=st.just("entry")),
 )  # fmt: skip
 MESSAGE = RunMessage(experiment="x", time=1, record="runs/a")
 

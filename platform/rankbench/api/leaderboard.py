@@ -23,7 +23,10 @@ from rankbench.leaderboard.entrants import Entrant, entrants
 from rankbench.leaderboard.results import Result, Results
 from rankbench.leaderboard.site import Told, write_site
 from rankbench.leaderboard.summary import write_summary
+from rankbench.leaderboard.tracked import EXPERIMENT, send
 from rankbench.sweeps.selection import families
+from rankbench.tracking.labels import Labels
+from rankbench.tracking.mlflow_sink import MlflowSink, tracking_uri
 
 FOLDER = "leaderboard"  # beside the experiment files, or in the results folder
 
@@ -74,6 +77,11 @@ def store_folder(environment: Environment, given: Path | None = None) -> Path:
     return given or environment.stored_beside("experiments", FOLDER)
 
 
+def tracking(environment: Environment, labels: Labels, warn: Callable[[str], None]) -> MlflowSink:
+    """Return what sends entries to MLflow. Raises ConfigError for a wrong address of its store."""
+    return MlflowSink(tracking_uri(environment), EXPERIMENT, environment.results / "mlartifacts", warn, labels=labels)
+
+
 def chosen_entrants(words: Sequence[str], rules: Rules) -> list[Entrant]:
     """The entrants that names, patterns and families select, all without words. Raises ConfigError for an unknown name."""
     known = entrants(rules.metric)
@@ -119,8 +127,10 @@ def compete(
     environment: Environment,
     address: str | None = None,
     on_done: Callable[[Result], None] = lambda result: None,
+    sink: MlflowSink | None = None,
 ) -> None:
-    """Run the entries that are left. Each is stored as it ends, and a further call goes on where this one ended.
+    """Run the entries that are left. Each is stored as it ends, and a further call goes on where this one ended. `sink` sends
+    them to MLflow.
 
     Raises ClusterError if the cluster at `address` cannot be joined, StorageError if the store cannot be written.
     """
@@ -130,10 +140,22 @@ def compete(
         require_reachable(address)
     if not todo.left:
         return
-    with session(address, available_cpus()) as cluster:
-        if not cluster.local:
-            require_shared(environment)
-        run(todo, rules, results, environment, cluster, on_done)
+
+    def done(result: Result) -> None:
+        if sink:
+            send(sink, result)
+        on_done(result)
+
+    if sink:
+        sink.open()
+    try:
+        with session(address, available_cpus()) as cluster:
+            if not cluster.local:
+                require_shared(environment)
+            run(todo, rules, results, environment, cluster, done)
+    finally:
+        if sink:
+            sink.close()
 
 
 def board(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rankbench.cli.arguments import Plugin, comma_separated
+from rankbench.cli.arguments import Plugin, Tags, comma_separated
 from rankbench.cli.console import Json, clock, epilog, err, out, phase_progress, print_json, print_table
 from rankbench.cli.run_by_default import RunByDefault
 
@@ -73,6 +73,8 @@ def run(
         typer.Option(envvar="RAY_ADDRESS", help="HOST:PORT of a running Ray cluster, or auto. Default: a local one."),
     ] = None,
     store: Store = None,
+    track: Annotated[bool, typer.Option("--track/--no-track", help="Send the entries to MLflow.")] = True,
+    tag: Tags = None,
     plugin: Plugin = None,
     json: Json = False,
 ) -> None:
@@ -81,13 +83,18 @@ def run(
     Reading data, and the measurement on test at the end, are not counted. Each result is stored at once, and the same command
     goes on where it ended; only new methods, datasets and budgets are run.
     """
-    from rankbench.api.leaderboard import agenda, compete, rules_of
+    from rankbench.api.leaderboard import agenda, compete, rules_of, tracking
     from rankbench.cluster.session import host_and_port
     from rankbench.core.environment import Environment
+    from rankbench.core.errors import require
     from rankbench.core.threads import available_cpus, require_threads
     from rankbench.leaderboard.budget import Budget
+    from rankbench.tracking.labels import Labels
 
     environment = Environment.from_env()
+    require(track or not tag, "--no-track: no MLflow run is made; leave out --tag")
+    labels = Labels.from_env("rankbench leaderboard", tag or ())
+    sink = tracking(environment, labels, lambda line: err.print(f"warning: {line}")) if track else None
     allowed = Budget.of(budget, "--budget")
     rules = rules_of(metric, seeds, threads)
     if address:
@@ -120,7 +127,7 @@ def run(
         if not json:
             err.print(f"{len(done)}/{len(todo.left)}  {_outcome(result)}", highlight=False)
 
-    compete(todo, rules, results, environment, address, told)
+    compete(todo, rules, results, environment, address, told, sink)
     if json:
         print_json({"store": str(results.folder), "done": [_facts(each) for each in done], "before": todo.done})
 

@@ -13,11 +13,13 @@ from rankbench.tracking.record import RunRecord, read_record
 from rankbench.tracking.run_fields import record_metrics, record_params, record_tags
 from rankbench.tracking.run_names import metric_key, run_name
 from rankbench.tracking.saved_views import view_links
-from rankbench.tracking.spool import Message, Placed, RunMessage, SweepEnd, SweepStart
+from rankbench.tracking.spool import EntryMessage, Message, Placed, RunMessage, SweepEnd, SweepStart
 
 PARENT = "mlflow.parentRunId"
 SWEEP, OF_SWEEP = "rankbench.sweep", "rankbench.of_sweep"  # tags of the run of a sweep, and of the runs that it made
 KIND, TRAINING = "mlflow.experimentKind", "custom_model_development"  # MLflow then shows pages of training, not of agents
+RUN = "rankbench.run"  # the tag with the id of what was measured
+FAILED = "FAILED"
 STATUS = {"finished": "FINISHED", "stopped": "KILLED"}  # status of a record → of a run; any other is FAILED
 
 
@@ -43,6 +45,22 @@ class MlflowRuns:
                 self._start(message)
             case SweepEnd():
                 self._end(message)
+            case EntryMessage():
+                self._entry(message)
+
+    def _entry(self, message: EntryMessage) -> None:
+        experiment, parent = self.place(message)
+        run = self._only(self._tagged(experiment, RUN, message.id))
+        ended = message.started + int(1000 * message.seconds)
+        status = STATUS["finished"] if not message.reason else FAILED
+        if run is not None and run.info.status == status:
+            return
+        if run is None:
+            own = {RUN: message.id} | ({PARENT: parent} if parent else {})
+            own |= {"rankbench.error": message.reason} if message.reason else {}
+            run = self.client.create_run(experiment, start_time=message.started, run_name=message.name, tags=message.tags | own)
+        self.log(run.info.run_id, message.metrics, message.params, ended)
+        self.client.set_terminated(run.info.run_id, status, end_time=ended)
 
     def _run(self, message: RunMessage, record: RunRecord, folder: Path) -> None:
         from mlflow.entities import RunTag
@@ -54,7 +72,7 @@ class MlflowRuns:
         # The time of the run, not of its delivery, so that a metric sent twice is the same metric.
         started = int(datetime.fromisoformat(record.started_at).timestamp() * 1000) if record.started_at else message.time
         ended = started + int(1000 * sum(record.seconds.values()))
-        status = STATUS.get(record.status, "FAILED")
+        status = STATUS.get(record.status, FAILED)
         run = self._find_record(experiment, record.id, message.sweep, sweep, parent)
         if run is not None and run.info.status == status:
             return
@@ -169,7 +187,7 @@ class MlflowRuns:
     def _find_record(self, experiment: str, record: str, sweep_id: str | None, sweep: str | None, parent: str | None) -> Any:
         """Return the run of a record under `parent`, or of the sweep. Earlier versions made all of them children of `sweep`."""
         found = []
-        for run in self._tagged(experiment, "rankbench.run", record):
+        for run in self._tagged(experiment, RUN, record):
             above, of = run.data.tags.get(PARENT), run.data.tags.get(OF_SWEEP)
             if (above == parent and of == sweep_id) or (sweep is not None and above == sweep):
                 found.append(run)

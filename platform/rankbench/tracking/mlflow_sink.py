@@ -22,7 +22,7 @@ from rankbench.tracking.labels import Labels
 from rankbench.tracking.record import RunRecord
 from rankbench.tracking.redaction import without_password
 from rankbench.tracking.saved_views import PRIMARY_METRIC, View
-from rankbench.tracking.spool import Message, RunMessage, Spool, SweepEnd, SweepStart
+from rankbench.tracking.spool import EntryMessage, Message, RunMessage, Spool, SweepEnd, SweepStart
 
 __all__ = ["LIMIT", "PATIENCE", "MlflowSink", "tracking_uri"]
 
@@ -114,6 +114,11 @@ class MlflowSink:
                     params=None if params is None else list(params), first=first,
                 )
             )  # fmt: skip
+
+    def send_entry(self, id: str, name: str, tags: dict[str, str], **shown: Any) -> None:
+        """Send what has no record. `shown`: the other fields of `spool.EntryMessage`."""
+        labels = self.labels
+        self._put(EntryMessage(**self._place(), id=id, name=f"{labels.name} {name}".strip(), tags=tags | labels.tags, **shown))
 
     def finish_sweep(self, files: list[Path], ok: bool, note: str = "") -> None:
         """Close the parent run, with its report files and a description in Markdown; then `close`."""

@@ -71,7 +71,25 @@ class SweepEnd(Placed):
     kind: Literal["sweep-end"] = "sweep-end"
 
 
-Message = RunMessage | SweepStart | SweepEnd
+@dataclass(frozen=True, kw_only=True)
+class EntryMessage(Placed):
+    """What was measured without a record, as an entry of a leaderboard: all that its run shows. `id` is that of the run.
+
+    `started`: ms since 1970. A `reason` makes it a failed run.
+    """
+
+    id: str
+    name: str
+    tags: dict[str, str]
+    params: dict[str, str]
+    metrics: dict[str, float]
+    started: int
+    seconds: float
+    reason: str = ""
+    kind: Literal["entry"] = "entry"
+
+
+Message = RunMessage | SweepStart | SweepEnd | EntryMessage
 
 _FORMAT = TypeAdapter(Annotated[Message, Field(discriminator="kind")])
 _STAMP_LOCK = threading.Lock()

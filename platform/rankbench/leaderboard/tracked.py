@@ -1,0 +1,34 @@
+"""An entry of a leaderboard as a run in MLflow."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from rankbench.leaderboard.results import Result
+from rankbench.tracking.mlflow_sink import MlflowSink
+from rankbench.tracking.run_names import metric_key
+
+EXPERIMENT = "leaderboard"  # in MLflow
+
+
+def send(sink: MlflowSink, result: Result) -> None:
+    """Send an entry: the chosen setting as parameters, metrics on test, the value on the validation set, and seconds."""
+    metrics = {metric_key("test", name): mean for name, (mean, _, _) in result.metrics.items()}
+    metrics |= {f"seconds/{name}": value for name, value in result.seconds.items()}
+    metrics |= {"peak_memory_gb": result.peak_memory_gb, "settings_tried": float(result.tried)} if result.finished else {}
+    if result.valid is not None:
+        metrics[metric_key("valid", result.metric)] = result.valid
+    about = {"dataset": result.dataset, "method": result.entrant, "budget": result.allowed}
+    tags = {f"rankbench.{name}": value for name, value in about.items()}
+    known = {"fingerprint": result.fingerprint, "revision": result.revision or "", "cpu": result.cpu, "status": result.status}
+    tags |= {f"rankbench.{name}": value for name, value in known.items() if value}
+    sink.send_entry(
+        id=f"leaderboard {result.dataset} {result.entrant} {result.allowed} {result.started_at}",
+        name=f"{result.dataset} {result.entrant} {result.allowed}",
+        tags=tags,
+        params=about | {name: str(value) for name, value in result.params.items()},
+        metrics=metrics,
+        started=int(datetime.fromisoformat(result.started_at).timestamp() * 1000),
+        seconds=result.seconds.get("all", result.budget),
+        reason="" if result.finished else f"{result.status}: {result.reason}",
+    )
