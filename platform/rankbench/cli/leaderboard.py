@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -121,11 +122,13 @@ def run(
         _show_plan(todo.left, json)
         return
     done: list[Result] = []
+    begun = time.monotonic()
 
     def told(result: Result) -> None:
         done.append(result)
         if not json:
-            err.print(f"{len(done)}/{len(todo.left)}  {_outcome(result)}", highlight=False)
+            left = (time.monotonic() - begun) / len(done) * (len(todo.left) - len(done))
+            err.print(f"{len(done)}/{len(todo.left)}, {clock(left)} left  {_outcome(result)}", highlight=False)
 
     compete(todo, rules, results, environment, address, told, sink)
     if json:
