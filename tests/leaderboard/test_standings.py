@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 
+from rankbench.leaderboard.board import Board
 from rankbench.leaderboard.results import Result
 from rankbench.leaderboard.stability import agreement, jackknife
 from rankbench.leaderboard.standings import Standings, standings
@@ -131,3 +132,18 @@ def test_methods_that_were_not_run_everywhere_are_left_out():
     assert board.datasets == ("a", "b") and board.methods == ("bpr", "dense", "ease")
     np.testing.assert_array_equal(board.values, [[0.4, 0.5, 0.3], [0.1, np.nan, 0.2]])
     assert standings([], "ndcg@20").methods == ()
+
+
+def test_a_dataset_on_which_few_methods_were_run_stands_apart():
+    methods = ("ease", "ials", "bpr", "sl", "talos")
+    results = [entry(dataset, name, 0.1 * number) for dataset in "ab" for number, name in enumerate(methods, start=1)]
+    results += [entry("held-out", name, 0.3) for name in methods[:2]]
+    results += [entry("held-out", name, status="not applicable") for name in methods[2:]]
+    board = Board(tuple(results), "10s", "ndcg@20")
+    assert board.standings.datasets == ("a", "b") and set(board.standings.methods) == set(methods)
+    assert board.datasets_apart == {"held-out": 2} and board.left_out == {}
+    assert any("held-out (2)" in line for line in board.conclusions())
+    # It has a ranking of its own, and a third method there, of five, is enough for one with the others.
+    assert Board(tuple(results[10:]), "10s", "ndcg@20").standings.methods == ("ease", "ials")
+    more = standings([*results, entry("held-out", "bpr", 0.2)], "ndcg@20")
+    assert more.datasets == ("a", "b", "held-out") and more.methods == ("bpr", "ease", "ials")

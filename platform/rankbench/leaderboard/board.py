@@ -77,11 +77,20 @@ class Board:
         return {each.dataset: each.traits for each in self.entries if each.traits}
 
     @property
+    def datasets_apart(self) -> dict[str, int]:
+        """Datasets that are not part of the ranking, with the number of methods that were measured on them."""
+        apart = {each.dataset: 0 for each in self.entries if each.dataset not in self.standings.datasets}
+        for each in self.entries:
+            if each.dataset in apart and each.finished:
+                apart[each.dataset] += 1
+        return apart
+
+    @property
     def left_out(self) -> dict[str, int]:
-        """Methods that were not measured on every dataset, with the number of datasets on which they were."""
+        """Methods that were not measured on every dataset of the ranking, with the number of those on which they were."""
         datasets = {name: 0 for each in self.entries if (name := each.entrant) not in self.standings.methods}
         for each in self.entries:
-            if each.entrant in datasets and each.status != "not applicable":
+            if each.entrant in datasets and each.dataset in self.standings.datasets and each.status != "not applicable":
                 datasets[each.entrant] += 1
         return datasets
 
@@ -125,6 +134,9 @@ class Board:
         if self.left_out:
             shown = ", ".join(f"{name} ({number} of {n})" for name, number in self.left_out.items())
             lines.append(f"Left out, because they were not measured on every dataset: {shown}.")
+        if self.datasets_apart:
+            shown = ", ".join(f"{name} ({number})" for name, number in self.datasets_apart.items())
+            lines.append(f"Not part of the ranking, because most methods were not measured there (number measured): {shown}.")
         if len(cpus := {each.cpu for each in self.entries if each.cpu}) > 1:
             lines.append(f"Measured on different machines, so budgets are not equal: {'; '.join(sorted(cpus))}.")
         return lines
@@ -157,6 +169,7 @@ class Board:
             "seeds_tau": self.by_single_seeds,
             "traits": self.traits,
             "left_out": self.left_out,
+            "datasets_apart": self.datasets_apart,
         }
 
 

@@ -130,15 +130,19 @@ class Standings:
 def standings(results: Iterable[Result], metric: str) -> Standings:
     """The standings of entries with one budget.
 
-    Methods that cannot be measured on a dataset, and datasets on which nothing has a result, would leave gaps: a method is left
-    out if it was not run on all datasets, and a dataset if no method has a result on it.
+    The table has no gaps. A dataset is left out if fewer than half as many methods were run on it as on another one, because most
+    cannot be measured there, or if none has a result. Of the methods, those are left out that were not run on all datasets that
+    remain.
     """
     table: dict[str, dict[str, float]] = {}
     for each in results:
         if each.status != "not applicable":
             value = each.metrics[metric][0] if each.finished and metric in each.metrics else math.nan
             table.setdefault(each.dataset, {})[each.entrant] = value
-    table = {name: row for name, row in sorted(table.items()) if not all(map(math.isnan, row.values()))}
+    most = max(map(len, table.values()), default=0)
+    table = {
+        name: row for name, row in sorted(table.items()) if 2 * len(row) >= most and not all(map(math.isnan, row.values()))
+    }
     everywhere = set.intersection(*(set(row) for row in table.values())) if table else set()
     methods = tuple(sorted(everywhere))
     values = np.array([[row[method] for method in methods] for row in table.values()]).reshape(len(table), len(methods))
