@@ -130,9 +130,9 @@ class Standings:
 def standings(results: Iterable[Result], metric: str) -> Standings:
     """The standings of entries with one budget.
 
-    The table has no gaps. A dataset is left out if fewer than half as many methods were run on it as on another one, because most
-    cannot be measured there, or if none has a result. Of the methods, those are left out that were not run on all datasets that
-    remain.
+    The table has no gaps. A dataset is left out if fewer than half as many methods were run on it as on another one, because
+    most cannot be measured there, or if none has a result. Of the methods, those are left out that were not run on all datasets
+    that remain.
     """
     table: dict[str, dict[str, float]] = {}
     for each in results:
