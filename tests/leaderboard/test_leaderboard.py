@@ -92,7 +92,7 @@ def cluster_board(tmp_path):
     def command(*words, mirror=None):
         source = {"RANKBENCH_MIRROR": str(mirror)} if mirror else {}
         done = subprocess.run(
-            [sys.executable, "-m", "rankbench", "leaderboard", *words, "--json"],
+            [sys.executable, "-m", "rankbench", "leaderboard", *words, "--json", "--store", "results/leaderboard"],
             cwd=tmp_path, env=kept | folders | source | {"RANKBENCH_OFFLINE": "1"}, capture_output=True, text=True, timeout=280,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
@@ -106,7 +106,7 @@ def board(home, capsys):
     """Runs the command, and returns its JSON, or what it said about a wrong word."""
 
     def command(*words, code=0):
-        assert _main(["leaderboard", *words, "--json"]) == code
+        assert _main(["leaderboard", *words, "--json", "--store", "results/leaderboard"]) == code
         output, errors = capsys.readouterr()
         return errors if code else json.loads(output)
 
@@ -235,7 +235,7 @@ def test_the_order_by_single_seeds_shows_what_chance_decides(tmp_path):
 
 
 def test_the_table_has_the_methods_in_their_order(board, stored):
-    table = stored_board([], [], Environment.from_env()).table
+    table = stored_board([], [], Environment.from_env(), store=Path("results/leaderboard")).table
     assert table["method"].tolist() == ["sl", "bpr", "copy", "random"] and table["best"].tolist() == [1.0, 0.0, 0.0, 0.0]
     assert table["mean rank"].tolist() == [1.0, 2.5, 2.5, 4.0] and table["no result"].tolist() == [0, 0, 0, 1]
 

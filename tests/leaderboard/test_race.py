@@ -32,18 +32,22 @@ class Runner:
     length: int = 10**9
     value: float = -math.inf
     seconds: float = 0.0
+    seconds_to_first: float = 0.0
     seconds_to_best: float = 0.0
     ended: bool = False
     closed: bool = False
     iterations: int = 0
 
-    def advance(self, seconds):
-        assert not self.closed and not self.ended and seconds >= 0
-        end = self.seconds + seconds
-        while not self.ended and (not self.iterations or self.seconds + self.step / 2 <= end):
+    def advance(self, seconds, most):
+        assert not self.closed and not self.ended and seconds >= 0 and most == self.clock.left()
+        end, limit = self.seconds + seconds, self.seconds + most
+        while not self.ended and (
+            not self.iterations or (self.seconds + self.step / 2 <= end and self.seconds + self.step <= limit)
+        ):
             self.clock.now += self.step
             self.iterations += 1
             self.seconds += self.step
+            self.seconds_to_first = self.seconds_to_first or self.step
             self.value = self.goal * (1 - 0.5 ** (self.iterations * self.step))
             self.seconds_to_best = self.seconds
             self.ended = self.iterations >= self.length
@@ -83,6 +87,14 @@ def test_a_slow_fit_has_the_time_to_itself():
     assert winner.iterations == 2
 
 
+@pytest.mark.parametrize("length", [1, 10**9], ids=["in one step", "iterations"])
+def test_what_cannot_end_in_time_does_not_begin(length):
+    winner, clock = run(30.0, 0, [0.5, 0.9, 0.7, 0.8], 9.5, length)
+    assert winner.value > 0.49 and clock.now == 28.5
+    winner, clock = run(10.0, 0, [0.5, 0.9], 6.0, length)
+    assert clock.begun == [winner] and clock.now == 6.0
+
+
 def test_fits_that_end_make_room_for_more_of_them():
     winner, clock = run(100.0, 2, [0.001 * n for n in range(1000)], 1.0, length=1)
     assert 90 <= len(clock.begun) <= 97 and winner is clock.begun[-1]
@@ -106,8 +118,9 @@ def test_nothing_with_a_value_is_no_winner():
     step=st.floats(0.02, 2),
     length=st.integers(1, 300),
 )
-def test_the_budget_is_kept_to_within_an_iteration_of_each_rung(budget, repeats, goals, step, length):
+def test_the_budget_is_kept_apart_from_the_first_iteration(budget, repeats, goals, step, length):
     winner, clock = run(budget, repeats, goals, step, length)
+    assert clock.now <= max(budget, step) + 1e-6
     assert winner is not None and not winner.closed
     assert all(runner.closed for runner in clock.begun if runner is not winner)
     assert winner.value == max(runner.value for runner in clock.begun)

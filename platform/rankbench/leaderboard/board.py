@@ -100,6 +100,15 @@ class Board:
             each.entrant == method and not each.finished for each in self.entries if each.dataset in self.standings.datasets
         )
 
+    def about_datasets_apart(self) -> str:
+        """A sentence that names them, empty if there are none."""
+        shown = ", ".join(f"{name} ({number})" for name, number in self.datasets_apart.items())
+        return (
+            f"Not part of the ranking, because most methods were not measured there (number measured): {shown}."
+            if shown
+            else ""
+        )
+
     def conclusions(self) -> list[str]:
         """What the tests say, in sentences."""
         board = self.standings
@@ -134,9 +143,8 @@ class Board:
         if self.left_out:
             shown = ", ".join(f"{name} ({number} of {n})" for name, number in self.left_out.items())
             lines.append(f"Left out, because they were not measured on every dataset: {shown}.")
-        if self.datasets_apart:
-            shown = ", ".join(f"{name} ({number})" for name, number in self.datasets_apart.items())
-            lines.append(f"Not part of the ranking, because most methods were not measured there (number measured): {shown}.")
+        if apart := self.about_datasets_apart():
+            lines.append(apart)
         if len(cpus := {each.cpu for each in self.entries if each.cpu}) > 1:
             lines.append(f"Measured on different machines, so budgets are not equal: {'; '.join(sorted(cpus))}.")
         return lines

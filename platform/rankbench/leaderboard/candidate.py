@@ -22,8 +22,8 @@ class Candidate:
     """The fit of `config` that `begin` starts. It measures its models with the function that `begin` is given.
 
     `value` is the best one on the validation set; its `model` comes from iteration `iterations` (None for a fit in one step),
-    which was complete after `seconds_to_best` of `seconds`. Evaluations are part of the time of a fit. `failure`: why it has no
-    further value.
+    which was complete after `seconds_to_best` of `seconds`, the first one after `seconds_to_first`. Evaluations are part of the
+    time of a fit. `failure`: why it has no further value.
     """
 
     def __init__(
@@ -38,21 +38,28 @@ class Candidate:
         self.value = -math.inf
         self.model: Recommender | None = None
         self.iterations: int | None = None
-        self.seconds = self.seconds_to_best = 0.0
+        self.seconds = self.seconds_to_first = self.seconds_to_best = 0.0
         self.ended, self.failure = False, ""
         self._measure, self._clock, self._improved, self._n_done = measure, clock, False, 0
         self._fit = begin(self._watch)
 
-    def advance(self, seconds: float) -> None:
-        """Go on for `seconds`, to the nearest whole iteration, or until the fit ends. The first iteration is always made."""
-        end = self.seconds + seconds
-        while not self.ended and (not self._n_done or self.seconds + self.seconds / self._n_done / 2 <= end):
+    def advance(self, seconds: float, most: float = math.inf) -> None:
+        """Go on for `seconds`, to the nearest whole iteration, or until the fit ends. The first iteration is always made. No
+        other one begins that would end after `most` seconds if it took as long as the mean.
+        """
+        end, limit = self.seconds + seconds, self.seconds + most
+        while not self.ended and (not self._n_done or self._nearest(end, limit)):
             start = self._clock()
             iteration = self._next()
             self.seconds += self._clock() - start
             self._n_done += 1
+            self.seconds_to_first = self.seconds_to_first or self.seconds
             if self._improved:
                 self.iterations, self.seconds_to_best, self._improved = iteration, self.seconds, False
+
+    def _nearest(self, end: float, limit: float) -> bool:
+        mean = self.seconds / self._n_done
+        return self.seconds + mean / 2 <= end and self.seconds + mean <= limit
 
     def close(self) -> None:
         """End the fit and forget its model."""

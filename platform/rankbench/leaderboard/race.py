@@ -3,7 +3,8 @@
 This is successive halving (Jamieson and Talwalkar, AISTATS 2016) with seconds as the resource: `WIDTH` candidates begin, one of
 `KEEP` goes on for `KEEP` times as long, and one of these again. Fits are not begun anew, they go on. The first candidate has
 the method's defaults. Time for `repeats` further fits of the winner, with other seeds, is left over. What the first round does
-not use, because fits end early, is used by rounds of new candidates.
+not use, because fits end early, is used by rounds of new candidates. After the first candidate, nothing begins that would take
+longer, by what is known of iterations and first values, than the time that is left.
 """
 
 from __future__ import annotations
@@ -17,15 +18,18 @@ LEAST = 0.05  # share of the budget with which a further round is worth while
 
 
 class Racer(Protocol):
-    """A fit that goes on for as long as it is given (`candidate.Candidate`)."""
+    """A fit that goes on for as long as it is given (`candidate.Candidate`). `seconds_to_first`: until its first value."""
 
     value: float
     seconds: float
+    seconds_to_first: float
     seconds_to_best: float
     ended: bool
 
-    def advance(self, seconds: float) -> None:
-        """Go on for `seconds`, to the nearest whole iteration, but complete at least one in all."""
+    def advance(self, seconds: float, most: float) -> None:
+        """Go on for `seconds`, to the nearest whole iteration. The very first one is always made, any other one only if it ends
+        within `most` seconds, as far as the mean of the earlier ones tells.
+        """
 
     def close(self) -> None: ...
 
@@ -39,18 +43,19 @@ def race(start: Callable[[], R | None], left: Callable[[], float], repeats: int)
     `start()` begins the next candidate, or returns None if there are no more. `left()` returns the seconds that are left. All
     candidates but the winner are closed.
     """
-    least = LEAST * left()
+    least, first = LEAST * left(), 0.0
     leader: R | None = None
-    while leader is None or left() - repeats * leader.seconds_to_best > least:
+    while leader is None or left() - repeats * leader.seconds_to_best > max(least, first):
         kept = repeats * leader.seconds_to_best if leader else 0.0
         entered = _first_rung(start, left, kept, repeats)
         if not entered:
             break
+        first = max(first, *(each.seconds_to_first for each in entered))
         best = _further_rungs(entered, left, kept, repeats)
         leader = best if leader is None else _better([leader, best])
         if not leader.ended:
             # The time of a candidate that still improves is better spent on it than on new ones.
-            leader.advance(max(left() - repeats * leader.seconds, 0.0) / (1 + repeats))
+            leader.advance(max(left() - repeats * leader.seconds, 0.0) / (1 + repeats), left())
             break
     return leader if leader and math.isfinite(leader.value) else None
 
@@ -59,12 +64,13 @@ def _first_rung(start: Callable[[], R | None], left: Callable[[], float], kept: 
     """Begin candidates in a part of the time that leaves all that the further rungs and repeats need."""
     # Each of the three rungs takes about as long as the last candidate alone, the later ones less what came before.
     last = (left() - kept) / (3 - 2 / KEEP + repeats)
-    end, entered = left() - last, list[R]()
-    while len(entered) < WIDTH and (left() > end or not entered):
+    end, entered, first = left() - last, list[R](), 0.0
+    while len(entered) < WIDTH and (not entered or (left() > end and left() > first)):
         candidate = start()
         if candidate is None:
             break
-        candidate.advance(last / WIDTH)
+        candidate.advance(last / WIDTH, left())
+        first = max(first, candidate.seconds_to_first)
         entered.append(candidate)
         _keep_one_model(entered)
     return entered
@@ -84,7 +90,7 @@ def _further_rungs(live: list[R], left: Callable[[], float], kept: float, repeat
         length = last / KEEP if n > 1 else last
         for each in live:
             if not each.ended and left() > kept:
-                each.advance(max(length - each.seconds, 0.0))
+                each.advance(max(length - each.seconds, 0.0), left())
     return live[0]
 
 

@@ -92,6 +92,8 @@ def board_page(board: Board, boards: Sequence[Board], families: Mapping[str, Seq
     if quality := quality_by_budget(timed, board.metric, scratch / f"{pictures}-quality.png"):
         sections.append(Section("Quality and time", (Picture(quality, "What the best methods reach with more time."),)))
     data: list[Block] = [_datasets_grid(board)]
+    if apart := board.about_datasets_apart():
+        data.append(Text(apart))
     if space := space_of_datasets(standings, scratch / f"{pictures}-datasets.png"):
         data.append(Picture(space, "Datasets on which the same methods do well lie close together."))
     if going := correlations(standings, board.traits):
@@ -145,7 +147,7 @@ def _standings_grid(board: Board, families: Mapping[str, Sequence[str]]) -> Grid
 
 def _datasets_grid(board: Board) -> Grid:
     body = []
-    for dataset in board.standings.datasets:
+    for dataset in (*board.standings.datasets, *board.datasets_apart):
         ranked = _ranked(dataset, board)
         seconds = max(each.budget for each in board.entries if each.dataset == dataset)
         leaders = [f"{each.entrant} {each.metrics[board.metric][0]:.4f}" for each in ranked[:3]]

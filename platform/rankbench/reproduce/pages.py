@@ -86,7 +86,8 @@ def _index(papers: Sequence[Paper], evidence: Evidence) -> Page:
     lead = (
         "Every published number whose data could be had, measured by `rankbench reproduce`. The pages are made by "
         "`rankbench reproduce pages --out docs/results` from the evidence in `experiments/evidence/`, one line per fit. "
-        "[Scale](scale.md) covers large data and large matrices, and [findings](findings.md) experiments of our own.",
+        "[Leaderboard](leaderboard.md) compares all methods in equal time, [scale](scale.md) covers large data and large "
+        "matrices, and [findings](findings.md) experiments of our own.",
     )
     sections = [Section("Published cells", (Grid(_header("paper"), body), Text(COUNTED)))]
     if claims:
