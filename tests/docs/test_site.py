@@ -41,3 +41,11 @@ def test_the_menu_has_every_page_that_is_written(site):
     index = (site / "index.html").read_text(encoding="utf-8")
     for path in sorted((ROOT / "docs").glob("*.md")):
         assert path.stem == "index" or f'href="{path.stem}.html"' in index, path.stem
+
+
+def test_the_site_contains_the_leaderboard_of_this_repository(site):
+    index = (site / "leaderboard" / "index.html").read_text(encoding="utf-8")
+    assert "65 methods on 11 datasets" in index
+    assert 'href="leaderboard/index.html"' in (site / "leaderboard.html").read_text(encoding="utf-8")
+    gowalla = (site / "leaderboard" / "dataset-gowalla.html").read_text(encoding="utf-8")
+    assert "= best" in gowalla or "worse" in gowalla.split("Repeat")[0], "verdicts come from the store, without values of users"

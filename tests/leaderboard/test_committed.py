@@ -1,0 +1,48 @@
+"""The leaderboard of this repository: complete, within its budgets, and saying what the README says of it."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rankbench.leaderboard.board import Board
+from rankbench.leaderboard.results import Results
+
+STORE = Path(__file__).parents[2] / "experiments" / "leaderboard"
+APART, BY_TIME = "movielens-1m-strong", ("irb-food-temporal", "seq-steam-100k")
+FAMILIES = ("ials", "rg-authors", "deql-l2", "rgx-sgd", "bsl", "bpr", "lightgcn", "popularity")
+
+
+@pytest.fixture(scope="module")
+def board() -> Board:
+    return Board(tuple(each for each in Results(STORE).all() if each.allowed == "10s"), "10s", "ndcg@20")
+
+
+def test_every_method_is_on_every_dataset_within_the_budget(board):
+    assert len(board.entries) == 12 * 65 and len(board.standings.methods) == 65 and not board.left_out
+    assert len(board.standings.datasets) == 11 and list(board.datasets_apart) == [APART]
+    assert max(each.seconds["all"] / each.budget for each in board.entries if each.finished) < 1.105
+    assert not any(each.status == "failed" for each in board.entries)
+    assert {each.dataset for each in board.entries if each.status == "not applicable"} == {APART}
+
+
+def test_alternating_least_squares_leads_as_the_readme_says(board):
+    assert {board.standings.methods[i] for i in board.standings.order[:2]} == {"rg-authors", "ials"}
+    few = Board(tuple(e for e in board.entries if e.entrant in FAMILIES and e.dataset != APART), "10s", "ndcg@20").standings
+    p_values = few.wilcoxon_holm()[few.methods.index("bsl")]
+    assert [round(p_values[few.methods.index(name)], 2) for name in ("ials", "rg-authors")] == [0.03, 0.03]
+
+
+def test_deql_is_near_the_best_unless_the_catalogue_is_large(board):
+    standings = board.standings
+    near = standings.values[:, standings.methods.index("deql-l2")] >= 0.95 * np.nanmax(standings.values, axis=1)
+    assert near.sum() == 7
+    lost = [each for each in board.entries if each.entrant == "deql-l2" and not each.finished]
+    assert {each.dataset for each in lost} == {"citeulike", "gowalla"}
+
+
+def test_popularity_is_second_where_data_are_split_by_time(board):
+    standings = board.standings
+    for dataset in BY_TIME:
+        row = standings.datasets.index(dataset)
+        assert standings.ranks[row, standings.methods.index("popularity")] == 2
