@@ -214,12 +214,12 @@ _register_groups()
 
 
 @numba.njit(cache=True)
-def _ones(word: np.uint64) -> np.int64:
+def _ones(word: np.uint64) -> int:
     """The number of ones in a word: sums of pairs, of fours and of eights of bits, which a product adds up."""
     word -= (word >> np.uint64(1)) & np.uint64(0x5555555555555555)
     word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
     word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    return np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56))
+    return int(np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56)))
 
 
 @numba.njit(cache=True)
@@ -253,7 +253,7 @@ def _users_of_both(i: int, j: int, ptr: np.ndarray, users: np.ndarray, row_of: n
     if row_of[i] >= 0 or row_of[j] >= 0:
         popular, other = (row_of[i], j) if row_of[i] >= 0 else (row_of[j], i)
         for user in users[ptr[other] : ptr[other + 1]]:
-            both += np.int64((bits[popular, user >> 6] >> np.uint64(user & 63)) & np.uint64(1))
+            both += int(np.int64((bits[popular, user >> 6] >> np.uint64(user & 63)) & np.uint64(1)))
         return both
     x, y = ptr[i], ptr[j]
     while x < ptr[i + 1] and y < ptr[j + 1]:
