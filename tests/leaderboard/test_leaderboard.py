@@ -14,6 +14,7 @@ from rankbench.cli import _main
 from rankbench.core.environment import Environment
 from rankbench.evaluation.compare import compare
 from rankbench.leaderboard.board import Board
+from rankbench.leaderboard.contest import in_time
 from rankbench.leaderboard.results import Result, Results
 
 PLUGIN = '''
@@ -158,6 +159,10 @@ def entry(dataset, entrant, value, allowed="10s", **other):
     metrics = {"ndcg@20": (value, value / 2, value * 2), "recall@20": (1 - value, None, None)} if value else {}
     status = "finished" if value else "over budget"
     return Result(dataset, "card", entrant, "rules", allowed, 10.0, "ndcg@20", status, metrics=metrics, **other)
+
+
+def test_an_answer_counts_up_to_a_tenth_over_the_budget():
+    assert in_time(entry("a", "sl", 0.5, seconds={"all": 11.0})) and not in_time(entry("a", "sl", 0.5, seconds={"all": 11.001}))
 
 
 @pytest.fixture

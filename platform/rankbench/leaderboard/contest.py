@@ -21,6 +21,7 @@ from rankbench.leaderboard.results import Result, Results, Status
 
 OUTSIDE = 1800.0  # seconds for reading the data, and for the test, which the budget does not count
 GRACE = 0.1  # share of the budget by which an entry may be late before its process is ended
+LATE = f"the search had not ended after {1 + GRACE:.1f} times the budget"
 
 
 @dataclass(frozen=True)
@@ -120,21 +121,23 @@ def run(
     n_slots = sum(machine.cpus // rules.n_threads for machine in cluster.machines)
     for number, ending in run_timed(works, rules.n_threads, n_slots):
         entry = entries[number]
-        if ending.kind == "answer":
+        if ending.kind == "answer" and in_time(ending.answer[0]):
             result, per_user = ending.answer
             results.add(result, per_user)
             on_done(result)
-        elif ending.kind == "late" and ending.at == "search":
-            on_done(
-                _without(
-                    entry, rules, "over budget", f"the search had not ended after {1 + GRACE:.1f} times the budget", results
-                )
-            )
+        elif ending.kind == "answer" or (ending.kind == "late" and ending.at == "search"):
+            # Processes are ended a little late, and an answer may come before; the clock of the entry itself is exact.
+            on_done(_without(entry, rules, "over budget", LATE, results))
         elif ending.kind == "error" and ending.at in ("begin", "load"):
             on_done(_without(entry, rules, "not applicable", str(ending.error), results))
         else:
             reason = first_line(ending.error) if ending.error else f"late in {ending.at}"
             on_done(_without(entry, rules, "failed", reason, results))
+
+
+def in_time(result: Result) -> bool:
+    """Whether an entry that was measured had ended in its time."""
+    return result.seconds["all"] <= (1 + GRACE) * result.budget
 
 
 def _without(entry: Entry, rules: Rules, status: Status, reason: str, results: Results) -> Result:
