@@ -245,6 +245,14 @@ def test_the_table_has_the_methods_in_their_order(board, stored):
     assert table["mean rank"].tolist() == [1.0, 2.5, 2.5, 4.0] and table["no result"].tolist() == [0, 0, 0, 1]
 
 
+def test_methods_without_a_common_dataset_have_pages_and_no_ranking(board, home):
+    results = Results(home / "results" / "leaderboard")
+    results.add(entry("a", "sl", 0.5))
+    results.add(entry("b", "bpr", 0.4))
+    assert board("show", "--rope", "0.01")["methods"] == []
+    assert any(path.endswith("dataset-b.html") for path in board("page", "--out", "site")["files"])
+
+
 def test_a_site_is_written(board, stored, tmp_path):
     files = [Path(path) for path in board("page", "--out", str(tmp_path / "site"), "--datasets", "a,b,c")["files"]]
     assert {"index.html", "dataset-a.html", "method-ease.html", "entries.csv"} <= {path.name for path in files}

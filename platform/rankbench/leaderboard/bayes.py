@@ -29,8 +29,10 @@ class Probabilities:
 
 def against_first(board: Standings, rope: float, seed: int = 0) -> dict[str, Probabilities]:
     """Compare each method with the first one. `rope`: the share of the best value up to which a difference means nothing in
-    practice, > 0. Without a result, a method has the value 0.
+    practice, > 0. Without a result, a method has the value 0. Empty for fewer than two methods.
     """
+    if len(board.methods) < 2:
+        return {}
     filled = np.nan_to_num(board.values)
     shares = filled / filled.max(axis=1, keepdims=True)
     first, *others = board.order

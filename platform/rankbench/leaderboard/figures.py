@@ -16,8 +16,13 @@ LINES = 7  # methods whose quality is drawn against the budget
 
 
 @styled
-def shares_of_best(board: Standings, path: Path) -> Path:
-    """Draw a table of colours: the value of the best methods on each dataset, in percent of the best value there."""
+def shares_of_best(board: Standings, path: Path) -> Path | None:
+    """Draw a table of colours: the value of the best methods on each dataset, in percent of the best value there.
+
+    Returns None if no method was run on all datasets.
+    """
+    if not board.methods:
+        return None
     import numpy as np
 
     order = board.order[:SHOWN]

@@ -83,7 +83,9 @@ def board_page(board: Board, boards: Sequence[Board], families: Mapping[str, Seq
     standings, pictures = board.standings, f"leaderboard-{_budget_stem(board).removeprefix('budget-')}"
     diagram = critical_differences(standings, scratch / f"{pictures}-ranks.png")
     shares = shares_of_best(standings, scratch / f"{pictures}-values.png")
-    blocks: list[Block] = [Picture(shares, f"{board.metric} in percent of the best value of each dataset; –: no result.")]
+    blocks: list[Block] = []
+    if shares:
+        blocks.append(Picture(shares, f"{board.metric} in percent of the best value of each dataset; –: no result."))
     if diagram:
         caption = "Mean ranks of the best methods. A bar joins methods that Nemenyi's test does not tell apart at 5 %."
         blocks.append(Picture(diagram, caption))

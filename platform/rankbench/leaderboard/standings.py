@@ -116,6 +116,8 @@ class Standings:
 
     def profiles(self, ratios: Sequence[float]) -> np.ndarray:
         """Shares of datasets (n_methods, n_ratios) on which a method has at least 1/ratio of the best value."""
+        if not self.methods:
+            return np.zeros((0, len(ratios)))
         best = np.nanmax(self.values, axis=1, keepdims=True)
         with np.errstate(divide="ignore", invalid="ignore"):
             distance = np.where(np.isnan(self.values) | (self.values <= 0), np.inf, best / self.values)
