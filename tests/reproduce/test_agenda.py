@@ -49,6 +49,18 @@ def test_a_dataset_that_no_table_has_is_an_error(home):
         agenda(["toy"], home, datasets=["gowalla"])
 
 
+def test_stages_and_rows_narrow_the_tasks(home):
+    assert [task.stage for task in agenda(["toy"], home, stages=["search", "as published"]).tasks] == [
+        "as published", "search", "search"
+    ]  # fmt: skip
+    assert {task.labels for task in agenda(["toy"], home, labels=["EDLAE", "Popularity"]).tasks} == {"EDLAE", "Popularity"}
+    assert [task.labels for task in agenda(["toy"], home, stages=["search"], labels=["EDLAE"]).tasks] == ["EDLAE"]
+    with pytest.raises(ConfigError, match="--stages: no stage is called 'seedz'; did you mean seeds"):
+        agenda(["toy"], home, stages=["seedz"])
+    with pytest.raises(ConfigError, match="--rows: no selected table has a row 'EDLEA'; did you mean EDLAE"):
+        agenda(["toy"], home, labels=["EDLEA"])
+
+
 def test_a_measured_fit_is_not_wanted_again(home):
     tables = paper_tables(home)
     evidence = Evidence(home.home / "experiments" / "evidence")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rankbench.cluster.session import require_reachable, session
@@ -16,13 +16,14 @@ from rankbench.core.registry import nearest
 from rankbench.core.threads import available_cpus
 from rankbench.data.cards import load_card
 from rankbench.data.prepare import prepare
+from rankbench.evaluation.metrics import MetricSet
 from rankbench.reproduce.adopt import adopt, records_folder
 from rankbench.reproduce.catalogue import PaperTable, paper_tables, selected_names
 from rankbench.reproduce.claims import check_claims
 from rankbench.reproduce.costs import n_cost_cells
 from rankbench.reproduce.engine import Spending, spend, spend_alone
 from rankbench.reproduce.evidence import Evidence
-from rankbench.reproduce.schedule import Task, tasks
+from rankbench.reproduce.schedule import STAGES, Task, tasks
 from rankbench.reproduce.simulations import SIMULATIONS, Simulation
 from rankbench.reproduce.timing import require_idle
 from rankbench.reproduce.wanted import Row, metrics_for, rows_of, wanted_fits
@@ -41,7 +42,8 @@ EVIDENCE = "evidence"  # folder beside the experiment files
 class Agenda:
     """What a call is about: the selected `tables` and `studies`, the `rows` whose data are here, why other datasets are
     `not_available`, and the `tasks` that are left, in their order. `all_tables` are those of all papers. `search_seconds`: the
-    training time that each search may use.
+    training time that each search may use. `stages` and `labels`: the stages and row labels to which the tasks are narrowed;
+    all if empty.
     """
 
     all_tables: tuple[PaperTable, ...]
@@ -53,6 +55,8 @@ class Agenda:
     not_available: dict[str, str]
     adopted: int = 0
     search_seconds: float | None = None
+    stages: frozenset[str] = frozenset()
+    labels: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -97,12 +101,15 @@ def agenda(
     read_only: bool = False,
     warn: Callable[[str], None] = lambda line: None,
     on_dataset: Callable[[str], None] = lambda name: None,
+    stages: Sequence[str] = (),
+    labels: Sequence[str] = (),
 ) -> Agenda:
-    """Return what is to be done for the tables that `words` name (all without words), on some of their datasets.
+    """Return what is to be done for the tables that `words` name (all without words), on some of their datasets, in some
+    `stages` of the work, and for the rows with one of the `labels`.
 
     Prepares the datasets whose raw data are available, takes finished runs of this machine into the evidence, and tests the
-    claims whose rows are complete; with `read_only` the store stays as it is. Raises ConfigError for an unknown table or
-    dataset, DownloadError if no dataset of the selection is available.
+    claims whose rows are here; with `read_only` the store stays as it is. Raises ConfigError for an unknown table, dataset,
+    stage or label, DownloadError if no dataset of the selection is available.
     """
     every = paper_tables(environment)
     names = selected_names(words, all_names(every))
@@ -110,10 +117,10 @@ def agenda(
     simulations = tuple(each for each in SIMULATIONS if each.table in names)
     cards = {name: card for table in selected for name, card in table.cards.items()}
     cards |= {name: load_card(name, environment) for each in simulations for name in each.datasets if name not in cards}
-    known = list(cards)
-    for name in datasets:
-        if name not in known:
-            raise ConfigError(f"--datasets: no selected table has {name!r}{nearest(name, known)}")
+    _require_known(datasets, list(cards), "--datasets: no selected table has")
+    _require_known(stages, STAGES, "--stages: no stage is called")
+    rows_known = [*(arm.label for table in selected for arm in table.spec.arms), *(each.study for each in simulations)]
+    _require_known(labels, rows_known, "--rows: no selected table has a row")
     evidence = Evidence(evidence_folder(environment, store), read_only)
     here: dict[str, bool] = {}
     problems: dict[str, str] = {}
@@ -134,8 +141,25 @@ def agenda(
     check_claims(selected, available, evidence, environment)  # an earlier call may have been interrupted before it did
     metrics = {name: metrics_for(name, every) for name in available}
     studies = [(each, name) for each in simulations for name in each.datasets if name in available]
-    left = tasks(rows, studies, evidence, environment, metrics, cpus, search_seconds)
-    return Agenda(every, selected, tuple(studies), rows, tuple(left), evidence, problems, adopted, search_seconds)
+    plan = Agenda(every, selected, tuple(studies), rows, (), evidence, problems, adopted, search_seconds,
+                  frozenset(stages), frozenset(labels))  # fmt: skip
+    return replace(plan, tasks=_tasks_left(plan, environment, metrics, cpus))
+
+
+def _require_known(given: Sequence[str], known: Sequence[str], problem: str) -> None:
+    for name in given:
+        if name not in known:
+            raise ConfigError(f"{problem} {name!r}{nearest(name, known)}")
+
+
+def _tasks_left(plan: Agenda, environment: Environment, metrics: dict[str, MetricSet], cpus: int | None) -> tuple[Task, ...]:
+    """Return the tasks of the plan's stages and row labels that are left."""
+    left = tasks(plan.rows, plan.studies, plan.evidence, environment, metrics, cpus, plan.search_seconds)
+    return tuple(
+        task
+        for task in left
+        if (not plan.stages or task.stage in plan.stages) and (not plan.labels or plan.labels & set(task.row_labels))
+    )
 
 
 def reproduce(
@@ -190,9 +214,8 @@ def reproduce(
                 complete = spend_alone(plan.rows, spending, environment, cluster, metrics, deadline)
             else:
                 complete = spend(
-                    lambda: tasks(plan.rows, plan.studies, plan.evidence, environment, metrics, cpus, plan.search_seconds),
-                    spending, environment, cluster, metrics, deadline,
-                )  # fmt: skip
+                    lambda: _tasks_left(plan, environment, metrics, cpus), spending, environment, cluster, metrics, deadline
+                )
     finally:
         sink.finish_sweep([], ok=not spending.failed)
     check_claims(plan.tables, {row.dataset for row in plan.rows}, plan.evidence, environment)

@@ -20,6 +20,7 @@ EXAMPLES = """Examples:
   rankbench reproduce dcl deql/2 --budget 2h
   rankbench reproduce rg2 --search-budget 10m      at most as much training for the search of each row
   rankbench reproduce talos/3.1 --alone    seconds: one fit per method again, with the machine to itself
+  rankbench reproduce talos/4.1 --stages seeds --rows "Talos; without quantile"      some of the work
   rankbench reproduce --dry-run            what is left of all papers, in the order in which it would be done
   rankbench reproduce --budget 8h --address auto      on a Ray cluster
   rankbench reproduce status               per paper: published, measured, and how near
@@ -63,6 +64,17 @@ def reproduce(
         typer.Option(
             "--search-budget", help="Training time that the search of each row may use, the same for all. Default: all draws."
         ),
+    ] = None,
+    stages: Annotated[
+        str | None,
+        typer.Option(
+            "--stages",
+            help="Only these stages of the work, comma-separated, such as printed or seeds; --dry-run shows the stages.",
+        ),
+    ] = None,
+    rows: Annotated[
+        str | None,
+        typer.Option("--rows", help="Only the rows with these labels, separated by semicolons, such as 'Talos, MF; SL, MF'."),
     ] = None,
     alone: Annotated[
         bool,
@@ -108,7 +120,11 @@ def reproduce(
             err.print(line, highlight=False)
 
     cpus = None if address else available_cpus()
-    plan = agenda(tables or [], environment, comma_separated(datasets), store, cpus, search_seconds, dry_run, told)
+    labels_of_rows = [label for each in (rows or "").split(";") if (label := each.strip())]
+    plan = agenda(
+        tables or [], environment, comma_separated(datasets), store, cpus, search_seconds, dry_run, told,
+        stages=comma_separated(stages), labels=labels_of_rows,
+    )  # fmt: skip
     if not json:
         for name, why in plan.not_available.items():
             err.print(f"not available: {name} ({why})", style="dim")

@@ -127,8 +127,8 @@ class StoredStudy:
 
 @dataclass(frozen=True)
 class StoredPair:
-    """A paired test of two rows over users; the value of a user is the mean over the seeds. `agreeing`: seeds whose difference
-    has the sign of the claim.
+    """A paired test of two rows over users; the value of a user is the mean over the seeds of its row. `seeds`: number of seeds
+    that both rows have; `agreeing`: how many of them have a difference with the sign of the claim.
     """
 
     better: str
@@ -139,13 +139,14 @@ class StoredPair:
     p_bootstrap_holm: float
     p_wilcoxon_holm: float
     verdict: Literal["better", "worse", "not distinguishable"]
+    seeds: int
     agreeing: int
 
 
 @dataclass(frozen=True)
 class StoredClaim:
-    """The tests of a paper's claim on a dataset. `seeds` are those that all of its rows have; `runs`: the ids of the fits
-    that were compared. `tests`: number of tests that Holm's correction covers.
+    """The tests of a paper's claim on a dataset. `runs`: the ids of the fits that were compared; `missing`: rows of the claim
+    that were not. `tests`: number of tests that Holm's correction covers.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -155,11 +156,11 @@ class StoredClaim:
     table: str
     text: str
     metric: str
-    seeds: tuple[int, ...]
     users: int
     tests: int
     pairs: tuple[StoredPair, ...]
     runs: tuple[str, ...]
+    missing: tuple[str, ...] = ()
 
     @property
     def order(self) -> tuple[Any, ...]:
@@ -167,9 +168,13 @@ class StoredClaim:
 
     @property
     def verdict(self) -> str:
-        """holds: every pair is better; contradicted: a pair is worse; otherwise it cannot be told."""
+        """Contradicted if a pair is worse; it holds if every pair is better, over all rows or those measured so far; otherwise
+        it cannot be told.
+        """
         found = {pair.verdict for pair in self.pairs}
-        return "holds" if found == {"better"} else "contradicted" if "worse" in found else "cannot be told"
+        if "worse" in found or found != {"better"}:
+            return "contradicted" if "worse" in found else "cannot be told"
+        return "holds so far" if self.missing else "holds"
 
 
 Stored = StoredFit | StoredSearch | StoredStudy | StoredClaim

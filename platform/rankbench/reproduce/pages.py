@@ -32,9 +32,10 @@ ORDER = """\
 Kendall's tau between the published and the measured numbers of the rows. The interval draws each measured mean from a normal
 distribution as wide as its own interval."""
 TESTS = """\
-Paired tests over users, on the mean over the seeds that all rows of a claim have. A difference counts if the p-values of the
-bootstrap and of Wilcoxon's test are both below 0.05 after Holm's correction for all pairs of the claim's rows. `seeds`: how
-many have a difference of the claimed sign."""
+Paired tests over users, on the mean over the seeds of a row. A difference counts if the p-values of the bootstrap and of
+Wilcoxon's test are both below 0.05 after Holm's correction for all pairs of the claim's rows. `seeds`: those that both rows of
+a pair have, and how many of them have a difference of the claimed sign. *Holds so far*: not all rows of the claim are compared
+yet."""
 
 
 COUNTED = """\
@@ -79,7 +80,7 @@ def _index(papers: Sequence[Paper], evidence: Evidence) -> Page:
     body.append(["all", *_numbers(total)])
     stand_ins = {name for paper in papers for table in paper.tables for name in table.cards if table.stand_in(name)}
     claims = [
-        [claim.text, _marked(dataset, stand_ins), claim.table, claim.verdict, str(len(claim.seeds))]
+        [claim.text, _marked(dataset, stand_ins), claim.table, claim.verdict, _rows_compared(claim), _seeds(claim)]
         for dataset, members in sorted(evidence.claims.items())
         for claim in members
     ]
@@ -91,7 +92,7 @@ def _index(papers: Sequence[Paper], evidence: Evidence) -> Page:
     )
     sections = [Section("Published cells", (Grid(_header("paper"), body), Text(COUNTED)))]
     if claims:
-        header = ["claim", "dataset", "table", "verdict", "seeds"]
+        header = ["claim", "dataset", "table", "verdict", "rows compared", "seeds"]
         sections.append(Section("Claims of the papers", (Grid(header, claims), Text(TESTS))))
     return Page("Results", lead, tuple(sections))
 
@@ -126,6 +127,16 @@ def _paper_page(paper: Paper, evidence: Evidence, figure: Path | None) -> Page:
     return Page(TITLES.get(paper.name, paper.name), (f"{MARKED}. Settings are {marks}.",), tuple(sections))
 
 
+def _rows_compared(claim: StoredClaim) -> str:
+    than = {pair.than for pair in claim.pairs}
+    return f"{len(than)} of {len(than) + len(claim.missing)}"
+
+
+def _seeds(claim: StoredClaim) -> str:
+    few, many = min(pair.seeds for pair in claim.pairs), max(pair.seeds for pair in claim.pairs)
+    return str(few) if few == many else f"{few} to {many}"
+
+
 def _marked(dataset: str, stand_ins: Collection[str]) -> str:
     return f"{dataset} (a stand-in)" if dataset in stand_ins else dataset
 
@@ -140,7 +151,7 @@ def _claim_blocks(claims: Sequence[StoredClaim], stand_ins: Collection[str]) -> 
         for pair in claim.pairs:
             interval = f"{pair.low:+.4f} – {pair.high:+.4f}"
             p = f"{pair.p_bootstrap_holm:.3f}, {pair.p_wilcoxon_holm:.3f}"
-            seeds = f"{pair.agreeing} of {len(claim.seeds)}"
+            seeds = f"{pair.agreeing} of {pair.seeds}"
             what = f"{pair.better} − {pair.than}"
             body.append(
                 [
@@ -155,10 +166,17 @@ def _claim_blocks(claims: Sequence[StoredClaim], stand_ins: Collection[str]) -> 
                     seeds,
                 ]
             )
+    incomplete = [
+        f"{claim.text} ({claim.dataset}, {claim.table}): not compared with {', '.join(claim.missing)}."
+        for claim in claims
+        if claim.missing
+    ]
     yield Grid(
         ["claim", "verdict", "dataset", "metric", "pair", "difference", "95 % interval", "p (bootstrap, Wilcoxon)", "seeds"],
         body,
     )
+    if incomplete:
+        yield Items(tuple(incomplete))
     yield Text(TESTS)
 
 

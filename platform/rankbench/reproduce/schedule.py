@@ -53,14 +53,22 @@ class Task:
         return self.dataset, tuple(fit.key for fit in self.fits), searched, self.study.table if self.study else ""
 
     @property
+    def rows(self) -> list[Row]:
+        """The rows that it serves; none for a study."""
+        return [row for fit in self.fits for row in fit.rows] + ([self.searched] if self.searched else [])
+
+    @property
+    def row_labels(self) -> list[str]:
+        """The labels of its rows, or the name of its study."""
+        return [self.study.study] if self.study else [*dict.fromkeys(row.arm.label for row in self.rows)]
+
+    @property
     def labels(self) -> str:
-        rows = [row for fit in self.fits for row in fit.rows] + ([self.searched] if self.searched else [])
-        return ", ".join(dict.fromkeys(row.arm.label for row in rows)) if rows or not self.study else self.study.study
+        return ", ".join(self.row_labels)
 
     @property
     def tables(self) -> str:
-        rows = [row for fit in self.fits for row in fit.rows] + ([self.searched] if self.searched else [])
-        return ", ".join(dict.fromkeys(row.table.name for row in rows)) if rows or not self.study else self.study.table
+        return self.study.table if self.study else ", ".join(dict.fromkeys(row.table.name for row in self.rows))
 
     @property
     def n_cells(self) -> int:
