@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 
 from rankbench.core.config import parameters
 from rankbench.core.errors import ConfigError
-from rankbench.studies.metric_inconsistency import METRICS, MetricInconsistency, counted, measured, simulate
+from rankbench.data.prepare import load
+from rankbench.studies.metric_inconsistency import (
+    METRICS,
+    MetricInconsistency,
+    counted,
+    measured,
+    positives_of_users,
+    simulate,
+)
 
 K = 3
 
@@ -72,6 +80,28 @@ def test_the_simulation_estimates_the_ratios_over_every_pair(n, length, alpha, b
     for name, expected in exact(n, length, alpha, beta).items():
         assert list(found[name].values()) == pytest.approx(expected, abs=1.5), name  # four standard errors of the second
     assert found["ndcg"]["opposed"] <= found["ndcg"]["no gain"]
+
+
+def test_draws_with_replacement_estimate_the_ratios_over_every_pair_of_sequences():
+    """Lists of two ranks out of four that may be equal; AUC orders them by the sum of the ranks."""
+    lists = [(sum(rank <= K for rank in ranks), -sum(ranks)) for ranks in product(range(1, 5), repeat=2)]
+    pairs = list(product(lists, lists))
+    preferred = [(a, b) if a[1] > b[1] else (b, a) for a, b in pairs if a[1] != b[1]]
+    opposed = 100 * sum(a[0] < b[0] for a, b in preferred) / len(pairs)
+    no_gain = 100 * sum(a[0] <= b[0] for a, b in preferred) / len(pairs)
+    p = MetricInconsistency(list_lengths="4", K=K, trials=40_000, with_replacement=True, n_positives=2)
+    found = simulate(np.array([2]), 4, p, seed=0)["auc"]
+    assert (found["opposed"], found["no gain"]) == (pytest.approx(opposed, abs=1), pytest.approx(no_gain, abs=1))
+    assert no_gain > 10
+
+
+def test_a_number_of_positives_replaces_those_of_the_users(environment):
+    split = load("synthetic", environment).split
+    assert positives_of_users(split, MetricInconsistency(n_positives=7)).tolist() == [7]
+    in_test = positives_of_users(split, MetricInconsistency(positives="test"))
+    every = positives_of_users(split, MetricInconsistency())
+    n_items = split.fit_matrix("train+valid").nnz + split.test_target.nnz
+    assert in_test.sum() == split.test_target.nnz and every.sum() == n_items and (every > 0).all()
 
 
 def test_one_positive_never_opposes_a_metric_that_looks_at_its_rank():

@@ -120,7 +120,8 @@ def _paper_page(paper: Paper, evidence: Evidence, figure: Path | None) -> Page:
         sections.append(Section("Figure", (Picture(figure, "Difference of each measured cell from the published one, in %"),)))
     sections += [section for table in paper.tables for section in _table_sections(table, evidence)]
     sections += [section for study in paper.studies for section in _study_sections(study, evidence)]
-    missing = [table.name for table in paper.tables if not any(standings(row, evidence) for row in rows_of([table]))]
+    measured = {table.name for table in paper.tables if any(standings(row, evidence) for row in rows_of([table]))}
+    missing = [name for name in dict.fromkeys(table.name for table in paper.tables) if name not in measured]
     if missing:
         sections.append(Section("Not measured", (Text(f"No row has been measured of: {', '.join(missing)}."),)))
     marks = "; ".join(f"*{origin}*: {MEANING[origin]}" for origin in ORIGINS)

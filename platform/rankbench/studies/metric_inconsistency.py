@@ -5,7 +5,9 @@ the higher metric and the lower Precision@K (Recall@K); the ratio of such pairs 
 Our assumptions where the available text gives no details: a trial takes a random user with n positive items, all of them or
 those of test; the n ranks of each list are drawn uniformly without replacement from 1 to `list_length`. Ranks over the whole
 catalogue would be useless: with 40,000 items hardly any list has a hit, so the paper must bound the ranks, but the bound is
-missing from the available text. So several lengths are measured, and three ratios that the description could mean:
+missing from the available text. So several lengths are measured, and three ratios that the description could mean. The
+published ratios are equal on all datasets to within a few times the noise of the trials, which the users' numbers of positives
+cannot give; so a fixed n, and draws with replacement, can be asked for too.
 
     opposed      share of all pairs in which the list with the higher metric has a strictly lower Precision
     of unequal   the same number of pairs, as a share of those whose Precision differs
@@ -27,6 +29,7 @@ from rankbench.core.environment import Environment
 from rankbench.core.errors import require
 from rankbench.core.rng import stream
 from rankbench.data.prepare import load
+from rankbench.data.splits import Split
 from rankbench.experiment.outcome import describe
 from rankbench.studies.published import DATASETS, INCONSISTENCY
 from rankbench.studies.spec import Findings, Progress, study
@@ -39,6 +42,8 @@ RATIOS = ("opposed", "of unequal", "no gain")
 class MetricInconsistency(Params):
     datasets: str = param("gowalla-talos,amazon-beauty", "datasets whose users give the numbers of positives, comma-separated")
     positives: Literal["all", "test"] = param("all", "positive items of a user: all interactions, or those of test")
+    n_positives: int = param(0, "positive items of every list; 0: those of a random user", ge=0)
+    with_replacement: bool = param(False, "draw the ranks of a list one by one, so that several can be equal")
     list_lengths: str | int = param("50,100,200,500,1000", "ranks are drawn from 1 to these lengths, comma-separated")
     K: int = param(20, "cutoff of Precision, Recall and nDCG@K", ge=1)
     alpha: float = param(0.5, "share of the positives, from the top, that LLPAUC uses", gt=0, le=1)
@@ -105,7 +110,10 @@ def simulate(sizes: np.ndarray, length: int, p: MetricInconsistency, seed: int) 
     numbers, times = np.unique(rng.choice(sizes, p.trials), return_counts=True)
     unequal, totals = 0, {name: np.zeros(2) for name in METRICS}
     for n, t in zip(numbers, times, strict=True):
-        order = rng.random((2 * t, length)).argpartition(n - 1, axis=1)[:, :n]
+        if p.with_replacement:
+            order = rng.integers(length, size=(2 * t, n))
+        else:
+            order = rng.random((2 * t, length)).argpartition(n - 1, axis=1)[:, :n]
         lists = np.sort(order + 1, axis=1)
         one, other = (measured(half, length, p.K, p.alpha, p.beta) for half in (lists[:t], lists[t:]))
         n_unequal, counts = counted(one, other)
@@ -122,6 +130,15 @@ def simulate(sizes: np.ndarray, length: int, p: MetricInconsistency, seed: int) 
     }
 
 
+def positives_of_users(split: Split, p: MetricInconsistency) -> np.ndarray:
+    """The number of positives of each user that has some, int64 (users,); or `p.n_positives` alone, if it is given."""
+    if p.n_positives:
+        return np.array([p.n_positives])
+    in_test = np.diff(split.test_target.indptr)
+    sizes = in_test if p.positives == "test" else in_test + np.diff(split.fit_matrix("train+valid").indptr)
+    return np.asarray(sizes[sizes > 0])
+
+
 @study(
     "metric-inconsistency",
     MetricInconsistency,
@@ -134,9 +151,7 @@ def metric_inconsistency(p: MetricInconsistency, seed: int, environment: Environ
     names = [name.strip() for name in p.datasets.split(",")]
     for index, name in enumerate(names):
         data = load(name, environment)
-        matrix = data.split.test_target if p.positives == "test" else data.split.fit_matrix("train+valid")
-        sizes = np.diff(matrix.indptr) + (np.diff(data.split.test_target.indptr) if p.positives == "all" else 0)
-        sizes = sizes[sizes > 0]
+        sizes = positives_of_users(data.split, p)
         published = INCONSISTENCY.get(DATASETS.get(name, ""), {})
         for number, length in enumerate(p.lengths):
             progress("simulate", index * len(p.lengths) + number, len(names) * len(p.lengths))
@@ -146,7 +161,7 @@ def metric_inconsistency(p: MetricInconsistency, seed: int, environment: Environ
                 precision, recall = published.get(metric.replace("@K", f"@{p.K}"), (None, None))
                 row = {"dataset": name, "list_length": length, "metric": metric.replace("@K", f"@{p.K}")}
                 rows.append(row | {"published_precision": precision, "published_recall": recall} | ratios)
-        about = {"positives": p.positives, "mean_positives": float(sizes.mean()), "users": len(sizes)}
+        about = {"positives": p.n_positives or p.positives, "mean_positives": float(sizes.mean()), "users": len(sizes)}
         datasets.append(vars(describe(data)) | about)
     columns = {
         "dataset": "dataset", "list_length": "list length", "metric": "metric",
