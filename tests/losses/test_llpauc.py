@@ -39,6 +39,14 @@ def test_worked_numbers():
     assert llpauc(row_b(), p, state).item() - 1 - negative_part == pytest.approx(-1.4611359683, abs=1e-9)
 
 
+def test_a_temperature_divides_the_scores():
+    p, cool = LLPAUC(alpha=0.7, beta=0.1), LLPAUC(alpha=0.7, beta=0.1, tau=0.2)
+    pos, neg = tensor([0.3]), tensor([[0.1, -0.6]])
+    scaled = llpauc(row_b(pos=5 * pos, neg=5 * neg), p, saddle(p))
+    assert llpauc(row_b(pos=pos, neg=neg), cool, saddle(cool)).item() == pytest.approx(scaled.item(), abs=1e-12)
+    assert llpauc(row_b(pos=pos, neg=neg), p, saddle(p)).item() != pytest.approx(scaled.item(), abs=1e-3)
+
+
 shares = st.lists(st.floats(0.05, 0.95), min_size=4, max_size=4, unique=True)
 
 

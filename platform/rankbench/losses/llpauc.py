@@ -5,7 +5,8 @@
 
 minimised over the model, a, b, s⁻, θa, θb and maximised over g and s⁺, with one value of each for all users. It represents the
 mean of (1 − (p − q))² − 1 over the highest scoring fraction α of the positives and fraction β of the negatives.
-paper p → sigmoid(s.pos) (B,), q → sigmoid(s.neg) (B, n);  α, β → alpha, beta
+paper p → sigmoid(s.pos/tau) (B,), q → sigmoid(s.neg/tau) (B, n);  α, β → alpha, beta
+The paper has tau = 1. A cosine then stays between 0.27 and 0.73 inside the sigmoid, where the loss is nearly linear.
 θ ≥ 0 penalise g below max(−a, b − 1); g itself is kept in [−1, 1], as in the authors' code.
 """
 
@@ -28,6 +29,7 @@ SHARPNESS = 5  # of r, the smooth hinge
 class LLPAUC(Params):
     alpha: float = param(0.7, "fraction α of positives: upper bound of the true positive rate", "0.1 to 0.9", gt=0, le=1)
     beta: float = param(0.1, "fraction β of negatives: upper bound of the false positive rate", "0.01 to 0.9", gt=0, le=1)
+    tau: float = param(1.0, "temperature that divides the scores inside the sigmoid", "0.1 to 1; 1 in the paper", gt=0)
 
 
 class Saddle(LossState):
@@ -83,11 +85,11 @@ def smooth_hinge(x: Tensor) -> Tensor:
 def llpauc(s: Scores, p: LLPAUC, state: Saddle) -> Tensor:
     a, b, s_neg = state.a, state.b, state.s_neg
     g, s_pos = ascending(state.g), ascending(state.s_pos)
-    hit = torch.sigmoid(s.pos)
+    hit = torch.sigmoid(s.pos / p.tau)
     loss_pos = (hit - a).square() - 2 * (1 + g) * hit
 
     def excess(score: Tensor) -> Tensor:
-        miss = torch.sigmoid(score)
+        miss = torch.sigmoid(score / p.tau)
         return smooth_hinge((miss - b).square() + 2 * (1 + g) * miss - s_neg)
 
     positive = -s_pos - smooth_hinge(-loss_pos - s_pos) / p.alpha
