@@ -31,6 +31,14 @@ def test_a_line_of_the_same_setting_and_seed_is_replaced(tmp_path):
     assert [each.metrics["recall@20"][0] for each in evidence.fits["d"]] == [0.5]
 
 
+def test_lines_that_another_process_adds_meanwhile_are_kept(tmp_path):
+    one, other = Evidence(tmp_path), Evidence(tmp_path)
+    one.add(fit(seed=0))
+    other.add(fit(seed=1))
+    one.add(fit(seed=2))
+    assert [each.seed for each in one.fits["d"]] == [each.seed for each in Evidence(tmp_path).fits["d"]] == [0, 1, 2]
+
+
 def test_a_fit_is_found_by_what_it_reads_and_measures(tmp_path):
     evidence = Evidence(tmp_path)
     evidence.add(fit(lam=0.01))

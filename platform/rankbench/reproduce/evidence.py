@@ -242,13 +242,19 @@ class Evidence:
         return next(same, None)
 
     def add(self, line: Stored) -> None:
-        """Add a line; one of the same setting, data and seed is replaced."""
+        """Add a line; one of the same setting, data and seed is replaced. Lines that another process has added to the file of
+        the dataset since it was read are kept.
+        """
         kind = next(name for name, each in KINDS.items() if isinstance(line, each))
         lines: dict[str, list[Any]] = getattr(self, kind)
-        kept = [each for each in lines.get(line.dataset, ()) if (each.order, each.card) != (line.order, line.card)]
-        lines[line.dataset] = sorted([*kept, line], key=lambda each: each.order)
+        path = self.folder / f"{line.dataset}.{kind}.jsonl"
+        known = {(each.order, each.card): each for each in lines.get(line.dataset, ())}
+        if not self.read_only and path.exists():
+            known |= {(each.order, each.card): each for each in read_json_lines(path, KINDS[kind])}
+        known[line.order, line.card] = line
+        lines[line.dataset] = sorted(known.values(), key=lambda each: each.order)
         if not self.read_only:
-            _write(self.folder / f"{line.dataset}.{kind}.jsonl", lines[line.dataset])
+            _write(path, lines[line.dataset])
 
 
 def stored_fit(record: RunRecord, config: MethodConfig, card: str, idle: bool) -> StoredFit:
