@@ -162,6 +162,23 @@ def test_autograd_gives_the_same_gradients(seed, n_users, n_items, dropout):
         assert_allclose(gradient, expected, rtol=1e-9, atol=1e-12, err_msg=name)
 
 
+def test_products_in_bfloat16_round_to_eight_bits_on_both_sides():
+    """Each factor and product is off by at most 2⁻⁸ of itself, so a sum is off by a few of these."""
+    weights, batch, _, _ = problem(3, 40, 60, 0.5, 0.3, hidden=32, latent=8)
+    seen = np.arange(60)
+    total, exact = loss_and_gradients(weights, batch, seen)
+    short_total, short = loss_and_gradients(weights, batch, seen, "bfloat16")
+    network = Network(weights, MultiVAE(precision="bfloat16"), torch.device("cpu"))
+    losses = network.loss(batch)
+    losses.mean().backward()
+    assert short_total != total
+    assert short_total == pytest.approx(total, rel=1e-2)
+    assert losses.sum().item() == pytest.approx(total, rel=1e-2)
+    for name, gradient in exact.items():
+        for found in (short[name], network.tensors[name].grad.numpy()):
+            assert np.linalg.norm(found - gradient) < 0.02 * np.linalg.norm(gradient), name
+
+
 @given(shift=st.floats(-50, 50))
 def test_a_shift_of_all_scores_changes_neither_the_loss_nor_the_gradients(shift):
     weights, batch, _, _ = problem(3, 4, 6, 0.5, 0.2)
@@ -290,12 +307,15 @@ def test_a_resumed_fit_has_the_bits_of_an_undisturbed_one(generic, lam, tmp_path
         assert_array_equal(array, arrays(model)[name], err_msg=name)
 
 
-def test_threads_change_no_bits(monkeypatch):
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_threads_change_no_bits(precision, monkeypatch):
     monkeypatch.setattr(blocks, "ITEMS", 16)
     models = []
     for n_threads in (1, 2, 3):
         with threads.pinned(n_threads):
-            models.append(arrays(fitted(interactions(600, 130), hidden_dim=64, users_per_step=200).models[0]))
+            models.append(
+                arrays(fitted(interactions(600, 130), hidden_dim=64, users_per_step=200, precision=precision).models[0])
+            )
     for one, other in itertools.pairwise(models):
         for name in one:
             assert_array_equal(one[name], other[name], err_msg=name)

@@ -2,8 +2,9 @@
 
 Nearly all of the time goes into three products with P₂. They are computed in blocks of `ITEMS` items, each by one thread. The
 exponentials and the slopes of a block are computed in place while it is in the cache, and a sum over all blocks adds them in
-their order. The input layer adds the rows of Q₁ that a user's items select, where a product with the dense input would take as
-long as one with P₂. `network.Network` computes the same by autograd.
+their order. With precision=bfloat16, these three products read and write 16 bits, and all else stays as it is. The input layer
+adds the rows of Q₁ that a user's items select, where a product with the dense input would take as long as one with P₂.
+`network.Network` computes the same by autograd.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import torch
 
 from rankbench.training.adam import RowAdam
 from rankbench.training.autoencoders.network import Batch, Weights
+from rankbench.training.catalogue import Precision
 from rankbench.training.parallel import in_parallel
 from rankbench.training.table_adam import TableAdam
 
@@ -30,8 +32,8 @@ def _quiet() -> np.errstate:
 class BlockNetwork:
     """The weights, which are changed in place, with dense Adam."""
 
-    def __init__(self, weights: Weights, learning_rate: float, lam: float):
-        self._weights, self.learning_rate = weights, learning_rate
+    def __init__(self, weights: Weights, learning_rate: float, lam: float, precision: Precision = "float32"):
+        self._weights, self.learning_rate, self.precision = weights, learning_rate, precision
         self.adam = {name: _optimizer(name, array, lam) for name, array in weights.items()}
 
     def step(self, batch: Batch) -> float:
@@ -40,7 +42,7 @@ class BlockNetwork:
         seen = np.arange(len(self._weights["Q1"])) if whole else np.unique(batch.items[batch.values != 0])
         self.adam["Q1"].read(seen)
         with _quiet():
-            loss, gradients = loss_and_gradients(self._weights, batch, seen)
+            loss, gradients = loss_and_gradients(self._weights, batch, seen, self.precision)
         for name, gradient in gradients.items():
             adam = self.adam[name]
             rows = seen if name == "Q1" else np.arange(len(adam.table))
@@ -70,7 +72,7 @@ def _optimizer(name: str, array: np.ndarray, lam: float) -> RowAdam:
     return RowAdam(table, 2 * lam if array.ndim == 2 else 0.0)  # the gradient of λ ‖W‖² is 2λW
 
 
-def loss_and_gradients(w: Weights, batch: Batch, seen: np.ndarray) -> tuple[float, Weights]:
+def loss_and_gradients(w: Weights, batch: Batch, seen: np.ndarray, precision: Precision = "float32") -> tuple[float, Weights]:
     """Return the sum of the users' losses, without λ, and the gradients of their mean.
 
     The gradient of Q1, (len(seen), h), is that of the items `seen`, sorted and unique int64, which contain those that the
@@ -85,7 +87,7 @@ def loss_and_gradients(w: Weights, batch: Batch, seen: np.ndarray) -> tuple[floa
     deviation = np.exp(log_variance / 2)
     z = mean + batch.noise * deviation
     g = np.tanh(z @ w["P1"] + w["p1"])
-    negative, d_g, d_P2, d_p2 = _likelihood(g, w["P2"], w["p2"], batch)
+    negative, d_g, d_P2, d_p2 = _likelihood(g, w["P2"], w["p2"], batch, precision)
     divergence = np.sum(deviation**2 + mean**2 - 1 - log_variance, dtype=np.float64) / 2
 
     d_g *= 1 - g**2
@@ -133,7 +135,7 @@ class _Blocks:
 
 
 def _likelihood(
-    g: np.ndarray, P2: np.ndarray, p2: np.ndarray, batch: Batch
+    g: np.ndarray, P2: np.ndarray, p2: np.ndarray, batch: Batch, precision: Precision
 ) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
     """Return the negative log-likelihood of all users, and the gradients of its mean in g, P2 and p2.
 
@@ -145,6 +147,7 @@ def _likelihood(
     f = np.empty(n_users * len(P2), dtype)  # block after block, so that each is contiguous
     most, totals, own = (np.empty(shape) for shape in ((n_blocks, n_users), (n_blocks, n_users), n_blocks))
     d_P2, d_p2, parts = np.empty_like(P2), np.empty_like(p2), np.empty((n_blocks, *g.shape), dtype)
+    codes = _factor(g, precision)
 
     def scores(items: slice) -> np.ndarray:
         return f[n_users * items.start : n_users * items.stop].reshape(n_users, -1)
@@ -153,7 +156,7 @@ def _likelihood(
         with _quiet():
             for k in range(start, stop):
                 items, entries = blocks.of_block(k)
-                block = np.matmul(g, P2[items].T, out=scores(items))
+                block = _product(codes, _factor(P2[items], precision).T, scores(items))
                 block += p2[items]
                 own[k] = block[entries].sum(dtype=np.float64)
                 largest = block.max(axis=1)
@@ -168,9 +171,10 @@ def _likelihood(
                 slopes = scores(items)
                 slopes *= factors[k][:, None]
                 slopes[entries] -= dtype.type(1 / n_users)
-                np.matmul(slopes.T, g, out=d_P2[items])
                 slopes.sum(axis=0, out=d_p2[items])
-                np.matmul(slopes, P2[items], out=parts[k])
+                factor = _factor(slopes, precision)
+                _product(factor.T, codes, d_P2[items])
+                _product(factor, _factor(P2[items], precision), parts[k])
 
     in_parallel(forward, n_blocks, f.size)
     largest = most.max(axis=0)
@@ -178,6 +182,19 @@ def _likelihood(
     factors = (batch.counts / n_users * np.exp(most - normaliser)).astype(dtype)
     in_parallel(backward, n_blocks, f.size)
     return float(batch.counts @ normaliser - own.sum()), parts.sum(axis=0), d_P2, d_p2
+
+
+def _factor(array: np.ndarray, precision: Precision) -> np.ndarray | torch.Tensor:
+    """Return the array as a factor of a product of this precision. NumPy has no bfloat16, so PyTorch multiplies it."""
+    return torch.from_numpy(array).bfloat16() if precision == "bfloat16" else array
+
+
+def _product(left: np.ndarray | torch.Tensor, right: np.ndarray | torch.Tensor, out: np.ndarray) -> np.ndarray:
+    """Write the product of two factors into `out` and return it."""
+    if isinstance(left, torch.Tensor):
+        torch.from_numpy(out).copy_(left @ right)
+        return out
+    return np.matmul(left, right, out=out)
 
 
 def _input_gradient(batch: Batch, seen: np.ndarray, d_h: np.ndarray) -> np.ndarray:

@@ -22,6 +22,7 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -71,6 +72,9 @@ class MultiVAE(Stopping):
     users_per_step: int = param(500, "number of users per gradient step", "100 to 500", gt=0)
     epochs: int = param(200, "largest number of passes over the users", "50 to 200", gt=0)
     lam: float = param(0.0, "weight λ of the squared entries of all matrices", "0 to 0.01, log scale", ge=0)
+    precision: Literal["float32", "bfloat16"] = param(
+        "float32", "precision of the products with P₂, which take most of the time", "float32"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +153,7 @@ def multivae(X: sp.csr_array, p: MultiVAE, seed: int, dtype: type, context: Cont
     keep_freed()
     device, number, mean, seconds = torch.device(context.device), 0, math.nan, 0.0
     weights = start_weights(X.shape[1], p, seed, np.dtype(dtype))
-    network = BlockNetwork(weights, p.learning_rate, p.lam) if compiled(device) else Network(weights, p, device)
+    network = BlockNetwork(weights, p.learning_rate, p.lam, p.precision) if compiled(device) else Network(weights, p, device)
     if start:
         network.restore(start.arrays)
         number, mean, seconds = start.number, start.values["loss"], start.values["seconds"]

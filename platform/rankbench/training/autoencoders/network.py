@@ -55,10 +55,10 @@ class Batch:
 
 
 class Network:
-    """The weights on `device`, with dense Adam. `p` has the parameters learning_rate and lam."""
+    """The weights on `device`, with dense Adam. `p` has the parameters learning_rate, lam and precision."""
 
     def __init__(self, weights: Weights, p: Any, device: torch.device):
-        self.device = device
+        self.device, self.precision = device, p.precision
         self.tensors = {name: torch.tensor(array, device=device).requires_grad_() for name, array in weights.items()}
         matrices, vectors = ([each for each in self.tensors.values() if each.ndim == ndim] for ndim in (2, 1))
         # The gradient of λ ‖W‖² is 2λW.
@@ -75,7 +75,9 @@ class Network:
         h = torch.tanh(embedding_bag(items, w["Q1"], offsets, mode="sum", per_sample_weights=values) + w["q1"])
         mean, log_variance = torch.chunk(h @ w["Q2"] + w["q2"], 2, dim=1)
         z = mean + noise * torch.exp(log_variance / 2)
-        f = torch.addmm(w["p2"], torch.tanh(z @ w["P1"] + w["p1"]), w["P2"].T)
+        g = torch.tanh(z @ w["P1"] + w["p1"])
+        kind = torch.bfloat16 if self.precision == "bfloat16" else g.dtype
+        f = (g.to(kind) @ w["P2"].to(kind).T).to(g.dtype).add_(w["p2"])
         counts = torch.from_numpy(batch.counts).to(f)
         divergence = (log_variance.exp() + mean.square() - 1 - log_variance).sum(dim=1) / 2
         return _NegativeLogLikelihood.apply(f, users, items, counts) + batch.beta * divergence
