@@ -44,6 +44,23 @@ def test_printed_optima_come_first_and_one_fit_serves_several_tables(home):
     assert {task.labels for task in plan.tasks if task.stage == "search"} == {"EASE", "EDLAE"}
 
 
+def test_rows_of_one_label_and_table_have_a_search_per_metric(home):
+    """A table whose columns are cutoffs has a file for each, which choose by other metrics: one search is not the other."""
+    (home.home / "experiments" / "toy_table1_recall.yaml").write_text(
+        """\
+name: toy-table1-recall
+published: {paper: Toy, table: 1, recall: recall}
+base: toy_table1.yaml
+arms: [{name: EDLAE, published: {synthetic: {recall@50: 0.3}}}]
+search: {choose: {metric: recall@50}}
+cutoffs: [20, 50]
+"""
+    )
+    searches = agenda(["toy/1"], home, stages=["search"], labels=["EDLAE"]).tasks
+    assert [task.searched.table.spec.search.choose.metric for task in searches] == ["ndcg@20", "recall@50"]
+    assert len({task.key for task in searches}) == 2
+
+
 def test_a_dataset_that_no_table_has_is_an_error(home):
     with pytest.raises(ConfigError, match="--datasets: no selected table has 'gowalla'"):
         agenda(["toy"], home, datasets=["gowalla"])

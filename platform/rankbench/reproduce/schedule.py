@@ -49,7 +49,7 @@ class Task:
     def key(self) -> tuple[object, ...]:
         """What the task is, whatever else has been measured since it was planned."""
         row = self.searched
-        searched = (row.table.name, row.arm.label, self.on) if row else ()
+        searched = (row.search_key, self.on) if row else ()
         return self.dataset, tuple(fit.key for fit in self.fits), searched, self.study.table if self.study else ""
 
     @property
@@ -164,21 +164,11 @@ def _waited(fits: Iterable[Wanted], evidence: Evidence) -> str:
 
 def _without_twins(found: list[Task]) -> list[Task]:
     """Return the tasks with searches of equal spaces, which other tables have, once."""
-    seen: set[str] = set()
+    seen: set[tuple[object, ...]] = set()
     kept = []
     for task in found:
         if task.searched is not None:
-            row = task.searched
-            key = repr(
-                (
-                    row.dataset,
-                    row.card_key,
-                    task.on,
-                    row.arm.method,
-                    sorted(row.arm.params.items(), key=str),
-                    row.table.spec.search.choose.metric,
-                )
-            )
+            key = task.searched.search_key, task.on
             if key in seen:
                 continue
             seen.add(key)

@@ -98,6 +98,12 @@ class Row:
         return evidence.search_of(self.dataset, self.card_key, self.arm.method, self.arm.params, metric, on)
 
     @property
+    def search_key(self) -> tuple[str, ...]:
+        """What its search is: rows of several tables, or of several files of one table, can have the same search or not."""
+        space = repr(sorted(self.arm.params.items(), key=str))
+        return self.dataset, self.card_key, self.arm.method, space, self.table.spec.search.choose.metric
+
+    @property
     def card_key(self) -> str:
         return self.card.content_key()[:12]
 
