@@ -122,10 +122,7 @@ def test_the_gradient_of_attention_is_that_of_finite_differences():
     rows, columns = torch.tensor([0, 1, 1]), torch.tensor([0, 1, 2])
 
     def vectors(users, items):
-        bags = Histories(X).without(rows, columns)
-        keys = torch.tanh(encoder.keys(items))[bags.items]
-        logits = (keys * users[rows][bags.bag]).sum(dim=1)
-        return bags.sums(items, bags.softmax(logits, 3))
+        return encoder.attended(users[rows], Histories(X).without(rows, columns), items)
 
     assert torch.autograd.gradcheck(vectors, (U.clone().requires_grad_(), V.clone().requires_grad_()))
 

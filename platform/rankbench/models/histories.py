@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
+from rankbench.models.edges import Edges
+
 CHUNK = 4096  # users whose items are read at once
 
 
@@ -28,9 +30,18 @@ class Bags(NamedTuple):
     starts: Tensor
     sizes: Tensor
 
-    def sums(self, table: Tensor, weights: Tensor | None = None) -> Tensor:
-        """The sum of the vectors of each bag's items in `table` (n_items, d), (m, d); `weights` (T,) multiply them."""
-        return embedding_bag(self.items, table, self.starts, mode="sum", per_sample_weights=weights)
+    def sums(self, table: Tensor) -> Tensor:
+        """The sum of the vectors of each bag's items in `table` (n_items, d), (m, d)."""
+        return embedding_bag(self.items, table, self.starts, mode="sum")
+
+    def edges(self, place: Tensor, n_used: int) -> Edges:
+        """An edge from the node m + place[t] to the node of its bag for each t: m bags, then the items that they use.
+
+        `place` (T,) int64 is the position of each entry of `items` among the n_used different ones.
+        """
+        m = len(self.sizes)
+        indptr = np.append(self.starts.cpu().numpy(), np.full(n_used + 1, len(self.items)))
+        return Edges(indptr, place.cpu().numpy() + m)
 
     def softmax(self, logits: Tensor, pad: int = 0) -> Tensor:
         """exp(logits) / Σ exp(logits) within each bag, (T,). With `pad`, a bag's sum has as many further terms exp(0) as the

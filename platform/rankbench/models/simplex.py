@@ -23,6 +23,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from rankbench.core.config import Params, param
+from rankbench.models.edges import edge_products, weighted_sums
 from rankbench.models.histories import Bags, Histories
 from rankbench.models.layers import dropout, linear
 from rankbench.models.spec import EmbeddingModel, model
@@ -78,14 +79,24 @@ class SimpleXModel(EmbeddingModel):
         if self.keys is None:
             pooled = bags.sums(table) / bags.sizes.clamp(min=1)[:, None]
         else:
-            used, place = bags.items.unique(return_inverse=True)
-            keys = torch.tanh(self.keys(table[used]))
-            if self.query is not None:
-                logits = (keys @ self.query)[place]
-            else:
-                logits = (keys[place] * users[bags.bag]).sum(dim=1)
-            pooled = bags.sums(table, bags.softmax(logits, self.p.pad))
+            pooled = self.attended(users, bags, table)
         return self.p.own_weight * users + (1 - self.p.own_weight) * self.values(pooled)
+
+    def attended(self, users: Tensor, bags: Bags, table: Tensor) -> Tensor:
+        """The sums (m, d) of the bags' items with weights α. Bags and the items that they use are the nodes of a graph, so that
+        neither a key nor an item's vector is copied once per occurrence.
+        """
+        used, place = bags.items.unique(return_inverse=True)
+        vectors = table.index_select(0, used)
+        keys = torch.tanh(self.keys(vectors))
+        edges = bags.edges(place, len(used))
+        if self.query is not None:
+            logits = (keys @ self.query)[place]
+        else:
+            nodes = torch.cat([users, keys])
+            logits = edge_products(edges, nodes, nodes, 1)[:, 0]
+        weights = bags.softmax(logits, self.p.pad)[:, None]
+        return weighted_sums(edges, weights, torch.cat([torch.zeros_like(users), vectors]))[: len(users)]
 
 
 @model(
