@@ -146,6 +146,14 @@ def test_identical_models_are_not_tested_and_do_not_swell_the_family():
     assert not np.signbit([c.difference, c.low, c.high]).any()
 
 
+def test_pairs_that_are_asked_for_have_the_numbers_of_all_pairs():
+    given = samples()
+    by_pair = {(c.model, c.against): c for name in given for c in compare(given, baseline=name).pairs}
+    for pair in by_pair:
+        assert compare(given, pairs=[pair]).pairs == (by_pair[pair],)
+    assert compare(given, pairs=[]).pairs == ()
+
+
 def test_rounding_of_the_seventh_digit_is_no_difference():
     x = np.random.default_rng(0).random(100)
     (c,) = compare({"a": (users(100), x), "b": (users(100), x.astype(np.float32))}).pairs

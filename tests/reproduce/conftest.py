@@ -2,7 +2,14 @@
 
 from dataclasses import replace
 
+import numpy as np
+import pyarrow as pa
 import pytest
+
+from rankbench.reproduce.catalogue import paper_tables
+from rankbench.reproduce.evidence import Evidence, StoredFit, used_params
+from rankbench.reproduce.wanted import rows_of
+from rankbench.tracking.record import DatasetInfo, Measured, RunRecord, write_record
 
 TABLE_1 = """\
 name: toy-table1
@@ -48,3 +55,45 @@ def home(environment, tmp_path, monkeypatch):
     (folder / "toy_table2.yaml").write_text(TABLE_2)
     monkeypatch.setattr("rankbench.reproduce.catalogue.experiment_files", lambda environment: sorted(folder.glob("*.yaml")))
     return replace(environment, home=tmp_path / "home")
+
+
+TABLE_WITH_CLAIMS = """\
+name: toy-table2
+published: {paper: Toy, table: 2}
+datasets: [synthetic]
+arms:
+  - {name: A, method: random, params: {}, published: {synthetic: {recall@20: 0.5}}}
+  - {name: B, method: ials, params: {iterations: 2}, published: {synthetic: {recall@20: 0.3}}}
+  - {name: C, method: ials, params: {iterations: 3}, published: {synthetic: {recall@20: 0.1}}}
+claims:
+  - {text: A is first, better: [A], than: [B, C], metric: recall@20}
+  - {text: B is above A, better: [B], than: [A], metric: recall@20}
+  - {text: B is above C, better: [B], than: [C], metric: recall@20}
+final: {seeds: [0, 1]}
+"""
+
+
+@pytest.fixture
+def measured(home):
+    """A is far above B and C, which differ by chance alone."""
+    (home.home / "experiments" / "toy_table2.yaml").write_text(TABLE_WITH_CLAIMS)
+    (table,) = [each for each in paper_tables(home) if each.name == "toy/2"]
+    evidence = Evidence(home.results / "evidence")
+    rng = np.random.default_rng(0)
+    for row, mean in zip(rows_of([table]), (0.5, 0.3, 0.3), strict=True):
+        config = row.setting("printed", evidence)
+        for seed in (0, 1):
+            values = mean + 0.1 * rng.standard_normal(400)
+            run, part = f"final-{row.arm.label}-{seed}", row.part(config)
+            record = RunRecord(
+                run, config.method, config.flat, DatasetInfo("synthetic", "f"), part, "test", seed, "float32",
+                metrics={"recall@20": Measured(values.mean(), values.mean() - 0.01, values.mean() + 0.01)},
+            )  # fmt: skip
+            users = pa.table({"user": [f"u{i}" for i in range(400)], "recall@20": values.astype(np.float32)})
+            write_record(home.results / "reproduce" / "records", record, users)
+            cells = {"recall@20": (float(values.mean()), float(values.mean() - 0.01), float(values.mean() + 0.01))}
+            params = used_params(config)
+            evidence.add(
+                StoredFit("synthetic", row.card_key, "f", config.method, params, part, seed, "float32", cells, run=run)
+            )
+    return table, evidence

@@ -23,6 +23,7 @@ from rankbench.reproduce.claims import check_claims
 from rankbench.reproduce.costs import n_cost_cells
 from rankbench.reproduce.engine import Spending, spend, spend_alone
 from rankbench.reproduce.evidence import Evidence
+from rankbench.reproduce.neighbours import check_neighbours
 from rankbench.reproduce.schedule import STAGES, Task, tasks
 from rankbench.reproduce.simulations import SIMULATIONS, Simulation
 from rankbench.reproduce.timing import require_idle
@@ -218,5 +219,7 @@ def reproduce(
                 )
     finally:
         sink.finish_sweep([], ok=not spending.failed)
-    check_claims(plan.tables, {row.dataset for row in plan.rows}, plan.evidence, environment)
+    datasets = {row.dataset for row in plan.rows}
+    check_claims(plan.tables, datasets, plan.evidence, environment)
+    check_neighbours(plan.tables, datasets, plan.evidence, environment)
     return Outcome(spending.fitted, spending.searched, spending.studied, complete, spending.failed)

@@ -88,7 +88,9 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Comparisons:
-    """`means`: model → mean with interval, over the same users; `pairs`: each model against the best, then the baseline."""
+    """`means`: model → mean with interval, over the same users; `pairs`: each model against the best, then the baseline, or the
+    pairs that were asked for.
+    """
 
     best: str
     means: dict[str, Interval]
@@ -104,10 +106,12 @@ def compare(
     dataset: str = "",
     metric: str = "",
     baseline: str | None = None,
+    pairs: Sequence[tuple[str, str]] | None = None,
     seed: int = 0,
     resamples: int | None = None,
 ) -> Comparisons:
-    """Compare every model with the one of the best mean (the first of equals), and with `baseline` if it is given.
+    """Compare every model with the one of the best mean (the first of equals), and with `baseline` if it is given; or the two
+    models of each of `pairs`, the first minus the second. Which pairs are returned does not change the correction.
 
     `samples`: model → raw user ids (m,) and values (m,), in any order. Users that a model lacks are left out, also from the
     means. Equal `seed` and users give equal numbers. `resamples`: by default 2000, or 200 per pair if that is more. Raises
@@ -120,10 +124,10 @@ def compare(
     means = table.mean(axis=0)
     best = names[int(means.argmax())]
     first = _first_equals(table)
-    pairs = list(combinations(sorted(set(first)), 2))
-    resamples = resamples or max(RESAMPLES, RESAMPLES_A_PAIR * len(pairs))
+    tested = list(combinations(sorted(set(first)), 2))
+    resamples = resamples or max(RESAMPLES, RESAMPLES_A_PAIR * len(tested))
     draws = bootstrap_means(table, seed, resamples)
-    tests = {pair: _test(table, draws, *pair) for pair in pairs}
+    tests = {pair: _test(table, draws, *pair) for pair in tested}
     for name in ("p_bootstrap", "p_wilcoxon"):
         for test, p in zip(tests.values(), holm([test[name] for test in tests.values()]), strict=True):
             test[f"{name}_holm"] = p
@@ -142,17 +146,17 @@ def compare(
             mean_against=float(means[j]),
             relative_percent=100 * test["difference"] / float(means[j]) if means[j] else None,
             identical=i == j,
-            tests=len(pairs),
+            tests=len(tested),
             resamples=resamples,
             seed=seed,
             **test,
         )
 
     references = dict.fromkeys([best, baseline or best])
-    compared = [comparison(model, reference) for reference in references for model in names if model != reference]
+    returned = pairs if pairs is not None else [(model, other) for other in references for model in names if model != other]
     lows, highs = percentile_bounds(draws)
     intervals = {name: Interval(float(m), float(a), float(b)) for name, m, a, b in zip(names, means, lows, highs, strict=True)}
-    return Comparisons(best, intervals, tuple(compared))
+    return Comparisons(best, intervals, tuple(comparison(*pair) for pair in returned))
 
 
 def holm(p: Sequence[float]) -> list[float]:

@@ -1,7 +1,7 @@
 """The store of what was measured: a line of JSON per fit, without values per user, small enough to be committed.
 
 The files of a folder have one dataset each: DATASET.fits.jsonl, DATASET.searches.jsonl with what searches chose, and
-DATASET.studies.jsonl and DATASET.claims.jsonl, the tests of claims.
+DATASET.studies.jsonl, DATASET.claims.jsonl, the tests of claims, and DATASET.neighbours.jsonl, the tests between rows.
 """
 
 from __future__ import annotations
@@ -125,10 +125,13 @@ class StoredStudy:
         return self.study, json.dumps(self.params, sort_keys=True), self.seed
 
 
+Verdict = Literal["better", "worse", "not distinguishable"]
+
+
 @dataclass(frozen=True)
 class StoredPair:
     """A paired test of two rows over users; the value of a user is the mean over the seeds of its row. `seeds`: number of seeds
-    that both rows have; `agreeing`: how many of them have a difference with the sign of the claim.
+    that both rows have; `agreeing`: in how many of them the row called better has the higher mean.
     """
 
     better: str
@@ -138,7 +141,7 @@ class StoredPair:
     high: float
     p_bootstrap_holm: float
     p_wilcoxon_holm: float
-    verdict: Literal["better", "worse", "not distinguishable"]
+    verdict: Verdict
     seeds: int
     agreeing: int
 
@@ -177,13 +180,37 @@ class StoredClaim:
         return "holds so far" if self.missing else "holds"
 
 
-Stored = StoredFit | StoredSearch | StoredStudy | StoredClaim
-Line = TypeVar("Line", StoredFit, StoredSearch, StoredStudy, StoredClaim)
+@dataclass(frozen=True)
+class StoredNeighbours:
+    """The tests of each row of a table against the next one, in the order of their measured means. `runs`, `tests`: as in
+    StoredClaim; `missing`: rows that were not compared.
+    """
+
+    __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    dataset: str
+    card: str
+    table: str
+    metric: str
+    users: int
+    tests: int
+    pairs: tuple[StoredPair, ...]
+    runs: tuple[str, ...]
+    missing: tuple[str, ...] = ()
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        return self.table, self.metric
+
+
+Stored = StoredFit | StoredSearch | StoredStudy | StoredClaim | StoredNeighbours
+Line = TypeVar("Line", StoredFit, StoredSearch, StoredStudy, StoredClaim, StoredNeighbours)
 KINDS: dict[str, type[Stored]] = {
     "fits": StoredFit,
     "searches": StoredSearch,
     "studies": StoredStudy,
     "claims": StoredClaim,
+    "neighbours": StoredNeighbours,
 }
 
 
@@ -199,6 +226,7 @@ class Evidence:
         self.searches: dict[str, list[StoredSearch]] = {}
         self.studies: dict[str, list[StoredStudy]] = {}
         self.claims: dict[str, list[StoredClaim]] = {}
+        self.neighbours: dict[str, list[StoredNeighbours]] = {}
         for path in sorted(folder.glob("*.jsonl")):
             dataset, _, kind = path.name.removesuffix(".jsonl").rpartition(".")
             if kind not in KINDS or not dataset:
@@ -239,6 +267,11 @@ class Evidence:
     def claim_of(self, dataset: str, table: str, text: str, metric: str) -> StoredClaim | None:
         """Return the tests of a claim, None if it was not tested."""
         same = (each for each in self.claims.get(dataset, ()) if each.order == (table, text, metric))
+        return next(same, None)
+
+    def neighbours_of(self, dataset: str, table: str, metric: str) -> StoredNeighbours | None:
+        """Return the tests between the rows of a table, None if there are none."""
+        same = (each for each in self.neighbours.get(dataset, ()) if each.order == (table, metric))
         return next(same, None)
 
     def add(self, line: Stored) -> None:

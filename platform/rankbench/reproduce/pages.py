@@ -14,7 +14,7 @@ from rankbench.reports.page import Block, Grid, Items, Page, Picture, Section, T
 from rankbench.reproduce.agreement import agreements
 from rankbench.reproduce.catalogue import PaperTable
 from rankbench.reproduce.counts import counts
-from rankbench.reproduce.evidence import PARTS, Evidence, StoredClaim
+from rankbench.reproduce.evidence import PARTS, Evidence, StoredClaim, StoredNeighbours, StoredPair
 from rankbench.reproduce.figure import draw_differences
 from rankbench.reproduce.results import MARKED, cost_columns, share, study_columns, table_columns
 from rankbench.reproduce.simulations import SIMULATIONS, Simulation
@@ -37,6 +37,11 @@ Wilcoxon's test are both below 0.05 after Holm's correction for all pairs of the
 a pair have, and how many of them have a difference of the claimed sign. *Holds so far*: not all rows of the claim are compared
 yet."""
 
+NEXT = """\
+Rows with their values per user on one machine, in the order of their measured means, each against the next one. The tests are
+those of the claims, with Holm's correction for all pairs of these rows. `seeds`: those that both rows of a pair have, and in
+how many of them the upper row has the higher mean."""
+TESTED = ["difference", "95 % interval", "p (bootstrap, Wilcoxon)", "seeds"]
 
 COUNTED = """\
 `measured`: cells whose setting the paper prints or a search on validation chose. `within 1 %`, `within 3 %`: of the published
@@ -150,35 +155,32 @@ def _claim_blocks(claims: Sequence[StoredClaim], stand_ins: Collection[str]) -> 
     body = []
     for claim in claims:
         for pair in claim.pairs:
-            interval = f"{pair.low:+.4f} – {pair.high:+.4f}"
-            p = f"{pair.p_bootstrap_holm:.3f}, {pair.p_wilcoxon_holm:.3f}"
-            seeds = f"{pair.agreeing} of {pair.seeds}"
             what = f"{pair.better} − {pair.than}"
-            body.append(
-                [
-                    claim.text,
-                    claim.verdict,
-                    _marked(claim.dataset, stand_ins),
-                    claim.metric,
-                    what,
-                    f"{pair.difference:+.4f}",
-                    interval,
-                    p,
-                    seeds,
-                ]
-            )
+            dataset = _marked(claim.dataset, stand_ins)
+            body.append([claim.text, claim.verdict, dataset, claim.metric, what, *_tested(pair)])
     incomplete = [
         f"{claim.text} ({claim.dataset}, {claim.table}): not compared with {', '.join(claim.missing)}."
         for claim in claims
         if claim.missing
     ]
-    yield Grid(
-        ["claim", "verdict", "dataset", "metric", "pair", "difference", "95 % interval", "p (bootstrap, Wilcoxon)", "seeds"],
-        body,
-    )
+    yield Grid(["claim", "verdict", "dataset", "metric", "pair", *TESTED], body)
     if incomplete:
         yield Items(tuple(incomplete))
     yield Text(TESTS)
+
+
+def _tested(pair: StoredPair) -> list[str]:
+    p = f"{pair.p_bootstrap_holm:.3f}, {pair.p_wilcoxon_holm:.3f}"
+    return [f"{pair.difference:+.4f}", f"{pair.low:+.4f} – {pair.high:+.4f}", p, f"{pair.agreeing} of {pair.seeds}"]
+
+
+def _neighbour_blocks(table: PaperTable, found: Sequence[StoredNeighbours]) -> Iterator[Block]:
+    for each in (each for each in found if each.table == table.name):
+        header = [f"row, by {each.metric}", "the next row", "upper row", *TESTED]
+        body = [[pair.better, pair.than, pair.verdict, *_tested(pair)] for pair in each.pairs]
+        yield Grid(header, body)
+        missing = f" Not compared: {', '.join(each.missing)}." if each.missing else ""
+        yield Text(NEXT + missing)
 
 
 def _table_sections(table: PaperTable, evidence: Evidence) -> Iterator[Section]:
@@ -196,6 +198,7 @@ def _table_sections(table: PaperTable, evidence: Evidence) -> Iterator[Section]:
         lines += [f"{row.arm.label}: {row.arm.account}" for row in rows if row.arm.account]
         if lines:
             blocks.append(Items(tuple(lines)))
+        blocks += _neighbour_blocks(table, evidence.neighbours.get(name, ()))
         yield Section(f"{table.name} on {name}", tuple(blocks))
 
 

@@ -1,0 +1,59 @@
+"""Test which rows of a table differ from the next ones: paired tests over users, in the order of the measured means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+
+import numpy as np
+
+from rankbench.core.environment import Environment
+from rankbench.core.errors import DataError
+from rankbench.reproduce.catalogue import PaperTable
+from rankbench.reproduce.evidence import Evidence, StoredFit, StoredNeighbours
+from rankbench.reproduce.paired import is_current, measured_fits, paired_tests, run_folders
+
+
+def check_neighbours(
+    tables: Iterable[PaperTable], datasets: Iterable[str], evidence: Evidence, environment: Environment
+) -> int:
+    """Test each measured row of a table against the one below it, in the first metric that the table publishes, and add the
+    tests to the evidence. Rows whose values per user are not on this machine are left out and named. Returns how many tables
+    were tested. A table is not tested again on the same runs, nor on fewer of them.
+    """
+    folders = run_folders(environment)
+    tested = 0
+    for table, dataset, metric in _published(tables, set(datasets)):
+        labels = [arm.label for arm in table.spec.arms if metric in arm.published.get(dataset, {})]
+        fits = {label: found for label in labels if (found := measured_fits(table, dataset, label, evidence))}
+        here = {label: [fit for fit in each if fit.run in folders] for label, each in fits.items()}
+        order = sorted((label for label in here if here[label]), key=lambda label: _mean(here[label], metric), reverse=True)
+        if len(order) < 2:
+            continue
+        rows = {label: here[label] for label in order}
+        runs = tuple(sorted(fit.run for members in rows.values() for fit in members))
+        known = evidence.neighbours_of(dataset, table.name, metric)
+        if is_current(known.runs if known else None, runs, [fit.run for members in fits.values() for fit in members]):
+            continue
+        try:
+            pairs, users, tests = paired_tests(rows, list(pairwise(order)), dataset, metric, folders)
+        except DataError:
+            continue  # as for claims
+        missing = tuple(label for label in labels if label not in rows)
+        card = table.cards[dataset].content_key()[:12]
+        evidence.add(StoredNeighbours(dataset, card, table.name, metric, users, tests, pairs, runs, missing))
+        tested += 1
+    return tested
+
+
+def _published(tables: Iterable[PaperTable], datasets: set[str]) -> Iterator[tuple[PaperTable, str, str]]:
+    """Yield each table with each of the datasets, and the first metric that it publishes there."""
+    for table in tables:
+        for dataset in (name for name in table.cards if name in datasets):
+            metrics = [metric for arm in table.spec.arms for metric in arm.published.get(dataset, {})]
+            if metrics:
+                yield table, dataset, metrics[0]
+
+
+def _mean(fits: list[StoredFit], metric: str) -> float:
+    return float(np.mean([fit.metrics[metric][0] for fit in fits]))

@@ -1,0 +1,79 @@
+"""Paired tests over users between rows of a table: the value of a user is the mean over the seeds of its row."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+from rankbench.core.environment import Environment
+from rankbench.core.errors import DataError
+from rankbench.evaluation.compare import UserValues, compare, user_means
+from rankbench.experiment.methods import method
+from rankbench.reproduce.adopt import PLACES
+from rankbench.reproduce.catalogue import PaperTable
+from rankbench.reproduce.evidence import Evidence, StoredFit, StoredPair, Verdict
+from rankbench.reproduce.wanted import Row
+from rankbench.tracking.record import read_per_user
+
+
+def run_folders(environment: Environment) -> dict[str, Path]:
+    """Return the folders of the runs of this machine, by the ids of the runs."""
+    return {path.parent.name: path.parent for place in PLACES for path in environment.results.glob(f"{place}/*/record.json")}
+
+
+def measured_fits(table: PaperTable, dataset: str, label: str, evidence: Evidence) -> list[StoredFit]:
+    """Return the fits of a row: at its printed optimum, or at the setting that a search on validation chose."""
+    arm = next(each for each in table.spec.arms if each.label == label)
+    row = Row(table, arm, table.cards[dataset])
+    return row.fits("printed", evidence) or row.fits("chosen", evidence)
+
+
+def is_current(known: Collection[str] | None, here: Collection[str], measured: Collection[str]) -> bool:
+    """Whether the tests of the runs `known` still stand: none of them was replaced in the evidence, and this machine does not
+    have the values of more of the `measured` runs.
+    """
+    return known is not None and set(measured).issuperset(known) and len(known) >= len(here)
+
+
+def common_seeds(first: Sequence[StoredFit], second: Sequence[StoredFit]) -> list[tuple[StoredFit, StoredFit]]:
+    """Return the pairs of fits with the same seed. A method that uses no seed has one fit, which goes with each other one."""
+    if not _seeded(first) or not _seeded(second):
+        return [(a, b) for a in first for b in second]
+    return [(a, b) for a in first for b in second if a.seed == b.seed]
+
+
+def paired_tests(
+    fits: Mapping[str, Sequence[StoredFit]],
+    pairs: Sequence[tuple[str, str]],
+    dataset: str,
+    metric: str,
+    folders: Mapping[str, Path],
+) -> tuple[tuple[StoredPair, ...], int, int]:
+    """Return the tests of `pairs` of rows, the number of users, and the number of tests that Holm's correction covers: all
+    pairs of the rows in `fits`. Raises DataError if the values per user of a run cannot be read or lack the metric.
+    """
+    values: dict[str, UserValues] = {}
+    for label, members in fits.items():
+        tables = [read_per_user(folders[fit.run]) for fit in members]
+        if any(metric not in each.column_names for each in tables):
+            raise DataError(f"{label}: {metric} was not measured per user")
+        values[label] = user_means([(each["user"].to_numpy(), each[metric].to_numpy()) for each in tables])
+    found = []
+    users = tests = 0
+    for pair in compare(values, dataset=dataset, metric=metric, pairs=pairs).pairs:
+        verdict: Verdict = "not distinguishable" if not pair.distinguishable else "better" if pair.difference > 0 else "worse"
+        seeds = common_seeds(fits[pair.model], fits[pair.against])
+        agreeing = sum(a.metrics[metric][0] > b.metrics[metric][0] for a, b in seeds)
+        found.append(
+            StoredPair(
+                pair.model, pair.against, round(pair.difference, 6), round(pair.low, 6), round(pair.high, 6),
+                round(pair.p_bootstrap_holm, 5), round(pair.p_wilcoxon_holm, 5), verdict, len(seeds), agreeing,
+            )
+        )  # fmt: skip
+        users, tests = pair.users, pair.tests
+    return tuple(found), users, tests
+
+
+def _seeded(fits: Sequence[StoredFit]) -> bool:
+    """Whether the method of the fits uses its seed."""
+    return any(method(fit.method).seeded for fit in fits)

@@ -1,0 +1,63 @@
+"""Rows of a table are tested against the next ones, over users, with the correction for all pairs of the rows."""
+
+import pytest
+
+from rankbench.evaluation.compare import compare
+from rankbench.reproduce.evidence import Evidence
+from rankbench.reproduce.neighbours import check_neighbours
+from rankbench.reproduce.pages import write_pages
+from rankbench.tracking.record import read_per_user
+
+
+def stored(home, evidence, table):
+    check_neighbours([table], ["synthetic"], evidence, home)
+    return evidence.neighbours_of("synthetic", "toy/2", "recall@20")
+
+
+def test_each_row_is_tested_against_the_next_one(home, measured):
+    table, evidence = measured
+    found = stored(home, evidence, table)
+    upper, lower = found.pairs
+    assert upper.better == "A" and upper.than == lower.better and {lower.better, lower.than} == {"B", "C"}
+    assert (upper.verdict, lower.verdict) == ("better", "not distinguishable")
+    assert (upper.agreeing, upper.seeds) == (2, 2) and (found.users, found.tests, found.missing) == (400, 3, ())
+    tables = [[read_per_user(home.results / f"reproduce/records/final-{label}-{seed}") for seed in (0, 1)] for label in "ABC"]
+    samples = {
+        label: (each[0]["user"].to_numpy(), (each[0]["recall@20"].to_numpy() + each[1]["recall@20"].to_numpy()) / 2)
+        for label, each in zip("ABC", tables, strict=True)
+    }
+    by_hand = {(pair.model, pair.against): pair for pair in compare(samples, baseline=lower.than).pairs}
+    expected = by_hand[lower.better, lower.than]
+    assert lower.difference == pytest.approx(expected.difference, abs=2e-6)
+    assert lower.p_wilcoxon_holm == pytest.approx(expected.p_wilcoxon_holm, abs=1e-4)
+    assert check_neighbours([table], ["synthetic"], evidence, home) == 0
+    assert stored(home, Evidence(evidence.folder), table) == found
+
+
+def test_rows_without_values_are_named_and_more_runs_are_tested_again(home, measured):
+    table, evidence = measured
+    records = home.results / "reproduce" / "records"
+    for seed in (0, 1):
+        (records / f"final-C-{seed}").rename(home.results / f"C-{seed}")
+    found = stored(home, evidence, table)
+    assert (found.missing, [(pair.better, pair.than) for pair in found.pairs], found.tests) == (("C",), [("A", "B")], 1)
+    (home.results / "C-1").rename(records / "final-C-1")
+    assert len(stored(home, evidence, table).pairs) == 2
+    for label in "ABC":
+        (records / f"final-{label}-1").rename(home.results / f"{label}-1")
+    assert check_neighbours([table], ["synthetic"], evidence, home) == 0  # fewer runs than the stored tests had
+
+
+def test_one_row_has_no_neighbour(home, measured):
+    table, evidence = measured
+    for path in (home.results / "reproduce" / "records").glob("final-[BC]-*"):
+        path.rename(home.results / path.name)
+    assert stored(home, evidence, table) is None
+
+
+def test_the_page_shows_them(home, measured):
+    table, evidence = measured
+    stored(home, evidence, table)
+    write_pages(home.home / "pages", [table], evidence, home)
+    page = (home.home / "pages" / "toy.md").read_text()
+    assert "| row, by recall@20" in page and "not distinguishable" in page and "A" in page
