@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 
 from rankbench.reproduce.catalogue import paper_tables
-from rankbench.reproduce.evidence import Evidence, StoredFit, used_params
+from rankbench.reproduce.evidence import Evidence, used_params
+from rankbench.reproduce.lines import StoredFit
 from rankbench.reproduce.wanted import rows_of
 from rankbench.tracking.record import DatasetInfo, Measured, RunRecord, write_record
 

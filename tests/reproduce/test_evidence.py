@@ -6,7 +6,8 @@ import pytest
 
 from rankbench.core.errors import DataError
 from rankbench.experiment.job import configure
-from rankbench.reproduce.evidence import Evidence, StoredFit, StoredSearch, same_params, used_params
+from rankbench.reproduce.evidence import Evidence, same_params, used_params
+from rankbench.reproduce.lines import StoredFit, StoredSearch
 
 
 def fit(seed=0, value=0.3, **params):

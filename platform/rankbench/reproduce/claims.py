@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from rankbench.core.environment import Environment
 from rankbench.core.errors import DataError
 from rankbench.reproduce.catalogue import PaperTable
-from rankbench.reproduce.evidence import Evidence, StoredClaim, StoredFit
+from rankbench.reproduce.evidence import Evidence
+from rankbench.reproduce.lines import StoredClaim, StoredFit
 from rankbench.reproduce.paired import common_seeds, is_current, measured_fits, paired_tests, run_folders
 from rankbench.schema.experiment import Claim
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
-from rankbench.reproduce.evidence import Evidence, StoredFit
+from rankbench.reproduce.evidence import Evidence
+from rankbench.reproduce.lines import StoredFit
 from rankbench.reproduce.standing import CellStanding
 from rankbench.reproduce.wanted import Row
 

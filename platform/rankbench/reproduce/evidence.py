@@ -1,6 +1,6 @@
 """The store of what was measured: a line of JSON per fit, without values per user, small enough to be committed.
 
-The files of a folder have one dataset each: DATASET.fits.jsonl, DATASET.searches.jsonl with what searches chose, and
+The files of a folder have one dataset each: DATASET.fits.jsonl, DATASET.searches.jsonl with what searches chose,
 DATASET.studies.jsonl, DATASET.claims.jsonl, the tests of claims, and DATASET.neighbours.jsonl, the tests between rows.
 """
 
@@ -8,210 +8,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal, TypeVar
-
-from pydantic import ConfigDict
+from typing import Any
 
 from rankbench.core.errors import DataError
 from rankbench.core.files import write_text
 from rankbench.core.json_lines import read_json_lines
 from rankbench.experiment.job import MethodConfig
+from rankbench.reproduce.lines import (
+    KINDS,
+    Part,
+    Stored,
+    StoredClaim,
+    StoredFit,
+    StoredNeighbours,
+    StoredSearch,
+    StoredStudy,
+)
 from rankbench.tracking.record import Measured, RunRecord
 
-Part = Literal["valid", "test"]  # the part that a search chooses on
-
-PARTS: tuple[Part, ...] = ("valid", "test")
 PACKAGES = ("torch", "numpy", "scipy")  # whose versions can change a result
-
-
-@dataclass(frozen=True)
-class StoredFit:
-    """A setting that was fitted once and measured on test.
-
-    `card`: key of the content of the dataset's card. `fingerprint`: that of the prepared data. `params`: the parameters that
-    the fit reads. `metrics`: means over users with 95 % intervals. `users`: number measured, and without targets. `idle`:
-    whether nothing else ran on the machine, so that its seconds can be compared. `run`: id of its record, where that still is.
-    """
-
-    __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
-
-    dataset: str
-    card: str
-    fingerprint: str
-    method: str
-    params: dict[str, Any]
-    fit_on: str
-    seed: int
-    dtype: str
-    metrics: dict[str, tuple[float, float | None, float | None]]
-    users: dict[str, int] = field(default_factory=dict)
-    counts: dict[str, int] = field(default_factory=dict)
-    iterations: int | None = None
-    seconds: dict[str, float] = field(default_factory=dict)
-    fit_shared_by: int = 1
-    peak_memory_gb: float = 0.0
-    threads: int = 0
-    device: str = "cpu"
-    idle: bool = False
-    revision: str | None = None
-    versions: dict[str, str] = field(default_factory=dict)
-    cpu: str = ""
-    started_at: str = ""
-    run: str = ""
-
-    @property
-    def order(self) -> tuple[Any, ...]:
-        return self.method, json.dumps(self.params, sort_keys=True), self.fit_on, self.dtype, self.seed
-
-    def measured(self, metric: str) -> Measured:
-        return Measured(*self.metrics[metric])
-
-
-@dataclass(frozen=True)
-class StoredSearch:
-    """The result of a search: `chosen`, the parameters with the best value of `metric` on the validation set or, as some papers
-    did, `on` test.
-
-    `space`: the parameters of the arm, with those that were searched as in an experiment file. `beyond`: settings that were
-    tried outside of the ranges because the best draw lay on an edge. `edges`: parameters whose best value still is the last
-    one tried. `seconds`: training time of all draws. `bound`: the time after which no further draw was begun.
-    """
-
-    __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
-
-    dataset: str
-    card: str
-    method: str
-    space: dict[str, Any]
-    metric: str
-    draws: int
-    chosen: dict[str, Any]
-    value: float
-    failed: int = 0
-    beyond: int = 0
-    edges: tuple[str, ...] = ()
-    on: Part = "valid"
-    seconds: float = 0.0
-    bound: float | None = None
-    seed: int = 0
-    revision: str | None = None
-    started_at: str = ""
-
-    @property
-    def order(self) -> tuple[Any, ...]:
-        return self.method, json.dumps(self.space, sort_keys=True), self.metric, self.on, self.seed
-
-
-@dataclass(frozen=True)
-class StoredStudy:
-    """What a study measured on a dataset: `values`, "row: metric" → number. Its seed is that of all its random numbers."""
-
-    __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
-
-    dataset: str
-    card: str
-    study: str
-    params: dict[str, Any]
-    seed: int
-    values: dict[str, float]
-    seconds: float = 0.0
-    revision: str | None = None
-    started_at: str = ""
-
-    @property
-    def order(self) -> tuple[Any, ...]:
-        return self.study, json.dumps(self.params, sort_keys=True), self.seed
-
-
-Verdict = Literal["better", "worse", "not distinguishable"]
-
-
-@dataclass(frozen=True)
-class StoredPair:
-    """A paired test of two rows over users; the value of a user is the mean over the seeds of its row. `seeds`: number of seeds
-    that both rows have; `agreeing`: in how many of them the row called better has the higher mean.
-    """
-
-    better: str
-    than: str
-    difference: float
-    low: float
-    high: float
-    p_bootstrap_holm: float
-    p_wilcoxon_holm: float
-    verdict: Verdict
-    seeds: int
-    agreeing: int
-
-
-@dataclass(frozen=True)
-class StoredClaim:
-    """The tests of a paper's claim on a dataset. `runs`: the ids of the fits that were compared; `missing`: rows of the claim
-    that were not. `tests`: number of tests that Holm's correction covers.
-    """
-
-    __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
-
-    dataset: str
-    card: str
-    table: str
-    text: str
-    metric: str
-    users: int
-    tests: int
-    pairs: tuple[StoredPair, ...]
-    runs: tuple[str, ...]
-    missing: tuple[str, ...] = ()
-
-    @property
-    def order(self) -> tuple[Any, ...]:
-        return self.table, self.text, self.metric
-
-    @property
-    def verdict(self) -> str:
-        """Contradicted if a pair is worse; it holds if every pair is better, over all rows or those measured so far; otherwise
-        it cannot be told.
-        """
-        found = {pair.verdict for pair in self.pairs}
-        if "worse" in found or found != {"better"}:
-            return "contradicted" if "worse" in found else "cannot be told"
-        return "holds so far" if self.missing else "holds"
-
-
-@dataclass(frozen=True)
-class StoredNeighbours:
-    """The tests of each row of a table against the next one, in the order of their measured means. `runs`, `tests`: as in
-    StoredClaim; `missing`: rows that were not compared.
-    """
-
-    __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
-
-    dataset: str
-    card: str
-    table: str
-    metric: str
-    users: int
-    tests: int
-    pairs: tuple[StoredPair, ...]
-    runs: tuple[str, ...]
-    missing: tuple[str, ...] = ()
-
-    @property
-    def order(self) -> tuple[Any, ...]:
-        return self.table, self.metric
-
-
-Stored = StoredFit | StoredSearch | StoredStudy | StoredClaim | StoredNeighbours
-Line = TypeVar("Line", StoredFit, StoredSearch, StoredStudy, StoredClaim, StoredNeighbours)
-KINDS: dict[str, type[Stored]] = {
-    "fits": StoredFit,
-    "searches": StoredSearch,
-    "studies": StoredStudy,
-    "claims": StoredClaim,
-    "neighbours": StoredNeighbours,
-}
 
 
 class Evidence:

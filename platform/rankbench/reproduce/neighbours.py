@@ -10,7 +10,8 @@ import numpy as np
 from rankbench.core.environment import Environment
 from rankbench.core.errors import DataError
 from rankbench.reproduce.catalogue import PaperTable
-from rankbench.reproduce.evidence import Evidence, StoredFit, StoredNeighbours
+from rankbench.reproduce.evidence import Evidence
+from rankbench.reproduce.lines import StoredFit, StoredNeighbours
 from rankbench.reproduce.paired import is_current, measured_fits, paired_tests, run_folders
 
 

@@ -14,8 +14,9 @@ from rankbench.reports.page import Block, Grid, Items, Page, Picture, Section, T
 from rankbench.reproduce.agreement import agreements
 from rankbench.reproduce.catalogue import PaperTable
 from rankbench.reproduce.counts import counts
-from rankbench.reproduce.evidence import PARTS, Evidence, StoredClaim, StoredNeighbours, StoredPair
+from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.figure import draw_differences
+from rankbench.reproduce.lines import PARTS, StoredClaim, StoredNeighbours, StoredPair
 from rankbench.reproduce.results import MARKED, cost_columns, share, study_columns, table_columns
 from rankbench.reproduce.simulations import SIMULATIONS, Simulation
 from rankbench.reproduce.standing import Count, standings

@@ -11,7 +11,8 @@ from rankbench.evaluation.compare import UserValues, compare, user_means
 from rankbench.experiment.methods import method
 from rankbench.reproduce.adopt import PLACES
 from rankbench.reproduce.catalogue import PaperTable
-from rankbench.reproduce.evidence import Evidence, StoredFit, StoredPair, Verdict
+from rankbench.reproduce.evidence import Evidence
+from rankbench.reproduce.lines import StoredFit, StoredPair, Verdict
 from rankbench.reproduce.wanted import Row
 from rankbench.tracking.record import read_per_user
 

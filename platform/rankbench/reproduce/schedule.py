@@ -12,7 +12,8 @@ from rankbench.evaluation.metrics import MetricSet
 from rankbench.experiment.estimate import Size
 from rankbench.experiment.job import configure
 from rankbench.reproduce.distinct import distinct_settings
-from rankbench.reproduce.evidence import Evidence, Part
+from rankbench.reproduce.evidence import Evidence
+from rankbench.reproduce.lines import Part
 from rankbench.reproduce.simulations import Simulation
 from rankbench.reproduce.wanted import Row, Wanted, wanted_fits
 from rankbench.sweeps.plan import Unit, units

@@ -12,7 +12,7 @@ from rankbench.experiment.estimate import Size
 from rankbench.experiment.job import configure
 from rankbench.reproduce.beyond import edges, one_step_beyond
 from rankbench.reproduce.distinct import distinct_settings
-from rankbench.reproduce.evidence import Part, StoredSearch
+from rankbench.reproduce.lines import Part, StoredSearch
 from rankbench.reproduce.wanted import Row
 from rankbench.sweeps.plan import Unit, units
 from rankbench.tracking.record import RunRecord

@@ -9,7 +9,8 @@ from typing import Any
 from rankbench.core.config import parameters
 from rankbench.core.environment import Environment
 from rankbench.data.cards import load_card
-from rankbench.reproduce.evidence import Evidence, StoredStudy
+from rankbench.reproduce.evidence import Evidence
+from rankbench.reproduce.lines import StoredStudy
 from rankbench.reproduce.standing import CellStanding
 from rankbench.studies.published import DATASETS, INCONSISTENCY, SECONDS, THRESHOLD_ERROR
 from rankbench.tracking.environment import code_revision

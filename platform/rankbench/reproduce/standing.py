@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
-from rankbench.reproduce.evidence import Evidence, StoredFit
+from rankbench.reproduce.evidence import Evidence
+from rankbench.reproduce.lines import StoredFit
 from rankbench.reproduce.wanted import ORIGINS, Origin, Row
 
 State = Literal["within the interval", "within 1 %", "within 3 %", "off"]

@@ -14,7 +14,8 @@ from rankbench.data.cards import Card
 from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, MetricSet, metric_set
 from rankbench.experiment.job import MethodConfig, configure
 from rankbench.reproduce.catalogue import PaperTable
-from rankbench.reproduce.evidence import Evidence, Part, StoredFit, StoredSearch
+from rankbench.reproduce.evidence import Evidence
+from rankbench.reproduce.lines import Part, StoredFit, StoredSearch
 from rankbench.schema.experiment import ArmSpec
 from rankbench.sweeps.plan import can_score
 
