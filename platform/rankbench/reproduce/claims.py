@@ -36,7 +36,12 @@ def check_claims(tables: Iterable[PaperTable], datasets: Iterable[str], evidence
             continue  # values per user that cannot be read: the claim waits for its runs to be repeated
         missing = tuple(label for label in claim.than if label not in here)
         card = table.cards[dataset].content_key()[:12]
-        evidence.add(StoredClaim(dataset, card, table.name, claim.text, claim.metric, users, tests, found, runs, missing))
+        evidence.add(
+            StoredClaim(
+                dataset=dataset, card=card, table=table.name, text=claim.text, metric=claim.metric, users=users, tests=tests,
+                pairs=found, runs=runs, missing=missing,
+            )
+        )  # fmt: skip
         tested += 1
     return tested
 

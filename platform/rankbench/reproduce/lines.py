@@ -135,10 +135,10 @@ class StoredPair:
     agreeing: int
 
 
-@dataclass(frozen=True)
-class StoredClaim:
-    """The tests of a paper's claim on a dataset. `runs`: the ids of the fits that were compared; `missing`: rows of the claim
-    that were not. `tests`: number of tests that Holm's correction covers.
+@dataclass(frozen=True, kw_only=True)
+class StoredTests:
+    """Paired tests of rows of a table in a metric. `runs`: the ids of the fits that were compared; `missing`: rows that were
+    not. `tests`: number of tests that Holm's correction covers.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -146,13 +146,28 @@ class StoredClaim:
     dataset: str
     card: str
     table: str
-    text: str
     metric: str
     users: int
     tests: int
     pairs: tuple[StoredPair, ...]
     runs: tuple[str, ...]
     missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredNeighbours(StoredTests):
+    """The tests of each row of a table against the next one, in the order of their measured means."""
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        return self.table, self.metric
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredClaim(StoredTests):
+    """The tests of a paper's claim, in its words, on a dataset."""
+
+    text: str
 
     @property
     def order(self) -> tuple[Any, ...]:
@@ -167,29 +182,6 @@ class StoredClaim:
         if "worse" in found or found != {"better"}:
             return "contradicted" if "worse" in found else "cannot be told"
         return "holds so far" if self.missing else "holds"
-
-
-@dataclass(frozen=True)
-class StoredNeighbours:
-    """The tests of each row of a table against the next one, in the order of their measured means. `runs`, `tests`: as in
-    StoredClaim; `missing`: rows that were not compared.
-    """
-
-    __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
-
-    dataset: str
-    card: str
-    table: str
-    metric: str
-    users: int
-    tests: int
-    pairs: tuple[StoredPair, ...]
-    runs: tuple[str, ...]
-    missing: tuple[str, ...] = ()
-
-    @property
-    def order(self) -> tuple[Any, ...]:
-        return self.table, self.metric
 
 
 Stored = StoredFit | StoredSearch | StoredStudy | StoredClaim | StoredNeighbours

@@ -42,7 +42,12 @@ def check_neighbours(
             continue  # as for claims
         missing = tuple(label for label in labels if label not in rows)
         card = table.cards[dataset].content_key()[:12]
-        evidence.add(StoredNeighbours(dataset, card, table.name, metric, users, tests, pairs, runs, missing))
+        evidence.add(
+            StoredNeighbours(
+                dataset=dataset, card=card, table=table.name, metric=metric, users=users, tests=tests, pairs=pairs, runs=runs,
+                missing=missing,
+            )
+        )  # fmt: skip
         tested += 1
     return tested
 
