@@ -224,7 +224,7 @@ def test_training_that_looks_at_validation_and_was_not_searched_is_measured_on_a
     for path in FILES:
         spec = load(path)
         trained = [arm for arm in spec.arms if isinstance(registered().get(arm.method), Trained)]
-        stopping = [arm for arm in trained if arm.chosen and arm.params.get("patience", 1) != 0]
+        stopping = [arm for arm in trained for found in arm.chosen.values() if (arm.params | found).get("patience", 1) != 0]
         assert spec.final.fit_on == "train" or not stopping, ", ".join(arm.label for arm in stopping)
 
 
