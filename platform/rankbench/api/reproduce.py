@@ -108,9 +108,9 @@ def agenda(
     """Return what is to be done for the tables that `words` name (all without words), on some of their datasets, in some
     `stages` of the work, and for the rows with one of the `labels`.
 
-    Prepares the datasets whose raw data are available, takes finished runs of this machine into the evidence, and tests the
-    claims whose rows are here; with `read_only` the store stays as it is. Raises ConfigError for an unknown table, dataset,
-    stage or label, DownloadError if no dataset of the selection is available.
+    Prepares the datasets whose raw data are available, takes finished runs of this machine into the evidence, and tests claims
+    and neighbouring rows whose values are here; with `read_only` the store stays as it is. Raises ConfigError for an unknown
+    table, dataset, stage or label, DownloadError if no dataset of the selection is available.
     """
     every = paper_tables(environment)
     names = selected_names(words, all_names(every))
@@ -139,7 +139,10 @@ def agenda(
         raise DownloadError("none of the datasets is available: " + ", ".join(f"{n} ({why})" for n, why in problems.items()))
     rows = tuple(row for row in rows_of(selected, available) if row.published or n_cost_cells(row))
     adopted = adopt(wanted_fits(rows, evidence), evidence, environment, warn)
-    check_claims(selected, available, evidence, environment)  # an earlier call may have been interrupted before it did
+    # An earlier call may have been interrupted before it made these tests.
+    check_claims(selected, available, evidence, environment)
+    if not read_only:
+        check_neighbours(selected, available, evidence, environment)
     metrics = {name: metrics_for(name, every) for name in available}
     studies = [(each, name) for each in simulations for name in each.datasets if name in available]
     plan = Agenda(every, selected, tuple(studies), rows, (), evidence, problems, adopted, search_seconds,
