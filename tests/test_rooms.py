@@ -17,18 +17,19 @@ EDGES = {
     "core": set(),
     "data": {"core"},
     "fitting": {"core"},
+    "kernels": {"core", "fitting"},
     "losses": {"core"},
     "tracking": {"core"},
     "cluster": {"core", "fitting"},
     "evaluation": {"core", "data", "fitting"},
-    "models": {"core", "fitting"},
+    "models": {"core", "fitting", "kernels"},
     "solvers": {"core", "data", "fitting"},
     "schema": {"core", "data", "evaluation", "tracking"},
     "reports": {"core", "evaluation", "schema", "tracking"},
-    "training": {"core", "fitting", "losses", "models", "solvers"},
+    "training": {"core", "fitting", "kernels", "losses", "models", "solvers"},
     "experiment": {"core", "data", "evaluation", "fitting", "solvers", "tracking", "training"},
     "contracts": {"core", "data", "evaluation", "experiment", "fitting", "losses", "models", "solvers"},
-    "studies": {"core", "data", "experiment", "losses", "training"},
+    "studies": {"core", "data", "experiment", "kernels", "losses", "training"},
     "sweeps": {"cluster", "core", "data", "evaluation", "experiment", "fitting", "schema", "solvers", "tracking", "training"},
     "reproduce": {
         "cluster", "core", "data", "evaluation", "experiment", "fitting", "reports", "schema", "studies", "sweeps",
@@ -51,7 +52,7 @@ HEAVY = {
     "ray": {"cluster", "sweeps"},
     "mlflow": {"tracking"},
     # A study measures the estimators of losses on PyTorch tensors, and the contracts of losses and encoders check them.
-    "torch": {"losses", "models", "training", "studies", "contracts"},
+    "torch": {"kernels", "losses", "models", "training", "studies", "contracts"},
 }
 LATE = ("torch", "ray", "mlflow", "numba", "pandas", "matplotlib", "scipy")  # what a command imports when it needs it
 

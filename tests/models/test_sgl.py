@@ -31,9 +31,11 @@ def test_the_worked_contrast():
     assert contrast(FIRST, SECOND, torch.tensor([0, 2]), 0.2).sum().item() == pytest.approx(1.79541963, abs=1e-8)
 
 
+@pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "PyTorch"])
 @pytest.mark.parametrize("tau", [0.05, 0.2, 1.0])
-def test_a_contrast_is_cross_entropy_with_all_products(tau, monkeypatch):
-    monkeypatch.setattr("rankbench.models.contrast._AT_ONCE", 200)  # several parts
+def test_a_contrast_is_cross_entropy_with_all_products(tau, compiled, monkeypatch):
+    monkeypatch.setattr("rankbench.kernels.catalogue_sum.compiled", lambda device: compiled)
+    monkeypatch.setattr("rankbench.kernels.catalogue_sum.PART", 1500)  # several parts
     rng = np.random.default_rng(1)
     views = [torch.from_numpy(rng.normal(size=(150, 3))).requires_grad_() for _ in range(2)]
     ids = torch.from_numpy(rng.choice(150, 40, replace=False))

@@ -1,6 +1,6 @@
-"""Lets the tests of this room import what stands beside them: small fits, and tensors that lie elsewhere."""
+"""Lets the tests of this room import small fits, which stand beside them, and tensors that lie elsewhere."""
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "kernels")]

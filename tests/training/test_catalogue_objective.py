@@ -12,21 +12,10 @@ from torch.nn.functional import normalize
 from rankbench.core.errors import ConfigError
 from rankbench.losses.others import ScoreTable
 from rankbench.losses.spec import Ragged, Scores, Sizes, registered
-from rankbench.training import reference, user_catalogue
-from rankbench.training.catalogue_kernels import EXP, ITEMS, RELU, SIGMOID_POWER, SOFTPLUS, USERS
 from rankbench.training.scoring import Batch, Rows, catalogue_scores_of
-from rankbench.training.user_catalogue import catalogue_sum, kth_largest
 
 LOSSES = [loss.name for loss in registered() if loss.over_catalogue]
-FUNCTIONS = (EXP, SOFTPLUS, RELU, SIGMOID_POWER)
 N_OTHER = {"talos": {"K": 3}, "aatp": {"K": 3}, "sl-at-k": {"K": 3, "T_beta": 1}, "infonce": {"tau": 0.03}}
-
-
-def tables(m, n, d, dtype, seed=0):
-    draw = torch.Generator().manual_seed(seed)
-    U, V = (torch.randn(rows, d, dtype=torch.float64, generator=draw) / d**0.5 for rows in (m, n))
-    shift = torch.randn(m, dtype=torch.float64, generator=draw)
-    return [table.to(dtype) for table in (U, 2 * V, shift)]
 
 
 def gradients(total, leaves):
@@ -34,73 +23,6 @@ def gradients(total, leaves):
         part if part is not None else torch.zeros_like(leaf)
         for leaf, part in zip(leaves, torch.autograd.grad(total, leaves, allow_unused=True), strict=True)
     ]
-
-
-# The kernels
-
-
-@pytest.mark.parametrize("kind", FUNCTIONS)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-@pytest.mark.parametrize("left_out", [False, True])
-@pytest.mark.parametrize("kept", [1 << 28, 1], ids=["slopes kept", "computed twice"])
-def test_a_sum_is_that_of_an_array_of_all_scores(kind, dtype, left_out, kept, monkeypatch):
-    """Numbers of users and items that fill no tile, and dimensions that fill no vector."""
-    monkeypatch.setattr(user_catalogue, "_KEPT", kept)
-    rng = np.random.default_rng(1)
-    for m, n, d in ((1, 1, 3), (USERS, ITEMS, 16), (2 * USERS + 5, 2 * ITEMS + 7, 88)):
-        own = [np.sort(rng.permutation(n)[: rng.integers(0, min(n, 9))]) for _ in range(m)]
-        indptr, indices = np.cumsum([0, *map(len, own)]).astype(np.int32), np.concatenate(own).astype(np.int32)
-        leaves = [table.requires_grad_() for table in tables(m, n, d, dtype)]
-        U, V, shift = leaves
-        found = catalogue_sum(U, V, shift, kind, 1.3, 4.0, (indptr, indices) if left_out else None)
-        counts = torch.ones(m, n, dtype=torch.bool)
-        for row, items in enumerate(own if left_out else []):
-            counts[row, items] = False
-        expected = reference.catalogue_sum(U, V, shift, kind, 1.3, 4.0, counts)
-        exact = {"rtol": 1e-12, "atol": 1e-12} if dtype == torch.float64 else {"rtol": 2e-5, "atol": 2e-5}
-        assert_allclose(found.detach(), expected.detach(), **exact)
-        weight = torch.linspace(-1, 1, m, dtype=dtype)
-        for one, other in zip(
-            gradients((found * weight).sum(), leaves), gradients((expected * weight).sum(), leaves), strict=True
-        ):
-            assert_allclose(one, other, **exact)
-
-
-@pytest.mark.parametrize("kind", FUNCTIONS)
-def test_a_slope_is_that_of_finite_differences(kind):
-    U, V, shift = tables(3, 5, 2, torch.float64)
-    inputs = [table.requires_grad_() for table in (U, V, shift)]
-    assert torch.autograd.gradcheck(lambda *given: catalogue_sum(*given, kind, 0.7, 3.0), inputs)
-
-
-@pytest.mark.parametrize("kind", FUNCTIONS)
-def test_what_a_device_without_the_kernels_computes_is_the_same(kind):
-    left_out = (np.array([0, 1, 1, 3], np.int32), np.array([4, 0, 2], np.int32))
-    leaves = [table.requires_grad_() for table in tables(3, 5, 2, torch.float64)]
-    found, expected = (form(*leaves, kind, 0.7, 3.0, left_out) for form in (user_catalogue._plain_sum, catalogue_sum))
-    assert_allclose(found.detach(), expected.detach(), rtol=1e-12)
-    for one, other in zip(gradients(found.sum(), leaves), gradients(expected.sum(), leaves), strict=True):
-        assert_allclose(one, other, rtol=1e-11, atol=1e-12)
-
-
-@pytest.mark.parametrize("kind", FUNCTIONS)
-def test_values_far_from_zero_are_finite_in_float32(kind):
-    """Exponents are cut at 88, which no caller reaches; the others have no bound."""
-    far = 80.0 if kind == EXP else 1e4
-    U = torch.tensor([[-far], [-1.0], [0.0], [1.0], [far]], requires_grad=True)
-    total = catalogue_sum(U, torch.ones(1, 1), torch.zeros(5), kind, 1.0, 10.0)
-    assert torch.isfinite(total).all() and torch.isfinite(*torch.autograd.grad(total.sum(), U)).all()
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_the_kth_largest_score_is_that_of_a_sort(dtype):
-    U, V, _ = tables(USERS + 3, ITEMS + 11, 5, dtype)
-    for k in (1, 4, len(V)):
-        expected = (U @ V.T).sort(dim=1, descending=True).values[:, k - 1]
-        assert_allclose(kth_largest(U, V, k), expected, rtol=1e-5 if dtype == torch.float32 else 1e-12)
-
-
-# The losses
 
 
 def sampled_form(loss, p, U, V, X, left_out):

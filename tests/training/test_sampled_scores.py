@@ -7,8 +7,8 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from torch.autograd import gradcheck
 
+from rankbench.kernels import parallel
 from rankbench.losses.others import ScoreTable
-from rankbench.training import parallel
 from rankbench.training.sampled_scores import SampledScores
 
 TOLERANCE = {torch.float32: {"rtol": 1e-5, "atol": 1e-7}, torch.float64: {"rtol": 1e-13, "atol": 1e-14}}

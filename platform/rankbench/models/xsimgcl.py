@@ -16,10 +16,11 @@ from dataclasses import dataclass
 import scipy.sparse as sp
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy, normalize
 
 from rankbench.core.config import Params, param
 from rankbench.core.errors import require
+from rankbench.kernels.rows import take_rows
+from rankbench.models.contrast import contrast
 from rankbench.models.propagation import Graph, propagate
 from rankbench.models.spec import EmbeddingModel, model
 
@@ -73,8 +74,8 @@ class XSimGCLModel(EmbeddingModel):
         return self.p.aux_weight * sum(contrasts)
 
     def contrast(self, final: Tensor, layer: Tensor, ids: Tensor) -> Tensor:
-        z, c = normalize(final[ids], dim=1), normalize(layer[ids], dim=1)
-        return cross_entropy(z @ c.T / self.p.aux_tau, torch.arange(len(ids), device=ids.device))
+        of_batch = torch.arange(len(ids), device=ids.device)
+        return contrast(take_rows(final, ids), take_rows(layer, ids), of_batch, self.p.aux_tau).mean()
 
 
 @model(

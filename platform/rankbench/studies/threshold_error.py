@@ -32,6 +32,7 @@ from rankbench.core.rng import stream
 from rankbench.data.prepare import load
 from rankbench.experiment.job import configure
 from rankbench.experiment.outcome import describe
+from rankbench.kernels.rows import gather_dot, ragged_dot
 from rankbench.losses.quantile import Thresholds
 from rankbench.losses.sl_at_k import kth_largest
 from rankbench.losses.spec import Ragged, Scores, Sizes
@@ -40,7 +41,6 @@ from rankbench.studies.metric_inconsistency import whole_numbers
 from rankbench.studies.published import DATASETS, THRESHOLD_ERROR
 from rankbench.studies.spec import Findings, Progress, study
 from rankbench.training.adam import DenseAdam
-from rankbench.training.kernels import gather_dot, ragged_dot
 from rankbench.training.negatives import NegativeSampler
 from rankbench.training.scoring import own_items
 from rankbench.training.trainer import Trainer

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from rankbench.core.devices import compiled
-from rankbench.training.parallel import in_parallel
+from rankbench.kernels.parallel import in_parallel
 
 BETAS = (0.9, 0.999)
 EPS = 1e-8

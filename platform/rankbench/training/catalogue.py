@@ -17,9 +17,9 @@ from torch.autograd.function import once_differentiable
 
 from rankbench.core.devices import compiled
 from rankbench.fitting.executors import in_order
-from rankbench.training.catalogue_kernels import SIGMOID_POWER
-from rankbench.training.kernels import take_rows
-from rankbench.training.user_catalogue import catalogue_sum
+from rankbench.kernels.catalogue_sum import catalogue_sum
+from rankbench.kernels.rows import take_rows
+from rankbench.kernels.score_tiles import SIGMOID_POWER
 
 Precision = Literal["float32", "bfloat16"]
 

@@ -25,8 +25,8 @@ from rankbench.core.devices import compiled
 from rankbench.core.errors import DataError
 from rankbench.core.rng import stream
 from rankbench.core.splitmix import below, bits
+from rankbench.kernels.parallel import in_parallel
 from rankbench.training.device_negatives import OtherItems, by_weight, uniform
-from rankbench.training.parallel import in_parallel
 
 Sampler = Literal["uniform-all", "uniform-other", "popularity", "in-batch"]
 

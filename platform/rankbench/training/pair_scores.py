@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from rankbench.kernels.rows import take_rows
 from rankbench.losses.spec import Loss, Ragged
 from rankbench.models.spec import PairModel
-from rankbench.training.kernels import take_rows
 from rankbench.training.params import TrainingParams
 
 _READS = {

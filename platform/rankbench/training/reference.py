@@ -1,4 +1,4 @@
-"""The operations of `kernels.py`, `catalogue.py` and `catalogue_kernels.py` in plain PyTorch, with gradients by autograd.
+"""The operations of the room `kernels` and of `catalogue.py` in plain PyTorch, with gradients by autograd.
 
 The tests compare the fast paths with these functions. They build what the fast paths avoid: vectors gathered for every pair
 (B, n, d), and the scores of all items (B, n_items).
@@ -9,8 +9,8 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn.functional import logsigmoid, normalize, softplus
 
+from rankbench.kernels.score_tiles import EXP, RELU, SIGMOID_POWER, SOFTPLUS
 from rankbench.losses.others import ScoreTable
-from rankbench.training.catalogue_kernels import EXP, RELU, SIGMOID_POWER, SOFTPLUS
 
 
 def gather_dot(rows: Tensor, table: Tensor, ids: Tensor) -> Tensor:

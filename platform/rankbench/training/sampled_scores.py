@@ -16,8 +16,8 @@ from torch.autograd.function import once_differentiable
 
 from rankbench.core.devices import compiled
 from rankbench.core.simd import LANES, Numbers, integer, kernel, spread, total
+from rankbench.kernels.parallel import in_parallel
 from rankbench.losses.others import ScoreTable
-from rankbench.training.parallel import in_parallel
 from rankbench.training.soft_ranks import SmoothPrecision
 
 _LOWEST = -1e30  # a score whose exponential is 0 beside that of any other

@@ -10,11 +10,11 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from rankbench.kernels.rows import gather_dot, gather_dots, pair_dot, ragged_dot, take_rows, unit_rows
 from rankbench.losses.others import OwnItems
 from rankbench.losses.spec import Loss, Ragged, Scores, Similarity
 from rankbench.models.spec import PairModel
 from rankbench.training.catalogue import ChunkedCatalogue, Precision, product
-from rankbench.training.kernels import gather_dot, gather_dots, pair_dot, ragged_dot, take_rows, unit_rows
 from rankbench.training.negatives import Negatives
 from rankbench.training.pair_scores import PairScores
 from rankbench.training.sampled_scores import SampledScores

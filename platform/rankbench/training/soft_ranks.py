@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from rankbench.core.simd import LANES, Numbers, integer, kernel, spread, total
-from rankbench.training.parallel import in_parallel
+from rankbench.kernels.parallel import in_parallel
 
 _LOWEST = -1e30  # a score whose indicator is 0
 

@@ -23,8 +23,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rankbench.kernels.parallel import in_parallel
 from rankbench.training.adam import BETAS, EPS, RowAdam
-from rankbench.training.parallel import in_parallel
 
 _WINDOW = 300  # idle steps after which a row no longer moves: r^300 is 2e-14
 _EARLY = 128  # steps from which on the rule of two nodes replaces the sum

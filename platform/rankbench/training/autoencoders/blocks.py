@@ -15,10 +15,10 @@ import numba
 import numpy as np
 import torch
 
+from rankbench.kernels.parallel import in_parallel
 from rankbench.training.adam import RowAdam
 from rankbench.training.autoencoders.network import Batch, Weights
 from rankbench.training.catalogue import Precision
-from rankbench.training.parallel import in_parallel
 from rankbench.training.table_adam import TableAdam
 
 ITEMS = 2048  # items of a block

@@ -17,7 +17,7 @@ import numpy as np
 from numba.core import cgutils
 
 from rankbench.core.simd import LANES, fma, integer, kernel, spread, total
-from rankbench.training.parallel import in_parallel
+from rankbench.kernels.parallel import in_parallel
 
 _BUCKET = 8  # 2^8 item vectors of 64 floats, their gradients and those of the rows fit into the cache of one core
 _CHUNK = 1 << 14  # pairs that are sorted at once

@@ -8,8 +8,10 @@ from elsewhere import Elsewhere, elsewhere, here
 from numpy.testing import assert_allclose, assert_array_equal
 from torch.autograd import gradcheck
 
-from rankbench.training import kernels, parallel, reference
-from rankbench.training.kernels import gather_dot, ragged_dot, take_rows, unit_rows
+from rankbench.kernels import parallel
+from rankbench.kernels import rows as kernels
+from rankbench.kernels.rows import gather_dot, ragged_dot, take_rows, unit_rows
+from rankbench.training import reference
 
 TOLERANCE = {torch.float64: {"rtol": 1e-12, "atol": 1e-12}, torch.float32: {"rtol": 2e-5, "atol": 2e-5}}
 BOTH = pytest.mark.parametrize("dtype", list(TOLERANCE), ids=str)

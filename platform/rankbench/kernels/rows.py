@@ -1,8 +1,8 @@
 """Dot products of rows with items selected by index, and their gradients, without building a (B, n, d) tensor.
 
-`reference.py` states the same operations in plain PyTorch. There each vector is copied, the copy is read, and a gradient of the
-same size is added to the table by index; here vectors are read from the cache. Every output row is computed by one task, so the
-bits do not depend on the number of threads.
+`training/reference.py` states the same operations in plain PyTorch. There each vector is copied, the copy is read, and a
+gradient of the same size is added to the table by index; here vectors are read from the cache. Every output row is computed by
+one task, so the bits do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from torch.nn.functional import normalize, pad
 
 from rankbench.core.devices import compiled
 from rankbench.core.simd import LANES
-from rankbench.training.gather_kernels import dots, dots_back, sorted_pairs
-from rankbench.training.parallel import in_parallel
+from rankbench.kernels.parallel import in_parallel
+from rankbench.kernels.sorted_pairs import dots, dots_back, sorted_pairs
 
 _TINY = 1e-12  # the smallest length that a vector is divided by
 _CHUNK = 1 << 24  # floats that the PyTorch path gathers at once
