@@ -32,7 +32,7 @@ def worked(**values):
 
 def test_a_layer_of_the_paper_and_its_scores():
     made = worked(ngcf_form="paper")
-    layer = made.layer(0, torch.cat([U, V])).detach()
+    layer = torch.cat([side for side, _ in made.paper_layer(0, U, V)]).detach()
     expected = [
         [1.75, 1.95710678],
         [0.66789322, -0.17071068],
@@ -54,7 +54,7 @@ def test_a_layer_of_the_paper_and_its_scores():
     ],
 )
 def test_a_layer_of_the_program(adjacency, expected):
-    layer = worked(adjacency=adjacency).layer(0, torch.cat([U, V])).detach()
+    layer = torch.cat([side for side, _ in worked(adjacency=adjacency).program_layer(0, U, V)]).detach()
     assert_allclose(layer, expected, atol=1e-8)
 
 

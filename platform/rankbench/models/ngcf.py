@@ -18,14 +18,13 @@ from typing import Literal
 import scipy.sparse as sp
 import torch
 from torch import Generator, Tensor, nn
-from torch.nn.functional import leaky_relu, normalize
+from torch.nn.functional import leaky_relu
 
 from rankbench.core.config import Params, param
 from rankbench.models.layers import dropout, xavier
+from rankbench.models.ngcf_layer import SLOPE, ngcf_layer
 from rankbench.models.propagation import Graph, propagate
 from rankbench.models.spec import EmbeddingModel, model
-
-SLOPE = 0.2
 
 
 @dataclass(frozen=True)
@@ -51,47 +50,47 @@ class NGCFModel(EmbeddingModel):
         self.W = nn.ParameterList(xavier(width, width, generator, users) for _ in range(2 * p.n_layers))
         biases = [xavier(1, width, generator, users) for _ in range(2 * p.n_layers if p.ngcf_form == "program" else 0)]
         self.b = nn.ParameterList(biases)
-        degree = torch.from_numpy(graph.indptr).diff()[:, None].to(users.dtype)
-        self.register_buffer("degree", degree, persistent=False)
+        degree = torch.from_numpy(graph.indptr).diff().to(users.dtype)
+        # With the node among its neighbours the mean has one part more.
+        share = 1 / (degree + 1) if p.adjacency == "self" else 1 / degree.clamp(min=1)
+        self.register_buffer("share", share, persistent=False)
 
     @property
     def width(self) -> int:
         return self.items.shape[1] * (self.p.n_layers + 1)
 
     def forward(self) -> tuple[Tensor, Tensor]:
-        E = torch.cat([self.users, self.items])
-        layers = [E]
-        for layer in range(self.p.n_layers):
-            E = self.layer(layer, E)
+        sides, scored = (self.users, self.items), [[self.users], [self.items]]
+        layer = self.program_layer if self.p.ngcf_form == "program" else self.paper_layer
+        for number in range(self.p.n_layers):
+            # Each side has the vectors of the next layer, and those that are scored.
+            sides, last = zip(*layer(number, *sides), strict=True)
+            for layers, vectors in zip(scored, last, strict=True):
+                layers.append(vectors)
+        users, items = (torch.cat(layers, dim=1) for layers in scored)
+        return users, items
+
+    def program_layer(self, number: int, U: Tensor, V: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """The next layer of users and of items, each with its unit rows."""
+        weights = self.W[2 * number], self.b[2 * number], self.W[2 * number + 1], self.b[2 * number + 1]
+        sums = propagate(self.graph, U, V, [float(self.p.adjacency == "self"), 1.0], scaled=False)
+        rate, own = self.p.message_dropout if self.training else 0.0, self.p.adjacency == "mean-and-self"
+        result = []
+        for total, vectors, share in zip(sums, (U, V), self.share.split([len(U), len(V)]), strict=True):
+            key = int(torch.randint(2**62, (), generator=self.generator)) if rate else 0
+            result.append(ngcf_layer(total, vectors, share, own, weights, rate, key))
+        return result
+
+    def paper_layer(self, number: int, U: Tensor, V: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """The next layer of users and of items, twice each, because they are scored as they are."""
+        W1, W2 = self.W[2 * number], self.W[2 * number + 1]
+        result = []
+        for near, vectors in zip(propagate(self.graph, U, V, [0.0, 1.0]), (U, V), strict=True):
+            vectors = leaky_relu((near + vectors) @ W1 + (near * vectors) @ W2, SLOPE)
             if self.training:
-                E = dropout(E, self.p.message_dropout, self.generator)
-            layers.append(normalize(E, dim=1) if self.p.ngcf_form == "program" else E)
-        whole = torch.cat(layers, dim=1)
-        return whole[: len(self.users)], whole[len(self.users) :]
-
-    def layer(self, layer: int, E: Tensor) -> Tensor:
-        """The next layer (n, d) of nodes, before dropout."""
-        W, V = self.W[2 * layer], self.W[2 * layer + 1]
-        if self.p.ngcf_form == "paper":
-            near = self.symmetric(E)
-            return leaky_relu((near + E) @ W + (near * E) @ V, SLOPE)
-        S = self.averaged(E)
-        b, c = self.b[2 * layer], self.b[2 * layer + 1]
-        return leaky_relu(S @ W + b, SLOPE) + leaky_relu((S * E) @ V + c, SLOPE)
-
-    def symmetric(self, E: Tensor) -> Tensor:
-        """Â E."""
-        n_users = len(self.users)
-        return torch.cat(propagate(self.graph, E[:n_users], E[n_users:], [0.0, 1.0]))
-
-    def averaged(self, E: Tensor) -> Tensor:
-        """Ã E. The sum over neighbours is A E = D^1/2 Â D^1/2 E."""
-        root = self.degree.clamp(min=1).sqrt()
-        near = root * self.symmetric(root * E)
-        if self.p.adjacency == "self":
-            return (near + E) / (self.degree + 1)
-        near = near / self.degree.clamp(min=1)
-        return near if self.p.adjacency == "mean" else near + E
+                vectors = dropout(vectors, self.p.message_dropout, self.generator)
+            result.append((vectors, vectors))
+        return result
 
 
 @model(

@@ -5,7 +5,8 @@
 
 `propagate` computes a polynomial Σ_l c_l Â^l E by Horner's rule, h ← c_l E + Â h, so no layer is kept. Â is symmetric, so the
 gradient is the same polynomial of the incoming gradient. With h = D^1/2 h̃ the product needs no weights:
-h̃ ← D^-1/2 c_l E + D^-1 [0 X; Xᵀ 0] h̃, which sums the neighbours' rows. A row without neighbours is c_0 E.
+h̃ ← D^-1/2 c_l E + D^-1 [0 X; Xᵀ 0] h̃, which sums the neighbours' rows. A row without neighbours is c_0 E. With `scaled=False`,
+D is the identity: the polynomial is that of the adjacency matrix A = [0 X; Xᵀ 0].
 
 Workers that train one model together share the rows of each product, and complete it before the next one. Every worker has the
 gradient of its own part of a batch, so the gradients are summed before they are propagated. What comes out is the rows of this
@@ -30,21 +31,21 @@ from rankbench.models.exchange import Alone, Exchange
 BLOCKS = 32  # number of blocks of rows, the same for any number of threads; other threads take over the blocks of a delayed one
 
 
-def propagate(graph: Graph, U: Tensor, V: Tensor, weights: Sequence[float]) -> tuple[Tensor, Tensor]:
+def propagate(graph: Graph, U: Tensor, V: Tensor, weights: Sequence[float], scaled: bool = True) -> tuple[Tensor, Tensor]:
     """Compute the rows of users and those of items of Σ_l weights[l] Â^l [U; V], differentiable any number of times.
 
     U (n_users, d) and V (n_items, d) have one dtype and device; `weights` are those of layers 0, 1, ..., at least two. It is
-    differentiable once where several workers share the graph.
+    differentiable once where several workers share the graph. Without `scaled`, A takes the place of Â.
     """
-    return _Polynomial.apply(graph, tuple(weights), U, V)
+    return _Polynomial.apply(graph, tuple(weights), scaled, U, V)
 
 
 class _Polynomial(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, graph: Graph, weights: tuple[float, ...], U: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
-        ctx.graph, ctx.weights = graph, weights
+    def forward(ctx, graph: Graph, weights: tuple[float, ...], scaled: bool, U: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
+        ctx.graph, ctx.weights, ctx.scaled = graph, weights, scaled
         polynomial = graph.by_rows if compiled(U.device) else graph.by_matrix
-        out = polynomial(weights, U.contiguous(), V.contiguous())
+        out = polynomial(weights, U.contiguous(), V.contiguous(), scaled)
         if graph.shared(U.device):
             graph.exchange.complete(out)
         return out
@@ -53,10 +54,10 @@ class _Polynomial(torch.autograd.Function):
     def backward(ctx, U: Tensor, V: Tensor):
         graph = ctx.graph
         if not graph.shared(U.device):
-            return None, None, *propagate(graph, U, V, ctx.weights)
+            return None, None, None, *propagate(graph, U, V, ctx.weights, ctx.scaled)
         U, V = U.clone(memory_format=torch.contiguous_format), V.clone(memory_format=torch.contiguous_format)
         graph.exchange.sum([U, V])
-        return None, None, *graph.by_rows(ctx.weights, U, V)
+        return None, None, None, *graph.by_rows(ctx.weights, U, V, ctx.scaled)
 
 
 class Graph:
@@ -79,8 +80,8 @@ class Graph:
         cuts = np.searchsorted(cost, np.linspace(0, cost[-1], BLOCKS + 1)).tolist()
         # A block has users or items only, whose owners are counted apart.
         self.blocks = [(begin, end) for begin, end in pairwise(sorted([*cuts, self.n_users])) if begin < end]
-        self._scales: dict[torch.dtype, Tensor] = {}
-        self._matrices: dict[tuple[torch.device, torch.dtype], Tensor] = {}
+        self._scales: dict[tuple[torch.dtype, bool], Tensor] = {}
+        self._matrices: dict[tuple[torch.device, torch.dtype, bool], Tensor] = {}
 
     def shared(self, device: torch.device) -> bool:
         """Whether several workers share the rows, as they do with the kernel."""
@@ -92,14 +93,14 @@ class Graph:
         row = begin if begin < self.n_users else begin - self.n_users
         return begin + (rank - row) % size, end, size
 
-    def by_rows(self, weights: tuple[float, ...], U: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
+    def by_rows(self, weights: tuple[float, ...], U: Tensor, V: Tensor, scaled: bool = True) -> tuple[Tensor, Tensor]:
         """The polynomial by the kernel, on the CPU. One thread writes each row: same bits for any number of threads.
 
         Of rows that are shared, those of the other workers are 0.
         """
-        if U.dtype not in self._scales:
-            self._scales[U.dtype] = self.scale.to(U.dtype)
-        scale = self._scales[U.dtype]
+        if (U.dtype, scaled) not in self._scales:
+            self._scales[U.dtype, scaled] = (self.scale if scaled else torch.ones_like(self.scale)).to(U.dtype)
+        scale = self._scales[U.dtype, scaled]
         h, spare = (U.new_empty(self.n_nodes, U.shape[1]) for _ in range(2))
         torch.mul(U, weights[-1] * scale[: self.n_users], out=h[: self.n_users])
         torch.mul(V, weights[-1] * scale[self.n_users :], out=h[self.n_users :])
@@ -121,9 +122,9 @@ class Graph:
             h, spare = spare, h
         return out
 
-    def by_matrix(self, weights: tuple[float, ...], U: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
-        """The polynomial by products with the sparse matrix Â, on any device."""
-        key = U.device, U.dtype
+    def by_matrix(self, weights: tuple[float, ...], U: Tensor, V: Tensor, scaled: bool = True) -> tuple[Tensor, Tensor]:
+        """The polynomial by products with the sparse matrix Â or A, on any device."""
+        key = U.device, U.dtype, scaled
         if key not in self._matrices:
             self._matrices[key] = self._matrix(*key)
         E = torch.cat([U, V])
@@ -132,10 +133,10 @@ class Graph:
             h = torch.sparse.mm(self._matrices[key], h).add_(E, alpha=weight)
         return h[: self.n_users].clone(), h[self.n_users :].clone()
 
-    def _matrix(self, device: torch.device, dtype: torch.dtype) -> Tensor:
+    def _matrix(self, device: torch.device, dtype: torch.dtype, scaled: bool) -> Tensor:
         indptr, indices = torch.from_numpy(self.indptr), torch.from_numpy(self.indices).long()
         row = torch.repeat_interleave(torch.arange(self.n_nodes), indptr.diff())
-        values = self.scale[row, 0] * self.scale[indices, 0]
+        values = self.scale[row, 0] * self.scale[indices, 0] if scaled else torch.ones(len(row), dtype=torch.float64)
         matrix = torch.sparse_coo_tensor(torch.stack([row, indices]), values, (self.n_nodes,) * 2, check_invariants=True)
         return matrix.to(device, dtype).coalesce()
 
