@@ -45,14 +45,16 @@ def dense(p, U, V, seed=None):
     return final, layers[p.contrast_layer - 1]
 
 
-def contrast_by_loops(p, finals, layers):
+def contrast_by_loops(p, finals, layers, groups=None):
+    """With `groups`, the lists of nodes that are compared with one another, of users and of items."""
     total = 0
-    for final, layer, ids in zip(finals, layers, (USERS, ITEMS), strict=True):
-        nodes = sorted(set(ids.tolist()))
-        for a in nodes:
-            cosines = torch.stack([torch.cosine_similarity(final[a], layer[b], dim=0) for b in nodes])
-            own = torch.cosine_similarity(final[a], layer[a], dim=0)
-            total = total - torch.log(torch.exp(own / p.aux_tau) / torch.exp(cosines / p.aux_tau).sum()) / len(nodes)
+    for side, (final, layer, ids) in enumerate(zip(finals, layers, (USERS, ITEMS), strict=True)):
+        n_nodes = len(set(ids.tolist()))
+        for nodes in groups[side] if groups else [sorted(set(ids.tolist()))]:
+            for a in nodes:
+                cosines = torch.stack([torch.cosine_similarity(final[a], layer[b], dim=0) for b in nodes])
+                own = torch.cosine_similarity(final[a], layer[a], dim=0)
+                total = total - torch.log(torch.exp(own / p.aux_tau) / torch.exp(cosines / p.aux_tau).sum()) / n_nodes
     return p.aux_weight * total
 
 
@@ -72,6 +74,34 @@ def test_vectors_contrast_and_gradients_are_the_dense_ones(noise, n_layers, cont
     (own + sum((w * side).sum() for w, side in zip(weights, found, strict=True))).backward()
     (wanted + sum((w * side).sum() for w, side in zip(weights, expected, strict=True))).backward()
     torch.testing.assert_close([encoder.users.grad, encoder.items.grad], [side.grad for side in start])
+
+
+def test_a_contrast_of_groups_compares_the_nodes_of_each_group():
+    p = dataclasses.replace(P, contrast_nodes=2)
+    encoder = build(p, seed=5)
+    finals, layers = dense(P, *vectors(), seed=5)
+    encoder()
+    groups, split = [], encoder.groups
+
+    def noted(ids):
+        parts = split(ids)
+        groups.append([part.tolist() for part in parts])
+        return parts
+
+    encoder.groups = noted
+    torch.testing.assert_close(encoder.own_loss(USERS, ITEMS).detach(), contrast_by_loops(p, finals, layers, groups))
+    for ids, parts in zip((USERS, ITEMS), groups, strict=True):
+        assert sorted(map(len, parts)) == [1, 2] and sorted(node for part in parts for node in part) == sorted(
+            set(ids.tolist())
+        )
+
+
+def test_groups_are_drawn_anew_for_each_batch():
+    encoder = build(dataclasses.replace(P, contrast_nodes=2))
+    ids = torch.arange(9)
+    drawn = {tuple(sorted(tuple(sorted(part.tolist())) for part in encoder.groups(ids))) for _ in range(4)}
+    assert len(drawn) > 1
+    assert build(dataclasses.replace(P, contrast_nodes=9)).groups(ids) == (ids,)
 
 
 def test_scoring_has_no_noise_and_draws_none():

@@ -51,10 +51,21 @@ def test_a_fit_is_found_by_what_it_reads_and_measures(tmp_path):
     assert evidence.find("d", "c", same, "train", "float32", ["recall@50"]) == []
 
 
-def test_a_parameter_that_is_newer_than_the_line_had_its_default():
-    assert same_params({"lam": 1, "new": 0}, {"lam": 1}, {"lam": 5, "new": 0})
-    assert not same_params({"lam": 1, "new": 2}, {"lam": 1}, {"lam": 5, "new": 0})
-    assert not same_params({"lam": 1}, {"lam": 1, "gone": 2}, {"lam": 5})
+@pytest.mark.parametrize(
+    ("method", "given", "newer", "other"),
+    [
+        ("ials", {"lam": 1}, "alpha0", 0.7),
+        ("sl", {"tau": 0.1}, "similarity", "dot"),
+        ("sl", {"model": "xsimgcl", "n_layers": 2}, "contrast_nodes", 8),  # of an encoder that is not the default one
+    ],
+)
+def test_a_parameter_that_is_newer_than_the_line_had_its_default(method, given, newer, other):
+    config = configure(method, given)
+    older = {name: value for name, value in used_params(config).items() if name != newer}
+    assert newer in used_params(config) and same_params(config, older)
+    assert not same_params(configure(method, given | {newer: other}), older)
+    assert not same_params(config, older | {"gone": 2})
+    assert not same_params(config, older | {name: "another" for name in given})
 
 
 @pytest.mark.parametrize(

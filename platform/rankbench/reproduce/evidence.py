@@ -54,13 +54,12 @@ class Evidence:
         self, dataset: str, card: str, config: MethodConfig, fit_on: str, dtype: str, metrics: Iterable[str] = ()
     ) -> list[StoredFit]:
         """Return the fits of a setting with all of `metrics`, one per seed, by seed."""
-        wanted, defaults = used_params(config), _defaults(config)
         needed = set(metrics)
         found = {
             fit.seed: fit
             for fit in self.fits.get(dataset, ())
             if (fit.card, fit.method, fit.fit_on, fit.dtype) == (card, config.method, fit_on, dtype)
-            and same_params(wanted, fit.params, defaults)
+            and same_params(config, fit.params)
             and needed <= set(fit.metrics)
         }
         return [found[seed] for seed in sorted(found)]
@@ -144,18 +143,17 @@ def used_params(config: MethodConfig) -> dict[str, Any]:
     return {name: flat[name] for name in sorted(config.used)}
 
 
-def same_params(wanted: dict[str, Any], stored: dict[str, Any], defaults: dict[str, Any]) -> bool:
-    """Whether two settings are equal. A parameter that is newer than the stored fit had its default then."""
-    missing = {name: value for name, value in wanted.items() if name not in stored}
-    return (
-        set(stored) <= set(wanted)
-        and all(wanted[name] == value for name, value in stored.items())
-        and all(value == defaults.get(name) for name, value in missing.items())
-    )
-
-
-def _defaults(config: MethodConfig) -> dict[str, Any]:
-    return config.spec.flat(config.spec.configure({}, config.method))
+def same_params(config: MethodConfig, stored: dict[str, Any]) -> bool:
+    """Whether a fit of `config` reads the stored parameters. One that is newer than the stored fit had its default then."""
+    wanted = used_params(config)
+    if not set(stored) <= set(wanted) or any(wanted[name] != value for name, value in stored.items()):
+        return False
+    newer = wanted.keys() - stored.keys()
+    if not newer:
+        return True
+    # The parameters of an encoder have a default only beside its name, which is among the stored ones.
+    defaults = config.spec.flat(config.spec.configure(stored, config.method))
+    return all(wanted[name] == defaults[name] for name in newer)
 
 
 def _rounded(m: Measured) -> tuple[float, float | None, float | None]:
