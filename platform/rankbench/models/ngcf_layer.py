@@ -61,7 +61,8 @@ class _Layer(torch.autograd.Function):
     def forward(ctx, T, E, share, own, rate, key, W, b, V, c):
         T, E, share, W, b, V, c = (each.detach().contiguous().numpy() for each in (T, E, share, W, b, V, c))
         dtype, n_blocks = E.dtype.type, -(-len(E) // ROWS)
-        ctx.fixed = share, dtype(own), dtype(1 / (1 - rate)), _threshold(rate), np.uint64(key)
+        small = dtype(_TINY), dtype(SLOPE), dtype(0)  # constants of the dtype: others make the compiled loops slow
+        ctx.fixed = share, dtype(own), small, dtype(1 / (1 - rate)), _threshold(rate), np.uint64(key)
         out, unit, signs = np.empty_like(E), np.empty_like(E), np.empty(E.shape, np.uint8)
         in_parallel(_forward, n_blocks, E.size, T, E, *ctx.fixed, W, b[0], V, c[0], out, unit, signs)
         ctx.arrays = T, E, W, V, out, unit, signs
@@ -72,12 +73,12 @@ class _Layer(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, out_grad, unit_grad):
         T, E, W, V, out, unit, signs = ctx.arrays
-        given = [np.zeros((0, 0), E.dtype) if each is None else each.contiguous().numpy() for each in (out_grad, unit_grad)]
+        nothing = np.zeros((0, E.shape[1]), E.dtype)
+        given = [nothing if each is None else each.contiguous().numpy() for each in (out_grad, unit_grad)]
         n_blocks, d = -(-len(E) // ROWS), E.shape[1]
         d_T, d_E = np.empty_like(T), np.empty_like(E)
         parts = [np.empty((n_blocks, *shape), E.dtype) for shape in ((d, d), (d,), (d, d), (d,))]
-        transposed = np.ascontiguousarray(W.T), np.ascontiguousarray(V.T)
-        arrays = *transposed, out, unit, signs, *given, d_T, d_E, *parts
+        arrays = W, V, out, unit, signs, *given, d_T, d_E, *parts
         in_parallel(_backward, n_blocks, E.size, T, E, *ctx.fixed, *arrays)
         d_W, d_b, d_V, d_c = (torch.from_numpy(part.sum(axis=0)) for part in parts)
         return torch.from_numpy(d_T), torch.from_numpy(d_E), None, None, None, None, d_W, d_b[None], d_V, d_c[None]
@@ -91,83 +92,101 @@ def _draw(key, threshold, kept):
             kept[row, k] = (bits(key, row * d + k) >> np.uint64(32)) >= threshold
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
-def _forward(T, E, share, own, scale, threshold, key, W, b, V, c, out, unit, signs, start, stop):
-    n, d = E.shape
-    tiny = scale * 0 + _TINY
-    slope = scale * 0 + SLOPE
+def _forward(T, E, share, own, small, scale, threshold, key, W, b, V, c, out, unit, signs, start, stop) -> None:
+    """`out`, `unit` and `signs` of the blocks start to stop. Products are NumPy's, whose BLAS has one thread during a fit."""
+    S, X = (np.empty((ROWS, E.shape[1]), E.dtype) for _ in range(2))
+    for begin in range(start * ROWS, min(stop * ROWS, len(E)), ROWS):
+        rows = slice(begin, min(begin + ROWS, len(E)))
+        n = rows.stop - begin
+        _inputs(T[rows], E[rows], share[rows], own, S, X)
+        _activate(S[:n] @ W, X[:n] @ V, b, c, small, scale, threshold, key, begin, out[rows], unit[rows], signs[rows])
+
+
+def _backward(
+    T, E, share, own, small, scale, threshold, key, W, V, out, unit, signs, out_grad, unit_grad,
+    d_T, d_E, d_W, d_b, d_V, d_c, start, stop,
+) -> None:  # fmt: skip
+    """The gradients of T and E, and of the weights for each of the blocks start to stop."""
+    S, X, dP, dQ = (np.empty((ROWS, E.shape[1]), E.dtype) for _ in range(4))
     for block in range(start, stop):
-        begin, end = block * ROWS, min((block + 1) * ROWS, n)
-        S = np.empty((end - begin, d), E.dtype)
-        X = np.empty((end - begin, d), E.dtype)
-        for r in range(end - begin):
-            t, e, factor = T[begin + r], E[begin + r], share[begin + r]
+        begin = block * ROWS
+        rows = slice(begin, min(begin + ROWS, len(E)))
+        n = rows.stop - begin
+        _inputs(T[rows], E[rows], share[rows], own, S, X)
+        given = out[rows], unit[rows], signs[rows], out_grad[rows], unit_grad[rows]
+        _activate_back(*given, small, scale, threshold, key, begin, dP, dQ, d_b[block], d_c[block])
+        np.matmul(S[:n].T, dP[:n], out=d_W[block])
+        np.matmul(X[:n].T, dQ[:n], out=d_V[block])
+        _inputs_back(dP[:n] @ W.T, dQ[:n] @ V.T, S, E[rows], share[rows], own, d_T[rows], d_E[rows])
+
+
+@numba.njit(nogil=True, cache=True)
+def _inputs(T, E, share, own, S, X):
+    n, d = E.shape
+    for r in range(n):
+        for k in range(d):
+            S[r, k] = share[r] * T[r, k] + own * E[r, k]
+            X[r, k] = S[r, k] * E[r, k]
+
+
+@numba.njit(nogil=True, cache=True)
+def _inputs_back(dS, dX, S, E, share, own, d_T, d_E):
+    n, d = E.shape
+    for r in range(n):
+        for k in range(d):
+            s = dS[r, k] + dX[r, k] * E[r, k]
+            d_T[r, k] = share[r] * s
+            d_E[r, k] = own * s + dX[r, k] * S[r, k]
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def _activate(P, Q, b, c, small, scale, threshold, key, begin, out, unit, signs):
+    """From the products P and Q of rows that start at row `begin`."""
+    n, d = P.shape
+    tiny, slope, zero = small
+    for r in range(n):
+        for k in range(d):
+            p, q = P[r, k] + b[k], Q[r, k] + c[k]
+            first, second = not p <= zero, not q <= zero  # a NaN passes through unchanged
+            signs[r, k] = first + 2 * second
+            out[r, k] = (p if first else slope * p) + (q if second else slope * q)
+        if threshold > 0:
             for k in range(d):
-                S[r, k] = factor * t[k] + own * e[k]
-                X[r, k] = S[r, k] * e[k]
-        P, Q = np.dot(S, W), np.dot(X, V)
-        for r in range(end - begin):
-            row = begin + r
-            length = tiny * 0
+                kept = (bits(key, (begin + r) * d + k) >> np.uint64(32)) >= threshold
+                out[r, k] *= scale if kept else zero
+        length = zero
+        for k in range(d):
+            length += out[r, k] * out[r, k]
+        length = max(np.sqrt(length), tiny)
+        for k in range(d):
+            unit[r, k] = out[r, k] / length
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def _activate_back(out, unit, signs, out_grad, unit_grad, small, scale, threshold, key, begin, dP, dQ, d_b, d_c):
+    n, d = signs.shape
+    tiny, slope, zero = small
+    g = np.empty(d, dP.dtype)
+    d_b[:] = 0
+    d_c[:] = 0
+    for r in range(n):
+        g[:] = zero
+        if len(out_grad):
+            g[:] = out_grad[r]
+        if len(unit_grad):
+            along, length = zero, zero
             for k in range(d):
-                p, q = P[r, k] + b[k], Q[r, k] + c[k]
-                first, second = not p <= 0, not q <= 0  # a NaN passes through unchanged
-                signs[row, k] = first + 2 * second
-                h = (p if first else slope * p) + (q if second else slope * q)
-                if threshold > 0:
-                    h = h * scale if (bits(key, row * d + k) >> np.uint64(32)) >= threshold else h * 0
-                out[row, k] = h
-                length += h * h
+                along += unit_grad[r, k] * unit[r, k]
+                length += out[r, k] * out[r, k]
             length = max(np.sqrt(length), tiny)
             for k in range(d):
-                unit[row, k] = out[row, k] / length
-
-
-@numba.njit(nogil=True, cache=True, error_model="numpy")
-def _backward(
-    T, E, share, own, scale, threshold, key, Wt, Vt, out, unit, signs, out_grad, unit_grad,
-    d_T, d_E, d_W, d_b, d_V, d_c, start, stop,
-):  # fmt: skip
-    n, d = E.shape
-    tiny = scale * 0 + _TINY
-    slope = scale * 0 + SLOPE
-    for block in range(start, stop):
-        begin, end = block * ROWS, min((block + 1) * ROWS, n)
-        S, X = np.empty((end - begin, d), E.dtype), np.empty((end - begin, d), E.dtype)
-        dP, dQ = np.empty((end - begin, d), E.dtype), np.empty((end - begin, d), E.dtype)
-        d_b[block] = 0
-        d_c[block] = 0
-        for r in range(end - begin):
-            row = begin + r
-            t, e, factor = T[row], E[row], share[row]
-            along, length = tiny * 0, tiny * 0
-            if len(unit_grad):
-                for k in range(d):
-                    along += unit_grad[row, k] * unit[row, k]
-                    length += out[row, k] * out[row, k]
-                length = max(np.sqrt(length), tiny)
+                g[k] += (unit_grad[r, k] - along * unit[r, k]) / length
+        if threshold > 0:
             for k in range(d):
-                g = tiny * 0
-                if len(out_grad):
-                    g += out_grad[row, k]
-                if len(unit_grad):
-                    g += (unit_grad[row, k] - along * unit[row, k]) / length
-                if threshold > 0:
-                    g = g * scale if (bits(key, row * d + k) >> np.uint64(32)) >= threshold else g * 0
-                sign = signs[row, k]
-                dP[r, k] = g if sign & 1 else slope * g
-                dQ[r, k] = g if sign & 2 else slope * g
-                d_b[block, k] += dP[r, k]
-                d_c[block, k] += dQ[r, k]
-                S[r, k] = factor * t[k] + own * e[k]
-                X[r, k] = S[r, k] * e[k]
-        d_W[block] = np.dot(S.T, dP)
-        d_V[block] = np.dot(X.T, dQ)
-        dS, dX = np.dot(dP, Wt), np.dot(dQ, Vt)
-        for r in range(end - begin):
-            row = begin + r
-            e, factor = E[row], share[row]
-            for k in range(d):
-                s = dS[r, k] + dX[r, k] * e[k]
-                d_T[row, k] = factor * s
-                d_E[row, k] = own * s + dX[r, k] * S[r, k]
+                kept = (bits(key, (begin + r) * d + k) >> np.uint64(32)) >= threshold
+                g[k] *= scale if kept else zero
+        for k in range(d):
+            dP[r, k] = g[k] if signs[r, k] & 1 else slope * g[k]
+            dQ[r, k] = g[k] if signs[r, k] & 2 else slope * g[k]
+            d_b[k] += dP[r, k]
+            d_c[k] += dQ[r, k]
