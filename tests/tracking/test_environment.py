@@ -5,7 +5,13 @@ import subprocess
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+from rankbench.core.environment import Environment
+from rankbench.data.cards import load_card
+from rankbench.experiment.job import Job, configure
+from rankbench.experiment.run import run
+from rankbench.tracking import environment
 from rankbench.tracking.environment import describe_environment, peak_memory, reset_peak_memory
 
 ROOT = Path(__file__).parents[2]
@@ -31,6 +37,22 @@ def test_the_revision_is_the_commit_of_the_checkout():
         return
     head = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
     assert about["revision"].removesuffix("+changes") == head.stdout.strip()
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="this is no checkout")
+def test_a_record_names_the_revision_that_ran_whatever_is_committed_during_the_fit(monkeypatch):
+    head = ["before"]
+    monkeypatch.setattr(environment, "_git", lambda root, *words: head[0] if words[0] == "rev-parse" else "")
+    environment.code_revision.cache_clear()
+    settings, phases = Environment.from_env(), []
+
+    def commit(phase, done, total):
+        phases.append(phase)
+        head[0] = "after"
+
+    (outcome,) = run(Job(load_card("synthetic", settings), (configure("ials", {"iterations": 2}),)), settings, progress=commit)
+    environment.code_revision.cache_clear()
+    assert "fit" in phases and outcome.record.environment["revision"] == "before"
 
 
 def test_versions_and_machine_are_stated():

@@ -35,7 +35,7 @@ from rankbench.experiment.watch import Curve, ValidationSet, ranked, valid_users
 from rankbench.fitting.drive import Row, Validation, result_of
 from rankbench.fitting.method import Iterative
 from rankbench.solvers.tiled.recommender import TiledLinearRecommender
-from rankbench.tracking.environment import peak_memory, reset_peak_memory
+from rankbench.tracking.environment import code_revision, peak_memory, reset_peak_memory
 from rankbench.tracking.record import Measured, RunRecord, per_user_table
 
 
@@ -54,6 +54,7 @@ def run_stepwise(
 ) -> Generator[list[Row], None, list[Outcome]]:
     """Like `run`, but yield the curve so far after each iteration of an iterative method."""
     started_at, seconds = now(), dict[str, float]()
+    code_revision()  # asked now, because another revision may be checked out before the fit ends
     reset_peak_memory()
     with memory_errors_are_clear(job.title), threads.pinned(execution.n_threads):
         with _timed(seconds, "load"):

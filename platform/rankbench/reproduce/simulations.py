@@ -62,7 +62,7 @@ def simulate(simulation: Simulation, dataset: str, evidence: Evidence, environme
 
     from rankbench.studies.spec import registered
 
-    study, given = registered().get(simulation.study), simulation.params(dataset)
+    study, given, revision = registered().get(simulation.study), simulation.params(dataset), code_revision()
     started, clock = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
     findings = study.measure(parameters(study.params, given, study.name), seed, environment, lambda *progress: None)
     line = StoredStudy(
@@ -73,7 +73,7 @@ def simulate(simulation: Simulation, dataset: str, evidence: Evidence, environme
         seed=seed,
         values={f"{row}: {metric}": float(f"{value:.6g}") for (row, metric), value in simulation.read(findings.rows).items()},
         seconds=round(time.monotonic() - clock, 1),
-        revision=code_revision(),
+        revision=revision,
         started_at=started,
     )
     evidence.add(line)

@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import sys
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -59,8 +60,12 @@ def _cpu() -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
 
 
+@cache
 def code_revision() -> str | None:
-    """Return the commit of the checkout of this code, with `+changes` if files were changed; None outside a checkout."""
+    """Return the commit of the checkout of this code, with `+changes` if files were changed; None outside a checkout.
+
+    It is that of the first call, because a process runs the code that it has loaded, whatever the checkout has by then.
+    """
     root = Path(__file__).resolve().parents[3]
     if not (root / ".git").exists():
         return None
