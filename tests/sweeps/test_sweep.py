@@ -271,11 +271,43 @@ def test_a_killed_worker_costs_a_retry_and_nothing_else(tmp_path):
         below = psutil.Process(process.pid).children(recursive=True)
         workers = [child for child in below if child.is_running() and "Trainable.train" in " ".join(_command(child))]
     workers[0].kill()
-    process.communicate(timeout=200)
+    _, err = process.communicate(timeout=200)
     assert process.returncode == 0
+    (line,) = (line for line in err.splitlines() if "worker was lost" in line)
+    assert line.startswith("warning: synthetic: ") and "the trial is run again" in line
     (folder,) = (tmp_path / "results" / "sweeps").iterdir()
     assert all(record.finished for record in records_of(folder))
     assert sum(record.stage == "final" for record in records_of(folder)) == 4
+
+
+KILLER = """
+import os
+import signal
+from rankbench.core.config import Params
+from rankbench.fitting.method import direct
+
+
+class Killer(Params):
+    pass
+
+
+@direct("killer", Killer, families=("baseline",), title="Ends its process", source="baseline")
+def killer(X, p, seed):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.slow
+def test_a_trial_whose_worker_is_killed_each_time_fails_with_the_reason(tmp_path):
+    (tmp_path / "killer.py").write_text(KILLER)
+    data, rest = EXPERIMENT.split("  - {method: popularity}")[0], EXPERIMENT[EXPERIMENT.index("search:") :]
+    (tmp_path / "small.yaml").write_text(f"{data}  - {{method: killer}}\n{rest}")
+    process = rankbench(tmp_path, "sweep", "small.yaml", "--json", "--plugin", "killer.py")
+    _, err = process.communicate(timeout=300)
+    (folder,) = (tmp_path / "results" / "sweeps").iterdir()
+    assert process.returncode == 4, err
+    errors = [record.error for record in records_of(folder) if record.failed]
+    assert errors == ["its worker process died: it was killed, or it crashed (the worker was lost 2 times)"]
 
 
 def _command(process: psutil.Process) -> list[str]:

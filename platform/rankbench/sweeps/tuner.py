@@ -103,9 +103,9 @@ def run_units(
     usage = usage or Usage()
     usage.offer(machines)
     group_searches, lost = searches, []
-    for _ in range(ATTEMPTS if to_run or searches else 0):
+    for number in range(1, ATTEMPTS + 1 if to_run or searches else 1):
         group = Group(to_run, group_searches, search, Dispatch(machines, limit), in_order)
-        lost = _tune(group, environment, session, on_done, warn, usage)
+        lost = _tune(group, environment, session, on_done, warn, usage, again=number < ATTEMPTS)
         to_run, group_searches = [unit for unit, _ in lost], []
         if not lost:
             break
@@ -279,11 +279,14 @@ class Scheduler(FIFOScheduler):
 
 
 class _TrialEnds(tune.Callback):
-    """Passes the result of each trial on, and collects the units whose worker was lost, with the reason."""
+    """Passes the result of each trial on, and collects the trials whose worker was lost.
 
-    def __init__(self, group: Group, on_done: OnDone):
-        self.group, self.on_done = group, on_done
-        self.lost: list[tuple[Unit, str]] = []
+    With `again`, these are run again at the end, and `warn` is called at once.
+    """
+
+    def __init__(self, group: Group, on_done: OnDone, warn: Callable[[str], None], again: bool):
+        self.group, self.on_done, self.warn, self.again = group, on_done, warn, again
+        self.lost: list[Trial] = []
 
     def __getstate__(self) -> dict[str, Any]:
         # As in the searcher, nothing is restored.
@@ -295,10 +298,19 @@ class _TrialEnds(tune.Callback):
         self.on_done(unit, records_of(unit, search.records), False)
 
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        lines = str(trial.get_error() or trial.get_pickled_error() or "").strip().splitlines()
         unit = self.group.unit_of(trial)
         self.group.search.end(unit)
-        self.lost.append((unit, cause(lines)))
+        self.lost.append(trial)  # Tune stores the error of a trial after it has called this
+        if self.again:
+            self.warn(f"{unit.title}: its worker was lost; the trial is run again after the others, from its checkpoint if any")
+
+    def reasons(self) -> list[tuple[Unit, str]]:
+        """The units whose worker was lost, with the reason. Tune must have ended, and its folder must still exist."""
+        errors = [str(trial.get_error() or trial.get_pickled_error() or "") for trial in self.lost]
+        return [
+            (self.group.unit_of(trial), cause(error.strip().splitlines()))
+            for trial, error in zip(self.lost, errors, strict=True)
+        ]
 
 
 _MEMORY = "out of memory: Ray ended its worker; run fewer trials at once (resources.concurrent) or use a larger machine"
@@ -371,8 +383,11 @@ def _tune(
     on_done: OnDone,
     warn: Callable[[str], None],
     usage: Usage,
+    again: bool,
 ) -> list[tuple[Unit, str]]:
-    """Run the units of a group, planned and drawn; returns those whose worker was lost, with the reason."""
+    """Run the units of a group, planned and drawn; returns those whose worker was lost, with the reason. `again`: whether
+    they will be run again.
+    """
     units, searches, search = group.units, group.searches, group.search
     of_units = [group.shared(unit) for unit in units]
     of_searches = [group.shared(each.draft) for each in searches]
@@ -391,7 +406,7 @@ def _tune(
         ),
         resources,
     )
-    ends = _TrialEnds(group, on_done)
+    ends = _TrialEnds(group, on_done, warn, again)
     # A lost worker is reported here, in one line; Tune would print its stack.
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
     # Nobody needs Tune's own state, since a sweep is resumed from its records. It stays off the disk of the results, because
@@ -424,4 +439,4 @@ def _tune(
             ),
         )
         tuner.fit()
-    return ends.lost
+        return ends.reasons()
