@@ -1,7 +1,7 @@
 """Vectors of LLVM in compiled code: a numba function made from instructions on LANES numbers at once.
 
 Numba compiles loops over numbers and leaves it to LLVM whether they become loops over vectors. The kernels of `solvers/als` and
-`training` have inner loops that must stay in registers, and therefore state their vectors themselves; these compile to those of
+`kernels` have inner loops that must stay in registers, and therefore state their vectors themselves; these compile to those of
 the processor. Arrays are flat and contiguous, offsets and strides count elements, and a "vector" is LANES consecutive elements.
 """
 # LLVM's builder and values come without types.
