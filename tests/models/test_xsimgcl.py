@@ -1,4 +1,7 @@
-"""XSimGCL against a dense matrix, torch's own derivatives and the contrast written as a loop."""
+"""XSimGCL against a dense matrix, torch's own derivatives and the contrast written as a loop.
+
+The noise has its own test, `kernels/test_orthant_noise.py`.
+"""
 
 import dataclasses
 
@@ -8,6 +11,7 @@ import scipy.sparse as sp
 import torch
 
 from rankbench.core.errors import ConfigError
+from rankbench.kernels.orthant_noise import with_noise
 from rankbench.models.lightgcn import LightGCN
 from rankbench.models.xsimgcl import XSimGCL, xsimgcl
 
@@ -38,8 +42,7 @@ def dense(p, U, V, seed=None):
     for _ in range(p.n_layers):
         U, V = R @ V, R.T @ U
         if generator is not None:
-            draws = [torch.rand(side.shape, generator=generator, dtype=side.dtype) for side in (U, V)]
-            U, V = (side + p.noise * side.sign() * d / d.norm(dim=1)[:, None] for side, d in zip((U, V), draws, strict=True))
+            U, V = (with_noise(side, p.noise, generator) for side in (U, V))
         layers.append((U, V))
     final = [torch.stack(side).mean(dim=0) for side in zip(*layers, strict=True)]
     return final, layers[p.contrast_layer - 1]

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from rankbench.core.config import Params, param
 from rankbench.core.errors import require
+from rankbench.kernels.orthant_noise import with_noise
 from rankbench.kernels.rows import take_rows
 from rankbench.models.contrast import contrast
 from rankbench.models.propagation import Graph, propagate
@@ -59,21 +60,12 @@ class XSimGCLModel(EmbeddingModel):
         U, V = self.users, self.items
         layers = []
         for _ in range(n_layers):
-            U, V = (self.noisy(vectors) for vectors in propagate(self.graph, U, V, [0.0, 1.0]))
+            propagated = propagate(self.graph, U, V, [0.0, 1.0])
+            U, V = (with_noise(vectors, self.p.noise, self.generator) for vectors in propagated)
             layers.append((U, V))
         users, items = (sum(side[1:], start=side[0]) / n_layers for side in zip(*layers, strict=True))
         self.views = (users, layers[self.p.contrast_layer - 1][0]), (items, layers[self.p.contrast_layer - 1][1])
         return users, items
-
-    def noisy(self, vectors: Tensor) -> Tensor:
-        """Add noise of length ε in the orthant of each vector; the derivative of the sign is 0."""
-        with torch.no_grad():
-            device = self.generator.device
-            delta = torch.rand(vectors.shape, generator=self.generator, dtype=vectors.dtype, device=device).to(vectors.device)
-            tiny = torch.finfo(vectors.dtype).tiny  # avoids a division by 0 if a short row is drawn as all zeros
-            delta *= self.p.noise / torch.linalg.vector_norm(delta, dim=1, keepdim=True).clamp(min=tiny)
-            delta *= vectors.sign()
-        return vectors + delta
 
     def own_loss(self, users: Tensor, items: Tensor) -> Tensor:
         views, self.views = self.views, ()

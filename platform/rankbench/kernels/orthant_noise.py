@@ -1,0 +1,111 @@
+"""Random vectors of a given length in the orthants of given ones, added to them in one pass.
+
+    v + ε sign(v) ⊙ Δ/|Δ|,    Δ uniform on (0, 1), independent for each row and number
+
+The numbers are a hash of a seed, the row and the place in it, so that the bits do not depend on the number of threads, and no
+generator's state holds them back. The hash is the 32-bit finaliser "lowbias32" of Chris Wellons, applied twice with a key of 64
+bits per row, which is that of SplitMix64 (Steele et al., OOPSLA 2014).
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from rankbench.core.devices import compiled
+from rankbench.kernels.parallel import in_parallel
+
+_32_BITS = 0xFFFFFFFF
+
+
+def with_noise(vectors: Tensor, length: float, generator: torch.Generator) -> Tensor:
+    """Add noise of `length` to each row of `vectors` (n, d). The derivative of the sign is 0.
+
+    Each call takes one number from the generator.
+    """
+    seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
+    return _Noise.apply(vectors, length, seed)
+
+
+class _Noise(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, vectors: Tensor, length: float, seed: int) -> Tensor:
+        given = vectors.detach()
+        if not compiled(vectors.device):
+            delta = _uniform(given, seed)
+            return given + given.sign() * delta * (length / torch.linalg.vector_norm(delta, dim=1, keepdim=True))
+        rows = given.contiguous().numpy()
+        out = np.empty_like(rows)
+        in_parallel(_add, len(rows), rows.size, rows, rows.dtype.type(length), np.uint64(seed), out)
+        return torch.from_numpy(out)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad: Tensor):
+        return grad, None, None
+
+
+def _uniform(like: Tensor, seed: int) -> Tensor:
+    """The numbers Δ of the kernel by PyTorch, whose integers have a sign: `_right` shifts zeros in."""
+    z = seed + torch.ones_like(like[:, 0], dtype=torch.int64).cumsum(0) * _signed(0x9E3779B97F4A7C15)
+    z = (z ^ _right(z, 30)) * _signed(0xBF58476D1CE4E5B9)
+    z = (z ^ _right(z, 27)) * _signed(0x94D049BB133111EB)
+    key = (z ^ _right(z, 31))[:, None]
+    x = torch.ones_like(like, dtype=torch.int64).cumsum(1) - 1
+    for part in (key & _32_BITS, _right(key, 32)):
+        x = x ^ part
+        x = (x ^ x >> 16) * 0x7FEB352D & _32_BITS
+        x = (x ^ x >> 15) * 0x846CA68B & _32_BITS
+        x = x ^ x >> 16
+    return ((x >> 9).to(like.dtype) + 0.5) * 2.0**-23
+
+
+def _signed(number: int) -> int:
+    return number - 2**64
+
+
+def _right(z: Tensor, bits: int) -> Tensor:
+    return z >> bits & (1 << 64 - bits) - 1
+
+
+@numba.njit(nogil=True, cache=True, inline="always")
+def _mixed(x):
+    x = np.uint32(x ^ (x >> np.uint32(16)))
+    x = np.uint32(x * np.uint32(0x7FEB352D))
+    x = np.uint32(x ^ (x >> np.uint32(15)))
+    x = np.uint32(x * np.uint32(0x846CA68B))
+    return np.uint32(x ^ (x >> np.uint32(16)))
+
+
+@numba.njit(nogil=True, cache=True)
+def _key(seed, row):
+    z = seed + (np.uint64(row) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+# `reassoc` lets the sum of squares be one of vectors, whose order the compiler fixes.
+@numba.njit(nogil=True, cache=True, fastmath={"contract", "reassoc"}, error_model="numpy")
+def _add(rows, length, seed, out, start, stop):
+    n = rows.shape[1]
+    unit, half, zero = rows.dtype.type(2.0**-23), rows.dtype.type(0.5), rows.dtype.type(0)
+    for row in range(start, stop):
+        key = _key(seed, row)
+        low, high = np.uint32(key), np.uint32(key >> np.uint64(32))
+        given, result = rows[row], out[row]
+        square = zero
+        for k in range(n):
+            x = _mixed(np.uint32(_mixed(np.uint32(np.uint32(k) ^ low)) ^ high))
+            # 23 bits and a half: exact in float32, and never 0.
+            delta = (rows.dtype.type(np.int32(x >> np.uint32(9))) + half) * unit
+            square += delta * delta
+            result[k] = delta
+        scale = length / np.sqrt(square)
+        for k in range(n):
+            v = given[k]
+            step = scale * result[k]
+            result[k] = v + (step if v > zero else (-step if v < zero else zero * v))
