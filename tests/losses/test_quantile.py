@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -44,6 +45,22 @@ def test_expects_the_loss_over_the_whole_catalogue():
     draws = [table().own_loss(user_c(list(pair))).item() for pair in product(OTHERS, OTHERS)]
     assert whole == pytest.approx(0.1638888889, abs=1e-9)
     assert sum(draws) / len(draws) == pytest.approx(whole, abs=1e-12)
+
+
+@pytest.mark.parametrize("q", [[1 / 6] * 6, [0.3, 0.05, 0.25, 0.2, 0.1, 0.1]], ids=["uniform", "other"])
+def test_draws_from_all_items_have_the_same_expectation(q):
+    whole, total = table().own_loss(user_c(OTHERS)).item(), 0.0
+    slope = 0.0
+    for pair in product(range(6), range(6)):
+        probability = q[pair[0]] * q[pair[1]]
+        logq = tensor([[q[0]]]).log().expand(1, 2) if len(set(q)) == 1 else tensor([[q[j] for j in pair]]).log()
+        state = table()
+        value = state.own_loss(replace(user_c(list(pair)), logq=logq, own_drawn=True))
+        value.backward()
+        total, slope = total + probability * value.item(), slope + probability * state.beta.grad.item()
+    state = table()
+    state.own_loss(user_c(OTHERS)).backward()
+    assert total == pytest.approx(whole, abs=1e-12) and slope == pytest.approx(state.beta.grad.item(), abs=1e-12)
 
 
 @given(st.floats(-1, 1))

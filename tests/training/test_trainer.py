@@ -12,6 +12,7 @@ from torch.nn.functional import cosine_similarity, softplus
 from rankbench.core.errors import ConfigError, NumericalError
 from rankbench.fitting.checkpoints import Checkpoints
 from rankbench.fitting.recommenders import FactorRecommender, score
+from rankbench.losses.spec import registered
 
 OPTIMIZERS = pytest.mark.parametrize("optimizer", ["row-adam", "adam"])
 ONE_BATCH = {"batch_size": 1000, "optimizer": "row-adam"}
@@ -398,3 +399,33 @@ def test_users_and_items_start_from_numbers_of_their_own(X):
     assert (U[:N_USERS] != V[:N_USERS]).all()
     other = vectors(trainer_of(X, "bpr", embedding_dim=DIM, seed=1))[0]
     assert (other != U).all()
+
+
+# What a loss remembers
+
+
+STATES = sorted(loss.name for loss in registered() if loss.state)
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_what_a_loss_remembers_learns_from_sampled_negatives(name, X):
+    every_epoch = {"advinfonce": {"T_adv": 1}, "sl-at-k": {"T_beta": 1}}.get(name, {})
+    trainer = trainer_of(X, name, **every_epoch)
+    before = {key: value.clone() for key, value in trainer.state.state_dict().items()}
+    trainer.epoch(1, 1.0)
+    after = trainer.state.state_dict()
+    assert any(not torch.equal(before[key], after[key]) for key in before)
+
+
+@pytest.mark.parametrize("name", ["talos", "aatp"])
+@pytest.mark.parametrize("shared", [False, True])
+def test_learned_thresholds_end_at_the_quantiles_of_all_scores(name, shared, X):
+    K = 4
+    sampling = {"shared_negatives": shared, "n_negatives": 200, "sampler": "uniform-other" if not shared else "auto"}
+    trainer = trainer_of(X, name, K=K, learning_rate=1e-9, beta_lr=0.02, batch_size=1000, **sampling)
+    for epoch in range(1, 200):
+        trainer.epoch(epoch, 1.0 if epoch < 120 else 0.1)
+    U, V = (table / table.norm(dim=1, keepdim=True) for table in vectors(trainer))
+    best = (U @ V.T).detach().topk(K + 1, dim=1).values
+    beta = trainer.state.beta.detach()
+    assert (beta < best[:, K - 2] + 0.02).all() and (beta > best[:, K] - 0.02).all()

@@ -5,6 +5,8 @@
 
 Its minimisers are all values between the (K+1)-th and the K-th largest of the user's N scores. This is not a registered loss:
 Talos and AATP keep the thresholds as their state.
+The paper draws its negatives from the items that are not the user's. Where other distributions are chosen, w_u is 1/(n q_k) for
+a draw with probability q_k, and the sum over the user's items is left out if they can be drawn, too.
 paper s_ui of all i ∈ P_u → s.all_positives;  s_uj → s.neg (B, n);  n_u → s.n_interactions (B,);  N → s.n_items
 """
 
@@ -38,7 +40,7 @@ class Thresholds(LossState):
 
     def own_loss(self, s: Scores) -> Tensor | None:
         """The mean of Q over the rows, which trains the thresholds; None if the quantiles are known."""
-        if s.other_items is not None:
+        if s.others.kth_largest(self.K) is not None:
             return None
         beta = self.beta[s.users]
         value, slope = self._q(s, beta.detach())
@@ -48,15 +50,34 @@ class Thresholds(LossState):
     @torch.no_grad()
     def _q(self, s: Scores, beta: Tensor) -> tuple[Tensor, Tensor]:
         """N·Q of each row and its derivative with respect to β, (B,) each. ρ(x) = [x]_+ − (K/N) x."""
+        value, slope = self._of_drawn(s, beta)
+        if s.own_drawn:
+            return value, slope
         values, row = s.all_positives
         x = values - beta[row]
         above = torch.bincount(row, torch.relu(x) - self.share * x, len(beta)).to(values)
-        slope = torch.bincount(row, self.share - (x > 0).to(values.dtype), len(beta)).to(values)
-        weight = (s.n_items - s.n_interactions) / s.neg.shape[1]
+        own_slope = torch.bincount(row, self.share - (x > 0).to(values.dtype), len(beta)).to(values)
+        return above + value, own_slope + slope
+
+    def _of_drawn(self, s: Scores, beta: Tensor) -> tuple[Tensor, Tensor]:
+        """The part of the drawn items."""
+        n, weight = s.neg.shape[1], _weights(s)
         y = s.neg - beta[:, None]
-        share = self.share * y.shape[1]
-        others = y.clamp(min=0).sum(dim=1) - self.share * y.sum(dim=1)
-        return above + weight * others, slope + weight * (share - (y > 0).sum(dim=1, dtype=y.dtype))
+        if weight.shape[1] > 1:
+            value = (weight * (y.clamp(min=0) - self.share * y)).sum(dim=1)
+            return value, (weight * (self.share - (y > 0).to(y.dtype))).sum(dim=1)
+        value = y.clamp(min=0).sum(dim=1) - self.share * y.sum(dim=1)
+        slope = self.share * n - (y > 0).sum(dim=1, dtype=y.dtype)
+        return weight[:, 0] * value, weight[:, 0] * slope
+
+
+def _weights(s: Scores) -> Tensor:
+    """w of each drawn item, of a shape that broadcasts to (B, n)."""
+    n = s.neg.shape[1]
+    if s.logq is None:
+        return ((s.n_items - s.n_interactions) / n)[:, None]
+    same = s.logq.stride(1) == 0  # for all items of a row, as an expanded view shows
+    return (-(s.logq[:, :1] if same else s.logq)).exp() / n
 
 
 def thresholds(p: Any, sizes: Sizes, generator: Generator) -> Thresholds:

@@ -43,7 +43,7 @@ class Scores:
     `users` and `items` (B,) int64 are the indices of the rows; `neg_items` int64 those of the negatives, (B, n), or (1, n) if
     rows share them. `n_interactions` (B,) is the number of training items of the row's user, `n_items` that of the catalogue.
     `logq`, (B, n) or (1, n), and `logq_pos` (B,) are log probabilities under the distribution that the negatives were drawn
-    from, and are constants.
+    from, and are constants. `own_drawn` says whether this distribution has the user's own items, too.
 
     The other fields are set only if the loss needs them. `user_vectors` (B, embedding_dim): the vectors of the rows' users from
     the encoder. `extra_positives` (B, m): scores of m items drawn with replacement
@@ -63,6 +63,7 @@ class Scores:
     neg_items: Tensor | None = None
     logq: Tensor | None = None
     logq_pos: Tensor | None = None
+    own_drawn: bool = False
     user_vectors: Tensor | None = None
     extra_positives: Tensor | None = None
     all_positives: Ragged | None = None

@@ -36,17 +36,18 @@ class Negatives:
     """Negatives `items` int64, (B, n), or (1, n) if all rows share them: an array, or a tensor on the device of the fit.
 
     `logq` are the log probabilities of the draws, of a shape that broadcasts to (B, n), and `logq_pos` (B,) those of the
-    positives under the same distribution.
+    positives under the same distribution. `own` says whether the distribution has the user's own items, too.
     """
 
     items: np.ndarray | Tensor
     logq: np.ndarray | Tensor
     logq_pos: np.ndarray
+    own: bool = True
 
     def of_rows(self, rows: np.ndarray, n: int) -> Negatives:
         """Those of some of the n rows, at positions `rows` (m,) int64."""
         items, logq = (each[rows] if len(each) == n else each for each in (self.items, self.logq))
-        return Negatives(items, logq, self.logq_pos[rows])
+        return Negatives(items, logq, self.logq_pos[rows], self.own)
 
 
 class NegativeSampler:
@@ -96,7 +97,7 @@ class NegativeSampler:
         given = key, self.n_items, users, self.X.indptr, self.X.indices, drawn
         in_parallel(_uniform_other, len(users), drawn.size, *given)
         logq = -np.log(self.n_items - self.degree[users])
-        return Negatives(drawn, logq[:, None], logq)
+        return Negatives(drawn, logq[:, None], logq, own=False)
 
     def _draw_there(self, key: int, shape: tuple[int, int], users: np.ndarray, items: np.ndarray) -> Negatives:
         if self.kind == "popularity":
@@ -108,7 +109,7 @@ class NegativeSampler:
             return Negatives(drawn, np.full((1, 1), -np.log(self.n_items)), np.full(len(users), -np.log(self.n_items)))
         drawn = self.others.draw(key, torch.from_numpy(users).to(self.device), self.n)
         logq = -np.log(self.n_items - self.degree[users])
-        return Negatives(drawn, logq[:, None], logq)
+        return Negatives(drawn, logq[:, None], logq, own=False)
 
 
 def drawn_positives(seed: int, epoch: int, batch: int, X: sp.csr_array, users: np.ndarray, m: int) -> np.ndarray:

@@ -157,6 +157,7 @@ def scores_of(
         neg_items=neg_ids,
         logq=logq,
         logq_pos=logq_pos,
+        own_drawn=drawn is not None and batch.negatives.own,
         user_vectors=(p if at is None else users.vectors[at]) if "user_vectors" in loss.needs else None,
         extra_positives=None if batch.extra is None else extra(items.positions(batch.extra)),
         all_positives=None if own is None else _all_positives(loss.similarity, p, own, every_item, pair_scores),
