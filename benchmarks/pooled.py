@@ -25,7 +25,7 @@ from torch.nn import functional as F
 from rankbench.core.threads import pinned
 from rankbench.experiment.job import configure
 from rankbench.losses.spec import registered
-from rankbench.training.scoring import Batch
+from rankbench.training.batches import Batch
 from rankbench.training.trainer import Trainer
 
 TASKS = {

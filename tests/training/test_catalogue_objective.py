@@ -12,7 +12,8 @@ from torch.nn.functional import normalize
 from rankbench.core.errors import ConfigError
 from rankbench.losses.others import ScoreTable
 from rankbench.losses.spec import Ragged, Scores, Sizes, registered
-from rankbench.training.scoring import Batch, Rows, catalogue_scores_of
+from rankbench.training.batches import Batch, Rows
+from rankbench.training.scoring import catalogue_scores_of
 
 LOSSES = [loss.name for loss in registered() if loss.over_catalogue]
 N_OTHER = {"talos": {"K": 3}, "aatp": {"K": 3}, "sl-at-k": {"K": 3, "T_beta": 1}, "infonce": {"tau": 0.03}}

@@ -18,8 +18,9 @@ from rankbench.fitting.pair_recommender import PairRecommender
 from rankbench.fitting.recommenders import FactorRecommender, score
 from rankbench.losses.spec import registered
 from rankbench.models.spec import registered as encoders
+from rankbench.training.batches import Batch, Rows
 from rankbench.training.negatives import Negatives
-from rankbench.training.scoring import Batch, Rows, own_items, scores_of
+from rankbench.training.scoring import own_items, scores_of
 
 REFUSED = {
     "ccl": "it needs cosines, because its margin is a cosine",

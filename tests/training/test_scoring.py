@@ -10,8 +10,9 @@ from torch.nn.functional import cosine_similarity
 
 from rankbench.data.blocks import csr_from_pairs
 from rankbench.losses.spec import registered
+from rankbench.training.batches import Batch, Rows, touched_items
 from rankbench.training.negatives import Negatives, NegativeSampler
-from rankbench.training.scoring import Batch, Rows, own_items, scores_of, touched_items
+from rankbench.training.scoring import own_items, scores_of
 
 N_USERS, N_ITEMS, DIM = 30, 60, 3
 USERS, ITEMS = np.array([4, 9, 4, 21]), np.array([7, 50, 12, 7])

@@ -19,8 +19,9 @@ from numpy.testing import assert_allclose
 
 from rankbench.data.blocks import csr_from_pairs
 from rankbench.losses.spec import registered
+from rankbench.training.batches import Batch, Rows
 from rankbench.training.negatives import Negatives, NegativeSampler
-from rankbench.training.scoring import Batch, Rows, scores_of
+from rankbench.training.scoring import scores_of
 
 N_ITEMS, N_DRAWN = 4, 2
 USERS, ITEMS = np.array([0, 1]), np.array([2, 0])

@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
+from rankbench.core.lazy import Lazy
+
 
 class Others(Protocol):
     """The scores s_j of n items per row, for B rows. Gradients flow through every method but `kth_largest`."""
@@ -50,9 +52,12 @@ class Others(Protocol):
 
 @dataclass(frozen=True)
 class ScoreTable:
-    """Scores that are held in memory: `values` (B, n). With `complete`, they are those of all items."""
+    """Scores that are held in memory: `values` (B, n), or a function that computes them when they are first read.
 
-    values: Tensor
+    With `complete`, they are those of all items.
+    """
+
+    values: Lazy[Tensor] = Lazy()
     complete: bool = False
 
     @property

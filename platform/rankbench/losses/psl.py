@@ -14,14 +14,12 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import logsigmoid
 
 from rankbench.core.config import Params, param
 from rankbench.losses.spec import Scores, loss
 
-# log σ(x) on [−1, 1]. 1 + tanh x is 2 sigmoid(2x); the clamp avoids log(0) for a negative at d = −1.
+# log σ(x) on [−1, 1]; the clamp avoids log(0) for a negative at d = −1. 1 + tanh x is 2 sigmoid(2x), whose sums have a kernel.
 LOG_SURROGATE = {
-    "tanh": lambda x: math.log(2) + logsigmoid(2 * x),
     "atan": lambda x: torch.log1p(torch.atan(x)),
     "relu": lambda x: torch.log((1 + x).clamp(min=1e-6)),
 }
@@ -43,6 +41,8 @@ class PSL(Params):
     source="Yang et al., NeurIPS 2024",
 )
 def psl(s: Scores, p: PSL) -> Tensor:
+    if p.surrogate == "tanh":
+        return s.others.log_sum_sigmoid(2 * s.pos, p.tau, inner=0.5) + math.log(2) / p.tau
     d = s.neg - s.pos[:, None]
     # σ(d)^(1/τ) overflows float32 at the values of τ that are searched; log σ(d) / τ does not.
     return torch.logsumexp(LOG_SURROGATE[p.surrogate](d) / p.tau, dim=1)

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from rankbench.core.lazy import Lazy
 from rankbench.core.registry import Registry
 from rankbench.losses.others import DrawnItems, Others, OwnItems, ScoreTable
 
@@ -55,13 +56,13 @@ class Scores:
     """
 
     pos: Tensor
-    neg: Tensor
+    neg: Lazy[Tensor] = Lazy()
     n_items: int
     n_interactions: Tensor
     users: Tensor
     items: Tensor
-    neg_items: Tensor | None = None
-    logq: Tensor | None = None
+    neg_items: Lazy[Tensor | None] = Lazy(None)
+    logq: Lazy[Tensor | None] = Lazy(None)
     logq_pos: Tensor | None = None
     own_drawn: bool = False
     user_vectors: Tensor | None = None

@@ -97,7 +97,8 @@ class DenseAdam:
         state: dict[int, dict[str, Tensor]] = {}
         for label, array in arrays.items():
             key, _, name = label.partition(".")
-            state.setdefault(int(key), {})[name] = torch.from_numpy(array)
+            # The optimiser writes into its tensors: the arrays stay those of the caller.
+            state.setdefault(int(key), {})[name] = torch.from_numpy(np.array(array))
         self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": state})
 
 

@@ -18,8 +18,8 @@ from rankbench.core.devices import compiled
 from rankbench.models.exchange import Alone, Exchange
 from rankbench.models.spec import EmbeddingModel
 from rankbench.training.adam import DenseAdam, RowAdam
+from rankbench.training.batches import Rows
 from rankbench.training.params import TrainingParams
-from rankbench.training.scoring import Rows
 from rankbench.training.table_adam import TableAdam
 
 

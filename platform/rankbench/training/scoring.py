@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -14,71 +13,11 @@ from rankbench.kernels.rows import gather_dot, gather_dots, pair_dot, ragged_dot
 from rankbench.losses.others import OwnItems
 from rankbench.losses.spec import Loss, Ragged, Scores, Similarity
 from rankbench.models.spec import PairModel
-from rankbench.training.catalogue import ChunkedCatalogue, Precision, product
-from rankbench.training.negatives import Negatives
+from rankbench.training.batches import Batch, Rows
+from rankbench.training.catalogue import ChunkedCatalogue, Precision
+from rankbench.training.drawn_negatives import DrawnNegatives, similarities
 from rankbench.training.pair_scores import PairScores
-from rankbench.training.sampled_scores import SampledScores
 from rankbench.training.user_catalogue import UserCatalogue
-
-_MOSTLY = 0.9  # share of different users in a batch above which copying products costs more than computing them twice
-
-
-@dataclass(frozen=True)
-class Batch:
-    """B interactions: `users` and `items` int64 (B,), `negatives` or None if the loss samples none, `extra` (B, m) or None.
-
-    `at` (B,) int64 are the positions of the rows in the global batch, of which this is a worker's part; None if it is whole.
-    """
-
-    users: np.ndarray
-    items: np.ndarray
-    negatives: Negatives | None
-    extra: np.ndarray | None
-    in_batch: bool = False
-    at: np.ndarray | None = None
-
-    def part(self, at: np.ndarray) -> Batch:
-        """The rows at positions `at` (m,) int64. Negatives that all rows share, or that are in the batch, stay whole."""
-        negatives = self.negatives and self.negatives.of_rows(at, len(self.users))
-        extra = None if self.extra is None else self.extra[at]
-        return Batch(self.users[at], self.items[at], negatives, extra, self.in_batch, at)
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Some rows of a table: `vectors` (r, d) belong to the sorted indices `ids` (r,) int64, or to all rows if None."""
-
-    vectors: Tensor
-    ids: np.ndarray | None
-
-    @classmethod
-    def of(cls, table: Tensor, ids: np.ndarray | None) -> Rows:
-        """The rows with indices `ids`, or all rows if these are more than half of the table, which avoids a copy."""
-        if ids is None or 2 * len(ids) > len(table):
-            return cls(table, None)
-        return cls(take_rows(table, torch.from_numpy(ids).to(table.device)), ids)
-
-    def positions(self, ids: np.ndarray | Tensor) -> Tensor:
-        """Positions in `vectors` of the rows with indices `ids`, all of which must be present."""
-        if isinstance(ids, Tensor):
-            if self.ids is None:
-                return ids
-            ids = ids.cpu().numpy()
-        positions = ids if self.ids is None else np.searchsorted(self.ids, ids)
-        return torch.from_numpy(np.ascontiguousarray(positions)).to(self.vectors.device)
-
-
-def touched_items(batch: Batch, n_items: int, whole: bool) -> np.ndarray | None:
-    """The sorted, unique items that a batch scores; None for all items, if the loss needs the `whole` catalogue."""
-    if whole:
-        return None
-    lists = [batch.items]
-    lists += [batch.negatives.items.reshape(-1)] if batch.negatives else []
-    lists += [batch.extra.reshape(-1)] if batch.extra is not None else []
-    touched = np.zeros(n_items, bool)
-    for ids in lists:
-        touched[ids] = True
-    return np.flatnonzero(touched)
 
 
 def scores_of(
@@ -106,57 +45,35 @@ def scores_of(
     U, at = (users.vectors, users.positions(batch.users)) if row_vectors is None else (row_vectors, None)
     U = _scaled(U if at is None else unit(U, loss.similarity), loss.similarity, temperature)
     p = U if at is None else take_rows(U, at)
-    length = V.square().sum(dim=1) if loss.similarity == "distance" else None
-    user_length = p.square().sum(dim=1) if loss.similarity == "distance" else None
-
-    def similarities(dots: Tensor, positions: Tensor) -> Tensor:
-        """The similarities from dot products; `positions` are those of the items in V, of a shape that broadcasts."""
-        return dots if length is None else 2 * dots - user_length[:, None] - length[positions]
-
-    drawn = batch.negatives.items if batch.negatives is not None else None
-    positions = None if drawn is None else items.positions(drawn)
-    shared = drawn is not None and len(drawn) == 1 and len(p) > 1
+    lengths = (p.square().sum(dim=1), V.square().sum(dim=1)) if loss.similarity == "distance" else None
     pair_scores = None if pairs is None else PairScores(pairs, p, V)
+    positions = None if batch.negatives is None else items.positions(batch.negatives.items)
+    shared = positions is not None and len(positions) == 1 and len(p) > 1
+    dots: Tensor | None = None
     if pair_scores:
         dots = None if positions is None else pair_scores(positions)
         own_dots = pair_scores(own_positions[:, None])[:, 0]
-    elif drawn is None or shared:
-        dots = None
-        if drawn is not None:
-            others = take_rows(V, positions[0])
-            dots = product(p, others, precision) if at is None else _shared_dots(U, others, users, batch.users, precision)
+    elif positions is None or shared:
         own_dots = pair_dot(p, V, torch.arange(len(p), device=device), own_positions)
     else:
         dots, own_dots = gather_dots(p, V, positions, own_positions)
-    pos = similarities(own_dots[:, None], own_positions[:, None])[:, 0]
-    neg, neg_ids, logq, logq_pos, rival = pos[:, None][:, :0], None, None, None, None
-    if drawn is not None:
-        neg = similarities(dots, positions)
-        logq = torch.as_tensor(batch.negatives.logq).to(neg).expand(len(drawn) if not shared else 1, -1)
-        neg_ids = drawn if isinstance(drawn, Tensor) else torch.from_numpy(drawn).to(device)
-        if batch.in_batch:
-            place = None if batch.at is None else torch.from_numpy(batch.at).to(device)
-            neg, neg_ids = _without_own(neg, place), _without_own(neg_ids.expand(len(p), -1), place)
-            logq = _without_own(logq.expand(len(p), -1), place)
-        logq_pos = torch.as_tensor(batch.negatives.logq_pos).to(neg)
-        logq = logq.expand(-1, neg.shape[1]).expand(neg.shape if len(logq) > 1 else (1, neg.shape[1]))
-
-        def rival(k: Tensor) -> Tensor:
-            chosen = neg_ids.expand(len(p), -1).gather(1, k[:, None])[:, 0]
-            q, other = V[own_positions], V[items.positions(chosen)]
-            return -(q - other).square().sum(dim=1) if length is not None else (q * other).sum(dim=1)
-
+    pos = similarities(own_dots[:, None], own_positions[:, None], lengths)[:, 0]
+    drawn = None
+    if positions is not None:
+        of = None if at is None else (U, users.positions(batch.users).cpu().numpy())
+        largest = largest_of(loss.similarity, temperature)
+        drawn = DrawnNegatives(batch, items, V, p, pos, of, positions, dots, lengths, largest, precision)
     extra = pair_scores or partial(gather_dot, p, V)
     return Scores(
         pos=pos,
-        neg=neg,
+        neg=pos[:, None][:, :0] if drawn is None else (lambda: drawn.values),
         n_items=X.shape[1],
         n_interactions=torch.from_numpy(np.diff(X.indptr)[batch.users]).to(pos),
         users=torch.from_numpy(batch.users).to(device),
         items=torch.from_numpy(batch.items).to(device),
-        neg_items=neg_ids,
-        logq=logq,
-        logq_pos=logq_pos,
+        neg_items=drawn and (lambda: drawn.ids),
+        logq=drawn and (lambda: drawn.logq),
+        logq_pos=drawn and torch.as_tensor(batch.negatives.logq_pos).to(pos),
         own_drawn=drawn is not None and batch.negatives.own,
         user_vectors=(p if at is None else users.vectors[at]) if "user_vectors" in loss.needs else None,
         extra_positives=None if batch.extra is None else extra(items.positions(batch.extra)),
@@ -164,19 +81,10 @@ def scores_of(
         catalogue=_catalogue(U, V, None if at is None else users, batch.users, precision)
         if "catalogue" in loss.needs
         else None,
-        other_items=None if drawn is None else SampledScores(neg),
-        rival=rival,
+        other_items=drawn and drawn.table(),
+        rival=drawn and drawn.rival,
         gather_dot=gather_dot,
     )
-
-
-def _shared_dots(U: Tensor, V: Tensor, users: Rows, of: np.ndarray, precision: Precision) -> Tensor:
-    """The products of the rows with items V that they share, (B, n). The product of a user in several rows is computed once."""
-    ids, row = np.unique(of, return_inverse=True)
-    if len(ids) > _MOSTLY * len(of):
-        return product(take_rows(U, users.positions(of)), V, precision)
-    dots = product(take_rows(U, users.positions(ids)), V, precision)
-    return take_rows(dots, torch.from_numpy(row).to(U.device))
 
 
 def _catalogue(U: Tensor, V: Tensor, users: Rows | None, of: np.ndarray, precision: Precision) -> ChunkedCatalogue:
@@ -201,7 +109,7 @@ def catalogue_scores_of(
     pos = pair_dot(U, V, of, own_positions)
     rows = X[ids]
     own = OwnItems(pos, of, of, len(ids))
-    largest = None if loss.similarity == "dot" else (0.5 if loss.similarity == "half-cosine" else 1.0) / temperature
+    largest = largest_of(loss.similarity, temperature)
     others = UserCatalogue(U, V, of, own, rows.indptr, rows.indices, left_out, largest)
     return Scores(
         pos=pos,
@@ -228,13 +136,9 @@ def _scaled(users: Tensor, similarity: Similarity, temperature: float) -> Tensor
     return users if factor == 1 else users * factor
 
 
-def _without_own(square: Tensor, at: Tensor | None) -> Tensor:
-    """(B, B) → (B, B − 1): the positive of a row is not its own negative. `at` (m,) are the positions of some of the rows."""
-    if at is not None:
-        others = torch.arange(square.shape[1] - 1, device=square.device).expand(len(at), -1)
-        return square.gather(1, others + (others >= at[:, None]))
-    n = len(square)
-    return square.flatten()[1:].view(n - 1, n + 1)[:, :-1].reshape(n, n - 1)
+def largest_of(similarity: Similarity, temperature: float) -> float | None:
+    """The largest size of a score, if the similarity has one."""
+    return None if similarity in ("dot", "distance") else (0.5 if similarity == "half-cosine" else 1.0) / temperature
 
 
 @torch.no_grad()

@@ -29,12 +29,13 @@ from rankbench.models.spec import EmbeddingModel, PairModel
 from rankbench.models.spec import registered as encoders
 from rankbench.solvers.als.start import fitted_ials
 from rankbench.training.adam import DenseAdam
+from rankbench.training.batches import Batch, Rows, touched_items
 from rankbench.training.learner import learner
 from rankbench.training.memory import keep_freed
 from rankbench.training.negatives import NegativeSampler, drawn_positives
 from rankbench.training.params import TrainedParams
 from rankbench.training.schedule import Schedule
-from rankbench.training.scoring import Batch, Rows, catalogue_scores_of, own_items, scores_of, touched_items, unit
+from rankbench.training.scoring import catalogue_scores_of, own_items, scores_of, unit
 
 
 class Trainer:

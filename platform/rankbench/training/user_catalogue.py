@@ -48,13 +48,17 @@ class UserCatalogue:
     def logsumexp(self, tau: float = 1.0) -> Tensor:
         if not compiled(self.users.device):
             return _plain_logsumexp(self.users, self.items, tau, self._left_out())[self.of]
-        bound = self.largest
-        if bound is None:
-            bound = float(self.users.detach().norm(dim=1).max() * self.items.detach().norm(dim=1).max())
-        # The largest score would do, but it takes a pass of its own.
-        shift = None if bound / tau <= _LARGEST_EXPONENT else self._largest(1) / tau
+        # The largest score would do for the bound, but it takes a pass of its own.
+        shift = None if self.bound / tau <= _LARGEST_EXPONENT else self._largest(1) / tau
         sums = self._sum(EXP, shift, 1 / tau).log()
         return (sums if shift is None else sums + shift)[self.of]
+
+    @property
+    def bound(self) -> float:
+        """A bound of the scores' sizes."""
+        if self.largest is not None:
+            return self.largest
+        return float(self.users.detach().norm(dim=1).max() * self.items.detach().norm(dim=1).max())
 
     def moments(self) -> tuple[Tensor, Tensor]:
         n = len(self.items)

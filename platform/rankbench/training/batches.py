@@ -1,0 +1,70 @@
+"""A batch of interactions, and the rows of the tables of vectors that it reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rankbench.kernels.rows import take_rows
+from rankbench.training.negatives import Negatives
+
+
+@dataclass(frozen=True)
+class Batch:
+    """B interactions: `users` and `items` int64 (B,), `negatives` or None if the loss samples none, `extra` (B, m) or None.
+
+    `at` (B,) int64 are the positions of the rows in the global batch, of which this is a worker's part; None if it is whole.
+    """
+
+    users: np.ndarray
+    items: np.ndarray
+    negatives: Negatives | None
+    extra: np.ndarray | None
+    in_batch: bool = False
+    at: np.ndarray | None = None
+
+    def part(self, at: np.ndarray) -> Batch:
+        """The rows at positions `at` (m,) int64. Negatives that all rows share, or that are in the batch, stay whole."""
+        negatives = self.negatives and self.negatives.of_rows(at, len(self.users))
+        extra = None if self.extra is None else self.extra[at]
+        return Batch(self.users[at], self.items[at], negatives, extra, self.in_batch, at)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Some rows of a table: `vectors` (r, d) belong to the sorted indices `ids` (r,) int64, or to all rows if None."""
+
+    vectors: Tensor
+    ids: np.ndarray | None
+
+    @classmethod
+    def of(cls, table: Tensor, ids: np.ndarray | None) -> Rows:
+        """The rows with indices `ids`, or all rows if these are more than half of the table, which avoids a copy."""
+        if ids is None or 2 * len(ids) > len(table):
+            return cls(table, None)
+        return cls(take_rows(table, torch.from_numpy(ids).to(table.device)), ids)
+
+    def positions(self, ids: np.ndarray | Tensor) -> Tensor:
+        """Positions in `vectors` of the rows with indices `ids`, all of which must be present."""
+        if isinstance(ids, Tensor):
+            if self.ids is None:
+                return ids
+            ids = ids.cpu().numpy()
+        positions = ids if self.ids is None else np.searchsorted(self.ids, ids)
+        return torch.from_numpy(np.ascontiguousarray(positions)).to(self.vectors.device)
+
+
+def touched_items(batch: Batch, n_items: int, whole: bool) -> np.ndarray | None:
+    """The sorted, unique items that a batch scores; None for all items, if the loss needs the `whole` catalogue."""
+    if whole:
+        return None
+    lists = [batch.items]
+    lists += [batch.negatives.items.reshape(-1)] if batch.negatives else []
+    lists += [batch.extra.reshape(-1)] if batch.extra is not None else []
+    touched = np.zeros(n_items, bool)
+    for ids in lists:
+        touched[ids] = True
+    return np.flatnonzero(touched)

@@ -1,0 +1,51 @@
+"""The scores of sampled items that all rows of a batch share. Sums over them need no array of the scores.
+
+The kernels of the losses over the whole catalogue compute them, with the drawn items in the place of the catalogue: once per
+user where the sum is the same for all of a user's rows, else once per row. What no kernel computes reads the array, which is
+computed then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from rankbench.training.sampled_scores import SampledScores
+from rankbench.training.user_catalogue import UserCatalogue
+
+_SMALLEST = 60.0  # exp(−60) and its products are normal numbers in float32
+
+
+@dataclass(frozen=True)
+class SharedScores(SampledScores):
+    """`by_row` compares each row with the drawn items, and `by_user` each user, whose sums are copied to the rows."""
+
+    by_row: UserCatalogue = field(kw_only=True)
+    by_user: UserCatalogue = field(kw_only=True)
+
+    @property
+    def n(self) -> float:
+        return len(self.by_row.items) - self.by_row.left_out
+
+    def logsumexp(self, tau: float = 1.0) -> Tensor:
+        return self.by_user.logsumexp(tau)
+
+    def moments(self) -> tuple[Tensor, Tensor]:
+        return self.by_user.moments()
+
+    def mean_softplus(self, shift: Tensor | float = 0.0) -> Tensor:
+        return self._for(shift).mean_softplus(shift)
+
+    def mean_relu(self, shift: Tensor | float = 0.0) -> Tensor:
+        return self._for(shift).mean_relu(shift)
+
+    def log_sum_sigmoid(self, shift: Tensor, tau: float, inner: float = 1.0) -> Tensor:
+        rows = self.by_row
+        # The kernel adds up the powers themselves, the smallest of which must not be 0.
+        smallest = softplus(shift.detach().amax() + rows.bound / inner) / tau
+        return rows.log_sum_sigmoid(shift, tau, inner) if smallest < _SMALLEST else super().log_sum_sigmoid(shift, tau, inner)
+
+    def _for(self, shift: Tensor | float) -> UserCatalogue:
+        return self.by_row if isinstance(shift, Tensor) and shift.ndim else self.by_user
