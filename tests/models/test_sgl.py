@@ -1,10 +1,13 @@
 """SGL: thinned graphs, and the contrast of a node with all nodes of its kind."""
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
 from numpy.testing import assert_allclose
+from torch.autograd import gradcheck
 from torch.nn.functional import cross_entropy, normalize
 
 from rankbench.models.contrast import contrast
@@ -97,3 +100,37 @@ def test_the_own_loss_counts_every_row_of_the_batch():
     assert not made.views
     made.eval()
     assert_allclose(made()[0].detach(), propagate(made.graph, made.users, made.items, made.weights)[0].detach())
+
+
+@pytest.mark.parametrize("n_drawn", [1, 3])
+def test_sums_over_drawn_nodes_are_those_over_all_on_average(n_drawn):
+    n, tau, draw = 6, 0.4, torch.Generator().manual_seed(3)
+    first, second = (torch.randn(n, 4, dtype=torch.float64, generator=draw) for _ in range(2))
+    ids = torch.tensor([4, 0])
+    cosine = normalize(first, dim=1) @ normalize(second, dim=1).T / tau
+
+    def sums(losses):
+        return (losses + cosine[ids, ids]).exp()
+
+    samples = [torch.tensor(sample) for sample in combinations(range(n), n_drawn)]
+    for row, v in enumerate(ids.tolist()):
+        # A node that is drawn itself is compared with one node less: its samples have an expectation of their own.
+        for drawn in (True, False):
+            own = [sample for sample in samples if (v in sample.tolist()) == drawn and (n_drawn > 1 or not drawn)]
+            found = [sums(contrast(first, second, ids, tau, sample))[row] for sample in own]
+            assert not found or torch.stack(found).mean().item() == pytest.approx(cosine[v].exp().sum().item(), rel=1e-12)
+
+
+def test_the_gradient_with_drawn_nodes_is_that_of_finite_differences():
+    draw = torch.Generator().manual_seed(3)
+    views = [torch.randn(6, 4, dtype=torch.float64, generator=draw, requires_grad=True) for _ in range(2)]
+    ids, among = torch.tensor([4, 0]), torch.tensor([1, 4, 5])
+    assert gradcheck(lambda z, y: contrast(z, y, ids, 0.4, among), views)
+
+
+def test_nodes_are_drawn_anew_in_each_step():
+    made = encoder(interactions(), contrast_nodes=3)
+    samples = [made.sample(8) for _ in range(5)]
+    assert all(len(set(sample.tolist())) == 3 and sample.diff().gt(0).all() for sample in samples)
+    assert len({tuple(sample.tolist()) for sample in samples}) > 1
+    assert made.sample(3) is None and encoder(interactions()).sample(8) is None

@@ -5,7 +5,8 @@
 
 paper λ_1 → ssl_weight; τ → ssl_tau; ρ → edge_dropout; w → all users for a user, all items for an item; z', z'' → the vectors of
 LightGCN on two subgraphs, each with ⌊(1 − ρ)|R|⌋ interactions and the degrees of what is left. The subgraphs are drawn once per
-epoch and are the same for all layers. Scores are those of the whole graph. λ_2 → weight_decay with decay = layer-0.
+epoch and are the same for all layers. With contrast_nodes, the sums over w are estimated from a sample. Scores are those of the
+whole graph. λ_2 → weight_decay with decay = layer-0.
 """
 
 from __future__ import annotations
@@ -29,6 +30,12 @@ class SGL(Params):
     edge_dropout: float = param(0.1, "share ρ of interactions that each of the two graphs lacks", "0 to 0.5", ge=0, lt=1)
     ssl_weight: float = param(0.1, "weight λ_1 of the contrastive loss", "0.005 to 1", ge=0)
     ssl_tau: float = param(0.2, "temperature τ of the contrastive loss", "0.1 to 1", gt=0)
+    contrast_nodes: int = param(
+        0,
+        "number of users, and of items, drawn for the sums over w in each step; 0: all of them, as published",
+        "0, 4096",
+        ge=0,
+    )
 
 
 class SGLModel(EmbeddingModel):
@@ -62,9 +69,16 @@ class SGLModel(EmbeddingModel):
         total = self.users.new_zeros(())
         for side, ids in enumerate((users, items)):
             nodes, counts = ids.unique(return_counts=True)
-            losses = contrast(views[0][side], views[1][side], nodes, self.p.ssl_tau)
+            losses = contrast(views[0][side], views[1][side], nodes, self.p.ssl_tau, self.sample(len(views[0][side])))
             total = total + (losses * counts).sum() / len(ids)
         return self.p.ssl_weight * total
+
+    def sample(self, n: int) -> Tensor | None:
+        """The nodes of a kind that sums run over, ascending; None for all n of them."""
+        m = self.p.contrast_nodes
+        if not m or m >= n:
+            return None
+        return torch.randperm(n, generator=self.generator)[:m].sort().values.to(self.users.device)
 
 
 @model(
