@@ -3,8 +3,8 @@
     ℓ(v) = log Σ_w exp(c(z_v, y_w)/τ) − c(z_v, y_v)/τ,    c the cosine, w over all rows of y, v among them
 
 Against a sample of m nodes, the sum over the n − 1 nodes w ≠ v is that over the sample's, times (n − 1)/m, which has the same
-expectation. Cosines are at most 1, so exp((c − 1)/τ) needs no largest value first. On the CPU, the compiled kernel of the losses
-over the catalogue computes the sums and their gradients; elsewhere PyTorch computes the products in parts, twice.
+expectation. Cosines are at most 1, so exp((c − 1)/τ) needs no largest value first. On the CPU, the compiled kernel of the
+catalogue losses computes the sums and their gradients; elsewhere PyTorch computes the products in parts, twice.
 """
 
 from __future__ import annotations
