@@ -14,6 +14,8 @@ catalogue: losses over all items by users (objective=catalogue), against cross_e
 positives a second. The time of the three products that such a step needs, at the rate of a large product in the same run, is
 printed beside. adam: a step of dense Adam at the cost of the touched rows, against row-adam and a pass over the tables.
 
+shared: losses on 2,048 negatives of the batch, or its own items, against one product of the batch with them and autograd.
+
 softmax: over all items, against cross_entropy of the (B, n_items) matrix. lightgcn: a whole step of BPR with one negative,
 three layers, against torch.sparse.mm on the coalesced graph and autograd.
 """
@@ -118,7 +120,9 @@ def same_loss(ours: Trainer, plain: Plain) -> tuple[float, float]:
     batch = ours._batch(1, 0, ours.users[chosen], ours.items[chosen])
     users, items = (torch.from_numpy(side) for side in (batch.users, batch.items))
     drawn = batch.negatives
-    negatives = torch.from_numpy(drawn.items).expand(BATCH, -1) if isinstance(drawn, Negatives) else torch.empty(0)
+    negatives = torch.from_numpy(drawn.items) if isinstance(drawn, Negatives) else torch.empty(0)
+    if len(negatives) == 1 and not isinstance(plain, PlainShared):
+        negatives = negatives.expand(BATCH, -1)
     expected = float(plain.loss(users, items, negatives).detach())
     kept = ours.arrays()
     found = ours._step(batch, 0.0)
@@ -156,6 +160,39 @@ def negatives_task(X: sp.csr_array, counts: list[int], rounds: int) -> None:
             ours = trainer(X, "sl", tau=TAU, n_negatives=n, shared_negatives=shared, sampler="uniform-all")
             kind = "shared by the batch" if shared else "each positive's own"
             compare(f"SL, {n} negatives, {kind}", ours, Plain(ours, n), (20, max(1, 400 // n)), rounds)
+
+
+class PlainShared(Plain):
+    """The recipe for negatives that all rows share: a product with their vectors, and no copy of a vector per pair."""
+
+    def __init__(self, ours: Trainer, n: int, loss: str):
+        super().__init__(ours, n)
+        self.name = loss
+
+    def negatives(self) -> torch.Tensor:
+        return torch.randint(self.ours.X.shape[1], (1, self.n))
+
+    def loss(self, users: torch.Tensor, items: torch.Tensor, negatives: torch.Tensor) -> torch.Tensor:
+        U, V = self.tables
+        p, q = F.normalize(U[users], dim=1), F.normalize(V[items], dim=1)
+        if self.name == "in-batch":
+            return F.cross_entropy(p @ q.T / TAU, torch.arange(len(p)))
+        d = p @ F.normalize(V[negatives[0]], dim=1).T - (p * q).sum(-1)[:, None]
+        if self.name == "psl":
+            return torch.logsumexp(torch.log1p(torch.tanh(d / 2)) / TAU, dim=1).mean()
+        return torch.logsumexp(d / TAU, dim=1).mean()
+
+
+def shared_task(X: sp.csr_array, rounds: int) -> None:
+    n = 2048
+    for name, title in (("sl", "SL"), ("psl", "PSL"), ("in-batch", "SSM")):
+        if name == "in-batch":
+            ours = trainer(X, "sl", tau=TAU, sampler="in-batch", include_positive=True)
+            kind = f"the other {BATCH - 1:,} of the batch"
+        else:
+            ours = trainer(X, name, tau=TAU, n_negatives=n, shared_negatives=True)
+            kind = f"{n:,} negatives shared by the batch"
+        compare(f"{title}, {kind}", ours, PlainShared(ours, n, name), (20, 5), rounds)
 
 
 def softmax_task(X: sp.csr_array, rounds: int) -> None:
@@ -270,7 +307,9 @@ def memory_task(dataset: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tasks", nargs="*", default=["negatives", "catalogue", "adam", "softmax", "lightgcn", "memory"])
+    parser.add_argument(
+        "tasks", nargs="*", default=["negatives", "shared", "catalogue", "adam", "softmax", "lightgcn", "memory"]
+    )
     parser.add_argument("--dataset", default="gowalla")
     parser.add_argument("--n", default="100,1024", help="numbers of negatives")
     parser.add_argument("--rounds", type=int, default=6)
@@ -282,6 +321,8 @@ def main() -> None:
     print(f"{'positives a second':48s} {'product':>11s} {PEER:>11s} {'ratio':>9s}   first loss of each")
     if "negatives" in given.tasks:
         negatives_task(X, [int(n) for n in given.n.split(",")], given.rounds)
+    if "shared" in given.tasks:
+        shared_task(X, given.rounds)
     if "catalogue" in given.tasks:
         catalogue_task(X, given.rounds)
     if "adam" in given.tasks:
