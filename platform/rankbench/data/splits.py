@@ -94,17 +94,20 @@ class Split:
         target = {"valid": self.valid_target, "test": self.test_target}[on]
         if on == "valid" and fitted_on != "train":
             raise ValueError("the validation targets are among the interactions that the model was fitted on")
-        # Items known from validation are masked at test time even if the model was fitted on train only, unless the split says
-        # otherwise.
+        # A model scores from what it was fitted on: one that was fitted on train alone does not read the validation targets.
+        # They are masked at test all the same, unless the split says otherwise.
         known = [self.valid_history] if on == "valid" else [self.valid_history, self.test_history]
-        if on == "test" and not (self.rank_valid and fitted_on == "train"):
+        excluded = self.excluded
+        if on == "test" and fitted_on != "train":
             known.append(self.valid_target)
+        elif on == "test" and not self.rank_valid:
+            excluded = self.valid_target if excluded is None else union(excluded, self.valid_target)
         history, users = union(self.train, *known), np.arange(self.n_users, dtype=np.int32)
         fold_in = self.valid_history if on == "valid" else self.test_history
         if not fold_in.nnz:
-            return Holdout(users, history, target, self.excluded)
+            return Holdout(users, history, target, excluded)
         users = users[(np.diff(fold_in.indptr) > 0) | (np.diff(target.indptr) > 0)]
-        return Holdout(users, history[users], target[users], None if self.excluded is None else self.excluded[users])
+        return Holdout(users, history[users], target[users], None if excluded is None else excluded[users])
 
 
 def split(data: Interactions, spec: SplitSpec) -> tuple[Split, Interactions]:

@@ -1,7 +1,7 @@
 """The entrants of a leaderboard: every method, and every encoder trained with the loss of its paper.
 
-All of them have vectors of `DIM` numbers, and the settings of training that the papers share are not searched, so that what
-is compared is the method and not how much was tried on it.
+Vectors have `DIM` numbers; the layers of autoencoders have their default sizes. The settings of training that the papers share
+are not searched, so that what is compared is the method and not how much was tried on it.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from rankbench.schema.space import expand
 DIM = 64
 DRAWS = 256  # most settings of a search
 SHARED = ("learning_rate", "weight_decay")  # of what all losses share, what depends on the loss
-# How long and how exactly a solver computes, and what an evaluation costs, are no properties of the model.
+# How long and how exactly a solver computes, and what an evaluation costs, are no properties of the model. A method without one
+# of its parts is another method.
 FIXED = (
     "embedding_dim", "latent_dim", "hidden_dim", "iterations", "epochs", "patience", "eval_every", "stop_metric", "tolerance",
-    "solver", "subspace_dim", "cg_steps", "cg_tolerance", "init_scale",
+    "solver", "subspace_dim", "cg_steps", "cg_tolerance", "init_scale", "ablation",
 )  # fmt: skip
 PATIENCE = 10  # iterations without improvement on the validation set after which a fit ends
 LIMIT = 1000  # iterations, which the budget of time usually ends
