@@ -70,7 +70,7 @@ def test_every_t_adv_th_epoch_attacks_and_at_most_e_adv_of_them():
     attacks = []
     for epoch in range(1, 13):
         state.begin_epoch(epoch)
-        attacks += [epoch] if state.attacking else []
+        attacks += [epoch] if state.alone else []
     assert attacks == [3, 6]
 
 

@@ -7,13 +7,14 @@ import pytest
 import torch
 from fits import driven, fitted, interactions, params, trainer_of
 from numpy.testing import assert_allclose, assert_array_equal
-from torch.nn.functional import normalize
+from torch.nn.functional import logsigmoid, normalize
 
 from rankbench.core.errors import ConfigError
-from rankbench.losses.others import ScoreTable
+from rankbench.losses.others import OwnItems, ScoreTable
 from rankbench.losses.spec import Ragged, Scores, Sizes, registered
 from rankbench.training.batches import Batch, Rows
 from rankbench.training.scoring import catalogue_scores_of
+from rankbench.training.user_catalogue import UserCatalogue
 
 LOSSES = [loss.name for loss in registered() if loss.over_catalogue]
 N_OTHER = {"talos": {"K": 3}, "aatp": {"K": 3}, "sl-at-k": {"K": 3, "T_beta": 1}, "infonce": {"tau": 0.03}}
@@ -91,6 +92,34 @@ def test_the_thresholds_are_exact_quantiles_and_are_not_trained():
     before = trainer.state.beta.detach().clone()
     trainer.epoch(1, 1.0)
     assert_array_equal(trainer.state.beta.detach(), before)
+
+
+@pytest.mark.parametrize("gap", [1.0, 10.0, 30.0, 100.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_an_own_item_far_above_the_others_that_is_left_out_takes_no_part(gap, dtype):
+    U = torch.tensor([[1.0, 0.0]], dtype=dtype)
+    V = torch.tensor([[gap, 0], [0, 1], [-0.05 * gap, 1], [-0.1 * gap, 1]], dtype=dtype, requires_grad=True)
+    of = torch.zeros(1, dtype=torch.int64)
+    others = UserCatalogue(U, V, of, OwnItems((U @ V.T)[0, :1], of, of, 1), np.array([0, 1]), np.array([0]), True, None)
+    found = others.logsumexp(0.2)
+    logits = (U @ V.detach().T)[0, 1:] / 0.2
+    assert_allclose(found.detach()[0], torch.logsumexp(logits, 0), rtol=1e-5)
+    (gradient,) = torch.autograd.grad(found.sum(), V)
+    assert_allclose(gradient[:, 0] * 0.2, [0, *torch.softmax(logits, 0)], atol=1e-5)
+
+
+@pytest.mark.parametrize("tau", [1.0, 0.1, 0.02])
+@pytest.mark.parametrize("left_out", [False, True])
+def test_powers_of_sigmoids_far_below_their_shift_do_not_vanish(tau, left_out):
+    U = torch.tensor([[1.0, 0.0]])
+    V = torch.tensor([[0.0, 0], [-1, 1], [-2, 1]], requires_grad=True)
+    of = torch.zeros(1, dtype=torch.int64)
+    others = UserCatalogue(U, V, of, OwnItems((U @ V.T)[0, :1], of, of, 1), np.array([0, 1]), np.array([0]), left_out, None)
+    found = others.log_sum_sigmoid(torch.full((1,), 10.0), tau)
+    logits = logsigmoid((U.double() @ V.detach().double().T)[0, int(left_out) :] - 10) / tau
+    assert_allclose(found.detach()[0], torch.logsumexp(logits, 0), rtol=1e-5)
+    (gradient,) = torch.autograd.grad(found.sum(), V)
+    assert_allclose(gradient[int(left_out) :, 0] * tau, torch.softmax(logits, 0), atol=1e-4)
 
 
 # The fit

@@ -143,3 +143,15 @@ def test_powers_of_sigmoids_do_not_vanish(tau):
     batch = dataclasses.replace(batch, negatives=negatives)
     rows = loss.function(scores_of(loss, batch, Rows(U, None), Rows(V, None), X, V), p)
     assert_allclose(rows, np.log(3) + np.log1p(np.tanh(-1.0)) / tau, rtol=1e-5)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_who_reads_scores_first_without_gradients_takes_them_from_nobody(precision):
+    X, loss = interactions(), registered().get("sl")
+    U, V = tables(torch.float64)
+    s = scores_of(loss, drawn_batch(X, "shared"), Rows(U, None), Rows(V, None), X, V.detach(), precision=precision)
+    with torch.no_grad():
+        s.neg.sum()
+    assert s.neg.requires_grad
+    (gradient,) = torch.autograd.grad(s.neg.sum(), V)
+    assert gradient.abs().sum() > 0

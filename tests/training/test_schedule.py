@@ -5,10 +5,12 @@ import json
 import numpy as np
 import pytest
 import torch
+from fits import driven, interactions
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rankbench.training.schedule import LOWEST, WAIT, Schedule
+from rankbench.training.trainer import Trainer
 
 
 def test_a_constant_rate_stays_whatever_is_seen():
@@ -99,3 +101,12 @@ def test_a_plateau_ends_when_the_rate_is_down_to_its_floor():
     assert schedule.learning_rate * schedule.factor(epochs) == LOWEST
     assert epochs == 1 + 4 * (WAIT + 1)  # 1e-5 is halved four times
     assert not Schedule("constant", 1e-7, 10).ended and not Schedule("plateau", 1e-7, 10).ended
+
+
+def test_the_model_of_a_fit_that_a_plateau_ends_is_computed_before_the_trainer_is_closed(monkeypatch):
+    calls = []
+    for name in ("model", "close"):
+        original = getattr(Trainer, name)
+        monkeypatch.setattr(Trainer, name, lambda self, name=name, original=original: (calls.append(name), original(self))[1])
+    fit = driven(interactions(), "bpr", schedule="plateau", learning_rate=2e-6, epochs=60)
+    assert fit.ended == "converged" and calls[-1] == "close" and calls.count("close") == 1

@@ -429,3 +429,24 @@ def test_learned_thresholds_end_at_the_quantiles_of_all_scores(name, shared, X):
     best = (U @ V.T).detach().topk(K + 1, dim=1).values
     beta = trainer.state.beta.detach()
     assert (beta < best[:, K - 2] + 0.02).all() and (beta > best[:, K] - 0.02).all()
+
+
+@pytest.mark.parametrize(
+    "values", [{"model": "xsimgcl"}, {"model": "sgl"}, {"weight_decay": 0.1, "decay": "batch"}, {}], ids=str
+)
+def test_the_model_rests_while_the_adversary_learns(values, X):
+    trainer = trainer_of(X, "advinfonce", T_adv=2, **values)
+    trainer.epoch(1, 1.0)
+    before, adversary = [table.clone() for table in vectors(trainer)], trainer.state.user.detach().clone()
+    trainer.epoch(2, 1.0)
+    assert all(torch.equal(table, old) for table, old in zip(vectors(trainer), before, strict=True))
+    assert not torch.equal(trainer.state.user, adversary)
+
+
+def test_the_size_of_a_batch_is_for_the_rate_of_the_model_alone(X):
+    steps = []
+    for reference in (0, 5):
+        trainer = trainer_of(X, "talos", reference_batch=reference, **ONE_BATCH)
+        trainer.epoch(1, 1.0)
+        steps.append((trainer.state.beta.abs().max().item(), vectors(trainer)[0].detach().clone()))
+    assert steps[0][0] == pytest.approx(steps[1][0], rel=1e-6) and not torch.allclose(steps[0][1], steps[1][1])

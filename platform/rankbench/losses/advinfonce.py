@@ -38,7 +38,6 @@ class Adversary(LossState):
     def __init__(self, p: AdvInfoNCE, sizes: Sizes, generator: Generator):
         super().__init__()
         self.p = p
-        self.attacking = False
         self.user = nn.Parameter(torch.empty(sizes.n_users, sizes.embedding_dim))
         self.item = nn.Parameter(torch.empty(sizes.n_items, sizes.embedding_dim))
         for table in (self.user, self.item):
@@ -49,7 +48,7 @@ class Adversary(LossState):
 
     def begin_epoch(self, epoch: int) -> None:
         round_, rest = divmod(epoch, self.p.T_adv)
-        self.attacking = rest == 0 and round_ <= self.p.E_adv
+        self.alone = rest == 0 and round_ <= self.p.E_adv
 
     def log_p(self, s: Scores) -> Tensor:
         """log p(j_k|u), (B, n)."""
@@ -69,7 +68,7 @@ class Adversary(LossState):
     pace=3.0,
 )
 def advinfonce(s: Scores, p: AdvInfoNCE, state: Adversary) -> Tensor:
-    if state.attacking:
+    if state.alone:
         pos, neg = s.pos.detach(), s.neg.detach()
         log_p = state.log_p(s)
         log_p = 2 * log_p.detach() - log_p  # the value of log p with its gradient negated, so that descent on the loss ascends

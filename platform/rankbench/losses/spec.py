@@ -104,6 +104,7 @@ class LossState(nn.Module):
     """
 
     of_users: tuple[str, ...] = ()
+    alone = False  # whether this epoch trains the state alone: the model rests, with its penalty and its encoder's own loss
 
     def groups(self, learning_rate: float) -> list[dict[str, Any]]:
         """Parameter groups for the state's own Adam optimiser; `learning_rate` is that of the model."""

@@ -60,8 +60,9 @@ class DrawnNegatives:
     @cached_property
     def values(self) -> Tensor:
         """The scores, (B, n)."""
-        dots = self._dots() if self.dots is None else self.dots
-        return self._without_own(similarities(dots, self.positions, self.lengths))
+        with torch.enable_grad():  # the first to read them may want no gradient, but those that follow may
+            dots = self._dots() if self.dots is None else self.dots
+            return self._without_own(similarities(dots, self.positions, self.lengths))
 
     @cached_property
     def ids(self) -> Tensor:

@@ -10,12 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from torch import Tensor
-from torch.nn.functional import softplus
 
 from rankbench.training.sampled_scores import SampledScores
 from rankbench.training.user_catalogue import UserCatalogue
-
-_SMALLEST = 60.0  # exp(−60) and its products are normal numbers in float32
 
 
 @dataclass(frozen=True)
@@ -42,10 +39,7 @@ class SharedScores(SampledScores):
         return self._for(shift).mean_relu(shift)
 
     def log_sum_sigmoid(self, shift: Tensor, tau: float, inner: float = 1.0) -> Tensor:
-        rows = self.by_row
-        # The kernel adds up the powers themselves, the smallest of which must not be 0.
-        smallest = softplus(shift.detach().amax() + rows.bound / inner) / tau
-        return rows.log_sum_sigmoid(shift, tau, inner) if smallest < _SMALLEST else super().log_sum_sigmoid(shift, tau, inner)
+        return self.by_row.log_sum_sigmoid(shift, tau, inner)
 
     def _for(self, shift: Tensor | float) -> UserCatalogue:
         return self.by_row if isinstance(shift, Tensor) and shift.ndim else self.by_user

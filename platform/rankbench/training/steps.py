@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from functools import cache
 from typing import Protocol
 
 import numpy as np
@@ -64,10 +65,12 @@ def steps(
 
     try:
         while True:
-            valid = yield Step(number, mean, seconds, trainer.model, state)
+            model = cache(trainer.model)
+            valid = yield Step(number, mean, seconds, model, state)
             if number and number % max(1, training.eval_every) == 0:
                 schedule.observe(-mean if valid is None else valid)
                 if schedule.ended:
+                    model()  # the driver may read it after the end, when the workers are gone
                     return
             number += 1
             began = time.perf_counter()

@@ -192,17 +192,16 @@ class Trainer:
         if self.weight is not None:
             rows = rows * torch.from_numpy(self.weight[part.users]).to(rows)
         total = share * rows.mean()
-        for term, weight in (
-            (self._loss_of_encoder(batch), 1 / self.exchange.size),
-            (self.state and self.state.own_loss(s), share),
-            (self._decay(part, users, items), share),
-        ):
+        terms = [(self.state and self.state.own_loss(s), share)]
+        if not (self.state and self.state.alone):
+            terms += [(self._loss_of_encoder(batch), 1 / self.exchange.size), (self._decay(part, users, items), share)]
+        for term, weight in terms:
             total = total if term is None else total + weight * term
         total.backward()
         self.learner.step(factor)
         if self.state:
             self.exchange.sum(self.state_adam.gradients())
-            self.state_adam.step(factor)
+            self.state_adam.step(factor / self.rate)  # the size of a batch is for the model's learning rate alone
             self.state.project()
         if loss.unit_ball:
             self._project(part, touched)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import logsigmoid
 from torch.utils.checkpoint import checkpoint
 
 from rankbench.core.devices import compiled
@@ -21,6 +22,7 @@ from rankbench.kernels.score_tiles import EXP, RELU, SIGMOID_POWER, SOFTPLUS
 from rankbench.losses.others import OwnItems
 
 _LARGEST_EXPONENT = 40.0  # exponents up to this size need no shift, in float32 either
+_SMALLEST = 1e-30  # a sum whose terms, and their products with gradients, are normal numbers in float32
 
 
 @dataclass
@@ -49,7 +51,7 @@ class UserCatalogue:
         if not compiled(self.users.device):
             return _plain_logsumexp(self.users, self.items, tau, self._left_out())[self.of]
         # The largest score would do for the bound, but it takes a pass of its own.
-        shift = None if self.bound / tau <= _LARGEST_EXPONENT else self._largest(1) / tau
+        shift = None if self.bound / tau <= _LARGEST_EXPONENT else self._largest_that_counts() / tau
         sums = self._sum(EXP, shift, 1 / tau).log()
         return (sums if shift is None else sums + shift)[self.of]
 
@@ -77,7 +79,19 @@ class UserCatalogue:
         return self._mean(RELU, shift)
 
     def log_sum_sigmoid(self, shift: Tensor, tau: float, inner: float = 1.0) -> Tensor:
-        return self._sum(SIGMOID_POWER, self._of_users(shift), 1 / inner, 1 / tau).log()[self.of]
+        shift = self._of_users(shift)
+        if compiled(self.users.device):
+            # The kernel adds up the powers themselves, which are all too small where every score is far below the shift.
+            sums = self._sum(SIGMOID_POWER, shift, 1 / inner, 1 / tau)
+            if sums.detach().amin() > _SMALLEST:
+                return sums.log()[self.of]
+
+        def part(users: Tensor, shift: Tensor, own: tuple[Tensor, ...] | None) -> Tensor:
+            return torch.logsumexp(without(logsigmoid(users @ self.items.T / inner - shift[:, None]) / tau, own), dim=1)
+
+        parts = parts_of(self.users, len(self.items), self._left_out())
+        logs = [checkpoint(part, self.users[rows], shift[rows], own, use_reentrant=False) for rows, own in parts]
+        return torch.cat(logs)[self.of]
 
     def mean(self, function: Callable[[Tensor], Tensor]) -> Tensor:
         parts = self.users.split(max(1, PART // len(self.items)))
@@ -117,10 +131,19 @@ class UserCatalogue:
     def _left_out(self) -> tuple[np.ndarray, np.ndarray] | None:
         return (self.indptr, self.indices) if self.left_out else None
 
+    def _largest_that_counts(self) -> Tensor:
+        return _largest_of_others(self.users, self.items, self._left_out()) if self.left_out else self._largest(1)
+
     def _largest(self, k: int) -> Tensor:
         if k not in self._thresholds:
             self._thresholds[k] = kth_largest(self.users.detach(), self.items.detach(), k)
         return self._thresholds[k]
+
+
+@torch.no_grad()
+def _largest_of_others(users: Tensor, items: Tensor, left_out) -> Tensor:
+    parts = parts_of(users, len(items), left_out)
+    return torch.cat([without(users[rows] @ items.T, own).amax(dim=1) for rows, own in parts])
 
 
 def _summed(function: Callable[[Tensor], Tensor], users: Tensor, items: Tensor) -> Tensor:
