@@ -1,5 +1,7 @@
 """Rows of a table are tested against the next ones, over users, with the correction for all pairs of the rows."""
 
+import json
+
 import pytest
 
 from rankbench.evaluation.compare import compare
@@ -61,3 +63,15 @@ def test_the_page_shows_them(home, measured):
     write_pages(home.home / "pages", [table], evidence, home)
     page = (home.home / "pages" / "toy.md").read_text()
     assert "| row, by recall@20" in page and "not distinguishable" in page and "A" in page
+
+
+def test_tests_of_fits_that_were_replaced_are_not_shown(home, measured):
+    table, evidence = measured
+    lower = stored(home, evidence, table).pairs[1]
+    fits = evidence.folder / "synthetic.fits.jsonl"
+    fits.write_text("".join(line for line in fits.open() if json.loads(line)["run"] not in ("final-C-0", "final-C-1")))
+    left = Evidence(evidence.folder)
+    write_pages(home.home / "pages", [table], left, home)
+    page = (home.home / "pages" / "toy.md").read_text()
+    tested = page[page.index("| row, by recall@20") :]
+    assert lower.verdict not in tested[: tested.index("Not compared")] and "Not compared: C." in tested

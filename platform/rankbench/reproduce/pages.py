@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rankbench.core.environment import Environment
@@ -16,7 +16,8 @@ from rankbench.reproduce.catalogue import PaperTable
 from rankbench.reproduce.counts import counts
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.figure import draw_differences
-from rankbench.reproduce.lines import PARTS, StoredClaim, StoredNeighbours, StoredPair
+from rankbench.reproduce.lines import PARTS, StoredClaim, StoredPair
+from rankbench.reproduce.paired import standing_pairs
 from rankbench.reproduce.results import MARKED, cost_columns, share, study_columns, table_columns
 from rankbench.reproduce.simulations import SIMULATIONS, Simulation
 from rankbench.reproduce.standing import Count, standings
@@ -87,8 +88,8 @@ def _index(papers: Sequence[Paper], evidence: Evidence) -> Page:
     stand_ins = {name for paper in papers for table in paper.tables for name in table.cards if table.stand_in(name)}
     claims = [
         [claim.text, _marked(dataset, stand_ins), claim.table, claim.verdict, _rows_compared(claim), _seeds(claim)]
-        for dataset, members in sorted(evidence.claims.items())
-        for claim in members
+        for dataset in sorted(evidence.claims)
+        for claim in _standing_claims([table for paper in papers for table in paper.tables], dataset, evidence)
     ]
     lead = (
         "Every published number whose data could be had, measured by `rankbench reproduce`. The pages are made by "
@@ -107,9 +108,7 @@ def _paper_page(paper: Paper, evidence: Evidence, figure: Path | None) -> Page:
     """Return the page of a paper: counts, claims, order, tables, and why cells are off."""
     sections = [Section("How far the evidence has come", (_count_grid(paper), Text(COUNTED)))]
     datasets = {name for table in paper.tables for name in table.cards}
-    claims = [
-        each for name in sorted(datasets) for each in evidence.claims.get(name, ()) if each.table.split("/")[0] == paper.name
-    ]
+    claims = [each for name in sorted(datasets) for each in _standing_claims(paper.tables, name, evidence)]
     if claims:
         stand_ins = {name for table in paper.tables for name in table.cards if table.stand_in(name)}
         sections.append(Section("What holds, and what does not", tuple(_claim_blocks(claims, stand_ins))))
@@ -132,6 +131,16 @@ def _paper_page(paper: Paper, evidence: Evidence, figure: Path | None) -> Page:
         sections.append(Section("Not measured", (Text(f"No row has been measured of: {', '.join(missing)}."),)))
     marks = "; ".join(f"*{origin}*: {MEANING[origin]}" for origin in ORIGINS)
     return Page(TITLES.get(paper.name, paper.name), (f"{MARKED}. Settings are {marks}.",), tuple(sections))
+
+
+def _standing_claims(tables: Iterable[PaperTable], dataset: str, evidence: Evidence) -> Iterator[StoredClaim]:
+    """Yield the claims about the tables with the tests of fits that are still those of their rows."""
+    for claim in evidence.claims.get(dataset, ()):
+        own = (each for each in tables if each.name == claim.table and dataset in each.cards)
+        for table in (each for each in own if any(told.text == claim.text for told in each.spec.claims)):
+            pairs, replaced = standing_pairs(claim, table, evidence)
+            if pairs:
+                yield replace(claim, pairs=pairs, missing=(*claim.missing, *replaced))
 
 
 def _rows_compared(claim: StoredClaim) -> str:
@@ -175,13 +184,15 @@ def _tested(pair: StoredPair) -> list[str]:
     return [f"{pair.difference:+.4f}", f"{pair.low:+.4f} – {pair.high:+.4f}", p, f"{pair.agreeing} of {pair.seeds}"]
 
 
-def _neighbour_blocks(table: PaperTable, found: Sequence[StoredNeighbours]) -> Iterator[Block]:
-    for each in (each for each in found if each.table == table.name):
+def _neighbour_blocks(table: PaperTable, dataset: str, evidence: Evidence) -> Iterator[Block]:
+    for each in (each for each in evidence.neighbours.get(dataset, ()) if each.table == table.name):
+        pairs, replaced = standing_pairs(each, table, evidence)
+        if not pairs:
+            continue
         header = [f"row, by {each.metric}", "the next row", "upper row", *TESTED]
-        body = [[pair.better, pair.than, pair.verdict, *_tested(pair)] for pair in each.pairs]
-        yield Grid(header, body)
-        missing = f" Not compared: {', '.join(each.missing)}." if each.missing else ""
-        yield Text(NEXT + missing)
+        yield Grid(header, [[pair.better, pair.than, pair.verdict, *_tested(pair)] for pair in pairs])
+        missing = (*each.missing, *replaced)
+        yield Text(NEXT + (f" Not compared: {', '.join(missing)}." if missing else ""))
 
 
 def _table_sections(table: PaperTable, evidence: Evidence) -> Iterator[Section]:
@@ -199,7 +210,7 @@ def _table_sections(table: PaperTable, evidence: Evidence) -> Iterator[Section]:
         lines += [f"{row.arm.label}: {row.arm.account}" for row in rows if row.arm.account]
         if lines:
             blocks.append(Items(tuple(lines)))
-        blocks += _neighbour_blocks(table, evidence.neighbours.get(name, ()))
+        blocks += _neighbour_blocks(table, name, evidence)
         yield Section(f"{table.name} on {name}", tuple(blocks))
 
 

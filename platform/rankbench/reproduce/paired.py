@@ -12,7 +12,7 @@ from rankbench.experiment.methods import method
 from rankbench.reproduce.adopt import PLACES
 from rankbench.reproduce.catalogue import PaperTable
 from rankbench.reproduce.evidence import Evidence
-from rankbench.reproduce.lines import StoredFit, StoredPair, Verdict
+from rankbench.reproduce.lines import StoredClaim, StoredFit, StoredNeighbours, StoredPair, Verdict
 from rankbench.reproduce.wanted import Row
 from rankbench.tracking.record import read_per_user
 
@@ -24,7 +24,9 @@ def run_folders(environment: Environment) -> dict[str, Path]:
 
 def measured_fits(table: PaperTable, dataset: str, label: str, evidence: Evidence) -> list[StoredFit]:
     """Return the fits of a row: at its printed optimum, or at the setting that a search on validation chose."""
-    arm = next(each for each in table.spec.arms if each.label == label)
+    arm = next((each for each in table.spec.arms if each.label == label), None)
+    if arm is None:  # a row that the file does not have any more
+        return []
     row = Row(table, arm, table.cards[dataset])
     return row.fits("printed", evidence) or row.fits("chosen", evidence)
 
@@ -34,6 +36,19 @@ def is_current(known: Collection[str] | None, here: Collection[str], measured: C
     have the values of more of the `measured` runs.
     """
     return known is not None and set(measured).issuperset(known) and len(known) >= len(here)
+
+
+def standing_pairs(
+    found: StoredClaim | StoredNeighbours, table: PaperTable, evidence: Evidence
+) -> tuple[tuple[StoredPair, ...], tuple[str, ...]]:
+    """Return the tested pairs whose two rows still have a fit that was tested, and the rows whose fits were all replaced."""
+
+    def stands(label: str) -> bool:
+        return any(fit.run in found.runs for fit in measured_fits(table, found.dataset, label, evidence))
+
+    labels = dict.fromkeys(label for pair in found.pairs for label in (pair.better, pair.than))
+    replaced = tuple(label for label in labels if not stands(label))
+    return tuple(pair for pair in found.pairs if not {pair.better, pair.than} & set(replaced)), replaced
 
 
 def common_seeds(first: Sequence[StoredFit], second: Sequence[StoredFit]) -> list[tuple[StoredFit, StoredFit]]:

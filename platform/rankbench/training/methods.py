@@ -107,8 +107,10 @@ class Trained(Iterative):
 
     def used(self, p: TrainedParams) -> tuple[str, ...]:
         names = [name for part in (p.training, p.encoder, p.loss) for name in used_names(part)]
-        draws = self.loss.sampler is not None  # a loss over all items draws no negatives
-        return tuple(name for name in dict.fromkeys(names) if draws or name not in NEGATIVES)
+        unused = set() if self.loss.sampler is not None else set(NEGATIVES)  # a loss over all items draws no negatives
+        if p.training.objective == "catalogue":
+            unused.discard("sampler")  # it says whether a user's own items count
+        return tuple(name for name in dict.fromkeys(names) if name not in unused)
 
     def stopping(self, p: TrainedParams) -> Stopping | None:
         return p.training if p.training.patience > 0 else None

@@ -82,7 +82,10 @@ class TrainingParams(Stopping):
         used=lambda p: p.weight_decay > 0,
     )
     optimizer: Literal["adam", "row-adam"] = param(
-        "adam", "adam moves every row in every step, as in the papers; row-adam only the rows of the batch", "adam"
+        "adam",
+        "adam moves every row in every step, as in the papers; row-adam only the rows of the batch, where the encoder scores the "
+        "tables themselves (mf, neumf); other encoders take adam",
+        "adam",
     )
     adam_eps: float = param(
         1e-8,
@@ -110,7 +113,7 @@ class TrainingParams(Stopping):
         0,
         "epochs between evaluations; 0: often at first, then as often as costs about 5 % of the training",
         "0 to 20",
-        used=lambda p: p.patience > 0,
+        used=lambda p: p.patience > 0 or p.schedule == "plateau",
         ge=0,
     )
     reduction: Literal["interaction", "user"] = param(
