@@ -71,3 +71,19 @@ def test_the_number_of_threads_changes_no_bit():
         numba.set_num_threads(before)
     for one, other in zip(*results, strict=True):
         assert_array_equal(np.asarray(one), np.asarray(other))
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize("shape", [(1, 1), (5, 15), (3, 17), (300, 230)], ids=str)
+def test_sums_above_a_shift_are_pytorchs(shape, dtype):
+    draw = torch.Generator().manual_seed(2)
+    values, weight = (torch.randn(shape, dtype=torch.float64, generator=draw).to(dtype) for _ in range(2))
+    shift = torch.randn(shape[0], dtype=torch.float64, generator=draw).to(dtype)
+    shift[0] = values[0, 0]  # a score at the shift is not above it
+    for given in (None, weight, weight[:1]):
+        found = SampledScores(values).above(shift, given)
+        y = values.double() - shift.double()[:, None]
+        w = torch.ones(()) if given is None else given.double()
+        for one, other in zip(found, ((w * y.clamp(min=0)).sum(1), (w * y).sum(1), (w * (y > 0)).sum(1)), strict=True):
+            assert one.dtype == dtype
+            assert_allclose(one.double(), other, rtol=1e-4 if dtype == torch.float32 else 1e-12, atol=1e-5)

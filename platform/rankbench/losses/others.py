@@ -88,6 +88,15 @@ class ScoreTable:
     def of_all(self, function: Callable[[Tensor], Tensor]) -> Tensor:
         return function(self.values)
 
+    def above(self, shift: Tensor, weight: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """Sums of [s_j − shift]₊, of s_j − shift, and of 1 where s_j > shift, (B,) each, for a shift per row, with a `weight`
+        (B, n) or (1, n) of each score. Without gradients.
+        """
+        y = self.values.detach() - shift[:, None]
+        hinges, ones = y.clamp(min=0), (y > 0).to(y.dtype)
+        each = (hinges, y, ones) if weight is None else (weight * hinges, weight * y, weight * ones)
+        return each[0].sum(dim=1), each[1].sum(dim=1), each[2].sum(dim=1)
+
     def smooth_precision(self, pos: Tensor, K: int, tau: float, delta: float) -> Tensor:
         """The mean over ranks 1 to K of SmoothI's indicator of an item with the scores `pos` among these items, (B,)."""
         scores = torch.cat([pos[:, None], self.values], dim=1)

@@ -61,19 +61,17 @@ class Thresholds(LossState):
 
     def _of_drawn(self, s: Scores, beta: Tensor) -> tuple[Tensor, Tensor]:
         """The part of the drawn items."""
-        n, weight = s.neg.shape[1], _weights(s)
-        y = s.neg - beta[:, None]
-        if weight.shape[1] > 1:
-            value = (weight * (y.clamp(min=0) - self.share * y)).sum(dim=1)
-            return value, (weight * (self.share - (y > 0).to(y.dtype))).sum(dim=1)
-        value = y.clamp(min=0).sum(dim=1) - self.share * y.sum(dim=1)
-        slope = self.share * n - (y > 0).sum(dim=1, dtype=y.dtype)
-        return weight[:, 0] * value, weight[:, 0] * slope
+        weight = _weights(s)
+        own = weight.shape[1] > 1  # of each item, not of the row
+        hinges, total, above = s.sampled.above(beta, weight if own else None)
+        count = weight.sum(dim=1) if own else s.sampled.n
+        value, slope = hinges - self.share * total, self.share * count - above
+        return (value, slope) if own else (weight[:, 0] * value, weight[:, 0] * slope)
 
 
 def _weights(s: Scores) -> Tensor:
     """w of each drawn item, of a shape that broadcasts to (B, n)."""
-    n = s.neg.shape[1]
+    n = s.sampled.n
     if s.logq is None:
         return ((s.n_items - s.n_interactions) / n)[:, None]
     same = s.logq.stride(1) == 0  # for all items of a row, as an expanded view shows

@@ -68,7 +68,7 @@ def study_columns(study: Simulation, dataset: str, evidence: Evidence) -> tuple[
     body = []
     for (row, metric), number in study.published(dataset).items():
         cell = measured.get((row, metric))
-        line = ["not measured yet", f"{number:.4g}", ""]
+        line = ["1 by definition" if row == study.base else "not measured yet", f"{number:.4g}", ""]
         if cell is not None:
             line = [f"{cell.mean:.4g}", f"{number:.4g}", f"{100 * cell.relative:+.1f} %{MARKS[cell.state]}"]
         body.append([row, metric, *line])

@@ -83,7 +83,7 @@ class TrainingParams(Stopping):
     )
     optimizer: Literal["adam", "row-adam"] = param(
         "adam",
-        "adam moves every row in every step, as in the papers; row-adam only the rows of the batch, where the encoder scores the "
+        "adam moves every row in every step, as in the papers; row-adam only the rows of the batch, if the encoder scores its "
         "tables themselves (mf, neumf); other encoders take adam",
         "adam",
     )

@@ -1,4 +1,4 @@
-"""Sums over the scores of sampled items, compiled: log-sum-exp in one pass per direction, where PyTorch takes nine.
+"""Sums over the scores of sampled items, compiled: log-sum-exp in one pass per direction, where PyTorch takes nine, and hinges.
 
 Each row is computed by one thread in a fixed order, so the bits do not depend on the number of threads.
 """
@@ -30,6 +30,15 @@ class SampledScores(ScoreTable):
         if not compiled(values.device) or not values.shape[1]:
             return super().logsumexp(tau)
         return _LogSumExp.apply(values, tau)
+
+    def above(self, shift: Tensor, weight: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        if weight is not None or not compiled(self.values.device):
+            return super().above(shift, weight)
+        x = self.values.detach().contiguous().numpy()
+        out = np.empty((3, len(x)), x.dtype)
+        in_parallel(_above, len(x), x.size, x, shift.detach().contiguous().numpy(), *out)
+        hinges, total, above = torch.from_numpy(out)
+        return hinges, total, above
 
     def smooth_precision(self, pos: Tensor, K: int, tau: float, delta: float) -> Tensor:
         if not compiled(self.values.device):
@@ -97,3 +106,18 @@ def _weighted(powers, weight, out, start, stop):
         factor, given, result = weight[row], powers[row], out[row]
         for j in range(len(given)):
             result[j] = factor * given[j]
+
+
+@numba.njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"}, error_model="numpy")
+def _above(x, shift, hinges, total, above, start, stop):
+    zero, one = x.dtype.type(0), x.dtype.type(1)
+    for row in range(start, stop):
+        given, least = x[row], shift[row]
+        hinge, together, number = zero, zero, zero
+        for j in range(len(given)):
+            y = given[j] - least
+            over = y > zero
+            hinge += y if over else zero
+            together += y
+            number += one if over else zero
+        hinges[row], total[row], above[row] = hinge, together, number
