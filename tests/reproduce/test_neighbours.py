@@ -75,3 +75,23 @@ def test_tests_of_fits_that_were_replaced_are_not_shown(home, measured):
     page = (home.home / "pages" / "toy.md").read_text()
     tested = page[page.index("| row, by recall@20") :]
     assert lower.verdict not in tested[: tested.index("Not compared")] and "Not compared: C." in tested
+
+
+def test_rows_of_another_machine_keep_their_tests(home, measured):
+    table, evidence = measured
+    first = stored(home, evidence, table)
+    records, fits = home.results / "reproduce" / "records", evidence.folder / "synthetic.fits.jsonl"
+    lower = first.pairs[1]
+    gone = lower.than  # its fits are replaced; of the others only those of the upper row of the new pair are here
+    lines = [json.loads(line) for line in fits.open()]
+    fits.write_text(
+        "".join(json.dumps(each | {"run": each["run"].replace(f"-{gone}-", f"-new{gone}-")}) + "\n" for each in lines)
+    )
+    for seed in (0, 1):
+        (records / f"final-{gone}-{seed}").rename(records / f"final-new{gone}-{seed}")
+        (records / f"final-A-{seed}").rename(home.results / f"A-{seed}")
+    found = stored(home, Evidence(evidence.folder), table)
+    assert [(pair.better, pair.than) for pair in found.pairs] == [(pair.better, pair.than) for pair in first.pairs]
+    assert found.pairs[0] == first.pairs[0] and not found.missing
+    assert {f"final-new{gone}-{seed}" for seed in (0, 1)} < set(found.runs) and f"final-{gone}-0" not in found.runs
+    assert stored(home, Evidence(evidence.folder), table) == found

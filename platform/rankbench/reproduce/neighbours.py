@@ -12,15 +12,15 @@ from rankbench.core.errors import DataError
 from rankbench.reproduce.catalogue import PaperTable
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.lines import StoredFit, StoredNeighbours
-from rankbench.reproduce.paired import is_current, measured_fits, paired_tests, run_folders
+from rankbench.reproduce.paired import measured_fits, paired_tests, run_folders, standing_pairs
 
 
 def check_neighbours(
     tables: Iterable[PaperTable], datasets: Iterable[str], evidence: Evidence, environment: Environment
 ) -> int:
     """Test each measured row of a table against the one below it, in the first metric that the table publishes, and add the
-    tests to the evidence. Rows whose values per user are not on this machine are left out and named. Returns how many tables
-    were tested. A table is not tested again on the same runs, nor on fewer of them.
+    tests to the evidence. Rows whose values per user are not on this machine keep the tests that they have from elsewhere, and
+    are named if they have none. Returns how many tables were tested. A table is not tested again if all runs here have been.
     """
     folders = run_folders(environment)
     tested = 0
@@ -34,13 +34,22 @@ def check_neighbours(
         rows = {label: here[label] for label in order}
         runs = tuple(sorted(fit.run for members in rows.values() for fit in members))
         known = evidence.neighbours_of(dataset, table.name, metric)
-        if is_current(known.runs if known else None, runs, [fit.run for members in fits.values() for fit in members]):
+        old, replaced = standing_pairs(known, table, evidence) if known else ((), ())
+        if known and not replaced and set(runs) <= set(known.runs):
             continue
         try:
             pairs, users, tests = paired_tests(rows, list(pairwise(order)), dataset, metric, folders)
         except DataError:
             continue  # as for claims
-        missing = tuple(label for label in labels if label not in rows)
+        # Rows that are both here were tested now, with another row between them or without.
+        kept = [pair for pair in old if not {pair.better, pair.than} <= rows.keys()]
+        means = {label: _mean(each, metric) for label, each in fits.items()}
+        pairs = tuple(sorted((*pairs, *kept), key=lambda pair: means[pair.better], reverse=True))
+        compared = {label for pair in pairs for label in (pair.better, pair.than)}
+        runs = tuple(
+            sorted({*runs, *(fit.run for label in compared for fit in fits[label] if known and fit.run in known.runs)})
+        )
+        missing = tuple(label for label in labels if label not in compared)
         card = table.cards[dataset].content_key()[:12]
         evidence.add(
             StoredNeighbours(
