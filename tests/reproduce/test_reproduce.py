@@ -44,7 +44,10 @@ def command(home, *words):
 
 
 def test_a_paper_from_nothing_to_its_page(home, tmp_path):
+    other = home.results / "reproduce" / "checkpoints" / "interrupted" / "000001"
+    other.mkdir(parents=True)
     about = command(home, "toy")
+    assert [path.name for path in other.parent.parent.iterdir()] == ["interrupted"] and other.exists()
     assert about["complete"] and not about["failed"] and about["searched"] == 2 and not about["not_measured"]
     folder = home.home / "experiments" / "evidence"
     tables, evidence = paper_tables(home), Evidence(folder)

@@ -115,7 +115,12 @@ def run_units(
             attempt.write(failure(unit.job, config, f"{reason} (the worker was lost {ATTEMPTS} times)"), None)
         store.fetch(unit.ids)
         on_done(unit, records_of(unit, records), False)
-    for name in (CHECKPOINTS, SPILL, OUTGOING):
+    # Interrupted fits of other calls go on from checkpoints in the same folder.
+    for unit in (*units, *search.drawn):
+        shutil.rmtree(store.folder / CHECKPOINTS / unit.run_id, ignore_errors=True)
+    with suppress(OSError):  # not empty, or none
+        (store.folder / CHECKPOINTS).rmdir()
+    for name in (SPILL, OUTGOING):
         shutil.rmtree(store.folder / name, ignore_errors=True)
     ids = dict.fromkeys(unit.job.run_id(config) for unit in (*units, *search.drawn) for config in unit.job.configs)
     return [record for record in (find_record(records / name) for name in ids) if record]
