@@ -3,8 +3,8 @@
     v + ε sign(v) ⊙ Δ/|Δ|,    Δ uniform on (0, 1), independent for each row and number
 
 The numbers are a hash of a seed, the row and the place in it, so that the bits do not depend on the number of threads, and no
-generator's state holds them back. The hash is the 32-bit finaliser "lowbias32" of Chris Wellons, applied twice with a key of 64
-bits per row, which is that of SplitMix64 (Steele et al., OOPSLA 2014).
+generator's state holds them back. The hash is the 32-bit finaliser "lowbias32" of Chris Wellons, applied twice with a key of
+64 bits per row, by `core/splitmix.py`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from rankbench.core.devices import compiled
+from rankbench.core.splitmix import bits
 from rankbench.kernels.parallel import in_parallel
 
 _32_BITS = 0xFFFFFFFF
@@ -80,21 +81,13 @@ def _mixed(x):
     return np.uint32(x ^ (x >> np.uint32(16)))
 
 
-@numba.njit(nogil=True, cache=True)
-def _key(seed, row):
-    z = seed + (np.uint64(row) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
-
-
 # `reassoc` lets the sum of squares be one of vectors, whose order the compiler fixes.
 @numba.njit(nogil=True, cache=True, fastmath={"contract", "reassoc"}, error_model="numpy")
 def _add(rows, length, seed, out, start, stop):
     n = rows.shape[1]
     unit, half, zero = rows.dtype.type(2.0**-23), rows.dtype.type(0.5), rows.dtype.type(0)
     for row in range(start, stop):
-        key = _key(seed, row)
+        key = bits(seed, row)
         low, high = np.uint32(key), np.uint32(key >> np.uint64(32))
         given, result = rows[row], out[row]
         square = zero

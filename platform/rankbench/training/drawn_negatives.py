@@ -55,7 +55,8 @@ class DrawnNegatives:
         plain = self.dots is not None or self.precision != "float32" or not compiled(self.V.device)
         if plain or self.lengths is not None:
             return SampledScores(lambda: self.values)
-        return SharedScores(lambda: self.values, by_row=self._by_row(), by_user=self._by_user() or self._by_row())
+        rows = self._by_row()
+        return SharedScores(lambda: self.values, by_row=rows, by_user=self._by_user() or rows)
 
     @cached_property
     def values(self) -> Tensor:
