@@ -7,10 +7,20 @@ from numpy.testing import assert_allclose
 
 from rankbench.kernels import catalogue_sum as module
 from rankbench.kernels.catalogue_sum import catalogue_sum, kth_largest
-from rankbench.kernels.score_tiles import EXP, ITEMS, RELU, SIGMOID_POWER, SOFTPLUS, USERS
+from rankbench.kernels.score_tiles import (
+    EXP,
+    ITEMS,
+    RELU,
+    SIGMOID,
+    SIGMOID_POWER,
+    SOFTPLUS,
+    SOFTPLUS_OF_SIGMOID,
+    USERS,
+)
 from rankbench.training import reference
 
-FUNCTIONS = (EXP, SOFTPLUS, RELU, SIGMOID_POWER)
+FUNCTIONS = (EXP, SOFTPLUS, RELU, SIGMOID, SIGMOID_POWER, SOFTPLUS_OF_SIGMOID)
+SQUARE = 2.5
 
 
 def tables(m, n, d, dtype, seed=0):
@@ -18,6 +28,21 @@ def tables(m, n, d, dtype, seed=0):
     U, V = (torch.randn(rows, d, dtype=torch.float64, generator=draw) / d**0.5 for rows in (m, n))
     shift = torch.randn(m, dtype=torch.float64, generator=draw)
     return [table.to(dtype) for table in (U, 2 * V, shift)]
+
+
+def leaves_of(m, n, d, dtype, power):
+    return [table.requires_grad_() for table in (*tables(m, n, d, dtype), torch.tensor(power, dtype=dtype))]
+
+
+def slopes(total, leaves):
+    """Gradients, 0 of a power that has none."""
+    found = torch.autograd.grad(total, leaves, allow_unused=True)
+    return [torch.zeros_like(leaf) if slope is None else slope for slope, leaf in zip(found, leaves, strict=True)]
+
+
+def with_power(kind, power):
+    """The power, with a gradient for the function that has it."""
+    return power if kind == SOFTPLUS_OF_SIGMOID else power.detach()
 
 
 @pytest.mark.parametrize("kind", FUNCTIONS)
@@ -31,38 +56,37 @@ def test_a_sum_is_that_of_an_array_of_all_scores(kind, dtype, left_out, kept, mo
     for m, n, d in ((1, 1, 3), (USERS, ITEMS, 16), (2 * USERS + 5, 2 * ITEMS + 7, 88)):
         own = [np.sort(rng.permutation(n)[: rng.integers(0, min(n, 9))]) for _ in range(m)]
         indptr, indices = np.cumsum([0, *map(len, own)]).astype(np.int32), np.concatenate(own).astype(np.int32)
-        leaves = [table.requires_grad_() for table in tables(m, n, d, dtype)]
-        U, V, shift = leaves
-        found = catalogue_sum(U, V, shift, kind, 1.3, 4.0, (indptr, indices) if left_out else None)
+        leaves = U, V, shift, power = leaves_of(m, n, d, dtype, 4.0)
+        power = with_power(kind, power)
+        found = catalogue_sum(U, V, shift, kind, 1.3, power, (indptr, indices) if left_out else None, SQUARE)
         counts = torch.ones(m, n, dtype=torch.bool)
         for row, items in enumerate(own if left_out else []):
             counts[row, items] = False
-        expected = reference.catalogue_sum(U, V, shift, kind, 1.3, 4.0, counts)
+        expected = reference.catalogue_sum(U, V, shift, kind, 1.3, power, counts, SQUARE)
         exact = {"rtol": 1e-12, "atol": 1e-12} if dtype == torch.float64 else {"rtol": 2e-5, "atol": 2e-5}
         assert_allclose(found.detach(), expected.detach(), **exact)
-        weight = torch.linspace(-1, 1, m, dtype=dtype)
-        for one, other in zip(
-            torch.autograd.grad((found * weight).sum(), leaves),
-            torch.autograd.grad((expected * weight).sum(), leaves),
-            strict=True,
-        ):
+        weight = torch.linspace(0.5, 2, m, dtype=dtype)  # of one sign, since a slope by the power is a sum over users
+        for one, other in zip(slopes((found * weight).sum(), leaves), slopes((expected * weight).sum(), leaves), strict=True):
             assert_allclose(one, other, **exact)
 
 
 @pytest.mark.parametrize("kind", FUNCTIONS)
 def test_a_slope_is_that_of_finite_differences(kind):
-    U, V, shift = tables(3, 5, 2, torch.float64)
-    inputs = [table.requires_grad_() for table in (U, V, shift)]
-    assert torch.autograd.gradcheck(lambda *given: catalogue_sum(*given, kind, 0.7, 3.0), inputs)
+    def value(U, V, shift, power):
+        return catalogue_sum(U, V, shift, kind, 0.7, power, square=SQUARE)
+
+    *tables, power = leaves_of(3, 5, 2, torch.float64, 3.0)
+    assert torch.autograd.gradcheck(value, (*tables, with_power(kind, power)))
 
 
 @pytest.mark.parametrize("kind", FUNCTIONS)
 def test_what_a_device_without_the_kernels_computes_is_the_same(kind):
     left_out = (np.array([0, 1, 1, 3], np.int32), np.array([4, 0, 2], np.int32))
-    leaves = [table.requires_grad_() for table in tables(3, 5, 2, torch.float64)]
-    found, expected = (form(*leaves, kind, 0.7, 3.0, left_out) for form in (module._plain_sum, catalogue_sum))
+    leaves = leaves_of(3, 5, 2, torch.float64, 3.0)
+    given = *leaves[:3], kind, 0.7, with_power(kind, leaves[3]), left_out, SQUARE
+    found, expected = (form(*given) for form in (module._plain_sum, catalogue_sum))
     assert_allclose(found.detach(), expected.detach(), rtol=1e-12)
-    for one, other in zip(torch.autograd.grad(found.sum(), leaves), torch.autograd.grad(expected.sum(), leaves), strict=True):
+    for one, other in zip(slopes(found.sum(), leaves), slopes(expected.sum(), leaves), strict=True):
         assert_allclose(one, other, rtol=1e-11, atol=1e-12)
 
 

@@ -44,6 +44,7 @@ def sampled_form(loss, p, U, V, X, left_out):
                 n_interactions=torch.tensor([float(len(own))], dtype=torch.float64),
                 users=torch.tensor([user]),
                 items=torch.tensor([item]),
+                neg_items=torch.from_numpy(others)[None],
                 user_vectors=U[[user]],
                 extra_positives=table[user, own][None],
                 all_positives=Ragged(table[user, own].detach(), torch.zeros(len(own), dtype=torch.int64)),
@@ -84,6 +85,27 @@ def test_a_loss_over_the_catalogue_is_its_sampled_form_with_every_item_drawn_onc
     for one, other in zip(gradients((found * weight).sum(), leaves), gradients((expected * weight).sum(), leaves), strict=True):
         assert_allclose(one, other, rtol=1e-11, atol=1e-12)
         assert math.isfinite(float(other.abs().max())) and other.abs().max() > 0
+
+
+@pytest.mark.parametrize("left_out", [False, True])
+def test_in_its_own_epochs_the_adversary_ascends_alone(left_out):
+    X, loss, p = interactions(), registered().get("advinfonce"), params("advinfonce", T_adv=1).loss
+    draw = torch.Generator().manual_seed(2)
+    U, V = (torch.randn(rows, 4, dtype=torch.float64, generator=draw).requires_grad_() for rows in X.shape)
+    state = loss.state(p, Sizes(*X.shape, 4), torch.Generator().manual_seed(0)).double()
+    state.begin_epoch(1)
+    users, items = X.nonzero()
+    s = catalogue_scores_of(
+        loss, Batch(users.astype(np.int64), items.astype(np.int64), None, None), Rows(U, None), V, X, left_out
+    )
+    found = loss.function(s, p, state)
+    expected = torch.cat([loss.function(each, p, state) for each, _ in sampled_form(loss, p, U, V, X, left_out)])
+    assert_allclose(found.detach(), expected.detach(), rtol=1e-12)
+    leaves = [state.user, state.item, U, V]
+    sides = [gradients((rows * torch.linspace(1, 2, len(rows))).sum(), leaves) for rows in (found, expected)]
+    for number, (one, other) in enumerate(zip(*sides, strict=True)):
+        assert_allclose(one, other, rtol=1e-10, atol=1e-13)
+        assert (other.abs().max() > 0) == (number < 2)
 
 
 def test_the_thresholds_are_exact_quantiles_and_are_not_trained():

@@ -118,7 +118,18 @@ def test_a_loss_of_a_batch_is_that_of_its_definition(name, sampling, dtype):
         assert_allclose(one, other, **TOLERANCE[dtype])
 
 
-@pytest.mark.parametrize(("name", "sampling"), [("sl", "shared"), ("psl", "shared"), ("bsl", "in-batch"), ("bce", "shared")])
+SUMS = [
+    ("sl", "shared"),
+    ("psl", "shared"),
+    ("bsl", "in-batch"),
+    ("bce", "shared"),
+    ("llpauc", "shared"),
+    ("recall-at-k", "in-batch"),
+    ("advinfonce", "shared"),
+]
+
+
+@pytest.mark.parametrize(("name", "sampling"), SUMS)
 def test_sums_that_a_kernel_has_build_no_array_of_scores(name, sampling, monkeypatch):
     X, loss, p = interactions(), registered().get(name), params(name).loss
     batch = drawn_batch(X, sampling)
@@ -126,7 +137,8 @@ def test_sums_that_a_kernel_has_build_no_array_of_scores(name, sampling, monkeyp
     s = scores_of(loss, batch, Rows(U, None), Rows(V, None), X, V.detach())
     assert isinstance(s.others, SharedScores)
     monkeypatch.setattr("rankbench.training.drawn_negatives.product", None)
-    loss.function(s, p).sum().backward()
+    state = new_state(loss, p, torch.float64)
+    loss.function(s, p, *((state,) if state else ())).sum().backward()
     with pytest.raises(TypeError):
         s.neg  # noqa: B018
 

@@ -21,7 +21,17 @@ from rankbench.core.devices import compiled
 from rankbench.kernels import score_tiles as tiles
 from rankbench.kernels.parallel import in_parallel
 from rankbench.kernels.rows import padded
-from rankbench.kernels.score_tiles import EXP, FAR, ITEMS, RELU, SIGMOID_POWER, SOFTPLUS, USERS
+from rankbench.kernels.score_tiles import (
+    EXP,
+    FAR,
+    ITEMS,
+    RELU,
+    SIGMOID,
+    SIGMOID_POWER,
+    SOFTPLUS,
+    SOFTPLUS_OF_SIGMOID,
+    USERS,
+)
 
 PART = 1 << 22  # scores that PyTorch holds at once
 _KEPT = 1 << 28  # bytes of slopes that are kept for the backward pass; beyond, they are computed twice
@@ -33,16 +43,18 @@ def catalogue_sum(
     shift: Tensor,
     kind: int,
     scale: float = 1.0,
-    power: float = 1.0,
+    power: float | Tensor = 1.0,
     left_out: tuple[np.ndarray, np.ndarray] | None = None,
+    square: float = 0.0,
 ) -> Tensor:
     """Σ_j f(scale · users_u · items_j − shift_u), (m,), for the function f of `kind`. Differentiable once in all three tensors.
 
+    For SOFTPLUS_OF_SIGMOID the shift is outside the sigmoid, and `power`, a number for all users, is differentiable, too.
     `left_out` are index pointers (m + 1,) and indices, ascending per user, of items that do not count.
     """
     if compiled(users.device):
-        return _Sum.apply(users, items, shift, kind, scale, power, left_out)
-    return _plain_sum(users, items, shift, kind, scale, power, left_out)
+        return _Sum.apply(users, items, shift, kind, scale, power, left_out, square)
+    return _plain_sum(users, items, shift, kind, scale, power, left_out, square)
 
 
 def kth_largest(users: Tensor, items: Tensor, k: int) -> Tensor:
@@ -58,16 +70,22 @@ def kth_largest(users: Tensor, items: Tensor, k: int) -> Tensor:
     return torch.from_numpy(best[: len(users), 0].copy())
 
 
-def _plain_sum(users, items, shift, kind, scale, power, left_out) -> Tensor:
-    functions: dict[int, Callable[[Tensor], Tensor]] = {
-        EXP: torch.exp,
-        SOFTPLUS: softplus,
-        RELU: torch.relu,
-        SIGMOID_POWER: lambda x: (power * logsigmoid(x)).exp(),
+def _plain_sum(users, items, shift, kind, scale, power, left_out, square=0.0) -> Tensor:
+    def of_sigmoid(x: Tensor, shift: Tensor) -> Tensor:
+        share = torch.sigmoid(x)
+        return softplus(square * share.square() + power * share - shift) * (x > FAR / 2)
+
+    functions: dict[int, Callable[[Tensor, Tensor], Tensor]] = {
+        EXP: lambda x, shift: torch.exp(x - shift),
+        SOFTPLUS: lambda x, shift: softplus(x - shift),
+        RELU: lambda x, shift: torch.relu(x - shift),
+        SIGMOID: lambda x, shift: torch.sigmoid(x - shift),
+        SIGMOID_POWER: lambda x, shift: (power * logsigmoid(x - shift)).exp(),
+        SOFTPLUS_OF_SIGMOID: of_sigmoid,
     }
 
     def part(users: Tensor, shift: Tensor, own: tuple[Tensor, ...] | None) -> Tensor:
-        return functions[kind](without(scale * (users @ items.T) - shift[:, None], own)).sum(dim=1)
+        return functions[kind](without(scale * (users @ items.T), own), shift[:, None]).sum(dim=1)
 
     parts = parts_of(users, len(items), left_out)
     return torch.cat([checkpoint(part, users[rows], shift[rows], own, use_reentrant=False) for rows, own in parts])
@@ -122,7 +140,7 @@ def in_blocks(rows: np.ndarray, n_blocks: int) -> np.ndarray:
 
 class _Sum(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, users: Tensor, items: Tensor, shift: Tensor, kind: int, scale: float, power: float, left_out) -> Tensor:
+    def forward(ctx, users: Tensor, items: Tensor, shift: Tensor, kind: int, scale: float, power, left_out, square) -> Tensor:
         given = _Arrays.of(users, items)
         n, dtype = given.n_blocks * USERS, given.items.dtype
         per_block = given.n_tiles * ITEMS * USERS
@@ -130,26 +148,28 @@ class _Sum(torch.autograd.Function):
         shifts = np.zeros(n, dtype)
         shifts[: len(users)] = shift.detach().numpy()
         indptr, indices = left_out if left_out is not None else (np.zeros(len(users) + 1, np.int32), np.zeros(0, np.int32))
-        sums, slopes, user_grad = np.zeros(n, dtype), np.zeros(n, dtype), np.zeros(n * given.width, dtype)
+        results = sums, slopes, of_power, user_grad = [np.zeros(size, dtype) for size in (n, n, n, n * given.width)]
         kept = np.empty(min(at_once, given.n_blocks) * per_block, dtype)
 
-        def add_up(start: int, stop: int, sums: np.ndarray, slopes: np.ndarray, user_grad: np.ndarray) -> None:
+        def add_up(start: int, stop: int, sums: np.ndarray, slopes: np.ndarray, of_power: np.ndarray, user_grad: np.ndarray):
             """Compute the blocks start to stop, whose slopes fit into `kept`."""
             part, rows = slice(start * USERS, stop * USERS), slice(start * USERS, min(stop * USERS, len(users)) + 1)
             columns = given.columns[start * given.width * USERS : stop * given.width * USERS]
-            numbers = (dtype.type(scale), dtype.type(power))
+            numbers = (dtype.type(scale), dtype.type(float(power)), dtype.type(square))
             gradient = user_grad[start * USERS * given.width : stop * USERS * given.width]
-            arrays = shifts[part], left_out is not None, indptr[rows], indices, kept, sums[part], slopes[part], gradient
+            out = sums[part], slopes[part], of_power[part], gradient
+            arrays = shifts[part], left_out is not None, indptr[rows], indices, kept, *out
             sizes = len(items), given.width
             fixed = kind, columns, given.items, given.tail, *sizes, *numbers, *arrays
             in_parallel(tiles.add_up, stop - start, len(users) * len(items), *fixed)
 
         parts = [*pairwise([*range(0, given.n_blocks, at_once), given.n_blocks])]
         for start, stop in parts:
-            add_up(start, stop, sums, slopes, user_grad)
+            add_up(start, stop, *results)
         ctx.given, ctx.parts, ctx.kept, ctx.scale, ctx.sizes = given, parts, kept, scale, (users.shape, items.shape)
         ctx.user_grad, ctx.slopes, ctx.users = user_grad, slopes, padded(users)
-        scratch = [np.empty_like(sums), np.empty_like(slopes), np.empty_like(user_grad)] if len(parts) > 1 else []
+        ctx.of_power = of_power if isinstance(power, Tensor) and kind == SOFTPLUS_OF_SIGMOID else None
+        scratch = [np.empty_like(each) for each in results] if len(parts) > 1 else []
         ctx.again = lambda start, stop: add_up(start, stop, *scratch)
         return torch.from_numpy(sums[: len(users)].copy())
 
@@ -173,4 +193,7 @@ class _Sum(torch.autograd.Function):
         rest = item_shape[0] - (given.n_tiles - 1) * ITEMS
         item_grad[(given.n_tiles - 1) * ITEMS :] = tail_grad.reshape(-1, given.width)[:rest]
         d_users, d_items = (torch.from_numpy(each[:, : user_shape[1]]) for each in (user_grad, item_grad))
-        return d_users, d_items, d_shift, None, None, None, None
+        d_power = None
+        if ctx.of_power is not None:  # of all users together, in float64, since users may cancel out
+            d_power = torch.tensor(weight[:, 0].astype(np.float64) @ ctx.of_power[: len(weight)], dtype=grad.dtype)
+        return d_users, d_items, d_shift, None, None, d_power, None, None

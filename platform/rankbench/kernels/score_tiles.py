@@ -2,7 +2,7 @@
 
 For the scores s_uj = u · v_j of a block of users with all items, this file computes
 
-    G_u = Σ_j f(x_uj),    x_uj = scale · s_uj − shift_u
+    G_u = Σ_j f(x_uj),    x_uj = scale · s_uj − shift_u,    or scale · s_uj where f itself has the shift,
 
 with a pass over the items for each block of `USERS` users: a product gives the scores of a tile of `USERS` users and `ITEMS`
 items, f replaces them by its slopes f'(x), and a second product adds the slopes times the item vectors to the gradient of the
@@ -23,7 +23,8 @@ from numba.core import cgutils
 from rankbench.core.simd import LANES, Numbers, fma, integer, kernel, spread
 
 USERS, ITEMS = 48, 192  # sizes of a tile: multiples of the products' sizes below
-EXP, SOFTPLUS, RELU, SIGMOID_POWER = range(4)  # f(x): exp(x), log(1 + exp(x)), max(x, 0), σ(x)^power
+# f(x): exp(x), log(1 + exp(x)), max(x, 0), σ(x)^power, σ(x), and log(1 + exp(square · σ(x)² + power · σ(x) − shift_u))
+EXP, SOFTPLUS, RELU, SIGMOID_POWER, SIGMOID, SOFTPLUS_OF_SIGMOID = range(6)
 FAR = -1e30  # x of an item that is left out: f and its slope are 0, or exp(-87) in float32
 
 
@@ -67,12 +68,20 @@ def _exponential(numbers: Numbers, x, power):
     return value, value
 
 
-def _softplus(numbers: Numbers, x, power):
+def _shares(numbers: Numbers, x):
+    """exp(−|x|), σ(x) and σ(−x)."""
     builder = numbers.builder
-    y = numbers.exp(numbers.where("<", x, numbers.zero, x, builder.fneg(x)))  # exp(−|x|)
-    rest = builder.fdiv(numbers.one, builder.fadd(numbers.one, y))
-    slope = numbers.where("<", x, numbers.zero, builder.fmul(y, rest), rest)
-    return builder.fadd(numbers.where("<", x, numbers.zero, numbers.zero, x), numbers.log_of_one_plus(y)), slope
+    y = numbers.exp(numbers.where("<", x, numbers.zero, x, builder.fneg(x)))
+    large = builder.fdiv(numbers.one, builder.fadd(numbers.one, y))
+    small = builder.fmul(y, large)
+    negative = builder.fcmp_ordered("<", x, numbers.zero)
+    return y, builder.select(negative, small, large), builder.select(negative, large, small)
+
+
+def _softplus(numbers: Numbers, x, power):
+    y, slope, _ = _shares(numbers, x)
+    positive = numbers.where("<", x, numbers.zero, numbers.zero, x)
+    return numbers.builder.fadd(positive, numbers.log_of_one_plus(y)), slope
 
 
 def _relu(numbers: Numbers, x, power):
@@ -82,13 +91,16 @@ def _relu(numbers: Numbers, x, power):
     )
 
 
+def _sigmoid(numbers: Numbers, x, power):
+    _, value, of_minus_x = _shares(numbers, x)
+    return value, numbers.builder.fmul(value, of_minus_x)
+
+
 def _sigmoid_power(numbers: Numbers, x, power):
     builder = numbers.builder
-    y = numbers.exp(numbers.where("<", x, numbers.zero, x, builder.fneg(x)))
-    rest = builder.fdiv(numbers.one, builder.fadd(numbers.one, y))
+    y, _, of_minus_x = _shares(numbers, x)
     log_sigmoid = builder.fsub(numbers.where("<", x, numbers.zero, x, numbers.zero), numbers.log_of_one_plus(y))
     value = numbers.exp(builder.fmul(power, log_sigmoid))
-    of_minus_x = numbers.where("<", x, numbers.zero, rest, builder.fmul(y, rest))  # σ(−x)
     return value, builder.fmul(builder.fmul(power, value), of_minus_x)
 
 
@@ -117,10 +129,39 @@ def _slopes(name: str, shape):
     return kernel(emit)
 
 
+@kernel
+def _softplus_of_sigmoid_slopes(builder, tile, valid, shift, scale, power, square, sums, slopes, of_power):
+    """As the kernels of `_slopes`, for a shift outside the sigmoid: `slopes` are those by −shift, `of_power` those by power."""
+    numbers = Numbers(builder, tile.type)
+    scale, power, square = (spread(builder, tile.type, value) for value in (scale, power, square))
+    for i in range(USERS // LANES):
+        at = integer(i * LANES)
+        minus = builder.fneg(shift.load(at))
+        targets = sums, slopes, of_power
+        totals = [cgutils.alloca_once(builder, tile.type) for _ in targets]
+        for total in totals:
+            builder.store(tile.zero, total)
+        with cgutils.for_range(builder, valid) as loop:
+            place = builder.add(builder.mul(loop.index, integer(USERS)), at)
+            score = tile.load(place)
+            _, share, rest = _shares(numbers, builder.fmul(score, scale))
+            counts = numbers.where("<", score, numbers(FAR / 2), numbers.zero, numbers.one)
+            line = numbers.fma(square, share, power)
+            value, weight = _softplus(numbers, numbers.fma(line, share, minus), power)
+            value, weight = builder.fmul(value, counts), builder.fmul(weight, counts)
+            steep = numbers.fma(square, share, line)  # the derivative of square · σ² + power · σ by σ
+            tile.store(builder.fmul(builder.fmul(weight, steep), builder.fmul(share, rest)), place)
+            for total, each in zip(totals, (value, weight, builder.fmul(weight, share)), strict=True):
+                builder.store(builder.fadd(builder.load(total), each), total)
+        for target, total in zip(targets, totals, strict=True):
+            target.store(builder.fadd(target.load(at), builder.load(total)), at)
+
+
 _exp_slopes = _slopes("exp_slopes", _exponential)
 _softplus_slopes = _slopes("softplus_slopes", _softplus)
 _relu_slopes = _slopes("relu_slopes", _relu)
 _sigmoid_power_slopes = _slopes("sigmoid_power_slopes", _sigmoid_power)
+_sigmoid_slopes = _slopes("sigmoid_slopes", _sigmoid)
 
 
 def _wide(four, one):
@@ -159,6 +200,7 @@ def add_up(
     width,
     scale,
     power,
+    square,
     shift,
     left_out,
     indptr,
@@ -166,11 +208,14 @@ def add_up(
     kept,
     sums,
     slopes,
+    of_power,
     user_grad,
     start,
     stop,
 ):
-    """For the blocks of users start to stop: `sums` G and `slopes` Σ_j f'(x), and `user_grad` Σ_j f'(x) v_j.
+    """For the blocks of users start to stop: `sums` G, its slopes by −shift, `slopes`, and `user_grad` Σ_j f'(x) v_j.
+
+    Slopes by the power are added to `of_power` for SOFTPLUS_OF_SIGMOID alone.
 
     All arrays are flat: `columns` (blocks, width, USERS), `items` (n_items, width), `tail` the last ITEMS or fewer items
     followed by zeros, `kept` (blocks, tiles, ITEMS, USERS), `user_grad` (blocks, USERS, width). With `left_out`, the items of
@@ -183,10 +228,11 @@ def add_up(
         first = block * USERS
         for u in range(USERS):
             next_own[u] = indptr[min(first + u, n_users)]
-        own_shift, own_sums, own_slopes = (
+        own_shift, own_sums, own_slopes, own_of_power = (
             shift[first : first + USERS],
             sums[first : first + USERS],
             slopes[first : first + USERS],
+            of_power[first : first + USERS],
         )
         for number in range(n_tiles):
             last = number == n_tiles - 1
@@ -207,6 +253,10 @@ def add_up(
                 _softplus_slopes(tile, valid, own_shift, scale, power, own_sums, own_slopes)
             elif kind == RELU:
                 _relu_slopes(tile, valid, own_shift, scale, power, own_sums, own_slopes)
+            elif kind == SIGMOID:
+                _sigmoid_slopes(tile, valid, own_shift, scale, power, own_sums, own_slopes)
+            elif kind == SOFTPLUS_OF_SIGMOID:
+                _softplus_of_sigmoid_slopes(tile, valid, own_shift, scale, power, square, own_sums, own_slopes, own_of_power)
             else:
                 _sigmoid_power_slopes(tile, valid, own_shift, scale, power, own_sums, own_slopes)
             for x in range(valid * USERS, ITEMS * USERS):

@@ -6,7 +6,8 @@ paper s_ui → s.pos (B,), s_uj → s.neg (B, n);  κ → kappa, weight of the n
 Epochs T_adv, 2 T_adv, ... (at most E_adv of them) train only the adversary a, c, by gradient ascent; all other epochs train
 only the model. The radius of the paper's ball around the uniform p is not enforced: E_adv and adv_lr determine it, as in the
 authors' code.
-Differs from the paper: p is normalised over the row's sampled negatives, as in the authors' code.
+Differs from the paper: p is normalised over the row's sampled negatives, as in the authors' code, or over all items that the
+positive is compared with (objective=catalogue).
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
-from torch.nn.functional import log_softmax, softplus
+from torch.nn.functional import softplus
 
 from rankbench.core.config import Params, param
-from rankbench.losses.spec import LossState, Scores, Sizes, loss
+from rankbench.losses.others import Others
+from rankbench.losses.spec import LossState, Scores, Sizes, ascending, loss
 
 
 @dataclass(frozen=True)
@@ -50,17 +52,21 @@ class Adversary(LossState):
         round_, rest = divmod(epoch, self.p.T_adv)
         self.alone = rest == 0 and round_ <= self.p.E_adv
 
-    def log_p(self, s: Scores) -> Tensor:
-        """log p(j_k|u), (B, n)."""
-        users, shared = self.user[s.users], len(s.neg_items) == 1
-        logits = users @ self.item[s.neg_items[0]].T if shared else s.gather_dot(users, self.item, s.neg_items)
-        return log_softmax(logits, dim=1)
+    def log_mean(self, others: Others, users: Tensor, tau: float) -> Tensor:
+        """log Σ_k exp(s_uj_k/τ) p(j_k|u), (B,), for the rows' users (B,) int64.
+
+        The adversary has gradients in its own epochs alone; in the others they would let it help the model.
+        """
+        user, item = (self.user, self.item) if self.alone else (self.user.detach(), self.item.detach())
+        weighted, weights = others.tilted(tau, user[users], item)
+        return weighted - weights
 
 
 @loss(
     "advinfonce",
     AdvInfoNCE,
     similarity="cosine",
+    over_catalogue=True,
     state=Adversary,
     families=("softmax",),
     title="AdvInfoNCE: InfoNCE with adversarially weighted negatives",
@@ -68,13 +74,9 @@ class Adversary(LossState):
     pace=3.0,
 )
 def advinfonce(s: Scores, p: AdvInfoNCE, state: Adversary) -> Tensor:
+    pos, others = (s.pos.detach(), s.others.detached()) if state.alone else (s.pos, s.others)
+    log_mean = state.log_mean(others, s.users, p.tau)
     if state.alone:
-        pos, neg = s.pos.detach(), s.neg.detach()
-        log_p = state.log_p(s)
-        log_p = 2 * log_p.detach() - log_p  # the value of log p with its gradient negated, so that descent on the loss ascends
-    else:
-        pos, neg = s.pos, s.neg
-        with torch.no_grad():  # a gradient here would let the adversary help the model
-            log_p = state.log_p(s)
-    weight = math.log(p.kappa) + math.log(neg.shape[1])
-    return softplus(weight + torch.logsumexp(neg / p.tau + log_p, dim=1) - pos / p.tau)
+        log_mean = ascending(log_mean)
+    weight = math.log(p.kappa) + torch.as_tensor(s.others.n).to(pos).log()
+    return softplus(weight + log_mean - pos / p.tau)

@@ -20,7 +20,7 @@ from torch import Generator, Tensor, nn
 from torch.nn.functional import softplus
 
 from rankbench.core.config import Params, param
-from rankbench.losses.spec import LossState, Scores, Sizes, loss
+from rankbench.losses.spec import LossState, Scores, Sizes, ascending, loss
 
 SHARPNESS = 5  # of r, the smooth hinge
 
@@ -62,11 +62,6 @@ class Saddle(LossState):
         self.theta_b.clamp_(min=0)
 
 
-def ascending(x: Tensor) -> Tensor:
-    """The value of x with its gradient negated, so that descent on the loss ascends in x."""
-    return 2 * x.detach() - x
-
-
 def smooth_hinge(x: Tensor) -> Tensor:
     return softplus(SHARPNESS * x) / SHARPNESS
 
@@ -88,10 +83,9 @@ def llpauc(s: Scores, p: LLPAUC, state: Saddle) -> Tensor:
     hit = torch.sigmoid(s.pos / p.tau)
     loss_pos = (hit - a).square() - 2 * (1 + g) * hit
 
-    def excess(score: Tensor) -> Tensor:
-        miss = torch.sigmoid(score / p.tau)
-        return smooth_hinge((miss - b).square() + 2 * (1 + g) * miss - s_neg)
-
+    # r(ℓ⁻ − s⁻) of ℓ⁻ = q² + 2 (1 + g − b) q + b².
+    line, shift = 2 * SHARPNESS * (1 + g - b), SHARPNESS * (s_neg - b.square())
+    excess = s.others.mean_softplus_of_sigmoid(SHARPNESS, line, shift, p.tau) / SHARPNESS
     positive = -s_pos - smooth_hinge(-loss_pos - s_pos) / p.alpha
-    negative = s_neg + s.others.mean(excess) / p.beta
+    negative = s_neg + excess / p.beta
     return positive + negative - g.square() + state.theta_a * (a + g) + state.theta_b * (g + 1 - b)

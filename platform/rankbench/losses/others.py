@@ -40,8 +40,19 @@ class Others(Protocol):
     def log_sum_sigmoid(self, shift: Tensor, tau: float, inner: float = 1.0) -> Tensor:
         """log Σ_j σ(s_j / inner − shift)^(1/tau), (B,), for a shift per row (B,)."""
 
-    def mean(self, function: Callable[[Tensor], Tensor]) -> Tensor:
-        """The mean of an elementwise function over s_j, (B,)."""
+    def sum_sigmoid(self, shift: Tensor, inner: float = 1.0) -> Tensor:
+        """Σ_j σ(s_j / inner − shift), (B,), for a shift per row (B,)."""
+
+    def mean_softplus_of_sigmoid(self, square: float, slope: Tensor, shift: Tensor, inner: float = 1.0) -> Tensor:
+        """The mean of softplus(square · σ² + slope · σ − shift) over j, (B,), for σ = σ(s_j / inner), one slope and shift."""
+
+    def tilted(self, tau: float, users: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
+        """log Σ_j exp(s_j / tau + a · c_j) and log Σ_j exp(a · c_j), (B,) each, for vectors a of the rows' users, (B, d), and c
+        of all items, (n_items, d).
+        """
+
+    def detached(self) -> Others:
+        """The same scores without gradients."""
 
     def of_all(self, function: Callable[[Tensor], Tensor]) -> Tensor:
         """A function of arrays of scores (rows, n) that gives one number per row, (B,)."""
@@ -54,11 +65,12 @@ class Others(Protocol):
 class ScoreTable:
     """Scores that are held in memory: `values` (B, n), or a function that computes them when they are first read.
 
-    With `complete`, they are those of all items.
+    With `complete`, they are those of all items; else `ids` are the indices of the items, (B, n), or (1, n) if rows share them.
     """
 
     values: Lazy[Tensor] = Lazy()
     complete: bool = False
+    ids: Lazy[Tensor | None] = Lazy(None)
 
     @property
     def n(self) -> float:
@@ -82,8 +94,25 @@ class ScoreTable:
     def kth_largest(self, k: int) -> Tensor | None:
         return self.values.detach().topk(k, dim=1).values[:, -1] if self.complete else None
 
-    def mean(self, function: Callable[[Tensor], Tensor]) -> Tensor:
-        return function(self.values).mean(dim=1)
+    def sum_sigmoid(self, shift: Tensor, inner: float = 1.0) -> Tensor:
+        return torch.sigmoid(self.values / inner - shift[:, None]).sum(dim=1)
+
+    def mean_softplus_of_sigmoid(self, square: float, slope: Tensor, shift: Tensor, inner: float = 1.0) -> Tensor:
+        share = torch.sigmoid(self.values / inner)
+        return softplus(square * share.square() + slope * share - shift).mean(dim=1)
+
+    def tilted(self, tau: float, users: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
+        tilt = self._products(users, items)
+        return torch.logsumexp(self.values / tau + tilt, dim=1), torch.logsumexp(tilt, dim=1)
+
+    def _products(self, users: Tensor, items: Tensor) -> Tensor:
+        """users[b] · items[j], (B, n), for the items j of each row."""
+        if self.complete or len(self.ids) == 1:
+            return users @ (items if self.complete else items[self.ids[0]]).T
+        return torch.einsum("bd,bnd->bn", users, items[self.ids])
+
+    def detached(self) -> ScoreTable:
+        return type(self)(lambda: self.values.detach(), self.complete, lambda: self.ids)
 
     def of_all(self, function: Callable[[Tensor], Tensor]) -> Tensor:
         return function(self.values)

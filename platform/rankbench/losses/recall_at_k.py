@@ -46,9 +46,9 @@ class RecallAtK(CatalogueRecallAtK):
     pace=3.0,
 )
 def recall_at_k(s: Scores, p: RecallAtK) -> Tensor:
-    above = torch.sigmoid((s.neg - s.pos[:, None]) / p.tau1).sum(dim=1)
+    above = s.others.sum_sigmoid(s.pos / p.tau1, p.tau1)
     if p.scale_rank:
-        above = above * (s.n_items - 1) / s.neg.shape[1]
+        above = above * (s.n_items - 1) / s.others.n
     return torch.sigmoid((1 + above - p.K) / p.tau2)  # 1 − σ(x) is σ(−x), which is accurate near 0
 
 
@@ -65,5 +65,5 @@ def recall_at_k(s: Scores, p: RecallAtK) -> Tensor:
 )
 def recall_at_k_catalogue(s: Scores, p: CatalogueRecallAtK) -> Tensor:
     # The sum includes the positive itself, as σ(0).
-    above = s.catalogue.log_sum_sigmoid(s.pos / p.tau1, 1.0, p.tau1).exp() - 0.5
+    above = s.catalogue.sum_sigmoid(s.pos / p.tau1, p.tau1) - 0.5
     return torch.sigmoid((1 + above - p.K) / p.tau2)

@@ -24,11 +24,6 @@ Similarity = Literal["dot", "cosine", "half-cosine", "distance"]
 Need = Literal["extra_positives", "all_positives", "catalogue", "rivals", "user_vectors"]
 
 
-def plain_gather_dot(rows: Tensor, table: Tensor, ids: Tensor) -> Tensor:
-    """rows[b] · table[ids[b, k]], (B, n), in PyTorch, which copies every vector."""
-    return torch.einsum("bd,bnd->bn", rows, table[ids])
-
-
 class Ragged(NamedTuple):
     """Lists of unequal length, one per row of the batch: `values` (T,), and the row of each value, `row` (T,) int64."""
 
@@ -52,7 +47,6 @@ class Scores:
     without gradient. `catalogue`: scores of every item. `rival(k)`: the similarity of row b's item and its k[b]-th negative,
     (B,), for k (B,) int64. `other_items`: the items that a positive is compared with, if `neg` is not read as it is; with
     objective=catalogue, all items or all but the user's own. `own_items`: all of the user's own, with gradient.
-    `gather_dot(rows, table, ids)`: rows[b] · table[ids[b, k]], (B, n), for rows (B, d), table (N, d) and ids (B, n), compiled.
     """
 
     pos: Tensor
@@ -72,17 +66,19 @@ class Scores:
     other_items: Others | None = None
     own_items: OwnItems | None = None
     rival: Callable[[Tensor], Tensor] | None = None
-    gather_dot: Callable[[Tensor, Tensor, Tensor], Tensor] = plain_gather_dot
 
     @property
     def others(self) -> Others:
         """The items that each row's positive is compared with: those of the catalogue, or the sampled negatives."""
-        return ScoreTable(self.neg) if self.other_items is None else self.other_items
+        return self._table() if self.other_items is None else self.other_items
 
     @property
     def sampled(self) -> ScoreTable:
         """The sampled negatives."""
-        return self.other_items if isinstance(self.other_items, ScoreTable) else ScoreTable(self.neg)
+        return self.other_items if isinstance(self.other_items, ScoreTable) else self._table()
+
+    def _table(self) -> ScoreTable:
+        return ScoreTable(lambda: self.neg, ids=lambda: self.neg_items)
 
     @property
     def own(self) -> OwnItems | DrawnItems:
@@ -122,6 +118,11 @@ class LossState(nn.Module):
 
     def project(self) -> None:
         """Called after every step: project parameters back into their range."""
+
+
+def ascending(x: Tensor) -> Tensor:
+    """The value of x with its gradient negated, so that descent on the loss ascends in x."""
+    return 2 * x.detach() - x
 
 
 class Twin(NamedTuple):

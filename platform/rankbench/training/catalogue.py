@@ -19,7 +19,7 @@ from rankbench.core.devices import compiled
 from rankbench.fitting.executors import in_order
 from rankbench.kernels.catalogue_sum import catalogue_sum
 from rankbench.kernels.rows import take_rows
-from rankbench.kernels.score_tiles import SIGMOID_POWER
+from rankbench.kernels.score_tiles import SIGMOID
 
 Precision = Literal["float32", "bfloat16"]
 
@@ -53,10 +53,10 @@ class ChunkedCatalogue:
         square = ((self.users @ (self.items.T @ self.items / n)) * self.users).sum(dim=1)
         return mean[self.of], square[self.of]
 
-    def log_sum_sigmoid(self, shift: Tensor, tau: float, inner: float = 1.0) -> Tensor:
-        """log Σ_j σ(s_j / inner − shift)^(1/tau), (B,), for a shift per row (B,)."""
+    def sum_sigmoid(self, shift: Tensor, inner: float = 1.0) -> Tensor:
+        """Σ_j σ(s_j / inner − shift), (B,), for a shift per row (B,)."""
         rows = take_rows(self.users, self.of)  # the shift differs between the rows of a user
-        return catalogue_sum(rows, self.items, shift, SIGMOID_POWER, 1 / inner, 1 / tau).log()
+        return catalogue_sum(rows, self.items, shift, SIGMOID, 1 / inner)
 
     def of_all(self, function: Callable[[Tensor], Tensor]) -> Tensor:
         return function(product(self.users, self.items))[self.of]

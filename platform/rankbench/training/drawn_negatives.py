@@ -54,9 +54,11 @@ class DrawnNegatives:
         """Sums over the scores: by the kernels where rows share the negatives and scores are products."""
         plain = self.dots is not None or self.precision != "float32" or not compiled(self.V.device)
         if plain or self.lengths is not None:
-            return SampledScores(lambda: self.values)
+            return SampledScores(lambda: self.values, ids=lambda: self.ids)
         rows = self._by_row()
-        return SharedScores(lambda: self.values, by_row=rows, by_user=self._by_user() or rows)
+        return SharedScores(
+            lambda: self.values, ids=lambda: self.ids, by_row=rows, by_user=self._by_user() or rows, drawn=self.drawn[0]
+        )
 
     @cached_property
     def values(self) -> Tensor:

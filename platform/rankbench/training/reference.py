@@ -9,7 +9,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn.functional import logsigmoid, normalize, softplus
 
-from rankbench.kernels.score_tiles import EXP, RELU, SIGMOID_POWER, SOFTPLUS
+from rankbench.kernels.score_tiles import EXP, RELU, SIGMOID, SIGMOID_POWER, SOFTPLUS, SOFTPLUS_OF_SIGMOID
 from rankbench.losses.others import ScoreTable
 
 
@@ -33,8 +33,18 @@ def catalogue(rows: Tensor, items: Tensor) -> ScoreTable:
     return ScoreTable(rows @ items.T, complete=True)
 
 
-def catalogue_sum(users: Tensor, items: Tensor, shift: Tensor, kind: int, scale: float, power: float, counts: Tensor) -> Tensor:
+def catalogue_sum(
+    users: Tensor, items: Tensor, shift: Tensor, kind: int, scale: float, power: Tensor, counts: Tensor, square: float = 0.0
+) -> Tensor:
     """Σ_j f(scale · users_u · items_j − shift_u), (m,), over the items j where counts[u, j], bool (m, n_items), is set."""
-    x = scale * users @ items.T - shift[:, None]
-    functions = {EXP: x.exp, SOFTPLUS: lambda: softplus(x), RELU: x.relu, SIGMOID_POWER: lambda: (power * logsigmoid(x)).exp()}
+    y, shift = scale * users @ items.T, shift[:, None]
+    x, share = y - shift, y.sigmoid()
+    functions = {
+        EXP: x.exp,
+        SOFTPLUS: lambda: softplus(x),
+        RELU: x.relu,
+        SIGMOID: x.sigmoid,
+        SIGMOID_POWER: lambda: (power * logsigmoid(x)).exp(),
+        SOFTPLUS_OF_SIGMOID: lambda: softplus(square * share**2 + power * share - shift),
+    }
     return (functions[kind]() * counts).sum(dim=1)

@@ -17,6 +17,7 @@ from torch.autograd.function import once_differentiable
 from rankbench.core.devices import compiled
 from rankbench.core.simd import LANES, Numbers, integer, kernel, spread, total
 from rankbench.kernels.parallel import in_parallel
+from rankbench.kernels.rows import gather_dot
 from rankbench.losses.others import ScoreTable
 from rankbench.training.soft_ranks import SmoothPrecision
 
@@ -44,6 +45,9 @@ class SampledScores(ScoreTable):
         if not compiled(self.values.device):
             return super().smooth_precision(pos, K, tau, delta)
         return SmoothPrecision.apply(pos, self.values, K, tau, delta)
+
+    def _products(self, users: Tensor, items: Tensor) -> Tensor:
+        return super()._products(users, items) if len(self.ids) == 1 else gather_dot(users, items, self.ids)
 
 
 class _LogSumExp(torch.autograd.Function):

@@ -83,7 +83,6 @@ def scores_of(
         else None,
         other_items=drawn and drawn.table(),
         rival=drawn and drawn.rival,
-        gather_dot=gather_dot,
     )
 
 

@@ -11,14 +11,16 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from rankbench.kernels.rows import take_rows
 from rankbench.training.sampled_scores import SampledScores
 from rankbench.training.user_catalogue import UserCatalogue
 
 
 @dataclass(frozen=True)
 class SharedScores(SampledScores):
-    """`by_row` compares each row with the drawn items, and `by_user` each user, whose sums are copied to the rows."""
+    """`by_row` compares each row with the `drawn` items (n,), and `by_user` each user, whose sums are copied to the rows."""
 
+    drawn: Tensor = field(kw_only=True)
     by_row: UserCatalogue = field(kw_only=True)
     by_user: UserCatalogue = field(kw_only=True)
 
@@ -40,6 +42,19 @@ class SharedScores(SampledScores):
 
     def log_sum_sigmoid(self, shift: Tensor, tau: float, inner: float = 1.0) -> Tensor:
         return self.by_row.log_sum_sigmoid(shift, tau, inner)
+
+    def sum_sigmoid(self, shift: Tensor, inner: float = 1.0) -> Tensor:
+        return self.by_row.sum_sigmoid(shift, inner)
+
+    def mean_softplus_of_sigmoid(self, square: float, slope: Tensor, shift: Tensor, inner: float = 1.0) -> Tensor:
+        return self.by_user.mean_softplus_of_sigmoid(square, slope, shift, inner)
+
+    def tilted(self, tau: float, users: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
+        return self.by_user.tilted(tau, users, take_rows(items, self.drawn))
+
+    def detached(self) -> SharedScores:
+        sides = {"by_row": self.by_row.detached(), "by_user": self.by_user.detached(), "drawn": self.drawn}
+        return SharedScores(lambda: self.values.detach(), ids=lambda: self.ids, **sides)
 
     def _for(self, shift: Tensor | float) -> UserCatalogue:
         return self.by_row if isinstance(shift, Tensor) and shift.ndim else self.by_user

@@ -8,7 +8,7 @@ parts of that array.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 
 from rankbench.core.devices import compiled
 from rankbench.kernels.catalogue_sum import PART, catalogue_sum, kth_largest, parts_of, without
-from rankbench.kernels.score_tiles import EXP, RELU, SIGMOID_POWER, SOFTPLUS
+from rankbench.kernels.score_tiles import EXP, RELU, SIGMOID, SIGMOID_POWER, SOFTPLUS, SOFTPLUS_OF_SIGMOID
 from rankbench.losses.others import OwnItems
 
 _LARGEST_EXPONENT = 40.0  # exponents up to this size need no shift, in float32 either
@@ -93,12 +93,25 @@ class UserCatalogue:
         logs = [checkpoint(part, self.users[rows], shift[rows], own, use_reentrant=False) for rows, own in parts]
         return torch.cat(logs)[self.of]
 
-    def mean(self, function: Callable[[Tensor], Tensor]) -> Tensor:
-        parts = self.users.split(max(1, PART // len(self.items)))
-        sums = torch.cat([checkpoint(_summed, function, part, self.items, use_reentrant=False) for part in parts])
-        if self.left_out:
-            sums = sums.index_add(0, self.own.group, -function(self.own.values))
+    def sum_sigmoid(self, shift: Tensor, inner: float = 1.0) -> Tensor:
+        return self._sum(SIGMOID, self._of_users(shift), 1 / inner)[self.of]
+
+    def mean_softplus_of_sigmoid(self, square: float, slope: Tensor, shift: Tensor, inner: float = 1.0) -> Tensor:
+        sums = self._sum(SOFTPLUS_OF_SIGMOID, self._of_users(shift), 1 / inner, slope, square)
         return (sums / self._counts())[self.of]
+
+    def tilted(self, tau: float, users: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
+        """By longer vectors: s / tau + a · c is the product of (u / tau, a) and (v, c)."""
+        users = users[self._first_rows()]
+        both = torch.cat([self.users / tau, users], dim=1), torch.cat([self.items, items], dim=1)
+        return self._with(*both).logsumexp(), self._with(users, items).logsumexp()
+
+    def detached(self) -> UserCatalogue:
+        own = self.own._replace(values=self.own.values.detach())
+        return replace(self, users=self.users.detach(), items=self.items.detach(), own=own)
+
+    def _with(self, users: Tensor, items: Tensor) -> UserCatalogue:
+        return replace(self, users=users, items=items, largest=None, _thresholds={})
 
     def of_all(self, function: Callable[[Tensor], Tensor]) -> Tensor:
         parts = self.users.split(max(1, PART // len(self.items)))
@@ -120,13 +133,18 @@ class UserCatalogue:
         """The shift per user (m,) from one per row (B,), which is equal for all rows of a user, or for all."""
         if not isinstance(shift, Tensor) or shift.ndim == 0:
             return torch.as_tensor(shift, dtype=self.users.dtype, device=self.users.device).expand(len(self.users))
-        first = torch.full((len(self.users),), len(self.of), device=self.of.device)
-        first = first.scatter_reduce(0, self.of, torch.arange(len(self.of), device=self.of.device), "amin")
-        return shift[first]
+        return shift[self._first_rows()]
 
-    def _sum(self, kind: int, shift: Tensor | None, scale: float = 1.0, power: float = 1.0) -> Tensor:
+    def _first_rows(self) -> Tensor:
+        """The first row of each user, (m,)."""
+        first = torch.full((len(self.users),), len(self.of), device=self.of.device)
+        return first.scatter_reduce(0, self.of, torch.arange(len(self.of), device=self.of.device), "amin")
+
+    def _sum(
+        self, kind: int, shift: Tensor | None, scale: float = 1.0, power: float | Tensor = 1.0, square: float = 0.0
+    ) -> Tensor:
         shift = torch.zeros_like(self.users[:, 0]) if shift is None else shift
-        return catalogue_sum(self.users, self.items, shift, kind, scale, power, self._left_out())
+        return catalogue_sum(self.users, self.items, shift, kind, scale, power, self._left_out(), square)
 
     def _left_out(self) -> tuple[np.ndarray, np.ndarray] | None:
         return (self.indptr, self.indices) if self.left_out else None
@@ -144,10 +162,6 @@ class UserCatalogue:
 def _largest_of_others(users: Tensor, items: Tensor, left_out) -> Tensor:
     parts = parts_of(users, len(items), left_out)
     return torch.cat([without(users[rows] @ items.T, own).amax(dim=1) for rows, own in parts])
-
-
-def _summed(function: Callable[[Tensor], Tensor], users: Tensor, items: Tensor) -> Tensor:
-    return function(users @ items.T).sum(dim=1)
 
 
 def _applied(function: Callable[[Tensor], Tensor], users: Tensor, items: Tensor) -> Tensor:
