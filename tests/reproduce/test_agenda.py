@@ -94,6 +94,19 @@ def test_a_measured_fit_is_not_wanted_again(home):
     assert {cell.metric for cell in found[0].cells} == {"recall@20", "ndcg@20"}
 
 
+def test_what_another_machine_measured_is_fitted_again_if_that_stage_is_named(home):
+    tables = paper_tables(home)
+    evidence = Evidence(home.home / "experiments" / "evidence")
+    fits = [fit for fit in wanted_fits(rows_of(tables), evidence) if fit.config.method == "ease"]
+    elsewhere, here = (measure(fit, evidence, home, tables) for fit in fits)
+    write_record(home.results / "runs", here.record, here.per_user)
+    assert all(task.stage != "again" for task in agenda(["toy"], home).tasks)
+    (task,) = agenda(["toy"], home, stages=["again"]).tasks
+    assert task.stage == "again" and [fit.origin for fit in task.fits] == ["printed"]
+    write_record(home.results / "runs", elsewhere.record, elsewhere.per_user)
+    assert not agenda(["toy"], home, stages=["again"]).tasks
+
+
 def test_a_run_of_another_command_is_taken_over(home):
     tables, evidence = paper_tables(home), Evidence(home.home / "experiments" / "evidence")
     (fit,) = [fit for fit in wanted_fits(rows_of(tables), evidence) if fit.config.method == "popularity"]

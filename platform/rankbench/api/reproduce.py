@@ -24,6 +24,7 @@ from rankbench.reproduce.costs import n_cost_cells
 from rankbench.reproduce.engine import Spending, spend, spend_alone
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.neighbours import check_neighbours
+from rankbench.reproduce.paired import run_folders
 from rankbench.reproduce.schedule import STAGES, Task, tasks
 from rankbench.reproduce.simulations import SIMULATIONS, Simulation
 from rankbench.reproduce.timing import require_idle
@@ -157,8 +158,9 @@ def _require_known(given: Sequence[str], known: Sequence[str], problem: str) -> 
 
 
 def _tasks_left(plan: Agenda, environment: Environment, metrics: dict[str, MetricSet], cpus: int | None) -> tuple[Task, ...]:
-    """Return the tasks of the plan's stages and row labels that are left."""
-    left = tasks(plan.rows, plan.studies, plan.evidence, environment, metrics, cpus, plan.search_seconds)
+    """Return the tasks of the plan's stages and row labels that are left. Nothing is fitted again unless the stages say so."""
+    here = run_folders(environment) if "again" in plan.stages else None
+    left = tasks(plan.rows, plan.studies, plan.evidence, environment, metrics, cpus, plan.search_seconds, here)
     return tuple(
         task
         for task in left

@@ -21,6 +21,7 @@ EXAMPLES = """Examples:
   rankbench reproduce rg2 --search-budget 10m      at most as much training for the search of each row
   rankbench reproduce talos/3.1 --alone    seconds: one fit per method again, with the machine to itself
   rankbench reproduce talos/4.1 --stages seeds --rows "Talos; without quantile"      some of the work
+  rankbench reproduce dcl/3 --stages again           fits of other machines again: tests of claims need their values per user
   rankbench reproduce --dry-run            what is left of all papers, in the order in which it would be done
   rankbench reproduce --budget 8h --address auto      on a Ray cluster
   rankbench reproduce status               per paper: published, measured, and how near
@@ -69,7 +70,8 @@ def reproduce(
         str | None,
         typer.Option(
             "--stages",
-            help="Only these stages of the work, comma-separated, such as printed or seeds; --dry-run shows the stages.",
+            help="Only these stages of the work, comma-separated, such as printed or seeds; --dry-run shows the stages. The "
+            "stage again, only done if it is named, fits what other machines have measured.",
         ),
     ] = None,
     rows: Annotated[

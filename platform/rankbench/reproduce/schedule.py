@@ -1,8 +1,11 @@
-"""What to fit next: known settings first, then searches, then further seeds; rows that wait longest before others."""
+"""What to fit next: known settings first, then searches, then further seeds; rows that wait longest before others.
+
+The stage "again" is for fits whose values per user are on another machine, which claims and neighbouring rows are tested by.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -13,13 +16,13 @@ from rankbench.experiment.estimate import Size
 from rankbench.experiment.job import configure
 from rankbench.reproduce.distinct import distinct_settings
 from rankbench.reproduce.evidence import Evidence
-from rankbench.reproduce.lines import Part
+from rankbench.reproduce.lines import Part, StoredFit
 from rankbench.reproduce.simulations import Simulation
 from rankbench.reproduce.wanted import Row, Wanted, wanted_fits
 from rankbench.sweeps.plan import Unit, units
 
-Stage = Literal["printed", "chosen", "as published", "study", "search", "seeds", "search on test"]
-STAGES: tuple[Stage, ...] = ("printed", "chosen", "as published", "study", "search", "seeds", "search on test")
+Stage = Literal["printed", "chosen", "as published", "study", "search", "seeds", "search on test", "again"]
+STAGES: tuple[Stage, ...] = ("printed", "chosen", "as published", "study", "search", "seeds", "search on test", "again")
 # Printed and chosen settings measure a row alike, so the cheaper fit comes first.
 TURN: dict[Stage, int] = {
     "printed": 0,
@@ -29,6 +32,7 @@ TURN: dict[Stage, int] = {
     "search": 3,
     "seeds": 4,
     "search on test": 5,
+    "again": 6,
 }
 
 
@@ -86,19 +90,23 @@ def tasks(
     metrics: dict[str, MetricSet],
     cpus: int | None,
     search_seconds: float | None = None,
+    runs_here: Collection[str] | None = None,
 ) -> list[Task]:
     """Return what is not measured yet, in the order in which it is best done. `studies`: with their datasets. The data of all
     of them must be available. `search_seconds`: the training time that each search may use; one that ended at a smaller bound
-    is continued.
+    is continued. `runs_here`: the runs whose values per user are on this machine; with them, fits that were measured elsewhere
+    are tasks of the stage "again".
     """
     result: list[Task] = []
-    missing = [fit for fit in wanted_fits(rows, evidence) if not is_measured(fit, evidence)]
     groups: dict[tuple[object, ...], list[Wanted]] = {}
-    for fit in missing:
+    for fit in wanted_fits(rows, evidence):
+        measured = is_measured(fit, evidence)
+        if measured and (runs_here is None or _is_here(fit, evidence, runs_here)):
+            continue
         share = fit.config.share_key
         identity = fit.key if share is None else share
-        groups.setdefault((fit.card.name, fit.part, fit.dtype, fit.seed, identity), []).append(fit)
-    for members in groups.values():
+        groups.setdefault((measured, fit.card.name, fit.part, fit.dtype, fit.seed, identity), []).append(fit)
+    for (measured, *_), members in groups.items():
         first = members[0]
         spec = first.rows[0].table.spec
         final = spec.final.model_copy(update={"fit_on": first.part, "seeds": (first.seed,)})
@@ -107,7 +115,8 @@ def tasks(
         configs = [fit.config for fit in members]
         for unit in units(first.card, size, configs, spec, metrics[first.card.name], "final", cpus):
             own = tuple(fit for fit in members if any(fit.config is config for config in unit.job.configs))
-            result.append(Task(_stage(own), first.card.name, own, unit, None, waited=_waited(own, evidence), seconds=unit.cost))
+            stage: Stage = "again" if measured else _stage(own)
+            result.append(Task(stage, first.card.name, own, unit, None, waited=_waited(own, evidence), seconds=unit.cost))
     for row in (row for row in rows if row.published):
         wanted: list[tuple[Stage, Part]] = [("search", "valid")] if row.needs_search else []
         wanted += [("search on test", "test")] if row.needs_search_on_test else []
@@ -142,10 +151,18 @@ def is_searched(row: Row, on: Part, evidence: Evidence, seconds: float | None) -
 
 def is_measured(fit: Wanted, evidence: Evidence) -> bool:
     """Whether the evidence has the fit, with every metric that its rows publish."""
+    return _stored(fit, evidence) is not None
+
+
+def _stored(fit: Wanted, evidence: Evidence) -> StoredFit | None:
     wanted = {name for row in fit.rows for name in row.published if "@" in name}
-    return any(
-        each.seed == fit.seed for each in evidence.find(fit.card.name, fit.card_key, fit.config, fit.part, fit.dtype, wanted)
-    )
+    found = evidence.find(fit.card.name, fit.card_key, fit.config, fit.part, fit.dtype, wanted)
+    return next((each for each in found if each.seed == fit.seed), None)
+
+
+def _is_here(fit: Wanted, evidence: Evidence, runs_here: Collection[str]) -> bool:
+    stored = _stored(fit, evidence)
+    return stored is not None and stored.run in runs_here
 
 
 def _stage(fits: Iterable[Wanted]) -> Stage:
@@ -183,5 +200,7 @@ def fresh(task: Task, evidence: Evidence, search_seconds: float | None = None) -
         return task if task.study.stored(task.dataset, evidence) is None else None
     if task.searched is not None:
         return None if is_searched(task.searched, task.on, evidence, search_seconds) else task
+    if task.stage == "again":
+        return task
     left = tuple(fit for fit in task.fits if not is_measured(fit, evidence))
     return replace(task, fits=left) if left else None
