@@ -222,8 +222,8 @@ def large_product_rate() -> float:
 
 def catalogue_task(X: sp.csr_array, rounds: int) -> None:
     rate = large_product_rate()
-    for name in ("sl", "infonce", "mine-plus", "softmax", "bsl", "talos", "bce", "ccl", "mse"):
-        values = {"tau": TAU} if name in ("sl", "infonce", "mine-plus", "talos") else {}
+    for name in ("sl", "infonce", "mine-plus", "softmax", "bsl", "talos", "advinfonce", "llpauc", "bce", "ccl", "mse"):
+        values = {"tau": TAU} if name in ("sl", "infonce", "mine-plus", "talos", "advinfonce") else {}
         ours = trainer(X, name, objective="catalogue", **values)
         plain, order = PlainCosineSoftmax(ours, 0), batches(ours)
         parts = itertools.cycle([*ours._chosen(1)][:-1])
