@@ -7,7 +7,7 @@ import pytest
 import torch
 from fits import driven, fitted, interactions, params, trainer_of
 from numpy.testing import assert_allclose, assert_array_equal
-from torch.nn.functional import logsigmoid, normalize
+from torch.nn.functional import logsigmoid, normalize, softplus
 
 from rankbench.core.errors import ConfigError
 from rankbench.losses.others import OwnItems, ScoreTable
@@ -85,6 +85,23 @@ def test_a_loss_over_the_catalogue_is_its_sampled_form_with_every_item_drawn_onc
     for one, other in zip(gradients((found * weight).sum(), leaves), gradients((expected * weight).sum(), leaves), strict=True):
         assert_allclose(one, other, rtol=1e-11, atol=1e-12)
         assert math.isfinite(float(other.abs().max())) and other.abs().max() > 0
+
+
+@pytest.mark.parametrize("left_out", [False, True])
+def test_a_function_that_has_no_method_of_its_own_can_be_averaged(left_out):
+    """For a loss in a file of the user's own: here softplus, which has one."""
+    X, loss = interactions(), registered().get("bce")
+    draw = torch.Generator().manual_seed(2)
+    U, V = (torch.randn(rows, 4, dtype=torch.float64, generator=draw).requires_grad_() for rows in X.shape)
+    users, items = X.nonzero()
+    s = catalogue_scores_of(
+        loss, Batch(users.astype(np.int64), items.astype(np.int64), None, None), Rows(U, None), V, X, left_out
+    )
+    sides = s.others.mean(softplus), s.others.mean_softplus()
+    assert_allclose(sides[0].detach(), sides[1].detach(), rtol=1e-12)
+    weight = torch.linspace(1, 2, len(sides[0]), dtype=torch.float64)
+    for one, other in zip(*(gradients((side * weight).sum(), [U, V]) for side in sides), strict=True):
+        assert_allclose(one, other, rtol=1e-11, atol=1e-12)
 
 
 @pytest.mark.parametrize("left_out", [False, True])

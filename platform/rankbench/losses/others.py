@@ -51,6 +51,9 @@ class Others(Protocol):
         of all items, (n_items, d).
         """
 
+    def mean(self, function: Callable[[Tensor], Tensor]) -> Tensor:
+        """The mean of an elementwise function over s_j, (B,), for functions that no other method has."""
+
     def detached(self) -> Others:
         """The same scores without gradients."""
 
@@ -110,6 +113,9 @@ class ScoreTable:
         if self.complete or len(self.ids) == 1:
             return users @ (items if self.complete else items[self.ids[0]]).T
         return torch.einsum("bd,bnd->bn", users, items[self.ids])
+
+    def mean(self, function: Callable[[Tensor], Tensor]) -> Tensor:
+        return function(self.values).mean(dim=1)
 
     def detached(self) -> ScoreTable:
         return type(self)(lambda: self.values.detach(), self.complete, lambda: self.ids)

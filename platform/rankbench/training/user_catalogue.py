@@ -106,6 +106,13 @@ class UserCatalogue:
         both = torch.cat([self.users / tau, users], dim=1), torch.cat([self.items, items], dim=1)
         return self._with(*both).logsumexp(), self._with(users, items).logsumexp()
 
+    def mean(self, function: Callable[[Tensor], Tensor]) -> Tensor:
+        parts = self.users.split(max(1, PART // len(self.items)))
+        sums = torch.cat([checkpoint(_summed, function, part, self.items, use_reentrant=False) for part in parts])
+        if self.left_out:
+            sums = sums.index_add(0, self.own.group, -function(self.own.values))
+        return (sums / self._counts())[self.of]
+
     def detached(self) -> UserCatalogue:
         own = self.own._replace(values=self.own.values.detach())
         return replace(self, users=self.users.detach(), items=self.items.detach(), own=own)
@@ -162,6 +169,10 @@ class UserCatalogue:
 def _largest_of_others(users: Tensor, items: Tensor, left_out) -> Tensor:
     parts = parts_of(users, len(items), left_out)
     return torch.cat([without(users[rows] @ items.T, own).amax(dim=1) for rows, own in parts])
+
+
+def _summed(function: Callable[[Tensor], Tensor], users: Tensor, items: Tensor) -> Tensor:
+    return function(users @ items.T).sum(dim=1)
 
 
 def _applied(function: Callable[[Tensor], Tensor], users: Tensor, items: Tensor) -> Tensor:
