@@ -94,10 +94,9 @@ def test_a_function_that_has_no_method_of_its_own_can_be_averaged(left_out):
     draw = torch.Generator().manual_seed(2)
     U, V = (torch.randn(rows, 4, dtype=torch.float64, generator=draw).requires_grad_() for rows in X.shape)
     users, items = X.nonzero()
-    s = catalogue_scores_of(
-        loss, Batch(users.astype(np.int64), items.astype(np.int64), None, None), Rows(U, None), V, X, left_out
-    )
-    sides = s.others.mean(softplus), s.others.mean_softplus()
+    batch = Batch(users.astype(np.int64), items.astype(np.int64), None, None)
+    mine, theirs = (catalogue_scores_of(loss, batch, Rows(U, None), V, X, left_out).others for _ in range(2))
+    sides = mine.mean(softplus), theirs.mean_softplus()
     assert_allclose(sides[0].detach(), sides[1].detach(), rtol=1e-12)
     weight = torch.linspace(1, 2, len(sides[0]), dtype=torch.float64)
     for one, other in zip(*(gradients((side * weight).sum(), [U, V]) for side in sides), strict=True):
