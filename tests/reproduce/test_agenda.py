@@ -151,6 +151,26 @@ def test_the_order_of_rows_is_compared(home):
         assert standings(row, evidence) == ()
 
 
+def test_a_variant_of_a_row_is_no_row_of_its_own_in_the_order(measured):
+    table, evidence = measured
+    rows = list(rows_of([table]))
+    assert [each.rows for each in agreements(rows, evidence)] == [3]
+    rows[2] = replace(rows[2], arm=rows[2].arm.model_copy(update={"variant_of": rows[1].arm.label}))
+    assert agreements(rows, evidence) == []
+
+
+def test_fits_on_two_splits_of_a_dataset_share_no_trial(home):
+    tables, evidence = paper_tables(home), Evidence(home.home / "experiments" / "evidence")
+    row = next(row for row in rows_of(tables) if row.arm.method == "ease")
+    card = row.card.model_copy(update={"split": row.card.split.model_copy(update={"seed": 7})})
+    other = replace(row, card=card)
+    assert card.name == row.card.name and other.card_key != row.card_key
+    metrics = {card.name: metrics_for(card.name, tables)}
+    found = [task for task in tasks([row, other], [], evidence, home, metrics, 2) if task.fits]
+    assert {fit.card_key for task in found for fit in task.fits} == {row.card_key, other.card_key}
+    assert all(fit.card_key == task.unit.job.card.content_key()[:12] for task in found for fit in task.fits)
+
+
 def test_a_study_is_wanted_until_it_was_run(home, monkeypatch):
     params = {"datasets": "synthetic", "list_lengths": "50", "trials": 20}
     inconsistency = next(each for each in SIMULATIONS if each.study == "metric-inconsistency")

@@ -124,6 +124,20 @@ def test_in_its_own_epochs_the_adversary_ascends_alone(left_out):
         assert (other.abs().max() > 0) == (number < 2)
 
 
+def test_a_list_longer_than_the_catalogue_ends_with_it():
+    X, loss = interactions(), registered().get("sl-at-k")
+    draw = torch.Generator().manual_seed(2)
+    U, V = (torch.randn(rows, 4, dtype=torch.float64, generator=draw) for rows in X.shape)
+    users, items = X.nonzero()
+    batch = Batch(users.astype(np.int64), items.astype(np.int64), None, None)
+    rows = []
+    for K in (X.shape[1], X.shape[1] + 5):
+        p = params("sl-at-k", K=K).loss
+        state = loss.state(p, Sizes(*X.shape, 4), torch.Generator()).double()
+        rows.append(loss.function(catalogue_scores_of(loss, batch, Rows(U, None), V, X, False), p, state))
+    assert_array_equal(*rows)
+
+
 def test_the_thresholds_are_exact_quantiles_and_are_not_trained():
     X = interactions()
     trainer = trainer_of(X, "talos", objective="catalogue", K=3, users_per_step=5)

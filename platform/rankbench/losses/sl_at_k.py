@@ -77,7 +77,7 @@ def kth_largest(s: Scores, K: int) -> Tensor:
     source="Yang et al., KDD 2025",
 )
 def sl_at_k(s: Scores, p: SLAtK, state: SampledThresholds) -> Tensor:
-    exact = s.others.kth_largest(p.K)
+    exact = s.others.kth_largest(min(p.K, s.n_items))
     weight = torch.sigmoid((s.pos - (state.beta[s.users] if exact is None else exact)) / p.tau_w)
     if p.detach_weight:
         weight = weight.detach()

@@ -29,13 +29,13 @@ class Agreement:
 
 def agreements(rows: Sequence[Row], evidence: Evidence) -> list[Agreement]:
     """Return the agreement of the order in each metric that at least three measured rows publish. Rows whose setting was found
-    on test are left out.
+    on test are left out, and so are variants of other rows, which have the same published numbers.
 
     The interval draws each measured mean from a normal distribution with the width of its own interval. Users are the same for
     all rows, so differences between rows are less uncertain than this assumes, and the interval is wide rather than narrow.
     """
     by_metric: dict[str, list[CellStanding]] = {}
-    for row in rows:
+    for row in (row for row in rows if row.arm.variant_of is None):
         for each in standings(row, evidence)[:1]:
             if each.origin != "as published":
                 for cell in each.cells:

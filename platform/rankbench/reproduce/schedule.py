@@ -105,7 +105,7 @@ def tasks(
             continue
         share = fit.config.share_key
         identity = fit.key if share is None else share
-        groups.setdefault((measured, fit.card.name, fit.part, fit.dtype, fit.seed, identity), []).append(fit)
+        groups.setdefault((measured, fit.card.name, fit.card_key, fit.part, fit.dtype, fit.seed, identity), []).append(fit)
     for (measured, *_), members in groups.items():
         first = members[0]
         spec = first.rows[0].table.spec
