@@ -292,10 +292,10 @@ def over_catalogue_is_true(loss: Loss) -> None:
     whole = s.catalogue.values.detach()
     own = OwnItems(s.all_positives.values, s.all_positives.row, torch.arange(ROWS), ROWS)
     nothing = {name: torch.full_like(getattr(s, name), torch.nan) for name in ("neg", "extra_positives")}
-    over = dataclasses.replace(s, other_items=ScoreTable(whole), own_items=own, **nothing)
+    items = torch.arange(N_ITEMS).expand(ROWS, -1)
+    over = dataclasses.replace(s, other_items=ScoreTable(whole, ids=items), own_items=own, **nothing)
     expect_finite(value(loss, over, p), "values where s.neg and s.extra_positives are NaN")
     logq = torch.full(whole.shape, -float(np.log(N_ITEMS)), dtype=whole.dtype)
-    items = torch.arange(N_ITEMS).expand(ROWS, -1)
     sampled = dataclasses.replace(s, neg=whole, logq=logq, neg_items=items, own_items=own)
     expect_equal(
         value(loss, over, p), value(loss, sampled, p), "values over the catalogue and with all items drawn", 1e-9, 1e-9
