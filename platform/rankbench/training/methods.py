@@ -115,6 +115,9 @@ class Trained(Iterative):
     def stopping(self, p: TrainedParams) -> Stopping | None:
         return p.training if p.training.patience > 0 else None
 
+    def nested(self, p: TrainedParams) -> bool:
+        return p.training.schedule == "constant"  # the others depend on the number of epochs or on the validation set
+
     def scores_new_users(self, p: TrainedParams) -> bool:
         return encoders().get(p.training.model).folds(p.encoder)
 
