@@ -382,8 +382,8 @@ def part_of_final(config: MethodConfig, card: Card, spec: ExperimentSpec) -> str
 
 
 def part_of_refit(config: MethodConfig, card: Card, spec: ExperimentSpec) -> str:
-    """The part that a setting is fitted on after the search has found it. Valid can be part of it if no part has to end the fit,
-    because the search has found its length.
+    """The part that a setting is fitted on after the search has found it. Valid can be part of it if it does not have to end
+    the fit, because the search has found its length.
     """
     has_length = not (isinstance(config.spec, Iterative) and config.stopping) or config.spec.nested(config.params)
     return card.final_fit if spec.final.fit_on == "auto" and has_length else part_of_final(config, card, spec)
@@ -398,7 +398,7 @@ def _final_cards(
     notes: list[str],
     parts: Callable[[Card], set[str]],
 ) -> list[Card]:
-    """The card for each split seed, without splits that equal an earlier one in what final runs read, as published splits do."""
+    """The card for each split seed, without splits that equal an earlier one in what final runs read, as published ones do."""
     if spec.final.split_seeds is None:
         return [card]
     given: dict[str, Any] = {"name": entry} if isinstance(entry, str) else entry
