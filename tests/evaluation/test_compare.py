@@ -168,6 +168,15 @@ def test_a_constant_difference_and_a_single_user_have_numbers_or_none():
     assert one.users == 1 and not one.distinguishable and one.cohen_dz is None
 
 
+def test_a_mean_that_few_users_move_against_the_many_does_not_count():
+    # Of 100 users, 90 gain 0.01 to 0.02, and ten lose 0.5 to 1: both tests are significant, but oppose each other.
+    rng = np.random.default_rng(0)
+    gain = np.where(np.arange(1000) % 100 < 90, rng.uniform(0.01, 0.02, 1000), -rng.uniform(0.5, 1, 1000))
+    (c,) = compare({"a": (users(1000), 0.5 + gain), "b": (users(1000), np.full(1000, 0.5))}).pairs
+    assert max(c.p_bootstrap_holm, c.p_wilcoxon_holm) < 0.05 and c.difference * c.rank_biserial < 0
+    assert not c.distinguishable and c.verdict == "not distinguishable at 0.05"
+
+
 def test_a_seed_gives_the_same_numbers_and_the_best_is_the_first_of_equals():
     given = samples()
     assert compare(given, seed=1) == compare(given, seed=1)

@@ -188,3 +188,8 @@ def test_a_study_is_wanted_until_it_was_run(home, monkeypatch):
     assert not agenda(["toy/3"], home).tasks
     ((row, cell),) = toy.cells("synthetic", Evidence(evidence.folder))
     assert row == "auc" and 0 <= cell.mean <= 100
+    (line,) = evidence.studies["synthetic"]
+    other = Evidence(evidence.folder)
+    other.studies["synthetic"] = [replace(line, card="0" * 12)]  # the data have changed since
+    assert [task.stage for task in tasks([], [(toy, "synthetic")], other, home, {}, 2)] == ["study"]
+    assert not tasks([], [(toy, "synthetic")], evidence, home, {}, 2)

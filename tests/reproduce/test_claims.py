@@ -1,5 +1,7 @@
 """Claims are tested on values per user, over seeds, and say whether they hold, do not, or cannot be told."""
 
+from dataclasses import replace
+
 import pytest
 
 from rankbench.reproduce.agreement import agreements
@@ -13,12 +15,12 @@ def test_a_claim_holds_is_contradicted_or_cannot_be_told(home, measured):
     assert check_claims([table], ["synthetic"], evidence, home) == 3
     verdicts = {claim.text: claim.verdict for claim in evidence.claims["synthetic"]}
     assert verdicts == {"A is first": "holds", "B is above A": "contradicted", "B is above C": "cannot be told"}
-    first = evidence.claim_of("synthetic", "toy/2", "A is first", "recall@20")
+    first = evidence.claim_of("synthetic", table.card_key("synthetic"), "toy/2", "A is first", "recall@20")
     assert first.users == 400 and first.tests == 3 and first.missing == ()
     for pair in first.pairs:
         assert pair.low < pair.difference < pair.high and pair.difference == pytest.approx(0.2, abs=0.03)
         assert (pair.agreeing, pair.seeds) == (2, 2)
-    against = evidence.claim_of("synthetic", "toy/2", "B is above A", "recall@20").pairs[0]
+    against = evidence.claim_of("synthetic", table.card_key("synthetic"), "toy/2", "B is above A", "recall@20").pairs[0]
     assert against.difference < 0 and against.agreeing == 0
 
 
@@ -32,18 +34,31 @@ def test_the_same_runs_are_not_tested_twice_and_missing_ones_not_at_all(home, me
     assert check_claims([table], ["synthetic"], elsewhere, home) == 0
 
 
+def test_a_claim_of_other_data_under_the_same_name_is_another_claim(home, measured):
+    table, evidence = measured
+    check_claims([table], ["synthetic"], evidence, home)
+    stored = evidence.claims["synthetic"]
+    evidence.claims["synthetic"] = [*(replace(claim, card="0" * 12, users=1) for claim in stored), *stored]
+    assert check_claims([table], ["synthetic"], evidence, home) == 0
+    assert evidence.claim_of("synthetic", table.card_key("synthetic"), "toy/2", "A is first", "recall@20").users == 400
+    assert evidence.claim_of("synthetic", "1" * 12, "toy/2", "A is first", "recall@20") is None
+
+
 def test_rows_without_values_are_named_and_a_claim_that_misses_them_holds_so_far(home, measured):
     table, evidence = measured
     records = home.results / "reproduce" / "records"
     (records / "final-C-0").rename(home.results / "C-0")
     (records / "final-C-1").rename(home.results / "C-1")
     assert check_claims([table], ["synthetic"], evidence, home) == 2
-    first = evidence.claim_of("synthetic", "toy/2", "A is first", "recall@20")
+    first = evidence.claim_of("synthetic", table.card_key("synthetic"), "toy/2", "A is first", "recall@20")
     assert (first.verdict, first.missing, [pair.than for pair in first.pairs]) == ("holds so far", ("C",), ["B"])
-    assert evidence.claim_of("synthetic", "toy/2", "B is above A", "recall@20").verdict == "contradicted"
+    assert (
+        evidence.claim_of("synthetic", table.card_key("synthetic"), "toy/2", "B is above A", "recall@20").verdict
+        == "contradicted"
+    )
     (home.results / "C-1").rename(records / "final-C-1")
     assert check_claims([table], ["synthetic"], evidence, home) == 2
-    first = evidence.claim_of("synthetic", "toy/2", "A is first", "recall@20")
+    first = evidence.claim_of("synthetic", table.card_key("synthetic"), "toy/2", "A is first", "recall@20")
     assert (first.verdict, first.missing) == ("holds", ())
     assert {pair.than: (pair.agreeing, pair.seeds) for pair in first.pairs} == {"B": (2, 2), "C": (1, 1)}
     (records / "final-B-1").rename(home.results / "B-1")
@@ -56,9 +71,9 @@ def test_rows_that_share_no_seed_are_not_compared(home, measured):
     (records / "final-A-0").rename(home.results / "A-0")
     (records / "final-B-1").rename(home.results / "B-1")
     check_claims([table], ["synthetic"], evidence, home)
-    first = evidence.claim_of("synthetic", "toy/2", "A is first", "recall@20")
+    first = evidence.claim_of("synthetic", table.card_key("synthetic"), "toy/2", "A is first", "recall@20")
     assert (first.missing, [(pair.than, pair.seeds) for pair in first.pairs]) == (("B",), [("C", 1)])
-    assert evidence.claim_of("synthetic", "toy/2", "B is above A", "recall@20") is None
+    assert evidence.claim_of("synthetic", table.card_key("synthetic"), "toy/2", "B is above A", "recall@20") is None
 
 
 def test_kendalls_tau_of_the_order(measured):

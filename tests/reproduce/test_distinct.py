@@ -21,5 +21,9 @@ def test_a_small_range_is_tried_completely():
 
 def test_grids_are_run_completely_and_intervals_are_drawn():
     assert len(distinct_settings({"lam": {"grid": [1, 2, 3, 4]}}, 2, 0, "here")) == 4
-    found = distinct_settings({"lam": {"loguniform": [0.1, 10]}}, 5, 0, "here")
+    draws = {"lam": {"loguniform": [0.1, 10]}}
+    found = distinct_settings(draws, 5, 0, "here")
     assert len({each["lam"] for each in found}) == 5 and all(0.1 <= each["lam"] <= 10 for each in found)
+    crossed = distinct_settings({"p": {"grid": [0.1, 0.5, 0.9]}, **draws, "b": 2}, 5, 0, "here")
+    assert [each["lam"] for each in crossed] == [each["lam"] for each in found for _ in range(3)]
+    assert {tuple(each) for each in crossed} == {("p", "lam", "b")} and {each["p"] for each in crossed} == {0.1, 0.5, 0.9}

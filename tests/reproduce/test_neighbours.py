@@ -13,7 +13,7 @@ from rankbench.tracking.record import read_per_user
 
 def stored(home, evidence, table):
     check_neighbours([table], ["synthetic"], evidence, home)
-    return evidence.neighbours_of("synthetic", "toy/2", "recall@20")
+    return evidence.neighbours_of("synthetic", table.card_key("synthetic"), "toy/2", "recall@20")
 
 
 def test_each_row_is_tested_against_the_next_one(home, measured):

@@ -1,5 +1,7 @@
 """The plan: what shares a fit, what is redundant, and that everything is checked before anything runs."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from rankbench.cluster.machine import Machine
@@ -11,6 +13,7 @@ from rankbench.experiment.job import configure
 from rankbench.schema.experiment import ExperimentSpec
 from rankbench.sweeps.dry_run import dry_run
 from rankbench.sweeps.plan import plan, units
+from rankbench.sweeps.sweep import final_settings
 
 SMALL = {"name": "synthetic", "source": {"generator": {"users": 60, "items": 30, "interactions_per_user": 8}}}
 
@@ -182,6 +185,11 @@ def test_a_split_seed_that_changes_no_final_run_is_left_out(environment, tmp_pat
     assert "shop: split seed 1 gives the same final runs as 0 and is left out" in planned.notes
     on_train = plan_of(environment, {"method": "ease"}, final={"split_seeds": [0, 1], "fit_on": "train"}, **more)
     assert [card.split.seed for card in on_train.final_cards] == [0, 1]
+    # Each seed has another validation part, by which a fit ends unless the search has found its length.
+    early = {"method": "bpr", "params": {"epochs": 3, "patience": 1}}
+    for arm, use_chosen, seeds in ((early, False, [0]), (early, True, [0, 1])):
+        planned = plan(spec_of(arm, final={"split_seeds": [0, 1]}, **more), environment, 2, "x.yaml", use_chosen)
+        assert [card.split.seed for card in planned.final_cards] == seeds
 
 
 @pytest.mark.parametrize(
@@ -196,6 +204,42 @@ def test_a_split_seed_that_changes_no_final_run_is_left_out(environment, tmp_pat
 def test_the_final_fit_is_what_the_protocol_says_unless_the_file_does(environment, split, fit_on, expected):
     _, jobs = final_jobs(environment, ARMS, datasets=[SMALL | {"split": split}], final={"fit_on": fit_on})
     assert {(job.fit_on, job.measure_on) for job in jobs} == {(expected, "test")}
+
+
+EARLY = {"epochs": 6, "patience": 2, "embedding_dim": 4}
+
+
+def test_a_setting_that_valid_ends_is_fitted_on_train_and_one_of_a_given_length_on_both(environment):
+    arms = [{"method": "bpr", "params": EARLY}, {"method": "bpr", "params": EARLY | {"patience": 0}}, {"method": "ease"}]
+    named = [arm | {"name": str(number)} for number, arm in enumerate(arms)]
+    planned = plan(spec_of(*named), environment, 2, "x.yaml", use_chosen=True)
+    (card,), size = planned.final_cards, Size.of(prepare(planned.final_cards[0], environment))
+    jobs = [unit.job for unit in units(card, size, planned.given[card.name], planned.spec, planned.metrics, "final", 2)]
+    assert {job.configs[0].arm: job.fit_on for job in jobs} == {"0": "train", "1": "train+valid", "2": "train+valid"}
+
+
+def test_a_chosen_setting_cannot_end_by_the_part_that_it_is_fitted_on(environment):
+    spec = spec_of({"name": "A", "method": "bpr", "params": EARLY}, final={"fit_on": "train+valid"})
+    with pytest.raises(ConfigError, match=r"x\.yaml: A: with final\.fit_on: train\+valid, no validation set .* patience: 0"):
+        plan(spec, environment, 2, "x.yaml", use_chosen=True)
+    assert plan(spec, environment, 2, "x.yaml").search  # a search finds the number of epochs
+
+
+@pytest.mark.parametrize(
+    ("schedule", "kept", "part"),
+    [("constant", {"epochs": 3, "patience": 0}, "train+valid"), ("cosine", {}, "train"), ("plateau", {}, "train")],
+)
+def test_the_length_that_a_search_finds_is_used_unless_it_changes_the_learning_rates(environment, schedule, kept, part):
+    planned = plan_of(environment, {"method": "bpr", "params": EARLY | {"schedule": schedule}})
+    (unit,), (card,) = planned.search, planned.cards
+    record = SimpleNamespace(method="bpr", arm="bpr", params=unit.job.configs[0].flat, id="r", iterations=3)
+    (setting,) = final_settings({(card.name, "bpr"): record}, card, planned.spec)
+    assert setting.flat == record.params | kept
+    (final,) = units(card, Size.of(prepare(card, environment)), [setting], planned.spec, planned.metrics, "final", 2)
+    assert final.job.fit_on == part
+    both = planned.spec.model_copy(update={"final": planned.spec.final.model_copy(update={"fit_on": "train+valid"})})
+    (setting,) = final_settings({(card.name, "bpr"): record}, card, both)
+    assert (setting.flat["epochs"], setting.flat["patience"]) == (3, 0)  # as the file wants, whatever the schedule
 
 
 def test_one_seed_has_a_short_form():

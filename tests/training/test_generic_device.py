@@ -44,6 +44,8 @@ CASES = {
     "shared": ("sl", {"sampler": "uniform-all", "shared_negatives": True}),
     "distances and rivals": ("sml", {"sampler": "uniform-all"}),
     "own positives": ("talos", {"sampler": "uniform-all"}),
+    "rows alone": ("bpr", {"sampler": "uniform-all", "optimizer": "row-adam", "n_negatives": 1, "batch_size": 8}),
+    "rows alone, decay": ("ccl", {"optimizer": "row-adam", "weight_decay": 0.01, "n_negatives": 2, "batch_size": 4}),
     "LightGCN": ("bpr", {"sampler": "uniform-all", "model": "lightgcn"}),
     "GAT": ("bpr", {"sampler": "uniform-all", "model": "gat", "n_heads": 2}),
     "DGCF": ("bpr", {"sampler": "uniform-all", "model": "dgcf"}),

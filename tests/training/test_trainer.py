@@ -91,6 +91,20 @@ def test_negatives_of_the_batch_itself_do_not_decay_twice(X):
     assert both[0] == both[1]
 
 
+@pytest.mark.parametrize(
+    ("method", "about", "why"),
+    [
+        ("bce", {"objective": "catalogue"}, "reads the whole catalogue"),
+        ("softmax", {}, "reads the whole catalogue"),
+        ("bpr", {"sampler": "in-batch"}, "items of the batch"),
+    ],
+)
+def test_a_penalty_on_negatives_that_are_not_drawn_is_refused(method, about, why):
+    with pytest.raises(ConfigError, match=f"decay=batch-negatives: .*{why}.*; use decay=batch"):
+        params(method, decay="batch-negatives", weight_decay=0.1, **about)
+    params(method, decay="batch-negatives", **about)  # nothing decays
+
+
 @OPTIMIZERS
 @pytest.mark.parametrize("model", ["mf", "lightgcn"])
 def test_small_gradients_move_vectors_only_with_a_smaller_eps(optimizer, model, X):

@@ -74,8 +74,13 @@ class Comparison:
 
     @property
     def distinguishable(self) -> bool:
-        """Whether both corrected tests are significant at 0.05, so that the means differ not only because of a few users."""
-        return not self.identical and max(self.p_bootstrap_holm, self.p_wilcoxon_holm) < LEVEL
+        """Whether both corrected tests are significant at 0.05 in the same direction, so that the means differ not only because
+        of a few users.
+        """
+        if self.identical or max(self.p_bootstrap_holm, self.p_wilcoxon_holm) >= LEVEL:
+            return False
+        # Few users with large differences can move the mean against the many with small ones, whom the ranks follow.
+        return self.rank_biserial is not None and self.difference * self.rank_biserial > 0
 
     @property
     def verdict(self) -> str:

@@ -176,6 +176,12 @@ class Iterative(Method):
         """Return the maximum number of iterations of a fit with `p`."""
         return self.flat(p)[self.length]
 
+    def nested(self, p: Any) -> bool:
+        """Return whether a shorter fit with `p` is the beginning of a longer one, so that a length found by stopping early on
+        one part can be used for a fit on another part.
+        """
+        return True
+
     def stopping(self, p: Any) -> Stopping | None:
         return p if p.patience > 0 else None
 

@@ -21,8 +21,8 @@ model{left_out}. The interval is the percentile interval of the paired bootstrap
 every model). The bootstrap p-value is twice the smaller share of resamples on one side of 0, with one added to each side, so
 that it is never 0. Wilcoxon's signed-rank test ranks users without a difference and then leaves them out. Since the best model
 is found on the same data, both p-values are corrected by Holm's method for all pairs of models; the interval is not corrected.
-A difference counts if both corrected p-values are below 0.05. Rank-biserial: share of the ranked differences in favour minus
-the share against. d_z: mean difference / its standard deviation over users."""
+A difference counts if both corrected p-values are below 0.05 and both tests have the same direction. Rank-biserial: share of
+the ranked differences in favour minus the share against. d_z: mean difference / its standard deviation over users."""
 
 SEVERAL = """\
 Models have several runs: the value of a user is the mean over the seeds of the method on each split, and then the mean over

@@ -45,6 +45,10 @@ class PaperTable:
         arms = [arm for arm in self.spec.arms if arm.variant_of is None]
         return {(arm.label, name, metric) for arm in arms for name in self.cards for metric in arm.published.get(name, ())}
 
+    def card_key(self, dataset: str) -> str:
+        """Return the key that the evidence names the data of a dataset by."""
+        return self.cards[dataset].content_key()[:12]
+
     def stand_in(self, dataset: str) -> str | None:
         """Return why a dataset is not that of the paper, None if it is."""
         return self.cards[dataset].stand_in

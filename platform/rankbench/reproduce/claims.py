@@ -26,7 +26,8 @@ def check_claims(tables: Iterable[PaperTable], datasets: Iterable[str], evidence
         if not here:
             continue
         runs = tuple(sorted(fit.run for members in here.values() for fit in members))
-        known = evidence.claim_of(dataset, table.name, claim.text, claim.metric)
+        card = table.card_key(dataset)
+        known = evidence.claim_of(dataset, card, table.name, claim.text, claim.metric)
         if is_current(known.runs if known else None, runs, [fit.run for members in fits.values() for fit in members]):
             continue
         pairs = [(better, than) for better in claim.better for than in here if than not in claim.better]
@@ -35,7 +36,6 @@ def check_claims(tables: Iterable[PaperTable], datasets: Iterable[str], evidence
         except DataError:
             continue  # values per user that cannot be read: the claim waits for its runs to be repeated
         missing = tuple(label for label in claim.than if label not in here)
-        card = table.cards[dataset].content_key()[:12]
         evidence.add(
             StoredClaim(
                 dataset=dataset, card=card, table=table.name, text=claim.text, metric=claim.metric, users=users, tests=tests,

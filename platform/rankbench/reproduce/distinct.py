@@ -12,16 +12,25 @@ TRIES = 16  # times the number of draws, after which a range has hardly any sett
 
 
 def distinct_settings(space: dict[str, Any], trials: int, seed: int, source: str) -> list[dict[str, Any]]:
-    """Return `trials` different settings of `space`, drawn as a sweep draws them; all of them if there are no more. Grids are
-    run completely. Raises ConfigError as `expand` does.
+    """Return settings of `space` with `trials` different draws of its random parameters, drawn as a sweep draws them, or with
+    all draws if there are no more. Grids are run completely, with each of the draws. Raises ConfigError as `expand` does.
     """
-    first = expand(space, trials, seed, source)  # checks the space
     if not kinds(space) & {*DRAWS}:
-        return first
+        return expand(space, trials, seed, source)
+    searched = {name: value for name, value in space.items() if isinstance(value, dict)}
+    grids = {name: value for name, value in searched.items() if kinds({name: value}) <= {*GRIDS}}
+    drawn = _draws({name: value for name, value in space.items() if name not in grids}, trials, seed, source)
+    crossed = [space | draw | cell for draw in drawn for cell in expand(grids, 1, seed, source)]
+    # Keys in the order of the file, so that equal settings have equal run ids.
+    return [{name: each[name] for name in space} for each in crossed]
+
+
+def _draws(space: dict[str, Any], trials: int, seed: int, source: str) -> list[dict[str, Any]]:
+    """Return up to `trials` different draws of a space without grids."""
+    expand(space, 1, seed, source)  # checks the space
     listed = {name: next(iter(value.values())) for name, value in space.items() if isinstance(value, dict)}
-    if kinds(space) <= {"choice", *GRIDS} and math.prod(map(len, listed.values())) <= trials:
-        every = itertools.product(*listed.values())
-        return [space | dict(zip(listed, values, strict=True)) for values in every]
+    if kinds(space) == {"choice"} and math.prod(map(len, listed.values())) <= trials:
+        return [space | dict(zip(listed, values, strict=True)) for values in itertools.product(*listed.values())]
     found: list[dict[str, Any]] = []
     for setting in expand(space, TRIES * trials, seed, source):
         if setting not in found:

@@ -75,19 +75,19 @@ class Evidence:
                 return each
         return None
 
-    def study_of(self, dataset: str, study: str, params: dict[str, Any]) -> StoredStudy | None:
-        """Return what a study measured with these parameters, None if it was not run."""
-        same = (each for each in self.studies.get(dataset, ()) if each.study == study and each.params == params)
-        return next(same, None)
+    def study_of(self, dataset: str, study: str, params: dict[str, Any], card: str | None = None) -> StoredStudy | None:
+        """Return what a study measured with these parameters, on the data of `card` or else last; None if it was not run."""
+        same = [each for each in self.studies.get(dataset, ()) if each.study == study and each.params == params]
+        return max((each for each in same if card in (None, each.card)), key=lambda each: each.started_at, default=None)
 
-    def claim_of(self, dataset: str, table: str, text: str, metric: str) -> StoredClaim | None:
+    def claim_of(self, dataset: str, card: str, table: str, text: str, metric: str) -> StoredClaim | None:
         """Return the tests of a claim, None if it was not tested."""
-        same = (each for each in self.claims.get(dataset, ()) if each.order == (table, text, metric))
+        same = (each for each in self.claims.get(dataset, ()) if (each.card, *each.order) == (card, table, text, metric))
         return next(same, None)
 
-    def neighbours_of(self, dataset: str, table: str, metric: str) -> StoredNeighbours | None:
+    def neighbours_of(self, dataset: str, card: str, table: str, metric: str) -> StoredNeighbours | None:
         """Return the tests between the rows of a table, None if there are none."""
-        same = (each for each in self.neighbours.get(dataset, ()) if each.order == (table, metric))
+        same = (each for each in self.neighbours.get(dataset, ()) if (each.card, *each.order) == (card, table, metric))
         return next(same, None)
 
     def add(self, line: Stored) -> None:

@@ -33,7 +33,8 @@ def check_neighbours(
             continue
         rows = {label: here[label] for label in order}
         runs = tuple(sorted(fit.run for members in rows.values() for fit in members))
-        known = evidence.neighbours_of(dataset, table.name, metric)
+        card = table.card_key(dataset)
+        known = evidence.neighbours_of(dataset, card, table.name, metric)
         old, replaced = standing_pairs(known, table, evidence) if known else ((), ())
         if known and not replaced and set(runs) <= set(known.runs):
             continue
@@ -50,7 +51,6 @@ def check_neighbours(
             sorted({*runs, *(fit.run for label in compared for fit in fits[label] if known and fit.run in known.runs)})
         )
         missing = tuple(label for label in labels if label not in compared)
-        card = table.cards[dataset].content_key()[:12]
         evidence.add(
             StoredNeighbours(
                 dataset=dataset, card=card, table=table.name, metric=metric, users=users, tests=tests, pairs=pairs, runs=runs,

@@ -35,9 +35,9 @@ Kendall's tau between the published and the measured numbers of the rows. The in
 distribution as wide as its own interval."""
 TESTS = """\
 Paired tests over users, on the mean over the seeds of a row. A difference counts if the p-values of the bootstrap and of
-Wilcoxon's test are both below 0.05 after Holm's correction for all pairs of the claim's rows. `seeds`: those that both rows of
-a pair have, and how many of them have a difference of the claimed sign. *Holds so far*: not all rows of the claim are compared
-yet."""
+Wilcoxon's test are both below 0.05 after Holm's correction for all pairs of the claim's rows, and both tests have the same
+direction. `seeds`: those that both rows of a pair have, and how many of them have a difference of the claimed sign. *Holds so
+far*: not all rows of the claim are compared yet."""
 
 NEXT = """\
 Rows with their values per user on one machine, in the order of their measured means, each against the next one. The tests are

@@ -17,7 +17,7 @@ from rankbench.experiment.job import configure
 from rankbench.reproduce.distinct import distinct_settings
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.lines import Part, StoredFit
-from rankbench.reproduce.simulations import Simulation
+from rankbench.reproduce.simulations import Simulation, card_key
 from rankbench.reproduce.wanted import Row, Wanted, wanted_fits
 from rankbench.sweeps.plan import Unit, units
 
@@ -47,6 +47,7 @@ class Task:
     searched: Row | None = None
     on: Part = "valid"
     study: Simulation | None = None
+    card: str = ""  # the data of the study
     waited: str = ""  # when the rows were measured last; empty if never
     seconds: float = 0.0  # a rough estimate
 
@@ -126,8 +127,9 @@ def tasks(
                 bounded = seconds if search_seconds is None else min(seconds, search_seconds)
                 result.append(Task(stage, row.dataset, searched=row, on=on, seconds=bounded))
     for study, dataset in studies:
-        if study.stored(dataset, evidence) is None:
-            result.append(Task("study", dataset, study=study, seconds=study.seconds(dataset)))
+        card = card_key(dataset, environment)
+        if study.stored(dataset, evidence, card) is None:
+            result.append(Task("study", dataset, study=study, card=card, seconds=study.seconds(dataset)))
     return sorted(_without_twins(result), key=lambda task: (TURN[task.stage], task.waited, task.seconds / max(task.n_cells, 1)))
 
 
@@ -197,7 +199,7 @@ def _without_twins(found: list[Task]) -> list[Task]:
 def fresh(task: Task, evidence: Evidence, search_seconds: float | None = None) -> Task | None:
     """Return the task without fits that were measured since it was made; None if nothing is left."""
     if task.study is not None:
-        return task if task.study.stored(task.dataset, evidence) is None else None
+        return task if task.study.stored(task.dataset, evidence, task.card) is None else None
     if task.searched is not None:
         return None if is_searched(task.searched, task.on, evidence, search_seconds) else task
     if task.stage == "again":

@@ -53,8 +53,14 @@ class Simulation:
                 found.append((row, CellStanding(metric, number, value, None, None)))
         return found
 
-    def stored(self, dataset: str, evidence: Evidence) -> StoredStudy | None:
-        return evidence.study_of(dataset, self.study, self.params(dataset))
+    def stored(self, dataset: str, evidence: Evidence, card: str | None = None) -> StoredStudy | None:
+        """Return what was measured, on the data of `card` or else last."""
+        return evidence.study_of(dataset, self.study, self.params(dataset), card)
+
+
+def card_key(dataset: str, environment: Environment) -> str:
+    """Return the key of the data that a study of `dataset` reads."""
+    return load_card(dataset, environment).content_key()[:12]
 
 
 def simulate(simulation: Simulation, dataset: str, evidence: Evidence, environment: Environment, seed: int = 0) -> StoredStudy:
@@ -69,7 +75,7 @@ def simulate(simulation: Simulation, dataset: str, evidence: Evidence, environme
     findings = study.measure(parameters(study.params, given, study.name), seed, environment, lambda *progress: None)
     line = StoredStudy(
         dataset=dataset,
-        card=load_card(dataset, environment).content_key()[:12],
+        card=card_key(dataset, environment),
         study=simulation.study,
         params=given,
         seed=seed,

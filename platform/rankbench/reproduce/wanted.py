@@ -17,7 +17,7 @@ from rankbench.reproduce.catalogue import PaperTable
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.lines import Part, StoredFit, StoredSearch
 from rankbench.schema.experiment import ArmSpec
-from rankbench.sweeps.plan import can_score
+from rankbench.sweeps.plan import can_score, part_of_final
 
 Origin = Literal["printed", "chosen", "as published"]
 ORIGINS: tuple[Origin, ...] = ("printed", "chosen", "as published")
@@ -110,8 +110,7 @@ class Row:
 
     def part(self, config: MethodConfig) -> str:
         """The part that a final run of `config` is fitted on."""
-        fit_on = self.table.spec.final.fit_on
-        return config.part_to_fit(self.card) if fit_on == "auto" else fit_on
+        return part_of_final(config, self.card, self.table.spec)
 
     def fits(self, origin: Origin, evidence: Evidence) -> list[StoredFit]:
         """Return what was measured of the row at the setting of an origin, by seed."""

@@ -109,7 +109,9 @@ class FinalSpec(Strict):
     """
 
     report_on: Literal["test"] = "test"
-    fit_on: Literal["auto", "train", "train+valid"] = Field("auto", description="auto: as the split's protocol prescribes")
+    fit_on: Literal["auto", "train", "train+valid"] = Field(
+        "auto", description="auto: as the split's protocol prescribes, or train if the validation set ends the fit"
+    )
     seeds: Seeds = (0,)
     split_seeds: Seeds | None = Field(None, description="default: only the card's own split")
 

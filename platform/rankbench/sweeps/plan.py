@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import json
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -207,10 +207,19 @@ def plan(
         require(row.name not in names, f"{key}: {row.name} is already the name of an arm")
         _require_known(row.published, known, f"{key}.published")
     chosen = {card.name: _chosen_settings(spec, card.name, source) for card in declared} if use_chosen else {}
-    datasets, final_cards, not_available = _available(spec, declared, environment, source, final_notes, require_all)
+    given = [each for settings in chosen.values() for each in settings]
+    for config in given:
+        _require_an_end(config, spec, source)
+    searched = [*candidates, *(each for _, settings in drawing_arms for each in settings)]
+    measured, part_of = (given, part_of_final) if use_chosen else (searched, part_of_refit)
+
+    def parts(card: Card) -> set[str]:
+        return {part_of(config, card, spec) for config in measured}
+
+    datasets, final_cards, not_available = _available(spec, declared, environment, source, final_notes, require_all, parts)
     cards = [dataset.card for dataset in datasets]
     examples = [*candidates, *(settings[0] for _, settings in drawing_arms)]
-    for config in (*examples, *(each for settings in chosen.values() for each in settings)):
+    for config in (*examples, *given):
         if config.spec.by_workers:
             config.require_workers(spec.resources.workers, f"{source}: resources.workers: {spec.resources.workers}")
     unseeded = dict.fromkeys(config.arm or config.method for config in examples if not config.spec.seeded)
@@ -256,15 +265,23 @@ def plan(
 
 
 def _available(
-    spec: ExperimentSpec, declared: list[Card], environment: Environment, source: str, notes: list[str], require_all: bool
+    spec: ExperimentSpec,
+    declared: list[Card],
+    environment: Environment,
+    source: str,
+    notes: list[str],
+    require_all: bool,
+    parts: Callable[[Card], set[str]],
 ) -> tuple[list[Dataset], list[Card], dict[str, NotAvailable]]:
-    """Prepared datasets whose raw data are available, the cards of their final runs, and why the others are not available."""
+    """Prepared datasets whose raw data are available, the cards of their final runs, and why the others are not available.
+    `parts(card)`: the parts that final runs are fitted on.
+    """
     datasets, final_cards, errors = [], [], {}
     for position, (entry, card) in enumerate(zip(spec.datasets, declared, strict=True)):
         try:
             dataset = prepare(card, environment)
             card_notes: list[str] = []
-            split_cards = _final_cards(entry, card, spec, environment, f"{source}: datasets[{position}]", card_notes)
+            split_cards = _final_cards(entry, card, spec, environment, f"{source}: datasets[{position}]", card_notes, parts)
         except DownloadError as error:
             if require_all or len(declared) == 1:
                 raise
@@ -291,20 +308,20 @@ def units(
 ) -> list[Unit]:
     """Group settings that share a fit into units.
 
-    The search fits on train and measures on valid, with one seed. The final stage fits on `final.fit_on` and measures on test,
-    once for each seed if the method uses it.
+    The search fits on train and measures on valid, with one seed. The final stage fits on the part of `part_of_final` and
+    measures on test, once for each seed if the method uses it.
     """
     searching = stage == "search"
-    fit_on, measure_on = ("train", "valid") if searching else (final_fit(card, spec), "test")
+    measure_on = "valid" if searching else "test"
     seeds = (spec.search.seed,) if searching else spec.final.seeds
-    groups: dict[Any, list[MethodConfig]] = defaultdict(list)
+    groups: dict[tuple[int, str, Any], list[MethodConfig]] = defaultdict(list)
     for seed in seeds:
         for config in candidates:
             if seed == seeds[0] or config.spec.seeded:
-                key = config.share_key
-                groups[seed, config.identity if key is None else key].append(config)
+                key, fit_on = config.share_key, "train" if searching else part_of_final(config, card, spec)
+                groups[seed, fit_on, config.identity if key is None else key].append(config)
     result = []
-    for (seed, _), members in groups.items():
+    for (seed, fit_on, _), members in groups.items():
         # Only final runs have a curve over all iterations; the search has too many runs for that.
         curve = 0 if searching else members[0].flat.get("eval_every", 1) or 1
         job = Job(card, tuple(members), fit_on, measure_on, metrics, spec.dtype, seed, stage, curve=curve)
@@ -359,15 +376,29 @@ def with_both_recalls(metrics: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for names in both for name in names))
 
 
-def final_fit(card: Card, spec: ExperimentSpec) -> str:
-    """The part that a final run is fitted on."""
-    return card.final_fit if spec.final.fit_on == "auto" else spec.final.fit_on
+def part_of_final(config: MethodConfig, card: Card, spec: ExperimentSpec) -> str:
+    """The part that the final run of a setting is fitted on."""
+    return config.part_to_fit(card) if spec.final.fit_on == "auto" else spec.final.fit_on
+
+
+def part_of_refit(config: MethodConfig, card: Card, spec: ExperimentSpec) -> str:
+    """The part that a setting is fitted on after the search has found it. Valid can be part of it if it does not have to end
+    the fit, because the search has found its length.
+    """
+    has_length = not (isinstance(config.spec, Iterative) and config.stopping) or config.spec.nested(config.params)
+    return card.final_fit if spec.final.fit_on == "auto" and has_length else part_of_final(config, card, spec)
 
 
 def _final_cards(
-    entry: Entry, card: Card, spec: ExperimentSpec, environment: Environment, source: str, notes: list[str]
+    entry: Entry,
+    card: Card,
+    spec: ExperimentSpec,
+    environment: Environment,
+    source: str,
+    notes: list[str],
+    parts: Callable[[Card], set[str]],
 ) -> list[Card]:
-    """The card for each split seed, without splits that equal an earlier one, as published splits do."""
+    """The card for each split seed, without splits that equal an earlier one in what final runs read, as published ones do."""
     if spec.final.split_seeds is None:
         return [card]
     given: dict[str, Any] = {"name": entry} if isinstance(entry, str) else entry
@@ -375,8 +406,10 @@ def _final_cards(
     for seed in spec.final.split_seeds:
         other = card_of(given | {"split": given.get("split", {}) | {"seed": seed}}, environment, source)
         split = prepare(other, environment).split
-        parts = (split.fit_matrix(final_fit(card, spec)), split.test_target, split.test_history, split.excluded)
-        arrays = [array for part in parts if part is not None for array in (part.indptr, part.indices)]
+        # A fit on train may end by valid, which is what train + valid has besides train.
+        fitted = (split.fit_matrix(part) for part in sorted({*parts(card), "train+valid"}))
+        read = (*fitted, split.test_target, split.test_history, split.excluded)
+        arrays = [array for part in read if part is not None for array in (part.indptr, part.indices)]
         twin = next((known for known, (_, others) in kept.items() if all(map(np.array_equal, arrays, others))), None)
         if twin is None:
             kept[seed] = other, arrays
@@ -408,6 +441,15 @@ def _chosen_settings(spec: ExperimentSpec, dataset: str, source: str) -> list[Me
         values = {name: value for name, value in arm.params.items() if not isinstance(value, dict)}
         result.append(configure(arm.method, values | arm.chosen.get(dataset, {}), key, arm.label))
     return result
+
+
+def _require_an_end(config: MethodConfig, spec: ExperimentSpec, source: str) -> None:
+    """Raise ConfigError for a setting that would end by valid, which it is fitted on."""
+    require(
+        not config.stopping or spec.final.fit_on != "train+valid",
+        f"{source}: {config.arm or config.method}: with final.fit_on: train+valid, no validation set is left to end the fit "
+        "early; set patience: 0 and the number of epochs, or final.fit_on: train",
+    )
 
 
 def _settings_of(arm: ArmSpec, spec: ExperimentSpec, source: str) -> tuple[list[MethodConfig], list[str]]:

@@ -33,7 +33,7 @@ from rankbench.schema.stored_sweep import (
 )
 from rankbench.sweeps.comparisons import compare_finals
 from rankbench.sweeps.heartbeat import Heartbeat, Progress
-from rankbench.sweeps.plan import AdaptiveSearch, Plan, Unit, final_fit, plan, units, with_both_recalls
+from rankbench.sweeps.plan import AdaptiveSearch, Plan, Unit, part_of_refit, plan, units, with_both_recalls
 from rankbench.sweeps.reuse import Earlier
 from rankbench.sweeps.store import SweepStore
 from rankbench.sweeps.usage import Usage
@@ -234,11 +234,12 @@ def final_settings(best: dict[tuple[str, str], RunRecord], card: Card, spec: Exp
     """The chosen setting of each arm on a dataset.
 
     If final runs are also fitted on valid, they cannot stop early, and take the number of epochs that was best in the search.
+    Where that number would change the learning rates, the default is to fit on train and stop early again.
     """
     settings = []
     for record in (record for (dataset, _), record in best.items() if dataset == card.name):
         config = configure(record.method, record.params, record.id, record.arm)
-        if isinstance(config.spec, Iterative) and config.stopping and final_fit(card, spec) != "train":
+        if isinstance(config.spec, Iterative) and config.stopping and part_of_refit(config, card, spec) != "train":
             params = record.params | {config.spec.length: record.iterations, "patience": 0}
             config = configure(record.method, params, record.id, record.arm)
         settings.append(config)

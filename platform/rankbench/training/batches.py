@@ -66,5 +66,5 @@ def touched_items(batch: Batch, n_items: int, whole: bool) -> np.ndarray | None:
     lists += [batch.extra.reshape(-1)] if batch.extra is not None else []
     touched = np.zeros(n_items, bool)
     for ids in lists:
-        touched[ids] = True
+        touched[ids.cpu().numpy() if isinstance(ids, Tensor) else ids] = True
     return np.flatnonzero(touched)

@@ -83,6 +83,9 @@ class Trained(Iterative):
             require(self.loss.over_catalogue, problem)
             problem = f"{source}: objective=catalogue: model {training.model} has a vector per interaction, not per user"
             require(not encoders().get(training.model).per_row, problem)
+        if training.decay == "batch-negatives" and training.weight_decay:
+            problem = _why_no_negatives(self.loss, training)
+            require(not problem, f"{source}: decay=batch-negatives: {problem}; use decay=batch")
         if training.similarity not in ("auto", self.loss.similarity):
             problem = f"{source}: similarity={training.similarity}: this loss needs {self.loss.similarity}"
             require(not self.loss.only_because, f"{problem}, because {self.loss.only_because}")
@@ -115,6 +118,9 @@ class Trained(Iterative):
     def stopping(self, p: TrainedParams) -> Stopping | None:
         return p.training if p.training.patience > 0 else None
 
+    def nested(self, p: TrainedParams) -> bool:
+        return p.training.schedule == "constant"  # the others depend on the number of epochs or on the validation set
+
     def scores_new_users(self, p: TrainedParams) -> bool:
         return encoders().get(p.training.model).folds(p.encoder)
 
@@ -140,6 +146,14 @@ class Trained(Iterative):
         if training.sampler == "auto":
             training = dataclasses.replace(training, sampler=self.loss.sampler)
         return (twin.name, twin.params, p.encoder, training)
+
+
+def _why_no_negatives(loss: Loss, training: TrainingParams) -> str:
+    """Return why a fit has no drawn negatives that a penalty could act on; empty if it has."""
+    if training.objective == "catalogue" or loss.sampler is None:
+        return "no negatives are drawn, because the loss reads the whole catalogue"
+    sampler = loss.sampler if training.sampler == "auto" else training.sampler
+    return "with sampler=in-batch, the negatives are items of the batch, which decay already" if sampler == "in-batch" else ""
 
 
 def _of(part: type, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -172,7 +172,9 @@ class Trainer:
         """Make a step. Returns the mean loss of the batch, or this worker's share of it."""
         p, loss = self.p, self.loss
         catalogue = p.objective == "catalogue"
-        whole = catalogue or "catalogue" in loss.needs or not compiled(self.device)
+        # Elsewhere a step of all rows costs as much as choosing some, unless the others must not move.
+        some = compiled(self.device) or (p.optimizer == "row-adam" and self.encoder.plain)
+        whole = catalogue or "catalogue" in loss.needs or not some
         touched = touched_items(batch, self.X.shape[1], whole)
         own, read = None, None
         if "all_positives" in loss.needs and not catalogue:
