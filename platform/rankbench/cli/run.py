@@ -155,7 +155,7 @@ def run(
             (outcome,) = run_job(job, environment, execution, progress)
         record = outcome.record
         fence = attempt if isinstance(attempt, FolderAttempt) else None  # a store's local copy is of this host alone
-        before = find_record(environment.results / "runs" / record.id)
+        before = None if fresh else find_record(environment.results / "runs" / record.id)
         # A record of other data is no longer one of this run, although ids do not depend on the content of the user's files.
         moved = before is not None and before.finished and before.dataset.fingerprint != record.dataset.fingerprint
         folder = write_record(environment.results / "runs", record, outcome.per_user, replace=fresh or moved, fence=fence)
