@@ -185,6 +185,23 @@ def test_ones_own_csv_needs_a_card_of_five_lines(home, capsys):
     assert pq.read_table(f"{result['folder']}/per_user.parquet")["user"][0].as_py() == "c0"
 
 
+def test_a_record_of_other_data_is_replaced(home, capsys):
+    (home / "my-shop.yaml").write_text(CARD)
+    fingerprints, said = [], []
+    for n_users in (12, 12, 13):
+        rows = ["customer,product", *[f"c{u},p{(u * 7 + i * i) % 23:02d}" for u in range(n_users) for i in range(5)]]
+        (home / "clicks.csv").write_text("\n".join(rows))
+        assert _main(["run", str(home / "my-shop.yaml"), "ease", "lam=1", "--no-track", "--json"]) == 0
+        printed = capsys.readouterr()
+        record = json.loads((Path(json.loads(printed.out)["folder"]) / "record.json").read_text())
+        fingerprints.append(record["dataset"]["fingerprint"])
+        said.append(printed.err)
+        assert record["dataset"]["counts"]["users"] == n_users
+    assert fingerprints[0] == fingerprints[1] != fingerprints[2]
+    replaced = "the data of my-shop have changed since an earlier run of this setting, whose record was replaced\n"
+    assert [replaced in each for each in said] == [False, False, True]
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -200,6 +217,19 @@ def test_ones_own_csv_needs_a_card_of_five_lines(home, capsys):
         (["run", "synthetic", "ease", "--metrics", "ndgc"], "unknown metric 'ndgc'; did you mean ndcg?"),
         (["run", "synthetic", "ease", "--cutoffs", "ten"], "--cutoffs: expected whole numbers"),
         (["run", "synthetic", "ease", "--dtype", "int8"], "--dtype: expected float32 or float64"),
+        (["fit", "synthetic", "ease", "--dtype", "int8"], "--dtype: expected float32 or float64"),
+        (
+            ["run", "synthetic", "ease", "--metrics", "ndcg@20", "--cutoffs", "5"],
+            "--cutoffs: no effect, because each of --metrics",
+        ),
+        (
+            ["run", "synthetic", "bpr", "stop_metric=coverage@20"],
+            "bpr: stop_metric: coverage@20 cannot be followed during a fit",
+        ),
+        (["run", "synthetic", "bpr", "stop_metric=ndcg@x"], "bpr: stop_metric: unknown metric 'ndcg@x'"),
+        (["run", "synthetic", "bpr", "stop_metric=ndgc@5"], "bpr: stop_metric: unknown metric 'ndgc@5'; did you mean ndcg?"),
+        (["run", "synthetic", "bpr", "--fit-on", "train+valid"], "--fit-on train+valid: bpr: no validation set is left"),
+        (["sweep", "demo", "search.choose.metric=gini@20"], "search.choose.metric: larger is not better for gini@20"),
         (["run", "yelp2018", "ease"], "yelp2018: train.txt is not in the cache"),
         (["run", "nothing.yaml", "ease"], "nothing.yaml: no such dataset card"),
         (["methods", "ease2"], "unknown method 'ease2'; did you mean ease?"),

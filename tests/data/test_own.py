@@ -109,6 +109,7 @@ def test_an_archive_of_movielens_is_read_as_downloaded(environment, tmp_path):
         ),
         (pd.DataFrame({"user": [1, "a"], "item": [1, 2]}), {}, r"convert the ids with \.astype\(str\)"),
         ({"train": FRAME, "tset": FRAME}, NAMED, r"unknown part 'tset'; did you mean test\?"),
+        ({"all": FRAME, "test": FRAME}, NAMED, "the part all cannot be given together with other parts"),
         ({}, {}, "no parts"),
         (7, {}, "got int"),
         (sp.coo_array(np.ones(3)), {}, "got 1 dimensions"),

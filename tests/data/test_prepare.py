@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from rankbench.core.errors import DataError
 from rankbench.data import prepare as room
-from rankbench.data.cards import Step
+from rankbench.data.cards import Step, load_card
 from rankbench.data.interactions import PARTS, Encoder, Interactions
-from rankbench.data.prepare import Dataset, apply, load
+from rankbench.data.prepare import Dataset, apply, load, prepare
 
 Row = tuple[int, int, float, int]  # user, item, value, time
 
@@ -215,6 +215,14 @@ def test_csv_and_parquet_forms_have_one_fingerprint(write, environment):
 def test_another_split_has_another_fingerprint(write, environment):
     path = write(CARD, {"raw.csv": RAW})
     assert load(path, environment).fingerprint != load(path, environment, {"split.seed": 1}).fingerprint
+
+
+def test_other_candidates_are_another_fingerprint(environment):
+    changes = {"split.protocol": "link-prediction", "source.generator.users": 40, "source.generator.items": 40}
+    cards = [load_card("synthetic", environment, changes | more) for more in ({}, {"split.self_candidate": True})]
+    without, candidate = (prepare(card, environment) for card in cards)
+    assert without.split.excluded is not None and candidate.split.excluded is None
+    assert without.fingerprint != candidate.fingerprint
 
 
 def test_a_cache_hit_is_not_built_again(write, environment, monkeypatch):

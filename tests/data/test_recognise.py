@@ -179,6 +179,23 @@ def test_columns_of_other_names_are_given(environment, capsys):
     assert load("./b.yaml", environment).counts["users"] == 12
 
 
+@pytest.mark.parametrize("separator", [",", "\t", ";"])
+def test_a_header_of_other_names_above_numbers_is_no_interaction(separator, environment, capsys):
+    lines = [separator.join(("shopper", "sku")), *(separator.join((str(i % 7), str(100 + i % 11))) for i in range(60))]
+    put({"a.csv": "\n".join(lines).encode()})
+    assert _main(["data", "import", "a.csv"]) == 2
+    assert (
+        "a.csv: which columns are user and item? Say so by --user and --item; columns: shopper, sku" in capsys.readouterr().err
+    )
+    for number, columns in enumerate((("shopper", "sku"), ("0", "1"))):
+        out = ["--user", columns[0], "--item", columns[1], "--name", f"shop{number}"]
+        assert _main(["data", "import", "a.csv", *out]) == 0
+        counts = load(f"./shop{number}.yaml", environment).counts
+        assert (counts["users"], counts["items"]) == (7, 11)
+    assert _main(["data", "import", "a.csv", "--user", "0", "--item", "sku", "--name", "both"]) == 2
+    assert "give the columns all by name or all by position, not 0, sku" in capsys.readouterr().err
+
+
 def test_a_card_is_not_written_over(capsys):
     put({"a.csv": text(",", ML), "a.yaml": b"mine"})
     assert _main(["data", "import", "a.csv"]) == 2

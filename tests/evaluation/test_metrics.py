@@ -161,3 +161,10 @@ def test_a_cutoff_beyond_the_catalogue_keeps_its_denominator(extra):
     found = measure(ranking([[2, 0, 1, 3]], n_items), csr([{2, 0}], n_items), np.ones(n_items, int), wanted)
     values = {name.split("@")[0]: value[0] for name, value in found.values.items()}
     assert values == pytest.approx({"precision": 2 / (n_items + extra), "recall": 1, "recall_capped": 1, "map_capped": 1})
+
+
+@pytest.mark.parametrize("cutoffs", [[0], [0, 10], [-1], [2.5], [True], ["5"]])
+def test_a_cutoff_is_a_whole_number_from_1(cutoffs):
+    with pytest.raises(ConfigError, match=f"cutoffs: expected whole numbers from 1, got {cutoffs[0]!r}"):
+        metric_set(["ndcg"], cutoffs)
+    assert metric_set(["ndcg"], list(np.array([5, 10]))).names == ("ndcg@5", "ndcg@10")

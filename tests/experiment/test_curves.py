@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from rankbench.core.errors import ConfigError
 from rankbench.data.cards import load_card
 from rankbench.experiment.execution import Execution
 from rankbench.experiment.job import Job, configure
@@ -71,3 +72,20 @@ def test_a_fit_that_goes_on_from_a_checkpoint_tells_of_its_earlier_evaluations_t
     ]
     valid = lambda curve: [(row["iteration"], row["valid"]) for row in curve]  # noqa: E731
     assert valid(rest[0]) == valid(whole[3]) and valid(rest[-1]) == valid(whole[-1])
+
+
+@pytest.mark.parametrize("other", [{"params": {"embedding_dim": 9}}, {"seed": 1}, {"users": 310}])
+def test_a_fit_does_not_go_on_from_the_checkpoint_of_another(card, environment, tmp_path, other):
+    job = Job(card, (configure("ials", {"iterations": 6, "embedding_dim": 8}),))
+    killed = run_stepwise(job, environment, Execution(1, checkpoints=Checkpoints(tmp_path / "fit")))
+    list(itertools.islice(killed, 4))
+    killed.close()
+    card = load_card(
+        "synthetic", environment, {"source.generator.users": other.get("users", 300), "source.generator.items": 120}
+    )
+    config = configure("ials", {"iterations": 6, "embedding_dim": 8} | other.get("params", {}))
+    changed = Job(card, (config,), seed=other.get("seed", 0))
+    with pytest.raises(
+        ConfigError, match=r"fit holds another fit, with (embedding_dim 8, not 9|seed 0, not 1|data synthetic .*);"
+    ):
+        list(run_stepwise(changed, environment, Execution(1, checkpoints=Checkpoints(tmp_path / "fit", resume=True))))

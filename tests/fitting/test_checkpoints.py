@@ -13,6 +13,7 @@ import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_array_equal
 
+from rankbench.core.errors import ConfigError
 from rankbench.experiment.execution import Execution
 from rankbench.experiment.fit import fit as fit_configs
 from rankbench.experiment.job import configure
@@ -78,6 +79,18 @@ def test_without_resume_a_fit_starts_anew(tmp_path):
     Checkpoints(tmp_path).save(state(3))
     assert Checkpoints(tmp_path).last() is None
     assert not tmp_path.exists()
+
+
+def test_the_states_of_another_fit_are_refused_or_removed(tmp_path, caplog):
+    mine, other = ({"method": "ials", "lam": lam, "seed": 0} for lam in (0.1, 5.0))
+    Checkpoints(tmp_path / "c", of=mine).save(state(3))
+    assert Checkpoints(tmp_path / "c", True, of=mine).last().number == 3
+    assert Checkpoints(tmp_path / "c", True).last().number == 3  # a caller who does not say what the fit is
+    with pytest.raises(ConfigError, match=r"--resume: .*c holds another fit, with lam 0\.1, not 5\.0; without --resume"):
+        Checkpoints(tmp_path / "c", True, of=other).last()
+    assert (tmp_path / "c" / "000003").is_dir()
+    assert Checkpoints(tmp_path / "c", True, of=other, discard=True).last() is None
+    assert "the fit starts anew" in caplog.text and not (tmp_path / "c").exists()
 
 
 def test_nothing_there_is_no_state(tmp_path):

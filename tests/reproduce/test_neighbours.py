@@ -95,3 +95,21 @@ def test_rows_of_another_machine_keep_their_tests(home, measured):
     assert found.pairs[0] == first.pairs[0] and not found.missing
     assert {f"final-new{gone}-{seed}" for seed in (0, 1)} < set(found.runs) and f"final-{gone}-0" not in found.runs
     assert stored(home, Evidence(evidence.folder), table) == found
+
+
+def test_a_row_that_is_measured_later_parts_the_pair_that_it_lies_between(home, measured):
+    table, evidence = measured
+    records, fits = home.results / "reproduce" / "records", evidence.folder / "synthetic.fits.jsonl"
+    every = fits.read_text()
+    first = stored(home, evidence, table)
+    upper, middle, lower = first.pairs[0].better, first.pairs[1].better, first.pairs[1].than
+    # At first, there is no fit of the row in the middle; it comes when the values of the upper row are elsewhere.
+    (evidence.folder / "synthetic.neighbours.jsonl").unlink()
+    fits.write_text("".join(line for line in every.splitlines(keepends=True) if f"-{middle}-" not in line))
+    (pair,) = stored(home, Evidence(evidence.folder), table).pairs
+    assert (pair.better, pair.than) == (upper, lower)
+    fits.write_text(every)
+    for seed in (0, 1):
+        (records / f"final-{upper}-{seed}").rename(home.results / f"{upper}-{seed}")
+    found = stored(home, Evidence(evidence.folder), table)
+    assert [(pair.better, pair.than) for pair in found.pairs] == [(middle, lower)] and found.missing == (upper,)

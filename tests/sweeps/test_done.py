@@ -63,6 +63,25 @@ def test_only_what_is_left_is_planned(environment):
     assert rest(planned, environment, folder) == ({}, 6, 0)
 
 
+def test_a_sweep_does_not_go_on_with_other_data(environment, tmp_path):
+    def write(n_users):
+        lines = [f"u{user},i{(user * step) % 31}" for user in range(n_users) for step in range(1, 12)]
+        (tmp_path / "shop.csv").write_text("\n".join(["user,item", *lines]))
+
+    write(40)
+    (tmp_path / "shop.yaml").write_text("name: shop\nsource: {files: {all: {file: shop.csv}}}\nprepare: [{duplicates: first}]")
+    spec = experiment_of_words(
+        [str(tmp_path / "shop.yaml")], ["ease"], {"search.choose.metric": "ndcg@10", "cutoffs": [10]}, "here"
+    )
+    planned = plan(spec, environment, 1, "here")
+    folder = open_sweep(planned.spec, planned, environment).folder
+    finish(planned.search[0], folder)
+    assert folder_to_resume(planned, environment) == folder
+    write(41)
+    with pytest.raises(ConfigError, match=r"--resume: the data of shop have changed since sweep-.*; run it without --resume"):
+        folder_to_resume(plan(spec, environment, 1, "here"), environment)
+
+
 def test_draws_that_have_a_result_are_not_planned_again(environment):
     changes = {"search.by": "tpe", "search.trials": 5, "params": {"lam": {"loguniform": [1, 100]}}}
     planned = plan(spec_of(**changes), environment, 1, "here")

@@ -220,7 +220,7 @@ def test_a_setting_that_valid_ends_is_fitted_on_train_and_one_of_a_given_length_
 
 def test_a_chosen_setting_cannot_end_by_the_part_that_it_is_fitted_on(environment):
     spec = spec_of({"name": "A", "method": "bpr", "params": EARLY}, final={"fit_on": "train+valid"})
-    with pytest.raises(ConfigError, match=r"x\.yaml: A: with final\.fit_on: train\+valid, no validation set .* patience: 0"):
+    with pytest.raises(ConfigError, match=r"x\.yaml: final\.fit_on: train\+valid: A: no validation set .* patience=0"):
         plan(spec, environment, 2, "x.yaml", use_chosen=True)
     assert plan(spec, environment, 2, "x.yaml").search  # a search finds the number of epochs
 

@@ -3,6 +3,7 @@
 import dataclasses
 import getpass
 import json
+from pathlib import Path
 
 import pytest
 from mlflow.tracking import MlflowClient
@@ -230,6 +231,32 @@ def test_final_runs_that_an_earlier_version_sent_are_not_sent_again(store):
     sent(store, "old")
     assert len(client.search_runs([old])) == 6
     assert client.get_experiment(old).tags["mlflow.experimentKind"] == "custom_model_development"
+
+
+def test_a_record_that_was_replaced_is_sent_again(store):
+    root, client, writer = store
+    first = dataclasses.replace(FINALS[0], id="run-x", stage="run")
+    again = dataclasses.replace(first, metrics={"ndcg@20": Measured(0.9)}, started_at="2026-01-03T03:04:05+00:00")
+    runs = writer()
+    for record in (first, first, again, again):
+        folder = write_record(root / "again", record, None, replace=True)
+        message = RunMessage(
+            experiment="again", experiment_id=None, parent=None, time=2, record=str(folder.relative_to(root)), sweep=None,
+            tags={}, name="", params=[], first="ndcg@20",
+        )  # fmt: skip
+        runs.take(message)
+    (found,) = client.search_runs([client.get_experiment_by_name("again").experiment_id])
+    assert found.data.metrics["ndcg@20"] == 0.9 if "ndcg@20" in found.data.metrics else 0.9 in found.data.metrics.values()
+
+
+@pytest.mark.parametrize("name", ["/Users/me/shop", "../../../escape", "..", "a/../../b"])
+def test_artifacts_stay_in_their_folder_whatever_the_experiment_is_called(store, name):
+    root, client, _ = store
+    sent(store, "not this", labels=Labels(experiment=name))
+    experiment = client.get_experiment_by_name(name)
+    location = Path(experiment.artifact_location.removeprefix("file://"))
+    assert (root / "artifacts").resolve() in location.resolve().parents
+    assert len(client.search_runs([experiment.experiment_id])) == 6
 
 
 def test_a_message_of_an_earlier_version_is_delivered(store):

@@ -4,12 +4,13 @@ import math
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 from fits import driven, fitted, interactions, params, trainer_of
 from numpy.testing import assert_allclose, assert_array_equal
 from torch.nn.functional import logsigmoid, normalize, softplus
 
-from rankbench.core.errors import ConfigError
+from rankbench.core.errors import ConfigError, DataError
 from rankbench.losses.others import OwnItems, ScoreTable
 from rankbench.losses.spec import Ragged, Scores, Sizes, registered
 from rankbench.training.batches import Batch, Rows
@@ -210,7 +211,21 @@ def test_a_resumed_fit_over_the_catalogue_has_the_same_bits(tmp_path):
     assert_array_equal(resumed.model().V, whole.V)
 
 
+@pytest.mark.parametrize("name", ["aatp", "talos", "sl", "uib", "llpauc", "ccl"])
+def test_a_user_without_other_items_is_refused(name):
+    X = interactions().tolil()
+    X[2, :] = 1
+    with pytest.raises(DataError, match=f"user 2 has all {X.shape[1]} items: no negative is left; use sampler=uniform-all"):
+        trainer_of(sp.csr_array(X), name, objective="catalogue", sampler="uniform-other")
+    trainer = trainer_of(sp.csr_array(X), name, objective="catalogue", sampler="uniform-all")
+    assert np.isfinite(trainer.epoch(1, 1.0))
+
+
 def test_what_has_no_such_form_is_refused_with_those_that_have():
+    with pytest.raises(
+        ConfigError, match="sampler=uniform-other: this loss compares a positive with all items, itself included"
+    ):
+        params("sparsemax", objective="catalogue", sampler="uniform-other")
     with pytest.raises(ConfigError, match=r"objective=catalogue: this loss compares pairs of items; use one of .*talos"):
         params("bpr", objective="catalogue")
     for values in ({"sampler": "popularity"}, {"shared_negatives": True}):

@@ -52,6 +52,10 @@ def test_what_a_loss_needs_is_not_taken_from_it():
         params("talos", similarity="distance")
     with pytest.raises(ConfigError, match="temperature divides dot products and cosines"):
         params("cml", temperature=0.5)
+    for name in ("ccl", "debiased-ccl", "psl", "debiased-infonce"):
+        with pytest.raises(ConfigError, match="temperature: not for this loss, because its .*cosine"):
+            params(name, temperature=0.5)
+    params("rg2-sgd", temperature=0.5)  # dot products have no range
 
 
 def test_a_fit_can_start_from_ials_and_is_then_ahead():

@@ -54,6 +54,7 @@ def fit(
     require(workers >= 1, f"workers: expected a whole number from 1, got {workers}")
     config.require_workers(workers, f"workers={workers}")
     card = card_of(dataset, environment, changes)
+    config.require_end(fit_on, f"fit_on={fit_on}")
     part = fit_on or config.part_to_fit(card)
     job = Job(card, (config,), part, dtype=dtype, seed=seed)
     with crew_of(workers, source="workers=") as crew, fit_display(progress) as (on_progress, on_curve):

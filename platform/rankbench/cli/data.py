@@ -194,17 +194,25 @@ def clean(
     entries = cache.entries(environment)
     kinds = {entry.kind for entry in entries} - {"own"} if everything else {"stale", "unfinished"}
     chosen = [entry for entry in entries if entry.kind in kinds or (own and entry.kind == "own")]
-    freed = cache.clean(chosen) if yes else 0
+    removed = cache.clean(chosen) if yes else []
+    freed = sum(entry.n_bytes for entry in removed)
     if json:
         rows = [
-            {"kind": e.kind, "dataset": e.dataset, "path": str(e.path), "bytes": e.n_bytes, "chosen": e in chosen}
+            {
+                "kind": e.kind,
+                "dataset": e.dataset,
+                "path": str(e.path),
+                "bytes": e.n_bytes,
+                "chosen": e in chosen,
+                "removed": e in removed,
+            }
             for e in entries
         ]
         print_json({"folder": str(environment.data), "entries": rows, "freed_bytes": freed})
         return
     print_table(
         ["kind", "dataset", "MB", "file", ""],
-        [[e.kind, e.dataset, f"{e.n_bytes / 1e6:.1f}", e.path.name, "removed" if yes and e in chosen else ""] for e in entries],
+        [[e.kind, e.dataset, f"{e.n_bytes / 1e6:.1f}", e.path.name, _fate(e in chosen and yes, e in removed)] for e in entries],
     )
     total, removable = sum(e.n_bytes for e in entries), sum(e.n_bytes for e in chosen)
     out.print(f"{environment.data}: {total / 1e6:,.1f} MB")
@@ -212,3 +220,7 @@ def clean(
         out.print(f"{freed / 1e6:,.1f} MB freed")
     elif chosen:
         out.print(f"{removable / 1e6:,.1f} MB can be removed: rankbench data clean {'--all ' * everything}--yes")
+
+
+def _fate(wanted: bool, removed: bool) -> str:
+    return "removed" if removed else "in use, kept" if wanted else ""

@@ -58,6 +58,7 @@ def fit(
     from rankbench.experiment.job import configure
 
     require_both(dry_run, nodes)
+    require(dtype in ("float32", "float64"), f"--dtype: expected float32 or float64, got {dtype}")
     if nodes is not None:
         changes, values = card_and_method(params or [])
         show_plan(load_card(dataset, Environment.from_env(), changes), configure(method, values), dtype, nodes, json)

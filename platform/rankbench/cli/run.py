@@ -105,7 +105,7 @@ def run(
     from rankbench.schema.shared_sweeps import claimed_run, store_run
     from rankbench.tracking.labels import Labels
     from rankbench.tracking.mlflow_sink import MlflowSink, tracking_uri
-    from rankbench.tracking.record import read_record, record_content, write_record
+    from rankbench.tracking.record import find_record, read_record, record_content, write_record
     from rankbench.tracking.run_names import run_name as name_of
 
     require_both(dry_run, nodes)
@@ -121,8 +121,11 @@ def run(
     chosen = configure(method, values)
     require(dtype in ("float32", "float64"), f"--dtype: expected float32 or float64, got {dtype}")
     require(fit_on in (None, "train", "train+valid"), f"--fit-on: expected train or train+valid, got {fit_on}")
+    chosen.require_end(fit_on, "--fit-on train+valid")
     names = metrics.split(",") if metrics else DEFAULT_METRICS
     wanted = metric_set(names, _cutoffs(cutoffs) if cutoffs else DEFAULT_CUTOFFS)
+    own_cutoffs = all("@" in name or name == "auc" for name in names)
+    require(not (cutoffs and own_cutoffs), "--cutoffs: no effect, because each of --metrics has its own; leave one of them out")
     card = load_card(dataset, environment, changes)
     if nodes is not None:
         show_plan(card, chosen, dtype, nodes, json)
@@ -152,7 +155,10 @@ def run(
             (outcome,) = run_job(job, environment, execution, progress)
         record = outcome.record
         fence = attempt if isinstance(attempt, FolderAttempt) else None  # a store's local copy is of this host alone
-        folder = write_record(environment.results / "runs", record, outcome.per_user, replace=fresh, fence=fence)
+        before = None if fresh else find_record(environment.results / "runs" / record.id)
+        # A record of other data is no longer one of this run, although ids do not depend on the content of the user's files.
+        moved = before is not None and before.finished and before.dataset.fingerprint != record.dataset.fingerprint
+        folder = write_record(environment.results / "runs", record, outcome.per_user, replace=fresh or moved, fence=fence)
         # Compared by their durations, because two runs may start in the same second.
         earlier = read_record(folder)
         kept = earlier.seconds != record.seconds
@@ -161,6 +167,8 @@ def run(
     if kept:
         what = "its seconds and memory" if earlier.metrics == record.metrics else "other metrics, as the code has changed since"
         err.print(f"an earlier finished record of this run was kept, with {what}; --fresh replaces it")
+    if moved:
+        err.print(f"the data of {card.name} have changed since an earlier run of this setting, whose record was replaced")
     if memory and record.peak_memory_bytes > options.memory_bytes:
         peak = record.peak_memory_bytes / 1e9
         err.print(f"warning: the fit needed {peak:.2f} GB at its peak, more than --memory {memory}")

@@ -60,9 +60,9 @@ def entries(environment: Environment) -> list[Entry]:
     return result
 
 
-def clean(chosen: list[Entry]) -> int:
-    """Remove these entries, except those that a running process is writing. Returns the number of bytes freed."""
-    freed = 0
+def clean(chosen: list[Entry]) -> list[Entry]:
+    """Remove these entries, except those that a running process is writing. Returns the removed ones."""
+    removed = []
     for entry in chosen:
         if entry.kind == "unfinished" and time.time() - entry.path.stat().st_mtime < STALE_AFTER:
             continue
@@ -70,11 +70,11 @@ def clean(chosen: list[Entry]) -> int:
         try:
             with FileLock(lock, timeout=0):
                 shutil.rmtree(entry.path) if entry.path.is_dir() else entry.path.unlink()
-                freed += entry.n_bytes
+                removed.append(entry)
         except Timeout:
             continue
         lock.unlink(missing_ok=True)
-    return freed
+    return removed
 
 
 def _is_current(folder: Path) -> bool:

@@ -118,6 +118,8 @@ class Source(Strict):
         given = [bool(self.files), self.file, self.folder, self.generator, bool(self.mirror.parts)]
         if sum(each not in (None, False) for each in given) != 1:
             raise ValueError("give one of files, file, folder, generator, mirror.parts")
+        if "all" in self.files and len(self.files) > 1:
+            raise ValueError("files: the part all cannot be given together with other parts")
         # The cache and the mirror store a part under its file name.
         urls: dict[str, str] = {}
         for remote in [*self.files.values(), *self.companions.values()]:

@@ -62,6 +62,7 @@ def card_of_data(
         require(bool(data), "dataset: no parts; give a mapping such as {'train': frame, 'test': frame}")
         for part in data:
             require(part in PARTS, f"dataset: unknown part {part!r}{nearest(part, PARTS)}; a part is {_either(PARTS)}")
+        require("all" not in data or len(data) == 1, "dataset: the part all cannot be given together with other parts")
         parts = {part: _table(each, columns, f"dataset: {part}", ()) for part, each in data.items()}
         protocol = split or ("published" if "all" not in data else None)
     else:

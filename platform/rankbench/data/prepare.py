@@ -26,7 +26,7 @@ from rankbench.data.blocks import csr_from_parts
 from rankbench.data.cards import Card, Step, load_card
 from rankbench.data.fetch import fetch
 from rankbench.data.interactions import NO_TIME, PARTS, Encoder, Interactions
-from rankbench.data.protocols.spec import protocols
+from rankbench.data.protocols.spec import SplitSpec, protocols
 from rankbench.data.raw import RawFile
 from rankbench.data.readers import READERS, reader
 from rankbench.data.readers.parquet import MIRROR
@@ -211,7 +211,7 @@ def _build(card: Card, raw: list[RawFile], folder: Path, progress: Progress) -> 
         "plugins": _plugins_of(card),
         "source": _source_key(card),
         "shape": list(parts.train.shape),
-        "fingerprint": _fingerprint(matrices, card.split.rank_valid),
+        "fingerprint": _fingerprint(matrices, card.split),
         "raw_counts": raw_counts,
         "counts": _counts(parts) | ({"dropped_missing": n_missing} if card.drops_missing else {}),
         "time_span": _time_span(data),
@@ -373,8 +373,11 @@ def _differences(card: Card, raw: dict[str, int], prepared: dict[str, int]) -> t
     return tuple(lines)
 
 
-def _fingerprint(matrices: dict[str, sp.csr_array], rank_valid: bool = False) -> str:
-    digest = hashlib.sha256(b"rank_valid" if rank_valid else b"")
+def _fingerprint(matrices: dict[str, sp.csr_array], spec: SplitSpec) -> str:
+    """A hash of the matrices, and of the candidates where they are not those that the protocol has by default."""
+    digest = hashlib.sha256(b"rank_valid" if spec.rank_valid else b"")
+    if getattr(spec, "self_candidate", False):
+        digest.update(b"self_candidate")
     for name, matrix in matrices.items():
         if name.endswith("_history") and not matrix.nnz:
             continue  # without held-out users, a split consists of its three parts

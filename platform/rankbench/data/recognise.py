@@ -13,7 +13,7 @@ import yaml
 
 from rankbench.core.config import validate
 from rankbench.core.environment import Environment
-from rankbench.core.errors import DataError, printable, shown
+from rankbench.core.errors import DataError, printable, require, shown
 from rankbench.data.cards import Card, Read
 from rankbench.data.columns import ADVICE
 from rankbench.data.fetch import fetch
@@ -192,7 +192,16 @@ def _of_text(raw: RawFile, lines: list[str], columns: dict[str, str]) -> dict[st
     separator = separator or next((each for each in SEPARATORS if each in lines[0]), None)
     if separator is None:
         raise DataError(f"{raw.path}: not recognised; its first line is {printable(shown(lines[0]))}")
-    first = [cell.strip().strip('"') for cell in lines[0].split(separator)]
+    first, *rest = ([cell.strip().strip('"') for cell in line.split(separator)] for line in lines)
+    positions = {name: column for name, column in columns.items() if column.isdigit()}
+    require(
+        not positions or len(positions) == len(columns),
+        f"{raw.path}: give the columns all by name or all by position, not {', '.join(columns.values())}",
+    )
+    if (columns or len(first) <= 4) and _is_header(first, rest, [int(column) for column in positions.values()] or [0, 1]):
+        if not columns and not any(_plain(cell) in (*USUAL["user"], *USUAL["item"]) for cell in first):
+            raise _no_columns(raw, first)
+        columns = {name: first[int(column)] for name, column in positions.items()} or columns
     if any(_plain(cell) in (*USUAL["user"], *USUAL["item"]) for cell in first) or columns.keys() & {"user", "item"}:
         separated = {} if separator == "," else {"separator": separator}
         if not any(column.isdigit() for column in columns.values()):
@@ -230,6 +239,16 @@ def _no_columns(raw: RawFile, present: list[str]) -> DataError:
 
 def _plain(column: str) -> str:
     return re.sub(r"[^a-z0-9]", "", column.lower())
+
+
+def _is_header(first: list[str], rest: list[list[str]], columns: list[int]) -> bool:
+    """Whether the first line has words above whole numbers in one of the columns."""
+
+    def words_above_numbers(column: int) -> bool:
+        below = [line[column] for line in rest if column < len(line)]
+        return column < len(first) and bool(below) and not first[column].isdigit() and all(each.isdigit() for each in below)
+
+    return any(map(words_above_numbers, columns))
 
 
 def _is_time(cell: str) -> bool:

@@ -131,8 +131,10 @@ def metric_set(metrics: Iterable[str] = DEFAULT_METRICS, cutoffs: Sequence[int] 
     """Return every metric at every cutoff; a name with its own cutoff ("ndcg@100") is used unchanged. The words "beyond" and
     "groups" stand for the metrics beyond accuracy, and for recall and ndcg of groups of items and users (`beyond.py`).
 
-    Raises ConfigError with the nearest name for an unknown metric.
+    Raises ConfigError with the nearest name for an unknown metric, and for cutoffs that are not whole numbers from 1.
     """
+    wrong = [k for k in cutoffs if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1]
+    require(not wrong, f"cutoffs: expected whole numbers from 1, got {', '.join(repr(k) for k in wrong)}")
     known = [*registered().names(), *OTHERS]
     names: list[str] = []
     for word in (each for given in metrics for each in _of_alias(given)):
@@ -150,6 +152,25 @@ def _of_alias(word: str) -> list[str]:
     """The metrics that a word such as groups@20 stands for."""
     base, at, cutoff = word.partition("@")
     return [f"{name}{at}{cutoff}" for name in ALIASES.get(base, (base,))]
+
+
+def require_of_hits(word: str, source: str) -> None:
+    """Raise ConfigError unless `word` is a single metric with its cutoff that depends on a user's hits alone, such as ndcg@20:
+    early stopping measures no other.
+    """
+    try:
+        names = metric_set([word]).names
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from None
+    able = [*registered().names(), "mrr_pooled"]
+    problem = f"{source}: {word} cannot be followed during a fit; choose one of {', '.join(able)}, as in ndcg@20"
+    require(names == (word,) and word.partition("@")[0] in able, problem)
+
+
+def require_better_if_larger(word: str, source: str) -> None:
+    """Raise ConfigError for a metric whose largest value is not the best, such as popularity@20."""
+    described = word.partition("@")[0] in ALIASES["beyond"]
+    require(not described, f"{source}: larger is not better for {word}; choose a metric of accuracy, such as ndcg@20")
 
 
 def require_within(wanted: MetricSet, n_items: int, dataset: str, source: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from rankbench.core.errors import ConfigError, require
 from rankbench.data.cards import Card
-from rankbench.evaluation.metrics import MetricSet, metric_set
+from rankbench.evaluation.metrics import MetricSet, metric_set, require_of_hits
 from rankbench.experiment import methods
 from rankbench.fitting.method import Method
 from rankbench.fitting.stopping import Stopping
@@ -56,6 +56,11 @@ class MethodConfig:
         problem = self.spec.why_alone(self.params) if workers > 1 else ""
         require(not problem, f"{source}: {self.method} is fitted by one worker only, because {problem}; leave it out")
 
+    def require_end(self, fit_on: str | None, source: str) -> None:
+        """Raise ConfigError, starting with `source`, if a fit on train and valid would have to end by valid."""
+        problem = "no validation set is left to end the fit early; set patience=0 and the number of epochs, or fit on train"
+        require(not self.stopping or fit_on != "train+valid", f"{source}: {self.arm or self.method}: {problem}")
+
     def part_to_fit(self, card: Card) -> Literal["train", "train+valid"]:
         """Return the part for a final fit: as the protocol of the split prescribes, or only train if the validation set decides
         when the fit ends.
@@ -71,7 +76,10 @@ def configure(method: str, values: dict[str, Any], source: str = "", arm: str | 
         spec = methods.method(method)
     except ConfigError as error:
         raise ConfigError(f"{source.removesuffix('.params')}: {error}" if source else str(error)) from None
-    return MethodConfig(method, spec.configure(values, source or method), arm)
+    config = MethodConfig(method, spec.configure(values, source or method), arm)
+    if config.stopping:
+        require_of_hits(config.stopping.stop_metric, f"{source or method}: stop_metric")
+    return config
 
 
 @dataclass(frozen=True)

@@ -137,6 +137,7 @@ def _fit(
     curve = None
     if job.curve and holdout is not None and isinstance(first.spec, Iterative):
         curve = Curve(job, holdout, X, first.spec.limit(first.params), execution.device)
+    execution = _with_own_checkpoints(job, dataset, execution)
     return (yield from fit_stepwise(job.configs, X, job.dtype, job.seed, execution, progress, validation, curve, data))
 
 
@@ -148,6 +149,17 @@ def _rank(
     if tiled and execution.spill:
         return rank_by_tiles(job, tiled, holdout, execution.spill, execution.context.executor, on_progress)
     return ranked(models, holdout, job.metrics.k, job.metrics.auc, on_progress, execution.device)
+
+
+def _with_own_checkpoints(job: Job, dataset: Dataset, execution: Execution) -> Execution:
+    """Let checkpoints say what they are of, so that no other fit goes on from them."""
+    if execution.checkpoints is None:
+        return execution
+    config = job.configs[0]
+    params = {name: value for name, value in config.flat.items() if name in config.used}
+    of = {"method": config.method, **params, "seed": job.seed, "dtype": job.dtype, "fit_on": job.fit_on}
+    of["data"] = f"{dataset.name} {dataset.fingerprint}"
+    return dataclasses.replace(execution, checkpoints=dataclasses.replace(execution.checkpoints, of=of))
 
 
 def _with_own_spill_folder(job: Job, execution: Execution) -> Execution:

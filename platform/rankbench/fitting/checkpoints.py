@@ -6,7 +6,7 @@ import json
 import logging
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from rankbench.core.code import code_fingerprint
-from rankbench.core.errors import first_line
+from rankbench.core.errors import ConfigError, first_line
 from rankbench.core.files import atomic_folder, make_folder, sha256_of
 
 log = logging.getLogger(__name__)
@@ -27,24 +27,28 @@ ARRAYS = "arrays.safetensors"
 
 @dataclass(frozen=True)
 class State:
-    """The state of a fit after `number` iterations: named arrays, and JSON values."""
+    """The state of a fit after `number` iterations: named arrays, and JSON values. `of`: what the fit is, if it was saved."""
 
     number: int
     arrays: dict[str, np.ndarray]
     values: dict[str, Any]
+    of: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Checkpoints:
     """States of one fit in `folder`. Without `resume`, a fit starts anew even if there are states. A state is due `every`
     seconds after the last one was saved. `resumed` is called with the number of the iteration after which a resumed fit goes
-    on; 0 if nothing was saved.
+    on; 0 if nothing was saved. `of`: what the fit is, such as its method, parameters and data. The states of another fit are
+    refused, or removed with `discard`.
     """
 
     folder: Path
     resume: bool = False
     every: float = 0.0
     resumed: Callable[[int], None] = lambda number: None
+    of: Mapping[str, Any] = field(default_factory=dict)
+    discard: bool = False
     _last: list[float] = field(default_factory=lambda: [time.monotonic()], repr=False, compare=False)
 
     def due(self) -> bool:
@@ -59,17 +63,27 @@ class Checkpoints:
         with atomic_folder(target, replace=True) as scratch:
             arrays = {name: np.asarray(array, order="C") for name, array in state.arrays.items()}
             save_file(arrays, scratch / ARRAYS)
-            about = {"sha256": sha256_of(scratch / ARRAYS), "values": state.values, "code": code_fingerprint()}
-            (scratch / "values.json").write_text(json.dumps(about), encoding="utf-8")
+            checksum = sha256_of(scratch / ARRAYS)
+            about = {"sha256": checksum, "values": state.values, "code": code_fingerprint(), "of": dict(self.of)}
+            (scratch / "values.json").write_text(json.dumps(about, default=str), encoding="utf-8")
         for old in self._folders()[:-KEPT]:
             shutil.rmtree(old, ignore_errors=True)
 
     def last(self) -> State | None:
-        """Return the newest state that can be read, or None. Without `resume`, all states are removed first."""
+        """Return the newest state that can be read, or None. Without `resume`, all states are removed first.
+
+        Raises ConfigError if the states are of another fit.
+        """
         if not self.resume:
             self.clear()
             return None
         state = self._newest()
+        if state and (problem := self._of_another(state)):
+            if not self.discard:
+                raise ConfigError(f"--resume: {self.folder} holds another fit, {problem}; without --resume, it is replaced")
+            log.warning("%s holds another fit, %s; the fit starts anew", self.folder, problem)
+            self.clear()
+            state = None
         self.resumed(state.number if state else 0)
         return state
 
@@ -81,7 +95,7 @@ class Checkpoints:
                 about = json.loads((folder / "values.json").read_text(encoding="utf-8"))
                 if about["sha256"] != sha256_of(folder / ARRAYS):
                     raise ValueError(f"the checksum of {ARRAYS} is not the one in values.json")
-                state = State(int(folder.name), load_file(folder / ARRAYS), about["values"])
+                state = State(int(folder.name), load_file(folder / ARRAYS), about["values"], about.get("of") or {})
                 if about.get("code", code_fingerprint()) != code_fingerprint():
                     log.warning(
                         "the checkpoint of iteration %d was saved by another version of the code; the fit continues from it, "
@@ -92,6 +106,12 @@ class Checkpoints:
             except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
                 log.warning("%s: not readable (%s); the previous checkpoint is used", folder, first_line(error))
         return None
+
+    def _of_another(self, state: State) -> str:
+        """Return how the fit of a state differs from this one; empty if it does not, or if one of them is not known."""
+        mine = json.loads(json.dumps(dict(self.of), default=str))
+        names = [name for name in {**state.of, **mine} if state.of.get(name) != mine.get(name)] if mine and state.of else []
+        return ", ".join(f"with {name} {state.of.get(name)}, not {mine.get(name)}" for name in names)
 
     def clear(self) -> None:
         """Remove all states, as at the end of a fit."""

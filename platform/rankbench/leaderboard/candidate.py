@@ -74,7 +74,9 @@ class Candidate:
             self.ended = True
             if self.model is None:
                 self._watch(end.value.models[0], self.metric)
-            return self.iterations
+            # A fit that converges between two evaluations is evaluated once more at its end.
+            last: int | None = end.value.iterations
+            return self.iterations if last is None else last
         except RankbenchError as error:  # it diverged, or its values do not fit these data
             self.ended, self.failure = True, str(error)
             return None

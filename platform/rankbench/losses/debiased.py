@@ -112,6 +112,7 @@ def debiased_ccl(s: Scores, p: DebiasedCCL) -> Tensor:
     "debiased-infonce",
     DebiasedInfoNCE,
     similarity="cosine",
+    only_because="its floor is the smallest value of a cosine",
     over_catalogue=True,
     sampler="uniform-all",
     needs=("extra_positives",),

@@ -10,7 +10,7 @@ paper γ → own_weight. In training, the row's own item is not part of the hist
 program sets numbers of the direction of p_u to 0 in training (user_dropout), so that a positive's score may be above 1. On
 Gowalla, the program has a table of its own for histories (shared_items = false), and one table elsewhere. It fills histories up
 to the longest one of its file with items of logit 0, which take part in the softmax: `pad` is that length, 0 for a proper
-softmax.
+softmax. It also bounds the length of the gradient by 10, which is not done here.
 """
 
 from __future__ import annotations

@@ -42,9 +42,11 @@ def check_neighbours(
             pairs, users, tests = paired_tests(rows, list(pairwise(order)), dataset, metric, folders)
         except DataError:
             continue  # as for claims
-        # Rows that are both here were tested now, with another row between them or without.
-        kept = [pair for pair in old if not {pair.better, pair.than} <= rows.keys()]
         means = {label: _mean(each, metric) for label, each in fits.items()}
+        known_rows = {*rows, *(label for pair in old for label in (pair.better, pair.than))}
+        adjacent = {*pairwise(sorted(known_rows, key=lambda label: means[label], reverse=True))}
+        # Rows that are both here were tested now, and a row that was tested now can lie between two others.
+        kept = [pair for pair in old if not {pair.better, pair.than} <= rows.keys() and (pair.better, pair.than) in adjacent]
         pairs = tuple(sorted((*pairs, *kept), key=lambda pair: means[pair.better], reverse=True))
         compared = {label for pair in pairs for label in (pair.better, pair.than)}
         runs = tuple(

@@ -19,7 +19,7 @@ from rankbench.core.registry import nearest
 from rankbench.data.cards import Card
 from rankbench.data.cards import card_names as names_of_cards
 from rankbench.data.prepare import Dataset, prepare
-from rankbench.evaluation.metrics import MetricSet, metric_set, require_within
+from rankbench.evaluation.metrics import MetricSet, metric_set, require_better_if_larger, require_within
 from rankbench.experiment import estimate
 from rankbench.experiment.estimate import Size
 from rankbench.experiment.job import Job, MethodConfig, configure
@@ -180,6 +180,7 @@ def plan(
         f"this machine has {cpus}",
     )
     require("@" in spec.search.choose.metric, f"{source}: search.choose.metric: write it with a cutoff, as in ndcg@20")
+    require_better_if_larger(spec.search.choose.metric, f"{source}: search.choose.metric")
     metrics = metric_set([*spec.metrics, spec.search.choose.metric, *with_both_recalls(spec.report_metrics)], spec.cutoffs)
     notes: list[str] = []
     final_notes: list[str] = []
@@ -209,7 +210,7 @@ def plan(
     chosen = {card.name: _chosen_settings(spec, card.name, source) for card in declared} if use_chosen else {}
     given = [each for settings in chosen.values() for each in settings]
     for config in given:
-        _require_an_end(config, spec, source)
+        config.require_end(spec.final.fit_on, f"{source}: final.fit_on: train+valid")
     searched = [*candidates, *(each for _, settings in drawing_arms for each in settings)]
     measured, part_of = (given, part_of_final) if use_chosen else (searched, part_of_refit)
 
@@ -441,15 +442,6 @@ def _chosen_settings(spec: ExperimentSpec, dataset: str, source: str) -> list[Me
         values = {name: value for name, value in arm.params.items() if not isinstance(value, dict)}
         result.append(configure(arm.method, values | arm.chosen.get(dataset, {}), key, arm.label))
     return result
-
-
-def _require_an_end(config: MethodConfig, spec: ExperimentSpec, source: str) -> None:
-    """Raise ConfigError for a setting that would end by valid, which it is fitted on."""
-    require(
-        not config.stopping or spec.final.fit_on != "train+valid",
-        f"{source}: {config.arm or config.method}: with final.fit_on: train+valid, no validation set is left to end the fit "
-        "early; set patience: 0 and the number of epochs, or final.fit_on: train",
-    )
 
 
 def _settings_of(arm: ArmSpec, spec: ExperimentSpec, source: str) -> tuple[list[MethodConfig], list[str]]:

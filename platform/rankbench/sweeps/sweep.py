@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rankbench.cluster.node_memory import NodeMemory
 from rankbench.core.environment import Environment
-from rankbench.core.errors import ConfigError
+from rankbench.core.errors import ConfigError, require
 from rankbench.core.extras import require_extra
 from rankbench.core.files import require_writable
 from rankbench.core.plugins import loaded
@@ -93,7 +93,7 @@ def folder_to_resume(plan: Plan, environment: Environment, take_over: bool = Fal
     """The newest folder of a sweep with the name and key of `plan`; of a store, its local copy, brought up to date as
     `copy_sweep` does.
 
-    Raises ConfigError if there is none.
+    Raises ConfigError if there is none, or if the data have changed since its runs; DataError for a record that cannot be read.
     """
     start, root = f"{plan.spec.name}-{plan.key}-", environment.results / "sweeps"
     if environment.results_store:
@@ -106,7 +106,21 @@ def folder_to_resume(plan: Plan, environment: Environment, take_over: bool = Fal
         raise ConfigError(
             f"{plan.spec.name}: nothing to resume in {place} for this experiment as it stands; run it without --resume"
         )
+    _require_same_data(earlier[-1], plan, environment)
     return earlier[-1]
+
+
+def _require_same_data(folder: Path, plan: Plan, environment: Environment) -> None:
+    """Raise ConfigError if a result in the folder is of other data than those that the rest would be measured on."""
+    cards = {(card.name, card.split.seed): card for card in (*plan.cards, *plan.final_cards)}
+    for record in read_records(folder / "records"):
+        card = cards.get((record.dataset.name, record.dataset.split_seed))
+        if card is not None and not record.failed:
+            require(
+                record.dataset.fingerprint == prepare(card, environment).fingerprint,
+                f"--resume: the data of {card.name} have changed since {folder.name} began, so that its results could not be "
+                "compared with new ones; run it without --resume",
+            )
 
 
 def run_sweep(

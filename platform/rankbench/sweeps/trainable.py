@@ -106,7 +106,7 @@ class UnitTrainable(tune.Trainable):
     def _start(self) -> Generator[list[Row], None, None]:
         unit, checkpoints, spill = self.unit, None, None
         if isinstance(unit.job.configs[0].spec, Iterative):
-            checkpoints = Checkpoints(self._checkpoints, resume=True, every=SAVE_EVERY)
+            checkpoints = Checkpoints(self._checkpoints, resume=True, every=SAVE_EVERY, discard=True)
         if unit.tiled:
             spill = Spill(self.store.folder / SPILL, unit.memory_bytes, resume=True)
         execution = Execution(unit.cpus, _executor(unit), unit.device, checkpoints, spill, crew=_crew(unit))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
+import re
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
@@ -75,7 +77,10 @@ class MlflowRuns:
         status = STATUS.get(record.status, FAILED)
         run = self._find_record(experiment, record.id, message.sweep, sweep, parent)
         if run is not None and run.info.status == status:
-            return
+            if not record.finished or run.info.start_time == started:
+                return
+            self.client.delete_run(run.info.run_id)  # of a record that was replaced
+            run = None
         tags = record_tags(record, folder) | message.tags | ({OF_SWEEP: message.sweep} if message.sweep else {})
         if run is None:
             own = {PARENT: parent} if parent else {}
@@ -175,7 +180,7 @@ class MlflowRuns:
     def _new_experiment(self, name: str) -> str:
         from mlflow.exceptions import MlflowException
 
-        location = (self.artifacts / name).resolve().as_uri() if self.artifacts is not None else None
+        location = _folder_of(self.artifacts, name).as_uri() if self.artifacts is not None else None
         try:
             return self.client.create_experiment(name, artifact_location=location, tags={KIND: TRAINING})
         except MlflowException as error:
@@ -211,3 +216,13 @@ class MlflowRuns:
         batch = [Metric(name, value, time, 0) for name, value in metrics.items() if math.isfinite(value)]
         words = [Param(name, str(value)[:6000]) for name, value in params.items() if value is not None]
         self.client.log_batch(run_id, metrics=batch, params=words)
+
+
+def _folder_of(artifacts: Path, experiment: str) -> Path:
+    """Return the folder for the artifacts of an experiment, inside `artifacts` whatever its name is, as in /Users/me/shop."""
+    root = artifacts.resolve()
+    folder = (root / experiment).resolve()
+    if root in folder.parents:
+        return folder
+    plain = re.sub(r"[^\w-]+", "_", experiment)[:80]
+    return root / f"{plain}-{hashlib.sha256(experiment.encode()).hexdigest()[:8]}"

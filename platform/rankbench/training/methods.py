@@ -83,6 +83,8 @@ class Trained(Iterative):
             require(self.loss.over_catalogue, problem)
             problem = f"{source}: objective=catalogue: model {training.model} has a vector per interaction, not per user"
             require(not encoders().get(training.model).per_row, problem)
+            problem = f"{source}: sampler=uniform-other: this loss compares a positive with all items, itself included"
+            require(training.sampler != "uniform-other" or not self.loss.whole_catalogue, f"{problem}; leave it out")
         if training.decay == "batch-negatives" and training.weight_decay:
             problem = _why_no_negatives(self.loss, training)
             require(not problem, f"{source}: decay=batch-negatives: {problem}; use decay=batch")
@@ -93,6 +95,8 @@ class Trained(Iterative):
             able = not distance or not (set(self.loss.needs) - {"rivals", "user_vectors"} or training.objective == "catalogue")
             require(able, f"{problem}: what it reads besides positives and negatives has no form for distances")
         own = self.loss.similarity if training.similarity == "auto" else training.similarity
+        fixed = own in ("cosine", "half-cosine") and self.loss.only_because
+        require(not fixed or training.temperature == 1, f"{source}: temperature: not for this loss, because {fixed}")
         require(own != "distance" or training.temperature == 1, f"{source}: temperature divides dot products and cosines only")
         loss = parameters(self.loss.params, _of(self.loss.params, values), source)
         p = TrainedParams(loss, parameters(encoder, _of(encoder, values), source), training)

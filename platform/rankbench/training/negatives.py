@@ -50,6 +50,14 @@ class Negatives:
         return Negatives(items, logq, self.logq_pos[rows], self.own)
 
 
+def require_other_items(X: sp.csr_array) -> None:
+    """Raise DataError if a user has interactions with every item, so that no negative is left."""
+    degree, n_items = np.diff(X.indptr), X.shape[1]
+    if (degree >= n_items).any():
+        user = int(np.argmax(degree >= n_items))
+        raise DataError(f"user {user} has all {n_items} items: no negative is left; use sampler=uniform-all")
+
+
 class NegativeSampler:
     """A sampler for the users of X (n_users, n_items), 0/1 CSR with sorted columns.
 
@@ -64,10 +72,8 @@ class NegativeSampler:
         self.others = OtherItems(X, self.device) if self.device and kind == "uniform-other" else None
         self.n_items = X.shape[1]
         if kind == "uniform-other":
+            require_other_items(X)
             self.degree = np.diff(X.indptr)
-            if (self.degree >= self.n_items).any():
-                user = int(np.argmax(self.degree >= self.n_items))
-                raise DataError(f"user {user} has all {self.n_items} items: no negative can be drawn; use sampler=uniform-all")
         if kind in ("popularity", "in-batch"):
             # The items of a batch are distributed by their interactions, whatever the power is.
             weight = np.bincount(X.indices, minlength=self.n_items) ** (1.0 if kind == "in-batch" else power)

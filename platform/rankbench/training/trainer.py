@@ -32,7 +32,7 @@ from rankbench.training.adam import DenseAdam
 from rankbench.training.batches import Batch, Rows, touched_items
 from rankbench.training.learner import learner
 from rankbench.training.memory import keep_freed
-from rankbench.training.negatives import NegativeSampler, drawn_positives
+from rankbench.training.negatives import NegativeSampler, drawn_positives, require_other_items
 from rankbench.training.params import TrainedParams
 from rankbench.training.schedule import Schedule
 from rankbench.training.scoring import catalogue_scores_of, own_items, scores_of, unit
@@ -107,6 +107,8 @@ class Trainer:
 
     def _sampler(self) -> NegativeSampler | None:
         p, kind = self.p, self.loss.sampler
+        if p.objective == "catalogue" and self._catalogue_kind() == "uniform-other":
+            require_other_items(self.X)
         if kind is None or p.objective == "catalogue":
             return None
         if p.sampler != "auto":
@@ -115,6 +117,10 @@ class Trainer:
             kind = "uniform-all"
         shared = p.shared_negatives or kind == "in-batch"
         return NegativeSampler(self.X, kind, p.n_negatives, shared, p.popularity_power, self.device)
+
+    def _catalogue_kind(self) -> str | None:
+        """Which items count in a loss over the catalogue, by the name of their sampler."""
+        return self.loss.sampler if self.p.sampler == "auto" else self.p.sampler
 
     def _generator(self, *purpose: str | int) -> torch.Generator:
         return torch.Generator().manual_seed(int(stream(self.seed, "torch", *purpose).integers(2**62)))
@@ -183,8 +189,8 @@ class Trainer:
         part, share = self._own_part(batch)
         users, items, every_item = self.learner.rows(np.unique(part.users), touched, read)
         if catalogue:
-            kind = loss.sampler if p.sampler == "auto" else p.sampler
-            s = catalogue_scores_of(loss, part, users, items.vectors, self.X, kind == "uniform-other", p.temperature)
+            left_out = self._catalogue_kind() == "uniform-other"
+            s = catalogue_scores_of(loss, part, users, items.vectors, self.X, left_out, p.temperature)
         else:
             own = None if read is None else own_items(self.X, part.users)
             rows = self._row_vectors(part)

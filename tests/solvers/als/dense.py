@@ -6,6 +6,11 @@ Written without the product's own coefficients. Every model is Σ W (S − PQᵀ
 import numpy as np
 
 
+def fitted_users(R):
+    """M of the ridges that name it: rows without interactions are those of held-out users, who are not in the training data."""
+    return np.count_nonzero(R.sum(1))
+
+
 def wrmf(R, p):
     M, N = R.shape
     W = 1 + p.alpha * R
@@ -13,7 +18,7 @@ def wrmf(R, p):
 
 
 def ials(R, p):
-    M, N = R.shape
+    M, N = fitted_users(R), R.shape[1]
     return p.alpha0 + R, R, p.lam * (R.sum(1) + p.alpha0 * N) ** p.nu, p.lam * (R.sum(0) + p.alpha0 * M) ** p.nu
 
 
@@ -54,7 +59,7 @@ def rg2_sampled(R, p):
 
 
 def rg_authors(R, p):
-    M, N = R.shape
+    M, N = fitted_users(R), R.shape[1]
     n = R.sum(1)
     W, WS, _, _ = _weighted_rg2(R, p.lam)
     users = p.lam * (n / 2 + p.alpha * N) + (p.lam if p.reg == "authors" else 0)

@@ -281,3 +281,12 @@ def test_folding_in_is_the_user_step():
 def test_parameters_out_of_range_are_named(method, values, words):
     with pytest.raises(ConfigError, match=words):
         fit(matrix(), method, values)
+
+
+@EVERY_CASE
+def test_users_without_interactions_change_no_other_vector(method, values):
+    """With held-out users, the rows of those users are empty, and the model must not depend on how many there are."""
+    R = matrix()
+    few, many = (fit(np.vstack([R, np.zeros((n, R.shape[1]))]), method, values) for n in (0, 12))
+    assert_allclose(many.V, few.V, rtol=1e-9, atol=1e-12)
+    assert_allclose(many.U[: len(R)], few.U, rtol=1e-9, atol=1e-12)

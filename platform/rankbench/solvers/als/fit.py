@@ -1,7 +1,7 @@
 """The iterations of alternating least squares: solve for items, then for users, until the loss stops falling.
 
 Items start at random, and users are solved from them, so the order of the users does not matter. An iteration ends with the
-users, so a user's vector equals the vector that folding in the same history gives.
+users, so with solver=exact a user's vector equals the vector that folding in the same history gives.
 """
 
 from __future__ import annotations
@@ -46,6 +46,11 @@ class Counts:
     @property
     def n_users(self) -> int:
         return len(self.users)
+
+    @property
+    def n_fitted(self) -> int:
+        """Number of users with interactions; held-out users have none, and the model does not depend on them."""
+        return int(np.count_nonzero(self.users))
 
     @property
     def n_items(self) -> int:

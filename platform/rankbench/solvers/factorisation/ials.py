@@ -30,6 +30,6 @@ def ials(n: Counts, p: IALS) -> QuadraticLoss:
         weight=per_user(n.n_users, 1),
         target=per_user(n.n_users, 1),
         reg_users=p.lam * (n.users + p.alpha0 * n.n_items) ** p.nu,
-        reg_items=p.lam * (n.items + p.alpha0 * n.n_users) ** p.nu,
+        reg_items=p.lam * (n.items + p.alpha0 * n.n_fitted) ** p.nu,
         constant=n.total,
     )

@@ -49,7 +49,7 @@ def rg_authors(n: Counts, p: RGAuthors) -> QuadraticLoss:
         weight=per_user(n.n_users, (1 - p.beta) * p.alpha),
         target=per_user(n.n_users, 0.5 + p.alpha),
         reg_users=p.lam * (n.users / 2 + p.alpha * n.n_items) + (p.lam if p.reg == "authors" else 0),
-        reg_items=np.full(n.n_items, p.lam * (n.total / (2 * n.n_items) + p.alpha * n.n_users)),
+        reg_items=np.full(n.n_items, p.lam * (n.total / (2 * n.n_items) + p.alpha * n.n_fitted)),
         constant=n.total / 2 + p.alpha * n.total,
         item_all_target=weight if p.item_rhs_sign == 1 else None,
     )
