@@ -53,7 +53,7 @@ def test_what_a_loss_needs_is_not_taken_from_it():
     with pytest.raises(ConfigError, match="temperature divides dot products and cosines"):
         params("cml", temperature=0.5)
     for name in ("ccl", "debiased-ccl", "psl", "debiased-infonce"):
-        with pytest.raises(ConfigError, match="temperature: not for this loss, because its .*cosine"):
+        with pytest.raises(ConfigError, match=r"temperature: not for this loss, because its .*cosine"):
             params(name, temperature=0.5)
     params("rg2-sgd", temperature=0.5)  # dot products have no range
 
