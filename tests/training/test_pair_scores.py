@@ -26,6 +26,7 @@ REFUSED = {
     "ccl": "it needs cosines, because its margin is a cosine",
     "cml": "it needs distances of vectors",
     "debiased-ccl": "it needs cosines, because its margin is a cosine",
+    "debiased-infonce": "it needs cosines, because its floor is the smallest value of a cosine",
     "psl": "it needs cosines, because its surrogates need half cosines",
     "recall-at-k-catalogue": "it reads the scores of all items",
     "rg2-sgd": "it reads the scores of all items",
