@@ -20,7 +20,7 @@ def check_neighbours(
 ) -> int:
     """Test each measured row of a table against the one below it, in the first metric that the table publishes, and add the
     tests to the evidence. Rows whose values per user are not on this machine keep the tests that they have from elsewhere, and
-    are named if they have none. Returns how many tables were tested. A table is not tested again if all runs here have been.
+    are named if they have none. Returns how many tables were tested. A table is tested again if runs or pairs here are new.
     """
     folders = run_folders(environment)
     tested = 0
@@ -36,7 +36,8 @@ def check_neighbours(
         card = table.card_key(dataset)
         known = evidence.neighbours_of(dataset, card, table.name, metric)
         old, replaced = standing_pairs(known, table, evidence) if known else ((), ())
-        if known and not replaced and set(runs) <= set(known.runs):
+        tested_pairs = {(pair.better, pair.than) for pair in old}
+        if known and not replaced and set(runs) <= set(known.runs) and tested_pairs.issuperset(pairwise(order)):
             continue
         try:
             pairs, users, tests = paired_tests(rows, list(pairwise(order)), dataset, metric, folders)
