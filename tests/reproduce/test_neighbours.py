@@ -1,6 +1,7 @@
 """Rows of a table are tested against the next ones, over users, with the correction for all pairs of the rows."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -113,3 +114,10 @@ def test_a_row_that_is_measured_later_parts_the_pair_that_it_lies_between(home, 
         (records / f"final-{upper}-{seed}").rename(home.results / f"{upper}-{seed}")
     found = stored(home, Evidence(evidence.folder), table)
     assert [(pair.better, pair.than) for pair in found.pairs] == [(middle, lower)] and found.missing == (upper,)
+
+
+def test_a_pair_of_rows_that_are_here_is_tested_even_if_their_runs_are_known(home, measured):
+    table, evidence = measured
+    first = stored(home, evidence, table)
+    evidence.add(replace(first, pairs=first.pairs[:1]))
+    assert stored(home, Evidence(evidence.folder), table) == first
