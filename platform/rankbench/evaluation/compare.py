@@ -79,7 +79,7 @@ class Comparison:
         """
         if self.identical or max(self.p_bootstrap_holm, self.p_wilcoxon_holm) >= LEVEL:
             return False
-        # Few users with large differences can move the mean against the many with small ones, whom the ranks follow.
+        # A few users with large differences can move the mean one way while the ranks of all others point the other way.
         return self.rank_biserial is not None and self.difference * self.rank_biserial > 0
 
     @property
