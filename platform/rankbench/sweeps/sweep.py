@@ -115,7 +115,8 @@ def _require_same_data(folder: Path, plan: Plan, environment: Environment) -> No
     cards = {(card.name, card.split.seed): card for card in (*plan.cards, *plan.final_cards)}
     for record in read_records(folder / "records"):
         card = cards.get((record.dataset.name, record.dataset.split_seed))
-        if card is not None and not record.failed:
+        # A run that the scheduler ended may know only the name of its data.
+        if card is not None and not record.failed and record.dataset.fingerprint:
             require(
                 record.dataset.fingerprint == prepare(card, environment).fingerprint,
                 f"--resume: the data of {card.name} have changed since {folder.name} began, so that its results could not be "
