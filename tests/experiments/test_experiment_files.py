@@ -111,7 +111,8 @@ def check_parameters(spec, where):
             configure(arm.method, values, where, arm.label)
         fixed = {name: value for name, value in arm.params.items() if not isinstance(value, dict)}
         for printed in arm.printed.values():
-            lacking = {name: value for name, value in spec.unprinted.items() if isinstance(arm.params.get(name), dict)}
+            unprinted = spec.unprinted | arm.unprinted
+            lacking = {name: value for name, value in unprinted.items() if isinstance(arm.params.get(name), dict)}
             configure(arm.method, fixed | lacking | printed, where, arm.label)
         for stated in (*arm.chosen.values(), *arm.as_published.values()):
             configure(arm.method, fixed | stated, where, arm.label)
@@ -207,7 +208,8 @@ def test_a_printed_optimum_says_everything_that_is_searched():
         for arm in spec.arms:
             searched = {name for name, value in arm.params.items() if isinstance(value, dict)}
             for dataset, printed in arm.printed.items():
-                assert searched <= {*printed, *spec.unprinted}, f"{path.name}: {arm.label}, {dataset}"
+                assert searched <= {*printed, *spec.unprinted, *arm.unprinted}, f"{path.name}: {arm.label}, {dataset}"
+            assert {*arm.unprinted} <= searched, f"{path.name}: {arm.label}"
 
 
 def test_what_is_chosen_is_what_is_searched():

@@ -223,9 +223,13 @@ def _study_sections(study: Simulation, evidence: Evidence) -> Iterator[Section]:
 
 def _unprinted(table: PaperTable, rows: Sequence[Row], evidence: Evidence) -> Iterator[str]:
     """Yield the values that printed optima lack, if a row was measured with them."""
-    if table.spec.unprinted and any(row.searched and row.fits("printed", evidence) for row in rows):
-        values = ", ".join(f"{name} {value}" for name, value in table.spec.unprinted.items())
-        yield f"where the printed optima lack a value: {values}"
+    measured = [row for row in rows if row.searched and row.fits("printed", evidence)]
+    stated = [("", table.spec.unprinted)] if measured else []
+    stated += [(f"{row.arm.label}, ", row.arm.unprinted) for row in measured]
+    for label, given in stated:
+        if given:
+            values = ", ".join(f"{name} {value}" for name, value in given.items())
+            yield f"{label}where the printed optima lack a value: {values}"
 
 
 def _searches(rows: Sequence[Row], evidence: Evidence) -> Iterator[str]:

@@ -66,7 +66,8 @@ class Row:
         fixed = {name: value for name, value in self.arm.params.items() if not isinstance(value, dict)}
         stated = {"printed": self.arm.printed, "chosen": self.arm.chosen, "as published": self.arm.as_published}[origin]
         if origin == "printed" and (self.dataset in stated or not self.searched):
-            lacking = {name: value for name, value in self.table.spec.unprinted.items() if name in self.searched}
+            unprinted = self.table.spec.unprinted | self.arm.unprinted
+            lacking = {name: value for name, value in unprinted.items() if name in self.searched}
             values = fixed | lacking | stated.get(self.dataset, {})
             if missing := [name for name in self.searched if name not in values]:
                 raise ConfigError(

@@ -32,6 +32,7 @@ class ArmSpec(Strict):
     )
     chosen: dict[str, dict[str, Any]] = Field({}, description="dataset → parameters that an earlier search on valid chose")
     printed: dict[str, dict[str, Any]] = Field({}, description="dataset → parameters that the paper prints as its optimum")
+    unprinted: dict[str, Any] = Field({}, description="values that the printed optima lack, instead of those of the experiment")
     as_published: dict[str, dict[str, Any]] = Field(
         {}, description="dataset → parameters that reach the published numbers and were found on test, as the paper's were"
     )

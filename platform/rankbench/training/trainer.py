@@ -36,6 +36,7 @@ from rankbench.training.negatives import NegativeSampler, drawn_positives, requi
 from rankbench.training.params import TrainedParams
 from rankbench.training.schedule import Schedule
 from rankbench.training.scoring import catalogue_scores_of, own_items, scores_of, unit
+from rankbench.training.subnormals import flushed
 
 
 class Trainer:
@@ -137,11 +138,12 @@ class Trainer:
         # The sum stays on the device: to read it in each step would wait for the step.
         total = torch.zeros((), dtype=torch.float64, device=self.device)
         parts = [*self._chosen(number)]
-        for count, chosen in enumerate(parts):
-            batch = self._batch(number, count, self.users[chosen], self.items[chosen])
-            if batch is not None:
-                own_factor = factor(count, len(parts)) if callable(factor) else factor
-                total += self._step(batch, self.rate * own_factor) * len(chosen)
+        with flushed():
+            for count, chosen in enumerate(parts):
+                batch = self._batch(number, count, self.users[chosen], self.items[chosen])
+                if batch is not None:
+                    own_factor = factor(count, len(parts)) if callable(factor) else factor
+                    total += self._step(batch, self.rate * own_factor) * len(chosen)
         self.exchange.sum([total])
         return float(total) / len(self.users)
 

@@ -1,0 +1,71 @@
+"""Subnormal numbers count as zero within the steps of a fit, and nowhere else."""
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+
+import numba
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+from rankbench.experiment.job import configure
+from rankbench.losses.spec import registered as losses
+from rankbench.training import subnormals, trainer
+from rankbench.training.trainer import Trainer
+
+
+@numba.njit
+def compiled_product(x, y):
+    return x * y
+
+
+def products():
+    """A product and a gradient that are subnormal in float32, as NumPy, PyTorch, autograd and a compiled loop compute them."""
+    x = torch.tensor(1.0, requires_grad=True)
+    (x * 1e-30 * 1e-10).backward()
+    small, factor = np.float32(1e-30), np.float32(1e-10)
+    every = small * factor, torch.tensor(small) * factor, x.grad, compiled_product(small, factor)
+    return [float(each) for each in every]
+
+
+def test_they_are_zero_within_the_block_and_in_its_threads():
+    assert all(product == pytest.approx(1e-40, rel=1e-3) for product in products())
+    with subnormals.flushed():
+        assert products() == [0, 0, 0, 0]
+        with subnormals.flushed():
+            assert products() == [0, 0, 0, 0]
+        assert products() == [0, 0, 0, 0]
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(products).result() == [0, 0, 0, 0]
+    assert all(product > 0 for product in products())
+
+
+def test_the_setting_is_restored_after_an_error():
+    with pytest.raises(KeyError), subnormals.flushed():
+        raise KeyError
+    assert all(product > 0 for product in products())
+
+
+def fitted(method, given, epochs=3):
+    X = sp.random_array((40, 30), density=0.2, rng=np.random.default_rng(0), format="csr")
+    X.data[:] = 1
+    run = Trainer(X, configure(method, given).params, losses().get(method), 0, np.float32, "cpu")
+    seen = []
+    step = run._step
+    run._step = lambda *given: (seen.append(products()), step(*given))[1]
+    means = [run.epoch(number, 1.0) for number in range(1, epochs + 1)]
+    return run.encoder.users.detach().clone(), means, seen
+
+
+@pytest.mark.parametrize("method", ["llpauc", "bpr"])
+def test_a_fit_with_saturated_scores_has_the_numbers_of_one_without(method, monkeypatch):
+    given = {"embedding_dim": 8, "batch_size": 16, "n_negatives": 5, "init": "normal", "init_scale": 3.0, "learning_rate": 0.5}
+    vectors, means, seen = fitted(method, given)
+    assert seen and all(each == [0, 0, 0, 0] for each in seen)
+    assert all(product > 0 for product in products())
+    monkeypatch.setattr(trainer, "flushed", nullcontext)
+    others, other_means, seen = fitted(method, given)
+    assert not any(each == [0, 0, 0, 0] for each in seen)
+    torch.testing.assert_close(vectors, others, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(means, other_means, rtol=1e-6)
