@@ -11,7 +11,7 @@ from rankbench.data.cards import load_card
 from rankbench.experiment.job import Job, configure
 from rankbench.experiment.outcome import failure
 from rankbench.sweeps.heartbeat import Progress
-from rankbench.sweeps.plan import Unit
+from rankbench.sweeps.units import Unit
 from rankbench.views import phases
 from rankbench.views.sweep_view import SweepView
 

@@ -12,8 +12,9 @@ from rankbench.experiment.estimate import Size
 from rankbench.experiment.job import configure
 from rankbench.schema.experiment import ExperimentSpec
 from rankbench.sweeps.dry_run import dry_run
-from rankbench.sweeps.plan import plan, units
+from rankbench.sweeps.plan import plan
 from rankbench.sweeps.sweep import final_settings
+from rankbench.sweeps.units import units
 
 SMALL = {"name": "synthetic", "source": {"generator": {"users": 60, "items": 30, "interactions_per_user": 8}}}
 

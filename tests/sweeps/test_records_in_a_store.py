@@ -14,10 +14,11 @@ from rankbench.schema.experiment import ExperimentSpec, SearchSpec
 from rankbench.schema.shared_sweeps import copy_records_from, stored_ids, stored_records
 from rankbench.schema.stored_sweep import find_sweep, read_sweep
 from rankbench.sweeps import reuse
-from rankbench.sweeps.plan import Unit, plan
+from rankbench.sweeps.plan import plan
 from rankbench.sweeps.search import Search, results_of
 from rankbench.sweeps.store import SweepStore
 from rankbench.sweeps.sweep import folder_to_resume, open_sweep
+from rankbench.sweeps.units import Unit
 from rankbench.tracking.record import read_record
 
 SPEC = {

@@ -11,10 +11,10 @@ from rankbench.experiment.job import Job, configure
 from rankbench.schema.experiment import SearchSpec
 from rankbench.sweeps import tuner
 from rankbench.sweeps.dispatch import Dispatch
-from rankbench.sweeps.plan import Unit
 from rankbench.sweeps.search import Search
 from rankbench.sweeps.store import SweepStore
 from rankbench.sweeps.trainable import EVALUATIONS
+from rankbench.sweeps.units import Unit
 
 
 class Controller:

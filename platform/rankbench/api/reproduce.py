@@ -29,7 +29,7 @@ from rankbench.reproduce.schedule import STAGES, Task, tasks
 from rankbench.reproduce.simulations import SIMULATIONS, Simulation
 from rankbench.reproduce.timing import require_idle
 from rankbench.reproduce.wanted import Row, metrics_for, rows_of, wanted_fits
-from rankbench.sweeps.plan import Unit
+from rankbench.sweeps.units import Unit
 from rankbench.tracking.labels import Labels
 from rankbench.tracking.mlflow_sink import MlflowSink, tracking_uri
 from rankbench.tracking.record import RunRecord

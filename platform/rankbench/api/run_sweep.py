@@ -12,9 +12,10 @@ from rankbench.reports.tables import Table, render
 from rankbench.schema.experiment import ExperimentSpec
 from rankbench.schema.stored_sweep import read_sweep
 from rankbench.sweeps.heartbeat import Progress
-from rankbench.sweeps.plan import Plan, Unit
+from rankbench.sweeps.plan import Plan
 from rankbench.sweeps.store import SweepStore
 from rankbench.sweeps.sweep import Listener, comparisons, run_sweep
+from rankbench.sweeps.units import Unit
 from rankbench.tracking.labels import Labels
 from rankbench.tracking.mlflow_sink import MlflowSink, tracking_uri
 from rankbench.tracking.record import RunRecord

@@ -24,8 +24,8 @@ from rankbench.reproduce.simulations import simulate
 from rankbench.reproduce.timing import alone_folder, time_alone, untimed
 from rankbench.reproduce.wanted import Row
 from rankbench.schema.experiment import ExperimentSpec
-from rankbench.sweeps.plan import Unit
 from rankbench.sweeps.store import SweepStore
+from rankbench.sweeps.units import Unit
 from rankbench.tracking.record import RunRecord
 
 

@@ -19,7 +19,7 @@ from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.lines import Part, StoredFit
 from rankbench.reproduce.simulations import Simulation, card_key
 from rankbench.reproduce.wanted import Row, Wanted, wanted_fits
-from rankbench.sweeps.plan import Unit, units
+from rankbench.sweeps.units import Unit, units
 
 Stage = Literal["printed", "chosen", "as published", "study", "search", "seeds", "search on test", "again"]
 STAGES: tuple[Stage, ...] = ("printed", "chosen", "as published", "study", "search", "seeds", "search on test", "again")

@@ -14,7 +14,7 @@ from rankbench.reproduce.beyond import edges, one_step_beyond
 from rankbench.reproduce.distinct import distinct_settings
 from rankbench.reproduce.lines import Part, StoredSearch
 from rankbench.reproduce.wanted import Row
-from rankbench.sweeps.plan import Unit, units
+from rankbench.sweeps.units import Unit, units
 from rankbench.tracking.record import RunRecord
 
 BEYOND = 3  # number of steps beyond the range of a parameter

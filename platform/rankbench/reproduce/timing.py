@@ -16,7 +16,7 @@ from rankbench.reproduce.evidence import Evidence, stored_fit
 from rankbench.reproduce.schedule import is_measured
 from rankbench.reproduce.wanted import Row, Wanted, wanted_fits
 from rankbench.schema.experiment import ExperimentSpec
-from rankbench.sweeps.plan import Unit, units
+from rankbench.sweeps.units import Unit, units
 from rankbench.tracking.record import RunRecord
 
 QUIET = 0.25  # load per processor up to which a machine counts as idle

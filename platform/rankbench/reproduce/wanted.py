@@ -17,7 +17,7 @@ from rankbench.reproduce.catalogue import PaperTable
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.lines import Part, StoredFit, StoredSearch
 from rankbench.schema.experiment import ArmSpec
-from rankbench.sweeps.plan import can_score, part_of_final
+from rankbench.sweeps.units import can_score, part_of_final
 
 Origin = Literal["printed", "chosen", "as published"]
 ORIGINS: tuple[Origin, ...] = ("printed", "chosen", "as published")

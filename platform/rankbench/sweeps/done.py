@@ -8,9 +8,10 @@ from pathlib import Path
 
 from rankbench.experiment.job import MethodConfig
 from rankbench.sweeps.draws import Draws
-from rankbench.sweeps.plan import AdaptiveSearch, Plan, Unit
+from rankbench.sweeps.plan import Plan
 from rankbench.sweeps.search import results_of
 from rankbench.sweeps.sweep import choose, final_settings
+from rankbench.sweeps.units import AdaptiveSearch, Unit
 from rankbench.tracking.record import RunRecord
 
 

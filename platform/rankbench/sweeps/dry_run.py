@@ -17,7 +17,8 @@ from rankbench.experiment.job import MethodConfig
 from rankbench.schema.experiment import Resources
 from rankbench.sweeps.done import Done
 from rankbench.sweeps.placement import adapted, shared_needs
-from rankbench.sweeps.plan import AdaptiveSearch, Plan, Unit, units
+from rankbench.sweeps.plan import Plan
+from rankbench.sweeps.units import AdaptiveSearch, Unit, units
 from rankbench.sweeps.width import widths
 
 RECORD_BYTES, USER_BYTES = 10_000, 40  # sizes of a record and of the metrics of one user

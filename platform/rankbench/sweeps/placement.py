@@ -10,7 +10,7 @@ from rankbench.cluster.node_memory import NodeMemory
 from rankbench.core.errors import ConfigError, StorageError
 from rankbench.core.memory import bytes_of
 from rankbench.schema.experiment import Resources
-from rankbench.sweeps.plan import Unit
+from rankbench.sweeps.units import Unit
 
 TILES_SHARE = 0.9  # of a machine's memory; the rest is for the system's cache of the file
 

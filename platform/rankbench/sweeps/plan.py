@@ -1,4 +1,4 @@
-"""The plan of a sweep, made before the first task: its fits, settings that share one, redundant settings, and the cost."""
+"""The plan of a sweep, made before the first task: its datasets, its settings, and its fits with their cost."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from rankbench.cluster.machine import Needs
 from rankbench.core.environment import Environment
 from rankbench.core.errors import DownloadError, require
 from rankbench.core.registry import nearest
@@ -20,86 +19,23 @@ from rankbench.data.cards import Card
 from rankbench.data.cards import card_names as names_of_cards
 from rankbench.data.prepare import Dataset, prepare
 from rankbench.evaluation.metrics import MetricSet, metric_set, require_better_if_larger, require_within
-from rankbench.experiment import estimate
 from rankbench.experiment.estimate import Size
-from rankbench.experiment.job import Job, MethodConfig, configure
-from rankbench.fitting.method import Iterative
+from rankbench.experiment.job import MethodConfig
 from rankbench.schema.datasets import Entry, card_of
 from rankbench.schema.experiment import ArmSpec, ExperimentSpec
-from rankbench.schema.space import DRAWS, expand, kinds
+from rankbench.schema.space import DRAWS, kinds
 from rankbench.schema.stored_sweep import NotAvailable
 from rankbench.sweeps.selection import by_name
-
-
-@dataclass(frozen=True)
-class Unit:
-    """Settings that one trial fits together, and the needs of the trial.
-
-    `cost` is a rough number of seconds. `tiled` means that the matrix does not fit into memory and is stored in a file. With
-    `nodes` above 1, the blocks of the fit run on that many nodes, with `cpus` processors on each. `workers` processes make the
-    gradient steps; each has one of the `cpus`.
-    """
-
-    job: Job
-    cpus: int
-    memory_bytes: int
-    cost: float
-    tiled: bool = False
-    device: str = "cpu"
-    gpu_share: float = 1.0
-    nodes: int = 1
-    workers: int = 1
-
-    @property
-    def gpus(self) -> float:
-        return self.gpu_share if self.device.startswith("cuda") else 0
-
-    @property
-    def needs(self) -> Needs:
-        return Needs(self.cpus, self.memory_bytes, self.gpus, self.nodes)
-
-    @property
-    def title(self) -> str:
-        return f"{self.job.card.name}: {', '.join(dict.fromkeys(config.method for config in self.job.configs))}"
-
-    @property
-    def arm(self) -> tuple[str, str]:
-        """Names of the dataset and of the arm of the first setting."""
-        first = self.job.configs[0]
-        return self.job.card.name, first.arm or first.method
-
-    @property
-    def run_id(self) -> str:
-        """The id of the run of the first setting."""
-        return self.job.run_id(self.job.configs[0])
-
-    @property
-    def ids(self) -> list[str]:
-        """The ids of the runs of all settings."""
-        return [self.job.run_id(config) for config in self.job.configs]
-
-    @property
-    def can_end_early(self) -> bool:
-        """Whether the search may stop it: it has a single setting, which is evaluated on the validation set as it is fitted."""
-        return self.job.stage == "search" and len(self.job.configs) == 1 and self.job.configs[0].stopping is not None
-
-
-@dataclass(frozen=True)
-class AdaptiveSearch:
-    """`trials` units of an arm on a dataset, whose parameters are drawn one after another by the results of earlier ones.
-
-    `draft` is a unit of one possible draw, with needs that suffice for all of them.
-    """
-
-    arm: ArmSpec
-    draft: Unit
-    trials: int
-
-    def unit(self, values: dict[str, Any]) -> Unit:
-        """The unit of a draw, with `values` for the searched parameters."""
-        fixed = {name: value for name, value in self.arm.params.items() if not isinstance(value, dict)}
-        config = configure(self.arm.method, fixed | values, self.arm.label, self.arm.label)
-        return replace(self.draft, job=replace(self.draft.job, configs=(config,)))
+from rankbench.sweeps.settings import (
+    chosen_settings,
+    grace_beyond_the_end,
+    redundant_draws,
+    settings_of,
+    shared_rankings,
+    some,
+    unable_arms,
+)
+from rankbench.sweeps.units import AdaptiveSearch, Unit, can_score, part_of_final, part_of_refit, units
 
 
 @dataclass(frozen=True)
@@ -196,10 +132,10 @@ def plan(
         key = f"{source}: arms[{position}]"
         for name in ("published", "chosen", "printed", "as_published"):
             _require_known(getattr(arm, name), known, f"{key}.{name}")
-        settings, setting_notes = _settings_of(arm, spec, key)
+        settings, setting_notes = settings_of(arm, spec, key)
         if spec.search.by != "random" and any(kind in DRAWS for kind in kinds(arm.params)):
             drawing_arms.append((arm, settings))
-            notes += _redundant_draws(arm, settings[0])
+            notes += redundant_draws(arm, settings[0])
         else:
             candidates += settings
             notes += setting_notes
@@ -207,7 +143,7 @@ def plan(
         key = f"{source}: not_run[{position}]"
         require(row.name not in names, f"{key}: {row.name} is already the name of an arm")
         _require_known(row.published, known, f"{key}.published")
-    chosen = {card.name: _chosen_settings(spec, card.name, source) for card in declared} if use_chosen else {}
+    chosen = {card.name: chosen_settings(spec, card.name, source) for card in declared} if use_chosen else {}
     given = [each for settings in chosen.values() for each in settings]
     for config in given:
         config.require_end(spec.final.fit_on, f"{source}: final.fit_on: train+valid")
@@ -236,17 +172,17 @@ def plan(
         return replace(
             final, given={card.name: [each for each in chosen[card.name] if can_score(each, card)] for card in cards}
         )
-    notes += _shared_rankings(candidates)
-    notes += _grace_beyond_the_end(examples, spec)
+    notes += shared_rankings(candidates)
+    notes += grace_beyond_the_end(examples, spec)
     able = {card.name: [config for config in candidates if can_score(config, card)] for card in cards}
-    left_out = _left_out(examples, cards)
+    left_out = unable_arms(examples, cards)
     every_one = len(left_out) == len(cards) and all(len(arms) == len(examples) for arms in left_out.values())
     require(not every_one, f"{source}: its methods score only users they were fitted on, and its datasets hold users out")
     by_arms: dict[str, list[str]] = defaultdict(list)
     for name, arms in left_out.items():
-        by_arms[_some(arms)].append(name)
+        by_arms[some(arms)].append(name)
     why = "only methods with fold-in score held-out users"
-    notes += [f"{_some(names)}: without {arms}: {why}" for arms, names in by_arms.items()]
+    notes += [f"{some(names)}: without {arms}: {why}" for arms, names in by_arms.items()]
     sizes = {dataset.name: Size.of(dataset) for dataset in datasets}
     if {"cutoffs", "metrics"} & spec.model_fields_set:
         for name, size in sizes.items():
@@ -298,75 +234,6 @@ def _available(
     return datasets, final_cards, {name: NotAvailable(error.brief, str(error)) for name, error in errors.items()}
 
 
-def units(
-    card: Card,
-    size: Size,
-    candidates: Iterable[MethodConfig],
-    spec: ExperimentSpec,
-    metrics: MetricSet,
-    stage: str,
-    cpus: int | None,
-) -> list[Unit]:
-    """Group settings that share a fit into units.
-
-    The search fits on train and measures on valid, with one seed. The final stage fits on the part of `part_of_final` and
-    measures on test, once for each seed if the method uses it.
-    """
-    searching = stage == "search"
-    measure_on = "valid" if searching else "test"
-    seeds = (spec.search.seed,) if searching else spec.final.seeds
-    groups: dict[tuple[int, str, Any], list[MethodConfig]] = defaultdict(list)
-    for seed in seeds:
-        for config in candidates:
-            if seed == seeds[0] or config.spec.seeded:
-                key, fit_on = config.share_key, "train" if searching else part_of_final(config, card, spec)
-                groups[seed, fit_on, config.identity if key is None else key].append(config)
-    result = []
-    for (seed, fit_on, _), members in groups.items():
-        # Only final runs have a curve over all iterations; the search has too many runs for that.
-        curve = 0 if searching else members[0].flat.get("eval_every", 1) or 1
-        job = Job(card, tuple(members), fit_on, measure_on, metrics, spec.dtype, seed, stage, curve=curve)
-        dense = members[0].spec.dense
-        wanted = spec.resources.cpus
-        # Up to a few thousand items, a core is better used by a second trial than by a second thread of one inverse.
-        share = ((cpus or 4) if dense and size.items > 6000 else 1) if wanted == "auto" else wanted
-        device = spec.resources.device if members[0].spec.on_device else "cpu"
-        workers = spec.resources.workers if members[0].spec.by_workers else 1
-        share = workers if workers > 1 else share
-        needs = estimate.memory(job, size, workers), estimate.seconds(job, size, share, workers)
-        result.append(Unit(job, share, *needs, device=device, gpu_share=spec.resources.gpus, workers=workers))
-    return result
-
-
-def can_score(config: MethodConfig, card: Card) -> bool:
-    """Whether a method can score the users that the card's split measures: held-out users need a method with fold-in."""
-    return config.spec.scores_new_users(config.params) or card.final_fit != "train"
-
-
-def _left_out(examples: Iterable[MethodConfig], cards: Iterable[Card]) -> dict[str, list[str]]:
-    """Dataset → the arms that cannot score its users, for the datasets that have any."""
-    arms = {card.name: [each.arm or each.method for each in examples if not can_score(each, card)] for card in cards}
-    return {name: list(dict.fromkeys(each)) for name, each in arms.items() if each}
-
-
-def _some(names: list[str], shown: int = 4) -> str:
-    """The names in a sentence; of many, the first ones and the number of the others."""
-    return ", ".join(names) if len(names) <= shown + 1 else f"{', '.join(names[:shown])} and {len(names) - shown} others"
-
-
-def _grace_beyond_the_end(examples: Iterable[MethodConfig], spec: ExperimentSpec) -> list[str]:
-    """A sentence on arms whose trials end before the search may stop them."""
-    if spec.search.scheduler == "none":
-        return []
-    grace, arms = spec.search.grace, dict[str, int]()
-    for config in examples:
-        if config.stopping and isinstance(config.spec, Iterative) and (limit := config.spec.limit(config.params)) <= grace:
-            arms[config.arm or config.method] = limit
-    names = ", ".join(f"{arm} ({limit})" for arm, limit in arms.items())
-    problem = f"warning: search.grace: {grace} is no smaller than the number of iterations of {names}"
-    return [f"{problem}; {spec.search.scheduler} stops none of their trials"] if arms else []
-
-
 def _needs(unit: Unit) -> tuple[int, float]:
     return unit.memory_bytes, unit.cost
 
@@ -375,19 +242,6 @@ def with_both_recalls(metrics: Iterable[str]) -> tuple[str, ...]:
     """`metrics` with recall_capped@k after every recall@k, for papers that leave open which one they mean."""
     both = [(name, name.replace("recall@", "recall_capped@")) if name.startswith("recall@") else (name,) for name in metrics]
     return tuple(dict.fromkeys(name for names in both for name in names))
-
-
-def part_of_final(config: MethodConfig, card: Card, spec: ExperimentSpec) -> str:
-    """The part that the final run of a setting is fitted on."""
-    return config.part_to_fit(card) if spec.final.fit_on == "auto" else spec.final.fit_on
-
-
-def part_of_refit(config: MethodConfig, card: Card, spec: ExperimentSpec) -> str:
-    """The part that a setting is fitted on after the search has found it. Valid can be part of it if it does not have to end
-    the fit, because the search has found its length.
-    """
-    has_length = not (isinstance(config.spec, Iterative) and config.stopping) or config.spec.nested(config.params)
-    return card.final_fit if spec.final.fit_on == "auto" and has_length else part_of_final(config, card, spec)
 
 
 def _final_cards(
@@ -424,56 +278,3 @@ def _final_cards(
 def _require_known(datasets: Iterable[str], known: Iterable[str], source: str) -> None:
     for dataset in datasets:
         require(dataset in known, f"{source}: unknown dataset {dataset!r}{nearest(dataset, known)}")
-
-
-def _chosen_settings(spec: ExperimentSpec, dataset: str, source: str) -> list[MethodConfig]:
-    """One setting per arm, from the file. An arm with nothing to search needs no `chosen`; one that was not searched on this
-    dataset is left out, unless that leaves none.
-    """
-    result = []
-    unsearched = [
-        arm for arm in spec.arms if dataset not in arm.chosen and any(isinstance(v, dict) for v in arm.params.values())
-    ]
-    for position, arm in enumerate(spec.arms):
-        key = f"{source}: arms[{position}].chosen"
-        require(len(unsearched) < len(spec.arms), f"{key}: nothing for {dataset}; run the search first")
-        if arm in unsearched:
-            continue
-        values = {name: value for name, value in arm.params.items() if not isinstance(value, dict)}
-        result.append(configure(arm.method, values | arm.chosen.get(dataset, {}), key, arm.label))
-    return result
-
-
-def _settings_of(arm: ArmSpec, spec: ExperimentSpec, source: str) -> tuple[list[MethodConfig], list[str]]:
-    """The arm's settings, and a sentence on those that are left out: they differ only in parameters that change no ranking."""
-    expanded = expand(arm.params, spec.search.trials, spec.search.seed, f"{source}.params")
-    result: dict[tuple[tuple[str, Any], ...], MethodConfig] = {}
-    for values in expanded:
-        config = configure(arm.method, values, f"{source}.params", arm.label)
-        redundant = config.spec.redundant
-        result.setdefault(tuple((name, value) for name, value in config.flat.items() if name not in redundant), config)
-    if len(result) == len(expanded):
-        return list(result.values()), []
-    why = next(iter(result.values())).spec.reason or "equal settings"
-    return list(result.values()), [f"{arm.label}: {len(result)} of {len(expanded)} settings are planned: {why}"]
-
-
-def _redundant_draws(arm: ArmSpec, first: MethodConfig) -> list[str]:
-    """A sentence on searched parameters of an arm that cannot change a ranking."""
-    redundant = [name for name in first.spec.redundant if isinstance(arm.params.get(name), dict)]
-    if not redundant:
-        return []
-    return [f"{arm.label}: every draw of {', '.join(redundant)} is run, although it changes no ranking: {first.spec.reason}"]
-
-
-def _shared_rankings(candidates: list[MethodConfig]) -> list[str]:
-    """Sentences on settings of different arms that have the same ranking."""
-    by_identity: dict[Any, list[MethodConfig]] = defaultdict(list)
-    for config in candidates:
-        by_identity[config.identity].append(config)
-    pairs: dict[tuple[str, ...], int] = defaultdict(int)
-    for members in by_identity.values():
-        arms = tuple(dict.fromkeys(config.arm or config.method for config in members))
-        if len(arms) > 1:
-            pairs[arms] += 1
-    return [f"{' and '.join(arms)}: {n} settings have the same ranking; run once, shown for each" for arms, n in pairs.items()]

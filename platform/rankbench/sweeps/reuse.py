@@ -12,8 +12,8 @@ from rankbench.core.errors import DataError
 from rankbench.core.replica import pull
 from rankbench.data.prepare import prepare
 from rankbench.schema.shared_sweeps import stored_records
-from rankbench.sweeps.plan import Unit
 from rankbench.sweeps.store import SweepStore
+from rankbench.sweeps.units import Unit
 from rankbench.tracking.environment import describe_environment
 from rankbench.tracking.record import RunRecord, find_record, read_record
 

@@ -11,9 +11,9 @@ from rankbench.fitting.drive import Row
 from rankbench.fitting.method import Iterative
 from rankbench.schema.experiment import SearchSpec
 from rankbench.sweeps.draws import Draws
-from rankbench.sweeps.plan import AdaptiveSearch, Unit
 from rankbench.sweeps.store import SweepStore
 from rankbench.sweeps.study import Study
+from rankbench.sweeps.units import AdaptiveSearch, Unit
 from rankbench.tracking.record import RunRecord, find_record
 
 OnDone = Callable[[Unit, list[RunRecord], bool], None]  # the last argument: whether the records were there before

@@ -33,9 +33,10 @@ from rankbench.schema.stored_sweep import (
 )
 from rankbench.sweeps.comparisons import compare_finals
 from rankbench.sweeps.heartbeat import Heartbeat, Progress
-from rankbench.sweeps.plan import AdaptiveSearch, Plan, Unit, part_of_refit, plan, units, with_both_recalls
+from rankbench.sweeps.plan import Plan, plan, with_both_recalls
 from rankbench.sweeps.reuse import Earlier
 from rankbench.sweeps.store import SweepStore
+from rankbench.sweeps.units import AdaptiveSearch, Unit, part_of_refit, units
 from rankbench.sweeps.usage import Usage
 from rankbench.tracking.record import RunRecord, read_record, read_records
 

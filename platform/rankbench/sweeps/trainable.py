@@ -27,8 +27,8 @@ from rankbench.fitting.crew import Crew
 from rankbench.fitting.drive import Row
 from rankbench.fitting.executors import BlockMap
 from rankbench.fitting.method import Iterative
-from rankbench.sweeps.plan import AdaptiveSearch, Unit
 from rankbench.sweeps.store import SweepStore
+from rankbench.sweeps.units import AdaptiveSearch, Unit
 
 CHECKPOINTS, SPILL = "checkpoints", "spill"  # folders beside the records
 SAVE_EVERY = 15.0  # seconds between two checkpoints of an iterative fit

@@ -33,11 +33,11 @@ from rankbench.experiment.outcome import failure
 from rankbench.schema.experiment import ExperimentSpec
 from rankbench.sweeps.dispatch import Dispatch, Request
 from rankbench.sweeps.placement import adapted, require_machine, shared_needs
-from rankbench.sweeps.plan import AdaptiveSearch, Unit
 from rankbench.sweeps.reuse import Earlier
 from rankbench.sweeps.search import OnDone, Search, records_of, results_of
 from rankbench.sweeps.store import OUTGOING, SweepStore
 from rankbench.sweeps.trainable import CHECKPOINTS, EVALUATIONS, SPILL, Planned, UnitTrainable
+from rankbench.sweeps.units import AdaptiveSearch, Unit
 from rankbench.sweeps.usage import Usage
 from rankbench.sweeps.waiting import Waiting
 from rankbench.sweeps.width import widths

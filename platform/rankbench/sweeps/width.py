@@ -14,7 +14,7 @@ from dataclasses import replace
 from rankbench.cluster.machine import BLOCK_BYTES, Machine, can_run_together
 from rankbench.fitting.method import ClosedForm
 from rankbench.schema.experiment import Resources
-from rankbench.sweeps.plan import Unit
+from rankbench.sweeps.units import Unit
 
 EFFICIENCY = 0.7  # of a processor of a wide trial, relative to one of a narrow trial: blocks and factors travel
 WORTH = 20.0  # seconds of a fit from which on several nodes repay the start of their workers

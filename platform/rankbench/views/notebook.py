@@ -15,7 +15,8 @@ from types import TracebackType
 from typing import Any
 
 from rankbench.sweeps.heartbeat import Progress
-from rankbench.sweeps.plan import Plan, Unit
+from rankbench.sweeps.plan import Plan
+from rankbench.sweeps.units import Unit
 from rankbench.tracking.record import RunRecord
 from rankbench.views.phases import clock
 from rankbench.views.sweep_view import summary

@@ -18,7 +18,8 @@ from rankbench.views.phases import clock, err
 if TYPE_CHECKING:
     from rankbench.schema.stored_sweep import NotAvailable
     from rankbench.sweeps.heartbeat import Progress
-    from rankbench.sweeps.plan import Plan, Unit
+    from rankbench.sweeps.plan import Plan
+    from rankbench.sweeps.units import Unit
     from rankbench.tracking.record import RunRecord
 
 LINE_EVERY = 60.0  # seconds

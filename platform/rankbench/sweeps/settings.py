@@ -1,0 +1,92 @@
+"""The settings of an experiment's arms, and what a user should know about them before they are run."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from rankbench.core.errors import require
+from rankbench.data.cards import Card
+from rankbench.experiment.job import MethodConfig, configure
+from rankbench.fitting.method import Iterative
+from rankbench.schema.experiment import ArmSpec, ExperimentSpec
+from rankbench.schema.space import expand
+from rankbench.sweeps.units import can_score
+
+
+def settings_of(arm: ArmSpec, spec: ExperimentSpec, source: str) -> tuple[list[MethodConfig], list[str]]:
+    """The arm's settings, and a sentence on those that are left out: they differ only in parameters that change no ranking."""
+    expanded = expand(arm.params, spec.search.trials, spec.search.seed, f"{source}.params")
+    result: dict[tuple[tuple[str, Any], ...], MethodConfig] = {}
+    for values in expanded:
+        config = configure(arm.method, values, f"{source}.params", arm.label)
+        redundant = config.spec.redundant
+        result.setdefault(tuple((name, value) for name, value in config.flat.items() if name not in redundant), config)
+    if len(result) == len(expanded):
+        return list(result.values()), []
+    why = next(iter(result.values())).spec.reason or "equal settings"
+    return list(result.values()), [f"{arm.label}: {len(result)} of {len(expanded)} settings are planned: {why}"]
+
+
+def chosen_settings(spec: ExperimentSpec, dataset: str, source: str) -> list[MethodConfig]:
+    """One setting per arm, from the file. An arm with nothing to search needs no `chosen`; one that was not searched on this
+    dataset is left out, unless that leaves none.
+    """
+    result = []
+    unsearched = [
+        arm for arm in spec.arms if dataset not in arm.chosen and any(isinstance(v, dict) for v in arm.params.values())
+    ]
+    for position, arm in enumerate(spec.arms):
+        key = f"{source}: arms[{position}].chosen"
+        require(len(unsearched) < len(spec.arms), f"{key}: nothing for {dataset}; run the search first")
+        if arm in unsearched:
+            continue
+        values = {name: value for name, value in arm.params.items() if not isinstance(value, dict)}
+        result.append(configure(arm.method, values | arm.chosen.get(dataset, {}), key, arm.label))
+    return result
+
+
+def redundant_draws(arm: ArmSpec, first: MethodConfig) -> list[str]:
+    """A sentence on searched parameters of an arm that cannot change a ranking."""
+    redundant = [name for name in first.spec.redundant if isinstance(arm.params.get(name), dict)]
+    if not redundant:
+        return []
+    return [f"{arm.label}: every draw of {', '.join(redundant)} is run, although it changes no ranking: {first.spec.reason}"]
+
+
+def shared_rankings(candidates: list[MethodConfig]) -> list[str]:
+    """Sentences on settings of different arms that have the same ranking."""
+    by_identity: dict[Any, list[MethodConfig]] = defaultdict(list)
+    for config in candidates:
+        by_identity[config.identity].append(config)
+    pairs: dict[tuple[str, ...], int] = defaultdict(int)
+    for members in by_identity.values():
+        arms = tuple(dict.fromkeys(config.arm or config.method for config in members))
+        if len(arms) > 1:
+            pairs[arms] += 1
+    return [f"{' and '.join(arms)}: {n} settings have the same ranking; run once, shown for each" for arms, n in pairs.items()]
+
+
+def unable_arms(examples: Iterable[MethodConfig], cards: Iterable[Card]) -> dict[str, list[str]]:
+    """Dataset → the arms that cannot score its users, for the datasets that have any."""
+    arms = {card.name: [each.arm or each.method for each in examples if not can_score(each, card)] for card in cards}
+    return {name: list(dict.fromkeys(each)) for name, each in arms.items() if each}
+
+
+def grace_beyond_the_end(examples: Iterable[MethodConfig], spec: ExperimentSpec) -> list[str]:
+    """A sentence on arms whose trials end before the search may stop them."""
+    if spec.search.scheduler == "none":
+        return []
+    grace, arms = spec.search.grace, dict[str, int]()
+    for config in examples:
+        if config.stopping and isinstance(config.spec, Iterative) and (limit := config.spec.limit(config.params)) <= grace:
+            arms[config.arm or config.method] = limit
+    names = ", ".join(f"{arm} ({limit})" for arm, limit in arms.items())
+    problem = f"warning: search.grace: {grace} is no smaller than the number of iterations of {names}"
+    return [f"{problem}; {spec.search.scheduler} stops none of their trials"] if arms else []
+
+
+def some(names: list[str], shown: int = 4) -> str:
+    """The names in a sentence; of many, the first ones and the number of the others."""
+    return ", ".join(names) if len(names) <= shown + 1 else f"{', '.join(names[:shown])} and {len(names) - shown} others"
