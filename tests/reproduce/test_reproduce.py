@@ -65,6 +65,7 @@ def test_a_paper_from_nothing_to_its_page(home, tmp_path):
     assert {path.name for path in files} == {"toy.md", "toy.png", "README.md"}
     page = (tmp_path / "pages" / "toy.md").read_text()
     assert "EASE is above popularity" in page and "| holds" in page and "as published" in page
+    assert "EASE (as published): lam 3.0, where the paper has 10" in page and "EASE: lam" not in page
     # Nothing is left, and nothing is done a second time.
     text = {path: path.read_bytes() for path in folder.glob("*.jsonl")}
     assert command(home, "toy", "--dry-run")["tasks"] == []

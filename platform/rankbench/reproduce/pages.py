@@ -248,9 +248,16 @@ def _searches(rows: Sequence[Row], evidence: Evidence) -> Iterator[str]:
 
 
 def _deviations(rows: Sequence[Row], evidence: Evidence) -> list[str]:
-    """Return how the measured settings differ from the paper's protocol: one sentence per parameter and pair of values."""
-    measured = [(row.arm.label, row.table.spec.protocol.params | row.arm.protocol, each.fits[0].params)
-                for row in rows for each in standings(row, evidence)[:1]]  # fmt: skip
+    """Return how the measured settings differ from the paper's protocol: one sentence per parameter and pair of values.
+    Settings of a row that was measured more than once are told apart by their origin.
+    """
+    measured = []
+    for row in rows:
+        found = standings(row, evidence)
+        wanted = row.table.spec.protocol.params | row.arm.protocol
+        for each in found:
+            label = f"{row.arm.label} ({each.origin})" if len(found) > 1 else row.arm.label
+            measured.append((label, wanted, each.fits[0].params))
     return differing_params(measured)
 
 
