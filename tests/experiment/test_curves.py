@@ -89,3 +89,15 @@ def test_a_fit_does_not_go_on_from_the_checkpoint_of_another(card, environment, 
         ConfigError, match=r"fit holds another fit, with (embedding_dim 8, not 9|seed 0, not 1|data synthetic .*);"
     ):
         list(run_stepwise(changed, environment, Execution(1, checkpoints=Checkpoints(tmp_path / "fit", resume=True))))
+
+
+def test_a_fit_does_not_go_on_from_the_checkpoint_of_another_device(card, environment, tmp_path):
+    """The moments of an optimiser have another layout there."""
+    values = {"epochs": 4, "patience": 0, "embedding_dim": 4}
+    job = Job(card, (configure("bpr", values),))
+    killed = run_stepwise(job, environment, Execution(1, checkpoints=Checkpoints(tmp_path / "fit")))
+    list(itertools.islice(killed, 3))
+    killed.close()
+    other = Execution(1, device="cuda:0", checkpoints=Checkpoints(tmp_path / "fit", resume=True))
+    with pytest.raises(ConfigError, match="fit holds another fit, with device cpu, not cuda;"):
+        list(run_stepwise(job, environment, other))

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from rankbench.core.config import parameters
 from rankbench.core.errors import ConfigError
-from rankbench.data.prepare import load
+from rankbench.data.cards import load_card
+from rankbench.data.prepare import load, prepare
+from rankbench.studies import metric_inconsistency
 from rankbench.studies.metric_inconsistency import (
     METRICS,
     MetricInconsistency,
@@ -102,6 +104,23 @@ def test_a_number_of_positives_replaces_those_of_the_users(environment):
     every = positives_of_users(split, MetricInconsistency())
     n_items = split.fit_matrix("train+valid").nnz + split.test_target.nnz
     assert in_test.sum() == split.test_target.nnz and every.sum() == n_items and (every > 0).all()
+
+
+def test_the_fold_in_of_a_held_out_user_counts(environment):
+    card = load_card("synthetic", environment, {"split.protocol": "held-out-users"})
+    split = prepare(card, environment).split
+    every = positives_of_users(split, MetricInconsistency())
+    known = split.fit_matrix("train+valid").nnz + split.test_history.nnz
+    assert split.test_history.nnz and every.sum() == known + split.test_target.nnz
+
+
+def test_published_numbers_are_those_of_the_top_20(environment, monkeypatch):
+    monkeypatch.setitem(metric_inconsistency.DATASETS, "synthetic", "amazon-beauty")
+    monkeypatch.setitem(metric_inconsistency.INCONSISTENCY, "amazon-beauty", {"auc": (34.67, 35.46)})
+    for K, expected in ((20, 34.67), (10, None)):
+        p = MetricInconsistency(datasets="synthetic", K=K, trials=20, list_lengths="60", n_positives=5)
+        rows = metric_inconsistency.metric_inconsistency(p, 0, environment, lambda *_: None).rows
+        assert next(row for row in rows if row["metric"] == "auc")["published_precision"] == expected
 
 
 def test_one_positive_never_opposes_a_metric_that_looks_at_its_rank():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import numpy as np
+
 from rankbench.api.dataset import card_of
 from rankbench.api.display import fit_display
 from rankbench.cluster.workplace import crew_of
@@ -49,6 +51,7 @@ def fit(
     require(fit_on in (None, "train", "train+valid"), f"fit_on: expected train or train+valid, got {fit_on!r}")
     require(workers == 1 or execution is None, "workers: leave it out if execution is given, which has a crew")
     require(dtype in ("float32", "float64"), f"dtype: expected float32 or float64, got {dtype!r}")
+    require(isinstance(seed, int | np.integer) and seed >= 0, f"seed: expected a whole number from 0, got {seed!r}")
     environment = environment or Environment.from_env()
     config = configure(method, params)
     require(workers >= 1, f"workers: expected a whole number from 1, got {workers}")
@@ -62,4 +65,6 @@ def fit(
         data, fitted = load_and_fit(job, environment, execution, on_progress, on_curve)
     history = union(data.split.fit_matrix(part), data.split.valid_history, data.split.test_history)
     about: FittedOn = {"card": card.reference, "changes": card.changes, "name": data.name, "fingerprint": data.fingerprint}
+    if data.split.excluded is not None:
+        about["self_excluded"] = True
     return Model(fitted.models[0], method, config.flat, about, part, seed, data.users, data.items, history)

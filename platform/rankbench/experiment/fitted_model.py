@@ -30,12 +30,15 @@ from rankbench.core.threads import available_cpus, pinned
 from rankbench.data.blocks import csr_from_pairs, csr_from_parts
 from rankbench.data.cards import load_card
 from rankbench.data.prepare import Dataset, prepare
+from rankbench.data.protocols.link_prediction import same_id
 from rankbench.data.splits import Holdout
 from rankbench.evaluation.columns import rank_by_columns
 from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, measure, metric_set
 from rankbench.evaluation.ranking import Ranking, rank
 from rankbench.evaluation.summary import Interval, summarise
 from rankbench.experiment import methods
+from rankbench.experiment.job import configure
+from rankbench.experiment.run import require_fold_in
 from rankbench.fitting.pair_recommender import PairRecommender
 from rankbench.fitting.recommenders import (
     AutoencoderRecommender,
@@ -80,6 +83,7 @@ class FittedOn(TypedDict):
     changes: NotRequired[dict[str, Any]]
     name: str
     fingerprint: str
+    self_excluded: NotRequired[bool]  # whether an item with the user's own id is not a candidate
 
 
 @dataclass(frozen=True)
@@ -162,12 +166,18 @@ class Model:
     def recommend(self, user_ids: Any, k: int = 10, filter_seen: bool = True) -> pd.DataFrame:
         """Return the k best items of each user, with raw ids: columns user, rank (from 1), item and score.
 
-        `user_ids` is a list, an array or a column of ids, or one id. `filter_seen` leaves out items in the user's history. A
-        user with fewer than k candidates gets fewer rows. Raises ConfigError for an id that the model does not know.
+        `user_ids` is a list, an array or a column of ids, or one id. `filter_seen` leaves out items in the user's history. In
+        data of links, a page is not recommended to itself, unless it was a candidate in the evaluation. A user with fewer than
+        k candidates gets fewer rows. Raises ConfigError for an id that the model does not know.
         """
-        ids = pa.array(_as_list(user_ids))
+        ids = _ids(_as_list(user_ids), "user ids")
         rows = _positions(ids, self.users, "user")
-        return self._best("user", ids, rows, self.history[rows], k, filter_seen)
+        excluded = None
+        if self.dataset.get("self_excluded"):
+            own = same_id(self.users, self.items)[rows]
+            at = np.flatnonzero(own >= 0)
+            excluded = csr_from_pairs(at, own[at], (len(rows), len(self.items)))
+        return self._best("user", ids, rows, self.history[rows], k, filter_seen, excluded=excluded)
 
     def recommend_new(self, interactions: pd.DataFrame, k: int = 10, filter_seen: bool = True) -> pd.DataFrame:
         """Recommend to users who were not fitted (fold-in). `interactions` has the columns user and item with raw ids.
@@ -178,8 +188,11 @@ class Model:
         self._require_fold_in()
         for column in ("user", "item"):
             require(column in interactions, f"interactions: no column {column!r}; columns: {', '.join(interactions)}")
-        known = _find(_array(interactions["item"]), self.items)
-        users = _array(interactions["user"]).filter(pa.array(known >= 0)).dictionary_encode()
+            missing = np.flatnonzero(interactions[column].isna())
+            if len(missing):
+                raise ConfigError(f"interactions: row {missing[0]} has no {column}; leave such rows out")
+        known = _find(_ids(interactions["item"], "interactions: item"), self.items)
+        users = _ids(interactions["user"], "interactions: user").filter(pa.array(known >= 0)).dictionary_encode()
         shape = (len(users.dictionary), len(self.items))
         history = csr_from_pairs(users.indices.to_numpy(), known[known >= 0], shape)
         # Rows beyond those of the fitted users, whose vectors must not be used.
@@ -195,13 +208,15 @@ class Model:
         the cosine of these, also where the score of a user is no product. Raises ConfigError for an id that the model does not
         know.
         """
-        ids = pa.array(_as_list(item_ids))
+        ids = _ids(_as_list(item_ids), "item ids")
         rows = _positions(ids, self.items, "item")
         single = csr_from_pairs(np.arange(len(rows)), rows, (len(rows), len(self.items)))
         model = self.recommender
         if isinstance(model, FactorRecommender | PairRecommender):
-            lengths = np.linalg.norm(model.V, axis=1, keepdims=True)
-            unit = model.V / np.where(lengths > 0, lengths, 1)
+            config = configure(self.method, self.params)
+            vectors = model.V[:, : model.V.shape[1] - config.spec.helper_columns(config.params)]
+            lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+            unit = vectors / np.where(lengths > 0, lengths, 1)
             model = FactorRecommender(unit, unit)
         return self._best("item", ids, rows, single, k, True, model).rename(columns={"item_": "similar"})
 
@@ -218,12 +233,13 @@ class Model:
         k: int,
         filter_seen: bool,
         model: Recommender | None = None,
+        excluded: sp.csr_array | None = None,
     ) -> pd.DataFrame:
         """Return the k best items of each row of `history`: columns `name`, rank, item (item_ if `name` is item) and score."""
-        require(k >= 1, f"k must be at least 1, got {k}")
+        require(isinstance(k, int | np.integer) and k >= 1, f"k must be a whole number of at least 1, got {k}")
         require(k <= len(self.items), f"k = {k} is more than the {len(self.items):,} items of the model")
         nothing = sp.csr_array(history.shape, dtype=np.float32)
-        holdout = Holdout(rows.astype(np.int32), history, nothing, filter_seen=filter_seen)
+        holdout = Holdout(rows.astype(np.int32), history, nothing, excluded, filter_seen)
         with pinned(available_cpus()):
             ranking = _ranked(model or self.recommender, holdout, k, rows=np.arange(len(rows)))
         listed = ranking.items >= 0
@@ -245,7 +261,8 @@ class Model:
     ) -> Evaluation:
         """Evaluate the full ranking on the held-out part `on` of the dataset that the model was fitted on.
 
-        Raises ConfigError if the dataset is not exactly the one of the fit, or if the model was fitted on the part to measure.
+        Raises ConfigError if the dataset is not exactly the one of the fit, if the model was fitted on the part to measure, or
+        if it only scores fitted users and the part has others.
         """
         require(on in ("valid", "test"), f"on: expected valid or test, got {on!r}")
         require(on == "test" or self.fit_on == "train", f"a model fitted on {self.fit_on} cannot be measured on valid")
@@ -261,10 +278,11 @@ class Model:
             f"{data.name} has fingerprint {data.fingerprint}, the model was fitted on {self.dataset['fingerprint']}",
         )
         holdout: Holdout = data.split.holdout(on, self.fit_on)
+        train = data.split.fit_matrix(self.fit_on)
+        require_fold_in((configure(self.method, self.params),), holdout, train, data.name)
         wanted = metric_set(metrics, cutoffs)
         with pinned(available_cpus()):
             ranking = _ranked(self.recommender, holdout, wanted.k, wanted.auc)
-        train = data.split.fit_matrix(self.fit_on)
         counts = np.bincount(train.indices, minlength=len(self.items))
         per_user = measure(ranking, holdout.target, counts, wanted, train, holdout.history)
         frame = pd.DataFrame({"user": data.users.take(pa.array(per_user.users)).to_pandas()} | per_user.values)
@@ -348,9 +366,15 @@ def _as_list(ids: Any) -> list[Any]:
     return [ids] if isinstance(ids, str | bytes) or np.isscalar(ids) else list(ids)
 
 
-def _array(column: pd.Series) -> pa.Array:
-    """Return a column as one array, since pandas may keep strings in several chunks."""
-    array = pa.array(column)
+def _ids(column: pd.Series | list[Any], what: str) -> pa.Array:
+    """Return ids as one array, since pandas may keep strings in several chunks.
+
+    Raises ConfigError if they are not of one type.
+    """
+    try:
+        array = pa.array(column)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise ConfigError(f"{what}: expected ids of one type, numbers or strings ({first_line(error)})") from None
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
 

@@ -132,7 +132,9 @@ def _fit(
     """Fit the job's configurations on X; measure a curve on `holdout` if the job asks for one. `data`: as in `fit_stepwise`."""
     first, validation = job.configs[0], None
     if first.stopping and job.fit_on == "train":
-        measure = ValidationSet(dataset.split.holdout("valid", "train"), job.seed, execution.device, valid_users(first))
+        valid = dataset.split.holdout("valid", "train")
+        require_fold_in(job.configs, valid, X, dataset.name)
+        measure = ValidationSet(valid, job.seed, execution.device, valid_users(first))
         validation = Validation(measure, first.stopping, evaluations_every(job, Size.of(dataset)))
     curve = None
     if job.curve and holdout is not None and isinstance(first.spec, Iterative):
@@ -159,6 +161,7 @@ def _with_own_checkpoints(job: Job, dataset: Dataset, execution: Execution) -> E
     params = {name: value for name, value in config.flat.items() if name in config.used}
     of = {"method": config.method, **params, "seed": job.seed, "dtype": job.dtype, "fit_on": job.fit_on}
     of["data"] = f"{dataset.name} {dataset.fingerprint}"
+    of["device"] = execution.device.partition(":")[0]  # the moments of an optimiser have another layout on another one
     return dataclasses.replace(execution, checkpoints=dataclasses.replace(execution.checkpoints, of=of))
 
 
@@ -171,6 +174,8 @@ def _with_own_spill_folder(job: Job, execution: Execution) -> Execution:
 
 def require_fold_in(configs: tuple[MethodConfig, ...], holdout: Holdout, X: sp.csr_array, name: str) -> None:
     """Raise ConfigError if a method that only scores fitted users would be measured on others."""
+    if not len(holdout.users):
+        return
     held_out = int(np.count_nonzero(np.diff(X.indptr)[holdout.users] == 0))
     for each in configs:
         require(

@@ -110,8 +110,11 @@ class Checkpoints:
     def _of_another(self, state: State) -> str:
         """Return how the fit of a state differs from this one; empty if it does not, or if one of them is not known."""
         mine = json.loads(json.dumps(dict(self.of), default=str))
-        names = [name for name in {**state.of, **mine} if state.of.get(name) != mine.get(name)] if mine and state.of else []
-        return ", ".join(f"with {name} {state.of.get(name)}, not {mine.get(name)}" for name in names)
+        if not mine or not state.of:
+            return ""
+        theirs = {"device": mine.get("device")} | state.of  # an earlier version did not say the device
+        names = [name for name in {**theirs, **mine} if theirs.get(name) != mine.get(name)]
+        return ", ".join(f"with {name} {theirs.get(name)}, not {mine.get(name)}" for name in names)
 
     def clear(self) -> None:
         """Remove all states, as at the end of a fit."""

@@ -101,6 +101,10 @@ class Method:
         """Return whether a model with `p` scores users who were not fitted."""
         return self.folds
 
+    def helper_columns(self, p: Any) -> int:
+        """Return how many of the last columns of a model's factors are not part of its vectors."""
+        return 0
+
     def stopping(self, p: Any) -> Stopping | None:
         """Return when a fit with `p` ends early, by a metric on the validation set; None if it never does."""
         return None

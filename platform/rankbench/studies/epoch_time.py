@@ -67,7 +67,8 @@ def epoch_time(p: EpochTime, seed: int, environment: Environment, progress: Prog
                 start = time.perf_counter()
                 trainer.epoch(number, 1.0)
                 seconds.append(time.perf_counter() - start)
-            published = SECONDS.get(name, {}).get(DATASETS.get(p.dataset, "")) if p.model == "mf" else None
+            as_published = p.model == "mf" and p.n_negatives == 1024
+            published = SECONDS.get(name, {}).get(DATASETS.get(p.dataset, "")) if as_published else None
             negatives = None if trainer.sampler is None else params.training.n_negatives
             row = {
                 "loss": name,

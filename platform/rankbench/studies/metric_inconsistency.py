@@ -28,6 +28,7 @@ from rankbench.core.config import Params, param
 from rankbench.core.environment import Environment
 from rankbench.core.errors import require
 from rankbench.core.rng import stream
+from rankbench.data.blocks import union
 from rankbench.data.prepare import load
 from rankbench.data.splits import Split
 from rankbench.experiment.outcome import describe
@@ -135,7 +136,8 @@ def positives_of_users(split: Split, p: MetricInconsistency) -> np.ndarray:
     if p.n_positives:
         return np.array([p.n_positives])
     in_test = np.diff(split.test_target.indptr)
-    sizes = in_test if p.positives == "test" else in_test + np.diff(split.fit_matrix("train+valid").indptr)
+    known = np.diff(union(split.fit_matrix("train+valid"), split.test_history).indptr)
+    sizes = in_test if p.positives == "test" else in_test + known
     return np.asarray(sizes[sizes > 0])
 
 
@@ -152,7 +154,7 @@ def metric_inconsistency(p: MetricInconsistency, seed: int, environment: Environ
     for index, name in enumerate(names):
         data = load(name, environment)
         sizes = positives_of_users(data.split, p)
-        published = INCONSISTENCY.get(DATASETS.get(name, ""), {})
+        published = INCONSISTENCY.get(DATASETS.get(name, ""), {}) if p.K == 20 else {}
         for number, length in enumerate(p.lengths):
             progress("simulate", index * len(p.lengths) + number, len(names) * len(p.lengths))
             shorter = sizes[sizes < length]

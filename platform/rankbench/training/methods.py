@@ -126,7 +126,12 @@ class Trained(Iterative):
         return p.training.schedule == "constant"  # the others depend on the number of epochs or on the validation set
 
     def scores_new_users(self, p: TrainedParams) -> bool:
-        return encoders().get(p.training.model).folds(p.encoder)
+        # A distance depends on the length of a user's vector, which a product with the history does not know.
+        return encoders().get(p.training.model).folds(p.encoder) and not self.helper_columns(p)
+
+    def helper_columns(self, p: TrainedParams) -> int:
+        similarity = self.loss.similarity if p.training.similarity == "auto" else p.training.similarity
+        return 2 if similarity == "distance" and p.training.rank_by == "auto" else 0
 
     def layers(self, p: TrainedParams) -> int:
         """Number of times that a pass of the encoder propagates vectors along the interactions."""

@@ -278,6 +278,13 @@ class Interrupted(Exception):
 
 
 @pytest.mark.parametrize("generic", [False, True], ids=["blocks", "PyTorch"])
+def test_a_step_whose_items_are_all_dropped_is_made(generic, monkeypatch):
+    monkeypatch.setattr(devices, "_COMPILED", not generic)
+    model = fitted(interactions(), users_per_step=1, dropout=0.95, epochs=2).models[0]
+    assert all(np.isfinite(array).all() for array in arrays(model).values())
+
+
+@pytest.mark.parametrize("generic", [False, True], ids=["blocks", "PyTorch"])
 @pytest.mark.parametrize("lam", [0.0, 0.01])
 def test_a_resumed_fit_has_the_bits_of_an_undisturbed_one(generic, lam, tmp_path, monkeypatch):
     monkeypatch.setattr(devices, "_COMPILED", not generic)

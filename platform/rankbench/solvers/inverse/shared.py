@@ -40,7 +40,8 @@ def scales(method: ClosedForm, p: Any, diag_C: np.ndarray, counts: np.ndarray) -
     beta, alpha = (np.where(counts == 0, 0.0, vector) for vector in method.columns(diag_C, counts, p))
     if not (np.isfinite(beta).all() and np.isfinite(alpha).all()):
         item = int(np.flatnonzero(~np.isfinite(beta + alpha))[0])
-        raise NumericalError(f"{method.name}: column {item} is not finite with {p}; raise lam, or use dtype float64")
+        advice = "lower lam" if method.shift(p).ridge > np.finfo(np.float32).max else "raise lam"
+        raise NumericalError(f"{method.name}: column {item} is not finite with {p}; {advice}, or use dtype float64")
     return beta, alpha
 
 

@@ -46,7 +46,7 @@ class BlockNetwork:
         for name, gradient in gradients.items():
             adam = self.adam[name]
             rows = seen if name == "Q1" else np.arange(len(adam.table))
-            by_row = gradient.reshape(len(rows), -1)  # a vector is one row
+            by_row = gradient if gradient.ndim == 2 else gradient[None]  # a vector is one row
             adam.step(torch.from_numpy(rows), torch.from_numpy(by_row), self.learning_rate)
         return loss
 

@@ -1,0 +1,83 @@
+"""Users that a model cannot score are never measured, items that it may not name are not recommended, and distances have the
+cosines of their own vectors.
+"""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import rankbench.api as rb
+from rankbench.core.errors import ConfigError
+
+FEW = {"epochs": 2, "embedding_dim": 4}
+
+
+@pytest.fixture
+def table():
+    rng = np.random.default_rng(1)
+    rows = [(f"u{user}", f"i{item}") for user in range(60) for item in rng.permutation(30)[:9]]
+    return pd.DataFrame(rows, columns=["user", "item"])
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("bpr", {"patience": 0}),
+        ("bpr", {"patience": 1}),
+        ("cml", {"patience": 0, "model": "youtubenet"}),
+        ("sl", {"patience": 0, "model": "youtubenet", "similarity": "distance"}),
+    ],
+)
+def test_held_out_users_need_a_method_with_fold_in(table, environment, method, params):
+    data = rb.dataset(table, split="held-out-users", environment=environment)
+    with pytest.raises(ConfigError, match=f"{method} scores only users it was trained on"):
+        rb.fit(data, method, environment=environment, **FEW, **params).evaluate(environment=environment)
+
+
+@pytest.mark.parametrize("params", [{}, {"similarity": "cosine"}, {"similarity": "distance", "rank_by": "dot"}])
+def test_users_of_pooled_items_fold_in(table, environment, params):
+    data = rb.dataset(table, split="held-out-users", environment=environment)
+    model = rb.fit(data, "sl", model="youtubenet", patience=0, environment=environment, **FEW, **params)
+    assert len(model.evaluate(environment=environment).per_user) > 0
+
+
+@pytest.mark.parametrize(("method", "params"), [("cml", {}), ("bpr", {"similarity": "distance"}), ("cml", {"rank_by": "dot"})])
+def test_items_of_distances_are_similar_by_the_cosine_of_their_vectors(table, environment, method, params):
+    model = rb.fit(table, method, patience=0, environment=environment, **FEW, **params)
+    V = model.recommender.V[:, :4]
+    unit = V / np.linalg.norm(V, axis=1, keepdims=True)
+    cosine = unit[3] @ unit.T
+    cosine[3] = -np.inf
+    found = model.similar(model.items[3].as_py(), 5)
+    np.testing.assert_allclose(found["score"], np.sort(cosine)[::-1][:5], rtol=1e-5)
+
+
+@pytest.mark.parametrize("self_candidate", [False, True])
+def test_a_page_is_not_recommended_to_itself(environment, tmp_path, self_candidate):
+    rng = np.random.default_rng(2)
+    links = [(f"n{page}", f"n{other}") for page in range(40) for other in rng.permutation(40)[:8] if other != page]
+    data = rb.dataset(
+        pd.DataFrame(links, columns=["user", "item"]),
+        split={"protocol": "link-prediction", "self_candidate": self_candidate},
+        environment=environment,
+    )
+    model = rb.fit(data, "ease", environment=environment, lam=5.0)
+    for each in (model, rb.load(model.save(tmp_path / "kept"))):
+        for filter_seen in (True, False):
+            lists = each.recommend(each.users.to_pylist(), 20, filter_seen)
+            assert (lists["user"] == lists["item"]).any() == self_candidate
+
+
+def test_ids_and_numbers_that_are_none_are_named(table, environment):
+    model = rb.fit(table, "ease", environment=environment)
+    gone = pd.DataFrame({"user": ["x", None], "item": ["i1", "i2"]})
+    with pytest.raises(ConfigError, match="interactions: row 1 has no user; leave such rows out"):
+        model.recommend_new(gone)
+    with pytest.raises(ConfigError, match="interactions: item: expected ids of one type"):
+        model.recommend_new(pd.DataFrame({"user": ["x", "x"], "item": ["i1", 2]}))
+    with pytest.raises(ConfigError, match="user ids: expected ids of one type"):
+        model.recommend([0, "u1"])
+    with pytest.raises(ConfigError, match=r"k must be a whole number of at least 1, got 2\.5"):
+        model.recommend(["u1"], k=2.5)
+    with pytest.raises(ConfigError, match="seed: expected a whole number from 0, got -1"):
+        rb.fit(table, "ials", seed=-1, environment=environment)
