@@ -179,6 +179,29 @@ def test_columns_of_other_names_are_given(environment, capsys):
     assert load("./b.yaml", environment).counts["users"] == 12
 
 
+def test_a_header_of_other_names_above_ids_with_digits_is_no_interaction(environment, capsys):
+    ids = [(f"b{user}", f"s{item}") for user, item in PAIRS]
+    put({"a.csv": text(",", ("buyer", "sku"), ids)})
+    assert _main(["data", "import", "a.csv"]) == 2
+    assert "a.csv: which columns are user and item? Say so by --user and --item; columns: buyer, sku" in capsys.readouterr().err
+    assert _main(["data", "import", "a.csv", "--user", "buyer", "--item", "sku"]) == 0
+    assert load("./a.yaml", environment).counts["users"] == 9
+    # Ids of which some have no digits can stand in the first line.
+    put({"b.csv": text(",", ("anna", "bread"), [("bob", "milk1"), *ids])})
+    assert _main(["data", "import", "b.csv"]) == 0
+    put({"c.csv": text(",", (), ids)})
+    assert _main(["data", "import", "c.csv"]) == 0
+    assert load("./c.yaml", environment).counts["users"] == 9
+
+
+def test_times_in_milliseconds_are_described(environment, capsys):
+    rows = [(user, item, "3", f"{1_700_000_000_000 + int(user)}") for user, item, *_ in ROWS]
+    put({"a.csv": text(",", ("user", "item", "rating", "timestamp"), rows)})
+    assert _main(["data", "import", "a.csv"]) == 0
+    assert _main(["data", "describe", "./a.yaml"]) == 0
+    assert "1700000000000 to 1700000000008" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("separator", [",", "\t", ";"])
 def test_a_header_of_other_names_above_numbers_is_no_interaction(separator, environment, capsys):
     lines = [separator.join(("shopper", "sku")), *(separator.join((str(i % 7), str(100 + i % 11))) for i in range(60))]

@@ -250,3 +250,12 @@ def test_six_equal_models_are_seldom_called_different_from_the_one_that_happens_
     error = 4 * np.sqrt(LEVEL * (1 - LEVEL) / trials)
     assert (wrong[:2] / trials <= LEVEL + error).all()
     assert wrong[2] > wrong[1]
+
+
+@pytest.mark.parametrize(("metric", "words"), [("ndcg@20", ("better", "worse")), ("miscalibration@20", ("higher", "lower"))])
+def test_of_metrics_that_describe_lists_a_value_is_higher_and_not_better(metric, words):
+    rng, users = np.random.default_rng(0), np.arange(300)
+    values = rng.random(300)
+    found = compare({"a": (users, values), "b": (users, values + 0.5 + 0.1 * rng.random(300))}, metric=metric, baseline="a")
+    verdicts = {(pair.model, pair.against): pair.verdict for pair in found.pairs}
+    assert verdicts["b", "a"] == words[0] and verdicts["a", "b"] == words[1]

@@ -1,10 +1,13 @@
 """Bootstrap intervals, against SciPy's and against what is known of a mean."""
 
+from dataclasses import astuple
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
+from rankbench.evaluation.beyond import Ratio
 from rankbench.evaluation.metrics import PerUser
 from rankbench.evaluation.summary import CONFIDENCE, Interval, bootstrap_bounds, summarise
 
@@ -83,3 +86,36 @@ def test_one_user_has_an_interval_of_no_width():
     low, high = bootstrap_bounds(np.array([[0.3, 0.7]]), seed=0, resamples=10)
     assert_array_equal(low, [0.3, 0.7])
     assert_array_equal(high, [0.3, 0.7])
+
+
+def test_a_sum_divided_by_a_sum_has_the_interval_of_the_ratio():
+    """Pooled metrics: the users who are drawn change both sums."""
+    reached, possible = skewed(400, seed=2), 1 + skewed(400, seed=3) ** 3
+    values, weights = Ratio(reached, possible).parts()
+    found = summarise(PerUser(np.arange(400), {"plain": reached, "pooled": values}, {}, {"pooled": weights}), 5, 4000)
+    expected = stats.bootstrap(
+        (reached, possible),
+        lambda a, b, axis: a.sum(axis=axis) / b.sum(axis=axis),
+        n_resamples=4000,
+        method="percentile",
+        paired=True,
+        vectorized=True,
+        rng=np.random.default_rng(1),
+    ).confidence_interval
+    assert found["pooled"].mean == pytest.approx(reached.sum() / possible.sum())
+    width = expected.high - expected.low
+    assert_allclose((found["pooled"].low, found["pooled"].high), expected, atol=0.06 * width)
+    alone = summarise(per_user(plain=reached), 5, 4000)["plain"]
+    assert_allclose(astuple(found["plain"]), astuple(alone), rtol=1e-12)
+
+
+def test_a_group_of_equal_users_has_no_spread():
+    inside = np.arange(300) % 3 == 0
+    values, weights = Ratio(np.where(inside, 0.5, 0.0), inside).parts()
+    interval = summarise(PerUser(np.arange(300), {"recall_light": values}, {}, {"recall_light": weights}), 0)["recall_light"]
+    assert_allclose((interval.mean, interval.low, interval.high), 0.5)
+
+
+def test_a_group_without_users_is_zero():
+    values, weights = Ratio(np.zeros(5), np.zeros(5)).parts()
+    assert summarise(PerUser(np.arange(5), {"x": values}, {}, {"x": weights}), 0)["x"] == Interval(0.0, 0.0, 0.0)

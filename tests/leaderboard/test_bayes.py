@@ -68,3 +68,10 @@ def test_differences_are_shares_of_the_best_value():
     values = np.array([FIRST, FIRST * 0.97])
     scaled = values * np.logspace(-3, 3, 10)
     assert against_first(of(*values), ROPE) == against_first(of(*scaled), ROPE)
+
+
+def test_datasets_without_any_result_are_ties():
+    """A method that is not shown may be the only one with a result there."""
+    shown = of(np.append(FIRST, [np.nan] * 3), np.append(FIRST * 0.9, [np.nan] * 3))
+    ties = of(np.append(FIRST, [0.5] * 3), np.append(FIRST * 0.9, [0.5] * 3))
+    assert against_first(shown, ROPE) == against_first(ties, ROPE)

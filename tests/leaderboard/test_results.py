@@ -20,7 +20,7 @@ def test_what_was_added_is_read_again(tmp_path):
     results.add(result("bpr", status="over budget", reason="the first fit was not complete in time"))
     again = Results(tmp_path / "store")
     assert [*again.all()] == [*results.all()] and len([*again.all()]) == 2
-    assert again.find("lastfm", "card", "ease", "rules", "30s/M", "ndcg@20") == first
+    assert again.find("lastfm", "card", first.fingerprint, "ease", "rules", "30s/M", "ndcg@20") == first
     users, values = again.users_of(first, "ndcg@20")
     assert users.tolist() == ["b", "a"] and values == pytest.approx([0.1, 0.4])
     assert again.users_of(result("bpr"), "ndcg@20") is None
@@ -31,8 +31,8 @@ def test_another_budget_stays_and_the_same_entry_is_replaced(tmp_path):
     for allowed, tried in (("10s", 1), ("30s", 2), ("10s", 3)):
         results.add(result(allowed=allowed, tried=tried))
     assert [(each.allowed, each.tried) for each in Results(tmp_path).all()] == [("10s", 3), ("30s", 2)]
-    assert results.find("lastfm", "card", "ease", "other rules", "10s", "ndcg@20") is None
-    assert results.find("lastfm", "other card", "ease", "rules", "10s", "ndcg@20") is None
+    assert results.find("lastfm", "card", "", "ease", "other rules", "10s", "ndcg@20") is None
+    assert results.find("lastfm", "other card", "", "ease", "rules", "10s", "ndcg@20") is None
 
 
 def test_a_broken_line_is_named(tmp_path):
@@ -50,3 +50,22 @@ def test_names_that_are_no_names_of_files_are_refused(tmp_path, change):
     path.write_text(path.read_text().replace(*change))
     with pytest.raises(DataError, match=r"lastfm.jsonl:1: .* does not belong into this file"):
         Results(tmp_path)
+
+
+def test_entries_of_two_processes_are_all_kept(tmp_path):
+    one, other = Results(tmp_path), Results(tmp_path)
+    one.add(result("ease"))
+    other.add(result("bpr"))
+    one.add(result("sl"))
+    assert [each.entrant for each in Results(tmp_path).all()] == ["bpr", "ease", "sl"]
+    assert [each.entrant for each in one.all()] == ["bpr", "ease", "sl"]
+
+
+def test_an_entry_on_data_that_have_changed_is_run_again(tmp_path):
+    results = Results(tmp_path)
+    results.add(result(fingerprint="old"))
+    results.add(result("slow", status="over budget"))
+    known = "lastfm", "card"
+    rest = "rules", "30s/M", "ndcg@20"
+    assert results.find(*known, "old", "ease", *rest) and not results.find(*known, "new", "ease", *rest)
+    assert results.find(*known, "new", "slow", *rest)  # it does not know its data

@@ -1,6 +1,7 @@
 """Ranks, tests and profiles against loops, scipy and scikit-posthocs."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -11,8 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 
+from rankbench.api.leaderboard import _boards
 from rankbench.leaderboard.board import Board
-from rankbench.leaderboard.results import Result
+from rankbench.leaderboard.results import Result, Results
+from rankbench.leaderboard.site import write_site
 from rankbench.leaderboard.stability import agreement, jackknife
 from rankbench.leaderboard.standings import Standings, standings
 
@@ -132,6 +135,47 @@ def test_methods_that_were_not_run_everywhere_are_left_out():
     assert board.datasets == ("a", "b") and board.methods == ("bpr", "dense", "ease")
     np.testing.assert_array_equal(board.values, [[0.4, 0.5, 0.3], [0.1, np.nan, 0.2]])
     assert standings([], "ndcg@20").methods == ()
+
+
+def test_an_entry_without_the_metric_counts_as_not_run(tmp_path):
+    results = [
+        entry(dataset, name, 0.1 * number) for dataset in "abc" for number, name in enumerate(("bpr", "ease", "ials"), 1)
+    ]
+    by_mrr = [
+        replace(each, metric="mrr@5", metrics={"mrr@5": (0.9, None, None)}) for each in results[:4] if each.entrant == "bpr"
+    ]
+    kept = [each for each in results if (each.dataset, each.entrant) not in {(one.dataset, one.entrant) for one in by_mrr}]
+    board = standings([*by_mrr, *kept], "ndcg@20")
+    assert board.methods == ("ease", "ials") and not np.isnan(board.values).any()
+    store = Results(tmp_path / "store")
+    for each in (*by_mrr, *kept):
+        store.add(each)
+    (shown,) = _boards(("all",), ("all",), store)
+    assert shown.metric == "ndcg@20" and shown.left_out == {"bpr": 1}
+    assert write_site(tmp_path / "site", [shown], store, {})
+
+
+def test_a_dataset_where_only_a_method_that_is_left_out_has_a_result_is_left_out():
+    results = [entry(dataset, name, 0.2) for dataset in "ab" for name in ("ease", "ials")]
+    results += [entry("c", name, status="failed") for name in ("ease", "ials")] + [entry("c", "sl", 0.3)]
+    board = standings(results, "ndcg@20")
+    assert board.datasets == ("a", "b") and board.methods == ("ease", "ials")
+
+
+def test_only_entries_on_the_newest_data_are_shown(tmp_path):
+    store = Results(tmp_path)
+    for name, card, started in (("ease", "new", "2026-02"), ("bpr", "old", "2026-01"), ("sl", "old", "2025-12")):
+        store.add(replace(entry("a", name, 0.2), card=card, fingerprint=card, started_at=started))
+    store.add(replace(entry("a", "slow", status="over budget"), card="new"))
+    (shown,) = _boards(("all",), ("all",), store)
+    assert {each.entrant for each in shown.entries} == {"ease", "slow"}
+
+
+@pytest.mark.parametrize(("methods", "said"), [(2, "Too few methods"), (3, "All methods have the same rank")])
+def test_why_there_is_no_test_over_datasets(methods, said):
+    values = 0.2 if methods == 3 else 0.1
+    results = [entry(dataset, name, values) for dataset in "abcd" for name in ("ease", "ials", "sl")[:methods]]
+    assert any(said in line for line in Board(tuple(results), "10s", "ndcg@20").conclusions())
 
 
 def test_a_dataset_on_which_few_methods_were_run_stands_apart():

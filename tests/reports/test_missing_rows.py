@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from dataclasses import replace
 
 import pytest
 from stored import typed
@@ -87,6 +88,8 @@ def test_the_places_of_equal_means_are_shared_and_a_dataset_has_its_own():
     assert places == {"x0": 1, "x1": 1, "x2": 2, "x3": None, "y0": 2, "y1": 1, "z0": None}
     # Recommending popular items is no merit.
     assert {table.rank(row, "popularity@20") for row in rows} == {None}
+    described = Table("t", ("gini@20",), tuple(replace(row, cells={"gini@20": row.cells["ndcg@20"]}) for row in rows))
+    assert {described.rank(row, "gini@20") for row in described.rows} == {None}
     text = render(table, "md")
     assert text.count("**0.3000**") == 2 and "<u>0.2000</u>" in text and "**0.5000**" in text
 

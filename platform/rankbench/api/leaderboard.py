@@ -14,7 +14,7 @@ from rankbench.core.files import require_writable
 from rankbench.core.patterns import selected
 from rankbench.core.threads import available_cpus
 from rankbench.data.cards import Card, card_names, load_card
-from rankbench.evaluation.metrics import DEFAULT_METRICS, METRICS, metric_set
+from rankbench.evaluation.metrics import DEFAULT_METRICS, METRICS, metric_set, require_better_if_larger
 from rankbench.leaderboard.attempt import Rules
 from rankbench.leaderboard.board import Board
 from rankbench.leaderboard.budget import Budget
@@ -208,13 +208,36 @@ def _boards(
     entries = [each for each in entries if each.allowed in budgets]
     names = selected(methods, _sorted(each.entrant for each in entries), "--methods", families())
     places = selected(datasets, _sorted(each.dataset for each in entries), "--datasets")
-    entries = [each for each in entries if each.entrant in names and each.dataset in places]
+    entries = _of_newest_data(each for each in entries if each.entrant in names and each.dataset in places)
     require(bool(entries), f"{results.folder}: no results of these methods on these datasets")
     if metric is not None:
         metric = metric_set((metric,)).names[0]
+        require_better_if_larger(metric, "--metric")
         require(any(metric in each.metrics for each in entries), f"--metric: {metric} was not measured")
     parts = [(name, tuple(each for each in entries if each.allowed == name)) for name in budgets]
-    return [Board(part, name, metric or part[0].metric) for name, part in parts if part]
+    return [Board(part, name, metric or _usual(each.metric for each in part)) for name, part in parts if part]
+
+
+def _usual(metrics: Iterable[str]) -> str:
+    """The metric by which most entries were chosen."""
+    return Counter(metrics).most_common(1)[0][0]
+
+
+def _of_newest_data(entries: Iterable[Result]) -> list[Result]:
+    """The entries without those on data that have changed since: of each dataset, those on the data of the newest result. An
+    entry without a result may know the card alone.
+    """
+    found = [*entries]
+    newest: dict[str, Result] = {}
+    for each in found:
+        if each.finished and (each.dataset not in newest or each.started_at > newest[each.dataset].started_at):
+            newest[each.dataset] = each
+
+    def current(each: Result) -> bool:
+        last = newest.get(each.dataset, each)
+        return each.card == last.card and each.fingerprint in ("", last.fingerprint)
+
+    return [each for each in found if current(each)]
 
 
 def _entered(boards: Sequence[Board]) -> list[str]:

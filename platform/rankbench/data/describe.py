@@ -43,10 +43,18 @@ def facts_of(dataset: Dataset) -> dict[str, Any]:
         "interactions_a_user": _spread(by_kind["user"]),
         "interactions_an_item": _spread(by_kind["item"]),
         "share_of_top_tenth": float(by_kind["item"][:top].sum() / by_kind["item"].sum()),
-        "time_span": [datetime.fromtimestamp(second, UTC).isoformat() for second in span] if span else None,
+        "time_span": [_moment(second) for second in span] if span else None,
         "sources": list(dataset.sources),
         "raw_gone": dataset.raw_gone,
     }
+
+
+def _moment(second: int) -> str:
+    """Seconds since 1970 as a date; the number itself if it is none, as for milliseconds."""
+    try:
+        return datetime.fromtimestamp(second, UTC).isoformat()
+    except (ValueError, OverflowError, OSError):
+        return str(second)
 
 
 def _spread(counts: np.ndarray) -> dict[str, float]:

@@ -211,6 +211,8 @@ def _of_text(raw: RawFile, lines: list[str], columns: dict[str, str]) -> dict[st
         raise _no_columns(raw, first)
     if separator == "\t" and not (len(first) == 3 and _is_time(first[2])):
         return {"format": "cornac"}
+    if _looks_like_names(first[:2], [line[:2] for line in rest]):
+        raise _no_columns(raw, first)
     named: dict[str, Any] = {"user": 0, "item": 1}
     for position, cell in enumerate(first[2:], start=2):
         named["time" if _is_time(cell) else "value"] = position
@@ -249,6 +251,16 @@ def _is_header(first: list[str], rest: list[list[str]], columns: list[int]) -> b
         return column < len(first) and bool(below) and not first[column].isdigit() and all(each.isdigit() for each in below)
 
     return any(map(words_above_numbers, columns))
+
+
+def _looks_like_names(first: list[str], rest: list[list[str]]) -> bool:
+    """Whether the first line has words without digits above ids that all have digits: names of columns, and not ids."""
+    below = [cell for line in rest for cell in line]
+    return bool(below) and not any(map(_has_digit, first)) and all(map(_has_digit, below))
+
+
+def _has_digit(cell: str) -> bool:
+    return any(letter.isdigit() for letter in cell)
 
 
 def _is_time(cell: str) -> bool:

@@ -99,7 +99,22 @@ class Lists:
         return np.asarray(np.where(self.listed, values[self.items], 0).sum(axis=1) / self.lengths)
 
 
-OfLists = Callable[[Lists], np.ndarray | float]
+@dataclass(frozen=True)
+class Ratio:
+    """A sum over users divided by another one: `reached` (m,) by `possible` (m,)."""
+
+    reached: np.ndarray
+    possible: np.ndarray
+
+    def parts(self) -> tuple[np.ndarray, np.ndarray]:
+        """Values (m,) whose mean is the ratio, and weights (m,) with mean 1; 0 and 1 if nothing is possible."""
+        mean = self.possible.mean()
+        if not mean:
+            return np.zeros(len(self.possible)), np.ones(len(self.possible))
+        return self.reached / mean, self.possible / mean
+
+
+OfLists = Callable[[Lists], np.ndarray | Ratio | float]
 OF_LISTS: dict[str, OfLists] = {}
 ALIASES: dict[str, tuple[str, ...]] = {}  # a word for several metrics
 
@@ -159,27 +174,27 @@ def miscalibration(lists: Lists) -> np.ndarray:
 
 
 def _recall_of_items(group: int) -> OfLists:
-    def metric(lists: Lists) -> np.ndarray:
+    def metric(lists: Lists) -> Ratio:
         hits = lists.hits & (lists.about.item_group[lists.items] == group)
-        return _pooled(hits.sum(axis=1), lists.about.per_group(lists.about.targets)[:, group])
+        return Ratio(hits.sum(axis=1), lists.about.per_group(lists.about.targets)[:, group])
 
     return metric
 
 
 def _ndcg_of_items(group: int) -> OfLists:
-    def metric(lists: Lists) -> np.ndarray:
+    def metric(lists: Lists) -> Ratio:
         gains = 1.0 / np.log2(np.arange(2, lists.k + 2))
         hits = lists.hits & (lists.about.item_group[lists.items] == group)
         ideal = np.append(0.0, np.cumsum(gains))[np.minimum(lists.k, lists.about.per_group(lists.about.targets)[:, group])]
-        return _pooled(hits @ gains, ideal)
+        return Ratio(hits @ gains, ideal)
 
     return metric
 
 
 def _of_users(group: int, whole: Callable[[Lists], np.ndarray]) -> OfLists:
-    def metric(lists: Lists) -> np.ndarray:
+    def metric(lists: Lists) -> Ratio:
         inside = lists.about.user_group == group
-        return np.where(inside, whole(lists) / max(inside.mean(), 1e-300), 0.0) if inside.any() else np.zeros(len(inside))
+        return Ratio(np.where(inside, whole(lists), 0.0), inside)
 
     return metric
 
@@ -192,11 +207,6 @@ def _ndcg(lists: Lists) -> np.ndarray:
     gains = 1.0 / np.log2(np.arange(2, lists.k + 2))
     ideal = np.cumsum(gains)[np.minimum(lists.k, np.diff(lists.about.targets.indptr)) - 1]
     return np.asarray(lists.hits @ gains / ideal)
-
-
-def _pooled(reached: np.ndarray, possible: np.ndarray) -> np.ndarray:
-    """Values (m,) whose mean is Σ reached / Σ possible over all users; 0 if nothing is possible."""
-    return np.asarray(reached / possible.mean() if possible.any() else np.zeros(len(possible)))
 
 
 def _register_groups() -> None:

@@ -28,6 +28,7 @@ import numpy as np
 
 from rankbench.core.errors import DataError, require
 from rankbench.core.registry import nearest
+from rankbench.evaluation.metrics import better_if_larger
 from rankbench.evaluation.summary import Interval, bootstrap_means, percentile_bounds
 
 LEVEL = 0.05
@@ -88,7 +89,8 @@ class Comparison:
             return "identical for every user"
         if not self.distinguishable:
             return f"not distinguishable at {LEVEL}"
-        return "better" if self.difference > 0 else "worse"
+        above, below = ("better", "worse") if better_if_larger(self.metric) else ("higher", "lower")
+        return above if self.difference > 0 else below
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numba
 import numpy as np
@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from rankbench.core.errors import ConfigError, require
 from rankbench.core.plugins import load_configured
 from rankbench.core.registry import Registry, nearest
-from rankbench.evaluation.beyond import ALIASES, OF_LISTS, Lists, Population
+from rankbench.evaluation.beyond import ALIASES, OF_LISTS, Lists, Population, Ratio
 from rankbench.evaluation.ranking import Ranking
 from rankbench.evaluation.target_ranks import OF_RANKS, TargetRanks
 
@@ -104,11 +104,16 @@ def _precision_at_hits(hits: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class PerUser:
-    """Values of each metric in float64, one per user in `users`; `overall` has the metrics of all lists together."""
+    """Values of each metric in float64, one per user in `users`; `overall` has the metrics of all lists together.
+
+    A metric that is a sum over users, divided by another sum over the same users, has both: its values are divided by the mean
+    of what they are divided by, so that their mean is the metric, and `weights` are the user's own part of it, with mean 1.
+    """
 
     users: np.ndarray
     values: dict[str, np.ndarray]
     overall: dict[str, float]
+    weights: dict[str, np.ndarray] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -167,10 +172,15 @@ def require_of_hits(word: str, source: str) -> None:
     require(names == (word,) and word.partition("@")[0] in able, problem)
 
 
+def better_if_larger(word: str) -> bool:
+    """Whether the largest value of a metric is the best. Others, such as popularity@20, describe lists."""
+    return word.partition("@")[0] not in ALIASES["beyond"]
+
+
 def require_better_if_larger(word: str, source: str) -> None:
-    """Raise ConfigError for a metric whose largest value is not the best, such as popularity@20."""
-    described = word.partition("@")[0] in ALIASES["beyond"]
-    require(not described, f"{source}: larger is not better for {word}; choose a metric of accuracy, such as ndcg@20")
+    """Raise ConfigError for a metric whose largest value is not the best."""
+    problem = f"{source}: larger is not better for {word}; choose a metric of accuracy, such as ndcg@20"
+    require(better_if_larger(word), problem)
 
 
 def require_within(wanted: MetricSet, n_items: int, dataset: str, source: str) -> None:
@@ -198,6 +208,7 @@ def measure(
     hits = np.zeros((len(rows.indptr) - 1, wanted.k), bool)
     _mark_hits(ranking.items, rows.indptr, rows.indices, hits)
     values: dict[str, np.ndarray] = {}
+    weights: dict[str, np.ndarray] = {}
     overall: dict[str, float] = {}
     about = None if train is None or history is None else Population(train, history[ranking.rows], rows)
     for name in wanted.names:
@@ -225,13 +236,15 @@ def measure(
             value = OF_LISTS[base](Lists(padded, hits[:, :k], about))
             if isinstance(value, float):
                 overall[name] = value
+            elif isinstance(value, Ratio):
+                values[name], weights[name] = value.parts()
             else:
                 values[name] = value
         elif base == "mrr_pooled":
-            values[name] = hits[:, :k] @ (1.0 / np.arange(1, k + 1)) / n_targets.mean()
+            values[name], weights[name] = Ratio(hits[:, :k] @ (1.0 / np.arange(1, k + 1)), n_targets).parts()
         else:
             values[name] = METRICS.get(base)(hits[:, :k], n_targets)
-    return PerUser(ranking.users, values, overall)
+    return PerUser(ranking.users, values, overall, weights)
 
 
 @numba.njit(cache=True)

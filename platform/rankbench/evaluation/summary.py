@@ -26,12 +26,19 @@ class Interval:
 def summarise(per_user: PerUser, seed: int, resamples: int = RESAMPLES) -> dict[str, Interval]:
     """Return name → mean with 95 % interval. Users are drawn with replacement `resamples` times, the same for every metric.
 
-    Equal `seed` and number of users give equal draws, so that intervals of two methods are based on the same users.
+    Equal `seed` and number of users give equal draws, so that intervals of two methods are based on the same users. Metrics
+    with weights are ratios of two means of the same draws.
     """
-    names = list(per_user.values)
-    table = np.column_stack([per_user.values[name] for name in names]) if names else np.empty((len(per_user.users), 0))
-    means = table.mean(axis=0)
-    low, high = bootstrap_bounds(table, seed, resamples)
+    names, weighted = list(per_user.values), list(per_user.weights)
+    columns = [*per_user.values.values(), *per_user.weights.values()]
+    table = np.column_stack(columns) if columns else np.empty((len(per_user.users), 0))
+    means = table[:, : len(names)].mean(axis=0)
+    draws = bootstrap_means(table, seed, resamples)
+    for position, name in enumerate(weighted, start=len(names)):
+        # A resample without any user of a group says nothing about it.
+        with np.errstate(invalid="ignore"):
+            draws[:, names.index(name)] /= draws[:, position]
+    low, high = percentile_bounds(draws[:, : len(names)])
     result = {name: Interval(float(m), float(a), float(b)) for name, m, a, b in zip(names, means, low, high, strict=True)}
     return result | {name: Interval(float(value)) for name, value in per_user.overall.items()}
 
@@ -42,9 +49,9 @@ def bootstrap_bounds(table: np.ndarray, seed: int, resamples: int) -> tuple[np.n
 
 
 def percentile_bounds(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the bounds of the middle 95 % of draws (resamples, n_columns), column by column."""
+    """Return the bounds of the middle 95 % of draws (resamples, n_columns), column by column, without those that are NaN."""
     tail = 50 * (1 - CONFIDENCE)
-    low, high = np.percentile(draws, [tail, 100 - tail], axis=0)
+    low, high = np.nanpercentile(draws, [tail, 100 - tail], axis=0)
     return low, high
 
 

@@ -136,6 +136,7 @@ class Attempt:
             measured[0].users,
             {name: np.mean([each.values[name] for each in measured], axis=0) for name in measured[0].values},
             {name: float(np.mean([each.overall[name] for each in measured])) for name in measured[0].overall},
+            measured[0].weights,  # they depend on the data alone
         )
         about = describe_environment()
         by_seed = [float(each.values[self.rules.metric].mean()) for each in measured]

@@ -34,7 +34,8 @@ def against_first(board: Standings, rope: float, seed: int = 0) -> dict[str, Pro
     if len(board.methods) < 2:
         return {}
     filled = np.nan_to_num(board.values)
-    shares = filled / filled.max(axis=1, keepdims=True)
+    best = filled.max(axis=1, keepdims=True)
+    shares = filled / np.where(best > 0, best, 1)
     first, *others = board.order
     weights = stream(seed, "bayes").dirichlet([PRIOR, *np.ones(len(shares))], SAMPLES)
     return {board.methods[i]: _probabilities(shares[:, i] - shares[:, first], rope, weights) for i in others}

@@ -90,7 +90,8 @@ class Board:
         """Methods that were not measured on every dataset of the ranking, with the number of those on which they were."""
         datasets = {name: 0 for each in self.entries if (name := each.entrant) not in self.standings.methods}
         for each in self.entries:
-            if each.entrant in datasets and each.dataset in self.standings.datasets and each.status != "not applicable":
+            known = each.status != "not applicable" and (not each.finished or self.metric in each.metrics)
+            if known and each.entrant in datasets and each.dataset in self.standings.datasets:
                 datasets[each.entrant] += 1
         return datasets
 
@@ -128,8 +129,11 @@ class Board:
                 ]
                 rest = f"not told apart from {_first_of(equal)}" if equal else "better than every other one"
                 lines.append(f"{board.methods[first]} has the best mean rank, and is {rest}.")
+        elif n > 2 and k > 2:
+            lines.append("All methods have the same rank on every dataset.")
         else:
-            lines.append("Too few datasets for a test over datasets: at least three are needed.")
+            few = "datasets" if n < 3 else "methods"
+            lines.append(f"Too few {few} for a test over datasets: at least three are needed.")
         if self.jackknife:
             tau = self.jackknife.tau
             weakest = min(tau, key=lambda name: tau[name])

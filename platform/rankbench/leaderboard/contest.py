@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rankbench.cluster.machine import Needs, capacity
 from rankbench.cluster.session import Session
 from rankbench.core.environment import Environment
-from rankbench.core.errors import DownloadError, first_line
+from rankbench.core.errors import DownloadError, StorageError, first_line
 from rankbench.data.cards import Card
 from rankbench.data.prepare import prepare
 from rankbench.experiment.estimate import Size, memory
@@ -21,6 +21,7 @@ from rankbench.leaderboard.results import Result, Results, Status
 
 OUTSIDE = 1800.0  # seconds for reading the data, and for the test, which the budget does not count
 GRACE = 0.1  # share of the budget by which an entry may be late before its process is ended
+OF_THE_MACHINE = (StorageError, DownloadError, OSError, MemoryError)  # another one, or another day, may do
 LATE = f"the search had not ended after {1 + GRACE:.1f} times the budget"
 
 
@@ -84,7 +85,8 @@ def plan(
         sizes[card.name] = size = Size.of(dataset)
         seconds = budget.seconds(dataset.split.train.nnz)
         for entrant in entrants:
-            if results.find(card.name, card.content_key(), entrant.name, entrant.key, str(budget), rules.metric):
+            key = card.content_key()
+            if results.find(card.name, key, dataset.fingerprint, entrant.name, entrant.key, str(budget), rules.metric):
                 done += 1
             else:
                 left.append(Entry(entrant, card, size, budget, seconds))
@@ -108,7 +110,8 @@ def run(
         if capacity(Needs(rules.n_threads, entry.memory), cluster.machines):
             entries.append(entry)
         else:
-            on_done(_without(entry, rules, "not applicable", f"needs {entry.memory / 1e9:.0f} GB of memory", results))
+            # A larger machine tries it again.
+            on_done(_without(entry, rules, "failed", f"needs {entry.memory / 1e9:.0f} GB of memory", results))
     works = [
         Work(
             Attempt,
@@ -128,7 +131,7 @@ def run(
         elif ending.kind == "answer" or (ending.kind == "late" and ending.at == "search"):
             # Processes are ended a little late, and an answer may come before; the clock of the entry itself is exact.
             on_done(_without(entry, rules, "over budget", LATE, results))
-        elif ending.kind == "error" and ending.at in ("begin", "load"):
+        elif ending.kind == "error" and ending.at in ("begin", "load") and not isinstance(ending.error, OF_THE_MACHINE):
             on_done(_without(entry, rules, "not applicable", str(ending.error), results))
         else:
             reason = first_line(ending.error) if ending.error else f"late in {ending.at}"

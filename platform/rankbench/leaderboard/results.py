@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from filelock import FileLock
 from pydantic import ConfigDict
 
 from rankbench.core.errors import DataError
@@ -89,26 +90,34 @@ class Results:
         for entries in self.of_dataset.values():
             yield from entries
 
-    def find(self, dataset: str, card: str, entrant: str, rules: str, allowed: str, metric: str) -> Result | None:
-        """Return the entry with these rules on these data, None if it has to be run, as after a failure."""
+    def find(
+        self, dataset: str, card: str, fingerprint: str, entrant: str, rules: str, allowed: str, metric: str
+    ) -> Result | None:
+        """Return the entry with these rules on these data, None if it has to be run, as after a failure. `fingerprint`: that of
+        the data now; an entry without a result may not have one.
+        """
         for each in self.of_dataset.get(dataset, ()):
             same = (each.card, each.entrant, each.rules, each.allowed, each.metric) == (card, entrant, rules, allowed, metric)
-            if same and each.status != "failed":
+            if same and each.status != "failed" and each.fingerprint in ("", fingerprint):
                 return each
         return None
 
     def add(self, result: Result, per_user: pa.Table | None = None) -> None:
-        """Add an entry, in place of an earlier one of the same entrant and budget, with the values of its users."""
+        """Add an entry, in place of an earlier one of the same entrant and budget, with the values of its users. Entries that
+        another process has added to the file of the dataset are kept.
+        """
         if per_user is not None:
             path = self.path_of_users(result)
             path.parent.mkdir(parents=True, exist_ok=True)
             with atomic_file(path) as scratch:
                 pq.write_table(per_user, scratch)
-        kept = [each for each in self.of_dataset.get(result.dataset, ()) if each.key != result.key]
-        entries = sorted([*kept, result], key=lambda each: each.key)
-        self.of_dataset[result.dataset] = entries
+        path = self.folder / f"{result.dataset}.jsonl"
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_text(self.folder / f"{result.dataset}.jsonl", "".join(f"{_line(each)}\n" for each in entries))
+        with FileLock(self.folder / f".{result.dataset}.lock"):
+            stored = _read(path) if path.is_file() else []
+            entries = sorted([*(each for each in stored if each.key != result.key), result], key=lambda each: each.key)
+            self.of_dataset[result.dataset] = entries
+            write_text(path, "".join(f"{_line(each)}\n" for each in entries))
 
     def users_of(self, result: Result, metric: str) -> tuple[np.ndarray, np.ndarray] | None:
         """The ids and values of the users of an entry, None if they are not on this machine."""

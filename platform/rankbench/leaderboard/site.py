@@ -232,14 +232,15 @@ def _method_page(method: str, boards: Sequence[Board]) -> Page:
 
 
 def _ranked(dataset: str, board: Board) -> list[Result]:
-    """The finished entries of a dataset, best first."""
-    finished = [each for each in board.entries if each.dataset == dataset and each.finished]
+    """The finished entries of a dataset that have the metric, best first."""
+    finished = [each for each in board.entries if each.dataset == dataset and each.finished and board.metric in each.metrics]
     return sorted(finished, key=lambda each: (-each.metrics[board.metric][0], each.entrant))
 
 
 def _place(result: Result, board: Board) -> str:
     ranked = _ranked(result.dataset, board)
-    return f"{ranked.index(result) + 1} of {len(ranked)}" if result in ranked else result.status
+    without = f"not measured by {board.metric}" if result.finished else result.status
+    return f"{ranked.index(result) + 1} of {len(ranked)}" if result in ranked else without
 
 
 def _value(result: Result, metric: str, interval: bool = True) -> str:

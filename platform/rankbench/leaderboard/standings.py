@@ -134,18 +134,20 @@ def standings(results: Iterable[Result], metric: str) -> Standings:
 
     The table has no gaps. A dataset is left out if fewer than half as many methods were run on it as on another one, because
     most cannot be measured there, or if none has a result. Of the methods, those are left out that were not run on all datasets
-    that remain.
+    that remain. An entry that was measured without this metric counts as not run.
     """
     table: dict[str, dict[str, float]] = {}
     for each in results:
-        if each.status != "not applicable":
-            value = each.metrics[metric][0] if each.finished and metric in each.metrics else math.nan
-            table.setdefault(each.dataset, {})[each.entrant] = value
+        unknown = each.finished and metric not in each.metrics
+        if each.status != "not applicable" and not unknown:
+            table.setdefault(each.dataset, {})[each.entrant] = each.metrics[metric][0] if each.finished else math.nan
     most = max(map(len, table.values()), default=0)
     table = {
         name: row for name, row in sorted(table.items()) if 2 * len(row) >= most and not all(map(math.isnan, row.values()))
     }
     everywhere = set.intersection(*(set(row) for row in table.values())) if table else set()
     methods = tuple(sorted(everywhere))
+    # Those with a result may be methods that are left out.
+    table = {name: row for name, row in table.items() if not methods or not all(math.isnan(row[method]) for method in methods)}
     values = np.array([[row[method] for method in methods] for row in table.values()]).reshape(len(table), len(methods))
     return Standings(tuple(table), methods, values)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rankbench.evaluation.compare import Comparison
+from rankbench.evaluation.metrics import better_if_larger
 
 if TYPE_CHECKING:
     from rankbench.reports.tables import Row
@@ -135,7 +136,7 @@ def _other_metrics(
     pairs: Sequence[Comparison], metric: str | None, leader: str, tied: Sequence[str], identical: Sequence[str]
 ) -> str:
     """Return a sentence on the metrics in which a model leads that is behind in the deciding one."""
-    leaders = {pair.metric: pair.against for pair in pairs if pair.metric != metric}
+    leaders = {pair.metric: pair.against for pair in pairs if pair.metric != metric and better_if_larger(pair.metric)}
     others = {name: best for name, best in leaders.items() if best not in (leader, *tied, *identical)}
     return "".join(f" In {name}, {best} leads." for name, best in others.items())
 

@@ -14,6 +14,7 @@ from typing import Any
 from tabulate import tabulate
 
 from rankbench.evaluation.compare import LEVEL, Comparison
+from rankbench.evaluation.metrics import better_if_larger
 from rankbench.reports import markdown
 from rankbench.reports.budget import Spent
 from rankbench.reports.conclusions import Conclusions
@@ -25,7 +26,6 @@ from rankbench.tracking.links import RunLinks
 from rankbench.tracking.record import RunRecord
 
 MANY = 5  # minimum number of rows for which a shared parameter is printed once
-UNRANKED = ("popularity",)  # metrics for which a higher value is not better
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class Table:
         means: dict[tuple[str, str], list[float]] = {}
         for row in self.rows:
             for metric, cell in row.cells.items():
-                if metric.partition("@")[0] not in UNRANKED:
+                if better_if_larger(metric):
                     means.setdefault((row.dataset, metric), []).append(cell.mean)
         ranked = {key: sorted(set(values), reverse=True) for key, values in means.items() if len(values) > 1}
         return {key: (values[0], values[1] if len(values) > 1 else None) for key, values in ranked.items()}
