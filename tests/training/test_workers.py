@@ -216,25 +216,28 @@ def test_every_user_has_one_owner():
 
 def test_gloo_sends_the_bytes_that_are_counted():
     def bytes_sent():
-        """By all TCP sockets of this process, of which the workers of this test are threads."""
-        total = 0
+        """By each TCP socket of this process, of which the workers of this test are threads: inode → number."""
+        sent = {}
         for path in Path("/proc/self/fd").iterdir():
             with contextlib.suppress(OSError), socket.socket(fileno=os.dup(int(path.name))) as each:
                 if each.type == socket.SOCK_STREAM and each.family in (socket.AF_INET, socket.AF_INET6):
                     info = each.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-                    total += int.from_bytes(info[SENT : SENT + 8], "little") if len(info) >= SENT + 8 else 0
-        return total
+                    number = int.from_bytes(info[SENT : SENT + 8], "little") if len(info) >= SENT + 8 else 0
+                    sent[os.fstat(each.fileno()).st_ino] = number
+        return sent
 
     def work(ring: Ring):
         ring.sum([torch.zeros(1)])  # connects the workers
         barrier.wait()
         # One thread counts, because the others would count the copies of the sockets that it holds meanwhile.
-        before, counted = bytes_sent() if ring.rank == 0 else 0, ring.sent
+        before, counted = bytes_sent() if ring.rank == 0 else {}, ring.sent
         barrier.wait()
         ring.sum([torch.zeros(500_000)])
         ring.complete([torch.zeros(300_000)])
         barrier.wait()
-        return bytes_sent() - before if ring.rank == 0 else 0, ring.sent - counted
+        # Sockets of earlier tests may have been closed in between.
+        after = bytes_sent() if ring.rank == 0 else {}
+        return sum(number - before[inode] for inode, number in after.items() if inode in before), ring.sent - counted
 
     barrier = threading.Barrier(3)
     workers = together(3, work)
