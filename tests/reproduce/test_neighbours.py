@@ -121,3 +121,18 @@ def test_a_pair_of_rows_that_are_here_is_tested_even_if_their_runs_are_known(hom
     first = stored(home, evidence, table)
     evidence.add(replace(first, pairs=first.pairs[:1]))
     assert stored(home, Evidence(evidence.folder), table) == first
+
+
+def test_a_row_whose_values_are_elsewhere_still_lies_between_two_others(home, measured):
+    table, evidence = measured
+    records = home.results / "reproduce" / "records"
+    (records / "final-A-1").rename(home.results / "A-1")
+    first = stored(home, evidence, table)
+    middle = first.pairs[0].than
+    for seed in (0, 1):
+        (records / f"final-{middle}-{seed}").rename(home.results / f"{middle}-{seed}")
+    again = Evidence(evidence.folder)
+    assert check_neighbours([table], ["synthetic"], again, home) == 0  # the row above and the row below are no new pair
+    (home.results / "A-1").rename(records / "final-A-1")
+    found = stored(home, Evidence(evidence.folder), table)
+    assert found != first and [(pair.better, pair.than) for pair in found.pairs] == [(p.better, p.than) for p in first.pairs]

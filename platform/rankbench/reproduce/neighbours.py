@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -36,8 +36,9 @@ def check_neighbours(
         card = table.card_key(dataset)
         known = evidence.neighbours_of(dataset, card, table.name, metric)
         old, replaced = standing_pairs(known, table, evidence) if known else ((), ())
-        tested_pairs = {(pair.better, pair.than) for pair in old}
-        if known and not replaced and set(runs) <= set(known.runs) and tested_pairs.issuperset(pairwise(order)):
+        known_pairs = {(pair.better, pair.than) for pair in old}
+        new = {pair for pair in pairwise(order) if pair not in known_pairs and not _has_row_between(pair, known_pairs)}
+        if known and not replaced and set(runs) <= set(known.runs) and not new:
             continue
         try:
             pairs, users, tests = paired_tests(rows, list(pairwise(order)), dataset, metric, folders)
@@ -48,7 +49,9 @@ def check_neighbours(
         adjacent = {*pairwise(sorted(known_rows, key=lambda label: means[label], reverse=True))}
         # Rows that are both here were tested now, and a row that was tested now can lie between two others.
         kept = [pair for pair in old if not {pair.better, pair.than} <= rows.keys() and (pair.better, pair.than) in adjacent]
-        pairs = tuple(sorted((*pairs, *kept), key=lambda pair: means[pair.better], reverse=True))
+        every = {(pair.better, pair.than): pair for pair in (*pairs, *kept)}
+        shown = [pair for names, pair in every.items() if not _has_row_between(names, every.keys())]
+        pairs = tuple(sorted(shown, key=lambda pair: means[pair.better], reverse=True))
         compared = {label for pair in pairs for label in (pair.better, pair.than)}
         runs = tuple(
             sorted({*runs, *(fit.run for label in compared for fit in fits[label] if known and fit.run in known.runs)})
@@ -62,6 +65,12 @@ def check_neighbours(
         )  # fmt: skip
         tested += 1
     return tested
+
+
+def _has_row_between(pair: tuple[str, str], pairs: Collection[tuple[str, str]]) -> bool:
+    """Whether a row is compared with both rows of a pair, below the one and above the other."""
+    upper, lower = pair
+    return any((upper, row) in pairs and (row, lower) in pairs for _, row in pairs)
 
 
 def _published(tables: Iterable[PaperTable], datasets: set[str]) -> Iterator[tuple[PaperTable, str, str]]:
