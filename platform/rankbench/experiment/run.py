@@ -161,7 +161,7 @@ def _with_own_checkpoints(job: Job, dataset: Dataset, execution: Execution) -> E
     params = {name: value for name, value in config.flat.items() if name in config.used}
     of = {"method": config.method, **params, "seed": job.seed, "dtype": job.dtype, "fit_on": job.fit_on}
     of["data"] = f"{dataset.name} {dataset.fingerprint}"
-    of["device"] = execution.device.partition(":")[0]  # the moments of an optimiser have another layout on another one
+    of["device"] = execution.device.partition(":")[0]  # the moments of an optimiser have another layout on another device
     return dataclasses.replace(execution, checkpoints=dataclasses.replace(execution.checkpoints, of=of))
 
 
