@@ -1,5 +1,7 @@
 """Searches of rows: on validation, on test, and with a bound of their time; each fit in this process."""
 
+from dataclasses import replace
+
 import pytest
 
 from rankbench.api.reproduce import agenda
@@ -71,6 +73,19 @@ def test_a_search_that_its_time_ended_is_continued_with_more_time(ease, home):
     assert line.draws == 3 and line.bound is None
     evidence.add(line)
     assert not waits(60.0) and not waits(None)
+
+
+def test_a_search_with_fewer_draws_than_the_file_asks_for_waits(ease, home):
+    evidence = Evidence(home.home / "experiments" / "evidence")
+    line, _ = searched(ease, "valid", home)
+    evidence.add(replace(line, draws=line.draws - 1))
+
+    def waits():
+        return any(task.stage == "search" and task.labels == "EASE" for task in agenda(["toy/1"], home).tasks)
+
+    assert waits()
+    evidence.add(line)
+    assert not waits()
 
 
 def test_a_dry_run_does_not_write_the_store(home):

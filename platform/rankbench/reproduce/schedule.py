@@ -144,11 +144,14 @@ def _search_seconds(row: Row, environment: Environment, metrics: dict[str, Metri
 
 
 def is_searched(row: Row, on: Part, evidence: Evidence, seconds: float | None) -> bool:
-    """Whether the evidence has the search of a row, with all of its draws or with as much time."""
+    """Whether the evidence has the search of a row, with all draws that the file asks for now, or with as much time."""
     found = row.search(evidence, on)
     if found is None:
         return False
-    return found.bound is None or (seconds is not None and seconds <= found.bound)
+    if found.bound is not None:
+        return seconds is not None and seconds <= found.bound
+    asked = row.table.spec.search
+    return found.draws >= len(distinct_settings(row.arm.params, asked.trials, asked.seed, row.source))
 
 
 def is_measured(fit: Wanted, evidence: Evidence) -> bool:
