@@ -1,6 +1,7 @@
 """The store: whole files, lines that are replaced by newer ones, and settings that are compared by what a fit reads."""
 
 import dataclasses
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -38,6 +39,17 @@ def test_lines_that_another_process_adds_meanwhile_are_kept(tmp_path):
     other.add(fit(seed=1))
     one.add(fit(seed=2))
     assert [each.seed for each in one.fits["d"]] == [each.seed for each in Evidence(tmp_path).fits["d"]] == [0, 1, 2]
+
+
+def test_lines_that_several_processes_add_at_once_are_kept(tmp_path):
+    def add(first):
+        evidence = Evidence(tmp_path)
+        for seed in range(first, first + 10):
+            evidence.add(fit(seed=seed))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(add, range(0, 40, 10)))
+    assert [each.seed for each in Evidence(tmp_path).fits["d"]] == list(range(40))
 
 
 def test_a_fit_is_found_by_what_it_reads_and_measures(tmp_path):

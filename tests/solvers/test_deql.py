@@ -198,6 +198,9 @@ def test_lam_and_lam_prime_together_are_refused(values):
         (DEQLL2, {"a": -1.0}, "a must be > 0"),
         (DEQLL2, {"b": -0.5}, "b must be ≥ 0"),
         (DEQLL2, {"p": 0.0, "b": 0.0}, "there is no loss"),
+        (DEQLL2, {"p": 0.0, "b": 1e-200}, "there is no loss"),  # its square is 0
+        (DEQL, {"a": 1e200}, "a must lie in"),  # its square is no number
+        (DEQL, {"b": 1e200}, "b must lie in"),
         (DEQLL2, {"lam": 0.0}, "lam must be > 0"),
         (DEQLL2, {"lam_prime": -1.0}, "lam_prime must be > 0"),
         (DEQLL2, {"lam": float("nan")}, "lam must be > 0"),

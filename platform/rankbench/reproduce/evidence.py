@@ -12,6 +12,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock
+
 from rankbench.core.errors import DataError
 from rankbench.core.files import write_text
 from rankbench.core.json_lines import read_json_lines
@@ -96,14 +98,17 @@ class Evidence:
         """
         kind = next(name for name, each in KINDS.items() if isinstance(line, each))
         lines: dict[str, list[Any]] = getattr(self, kind)
+        known = lines.get(line.dataset, [])
+        if self.read_only:
+            lines[line.dataset] = _with(line, known)
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"{line.dataset}.{kind}.jsonl"
-        known = {(each.order, each.card): each for each in lines.get(line.dataset, ())}
-        if not self.read_only and path.exists():
-            known |= {(each.order, each.card): each for each in read_json_lines(path, KINDS[kind])}
-        known[line.order, line.card] = line
-        lines[line.dataset] = sorted(known.values(), key=lambda each: each.order)
-        if not self.read_only:
-            _write(path, lines[line.dataset])
+        with FileLock(self.folder / f".{path.name}.lock"):
+            stored = read_json_lines(path, KINDS[kind]) if path.exists() else []
+            lines[line.dataset] = _with(line, [*known, *stored])
+            rows = (json.dumps(asdict(each), sort_keys=True, allow_nan=False) for each in lines[line.dataset])
+            write_text(path, "".join(f"{row}\n" for row in rows))
 
 
 def stored_fit(record: RunRecord, config: MethodConfig, card: str, idle: bool) -> StoredFit:
@@ -161,6 +166,7 @@ def _rounded(m: Measured) -> tuple[float, float | None, float | None]:
     return round(m.mean, 6), low, high
 
 
-def _write(path: Path, lines: list[Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, "".join(json.dumps(asdict(line), sort_keys=True, allow_nan=False) + "\n" for line in lines))
+def _with(line: Any, known: Iterable[Any]) -> list[Any]:
+    """Return the lines in order, each setting once, with the last one of it."""
+    last = {(each.order, each.card): each for each in (*known, line)}
+    return sorted(last.values(), key=lambda each: each.order)

@@ -22,13 +22,14 @@ from rankbench.core.errors import require
 from rankbench.fitting.method import Shift, closed_form
 
 P, A, B = "dropout probability", "emphasis on dropped entries; only b/a matters", "emphasis on kept entries"
+SMALLEST, LARGEST = 1e-100, 1e100  # emphases whose squares are numbers
 
 
 @dataclass(frozen=True)
 class DEQL(Params):
     p: float = param(0.5, P, "0.1 to 0.9", gt=0, lt=1)
-    a: float = param(1.0, A, "1", gt=0)
-    b: float = param(0.5, f"{B}; b = 0 is edlae", "0.1 to 2", gt=0)
+    a: float = param(1.0, A, "1", ge=SMALLEST, le=LARGEST)
+    b: float = param(0.5, f"{B}; b = 0 is edlae", "0.1 to 2", gt=0, le=LARGEST)
 
     lam = 0.0
 
@@ -36,8 +37,8 @@ class DEQL(Params):
 @dataclass(frozen=True)
 class DEQLL2(Params):
     p: float = param(0.5, P, "0.1 to 0.9", ge=0, lt=1)
-    a: float = param(1.0, A, "1", gt=0)
-    b: float = param(0.5, B, "0.1 to 2", ge=0)
+    a: float = param(1.0, A, "1", ge=SMALLEST, le=LARGEST)
+    b: float = param(0.5, B, "0.1 to 2", ge=0, le=LARGEST)
     lam: float | None = param(None, "ridge λ of Eq. 14 of the paper; 10 if neither is given", "10 to 500", gt=0)
     lam_prime: float | None = param(
         None, "ridge λ/h2 added to the Gram matrix; given instead of lam, all values of b share one inverse", "1 to 500", gt=0
@@ -45,7 +46,7 @@ class DEQLL2(Params):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.p > 0 or self.b > 0, "with p = 0 and b = 0 there is no loss: raise one of them")
+        require(_h(self)[0] > 0, "with p = 0 and b = 0 there is no loss: raise one of them")
         require(self.lam is None or self.lam_prime is None, "give lam or lam_prime, not both: lam_prime is lam/h2")
 
 
