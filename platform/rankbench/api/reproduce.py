@@ -29,6 +29,7 @@ from rankbench.reproduce.schedule import STAGES, Task, tasks
 from rankbench.reproduce.simulations import SIMULATIONS, Simulation
 from rankbench.reproduce.timing import require_idle
 from rankbench.reproduce.wanted import Row, metrics_for, rows_of, wanted_fits
+from rankbench.sweeps.running import Running
 from rankbench.sweeps.units import Unit
 from rankbench.tracking.labels import Labels
 from rankbench.tracking.mlflow_sink import MlflowSink, tracking_uri
@@ -176,10 +177,11 @@ def reproduce(
     told: Callable[[str], None] = lambda line: None,
     labels: Labels | None = None,
     alone: bool = False,
+    running: Running | None = None,
 ) -> Outcome:
     """Work through the tasks of an agenda until they are done or `budget` seconds have passed. Each finished fit is added to
     the evidence at once and sent to MLflow. With `alone`, nothing new is measured: one measured fit per dataset, method and
-    encoder is run again with the machine to itself, so that its seconds can be compared.
+    encoder is run again with the machine to itself, so that its seconds can be compared. `running` is told how far fits are.
 
     Raises ConfigError if results are in a store, or if other processes use the machine and `alone` is set, ClusterError if the
     cluster at `address` cannot be joined, StorageError if results cannot be written.
@@ -211,7 +213,7 @@ def reproduce(
             name = run_name(record, (), True, False)
             sink.send(record, folder / record.id, name, used.get(record.id), first=metrics_shown[0])
 
-    spending = Spending(plan.evidence, plan.search_seconds, told, sent)
+    spending = Spending(plan.evidence, plan.search_seconds, told, sent, running or Running())
     deadline = None if budget is None else started + budget
     try:
         with session(address, available_cpus()) as cluster:

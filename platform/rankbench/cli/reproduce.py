@@ -108,6 +108,7 @@ def reproduce(
     from rankbench.core.errors import ConfigError
     from rankbench.core.threads import available_cpus
     from rankbench.tracking.labels import Labels
+    from rankbench.views.reproduce_view import ReproduceView
 
     seconds = None if budget is None else seconds_of(budget, "--budget")
     search_seconds = None if search_budget is None else seconds_of(search_budget, "--search-budget")
@@ -117,14 +118,11 @@ def reproduce(
         if alone:
             raise ConfigError("--alone measures this machine; leave out --address")
 
-    def told(line: str) -> None:
-        if not json:
-            err.print(line, highlight=False)
-
+    view = ReproduceView(seconds, quiet=json)
     cpus = None if address else available_cpus()
     labels_of_rows = [label for each in (rows or "").split(";") if (label := each.strip())]
     plan = agenda(
-        tables or [], environment, comma_separated(datasets), store, cpus, search_seconds, dry_run, told,
+        tables or [], environment, comma_separated(datasets), store, cpus, search_seconds, dry_run, view.told,
         stages=comma_separated(stages), labels=labels_of_rows,
     )  # fmt: skip
     if not json:
@@ -138,9 +136,10 @@ def reproduce(
     outcome = None
     if (alone or plan.tasks) and seconds != 0:
         if not alone:
-            told(f"{_plural(len(plan.tasks), 'task')} to do" + (f", {clock(seconds)} to spend" if seconds else ""))
+            view.told(f"{_plural(len(plan.tasks), 'task')} to do" + (f", {clock(seconds)} to spend" if seconds else ""))
         labels = Labels.from_env("reproduce", tag or (), None)
-        outcome = work_on(plan, environment, seconds, address, told, labels, alone)
+        with view:
+            outcome = work_on(plan, environment, seconds, address, view.told, labels, alone, view.running)
     _show_results(plan, outcome, json)
 
 

@@ -231,6 +231,7 @@ def status(
     from rankbench.schema.stored_sweep import find_sweep, read_sweep
     from rankbench.sweeps.heartbeat import last_heartbeat
     from rankbench.sweeps.store import SweepStore
+    from rankbench.views.running_lines import SHOWN
 
     environment = Environment.from_env()
     stored = read_sweep(find_sweep(name, environment))
@@ -254,6 +255,9 @@ def status(
             left = running["remaining_seconds"]
             rest = f", {clock(left)} left" if left is not None else ""
             out.print(f"{progress['stage']}: {done} of {progress['of']} fits{rest}")
+            for fit in progress.get("running", ())[:SHOWN]:
+                how_far = f": {fit['done']} of {fit['of']} {fit['counted']}" if fit["of"] and fit["done"] else ""
+                out.print(f"  running: {fit['title']}{how_far}")
     elif state == "interrupted":
         out.print("the same command with --resume continues it")
     for problem in stored.about.not_available.values():

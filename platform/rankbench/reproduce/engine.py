@@ -24,6 +24,7 @@ from rankbench.reproduce.simulations import simulate
 from rankbench.reproduce.timing import alone_folder, time_alone, untimed
 from rankbench.reproduce.wanted import Row
 from rankbench.schema.experiment import ExperimentSpec
+from rankbench.sweeps.running import Running
 from rankbench.sweeps.store import SweepStore
 from rankbench.sweeps.units import Unit
 from rankbench.tracking.record import RunRecord
@@ -32,13 +33,14 @@ from rankbench.tracking.record import RunRecord
 @dataclass
 class Spending:
     """What a call may use and has done. `search_seconds`: the training time of each search. `told(line)` reports a line to the
-    user; `sent(unit, records)` is called with finished records.
+    user; `sent(unit, records)` is called with finished records; `running` are the fits that run.
     """
 
     evidence: Evidence
     search_seconds: float | None
     told: Callable[[str], None]
     sent: Callable[[Unit, list[RunRecord]], None]
+    running: Running = field(default_factory=Running)
     fitted: int = 0
     searched: int = 0
     studied: int = 0
@@ -97,7 +99,8 @@ def spend_alone(
             done(unit, records, cached)
             spending.sent(unit, records)
 
-        run_units([unit], environment, SweepStore(alone_folder(environment).parent), cluster, spec, both, warn=spending.told)
+        store = SweepStore(alone_folder(environment).parent)
+        run_units([unit], environment, store, cluster, spec, both, warn=spending.told, running=spending.running)
 
     over = threading.Event()
     with _until(deadline, over):
@@ -176,7 +179,8 @@ def _run(
     from rankbench.sweeps.tuner import run_units  # imports Ray, which reads the variables that the session sets
 
     store = SweepStore(records_folder(environment).parent)
-    run_units(planned, environment, store, cluster, row.table.spec, done, warn=spending.told, in_order=True)
+    spec, running = row.table.spec, spending.running
+    run_units(planned, environment, store, cluster, spec, done, warn=spending.told, running=running, in_order=True)
 
 
 def _line(record: RunRecord, task: Task) -> str:

@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from rankbench.core.errors import ConfigError, StorageError
 from rankbench.core.files import write_json
 from rankbench.core.storage import Storage
 from rankbench.schema.shared_sweeps import RUNNING, SILENT, STOP
+from rankbench.sweeps.running import Running
 from rankbench.sweeps.store import SweepStore
 from rankbench.tracking.record import RunRecord
 
@@ -28,7 +29,9 @@ EVERY, EVERY_STORED = 2.0, 10.0  # seconds between two heartbeats, in a folder a
 
 @dataclass
 class Progress:
-    """Progress of one stage: the number of trials by state, of `of` in total, their cost, and the best value of each arm."""
+    """Progress of one stage: the number of trials by state, of `of` in total, their cost, the best value of each arm, and the
+    fits that run now.
+    """
 
     stage: str
     of: int
@@ -40,6 +43,7 @@ class Progress:
     cost: float = 0.0
     cached: float = 0.0
     best: dict[str, float] = field(default_factory=dict)
+    running: Running = field(default_factory=Running)
 
     @property
     def done(self) -> int:
@@ -118,7 +122,11 @@ class Heartbeat:
     def _write(self) -> None:
         about: dict[str, Any] = {"pid": os.getpid(), "host": socket.gethostname(), "seen_at": time.time()}
         if self.progress:
-            progress = {name: value for name, value in asdict(self.progress).items() if name != "started"}
+            progress = {name: value for name, value in vars(self.progress).items() if name not in ("started", "running")}
+            progress["running"] = [
+                {"title": fit.title, "done": fit.done, "of": fit.of, "counted": fit.counted}
+                for fit in self.progress.running.fits
+            ]
             about |= {"progress": progress, "remaining_seconds": self.progress.remaining(time.monotonic())}
         path = write_json(self.store.folder / RUNNING, about)
         if self.store.shared:

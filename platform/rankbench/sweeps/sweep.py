@@ -193,7 +193,9 @@ def run_sweep(
                 listener.done(unit, finished)
 
             usage = Usage()
-            finished = run_units(fixed, environment, store, cluster, spec, done, adaptive, earlier, listener.warn, usage)
+            finished = run_units(
+                fixed, environment, store, cluster, spec, done, adaptive, earlier, listener.warn, usage, progress.running
+            )
             if usage.share is not None:
                 used[name] = round(usage.share, 3)
             return finished

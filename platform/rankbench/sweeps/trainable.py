@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Generator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -27,11 +28,13 @@ from rankbench.fitting.crew import Crew
 from rankbench.fitting.drive import Row
 from rankbench.fitting.executors import BlockMap
 from rankbench.fitting.method import Iterative
+from rankbench.sweeps.reports import ITERATION, VALID
 from rankbench.sweeps.store import SweepStore
 from rankbench.sweeps.units import AdaptiveSearch, Unit
 
 CHECKPOINTS, SPILL = "checkpoints", "spill"  # folders beside the records
 SAVE_EVERY = 15.0  # seconds between two checkpoints of an iterative fit
+REPORT_EVERY = 10.0  # seconds between two reports of how far a fit is
 EVALUATIONS = "rankbench/evaluations"  # with a prefix, since Tune gives some plain names a meaning
 
 
@@ -48,8 +51,8 @@ class UnitTrainable(tune.Trainable):
     """Runs one unit and writes its records. An exception in the run becomes a record, too; only a lost worker fails the trial.
 
     `config` is {"unit": position in `planned.units`} for a planned unit, and {"search": position in `searches`, "values": drawn
-    parameters} for one of an adaptive search; "nodes" is the number of nodes that the trial has reserved. With `prunes`, the
-    trial reports each evaluation on the validation set.
+    parameters} for one of an adaptive search; "nodes" is the number of nodes that the trial has reserved. The trial sometimes
+    reports its iteration and, with `prunes`, each evaluation on the validation set.
     """
 
     def setup(  # type: ignore[override]  # Tune passes the arguments of `with_parameters`, too
@@ -82,9 +85,10 @@ class UnitTrainable(tune.Trainable):
         self.unit = replace(unit, nodes=config["nodes"])
         self._checkpoints = self.store.folder / CHECKPOINTS / self.unit.run_id
         self.reported = 0  # number of evaluations that the driver already has
+        self.reported_at = time.monotonic()
 
     def step(self) -> dict[str, Any]:
-        """Run to the next evaluation after which the scheduler may stop the trial, or to the end."""
+        """Run to the next report, or to the next evaluation after which the scheduler may stop the trial, or to the end."""
         if self.run is None:
             self.records = self.store.trial(self.unit.run_id, self.unit.ids)
             self.run = self._start()
@@ -94,7 +98,9 @@ class UnitTrainable(tune.Trainable):
                     # A fit that was resumed reports the evaluations before its checkpoint, too.
                     rows = [row for row in curve if "valid" in row][self.reported :]
                     self.reported += len(rows)
-                    return {EVALUATIONS: json.dumps(rows)}
+                    return {EVALUATIONS: json.dumps(rows), **self._how_far(curve)}
+                if time.monotonic() - self.reported_at >= REPORT_EVERY:
+                    return self._how_far(curve)
         except Superseded:
             raise  # nothing may be written; if the driver still waits for this trial, it runs it again
         except Exception as error:
@@ -102,6 +108,11 @@ class UnitTrainable(tune.Trainable):
                 self.records.write(failure(self.unit.job, config, error), None)
         self.run = None
         return {"done": True}
+
+    def _how_far(self, curve: list[Row]) -> dict[str, Any]:
+        self.reported_at = time.monotonic()
+        valid = next((row["valid"] for row in reversed(curve) if "valid" in row), None)
+        return {ITERATION: curve[-1]["iteration"]} | ({} if valid is None else {VALID: valid})
 
     def _start(self) -> Generator[list[Row], None, None]:
         unit, checkpoints, spill = self.unit, None, None

@@ -33,7 +33,9 @@ from rankbench.experiment.outcome import failure
 from rankbench.schema.experiment import ExperimentSpec
 from rankbench.sweeps.dispatch import Dispatch, Request
 from rankbench.sweeps.placement import adapted, require_machine, shared_needs
+from rankbench.sweeps.reports import Reports
 from rankbench.sweeps.reuse import Earlier
+from rankbench.sweeps.running import Running
 from rankbench.sweeps.search import OnDone, Search, records_of, results_of
 from rankbench.sweeps.store import OUTGOING, SweepStore
 from rankbench.sweeps.trainable import CHECKPOINTS, EVALUATIONS, SPILL, Planned, UnitTrainable
@@ -62,18 +64,27 @@ def run_units(
     earlier: Earlier | None = None,
     warn: Callable[[str], None] = lambda line: None,
     usage: Usage | None = None,
+    running: Running | None = None,
     in_order: bool = False,
 ) -> list[RunRecord]:
     """Run all units, and those that `searches` draw, as trials of Ray Tune; returns a record for each of their settings.
 
     Records are written to `store` as trials finish, and `on_done` is called for each unit. A setting is not run again if it
     has a finished record there or in an `earlier` sweep, or if its search stopped it. `warn` is called if trials wait for long
-    or get several nodes, and `usage` counts the time of the processors. Large units start first, so that all end at about the
-    same time; `in_order`: the units start in their order, for a caller who may end before all are done.
+    or get several nodes, `usage` counts the time of the processors, and `running` knows how far the fits are. Large units
+    start first, so that all end at about the same time; `in_order`: the units start in their order, for a caller who may end
+    before all are done.
     Raises StorageError if a unit needs more memory than any machine has, ConfigError if no machine has the rest.
     """
     search, records = Search(store, spec.search), store.records
+    running = running or Running()
+    running.expect(len(units) + sum(each.trials for each in searches))
     to_run = []
+
+    def ended(unit: Unit, results: list[RunRecord], cached: bool) -> None:
+        on_done(unit, results, cached)
+        running.end()
+
     machines, resources = session.machines, spec.resources
     units = [adapted(unit, machines, resources) for unit in units]
     searches = [replace(each, draft=adapted(each.draft, machines, resources)) for each in searches]
@@ -82,7 +93,7 @@ def run_units(
         if len(results) < len(unit.job.configs) and earlier and earlier.adopt(unit, store):
             results = results_of(unit, records)
         if len(results) == len(unit.job.configs):
-            on_done(unit, results, True)
+            ended(unit, results, True)
         else:
             to_run.append(unit)
     for unit in units:
@@ -105,7 +116,7 @@ def run_units(
     group_searches, lost = searches, []
     for number in range(1, ATTEMPTS + 1 if to_run or searches else 1):
         group = Group(to_run, group_searches, search, Dispatch(machines, limit), in_order)
-        lost = _tune(group, environment, session, on_done, warn, usage, again=number < ATTEMPTS)
+        lost = _tune(group, environment, session, ended, warn, usage, running, again=number < ATTEMPTS)
         to_run, group_searches = [unit for unit, _ in lost], []
         if not lost:
             break
@@ -114,7 +125,7 @@ def run_units(
         for config in unit.job.configs:
             attempt.write(failure(unit.job, config, f"{reason} (the worker was lost {ATTEMPTS} times)"), None)
         store.fetch(unit.ids)
-        on_done(unit, records_of(unit, records), False)
+        ended(unit, records_of(unit, records), False)
     # Interrupted fits of other calls go on from checkpoints in the same folder.
     for unit in (*units, *search.drawn):
         shutil.rmtree(store.folder / CHECKPOINTS / unit.run_id, ignore_errors=True)
@@ -388,6 +399,7 @@ def _tune(
     on_done: OnDone,
     warn: Callable[[str], None],
     usage: Usage,
+    running: Running,
     again: bool,
 ) -> list[tuple[Unit, str]]:
     """Run the units of a group, planned and drawn; returns those whose worker was lost, with the reason. `again`: whether
@@ -435,6 +447,7 @@ def _tune(
                 callbacks=[
                     ends,
                     Waiting(lambda trial: group.needs(group.unit_of(trial)), warn),
+                    Reports(group.unit_of, running),
                     _Machines(group, usage, look=not session.local),
                 ],
                 # Tune's own retry waits forever for the worker that it kept for reuse; run_units retries instead.

@@ -19,6 +19,7 @@ from rankbench.sweeps.plan import Plan
 from rankbench.sweeps.units import Unit
 from rankbench.tracking.record import RunRecord
 from rankbench.views.phases import clock
+from rankbench.views.running_lines import running_lines
 from rankbench.views.sweep_view import summary
 
 EVERY = 1.0  # seconds between two updates; a drawing takes about 0.05 s
@@ -138,6 +139,7 @@ class SweepInNotebook:
 
     def stage(self, progress: Progress) -> None:
         self._progress = progress
+        progress.running.on_change = self._update
         self._update(at_once=True)
 
     def done(self, unit: Unit, records: list[RunRecord]) -> None:
@@ -149,6 +151,7 @@ class SweepInNotebook:
 
     def _update(self, at_once: bool = False) -> None:
         if at_once or self._output.due():
-            lines = [*self._lines, *([summary(self._progress)] if self._progress else [])]
+            now = [summary(self._progress), *running_lines(self._progress.running)] if self._progress else []
+            lines = [*self._lines, *now]
             curves = drawing(self._best, "seconds", f"best {self.metric} on valid")
             self._output.show(f"<div>{'<br>'.join(map(escape, lines))}</div>{curves}")

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from rankbench.experiment.divergence import divergence
 from rankbench.views.phases import clock, err
+from rankbench.views.running_lines import running_lines
 
 if TYPE_CHECKING:
     from rankbench.schema.stored_sweep import NotAvailable
@@ -68,7 +69,8 @@ class SweepView:
         err.print(f"warning: {line}")
 
     def stage(self, progress: Progress) -> None:
-        self.progress, self._printed_at = progress, 0.0
+        self.progress, self._printed_at = progress, time.monotonic()
+        progress.running.on_change = self._changed
 
     def done(self, unit: Unit, records: list[RunRecord]) -> None:
         if self.quiet or self.progress is None:
@@ -79,10 +81,18 @@ class SweepView:
                 err.print(f"failed: {record.error} ({name})")
             elif record.stage == "final" and (problem := divergence(record.curve, record.params)):
                 err.print(f"warning: {problem} ({name})")
-        last = self.progress.done == self.progress.of
-        if not err.is_terminal and (last or time.monotonic() - self._printed_at > LINE_EVERY):
-            self._printed_at = time.monotonic()
+        if not err.is_terminal and self.progress.done == self.progress.of:
             err.print(summary(self.progress))
+
+    def _changed(self) -> None:
+        """Print where the sweep is, at most once in a while."""
+        progress = self.progress
+        if self.quiet or err.is_terminal or progress is None or progress.done == progress.of:
+            return
+        if time.monotonic() - self._printed_at > LINE_EVERY:
+            self._printed_at = time.monotonic()
+            for line in [summary(progress), *(f"  {line}" for line in running_lines(progress.running))]:
+                err.print(line)
 
     def _table(self) -> Table:
         table = Table.grid(padding=(0, 2))
@@ -91,6 +101,8 @@ class SweepView:
         table.add_row(ProgressBar(self.progress.cost_of or 1, self.progress.cost, width=40), summary(self.progress))
         for label, value in self.progress.best.items():
             table.add_row(f"  {label}", f"best {self.metric} {value:.4f}")
+        for line in running_lines(self.progress.running):
+            table.add_row("", line)
         return table
 
 

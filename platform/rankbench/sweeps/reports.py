@@ -1,0 +1,38 @@
+"""Passes on what the trials of Ray Tune report about their fits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ray import tune
+from ray.tune.experiment import Trial
+
+from rankbench.sweeps.running import Running
+from rankbench.sweeps.units import Unit
+
+ITERATION, VALID = "rankbench/iteration", "rankbench/valid"  # in a result; with a prefix, since Tune has names of its own
+
+
+class Reports(tune.Callback):
+    """Tells `running` which units run, and how far they are. `unit_of` returns the unit of a trial."""
+
+    def __init__(self, unit_of: Callable[[Trial], Unit], running: Running):
+        self.unit_of, self.running = unit_of, running
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Tune saves its callbacks for a restore, which never happens here.
+        return {}
+
+    def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        self.running.start(trial.trial_id, self.unit_of(trial))
+
+    def on_trial_result(self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any) -> None:
+        if ITERATION in result:
+            self.running.report(trial.trial_id, int(result[ITERATION]), result.get(VALID))
+
+    def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        self.running.leave(trial.trial_id)
+
+    def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        self.running.leave(trial.trial_id)

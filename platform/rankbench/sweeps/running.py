@@ -1,0 +1,94 @@
+"""How far the running fits are, as their trials report it from time to time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from rankbench.fitting.method import Iterative
+from rankbench.sweeps.units import Unit
+
+
+@dataclass
+class RunningFit:
+    """A fit after `done` of at most `of` iterations, called `iterations` or `epochs`; `of` is None for a fit without any.
+
+    `valid`: the last value of `metric` on the validation set. Times are those of `time.monotonic`.
+    """
+
+    title: str
+    of: int | None = None
+    counted: str = "iterations"
+    metric: str = ""
+    done: int = 0
+    valid: float | None = None
+    started: float = field(default_factory=lambda: time.monotonic())
+    first: tuple[float, int] | None = None  # time and iteration of the first report: a resumed fit begins late
+    last: tuple[float, int] | None = None
+
+    @classmethod
+    def of_unit(cls, unit: Unit) -> RunningFit:
+        first, (dataset, arm) = unit.job.configs[0], unit.arm
+        more = f" and {n} more" if (n := len(unit.job.configs) - 1) else ""
+        title = f"{arm}{more} on {dataset}, seed {unit.job.seed}"
+        if not isinstance(first.spec, Iterative):
+            return cls(title)
+        stopping = first.stopping
+        return cls(title, first.flat[first.spec.length], first.spec.length, stopping.stop_metric if stopping else "")
+
+    def report(self, iteration: int, valid: float | None) -> None:
+        """Take the number of iterations that are done, and the value on the validation set, if there is a new one."""
+        self.done, self.last = iteration, (time.monotonic(), iteration)
+        self.first = self.first or self.last
+        self.valid = self.valid if valid is None else valid
+
+    @property
+    def remaining(self) -> float | None:
+        """Seconds for the iterations that are left, by the rate between the first report and the last; the fit may end earlier.
+        None before there is a rate.
+        """
+        if self.of is None or self.first is None or self.last is None or self.last[1] <= self.first[1]:
+            return None
+        (began, first), (now, last) = self.first, self.last
+        return (self.of - last) * (now - began) / (last - first)
+
+
+class Running:
+    """The fits of one call of `run_units` that run now, and the number of those that have ended, `ended` of `of`.
+
+    `on_change` is called when a fit starts, reports and ends.
+    """
+
+    def __init__(self, on_change: Callable[[], None] = lambda: None):
+        self.on_change = on_change
+        self.of = self.ended = 0
+        self._fits: dict[str, RunningFit] = {}
+
+    @property
+    def fits(self) -> list[RunningFit]:
+        """The running fits, the oldest first; a copy, for other threads."""
+        return [*self._fits.values()]
+
+    def expect(self, of: int) -> None:
+        """Begin a call with `of` fits."""
+        self.of, self.ended = of, 0
+        self._fits.clear()
+
+    def start(self, trial: str, unit: Unit) -> None:
+        self._fits[trial] = RunningFit.of_unit(unit)
+        self.on_change()
+
+    def report(self, trial: str, iteration: int, valid: float | None) -> None:
+        if trial in self._fits:
+            self._fits[trial].report(iteration, valid)
+            self.on_change()
+
+    def leave(self, trial: str) -> None:
+        """Remove a fit that does not run any more."""
+        self._fits.pop(trial, None)
+
+    def end(self) -> None:
+        """Count a fit that has ended, or was not needed."""
+        self.ended += 1
+        self.on_change()

@@ -1,0 +1,130 @@
+"""How far running fits are: what a trial reports, what is kept of it, and what a log and the state of a sweep say."""
+
+import pytest
+
+from rankbench.core.plugins import Shipment
+from rankbench.data.cards import load_card
+from rankbench.experiment.job import Job, configure
+from rankbench.sweeps import running as clocks
+from rankbench.sweeps import trainable
+from rankbench.sweeps.heartbeat import Heartbeat, Progress, last_heartbeat
+from rankbench.sweeps.reports import ITERATION, VALID
+from rankbench.sweeps.running import Running
+from rankbench.sweeps.store import SweepStore
+from rankbench.sweeps.trainable import Planned, UnitTrainable
+from rankbench.sweeps.units import Unit
+from rankbench.views import reproduce_view, sweep_view
+from rankbench.views.reproduce_view import ReproduceView
+from rankbench.views.running_lines import SHOWN, running_lines
+from rankbench.views.sweep_view import SweepView
+
+pytestmark = pytest.mark.usefixtures("home")
+
+
+def unit(environment, method="bpr", **params):
+    config = configure(method, params, arm=f"{method}, small")
+    return Unit(Job(load_card("synthetic", environment), (config,), "train", "valid", stage="search"), 1, 1, 1.0)
+
+
+@pytest.fixture
+def now(monkeypatch):
+    """The time that running fits see, in a list."""
+    at = [1000.0]
+    for module in (clocks, reproduce_view, sweep_view):
+        monkeypatch.setattr(module.time, "monotonic", lambda: at[0])
+    return at
+
+
+def test_a_trial_reports_its_iteration_and_ends_as_before(environment, tmp_path, monkeypatch):
+    monkeypatch.setattr(trainable, "REPORT_EVERY", 0.0)
+    planned = Planned(Shipment.of_this_process(), [unit(environment, epochs=4, patience=9, eval_every=2)], [])
+    store = SweepStore(tmp_path)
+    trial = UnitTrainable.__new__(UnitTrainable)
+    trial.setup({"unit": 0, "nodes": 1}, planned, environment, store, prunes=False)
+    results = [trial.step()]
+    while not results[-1].get("done"):
+        results.append(trial.step())
+    assert [each[ITERATION] for each in results[:-1]] == [1, 2, 3, 4]
+    assert [VALID in each for each in results[:-1]] == [False, True, True, True]
+    record = store.records / planned.units[0].run_id
+    assert results[-1] == {"done": True} and record.exists()
+
+
+def test_the_remaining_time_follows_the_rate_of_this_attempt(environment, now):
+    running = Running()
+    running.expect(3)
+    running.start("a", unit(environment, epochs=50, patience=5))
+    (fit,) = running.fits
+    assert fit.remaining is None
+    now[0] += 60
+    running.report("a", 20, 0.1)  # it was resumed after 19 epochs
+    assert fit.remaining is None
+    now[0] += 30
+    running.report("a", 30, None)
+    assert fit.remaining == pytest.approx(60) and fit.valid == 0.1
+    (line,) = running_lines(running)
+    assert line == "bpr, small on synthetic, seed 0: 30 of 50 epochs, ndcg@20 0.1000 on valid, at most 1:00 left"
+    running.leave("a")
+    running.end()
+    assert not running.fits and (running.ended, running.of) == (1, 3)
+
+
+def test_a_closed_form_has_no_iterations(environment, now):
+    running = Running()
+    running.start("a", unit(environment, "ease"))
+    now[0] += 75
+    assert running_lines(running) == ["ease, small on synthetic, seed 0: running for 1:15"]
+
+
+def test_of_many_fits_some_are_shown(environment):
+    running = Running()
+    for number in range(SHOWN + 3):
+        running.start(str(number), unit(environment))
+    lines = running_lines(running)
+    assert len(lines) == SHOWN + 1 and lines[-1] == "and 3 more fits"
+
+
+def test_a_log_of_reproduce_says_how_far_it_is(environment, now, capsys):
+    with ReproduceView(budget=7200.0) as view:
+        view.running.expect(5)
+        view.running.start("a", unit(environment, epochs=50))
+        now[0] += 130
+        view.running.report("a", 10, None)
+        now[0] += 30
+        view.running.report("a", 12, None)  # too soon for another line
+    assert capsys.readouterr().err.splitlines() == [
+        "0 of 5 fits, 2:10 of 2:00:00 spent",
+        "  bpr, small on synthetic, seed 0: 10 of 50 epochs",
+    ]
+
+
+def test_quiet_progress_prints_nothing(environment, now, capsys):
+    with ReproduceView(budget=None, quiet=True) as view:
+        view.told("a line")
+        view.running.start("a", unit(environment))
+        now[0] += 1000
+        view.running.report("a", 10, None)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_log_of_a_sweep_says_how_far_its_fits_are(environment, now, capsys):
+    view = SweepView("ndcg@20")
+    progress = Progress("search", 5, 5.0)
+    view.stage(progress)
+    progress.running.start("a", unit(environment, epochs=50))
+    assert capsys.readouterr().err == ""
+    now[0] += 61
+    progress.running.report("a", 10, None)
+    assert capsys.readouterr().err.splitlines() == [
+        "search 0/5 fits",
+        "  bpr, small on synthetic, seed 0: 10 of 50 epochs",
+    ]
+
+
+def test_the_state_of_a_sweep_has_its_running_fits(environment, tmp_path):
+    with Heartbeat(SweepStore(tmp_path)) as heartbeat:
+        heartbeat.progress = Progress("search", 5, 5.0)
+        heartbeat.progress.running.start("a", unit(environment, epochs=50))
+        heartbeat._write()
+        (fit,) = last_heartbeat(tmp_path)["progress"]["running"]
+    assert fit == {"title": "bpr, small on synthetic, seed 0", "done": 0, "of": 50, "counted": "epochs"}
