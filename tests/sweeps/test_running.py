@@ -1,6 +1,9 @@
 """How far running fits are: what a trial reports, what is kept of it, and what a log and the state of a sweep say."""
 
+import io
+
 import pytest
+from rich.console import Console
 
 from rankbench.core.plugins import Shipment
 from rankbench.data.cards import load_card
@@ -96,6 +99,18 @@ def test_a_log_of_reproduce_says_how_far_it_is(environment, now, capsys):
         "0 of 5 fits, 2:10 of 2:00:00 spent",
         "  bpr, small on synthetic, seed 0: 10 of 50 epochs",
     ]
+
+
+@pytest.mark.parametrize("view", [ReproduceView(budget=7200.0), SweepView("ndcg@20")])
+def test_a_terminal_shows_whole_lines(environment, now, view):
+    if isinstance(view, SweepView):
+        view.stage(Progress("search", 5, 5.0))
+    running = view.running if isinstance(view, ReproduceView) else view.progress.running
+    running.start("a", unit(environment, epochs=50, patience=5))
+    running.report("a", 10, 0.25)
+    text = io.StringIO()
+    Console(file=text, width=80).print(view._shown())
+    assert "  bpr, small on synthetic, seed 0: 10 of 50 epochs, ndcg@20 0.2500 on valid" in text.getvalue().splitlines()
 
 
 def test_quiet_progress_prints_nothing(environment, now, capsys):

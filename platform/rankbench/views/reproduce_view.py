@@ -1,12 +1,14 @@
-"""Progress of `rankbench reproduce`: a live table on a terminal, otherwise lines from time to time."""
+"""Progress of `rankbench reproduce`: a live display on a terminal, otherwise lines from time to time."""
 
 from __future__ import annotations
 
 import time
 
+from rich.console import Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
+from rich.text import Text
 
 from rankbench.sweeps.running import Running
 from rankbench.views.phases import clock, err
@@ -22,7 +24,7 @@ class ReproduceView:
         self.budget, self.quiet = budget, quiet
         self.running = Running(on_change=self._changed)
         self._began = self._printed_at = time.monotonic()
-        self._live = Live(console=err, get_renderable=self._table, refresh_per_second=2, transient=True)
+        self._live = Live(console=err, get_renderable=self._shown, refresh_per_second=2, transient=True)
 
     def __enter__(self) -> ReproduceView:
         self._began = self._printed_at = time.monotonic()
@@ -50,12 +52,10 @@ class ReproduceView:
         counted = f"{self.running.ended} of {self.running.of} fits, " if self.running.of else ""
         return f"{counted}{clock(spent)}{of_budget} spent"
 
-    def _table(self) -> Table:
+    def _shown(self) -> Group:
         table = Table.grid(padding=(0, 2))
         if self.budget:
             table.add_row(ProgressBar(self.budget, min(time.monotonic() - self._began, self.budget), width=40), self._summary())
         else:
             table.add_row(self._summary())
-        for line in running_lines(self.running):
-            table.add_row(f"  {line}")
-        return table
+        return Group(table, *(Text(f"  {line}") for line in running_lines(self.running)))

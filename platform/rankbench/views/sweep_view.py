@@ -1,4 +1,4 @@
-"""Progress of a running sweep: a live table on a terminal, otherwise one line per minute."""
+"""Progress of a running sweep: a live display on a terminal, otherwise one line per minute."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rich.console import Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
+from rich.text import Text
 
 from rankbench.experiment.divergence import divergence
 from rankbench.views.phases import clock, err
@@ -38,7 +40,7 @@ class SweepView:
         self.metric, self.quiet, self.on_accept = metric, quiet, on_accept
         self.progress: Progress | None = None
         self._printed_at = 0.0
-        self._live = Live(console=err, get_renderable=self._table, refresh_per_second=2, transient=True)
+        self._live = Live(console=err, get_renderable=self._shown, refresh_per_second=2, transient=True)
 
     def __enter__(self) -> SweepView:
         if err.is_terminal and not self.quiet:
@@ -94,16 +96,14 @@ class SweepView:
             for line in [summary(progress), *(f"  {line}" for line in running_lines(progress.running))]:
                 err.print(line)
 
-    def _table(self) -> Table:
+    def _shown(self) -> Group:
         table = Table.grid(padding=(0, 2))
         if self.progress is None:
-            return table
+            return Group(table)
         table.add_row(ProgressBar(self.progress.cost_of or 1, self.progress.cost, width=40), summary(self.progress))
         for label, value in self.progress.best.items():
             table.add_row(f"  {label}", f"best {self.metric} {value:.4f}")
-        for line in running_lines(self.progress.running):
-            table.add_row("", line)
-        return table
+        return Group(table, *(Text(f"  {line}") for line in running_lines(self.progress.running)))
 
 
 def left_out(not_available: dict[str, NotAvailable], shown_in_full: int = 3) -> list[str]:
