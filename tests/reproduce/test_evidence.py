@@ -63,6 +63,25 @@ def test_a_fit_is_found_by_what_it_reads_and_measures(tmp_path):
     assert evidence.find("d", "c", same, "train", "float32", ["recall@50"]) == []
 
 
+@pytest.mark.parametrize("older_first", [True, False])
+def test_of_two_lines_of_a_setting_the_last_fit_counts(tmp_path, older_first):
+    """Lines from before and after a version that added a parameter are of the same setting."""
+    after = dataclasses.replace(fit(value=0.5), started_at="2026-11-25", run="after")
+    before = {name: value for name, value in after.params.items() if name != "alpha0"}
+    older = dataclasses.replace(fit(value=0.3), params=before, started_at="2026-11-22", run="before")
+    evidence = Evidence(tmp_path)
+    for line in (older, after) if older_first else (after, older):
+        evidence.add(line)
+    assert len(evidence.fits["d"]) == 2
+    (found,) = evidence.find("d", "c", configure("ials", {}), "train", "float32")
+    assert found.run == "after"
+    swapped = Evidence(tmp_path / "swapped")
+    swapped.add(dataclasses.replace(older, started_at="2026-11-26"))
+    swapped.add(after)
+    (found,) = swapped.find("d", "c", configure("ials", {}), "train", "float32")
+    assert found.run == "before"
+
+
 @pytest.mark.parametrize(
     ("method", "given", "newer", "other"),
     [

@@ -55,11 +55,13 @@ class Evidence:
     def find(
         self, dataset: str, card: str, config: MethodConfig, fit_on: str, dtype: str, metrics: Iterable[str] = ()
     ) -> list[StoredFit]:
-        """Return the fits of a setting with all of `metrics`, one per seed, by seed."""
+        """Return the fits of a setting with all of `metrics`, one per seed, by seed: the last one, if a fit was made again with a
+        version that has more parameters.
+        """
         needed = set(metrics)
         found = {
             fit.seed: fit
-            for fit in self.fits.get(dataset, ())
+            for fit in sorted(self.fits.get(dataset, ()), key=lambda fit: fit.started_at)
             if (fit.card, fit.method, fit.fit_on, fit.dtype) == (card, config.method, fit_on, dtype)
             and same_params(config, fit.params)
             and needed <= set(fit.metrics)
