@@ -55,8 +55,8 @@ class Evidence:
     def find(
         self, dataset: str, card: str, config: MethodConfig, fit_on: str, dtype: str, metrics: Iterable[str] = ()
     ) -> list[StoredFit]:
-        """Return the fits of a setting with all of `metrics`, one per seed, by seed: the last one, if a fit was made again with a
-        version that has more parameters.
+        """Return the fits of a setting with all of `metrics`, one per seed, by seed: the last one, if a fit was made again by a
+        version with more parameters.
         """
         needed = set(metrics)
         found = {
