@@ -5,7 +5,8 @@ import math
 import pytest
 
 from rankbench.cli import _main
-from rankbench.experiment.divergence import divergence
+from rankbench.core.errors import NumericalError
+from rankbench.experiment.divergence import divergence, rate_is_named
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -45,6 +46,16 @@ def test_a_loss_that_is_not_finite_begins_with_the_rate(capsys):
     code, error = _main(words), capsys.readouterr().err
     assert code == 3 and error.count("\n") == 1
     assert "learning_rate=1e+30 is probably too high; try learning_rate=1e+29" in error
+
+
+def test_scores_that_are_no_numbers_begin_with_the_rate_of_a_method_that_has_one():
+    """Whether loss or scores show it first depends on the order in which a processor adds up."""
+    with pytest.raises(NumericalError) as caught, rate_is_named({"learning_rate": 1e30}):
+        raise NumericalError("FactorRecommender: a score is not a number; raise lam, or use float64")
+    expected = "FactorRecommender: a score is not a number: learning_rate=1e+30 is probably too high; try learning_rate=1e+29"
+    assert str(caught.value) == expected
+    with pytest.raises(NumericalError, match="raise lam"), rate_is_named({"lam": 3}):
+        raise NumericalError("FactorRecommender: a score is not a number; raise lam, or use float64")
 
 
 def test_a_run_warns_of_a_loss_that_grows(capsys):

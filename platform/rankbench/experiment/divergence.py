@@ -1,11 +1,13 @@
-"""A fit by gradient steps whose loss grows: the learning rate is then usually too high."""
+"""A fit by gradient steps whose loss grows, or whose scores are no numbers: the learning rate is then usually too high."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+from rankbench.core.errors import NumericalError
 from rankbench.fitting.drive import Row
 
 RATE = "learning_rate"
@@ -26,3 +28,17 @@ def divergence(curve: Sequence[Row], params: Mapping[str, Any]) -> str | None:
         return None
     advice = f"{RATE}={rate:g} may be too high; try {RATE}={rate / 10:g}"
     return f"the loss rose from {first:.4g} to {last:.4g} in {len(losses)} epochs: {advice}"
+
+
+@contextmanager
+def rate_is_named(params: Mapping[str, Any]) -> Iterator[None]:
+    """Name the learning rate in a NumericalError of a fit that has one. Too long vectors may be found by their loss or, before
+    the next one is known, by their scores.
+    """
+    try:
+        yield
+    except NumericalError as error:
+        if RATE not in params or RATE in str(error):
+            raise
+        rate, what = params[RATE], str(error).partition(";")[0]
+        raise NumericalError(f"{what}: {RATE}={rate:g} is probably too high; try {RATE}={rate / 10:g}") from error

@@ -26,6 +26,7 @@ from rankbench.evaluation.metrics import measure
 from rankbench.evaluation.ranking import Ranking
 from rankbench.evaluation.summary import summarise
 from rankbench.experiment.by_tiles import rank_by_tiles
+from rankbench.experiment.divergence import rate_is_named
 from rankbench.experiment.estimate import Size, evaluations_every
 from rankbench.experiment.execution import Execution, ignore_progress
 from rankbench.experiment.fit import Fitted, Progress, fit_stepwise
@@ -56,7 +57,8 @@ def run_stepwise(
     started_at, seconds = now(), dict[str, float]()
     code_revision()  # asked now, because another revision may be checked out before the fit ends
     reset_peak_memory()
-    with memory_errors_are_clear(job.title), threads.pinned(execution.n_threads):
+    named = rate_is_named(job.configs[0].flat)
+    with memory_errors_are_clear(job.title), threads.pinned(execution.n_threads), named:
         with _timed(seconds, "load"):
             dataset = prepare(job.card, environment, progress)
             X = dataset.split.fit_matrix(job.fit_on)
