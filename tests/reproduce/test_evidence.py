@@ -52,6 +52,12 @@ def test_lines_that_several_processes_add_at_once_are_kept(tmp_path):
     assert [each.seed for each in Evidence(tmp_path).fits["d"]] == list(range(40))
 
 
+def test_a_file_that_another_process_is_writing_is_not_read(tmp_path):
+    Evidence(tmp_path).add(fit())
+    (tmp_path / ".tmp-0123abcd-d.fits.jsonl").write_text('{"half')
+    assert list(Evidence(tmp_path).fits) == ["d"]
+
+
 def test_a_fit_is_found_by_what_it_reads_and_measures(tmp_path):
     evidence = Evidence(tmp_path)
     evidence.add(fit(lam=0.01))

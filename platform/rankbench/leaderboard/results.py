@@ -83,7 +83,7 @@ class Results:
         """Read the folder. Raises DataError naming file and line for what cannot be read."""
         self.folder = folder
         self.of_dataset: dict[str, list[Result]] = {}
-        for path in sorted(folder.glob("*.jsonl")):
+        for path in sorted(folder.glob("[!.]*.jsonl")):  # not what another process is writing
             self.of_dataset[path.name.removesuffix(".jsonl")] = _read(path)
 
     def all(self) -> Iterable[Result]:

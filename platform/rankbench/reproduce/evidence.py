@@ -46,7 +46,7 @@ class Evidence:
         self.studies: dict[str, list[StoredStudy]] = {}
         self.claims: dict[str, list[StoredClaim]] = {}
         self.neighbours: dict[str, list[StoredNeighbours]] = {}
-        for path in sorted(folder.glob("*.jsonl")):
+        for path in sorted(folder.glob("[!.]*.jsonl")):  # not what another process is writing
             dataset, _, kind = path.name.removesuffix(".jsonl").rpartition(".")
             if kind not in KINDS or not dataset:
                 raise DataError(f"{path}: expected a name that ends in {', '.join(f'.{each}.jsonl' for each in KINDS)}")
