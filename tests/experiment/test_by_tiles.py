@@ -32,9 +32,7 @@ def test_the_metrics_are_those_of_the_dense_path_and_the_file_is_gone(jobs, tmp_
     assert all(outcome.record.tiles < 3000 and outcome.model is None for outcome in tiled)
     for one, other in zip(dense, tiled, strict=True):
         for name, value in one.record.metrics.items():
-            # Of the 8,000 listed items one differs where two scores are nearly equal, and a popularity is a count.
-            close = 0.01 if name.startswith("popularity") else 1e-4
-            assert other.record.metrics[name].mean == pytest.approx(value.mean, abs=close), name
+            assert other.record.metrics[name].mean == pytest.approx(value.mean, abs=1e-4), name
     assert not list((tmp_path / "spill").iterdir())
 
 
