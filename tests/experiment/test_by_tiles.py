@@ -17,7 +17,7 @@ MEGABYTE = 1_000_000
 
 @pytest.fixture
 def jobs(environment):
-    """Two settings on data of 2,955 items with at least six users each. Items with one and the same user would have equal scores,
+    """Two settings on data of 2,955 items with at least six users each. Items with the same single user would have equal scores,
     of which the last bit decides which one is listed.
     """
     sizes = {"users": 1500, "items": 3000, "interactions_per_user": 60}
