@@ -17,8 +17,8 @@ MEGABYTE = 1_000_000
 
 @pytest.fixture
 def jobs(environment):
-    """Two settings on data of 2,955 items with at least six users each. Items with the same single user would have equal scores,
-    of which the last bit decides which one is listed.
+    """Two settings on data of 2,955 items with at least six users each. If two items had just one, the same user, their
+    scores would be equal, and the last bit would decide which one is listed.
     """
     sizes = {"users": 1500, "items": 3000, "interactions_per_user": 60}
     changes = {f"source.generator.{name}": value for name, value in sizes.items()} | {"prepare": [{"k_core": 6}]}
