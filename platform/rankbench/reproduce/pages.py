@@ -10,6 +10,7 @@ from rankbench.core.environment import Environment
 from rankbench.core.files import write_text
 from rankbench.reports.deviations import differing_params
 from rankbench.reports.markdown import markdown
+from rankbench.reports.names import listed
 from rankbench.reports.page import Block, Grid, Items, Page, Picture, Section, Text
 from rankbench.reproduce.agreement import agreements
 from rankbench.reproduce.catalogue import PaperTable
@@ -169,7 +170,7 @@ def _claim_blocks(claims: Sequence[StoredClaim], stand_ins: Collection[str]) -> 
             dataset = _marked(claim.dataset, stand_ins)
             body.append([claim.text, claim.verdict, dataset, claim.metric, what, *_tested(pair)])
     incomplete = [
-        f"{claim.text} ({claim.dataset}, {claim.table}): not compared with {', '.join(claim.missing)}."
+        f"{claim.text} ({claim.dataset}, {claim.table}): not compared with {listed(claim.missing)}."
         for claim in claims
         if claim.missing
     ]
@@ -192,7 +193,7 @@ def _neighbour_blocks(table: PaperTable, dataset: str, evidence: Evidence) -> It
         header = [f"row, by {each.metric}", "the next row", "upper row", *TESTED]
         yield Grid(header, [[pair.better, pair.than, pair.verdict, *_tested(pair)] for pair in pairs])
         missing = (*each.missing, *replaced)
-        yield Text(NEXT + (f" Not compared: {', '.join(missing)}." if missing else ""))
+        yield Text(NEXT + (f" Not compared: {listed(missing)}." if missing else ""))
 
 
 def _table_sections(table: PaperTable, evidence: Evidence) -> Iterator[Section]:

@@ -14,6 +14,7 @@ from rankbench.data.prepare import prepare
 from rankbench.evaluation.metrics import MetricSet
 from rankbench.experiment.estimate import Size
 from rankbench.experiment.job import configure
+from rankbench.reports.names import listed
 from rankbench.reproduce.distinct import distinct_settings
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.lines import Part, StoredFit
@@ -70,7 +71,7 @@ class Task:
 
     @property
     def labels(self) -> str:
-        return ", ".join(self.row_labels)
+        return listed(self.row_labels)
 
     @property
     def tables(self) -> str:
