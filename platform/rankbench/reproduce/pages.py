@@ -32,8 +32,9 @@ TITLES = {
     "dcl": "Debiased contrastive losses (Jin and Li)",
 }
 ORDER = """\
-Kendall's tau between the published and the measured numbers of the rows. The interval draws each measured mean from a normal
-distribution as wide as its own interval."""
+Kendall's tau between the published and the measured numbers of the rows. `repeated`: where tau would be in 95 % of repeated
+measurements, whose means are drawn around the measured ones, as wide as their intervals. Their noise comes on top of that of the
+means and changes the order of rows that are close to each other, so tau itself can lie above this range."""
 TESTS = """\
 Paired tests over users, on the mean over the seeds of a row. A difference counts if the p-values of the bootstrap and of
 Wilcoxon's test are both below 0.05 after Holm's correction for all pairs of the claim's rows, and both tests have the same
@@ -120,7 +121,7 @@ def _paper_page(paper: Paper, evidence: Evidence, figure: Path | None) -> Page:
         for each in agreements(list(rows_of([table], [name])), evidence)
     ]
     if orders:
-        header = ["table", "dataset", "metric", "rows", "tau", "95 % interval"]
+        header = ["table", "dataset", "metric", "rows", "tau", "repeated"]
         sections.append(Section("The order of the rows", (Grid(header, orders), Text(ORDER))))
     if figure:
         sections.append(Section("Figure", (Picture(figure, "Difference of each measured cell from the published one, in %"),)))
