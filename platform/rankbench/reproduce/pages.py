@@ -33,8 +33,8 @@ TITLES = {
 }
 ORDER = """\
 Kendall's tau between the published and the measured numbers of the rows. `repeated`: where tau would be in 95 % of repeated
-measurements, whose means are drawn around the measured ones, as wide as their intervals. Their noise comes on top of that of the
-means and changes the order of rows that are close to each other, so tau itself can lie above this range."""
+measurements, whose means are drawn around the measured ones, as wide as their intervals. Their noise comes on top of that of
+the means and changes the order of rows that are close to each other, so tau itself can lie above this range."""
 TESTS = """\
 Paired tests over users, on the mean over the seeds of a row. A difference counts if the p-values of the bootstrap and of
 Wilcoxon's test are both below 0.05 after Holm's correction for all pairs of the claim's rows, and both tests have the same
