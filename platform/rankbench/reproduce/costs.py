@@ -13,8 +13,8 @@ from rankbench.reproduce.wanted import Row
 
 def cost_cells(row: Row, evidence: Evidence) -> list[CellStanding]:
     """Return time and memory of a row, relative to the row `published.costs_of` of its table. Only fits on one device, kind of
-    processor and number of threads are compared: the last such ones of both rows, idle ones if there are any. Without such fits,
-    there are no cells.
+    processor and number of threads are compared: the last such ones of both rows, idle ones if there are any. Without such fits
+    the list is empty.
     """
     base = _base(row)
     published = row.arm.costs.get(row.dataset, {})
