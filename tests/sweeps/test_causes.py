@@ -2,7 +2,7 @@
 
 import pytest
 
-from rankbench.sweeps.tuner import cause
+from rankbench.sweeps.trials.ends import cause
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import hypothesis.strategies as st
 from hypothesis import given, settings
 
 from rankbench.cluster.machine import Machine, Needs, can_run_together, capacity
-from rankbench.sweeps.dispatch import Dispatch, Request
+from rankbench.sweeps.trials.dispatch import Dispatch, Request
 
 GB = 10**9
 NODE = Machine(4, 8 * GB)

@@ -137,7 +137,7 @@ planned = plan(spec, environment, 1, "here")
 with session(None, 1) as cluster:
     import ray
     from rankbench.sweeps import waiting
-    from rankbench.sweeps.tuner import run_units
+    from rankbench.sweeps.run_units import run_units
 
     class Holder:
         def hold(self):

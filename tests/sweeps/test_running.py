@@ -9,12 +9,12 @@ from rankbench.core.plugins import Shipment
 from rankbench.data.cards import load_card
 from rankbench.experiment.job import Job, configure
 from rankbench.sweeps import running as clocks
-from rankbench.sweeps import trainable
 from rankbench.sweeps.heartbeat import Heartbeat, Progress, last_heartbeat
-from rankbench.sweeps.reports import ITERATION, VALID
 from rankbench.sweeps.running import Running
 from rankbench.sweeps.store import SweepStore
-from rankbench.sweeps.trainable import Planned, UnitTrainable
+from rankbench.sweeps.trials import trainable
+from rankbench.sweeps.trials.reports import ITERATION, VALID
+from rankbench.sweeps.trials.trainable import Planned, UnitTrainable
 from rankbench.sweeps.units import Unit
 from rankbench.views import reproduce_view, sweep_view
 from rankbench.views.reproduce_view import ReproduceView

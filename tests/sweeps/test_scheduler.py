@@ -9,11 +9,13 @@ from rankbench.core.environment import Environment
 from rankbench.data.cards import load_card
 from rankbench.experiment.job import Job, configure
 from rankbench.schema.experiment import SearchSpec
-from rankbench.sweeps import tuner
-from rankbench.sweeps.dispatch import Dispatch
 from rankbench.sweeps.search import Search
 from rankbench.sweeps.store import SweepStore
-from rankbench.sweeps.trainable import EVALUATIONS
+from rankbench.sweeps.trials import scheduler as scheduling
+from rankbench.sweeps.trials.dispatch import Dispatch
+from rankbench.sweeps.trials.group import Group
+from rankbench.sweeps.trials.queue import Queue
+from rankbench.sweeps.trials.trainable import EVALUATIONS
 from rankbench.sweeps.units import Unit
 
 
@@ -46,8 +48,8 @@ def race(tmp_path):
     for unit in units:
         search.add(unit)
     trials = [SimpleNamespace(trial_id=str(i), config={"unit": i}, status="RUNNING") for i in range(2)]
-    group = tuner.Group(units, [], search, Dispatch([Machine(2, 10**9)]))
-    scheduler, controller = tuner.Scheduler(group), Controller(trials)
+    group = Group(units, [], search, Dispatch([Machine(2, 10**9)]))
+    scheduler, controller = scheduling.Scheduler(group), Controller(trials)
 
     def report(trial, value):
         rows = f'[{{"iteration": 1, "seconds": 0.1, "loss": 1.0, "valid": {value}}}]'
@@ -80,11 +82,11 @@ def test_a_held_trial_whose_worker_is_lost_is_not_sent_on(race):
 def test_trials_go_on_without_one_that_finds_no_place_to_start(race, monkeypatch, caplog):
     scheduler, (first, second), controller, report = race
     clock = SimpleNamespace(monotonic=lambda: clock.now, now=1000.0)
-    monkeypatch.setattr(tuner, "time", clock)
+    monkeypatch.setattr(scheduling, "time", clock)
     first.status = "PENDING"
     report(second, 0.5)
     scheduler.last_progress = clock.now
-    clock.now += tuner.START_TIMEOUT - 1
+    clock.now += scheduling.START_TIMEOUT - 1
     assert scheduler.choose_trial_to_run(controller) is first
     assert controller.executed == []
     clock.now += 2
@@ -98,8 +100,8 @@ def test_units_start_with_the_largest_or_in_their_order(tmp_path, in_order, expe
     costs = (1.0, 900.0, 20.0, 50.0)
     units = [Unit(Job(card, (configure("ease", {"lam": cost}),)), 1, 1, cost) for cost in costs]
     search = Search(SweepStore(tmp_path), SearchSpec())
-    group = tuner.Group(units, [], search, Dispatch([Machine(1, 10**9)]), in_order)
-    queue = tuner._Queue(group, lambda *_: None)
+    group = Group(units, [], search, Dispatch([Machine(1, 10**9)]), in_order)
+    queue = Queue(group, lambda *_: None)
     started = []
     for name in "abcd":
         started.append(queue.suggest(name)["unit"])

@@ -27,7 +27,7 @@ environment = Environment.from_env()
 planned = plan(spec, environment, 1, "here")
 records = Path(sys.argv[1]) / "sweep" / "records"
 with session(None, 1) as cluster:
-    from rankbench.sweeps.tuner import run_units
+    from rankbench.sweeps.run_units import run_units
     dense = run_units(planned.search, environment, SweepStore(records.parent.parent / "dense"), cluster, spec, lambda *_: None)
     small = replace(cluster, machines=(Machine(1, 505_000_000),))  # the matrix alone takes 320
     tiled = run_units(planned.search, environment, SweepStore(records.parent), small, spec, lambda *_: None)

@@ -45,7 +45,7 @@ _ENVIRONMENT = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_GLOBAL_CHECKPOINT_S": "60",
-    "TUNE_MAX_PENDING_TRIALS_PG": "1000",  # `sweeps/dispatch.py` decides how many trials are started
+    "TUNE_MAX_PENDING_TRIALS_PG": "1000",  # `sweeps/trials/dispatch.py` decides how many trials are started
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
     "RAY_TRAIN_V2_ENABLED": "1",

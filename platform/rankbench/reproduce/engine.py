@@ -92,7 +92,7 @@ def spend_alone(
     deadline: float | None,
 ) -> bool:
     """Time one measured fit per dataset, method and encoder, one after another. Returns whether none is left."""
-    from rankbench.sweeps.tuner import run_units  # imports Ray, which reads the variables that the session sets
+    from rankbench.sweeps.run_units import run_units  # imports Ray, which reads the variables that the session sets
 
     def run(unit: Unit, spec: ExperimentSpec, done: Callable[[Unit, list[RunRecord], bool], None]) -> None:
         def both(unit: Unit, records: list[RunRecord], cached: bool) -> None:
@@ -176,7 +176,7 @@ def _run(
     done: Callable[[Unit, list[RunRecord], bool], None],
     spending: Spending,
 ) -> None:
-    from rankbench.sweeps.tuner import run_units  # imports Ray, which reads the variables that the session sets
+    from rankbench.sweeps.run_units import run_units  # imports Ray, which reads the variables that the session sets
 
     store = SweepStore(records_folder(environment).parent)
     spec, running = row.table.spec, spending.running

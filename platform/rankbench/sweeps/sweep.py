@@ -181,7 +181,7 @@ def run_sweep(
             require_shared(environment)
 
         # Imported here because it imports Ray, which reads the environment variables that the session sets.
-        from rankbench.sweeps.tuner import run_units
+        from rankbench.sweeps.run_units import run_units
 
         def run_stage(name: str, fixed: Sequence[Unit], adaptive: Sequence[AdaptiveSearch] = ()) -> list[RunRecord]:
             members = [*fixed, *(search.draft for search in adaptive for _ in range(search.trials))]

@@ -28,8 +28,8 @@ from rankbench.fitting.crew import Crew
 from rankbench.fitting.drive import Row
 from rankbench.fitting.executors import BlockMap
 from rankbench.fitting.method import Iterative
-from rankbench.sweeps.reports import ITERATION, VALID
 from rankbench.sweeps.store import SweepStore
+from rankbench.sweeps.trials.reports import ITERATION, VALID
 from rankbench.sweeps.units import AdaptiveSearch, Unit
 
 CHECKPOINTS, SPILL = "checkpoints", "spill"  # folders beside the records

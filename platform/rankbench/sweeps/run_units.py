@@ -1,0 +1,114 @@
+"""Runs the units of a stage, those that are not measured yet, and runs them again if their worker is lost."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from rankbench.cluster.machine import capacity
+from rankbench.cluster.session import Session
+from rankbench.core.environment import Environment
+from rankbench.experiment.outcome import failure
+from rankbench.schema.experiment import ExperimentSpec
+from rankbench.sweeps.placement import adapted, require_machine
+from rankbench.sweeps.reuse import Earlier
+from rankbench.sweeps.running import Running
+from rankbench.sweeps.search import OnDone, Search, records_of, results_of
+from rankbench.sweeps.store import OUTGOING, SweepStore
+from rankbench.sweeps.trials.dispatch import Dispatch
+from rankbench.sweeps.trials.group import Group
+from rankbench.sweeps.trials.trainable import CHECKPOINTS, SPILL
+from rankbench.sweeps.trials.tuner import run_group
+from rankbench.sweeps.units import AdaptiveSearch, Unit
+from rankbench.sweeps.usage import Usage
+from rankbench.sweeps.width import widths
+from rankbench.tracking.record import RunRecord, find_record
+
+ATTEMPTS = 2  # number of times that a unit is run if its worker is lost: killed, out of memory, or its node is gone
+
+
+def run_units(
+    units: Sequence[Unit],
+    environment: Environment,
+    store: SweepStore,
+    session: Session,
+    spec: ExperimentSpec,
+    on_done: OnDone,
+    searches: Sequence[AdaptiveSearch] = (),
+    earlier: Earlier | None = None,
+    warn: Callable[[str], None] = lambda line: None,
+    usage: Usage | None = None,
+    running: Running | None = None,
+    in_order: bool = False,
+) -> list[RunRecord]:
+    """Run all units, and those that `searches` draw, as trials of Ray Tune; returns a record for each of their settings.
+
+    Records are written to `store` as trials finish, and `on_done` is called for each unit. A setting is not run again if it
+    has a finished record there or in an `earlier` sweep, or if its search stopped it. `warn` is called if trials wait for long
+    or get several nodes, `usage` counts the time of the processors, and `running` knows how far the fits are. Large units
+    start first, so that all end at about the same time; `in_order`: the units start in their order, for a caller who may end
+    before all are done.
+    Raises StorageError if a unit needs more memory than any machine has, ConfigError if no machine has the rest.
+    """
+    search, records = Search(store, spec.search), store.records
+    running = running or Running()
+    running.expect(len(units) + sum(each.trials for each in searches))
+    to_run = []
+
+    def ended(unit: Unit, results: list[RunRecord], cached: bool) -> None:
+        on_done(unit, results, cached)
+        running.end()
+
+    machines, resources = session.machines, spec.resources
+    units = [adapted(unit, machines, resources) for unit in units]
+    searches = [replace(each, draft=adapted(each.draft, machines, resources)) for each in searches]
+    for unit in units:
+        results = results_of(unit, records)
+        if len(results) < len(unit.job.configs) and earlier and earlier.adopt(unit, store):
+            results = results_of(unit, records)
+        if len(results) == len(unit.job.configs):
+            ended(unit, results, True)
+        else:
+            to_run.append(unit)
+    for unit in units:
+        search.add(unit)
+    for unit in (*to_run, *(each.draft for each in searches)):
+        require_machine(unit, machines, resources, "this machine" if session.local else "the cluster")
+    members = [*((unit, 1) for unit in to_run), *((each.draft, each.trials) for each in searches)]
+    wide = widths(members, machines, resources, shared_folder=environment.results_store is None)
+    for reason in dict.fromkeys(why for _, why in wide if why):
+        warn(reason)
+    to_run = [unit for unit, _ in wide[: len(to_run)]]
+    searches = [replace(each, draft=unit) for each, (unit, _) in zip(searches, wide[len(to_run) :], strict=True)]
+    limit = None if resources.concurrent == "auto" else int(resources.concurrent)
+    for each in searches:
+        concurrent = min(capacity(each.draft.needs, machines), limit or sys.maxsize)
+        # The only arm that searches leaves processors idle while it waits for a slow trial, unless its lag is larger.
+        search.open([each], lag=concurrent if len(searches) > 1 else 2 * concurrent - 1)
+    usage = usage or Usage()
+    usage.offer(machines)
+    group_searches, lost = searches, []
+    for number in range(1, ATTEMPTS + 1 if to_run or searches else 1):
+        group = Group(to_run, group_searches, search, Dispatch(machines, limit), in_order)
+        lost = run_group(group, environment, session, ended, warn, usage, running, again=number < ATTEMPTS)
+        to_run, group_searches = [unit for unit, _ in lost], []
+        if not lost:
+            break
+    for unit, reason in lost:
+        attempt = store.trial(unit.run_id, unit.ids)
+        for config in unit.job.configs:
+            attempt.write(failure(unit.job, config, f"{reason} (the worker was lost {ATTEMPTS} times)"), None)
+        store.fetch(unit.ids)
+        ended(unit, records_of(unit, records), False)
+    # Interrupted fits of other calls go on from checkpoints in the same folder.
+    for unit in (*units, *search.drawn):
+        shutil.rmtree(store.folder / CHECKPOINTS / unit.run_id, ignore_errors=True)
+    with suppress(OSError):  # not empty, or none
+        (store.folder / CHECKPOINTS).rmdir()
+    for name in (SPILL, OUTGOING):
+        shutil.rmtree(store.folder / name, ignore_errors=True)
+    ids = dict.fromkeys(unit.job.run_id(config) for unit in (*units, *search.drawn) for config in unit.job.configs)
+    return [record for record in (find_record(records / name) for name in ids) if record]

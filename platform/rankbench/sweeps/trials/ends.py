@@ -1,0 +1,69 @@
+"""How trials of Ray Tune end: with results, or because their worker was lost, for a reason that is told in words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ray import tune
+from ray.tune.experiment import Trial
+
+from rankbench.sweeps.search import OnDone, records_of
+from rankbench.sweeps.trials.group import Group
+from rankbench.sweeps.units import Unit
+
+_MEMORY = "out of memory: Ray ended its worker; run fewer trials at once (resources.concurrent) or use a larger machine"
+_DIED = "its worker process died: it was killed, or it crashed"
+_CAUSES = {  # part of a message of Ray → what it means
+    "OutOfMemory": _MEMORY,
+    "low on memory": _MEMORY,
+    "node was terminated": "its node was lost",
+    "NodeDied": "its node was lost",
+    "SYSTEM_ERROR": _DIED,
+    "died unexpectedly": _DIED,
+}
+
+
+class TrialEnds(tune.Callback):
+    """Passes the result of each trial on, and collects the trials whose worker was lost.
+
+    With `again`, these are run again at the end, and `warn` is called at once.
+    """
+
+    def __init__(self, group: Group, on_done: OnDone, warn: Callable[[str], None], again: bool):
+        self.group, self.on_done, self.warn, self.again = group, on_done, warn, again
+        self.lost: list[Trial] = []
+
+    def __getstate__(self) -> dict[str, Any]:
+        # As in the searcher, nothing is restored.
+        return {}
+
+    def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        unit, search = self.group.unit_of(trial), self.group.search
+        search.end(unit)
+        self.on_done(unit, records_of(unit, search.records), False)
+
+    def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        unit = self.group.unit_of(trial)
+        self.group.search.end(unit)
+        self.lost.append(trial)  # Tune stores the error of a trial after it has called this
+        if self.again:
+            self.warn(f"{unit.title}: its worker was lost; the trial is run again after the others, from its checkpoint if any")
+
+    def reasons(self) -> list[tuple[Unit, str]]:
+        """The units whose worker was lost, with the reason. Tune must have ended, and its folder must still exist."""
+        errors = [str(trial.get_error() or trial.get_pickled_error() or "") for trial in self.lost]
+        return [
+            (self.group.unit_of(trial), cause(error.strip().splitlines()))
+            for trial, error in zip(self.lost, errors, strict=True)
+        ]
+
+
+def cause(lines: Sequence[str]) -> str:
+    """Return why a worker was lost, from the lines of Ray's error: a cause that is known, else the last line without the name
+    of an exception.
+    """
+    known = [meaning for part, meaning in _CAUSES.items() if any(part in line for line in lines)]
+    last = lines[-1].strip() if lines else "it left no message"
+    return known[0] if known else re.sub(r"^(ray\.exceptions\.)?\w+(Error|Exception): ", "", last)

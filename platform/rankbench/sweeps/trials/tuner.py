@@ -1,0 +1,111 @@
+"""Runs a group of units as trials of Ray Tune. Each trial writes its own records; a failed one writes the reason."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from ray import tune
+from ray.air._internal import usage
+from ray.tune.execution.placement_groups import PlacementGroupFactory
+from ray.tune.experiment import Trial
+
+from rankbench.cluster.private_folder import private_folder
+from rankbench.cluster.session import Session
+from rankbench.core.environment import Environment
+from rankbench.core.plugins import Shipment
+from rankbench.sweeps.running import Running
+from rankbench.sweeps.search import OnDone
+from rankbench.sweeps.trials.ends import TrialEnds
+from rankbench.sweeps.trials.group import Group
+from rankbench.sweeps.trials.nodes import Nodes
+from rankbench.sweeps.trials.queue import Queue
+from rankbench.sweeps.trials.reports import Reports
+from rankbench.sweeps.trials.scheduler import Scheduler
+from rankbench.sweeps.trials.trainable import Planned, UnitTrainable
+from rankbench.sweeps.trials.waiting import Waiting
+from rankbench.sweeps.units import Unit
+from rankbench.sweeps.usage import Usage
+
+# Tune imports MLflow and others, which takes two seconds, to count callbacks for statistics that are switched off.
+usage.tag_callbacks = lambda callbacks: False
+
+
+def run_group(
+    group: Group,
+    environment: Environment,
+    session: Session,
+    on_done: OnDone,
+    warn: Callable[[str], None],
+    usage: Usage,
+    running: Running,
+    again: bool,
+) -> list[tuple[Unit, str]]:
+    """Run the units of a group, planned and drawn; returns those whose worker was lost, with the reason. `again`: whether
+    they will be run again.
+    """
+    units, searches, search = group.units, group.searches, group.search
+    of_units = [group.shared(unit) for unit in units]
+    of_searches = [group.shared(each.draft) for each in searches]
+
+    def resources(config: dict[str, Any]) -> PlacementGroupFactory:
+        needs = of_units[config["unit"]] if "unit" in config else of_searches[config["search"]]
+        return PlacementGroupFactory(replace(needs, nodes=config["nodes"]).bundles)
+
+    trainable = tune.with_resources(
+        tune.with_parameters(
+            UnitTrainable,
+            planned=Planned(Shipment.of_this_process(), units, searches),
+            environment=environment,
+            store=search.store,
+            prunes=search.prunes,
+        ),
+        resources,
+    )
+    ends = TrialEnds(group, on_done, warn, again)
+    # A lost worker is reported here, in one line; Tune would print its stack.
+    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
+    # Nobody needs Tune's own state, since a sweep is resumed from its records. It stays off the disk of the results, because
+    # Tune reads it again at the end and fails if that disk is full.
+    with private_folder() as scratch:
+        tuner = tune.Tuner(
+            trainable,
+            tune_config=tune.TuneConfig(
+                num_samples=len(units) + sum(each.trials for each in searches),
+                search_alg=Queue(group, on_done),
+                scheduler=Scheduler(group),
+                trial_dirname_creator=lambda trial: trial.trial_id,
+                # A worker starts once and runs trial after trial: its imports take longer than a small fit.
+                reuse_actors=True,
+            ),
+            run_config=tune.RunConfig(
+                name=f"trials-{os.getpid()}",
+                storage_path=str(scratch),
+                verbose=0,
+                progress_reporter=Silent(),
+                callbacks=[
+                    ends,
+                    Waiting(lambda trial: group.needs(group.unit_of(trial)), warn),
+                    Reports(group.unit_of, running),
+                    Nodes(group, usage, look=not session.local),
+                ],
+                # Tune's own retry waits forever for the worker that it kept for reuse; run_units retries instead.
+                failure_config=tune.FailureConfig(max_failures=0),
+                # Fits save their own state, in a format that needs no pickle.
+                checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
+            ),
+        )
+        tuner.fit()
+        return ends.reasons()
+
+
+class Silent(tune.ProgressReporter):
+    """Reports nothing: without it, Tune clears the output of a notebook's cell, where the sweep shows its own progress."""
+
+    def should_report(self, trials: list[Trial], done: bool = False) -> bool:
+        return False
+
+    def report(self, trials: list[Trial], done: bool, *sys_info: Any) -> None: ...
