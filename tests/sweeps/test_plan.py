@@ -113,6 +113,12 @@ def test_losses_that_are_one_in_other_words_are_trained_once(environment):
     ]
 
 
+@pytest.mark.parametrize("method", ["sl", "bsl", "infonce", "mine"])
+def test_losses_with_shared_negatives_are_planned(environment, method):
+    planned = plan_of(environment, {"method": method, "params": {"shared_negatives": True, "n_negatives": 16}})
+    assert planned.n_settings == 1
+
+
 def test_draws_one_after_another_have_one_need_and_idle_ones_are_named(environment):
     arm = {"method": "deql-l2-zero-diag", "params": {"p": 0.4, "lam_prime": 5, "b": {"uniform": [0.5, 2]}}}
     planned = plan_of(environment, arm, search={"by": "tpe", "trials": 7})

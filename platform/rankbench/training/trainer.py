@@ -75,7 +75,8 @@ class Trainer:
             sizes = Sizes(*X.shape, self.encoder.width)
             self.state = loss.state(given.loss, sizes, self._generator("state")).to(self.device, self.encoder.users.dtype)
             self.state_adam = DenseAdam(self.state.groups(p.learning_rate))
-        share = len(self.users) / max(1, np.count_nonzero(np.diff(X.indptr)))
+        self.n_active = int(np.count_nonzero(np.diff(X.indptr)))
+        share = len(self.users) / max(1, self.n_active)
         # The weights of interactions have mean 1 and the same sum for each user.
         self.weight = share / np.maximum(np.diff(X.indptr), 1) if p.reduction == "user" else None
 
@@ -207,7 +208,7 @@ class Trainer:
             terms += [(self._loss_of_encoder(batch), 1 / self.exchange.size), (self._decay(part, users, items), share)]
         for term, weight in terms:
             total = total if term is None else total + weight * term
-        total.backward()
+        (self._weight_of(batch) * total).backward()
         self.learner.step(factor)
         if self.state:
             self.exchange.sum(self.state_adam.gradients())
@@ -216,6 +217,15 @@ class Trainer:
         if loss.unit_ball:
             self._project(part, touched)
         return total.detach().double()
+
+    def _weight_of(self, batch: Batch) -> float:
+        """The size of a batch relative to the mean one, if batches consist of users. Without it, an interaction would count
+        less in a batch with active users, and so always less if its own user is active.
+        """
+        if self.p.objective == "sampled":
+            return 1.0
+        users = min(self.p.users_per_step, self.n_active)
+        return len(batch.users) * self.n_active / (len(self.users) * users)
 
     def _own_part(self, batch: Batch) -> tuple[Batch, float]:
         """This worker's rows of a batch and their share of it. A worker without any has the first row with no share, so that
