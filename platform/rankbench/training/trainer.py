@@ -185,7 +185,7 @@ class Trainer:
         some = compiled(self.device) or (p.optimizer == "row-adam" and self.encoder.plain)
         whole = catalogue or "catalogue" in loss.needs or not some
         touched = touched_items(batch, self.X.shape[1], whole)
-        own, read = None, None
+        own = read = by_row = None
         if "all_positives" in loss.needs and not catalogue:
             # The items of the whole batch's users, so that workers bring the same items up to date.
             read = np.unique(own_items(self.X, batch.users)[1].numpy())
@@ -196,7 +196,8 @@ class Trainer:
             s = catalogue_scores_of(loss, part, users, items.vectors, self.X, left_out, p.temperature)
         else:
             own = None if read is None else own_items(self.X, part.users)
-            rows = self._row_vectors(part)
+            by_row = self._row_vectors(part)
+            rows = None if by_row is None else self.encoder.on_direction(unit(by_row, self.loss.similarity))
             pairs = self.encoder if isinstance(self.encoder, PairModel) else None
             s = scores_of(loss, part, users, items, self.X, every_item, own, p.precision, p.temperature, rows, pairs)
         rows = loss.function(s, self.given.loss, *((self.state,) if self.state else ()))
@@ -205,7 +206,7 @@ class Trainer:
         total = share * rows.mean()
         terms = [(self.state and self.state.own_loss(s), share)]
         if not (self.state and self.state.alone):
-            terms += [(self._loss_of_encoder(batch), 1 / self.exchange.size), (self._decay(part, users, items), share)]
+            terms += [(self._loss_of_encoder(batch), 1 / self.exchange.size), (self._decay(part, users, items, by_row), share)]
         for term, weight in terms:
             total = total if term is None else total + weight * term
         (self._weight_of(batch) * total).backward()
@@ -244,18 +245,20 @@ class Trainer:
     def _row_vectors(self, batch: Batch) -> Tensor | None:
         """The vectors of the rows' users, where the encoder has one per row."""
         users, items = (torch.from_numpy(ids).to(self.device) for ids in (batch.users, batch.items))
-        rows = self.encoder.row_vectors(users, items)
-        return None if rows is None else self.encoder.on_direction(unit(rows, self.loss.similarity))
+        return self.encoder.row_vectors(users, items)
 
-    def _decay(self, batch: Batch, users: Rows, items: Rows) -> Tensor | None:
-        """The penalty λ/2 · mean over rows of |u|² + |i|², with the mean of |j|² over the row's negatives j if they decay."""
+    def _decay(self, batch: Batch, users: Rows, items: Rows, by_row: Tensor | None) -> Tensor | None:
+        """The penalty λ/2 · mean over rows of |u|² + |i|², with the mean of |j|² over the row's negatives j if they decay.
+        `by_row`: the vectors u where each row has its own.
+        """
         kind = self.p.decay
         if kind == "gradient" or not self.p.weight_decay:
             return None
         if kind == "layer-0" and not self.encoder.plain:
             users, items = Rows(self.encoder.users, None), Rows(self.encoder.items, None)
         lengths = items.vectors.square().sum(dim=1)
-        rows = users.vectors[users.positions(batch.users)].square().sum(dim=1) + lengths[items.positions(batch.items)]
+        own = users.vectors[users.positions(batch.users)] if by_row is None or kind == "layer-0" else by_row
+        rows = own.square().sum(dim=1) + lengths[items.positions(batch.items)]
         if kind != "batch" and batch.negatives is not None and not batch.in_batch:
             rows = rows + lengths[items.positions(batch.negatives.items)].mean(dim=1)
         return self.p.weight_decay / 2 * rows.mean()
