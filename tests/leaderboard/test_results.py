@@ -1,5 +1,7 @@
 """The store of a leaderboard."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -20,7 +22,7 @@ def test_what_was_added_is_read_again(tmp_path):
     results.add(result("bpr", status="over budget", reason="the first fit was not complete in time"))
     again = Results(tmp_path / "store")
     assert [*again.all()] == [*results.all()] and len([*again.all()]) == 2
-    assert again.find("lastfm", "card", first.fingerprint, "ease", "rules", "30s/M", "ndcg@20") == first
+    assert again.find("lastfm", "card", first.fingerprint, "ease", "rules", "30s/M", "ndcg@20", 1) == first
     users, values = again.users_of(first, "ndcg@20")
     assert users.tolist() == ["b", "a"] and values == pytest.approx([0.1, 0.4])
     assert again.users_of(result("bpr"), "ndcg@20") is None
@@ -31,8 +33,8 @@ def test_another_budget_stays_and_the_same_entry_is_replaced(tmp_path):
     for allowed, tried in (("10s", 1), ("30s", 2), ("10s", 3)):
         results.add(result(allowed=allowed, tried=tried))
     assert [(each.allowed, each.tried) for each in Results(tmp_path).all()] == [("10s", 3), ("30s", 2)]
-    assert results.find("lastfm", "card", "", "ease", "other rules", "10s", "ndcg@20") is None
-    assert results.find("lastfm", "other card", "", "ease", "rules", "10s", "ndcg@20") is None
+    assert results.find("lastfm", "card", "", "ease", "other rules", "10s", "ndcg@20", 1) is None
+    assert results.find("lastfm", "other card", "", "ease", "rules", "10s", "ndcg@20", 1) is None
 
 
 def test_a_broken_line_is_named(tmp_path):
@@ -66,6 +68,25 @@ def test_an_entry_on_data_that_have_changed_is_run_again(tmp_path):
     results.add(result(fingerprint="old"))
     results.add(result("slow", status="over budget"))
     known = "lastfm", "card"
-    rest = "rules", "30s/M", "ndcg@20"
+    rest = "rules", "30s/M", "ndcg@20", 1
     assert results.find(*known, "old", "ease", *rest) and not results.find(*known, "new", "ease", *rest)
     assert results.find(*known, "new", "slow", *rest)  # it does not know its data
+
+
+def test_an_entry_with_another_number_of_threads_is_run_again(tmp_path):
+    results = Results(tmp_path)
+    results.add(result(threads=1))
+    known = "lastfm", "card", "", "ease", "rules", "30s/M", "ndcg@20"
+    assert results.find(*known, 1) and results.find(*known, 4) is None
+
+
+def test_values_of_users_belong_to_the_measurement_that_they_came_with(tmp_path):
+    """The line of an entry travels with the store, the values of its users do not."""
+    results = Results(tmp_path)
+    table = pa.table({"user": ["a", "b"], "ndcg@20": np.array([0.1, 0.4], np.float32)})
+    results.add(result(started_at="2026-11-24"), table)
+    results.add(replace(result(), started_at="2026-11-25"))
+    (entry,) = results.all()
+    assert results.users_of(entry, "ndcg@20") is None
+    results.add(entry, table)
+    assert results.users_of(entry, "ndcg@20") is not None

@@ -64,6 +64,19 @@ def test_over_the_catalogue_it_is_the_sampled_form_with_every_other_item():
     assert found.mean().item() == pytest.approx(0.5130758510, abs=1e-9)
 
 
+@pytest.mark.parametrize("ranks", [0.0, 20.0, 37.0, 60.0, 100.0])
+def test_the_gradient_is_accurate_in_single_precision_however_far_the_rank_is_from_k(ranks):
+    """With K = 20 and τ2 = 1; a sigmoid itself loses its gradient beyond rank 37."""
+    slopes = []
+    for dtype in (torch.float32, torch.float64):
+        neg = torch.linspace(-1, 1, 201, dtype=dtype)[None]
+        pos = torch.tensor([1.0 - ranks / 100], dtype=dtype, requires_grad=True)
+        loss = recall_at_k(row_b(pos=pos, neg=neg), RecallAtK(K=20, tau1=0.01, tau2=1))
+        (slope,) = torch.autograd.grad(loss.sum(), pos)
+        slopes.append(slope.item())
+    assert slopes[1] < 0 and slopes[0] == pytest.approx(slopes[1], rel=1e-3)
+
+
 @pytest.mark.parametrize("scale", [False, True])
 def test_gradients(scale):
     p = RecallAtK(K=2, tau1=0.3, tau2=2, scale_rank=scale)

@@ -28,6 +28,17 @@ def test_worked_numbers():
     assert 1 - sum(1 - x for x in each_of_c(p, POSITIVES)) == pytest.approx(0.4375316865, abs=1e-9)
 
 
+def test_lowering_all_scores_by_the_positive_is_the_loss_of_the_program_of_talos():
+    """By hand: one factor for the whole row; and a rank alone is the same softmax in both forms."""
+    p = SmoothI(K=2, tau=0.2, delta=0.1, lowers="all")
+    scores = (tensor([0.6, 0.5, 0.1, -0.3, -0.8]) + 0.8) / 0.2
+    first = torch.softmax(scores, dim=0)[0]
+    second = torch.softmax(scores * (1 - first - 0.1), dim=0)[0]
+    value = of(p, 0.6, 0.5, 0.1, -0.3, -0.8)
+    assert value == pytest.approx(1 - (first + second).item() / 2, abs=1e-12) and value == pytest.approx(0.5188821278, abs=1e-9)
+    assert of(SmoothI(K=1, lowers="all"), 0.6, 0.5) == of(SmoothI(K=1), 0.6, 0.5)
+
+
 def test_is_a_miss_of_precision_at_low_temperature():
     p = SmoothI(K=2, tau=1 / 2000, delta=0.1)
     assert 1 - sum(1 - x for x in each_of_c(p, POSITIVES)) == pytest.approx(0.5, abs=1e-12)

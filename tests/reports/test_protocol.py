@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from rankbench.core.config import validate
 from rankbench.reports.deviations import protocol_deviations
+from rankbench.reports.names import listed
 from rankbench.reports.tables import Row
 from rankbench.schema.experiment import ExperimentSpec
 
@@ -44,7 +45,7 @@ def test_every_difference_is_named_with_both_values_and_the_arms():
         row("C", chosen_of=5, lam=3),
     ]
     assert protocol_deviations(spec(), rows) == [
-        "all arms: optimizer row-adam, where the paper has adam",
+        "all arms with this parameter: optimizer row-adam, where the paper has adam",
         "A: epochs 12, where the paper has 200",
         "B: n_negatives 100, where the paper has 1",
         "B: tau 0.1, where the paper has 0.3",
@@ -54,3 +55,14 @@ def test_every_difference_is_named_with_both_values_and_the_arms():
 
 def test_without_a_protocol_nothing_is_compared():
     assert protocol_deviations(spec(protocol={}), [row("A", chosen_of=1, **TRAINED)]) == []
+
+
+def test_rows_are_told_apart_where_their_names_contain_commas():
+    rows = [row("A, MF", **TRAINED), row("B, MF", **TRAINED), row("C", lam=3)]
+    content = spec().model_dump(mode="json")
+    for arm, name in zip(content["arms"], ("A, MF", "B, MF", "C"), strict=True):
+        arm["name"] = name
+        arm["params"].pop("epochs", None)
+    told = protocol_deviations(validate(ExperimentSpec, content, "x.yaml"), rows)
+    assert "all arms with this parameter: epochs 7, where the paper has 200" in told
+    assert listed(["A, MF", "C"]) == "A, MF; C" and listed(["A", "C"]) == "A, C" and listed(["A, MF"]) == "A, MF"

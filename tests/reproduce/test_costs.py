@@ -57,6 +57,20 @@ def test_costs_of_different_processors_are_not_compared(rows, tmp_path):
     assert cost_cells(rows[1], evidence) == []
 
 
+@pytest.mark.parametrize("other", [{"cpu": "another"}, {"threads": 1}, {"device": "cuda:0"}, {"idle": True}])
+def test_only_fits_that_were_made_in_the_same_way_are_compared(rows, tmp_path, other):
+    evidence = Evidence(tmp_path / "evidence")
+    fit(rows[0], 10.0, 2.0, evidence)
+    fit(rows[1], 25.0, 2.4, evidence)
+    fit(rows[1], 900.0, 9.0, evidence, seed=1, started_at="2026-11-25T11:00:00+00:00", **other)
+    minutes, memory = cost_cells(rows[1], evidence)
+    assert (minutes.mean, memory.mean) == (2.5, pytest.approx(1.2))
+    # The counterpart is made in the same way, and last.
+    fit(rows[0], 100.0, 3.0, evidence, seed=1, started_at="2026-11-25T12:00:00+00:00", **other)
+    minutes, memory = cost_cells(rows[1], evidence)
+    assert (minutes.mean, memory.mean) == (9.0, pytest.approx(3.0))
+
+
 def test_costs_are_counted(home, rows, tmp_path):
     evidence = Evidence(tmp_path / "evidence")
     fit(rows[0], 10.0, 2.0, evidence)

@@ -88,6 +88,16 @@ def test_of_two_lines_of_a_setting_the_last_fit_counts(tmp_path, older_first):
     assert found.run == "before"
 
 
+def test_fits_on_other_prepared_data_are_no_seeds_of_a_row(tmp_path):
+    """A raw file may change while its card, and so the key of the card, stays."""
+    evidence = Evidence(tmp_path)
+    for seed in (0, 1, 2):
+        evidence.add(dataclasses.replace(fit(), seed=seed, started_at=f"2026-11-2{seed}"))
+    evidence.add(dataclasses.replace(fit(), seed=1, fingerprint="other", started_at="2026-11-25"))
+    found = evidence.find("d", "c", configure("ials", {}), "train", "float32")
+    assert [(each.seed, each.fingerprint) for each in found] == [(1, "other")]
+
+
 @pytest.mark.parametrize(
     ("method", "given", "newer", "other"),
     [

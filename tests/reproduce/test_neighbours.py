@@ -9,6 +9,7 @@ from rankbench.evaluation.compare import compare
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.neighbours import check_neighbours
 from rankbench.reproduce.pages import write_pages
+from rankbench.reproduce.paired import standing_pairs
 from rankbench.tracking.record import read_per_user
 
 
@@ -76,6 +77,20 @@ def test_tests_of_fits_that_were_replaced_are_not_shown(home, measured):
     page = (home.home / "pages" / "toy.md").read_text()
     tested = page[page.index("| row, by recall@20") :]
     assert lower.verdict not in tested[: tested.index("Not compared")] and "Not compared: C." in tested
+
+
+def test_a_fit_that_was_measured_again_elsewhere_ends_the_tests_of_its_row(home, measured):
+    table, evidence = measured
+    first = stored(home, evidence, table)
+    row = first.pairs[1].than
+    again = next(fit for fit in evidence.fits["synthetic"] if fit.run == f"final-{row}-0")
+    evidence.add(replace(again, started_at="2026-11-25T11:18:48+00:00"))  # the run id is made from the setting, and stays
+    pairs, replaced = standing_pairs(first, table, evidence)
+    assert pairs == first.pairs[:1] and replaced == (row,)
+    # The values here are those of the fit before: the row is compared with the one seed whose values are here.
+    found = stored(home, Evidence(evidence.folder), table)
+    assert {pair.seeds for pair in found.pairs if row in (pair.better, pair.than)} == {1}
+    assert f"final-{row}-0" not in found.runs
 
 
 def test_rows_of_another_machine_keep_their_tests(home, measured):

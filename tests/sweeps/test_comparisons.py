@@ -73,6 +73,22 @@ def test_a_split_on_which_a_run_failed_is_left_out_for_all(runs):
     assert set(whole.comparisons[0].by_split) == {"0", "1"}
 
 
+@pytest.mark.parametrize("failed", [{1, 2}, {0, 1, 2}])
+def test_a_mean_is_over_all_runs_of_its_model_whatever_failed_of_others(runs, failed):
+    folder, written, add = runs
+    for split in (0, 1, 2):
+        add("one", values_of(split), split=split)
+        add("two", values_of(5 + split), split=split)
+        if split in failed:
+            written[-1] = replace(written[-1], status="failed", error="no memory", metrics={})
+    compared = compare_finals(written, folder, ["hit@5"], 0)
+    mean = {row.model: row for row in compared.models}["one"]
+    by_run = [np.mean(list(values_of(split).values())) for split in (0, 1, 2)]
+    assert mean.mean == pytest.approx(np.mean(by_run), abs=1e-6) and mean.std == pytest.approx(np.std(by_run, ddof=1), abs=1e-6)
+    assert mean.split_seeds == (0, 1, 2) and mean.low < mean.mean < mean.high
+    assert len(compared.comparisons) == (len(failed) < 3)
+
+
 def test_datasets_are_apart_and_a_metric_of_whole_lists_has_no_entry(runs):
     folder, written, add = runs
     add("one", values_of(0))

@@ -10,21 +10,31 @@ from rankbench.losses.others import ScoreTable
 from rankbench.training.sampled_scores import SampledScores
 
 
-def precision_and_gradients(table, pos, neg, K, tau, delta):
+def precision_and_gradients(table, pos, neg, K, tau, delta, together=False):
     pos, neg = pos.clone().requires_grad_(), neg.clone().requires_grad_()
-    value = table(neg).smooth_precision(pos, K, tau, delta)
+    value = table(neg).smooth_precision(pos, K, tau, delta, together)
     weights = torch.linspace(0.5, 2, len(pos), dtype=pos.dtype)
     return [value.detach(), *torch.autograd.grad((weights * value).sum(), (pos, neg))]
 
 
 @settings(deadline=None, max_examples=40)
-@given(st.integers(1, 70), st.integers(1, 25), st.floats(0.02, 1), st.floats(0, 0.95), st.booleans(), st.integers(0, 2**31))
-def test_values_and_gradients_are_those_of_pytorch(n, K, tau, delta, equal, seed):
+@given(
+    st.integers(1, 70),
+    st.integers(1, 25),
+    st.floats(0.02, 1),
+    st.floats(0, 0.95),
+    st.booleans(),
+    st.booleans(),
+    st.integers(0, 2**31),
+)
+def test_values_and_gradients_are_those_of_pytorch(n, K, tau, delta, together, equal, seed):
     generator = torch.Generator().manual_seed(seed)
     pos, neg = (2 * torch.rand(shape, generator=generator, dtype=torch.float64) - 1 for shape in ((5,), (5, n)))
     if equal:  # all scores of a row are its minimum
         neg = pos[:, None].expand(5, n).clone()
-    plain, compiled = (precision_and_gradients(table, pos, neg, K, tau, delta) for table in (ScoreTable, SampledScores))
+    plain, compiled = (
+        precision_and_gradients(table, pos, neg, K, tau, delta, together) for table in (ScoreTable, SampledScores)
+    )
     assert torch.allclose(compiled[0], plain[0], rtol=1e-11, atol=1e-14)
     if equal:  # the gradient of a minimum that several scores attain is a matter of convention; its sum is not
         totals = [(d_pos + d_neg.sum(dim=1)) for _, d_pos, d_neg in (plain, compiled)]

@@ -1,6 +1,7 @@
 """Metrics of the ranks of all targets, wherever they are: partial AUC, and what a ranking among sampled items would show.
 
-A target's rank among the candidates that are no targets is `above`, the number of those with a higher score; a tie counts half.
+A target's rank among the candidates that are no targets is `above`, the number of those with a higher score; a tie counts half,
+so a target lies in the middle of the candidates with its score, also for `opauc` and `llpauc`.
 
 The sampled metrics rank each target among `SAMPLED` random candidates, as many papers did. They are here to show how far they
 are from those of the full ranking, and never the default: the order of methods can differ (Krichene and Rendle, KDD 2020).

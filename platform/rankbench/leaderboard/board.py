@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -151,6 +152,13 @@ class Board:
             lines.append(apart)
         if len(cpus := {each.cpu for each in self.entries if each.cpu}) > 1:
             lines.append(f"Measured on different machines, so budgets are not equal: {'; '.join(sorted(cpus))}.")
+        if len(threads := {each.threads for each in self.entries}) > 1:
+            lines.append(f"Measured with different numbers of threads, so budgets are not equal: {_numbers(threads)}.")
+        if len(metrics := {each.metric for each in self.entries}) > 1:
+            lines.append(f"Chosen on the validation set by different metrics: {', '.join(sorted(metrics))}.")
+        # Methods that draw no random numbers have one seed, however many were asked for.
+        if len(seeds := {len(each.seeds) for each in self.entries if len(each.seeds) > 1}) > 1:
+            lines.append(f"Measured with different numbers of seeds: {_numbers(seeds)}.")
         return lines
 
     def facts(self, rope: float | None = None) -> dict[str, Any]:
@@ -196,3 +204,7 @@ def _by_seed(entry: Result, number: int) -> Result:
     if number >= len(entry.by_seed):
         return entry
     return replace(entry, metrics={**entry.metrics, entry.metric: (entry.by_seed[number], None, None)})
+
+
+def _numbers(found: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(found)))

@@ -86,7 +86,8 @@ def plan(
         seconds = budget.seconds(dataset.split.train.nnz)
         for entrant in entrants:
             key = card.content_key()
-            if results.find(card.name, key, dataset.fingerprint, entrant.name, entrant.key, str(budget), rules.metric):
+            known = card.name, key, dataset.fingerprint, entrant.name, entrant.key, str(budget), rules.metric
+            if results.find(*known, rules.n_threads):
                 done += 1
             else:
                 left.append(Entry(entrant, card, size, budget, seconds))

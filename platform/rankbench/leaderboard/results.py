@@ -23,6 +23,7 @@ from rankbench.core.errors import DataError
 from rankbench.core.files import atomic_file, write_text
 from rankbench.core.json_lines import read_json_lines
 
+_MEASURED = b"started_at"  # metadata of a table of users: when its entry was measured
 Status = Literal["finished", "over budget", "not applicable", "failed"]
 
 
@@ -91,13 +92,15 @@ class Results:
             yield from entries
 
     def find(
-        self, dataset: str, card: str, fingerprint: str, entrant: str, rules: str, allowed: str, metric: str
+        self, dataset: str, card: str, fingerprint: str, entrant: str, rules: str, allowed: str, metric: str, threads: int
     ) -> Result | None:
         """Return the entry with these rules on these data, None if it has to be run, as after a failure. `fingerprint`: that of
-        the data now; an entry without a result may not have one.
+        the data now; an entry without a result may not have one. `threads`: those of a fit, since they decide what a budget
+        buys.
         """
+        wanted = (card, entrant, rules, allowed, metric, threads)
         for each in self.of_dataset.get(dataset, ()):
-            same = (each.card, each.entrant, each.rules, each.allowed, each.metric) == (card, entrant, rules, allowed, metric)
+            same = (each.card, each.entrant, each.rules, each.allowed, each.metric, each.threads) == wanted
             if same and each.status != "failed" and each.fingerprint in ("", fingerprint):
                 return each
         return None
@@ -109,8 +112,9 @@ class Results:
         if per_user is not None:
             path = self.path_of_users(result)
             path.parent.mkdir(parents=True, exist_ok=True)
+            about = {**(per_user.schema.metadata or {}), _MEASURED: result.started_at.encode()}
             with atomic_file(path) as scratch:
-                pq.write_table(per_user, scratch)
+                pq.write_table(per_user.replace_schema_metadata(about), scratch)
         path = self.folder / f"{result.dataset}.jsonl"
         self.folder.mkdir(parents=True, exist_ok=True)
         with FileLock(self.folder / f".{result.dataset}.lock"):
@@ -120,9 +124,11 @@ class Results:
             write_text(path, "".join(f"{_line(each)}\n" for each in entries))
 
     def users_of(self, result: Result, metric: str) -> tuple[np.ndarray, np.ndarray] | None:
-        """The ids and values of the users of an entry, None if they are not on this machine."""
+        """The ids and values of the users of an entry, None if they are not on this machine. An entry may come from elsewhere,
+        in place of one that was measured here.
+        """
         path = self.path_of_users(result)
-        if not path.is_file():
+        if not path.is_file() or (pq.read_schema(path).metadata or {}).get(_MEASURED) != result.started_at.encode():
             return None
         table = pq.read_table(path, columns=["user", metric])
         return table["user"].to_numpy(), table[metric].to_numpy().astype(np.float64)

@@ -132,8 +132,10 @@ class ScoreTable:
         each = (hinges, y, ones) if weight is None else (weight * hinges, weight * y, weight * ones)
         return each[0].sum(dim=1), each[1].sum(dim=1), each[2].sum(dim=1)
 
-    def smooth_precision(self, pos: Tensor, K: int, tau: float, delta: float) -> Tensor:
-        """The mean over ranks 1 to K of SmoothI's indicator of an item with the scores `pos` among these items, (B,)."""
+    def smooth_precision(self, pos: Tensor, K: int, tau: float, delta: float, together: bool = False) -> Tensor:
+        """The mean over ranks 1 to K of SmoothI's indicator of an item with the scores `pos` among these items, (B,). A rank
+        lowers each score by its own indicator, or all `together` by that of the item.
+        """
         scores = torch.cat([pos[:, None], self.values], dim=1)
         scores = (scores - scores.amin(dim=1, keepdim=True)) / tau  # nonnegative, so that a factor c < 1 lowers them
         left = torch.ones_like(scores)
@@ -141,7 +143,8 @@ class ScoreTable:
         for _ in range(K):
             indicator = torch.softmax(scores * left, dim=1)
             precision = precision + indicator[:, 0] / K
-            left = left * (1 - indicator.detach() - delta)
+            taken = indicator[:, :1] if together else indicator
+            left = left * (1 - taken.detach() - delta)
         return precision
 
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import logsigmoid
 
 from rankbench.core.config import Params, param
 from rankbench.losses.spec import Scores, loss
@@ -49,7 +50,7 @@ def recall_at_k(s: Scores, p: RecallAtK) -> Tensor:
     above = s.others.sum_sigmoid(s.pos / p.tau1, p.tau1)
     if p.scale_rank:
         above = above * (s.n_items - 1) / s.others.n
-    return torch.sigmoid((1 + above - p.K) / p.tau2)  # 1 − σ(x) is σ(−x), which is accurate near 0
+    return _miss(above, p)
 
 
 @loss(
@@ -66,4 +67,11 @@ def recall_at_k(s: Scores, p: RecallAtK) -> Tensor:
 def recall_at_k_catalogue(s: Scores, p: CatalogueRecallAtK) -> Tensor:
     # The sum includes the positive itself, as σ(0).
     above = s.catalogue.sum_sigmoid(s.pos / p.tau1, p.tau1) - 0.5
-    return torch.sigmoid((1 + above - p.K) / p.tau2)
+    return _miss(above, p)
+
+
+def _miss(above: Tensor, p: CatalogueRecallAtK) -> Tensor:
+    """1 − σ((K − 1 − above) / τ2). The gradient of a sigmoid in float32 is 0 from σ(17) on, which rounds to 1; that of the
+    exponential of its logarithm is accurate on both sides.
+    """
+    return torch.exp(logsigmoid((1 + above - p.K) / p.tau2))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from rankbench.reports.names import listed
 from rankbench.reports.tables import Row
 from rankbench.schema.experiment import ExperimentSpec, NotRun
 from rankbench.tracking.record import DatasetInfo, RunRecord
@@ -32,7 +33,7 @@ def interval_notes(finals: Iterable[RunRecord], metrics: Sequence[str]) -> list[
     for record in finals:
         if doubt := record.interval_warning(metrics):
             arms.setdefault((record.dataset.name, doubt), {})[record.arm or record.method] = None
-    return [f"{dataset}: {doubt} ({', '.join(who)})" for (dataset, doubt), who in arms.items()]
+    return [f"{dataset}: {doubt} ({listed(who)})" for (dataset, doubt), who in arms.items()]
 
 
 def stand_ins(finals: Iterable[RunRecord]) -> tuple[str, ...]:
@@ -54,12 +55,12 @@ def run_deviations(experiment: ExperimentSpec, rows: Sequence[Row], finals: Sequ
     if measured and len(given) == len({row.arm for row in measured}):
         lines.append("no setting was searched: the experiment file gives each")
     elif given:
-        lines.append(f"given by the experiment file and not searched: {', '.join(given)}")
+        lines.append(f"given by the experiment file and not searched: {listed(given)}")
     if measured:
         lines.append(_seeds(measured))
     for what in ("not run", "failed"):
         if names := dict.fromkeys(f"{row.arm} on {row.dataset}" for row in rows if row.missing == what and row.method):
-            lines.append(f"{what}: {', '.join(names)}")
+            lines.append(f"{what}: {listed(names)}")
     return tuple(lines)
 
 
@@ -80,7 +81,7 @@ def protocol_deviations(experiment: ExperimentSpec, measured: Sequence[Row]) -> 
         tried = sorted({row.chosen_of for row in rows if row.arm in fewer})
         if fewer:
             counts = f"{tried[0]} to {tried[-1]}" if len(tried) > 1 else f"{tried[0]}"
-            names = "all arms" if len(fewer) == len({row.arm for row in rows}) > 1 else ", ".join(fewer)
+            names = "all arms" if len(fewer) == len({row.arm for row in rows}) > 1 else listed(fewer)
             lines.append(f"{names}: {counts} settings tried, where the paper tries {protocol.trials}")
     return lines
 
@@ -91,6 +92,7 @@ def differing_params(settings: Sequence[tuple[str, Mapping[str, Any], Mapping[st
     """
     differing: dict[tuple[str, str, str], dict[str, None]] = {}
     compared: dict[str, set[str]] = {}
+    labels = {label for label, _, _ in settings}
     for label, wanted, values in settings:
         for name in (name for name in wanted if name in values):
             compared.setdefault(name, set()).add(label)
@@ -99,7 +101,8 @@ def differing_params(settings: Sequence[tuple[str, Mapping[str, Any], Mapping[st
     lines = []
     for (name, value, expected), who in differing.items():
         everyone = len(compared[name]) > 1 and set(who) == compared[name]
-        lines.append(f"{'all arms' if everyone else ', '.join(who)}: {name} {value}, where the paper has {expected}")
+        every = "all arms" if compared[name] == labels else "all arms with this parameter"
+        lines.append(f"{every if everyone else listed(who)}: {name} {value}, where the paper has {expected}")
     return lines
 
 

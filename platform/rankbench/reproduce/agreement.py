@@ -18,7 +18,7 @@ Z = 1.959964  # half the width of a 95 % interval in standard deviations
 
 @dataclass(frozen=True)
 class Agreement:
-    """Kendall's tau-b of `rows` rows in a metric, with the 95 % interval that the intervals of the measured means give."""
+    """Kendall's tau-b of `rows` rows in a metric; from `low` to `high` it would be in 95 % of repeated measurements."""
 
     metric: str
     rows: int
@@ -31,8 +31,10 @@ def agreements(rows: Sequence[Row], evidence: Evidence) -> list[Agreement]:
     """Return the agreement of the order in each metric that at least three measured rows publish. Rows whose setting was found
     on test are left out, and so are variants of other rows, which have the same published numbers.
 
-    The interval draws each measured mean from a normal distribution with the width of its own interval. Users are the same for
-    all rows, so differences between rows are less uncertain than this assumes, and the interval is wide rather than narrow.
+    A repeated measurement is drawn from normal distributions around the measured means, as wide as their intervals. Its noise
+    comes on top of that of the means, and changes the order of rows that are close to each other: repetitions agree with the
+    paper less than the measurement does, and all of them may lie below its tau. This is no confidence interval. Users are the
+    same for all rows, so differences between rows are less uncertain than the draws assume.
     """
     by_metric: dict[str, list[CellStanding]] = {}
     for row in (row for row in rows if row.arm.variant_of is None):

@@ -22,13 +22,13 @@ def check_claims(tables: Iterable[PaperTable], datasets: Iterable[str], evidence
     for table, dataset, claim in _claims(tables, set(datasets)):
         labels = dict.fromkeys((*claim.better, *claim.than))
         fits = {label: measured_fits(table, dataset, label, evidence) for label in labels}
-        here = _comparable(claim, {label: [fit for fit in each if fit.run in folders] for label, each in fits.items()})
+        here = _comparable(claim, {label: [fit for fit in each if fit.stamp in folders] for label, each in fits.items()})
         if not here:
             continue
-        runs = tuple(sorted(fit.run for members in here.values() for fit in members))
+        runs = tuple(sorted(fit.stamp for members in here.values() for fit in members))
         card = table.card_key(dataset)
         known = evidence.claim_of(dataset, card, table.name, claim.text, claim.metric)
-        if is_current(known.runs if known else None, runs, [fit.run for members in fits.values() for fit in members]):
+        if is_current(known.runs if known else None, runs, [fit.stamp for members in fits.values() for fit in members]):
             continue
         pairs = [(better, than) for better in claim.better for than in here if than not in claim.better]
         try:

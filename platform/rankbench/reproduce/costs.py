@@ -12,15 +12,16 @@ from rankbench.reproduce.wanted import Row
 
 
 def cost_cells(row: Row, evidence: Evidence) -> list[CellStanding]:
-    """Return time and memory of a row, relative to the row `published.costs_of` of its table; empty unless both were measured
-    on the same kind of processor with the same number of threads.
+    """Return time and memory of a row, relative to the row `published.costs_of` of its table. Only fits on one device, kind of
+    processor and number of threads are compared: the last such ones of both rows, idle ones if there are any. Without such fits
+    the list is empty.
     """
     base = _base(row)
     published = row.arm.costs.get(row.dataset, {})
     if base is None or base.arm.label == row.arm.label:
         return []
-    own, theirs = row.fits("printed", evidence), base.fits("printed", evidence)
-    if not own or not theirs or (own[0].cpu, own[0].threads) != (theirs[0].cpu, theirs[0].threads):
+    own, theirs = _comparable(row.fits("printed", evidence), base.fits("printed", evidence))
+    if not own or not theirs:
         return []
     reference = base.arm.costs[row.dataset]
     cells = []
@@ -40,6 +41,19 @@ def _base(row: Row) -> Row | None:
     label = published.costs_of if published else None
     arm = next((arm for arm in row.table.spec.arms if arm.label == label), None)
     return Row(row.table, arm, row.card) if arm and row.dataset in arm.costs else None
+
+
+def _comparable(own: Sequence[StoredFit], theirs: Sequence[StoredFit]) -> tuple[list[StoredFit], list[StoredFit]]:
+    """Return the fits of both rows that were made in the same way, in the way of the last fit that has a counterpart."""
+    ways = {_way(fit) for fit in own} & {_way(fit) for fit in theirs}
+    last = max((fit for fit in (*own, *theirs) if _way(fit) in ways), key=lambda fit: (fit.idle, fit.started_at), default=None)
+    if last is None:
+        return [], []
+    return [fit for fit in own if _way(fit) == _way(last)], [fit for fit in theirs if _way(fit) == _way(last)]
+
+
+def _way(fit: StoredFit) -> tuple[str, str, int, bool]:
+    return fit.device, fit.cpu, fit.threads, fit.idle
 
 
 def _cost(name: str, fits: Sequence[StoredFit]) -> float:

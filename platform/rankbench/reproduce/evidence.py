@@ -55,17 +55,18 @@ class Evidence:
     def find(
         self, dataset: str, card: str, config: MethodConfig, fit_on: str, dtype: str, metrics: Iterable[str] = ()
     ) -> list[StoredFit]:
-        """Return the fits of a setting with all of `metrics`, one per seed, by seed: the last one, if a fit was made again by a
-        version with more parameters.
+        """Return the fits of a setting with all of `metrics`, one per seed, by seed: the last one, if a fit was made again. All
+        are of the same prepared data, those of the last fit: a raw file may change, and its card does not.
         """
         needed = set(metrics)
-        found = {
-            fit.seed: fit
+        same = [
+            fit
             for fit in sorted(self.fits.get(dataset, ()), key=lambda fit: fit.started_at)
             if (fit.card, fit.method, fit.fit_on, fit.dtype) == (card, config.method, fit_on, dtype)
             and same_params(config, fit.params)
             and needed <= set(fit.metrics)
-        }
+        ]
+        found = {fit.seed: fit for fit in same if fit.fingerprint == same[-1].fingerprint}
         return [found[seed] for seed in sorted(found)]
 
     def search_of(

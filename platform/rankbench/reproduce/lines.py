@@ -15,6 +15,11 @@ Part = Literal["valid", "test"]  # the part that a search chooses on
 PARTS: tuple[Part, ...] = ("valid", "test")
 
 
+def stamp(run: str, started_at: str) -> str:
+    """Return what tells one measurement from all others: the id of its run, and when it was started."""
+    return f"{run} {started_at}".strip()
+
+
 @dataclass(frozen=True)
 class StoredFit:
     """A setting that was fitted once and measured on test.
@@ -53,6 +58,11 @@ class StoredFit:
     @property
     def order(self) -> tuple[Any, ...]:
         return self.method, json.dumps(self.params, sort_keys=True), self.fit_on, self.dtype, self.seed
+
+    @property
+    def stamp(self) -> str:
+        """Which measurement it is: a setting that is measured again has the same run id, and other numbers."""
+        return stamp(self.run, self.started_at)
 
     def measured(self, metric: str) -> Measured:
         return Measured(*self.metrics[metric])
@@ -137,7 +147,7 @@ class StoredPair:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredTests:
-    """Paired tests of rows of a table in a metric. `runs`: the ids of the fits that were compared; `missing`: rows that were
+    """Paired tests of rows of a table in a metric. `runs`: the stamps of the fits that were compared; `missing`: rows that were
     not. `tests`: number of tests that Holm's correction covers.
     """
 

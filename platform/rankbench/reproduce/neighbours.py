@@ -27,12 +27,12 @@ def check_neighbours(
     for table, dataset, metric in _published(tables, set(datasets)):
         labels = [arm.label for arm in table.spec.arms if metric in arm.published.get(dataset, {})]
         fits = {label: found for label in labels if (found := measured_fits(table, dataset, label, evidence))}
-        here = {label: [fit for fit in each if fit.run in folders] for label, each in fits.items()}
+        here = {label: [fit for fit in each if fit.stamp in folders] for label, each in fits.items()}
         order = sorted((label for label in here if here[label]), key=lambda label: _mean(here[label], metric), reverse=True)
         if len(order) < 2:
             continue
         rows = {label: here[label] for label in order}
-        runs = tuple(sorted(fit.run for members in rows.values() for fit in members))
+        runs = tuple(sorted(fit.stamp for members in rows.values() for fit in members))
         card = table.card_key(dataset)
         known = evidence.neighbours_of(dataset, card, table.name, metric)
         old, replaced = standing_pairs(known, table, evidence) if known else ((), ())
@@ -54,7 +54,7 @@ def check_neighbours(
         pairs = tuple(sorted(shown, key=lambda pair: means[pair.better], reverse=True))
         compared = {label for pair in pairs for label in (pair.better, pair.than)}
         runs = tuple(
-            sorted({*runs, *(fit.run for label in compared for fit in fits[label] if known and fit.run in known.runs)})
+            sorted({*runs, *(fit.stamp for label in compared for fit in fits[label] if known and fit.stamp in known.runs)})
         )
         missing = tuple(label for label in labels if label not in compared)
         evidence.add(

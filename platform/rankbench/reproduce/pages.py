@@ -10,6 +10,7 @@ from rankbench.core.environment import Environment
 from rankbench.core.files import write_text
 from rankbench.reports.deviations import differing_params
 from rankbench.reports.markdown import markdown
+from rankbench.reports.names import listed
 from rankbench.reports.page import Block, Grid, Items, Page, Picture, Section, Text
 from rankbench.reproduce.agreement import agreements
 from rankbench.reproduce.catalogue import PaperTable
@@ -31,8 +32,9 @@ TITLES = {
     "dcl": "Debiased contrastive losses (Jin and Li)",
 }
 ORDER = """\
-Kendall's tau between the published and the measured numbers of the rows. The interval draws each measured mean from a normal
-distribution as wide as its own interval."""
+Kendall's tau between the published and the measured numbers of the rows. `repeated`: where tau would be in 95 % of repeated
+measurements, whose means are drawn around the measured ones, as wide as their intervals. Their noise comes on top of that of
+the means and changes the order of rows that are close to each other, so tau itself can lie above this range."""
 TESTS = """\
 Paired tests over users, on the mean over the seeds of a row. A difference counts if the p-values of the bootstrap and of
 Wilcoxon's test are both below 0.05 after Holm's correction for all pairs of the claim's rows, and both tests have the same
@@ -119,7 +121,7 @@ def _paper_page(paper: Paper, evidence: Evidence, figure: Path | None) -> Page:
         for each in agreements(list(rows_of([table], [name])), evidence)
     ]
     if orders:
-        header = ["table", "dataset", "metric", "rows", "tau", "95 % interval"]
+        header = ["table", "dataset", "metric", "rows", "tau", "repeated"]
         sections.append(Section("The order of the rows", (Grid(header, orders), Text(ORDER))))
     if figure:
         sections.append(Section("Figure", (Picture(figure, "Difference of each measured cell from the published one, in %"),)))
@@ -169,7 +171,7 @@ def _claim_blocks(claims: Sequence[StoredClaim], stand_ins: Collection[str]) -> 
             dataset = _marked(claim.dataset, stand_ins)
             body.append([claim.text, claim.verdict, dataset, claim.metric, what, *_tested(pair)])
     incomplete = [
-        f"{claim.text} ({claim.dataset}, {claim.table}): not compared with {', '.join(claim.missing)}."
+        f"{claim.text} ({claim.dataset}, {claim.table}): not compared with {listed(claim.missing)}."
         for claim in claims
         if claim.missing
     ]
@@ -192,7 +194,7 @@ def _neighbour_blocks(table: PaperTable, dataset: str, evidence: Evidence) -> It
         header = [f"row, by {each.metric}", "the next row", "upper row", *TESTED]
         yield Grid(header, [[pair.better, pair.than, pair.verdict, *_tested(pair)] for pair in pairs])
         missing = (*each.missing, *replaced)
-        yield Text(NEXT + (f" Not compared: {', '.join(missing)}." if missing else ""))
+        yield Text(NEXT + (f" Not compared: {listed(missing)}." if missing else ""))
 
 
 def _table_sections(table: PaperTable, evidence: Evidence) -> Iterator[Section]:

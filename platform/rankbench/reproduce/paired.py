@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from rankbench.core.environment import Environment
@@ -12,14 +13,18 @@ from rankbench.experiment.methods import method
 from rankbench.reproduce.adopt import PLACES
 from rankbench.reproduce.catalogue import PaperTable
 from rankbench.reproduce.evidence import Evidence
-from rankbench.reproduce.lines import StoredClaim, StoredFit, StoredNeighbours, StoredPair, Verdict
+from rankbench.reproduce.lines import StoredClaim, StoredFit, StoredNeighbours, StoredPair, Verdict, stamp
 from rankbench.reproduce.wanted import Row
-from rankbench.tracking.record import read_per_user
+from rankbench.tracking.record import read_per_user, read_record
 
 
 def run_folders(environment: Environment) -> dict[str, Path]:
-    """Return the folders of the runs of this machine, by the ids of the runs."""
-    return {path.parent.name: path.parent for place in PLACES for path in environment.results.glob(f"{place}/*/record.json")}
+    """Return the folders of the finished runs of this machine, by their stamps; records that cannot be read are left out."""
+    folders = {}
+    for folder in (path.parent for place in PLACES for path in environment.results.glob(f"{place}/[!.]*/record.json")):
+        with suppress(DataError):
+            folders[stamp(folder.name, read_record(folder).started_at)] = folder
+    return folders
 
 
 def measured_fits(table: PaperTable, dataset: str, label: str, evidence: Evidence) -> list[StoredFit]:
@@ -32,8 +37,8 @@ def measured_fits(table: PaperTable, dataset: str, label: str, evidence: Evidenc
 
 
 def is_current(known: Collection[str] | None, here: Collection[str], measured: Collection[str]) -> bool:
-    """Whether the tests of the runs `known` still stand: none of them was replaced in the evidence, and this machine does not
-    have the values of more of the `measured` runs.
+    """Whether the tests of `known` runs still stand: none of them was replaced in the evidence or measured again, and this
+    machine does not have the values of more of the `measured` runs. All are stamps of fits.
     """
     return known is not None and set(measured).issuperset(known) and len(known) >= len(here)
 
@@ -41,14 +46,19 @@ def is_current(known: Collection[str] | None, here: Collection[str], measured: C
 def standing_pairs(
     found: StoredClaim | StoredNeighbours, table: PaperTable, evidence: Evidence
 ) -> tuple[tuple[StoredPair, ...], tuple[str, ...]]:
-    """Return the tested pairs whose two rows still have a fit that was tested, and the rows whose fits were all replaced."""
+    """Return the tested pairs that still are about the fits of their rows, and the rows without such a pair."""
+    tested: dict[str, list[StoredFit]] = {}
+    for label in dict.fromkeys(label for pair in found.pairs for label in (pair.better, pair.than)):
+        tested[label] = [fit for fit in measured_fits(table, found.dataset, label, evidence) if fit.stamp in found.runs]
 
-    def stands(label: str) -> bool:
-        return any(fit.run in found.runs for fit in measured_fits(table, found.dataset, label, evidence))
+    def stands(pair: StoredPair) -> bool:
+        """Whether both rows still have each seed that was tested."""
+        fits = tested[pair.better], tested[pair.than]
+        return all(fits) and len(common_seeds(*fits)) >= pair.seeds
 
-    labels = dict.fromkeys(label for pair in found.pairs for label in (pair.better, pair.than))
-    replaced = tuple(label for label in labels if not stands(label))
-    return tuple(pair for pair in found.pairs if not {pair.better, pair.than} & set(replaced)), replaced
+    standing = tuple(pair for pair in found.pairs if stands(pair))
+    compared = {label for pair in standing for label in (pair.better, pair.than)}
+    return standing, tuple(label for label in tested if label not in compared)
 
 
 def common_seeds(first: Sequence[StoredFit], second: Sequence[StoredFit]) -> list[tuple[StoredFit, StoredFit]]:
@@ -70,7 +80,7 @@ def paired_tests(
     """
     values: dict[str, UserValues] = {}
     for label, members in fits.items():
-        tables = [read_per_user(folders[fit.run]) for fit in members]
+        tables = [read_per_user(folders[fit.stamp]) for fit in members]
         if any(metric not in each.column_names for each in tables):
             raise DataError(f"{label}: {metric} was not measured per user")
         values[label] = user_means([(each["user"].to_numpy(), each[metric].to_numpy()) for each in tables])

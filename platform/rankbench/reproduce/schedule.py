@@ -14,6 +14,7 @@ from rankbench.data.prepare import prepare
 from rankbench.evaluation.metrics import MetricSet
 from rankbench.experiment.estimate import Size
 from rankbench.experiment.job import configure
+from rankbench.reports.names import listed
 from rankbench.reproduce.distinct import distinct_settings
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.lines import Part, StoredFit
@@ -70,7 +71,7 @@ class Task:
 
     @property
     def labels(self) -> str:
-        return ", ".join(self.row_labels)
+        return listed(self.row_labels)
 
     @property
     def tables(self) -> str:
@@ -95,8 +96,8 @@ def tasks(
 ) -> list[Task]:
     """Return what is not measured yet, in the order in which it is best done. `studies`: with their datasets. The data of all
     of them must be available. `search_seconds`: the training time that each search may use; one that ended at a smaller bound
-    is continued. `runs_here`: the runs whose values per user are on this machine; with them, fits that were measured elsewhere
-    are tasks of the stage "again".
+    is continued. `runs_here`: the stamps of the fits whose values per user are on this machine; with them, fits that were
+    measured elsewhere are tasks of the stage "again".
     """
     result: list[Task] = []
     groups: dict[tuple[object, ...], list[Wanted]] = {}
@@ -167,7 +168,7 @@ def _stored(fit: Wanted, evidence: Evidence) -> StoredFit | None:
 
 def _is_here(fit: Wanted, evidence: Evidence, runs_here: Collection[str]) -> bool:
     stored = _stored(fit, evidence)
-    return stored is not None and stored.run in runs_here
+    return stored is not None and stored.stamp in runs_here
 
 
 def _stage(fits: Iterable[Wanted]) -> Stage:

@@ -2,18 +2,20 @@
 
 If a model has several runs, a user's values on one split are averaged over the seeds of the method, and these means over the
 splits on which the user is measured. The tests then use one value per user and model, so that a user of five splits counts
-once. Splits on which a model has no finished run are left out for all models.
+once. The means are over all finished runs of a model; in the comparisons, splits on which a model has no finished run are left
+out for all models.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 
-from rankbench.evaluation.compare import Comparisons, UserValues, compare, user_means
+from rankbench.evaluation.compare import UserValues, compare, user_means
+from rankbench.evaluation.summary import Interval
 from rankbench.schema.stored_sweep import ComparisonsFile, PooledMean
 from rankbench.tracking.record import RunRecord, read_per_user
 
@@ -32,16 +34,24 @@ def compare_finals(finals: Iterable[RunRecord], records: Path, metrics: Sequence
             by_model.setdefault(record.arm or record.method, {}).setdefault(record.dataset.split_seed, []).append(record)
     models, pairs = [], []
     for dataset, runs in by_dataset.items():
-        splits = [split for split in next(iter(runs.values())) if all(split in by_split for by_split in runs.values())]
-        runs = {model: {split: by_split[split] for split in splits} for model, by_split in runs.items()}
+        common = [split for split in next(iter(runs.values())) if all(split in by_split for by_split in runs.values())]
         for metric, samples in _samples(runs, records, metrics).items():
-            pooled = {model: user_means(list(by_split.values())) for model, by_split in samples.items()}
-            compared = compare(pooled, dataset=dataset, metric=metric, seed=seed)
-            models += [_model(dataset, metric, model, runs[model], compared) for model in runs]
-            for pair in compared.pairs:
-                by_split = _by_split(samples[pair.model], samples[pair.against])
+            shared = {model: {split: by_split[split] for split in common} for model, by_split in samples.items()}
+            every = _pooled(samples)
+            compared = compare(_pooled(shared) if common else every, dataset=dataset, metric=metric, seed=seed)
+            for model, members in runs.items():
+                alone = len(members) > len(common)  # it has runs that are in no comparison
+                means = compare({model: every[model]}, seed=seed).means if alone else compared.means
+                models.append(_model(dataset, metric, model, members, means[model], compared.best))
+            for pair in compared.pairs if common else ():
+                by_split = _by_split(shared[pair.model], shared[pair.against])
                 pairs.append(replace(pair, by_split=by_split))
     return ComparisonsFile(metrics=tuple(metrics), seed=seed, models=tuple(models), comparisons=tuple(pairs))
+
+
+def _pooled(samples: Mapping[str, Mapping[int, UserValues]]) -> dict[str, UserValues]:
+    """Model → one value per user, the mean over the splits."""
+    return {model: user_means(list(by_split.values())) for model, by_split in samples.items()}
 
 
 def _samples(runs: Runs, records: Path, metrics: Sequence[str]) -> dict[str, dict[str, dict[int, UserValues]]]:
@@ -56,7 +66,9 @@ def _samples(runs: Runs, records: Path, metrics: Sequence[str]) -> dict[str, dic
     return result
 
 
-def _model(dataset: str, metric: str, model: str, by_split: dict[int, list[RunRecord]], compared: Comparisons) -> PooledMean:
+def _model(
+    dataset: str, metric: str, model: str, by_split: dict[int, list[RunRecord]], mean: Interval, best: str
+) -> PooledMean:
     """The mean over users with its interval, and `std` over the runs if there are several."""
     runs = [record for members in by_split.values() for record in members]
     means = [record.metrics[metric].mean for record in runs]
@@ -64,9 +76,9 @@ def _model(dataset: str, metric: str, model: str, by_split: dict[int, list[RunRe
         dataset=dataset,
         metric=metric,
         model=model,
-        **asdict(compared.means[model]),
+        **asdict(mean),
         std=float(np.std(means, ddof=1)) if len(means) > 1 else None,
-        best=model == compared.best,
+        best=model == best,
         seeds=tuple(dict.fromkeys(record.seed for record in runs)),
         split_seeds=tuple(by_split),
     )

@@ -41,10 +41,10 @@ class SampledScores(ScoreTable):
         hinges, total, above = torch.from_numpy(out)
         return hinges, total, above
 
-    def smooth_precision(self, pos: Tensor, K: int, tau: float, delta: float) -> Tensor:
+    def smooth_precision(self, pos: Tensor, K: int, tau: float, delta: float, together: bool = False) -> Tensor:
         if not compiled(self.values.device):
-            return super().smooth_precision(pos, K, tau, delta)
-        return SmoothPrecision.apply(pos, self.values, K, tau, delta)
+            return super().smooth_precision(pos, K, tau, delta, together)
+        return SmoothPrecision.apply(pos, self.values, K, tau, delta, together)
 
     def _products(self, users: Tensor, items: Tensor) -> Tensor:
         return super()._products(users, items) if len(self.ids) == 1 else gather_dot(users, items, self.ids)

@@ -27,11 +27,11 @@ class SmoothPrecision(torch.autograd.Function):
     """`ScoreTable.smooth_precision` of pos (B,) and neg (B, n), on the CPU."""
 
     @staticmethod
-    def forward(ctx, pos: Tensor, neg: Tensor, K: int, tau: float, delta: float) -> Tensor:
+    def forward(ctx, pos: Tensor, neg: Tensor, K: int, tau: float, delta: float, together: bool) -> Tensor:
         y = torch.cat([pos.detach()[:, None], neg.detach()], dim=1).numpy()
         number = y.dtype.type
         precision, slope = np.empty(len(y), y.dtype), np.empty_like(y)
-        arrays = y, K, number(1 / tau), number(1 - delta), precision, slope
+        arrays = y, K, number(1 / tau), number(1 - delta), number(not together), precision, slope
         in_parallel(_precisions, len(y), y.size * K, *arrays)
         ctx.slope = slope
         return torch.from_numpy(precision)
@@ -40,7 +40,7 @@ class SmoothPrecision(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, grad: Tensor):
         slope = torch.from_numpy(ctx.slope) * grad[:, None]
-        return slope[:, 0], slope[:, 1:], None, None, None
+        return slope[:, 0], slope[:, 1:], None, None, None, None
 
 
 @kernel
@@ -58,13 +58,13 @@ def _exp(builder, scores, left, n_vectors, top, out, sums):
 
 
 @kernel
-def _next_rank(builder, scores, left, powers, n_vectors, inverse, first, keep, slope, best):
-    """One step of the recursion: I = powers · inverse, slope −= first · left · I, left ·= keep − I.
+def _next_rank(builder, scores, left, powers, n_vectors, inverse, first, keep, each, slope, best):
+    """One step of the recursion: I = powers · inverse, slope −= first · left · I, left ·= keep − each · I.
 
     best becomes the largest scores · left of each lane.
     """
     numbers = Numbers(builder, scores.type)
-    scale, positive, kept = (spread(builder, scores.type, value) for value in (inverse, first, keep))
+    scale, positive, kept, own = (spread(builder, scores.type, value) for value in (inverse, first, keep, each))
     largest = cgutils.alloca_once(builder, scores.type)
     builder.store(numbers(-3e38), largest)
     with cgutils.for_range(builder, n_vectors) as loop:
@@ -72,7 +72,7 @@ def _next_rank(builder, scores, left, powers, n_vectors, inverse, first, keep, s
         indicator, factor = builder.fmul(powers.load(at), scale), left.load(at)
         less = builder.fmul(builder.fmul(positive, factor), indicator)
         slope.store(builder.fsub(slope.load(at), less), at)
-        factor = builder.fmul(factor, builder.fsub(kept, indicator))
+        factor = builder.fmul(factor, builder.fsub(kept, builder.fmul(own, indicator)))
         left.store(factor, at)
         value, most = builder.fmul(scores.load(at), factor), builder.load(largest)
         builder.store(numbers.where(">", value, most, value, most), largest)
@@ -80,8 +80,10 @@ def _next_rank(builder, scores, left, powers, n_vectors, inverse, first, keep, s
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
-def _precisions(y, K, scale, keep, precision, slope, start, stop):
-    """For rows start to stop of y (rows, 1 + n): the mean of the first indicator over K ranks, and its gradient by y."""
+def _precisions(y, K, scale, keep, each, precision, slope, start, stop):
+    """For rows start to stop of y (rows, 1 + n): the mean of the first indicator over K ranks, and its gradient by y. A rank
+    lowers `each` score (1) by its own indicator, or all scores (0) by the first one.
+    """
     n = y.shape[1]
     width = -(-n // LANES) * LANES
     scores, left, powers, own = (
@@ -110,7 +112,8 @@ def _precisions(y, K, scale, keep, precision, slope, start, stop):
             first = powers[0] * inverse
             result += first
             own[0] += left[0] * first
-            _next_rank(scores, left, powers, vectors, inverse, first, keep, own, best)
+            kept = y.dtype.type(keep - (y.dtype.type(1) - each) * first)
+            _next_rank(scores, left, powers, vectors, inverse, first, kept, each, own, best)
             top = best.max()
         share, together = scale / y.dtype.type(K), 0.0  # in float64, since the sum is small beside its terms
         for j in range(n):
