@@ -22,6 +22,7 @@ CONTENT = b"user,item\n1,2\n3,4\n"
 SHA256, MD5 = hashlib.sha256(CONTENT).hexdigest(), hashlib.md5(CONTENT, usedforsecurity=False).hexdigest()
 WRONG = {"sha256": "0" * 64, "md5": "0" * 32}
 URL = "https://example.org/data/raw.csv"
+MOVED = "https://example.org/2024/raw.csv"
 
 
 @pytest.fixture(autouse=True)
@@ -174,6 +175,26 @@ def test_a_file_is_downloaded_once(known, write, environment, internet):
     files = [fetch(card, online)[0] for _ in range(2)]
     assert [read(file) for file in files] == [CONTENT, CONTENT]
     assert [file.origin for file in files] == [URL, URL]
+    assert len(internet.requests) == 1
+
+
+def test_a_file_of_another_address_is_downloaded_anew(write, environment, internet):
+    """Two cards may have one name, and a card may be edited."""
+    online = replace(environment, offline=False)
+    old, new = (load_card(write({"source": {"files": {"all": {"url": url}}}}), online) for url in (URL, MOVED))
+    fetch(old, online)
+    internet.content = b"user,item\n5,6\n"
+    with pytest.raises(DownloadError, match=r"raw\.csv is not in the cache .* offline is set"):
+        fetch(new, environment)
+    (file,) = fetch(new, online)
+    assert (read(file), file.origin) == (internet.content, MOVED)
+    assert len(internet.requests) == 2 and fetch(new, online)[0] == file
+
+
+def test_a_file_with_a_checksum_may_move(write, environment, internet):
+    online = replace(environment, offline=False)
+    for url in (URL, MOVED):
+        fetch(load_card(write({"source": {"files": {"all": {"url": url, "sha256": SHA256}}}}), online), online)
     assert len(internet.requests) == 1
 
 

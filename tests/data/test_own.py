@@ -123,3 +123,23 @@ def test_what_cannot_be_a_dataset_is_refused_in_one_line_and_leaves_nothing(envi
         rb.dataset(data, **arguments, environment=environment)
     assert "\n" not in str(refused.value)
     assert not list((environment.data / "own").glob("*"))
+
+
+@pytest.mark.parametrize("as_column", [False, True])
+def test_a_pair_in_two_parts_of_the_users_own_split_is_refused(environment, as_column):
+    """Which of the two interactions is meant is the user's to say; a pair that is repeated within a part is one interaction."""
+    train = pd.DataFrame({"user": [0, 0, 1, 1, 2], "item": [0, 1, 1, 2, 0]})
+    valid = pd.DataFrame({"user": [0, 1], "item": [3, 3]})
+    test = pd.DataFrame({"user": [0, 1, 2], "item": [2, 0, 1]})
+
+    def prepared(train):
+        parts = {"train": train, "valid": valid, "test": test}
+        if not as_column:
+            return rb.dataset(parts, environment=environment)
+        together = pd.concat([each.assign(part=name) for name, each in parts.items()], ignore_index=True)
+        return rb.dataset(together, split="part", environment=environment)
+
+    split = prepared(pd.concat([train, train[:2]])).split
+    assert (split.train.nnz, split.valid_target.nnz, split.test_target.nnz) == (5, 2, 3)
+    with pytest.raises(DataError, match="1 pairs lie in two of train, valid and test"):
+        prepared(pd.concat([train, test[:1]]))

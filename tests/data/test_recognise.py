@@ -240,6 +240,14 @@ def test_a_card_is_not_written_over(capsys):
         ({"x.parquet": b"PK"}, ["x.parquet"], "x.parquet: not a Parquet file"),
         ({"x.inter": b"user_id\titem_id\n"}, ["x.inter"], "x.inter:1: expected fields with their types"),
         ({"x/0/train.tsv": b"", "x/1/train.tsv": b"", "x/test.tsv": b""}, ["x"], "x: 2 folds: 0, 1; name the files"),
+        (
+            {"x/train.csv": text(",", ML), "x/test.csv": text(",", ML), "x/test_negatives.csv": text(",", ML)},
+            *(["x"], "are the test part; name the files in source.files"),
+        ),
+        (
+            {"x/train.txt": b"1 2 3\n", "x/test.txt": b"1 4\n", "x/cold/test.txt": b"2 4\n"},
+            *(["x"], "are the test part; name the files in source.files"),
+        ),
         ({"x.csv": text(",", ML)}, ["x.csv", "--name", "My Data"], "name"),
         ({"x.csv": text(",", ML)}, ["x.csv", "--out", "x.txt"], "--out x.txt: expected a name that ends in .yaml"),
         ({"x.csv": b"\xff\xfeu\x00s\x00"}, ["x.csv"], "not utf-8 but utf-16"),

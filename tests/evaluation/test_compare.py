@@ -71,6 +71,14 @@ def test_every_number_of_a_pair_by_its_definition():
         assert c.p_wilcoxon == pytest.approx(stats.wilcoxon(np.round(d, 6), zero_method="pratt").pvalue)
 
 
+def test_a_difference_from_a_negative_mean_has_its_own_sign_in_percent():
+    """A popularity lift may be negative."""
+    users = np.arange(4)
+    values = {"low": (users, np.array([-0.4, -0.5, -0.4, -0.5])), "high": (users, np.array([-0.2, -0.3, -0.2, -0.3]))}
+    (pair,) = compare(values, pairs=[("low", "high")]).pairs
+    assert pair.difference == pytest.approx(-0.2) and pair.relative_percent == pytest.approx(-80)
+
+
 def test_the_bootstrap_is_that_of_the_differences():
     # Resampling every model's mean and subtracting is resampling the differences.
     given = samples()

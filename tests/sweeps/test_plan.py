@@ -45,10 +45,27 @@ def test_lam_on_the_papers_scale_does_not_share(environment):
 
 
 def test_b_under_zero_diagonal_is_planned_once_and_said_to_be_redundant(environment):
-    arm = {"method": "deql-l2-zero-diag", "params": {"p": {"grid": [0.2, 0.4]}, "lam": 5, "b": {"grid": [0.5, 1, 2]}}}
+    arm = {"method": "deql-l2-zero-diag", "params": {"p": {"grid": [0.2, 0.4]}, "lam_prime": 5, "b": {"grid": [0.5, 1, 2]}}}
     planned = plan_of(environment, arm)
     assert planned.n_settings == 2
     assert any("2 of 6 settings" in note and "EDLAE" in note for note in planned.notes)
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("deql-l2-zero-diag", {"p": 0.5, "lam": 10, "b": {"grid": [0.1, 0.5, 1, 2]}}),  # λ' = 79.2, 64, 40, 16
+        ("debiased-ease", {"lam": 100, "alpha": {"grid": [0, 0.5, 0.9, 0.99]}}),  # an EASE with 100, 200, 1000, 10000
+    ],
+)
+def test_parameters_that_rescale_the_ridge_are_all_planned(environment, method, params):
+    planned = plan_of(environment, {"method": method, "params": params})
+    assert planned.n_settings == 4 and not any("planned" in note for note in planned.notes)
+    spread = {"deql-l2-zero-diag": {"b": {"loguniform": [0.1, 2]}}, "debiased-ease": {"alpha": {"uniform": [0, 0.99]}}}[method]
+    drawn = {"method": method, "params": params | spread}
+    search = {"by": "tpe", "trials": 4, "choose": {"metric": "ndcg@10"}}
+    planned = plan_of(environment, drawn, search=search)
+    assert not any("changes no ranking" in note for note in planned.notes)
 
 
 def test_equal_rankings_of_two_arms_are_named(environment):
@@ -96,8 +113,14 @@ def test_losses_that_are_one_in_other_words_are_trained_once(environment):
     ]
 
 
+@pytest.mark.parametrize("method", ["sl", "bsl", "infonce", "mine"])
+def test_losses_with_shared_negatives_are_planned(environment, method):
+    planned = plan_of(environment, {"method": method, "params": {"shared_negatives": True, "n_negatives": 16}})
+    assert planned.n_settings == 1
+
+
 def test_draws_one_after_another_have_one_need_and_idle_ones_are_named(environment):
-    arm = {"method": "deql-l2-zero-diag", "params": {"p": 0.4, "lam": 5, "b": {"uniform": [0.5, 2]}}}
+    arm = {"method": "deql-l2-zero-diag", "params": {"p": 0.4, "lam_prime": 5, "b": {"uniform": [0.5, 2]}}}
     planned = plan_of(environment, arm, search={"by": "tpe", "trials": 7})
     (search,) = planned.adaptive
     assert (planned.n_fits, planned.n_settings, search.trials) == (7, 7, 7)

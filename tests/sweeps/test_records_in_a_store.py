@@ -36,7 +36,7 @@ def machines(environment, s3, tmp_path):
 
 def test_a_finished_run_is_copied_and_found(machines, monkeypatch):
     first, second, third = machines
-    code = {"revision": "abc", "packages": {"rankbench": "1"}}
+    code = {"revision": "abc", "code": "1"}
     monkeypatch.setattr(reuse, "describe_environment", lambda: code)  # the version of a tree without changes
     planned = plan(validate(ExperimentSpec, SPEC, "here"), first, 1, "here")
     (unit,) = planned.search
@@ -51,7 +51,7 @@ def test_a_finished_run_is_copied_and_found(machines, monkeypatch):
     assert reuse.Earlier.than(other.folder, second).adopt(unit, other)
     copies = [read_record(each.records / unit.run_id) for each in (place, other)]
     assert copies[0] == copies[1]
-    monkeypatch.setattr(reuse, "describe_environment", lambda: code | {"revision": "def"})
+    monkeypatch.setattr(reuse, "describe_environment", lambda: code | {"code": "2"})
     again = open_sweep(planned.spec, planned, second)
     assert not reuse.Earlier.than(again.folder, second).adopt(unit, again)
 

@@ -233,3 +233,25 @@ def test_what_has_no_such_form_is_refused_with_those_that_have():
             params("sl", objective="catalogue", **values)
     with pytest.raises(ConfigError, match="float32 only"):
         params("sl", objective="catalogue", precision="bfloat16")
+
+
+@pytest.mark.parametrize("users_per_step", [1, 5, 100])
+@pytest.mark.parametrize("reduction", ["interaction", "user"])
+def test_steps_of_users_weigh_each_interaction_or_user_equally(users_per_step, reduction):
+    """The gradients of an epoch's steps from the same start add up to that of the mean over all interactions, times the number
+    of mean batches: an active user is in large batches, whose mean alone would give its interactions less weight.
+    """
+    X = interactions(empty=True)
+
+    def gradient_of_an_epoch(users_per_step):
+        trainer = trainer_of(X, "sl", objective="catalogue", users_per_step=users_per_step, reduction=reduction, init_scale=1.0)
+        totals = [torch.zeros_like(table) for table in (trainer.encoder.users, trainer.encoder.items)]
+        for optimizer, total in zip(trainer.learner.optimizers, totals, strict=True):
+            optimizer.step = lambda ids, grad, rate, total=total: total.index_add_(0, ids, grad)
+        trainer.epoch(1, 1.0)
+        return totals
+
+    active = X.shape[0] - 1
+    for part, whole in zip(gradient_of_an_epoch(users_per_step), gradient_of_an_epoch(1000), strict=True):
+        assert whole.abs().max() > 0
+        assert_allclose(part, whole * active / min(users_per_step, active), rtol=1e-9, atol=1e-12)

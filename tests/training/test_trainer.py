@@ -85,6 +85,22 @@ def test_a_graph_encoder_decays_its_scored_or_its_learned_vectors(kind, X):
         assert_allclose(found, wanted, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("model", ["simplex", "youtubenet"])
+@pytest.mark.parametrize("kind", ["batch", "layer-0"])
+def test_an_encoder_with_a_vector_per_row_decays_that_vector_or_the_learned_one(model, kind, X):
+    about = ONE_BATCH | {"model": model, "decay": kind, "optimizer": "adam", "init_scale": 1.0}
+    trainer, without = (trainer_of(X, "bpr", **about, weight_decay=decay) for decay in (0.3, 0.0))
+    users, items, drawn = only_batch(trainer)
+    with torch.no_grad():
+        at = torch.from_numpy(users), torch.from_numpy(items)
+        left = trainer.encoder.users[users] if kind == "layer-0" else trainer.encoder.row_vectors(*at)
+        of_items = trainer.encoder.items.square().sum(dim=1)
+        lengths = left.square().sum(dim=1) + of_items[items]
+        if kind == "layer-0":
+            lengths = lengths + of_items[drawn].mean(dim=1)
+    assert trainer.epoch(1, 1.0) - without.epoch(1, 1.0) == pytest.approx(0.15 * lengths.mean().item(), rel=1e-9)
+
+
 def test_negatives_of_the_batch_itself_do_not_decay_twice(X):
     about = {"sampler": "in-batch", "weight_decay": 0.3}
     both = [trainer_of(X, "bpr", **ONE_BATCH, **about, decay=kind).epoch(1, 1.0) for kind in ("batch", "layer-0")]

@@ -12,11 +12,13 @@ from rankbench.core import plugins
 def code_fingerprint() -> str:
     """The first 16 hexadecimal digits of the SHA-256 of all source files of the package and of the loaded plugins."""
     loaded = sorted(plugin.sha256 for plugin in plugins.loaded())
-    return hashlib.sha256("".join([_package(), *loaded]).encode()).hexdigest()[:16] if loaded else _package()
+    package = package_fingerprint()
+    return hashlib.sha256("".join([package, *loaded]).encode()).hexdigest()[:16] if loaded else package
 
 
 @cache
-def _package() -> str:
+def package_fingerprint() -> str:
+    """The same without plugins. It is that of the first call: a process runs the code that it has loaded."""
     package, digest = Path(__file__).resolve().parents[1], hashlib.sha256()
     for path in sorted(package.rglob("*.py")):
         digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")

@@ -11,7 +11,7 @@ from filelock import FileLock
 
 from rankbench.core.environment import Environment
 from rankbench.core.errors import DataError, DownloadError
-from rankbench.core.files import make_folder, write_json
+from rankbench.core.files import make_folder, write_json, write_text
 from rankbench.data.cards import Card, RemoteFile
 from rankbench.data.checksums import checksums
 from rankbench.data.download import Progress, download
@@ -113,7 +113,9 @@ def _locate(card: Card, remote: RemoteFile, environment: Environment, progress: 
         if path.is_file():
             return path, "mirror"
     cached = environment.data / "raw" / card.name / remote.filename
-    if cached.is_file():
+    fetched_from = cached.with_name(f"{cached.name}.url")
+    stale = _is_of_another_address(fetched_from, remote)
+    if cached.is_file() and not stale:
         return cached, remote.url
     if environment.offline:
         searched = f"; not in the mirror {environment.mirror / card.mirror_folder}" if environment.mirror else ""
@@ -121,12 +123,25 @@ def _locate(card: Card, remote: RemoteFile, environment: Environment, progress: 
             f"{card.name}: {remote.filename} is not in the cache {cached.parent}{searched}, and offline is set", "offline"
         )
     log.info("downloading %s", remote.url)
+    if stale:
+        cached.unlink(missing_ok=True)
+        _forget(environment.data / "lock.json", f"{card.name}/{cached.name}")
     try:
         download(remote.url, cached, remote.sha256, remote.md5, progress)
     except DataError as error:
         kind = DownloadError if isinstance(error, DownloadError) else DataError
         raise kind(f"{card.name}: {error}; or put {remote.filename} into {cached.parent}, or set RANKBENCH_MIRROR") from None
+    write_text(fetched_from, remote.url)
     return cached, remote.url
+
+
+def _is_of_another_address(fetched_from: Path, remote: RemoteFile) -> bool:
+    """Whether the file in the cache was downloaded from another address than the card has now. A file with a checksum is known
+    by that, and one that was put there by hand has no address.
+    """
+    if remote.sha256 or remote.md5 or not fetched_from.is_file():
+        return False
+    return fetched_from.read_text(encoding="utf-8") != remote.url
 
 
 def _verified(
@@ -149,14 +164,24 @@ def _verified(
     return digest
 
 
+def _forget(lock_file: Path, key: str) -> None:
+    with FileLock(lock_file.with_suffix(".lock")):
+        if key in (locked := _locked(lock_file)):
+            write_json(lock_file, {name: digest for name, digest in locked.items() if name != key})
+
+
+def _locked(lock_file: Path) -> dict[str, str]:
+    try:
+        return json.loads(lock_file.read_text(encoding="utf-8")) if lock_file.is_file() else {}
+    except ValueError:
+        raise DataError(f"{lock_file}: damaged; restore it, or delete it to accept the files as they are") from None
+
+
 def _compare_with_lock(lock_file: Path, key: str, digest: str, path: Path) -> None:
     """Raise DataError if `digest` is not the one that the lock file has for `key`; an unknown key is added."""
     make_folder(lock_file.parent)
     with FileLock(lock_file.with_suffix(".lock")):
-        try:
-            locked = json.loads(lock_file.read_text(encoding="utf-8")) if lock_file.is_file() else {}
-        except ValueError:
-            raise DataError(f"{lock_file}: damaged; restore it, or delete it to accept the files as they are") from None
+        locked = _locked(lock_file)
         if key not in locked:
             write_json(lock_file, locked | {key: digest})
         elif locked[key] != digest:

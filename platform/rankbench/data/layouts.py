@@ -49,13 +49,13 @@ def visible(names: Iterable[str]) -> list[str]:
     return [name for name in names if not name.startswith("__MACOSX/") and not PurePosixPath(name).name.startswith(".")]
 
 
-def parts_by_word(names: dict[str, str], source: str) -> dict[str, str]:
-    """part → name, for `names` by the word that tells their part, such as train or val; empty unless train and test are there.
+def parts_by_word(names: Iterable[tuple[str, str]], source: str) -> dict[str, str]:
+    """part → name, for `names` after the words that tell their parts, such as train or val; empty without train and test.
 
     Raises DataError if two names are the same part.
     """
     parts: dict[str, str] = {}
-    for word, name in names.items():
+    for word, name in names:
         if (part := PART_WORDS.get(word.lower())) is None:
             continue
         if part in parts:

@@ -54,7 +54,8 @@ def card_of_data(
 
     `data`: a table, a sparse matrix, or a mapping from "train", "valid" and "test" to several of them. `columns`: user, item,
     value and time → the column of a table, or None. `split`: a protocol, its parameters, or the column of a table that says
-    "train", "valid" or "test" for each row. `prepare`: the steps of a card; by default, repeated pairs are kept once.
+    "train", "valid" or "test" for each row. `prepare`: the steps of a card; by default, repeated pairs are kept once, unless
+    the data have several parts.
 
     Raises ConfigError for a missing column and as `read_card` does, and DataError for ids or parts that cannot be used.
     """
@@ -71,7 +72,8 @@ def card_of_data(
         parts = {"all": table} if of_parts is None else _by_part(table, of_parts)
         protocol = "published" if of_parts else split
     present = [column for column in COLUMNS if all(column in table.column_names for table in parts.values())]
-    steps = [*(DEFAULT_STEPS if prepare is None else prepare)]
+    default = DEFAULT_STEPS if "all" in parts else ()  # in a split of the user's, a pair of two parts is refused later
+    steps = [*(default if prepare is None else prepare)]
     if not any("drop_missing" in step for step in steps):
         _require_ids(parts)
     content: dict[str, Any] = {

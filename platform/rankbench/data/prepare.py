@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import scipy.sparse as sp
 from filelock import FileLock
 
+from rankbench.core import rng
 from rankbench.core.display import as_html, as_text
 from rankbench.core.environment import Environment
 from rankbench.core.errors import DataError, DownloadError
@@ -389,8 +390,8 @@ def _fingerprint(matrices: dict[str, sp.csr_array], spec: SplitSpec) -> str:
 
 @cache
 def code_version() -> str:
-    """A hash of the source code of this package: data prepared by other code are not reused."""
+    """A hash of the source code that prepares data, and draws splits: data prepared by other code are not reused."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
+    for path in (*sorted(Path(__file__).parent.rglob("*.py")), Path(rng.__file__)):
         digest.update(path.read_bytes())
     return digest.hexdigest()

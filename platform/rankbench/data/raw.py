@@ -27,6 +27,19 @@ DAMAGED = (
     *(zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, zlib.error, lzma.LZMAError),
     *(EOFError, struct.error, UnicodeDecodeError),
 )
+
+
+class TarEntry(tarfile.TarInfo):
+    """An entry of a tar that ends as it should: tarfile takes one that is cut at a header for complete."""
+
+    @classmethod
+    def fromtarfile(cls, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        try:
+            return super().fromtarfile(archive)
+        except (tarfile.EmptyHeaderError, tarfile.TruncatedHeaderError):
+            raise tarfile.ReadError("unexpected end of data") from None
+
+
 # A compressed text of interactions expands about tenfold; a decompression bomb, a thousandfold.
 LARGEST_RATIO = 100
 HARMLESS_BYTES = 64 << 20
@@ -126,7 +139,7 @@ class RawFile:
     def _tar(self, file: IO[bytes]) -> tarfile.TarFile:
         try:
             # Read as a stream: each seek in a compressed archive would decompress it again.
-            return tarfile.open(fileobj=file, mode="r|*")
+            return tarfile.open(fileobj=file, mode="r|*", tarinfo=TarEntry)
         except TypeError:  # raised by tarfile for a truncated gzip header
             raise tarfile.ReadError("unexpected end of data") from None
 

@@ -17,7 +17,7 @@ from rankbench.core.errors import DataError, printable, require, shown
 from rankbench.data.cards import Card, Read
 from rankbench.data.columns import ADVICE
 from rankbench.data.fetch import fetch
-from rankbench.data.layouts import PART_WORDS, is_archive, names_below, parts_by_word, visible
+from rankbench.data.layouts import is_archive, names_below, parts_by_word, visible
 from rankbench.data.raw import RawFile, blocks_of_lines
 from rankbench.data.readers import finder, layout_of, movielens, reader
 from rankbench.data.readers.delimited import SEPARATORS
@@ -150,8 +150,7 @@ def _source_and_format(path: Path, columns: dict[str, str]) -> tuple[dict[str, A
 
 def _by_part(path: Path, names: list[str], columns: dict[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Files called train and test, and perhaps valid, of one format; or the only file."""
-    words = {re.split(r"[._-]", PurePosixPath(name).name.lower())[0]: name for name in names}
-    parts = parts_by_word({word: name for word, name in words.items() if word in PART_WORDS}, str(path))
+    parts = parts_by_word(((re.split(r"[._-]", PurePosixPath(name).name.lower())[0], name) for name in names), str(path))
     if not parts and len(names) == 1:
         parts = {"all": names[0]}
     if not parts:

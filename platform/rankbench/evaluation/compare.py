@@ -151,7 +151,7 @@ def compare(
             left_out=left_out,
             mean=float(means[i]),
             mean_against=float(means[j]),
-            relative_percent=100 * test["difference"] / float(means[j]) if means[j] else None,
+            relative_percent=100 * test["difference"] / abs(float(means[j])) if means[j] else None,
             identical=i == j,
             tests=len(tested),
             resamples=resamples,

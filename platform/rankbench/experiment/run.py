@@ -17,6 +17,7 @@ import pyarrow as pa
 import scipy.sparse as sp
 
 from rankbench.core import threads
+from rankbench.core.code import package_fingerprint
 from rankbench.core.environment import Environment
 from rankbench.core.errors import NumericalError, require
 from rankbench.core.memory import memory_errors_are_clear
@@ -55,7 +56,7 @@ def run_stepwise(
 ) -> Generator[list[Row], None, list[Outcome]]:
     """Like `run`, but yield the curve so far after each iteration of an iterative method."""
     started_at, seconds = now(), dict[str, float]()
-    code_revision()  # asked now, because another revision may be checked out before the fit ends
+    code_revision(), package_fingerprint()  # asked now, because another revision may be checked out before the fit ends
     reset_peak_memory()
     named = rate_is_named(job.configs[0].flat)
     with memory_errors_are_clear(job.title), threads.pinned(execution.n_threads), named:

@@ -36,11 +36,12 @@ class Shift(NamedTuple):
 class Method:
     """Base of all methods.
 
-    `identity(p)`: configurations with equal identities have the same ranking. `redundant`: names of parameters that cannot
-    change a ranking, for the given `reason`. `seeded`: the seed changes the model, so that fits with several seeds differ.
-    `draws_users`: what a user gets is drawn for the user's row, so that it changes with the order of the users.
-    `folds`: the method scores users who were not fitted, from their history. `pace`: the time of a fit relative to most methods
-    of the same shape, for estimates before a run. `families`: the groups of methods that it belongs to (`fitting/families.py`).
+    `identity(p)`: configurations with equal identities have the same ranking. `redundant`: names of parameters that change no
+    ranking where the identity stays the same, for the given `reason`. `seeded`: the seed changes the model, so that fits with
+    several seeds differ. `draws_users`: what a user gets is drawn for the user's row, so that it changes with the order of the
+    users. `folds`: the method scores users who were not fitted, from their history. `pace`: the time of a fit relative to most
+    methods of the same shape, for estimates before a run. `families`: the groups of methods that it belongs to
+    (`fitting/families.py`).
     """
 
     name: str

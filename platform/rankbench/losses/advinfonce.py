@@ -5,7 +5,7 @@
 paper s_ui → s.pos (B,), s_uj → s.neg (B, n);  κ → kappa, weight of the negatives;  τ → tau;  δ_uj = log(n p(j|u))
 Epochs T_adv, 2 T_adv, ... (at most E_adv of them) train only the adversary a, c, by gradient ascent; all other epochs train
 only the model. The radius of the paper's ball around the uniform p is not enforced: E_adv and adv_lr determine it, as in the
-authors' code.
+authors' code. In the program of Zhang et al. (WWW 2026), the model is trained in the epochs of the adversary, too.
 Differs from the paper: p is normalised over the row's sampled negatives, as in the authors' code, or over all items that the
 positive is compared with (objective=catalogue).
 """

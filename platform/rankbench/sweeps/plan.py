@@ -135,7 +135,7 @@ def plan(
         settings, setting_notes = settings_of(arm, spec, key)
         if spec.search.by != "random" and any(kind in DRAWS for kind in kinds(arm.params)):
             drawing_arms.append((arm, settings))
-            notes += redundant_draws(arm, settings[0])
+            notes += redundant_draws(arm, settings)
         else:
             candidates += settings
             notes += setting_notes

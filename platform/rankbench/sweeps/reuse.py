@@ -35,8 +35,9 @@ class Earlier:
     @classmethod
     def than(cls, folder: Path, environment: Environment) -> Earlier:
         """The records of all sweeps except that in `folder`. Empty if the code has uncommitted changes, and so no version."""
-        code = _code(describe_environment())
-        if code[0] is not None and code[0].endswith("+changes"):
+        about = describe_environment()
+        code = _code(about)
+        if str(about["revision"]).endswith("+changes"):
             return cls({}, code, environment)
         paths = (environment.results / "sweeps").glob("*/records/[!.]*/record.json")
         by_age = sorted(paths, key=lambda path: path.stat().st_mtime)
@@ -76,6 +77,5 @@ class Earlier:
 
 
 def _code(about: dict[str, Any]) -> tuple[str | None, ...]:
-    """Revision and version of this program, and the hashes of the plugins."""
-    plugins = sorted(plugin["sha256"] for plugin in about.get("plugins", ()))
-    return about.get("revision"), about.get("packages", {}).get("rankbench"), *plugins
+    """The hashes of the source files and of the plugins. A record of a version that stored none has no code to compare."""
+    return about.get("code"), *sorted(plugin["sha256"] for plugin in about.get("plugins", ()))

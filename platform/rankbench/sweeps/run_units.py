@@ -98,10 +98,7 @@ def run_units(
         if not lost:
             break
     for unit, reason in lost:
-        attempt = store.trial(unit.run_id, unit.ids)
-        for config in unit.job.configs:
-            attempt.write(failure(unit.job, config, f"{reason} (the worker was lost {ATTEMPTS} times)"), None)
-        store.fetch(unit.ids)
+        give_up(unit, store, f"{reason} (the worker was lost {ATTEMPTS} times)")
         ended(unit, records_of(unit, records), False)
     # Interrupted fits of other calls go on from checkpoints in the same folder.
     for unit in (*units, *search.drawn):
@@ -112,3 +109,14 @@ def run_units(
         shutil.rmtree(store.folder / name, ignore_errors=True)
     ids = dict.fromkeys(unit.job.run_id(config) for unit in (*units, *search.drawn) for config in unit.job.configs)
     return [record for record in (find_record(records / name) for name in ids) if record]
+
+
+def give_up(unit: Unit, store: SweepStore, reason: str) -> None:
+    """Write a failure for each setting of a unit without a result; its worker may have been lost after it had written some."""
+    store.fetch(unit.ids)
+    done = {record.id for record in results_of(unit, store.records)}
+    attempt = store.trial(unit.run_id, unit.ids)
+    for config in unit.job.configs:
+        if unit.job.run_id(config) not in done:
+            attempt.write(failure(unit.job, config, reason), None)
+    store.fetch(unit.ids)

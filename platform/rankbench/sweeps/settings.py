@@ -16,13 +16,16 @@ from rankbench.sweeps.units import can_score
 
 
 def settings_of(arm: ArmSpec, spec: ExperimentSpec, source: str) -> tuple[list[MethodConfig], list[str]]:
-    """The arm's settings, and a sentence on those that are left out: they differ only in parameters that change no ranking."""
+    """The arm's settings, and a sentence on those that are left out: they differ only in parameters that change no ranking
+    there. Whether they do can depend on the others, as that of b does on how the ridge is given.
+    """
     expanded = expand(arm.params, spec.search.trials, spec.search.seed, f"{source}.params")
-    result: dict[tuple[tuple[str, Any], ...], MethodConfig] = {}
+    result: dict[Any, MethodConfig] = {}
     for values in expanded:
         config = configure(arm.method, values, f"{source}.params", arm.label)
         redundant = config.spec.redundant
-        result.setdefault(tuple((name, value) for name, value in config.flat.items() if name not in redundant), config)
+        others = tuple((name, value) for name, value in config.flat.items() if name not in redundant)
+        result.setdefault((others, config.identity), config)
     if len(result) == len(expanded):
         return list(result.values()), []
     why = next(iter(result.values())).spec.reason or "equal settings"
@@ -47,9 +50,15 @@ def chosen_settings(spec: ExperimentSpec, dataset: str, source: str) -> list[Met
     return result
 
 
-def redundant_draws(arm: ArmSpec, first: MethodConfig) -> list[str]:
-    """A sentence on searched parameters of an arm that cannot change a ranking."""
-    redundant = [name for name in first.spec.redundant if isinstance(arm.params.get(name), dict)]
+def redundant_draws(arm: ArmSpec, settings: list[MethodConfig]) -> list[str]:
+    """A sentence on searched parameters of an arm that change no ranking of its first setting."""
+    first = settings[0]
+    given = {name: value for name, value in first.flat.items() if value is not None}
+
+    def matters(name: str) -> bool:
+        return any(configure(arm.method, given | {name: each.flat[name]}).identity != first.identity for each in settings)
+
+    redundant = [name for name in first.spec.redundant if isinstance(arm.params.get(name), dict) and not matters(name)]
     if not redundant:
         return []
     return [f"{arm.label}: every draw of {', '.join(redundant)} is run, although it changes no ranking: {first.spec.reason}"]

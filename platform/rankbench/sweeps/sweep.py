@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 
 from rankbench.cluster.node_memory import NodeMemory
+from rankbench.core.code import package_fingerprint
 from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError, require
 from rankbench.core.extras import require_extra
@@ -168,7 +169,7 @@ def run_sweep(
     folder = store.folder
     listener.opened(store)
     listener.planned(planned, folder)
-    if changed := _changed_plugins(kept):
+    if changed := _changed_code(kept):
         names = ", ".join(changed)
         listener.warn(
             f"finished runs were made with another version of {names} and are kept; without --resume they are repeated"
@@ -283,11 +284,15 @@ def comparisons(stored: StoredSweep, metrics: tuple[str, ...] = ()) -> Compariso
     return _compared(finals, stored.folder, stored.about.experiment, metrics)
 
 
-def _changed_plugins(records: Sequence[RunRecord]) -> list[str]:
-    """Names of the plugins whose version differs from that of a finished record, or that one of the two does not have."""
+def _changed_code(records: Sequence[RunRecord]) -> list[str]:
+    """Names of the plugins whose version differs from that of a finished record, or that one of the two does not have; and
+    rankbench, if its source files differ and no plugin explains it.
+    """
     now = {(each.name, each.sha256) for each in loaded()}
     then = [{(each["name"], each["sha256"]) for each in r.environment.get("plugins", ())} for r in records if r.finished]
-    return sorted({name for each in then for name, _ in each ^ now})
+    plugins = sorted({name for each in then for name, _ in each ^ now})
+    codes = {record.environment.get("code") for record in records if record.finished}
+    return plugins or (["rankbench"] if codes - {package_fingerprint()} else [])
 
 
 def _now() -> str:

@@ -14,12 +14,15 @@ from typing import Any
 import psutil
 
 from rankbench.core import plugins
+from rankbench.core.code import package_fingerprint
 
 PACKAGES = ("rankbench", "ray", "torch", "mlflow", "numpy", "scipy", "pandas", "pyarrow", "numba")
 
 
 def describe_environment() -> dict[str, Any]:
-    """Return versions, machine and code revision as JSON values."""
+    """Return versions, machine and code as JSON values. `code` is the hash of the source files, which changes with every edit
+    and is known outside a checkout, too.
+    """
     return {
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in PACKAGES},
@@ -34,6 +37,7 @@ def describe_environment() -> dict[str, Any]:
             {"plugins": loaded} if (loaded := [{"name": each.name, "sha256": each.sha256} for each in plugins.loaded()]) else {}
         ),
         "revision": code_revision(),
+        "code": package_fingerprint(),
     }
 
 

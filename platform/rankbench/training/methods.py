@@ -153,7 +153,8 @@ class Trained(Iterative):
         if twin is None or (scaled and not (training.weight_decay == 0 and training.model in ("mf", "lightgcn"))):
             return (self.name, p)
         if training.sampler == "auto":
-            training = dataclasses.replace(training, sampler=self.loss.sampler)
+            # Negatives that a batch shares are drawn from all items.
+            training = dataclasses.replace(training, sampler="uniform-all" if training.shared_negatives else self.loss.sampler)
         return (twin.name, twin.params, p.encoder, training)
 
 

@@ -75,7 +75,8 @@ class Trainer:
             sizes = Sizes(*X.shape, self.encoder.width)
             self.state = loss.state(given.loss, sizes, self._generator("state")).to(self.device, self.encoder.users.dtype)
             self.state_adam = DenseAdam(self.state.groups(p.learning_rate))
-        share = len(self.users) / max(1, np.count_nonzero(np.diff(X.indptr)))
+        self.n_active = int(np.count_nonzero(np.diff(X.indptr)))
+        share = len(self.users) / max(1, self.n_active)
         # The weights of interactions have mean 1 and the same sum for each user.
         self.weight = share / np.maximum(np.diff(X.indptr), 1) if p.reduction == "user" else None
 
@@ -184,7 +185,7 @@ class Trainer:
         some = compiled(self.device) or (p.optimizer == "row-adam" and self.encoder.plain)
         whole = catalogue or "catalogue" in loss.needs or not some
         touched = touched_items(batch, self.X.shape[1], whole)
-        own, read = None, None
+        own = read = by_row = None
         if "all_positives" in loss.needs and not catalogue:
             # The items of the whole batch's users, so that workers bring the same items up to date.
             read = np.unique(own_items(self.X, batch.users)[1].numpy())
@@ -195,7 +196,8 @@ class Trainer:
             s = catalogue_scores_of(loss, part, users, items.vectors, self.X, left_out, p.temperature)
         else:
             own = None if read is None else own_items(self.X, part.users)
-            rows = self._row_vectors(part)
+            by_row = self._row_vectors(part)
+            rows = None if by_row is None else self.encoder.on_direction(unit(by_row, self.loss.similarity))
             pairs = self.encoder if isinstance(self.encoder, PairModel) else None
             s = scores_of(loss, part, users, items, self.X, every_item, own, p.precision, p.temperature, rows, pairs)
         rows = loss.function(s, self.given.loss, *((self.state,) if self.state else ()))
@@ -204,10 +206,10 @@ class Trainer:
         total = share * rows.mean()
         terms = [(self.state and self.state.own_loss(s), share)]
         if not (self.state and self.state.alone):
-            terms += [(self._loss_of_encoder(batch), 1 / self.exchange.size), (self._decay(part, users, items), share)]
+            terms += [(self._loss_of_encoder(batch), 1 / self.exchange.size), (self._decay(part, users, items, by_row), share)]
         for term, weight in terms:
             total = total if term is None else total + weight * term
-        total.backward()
+        (self._weight_of(batch) * total).backward()
         self.learner.step(factor)
         if self.state:
             self.exchange.sum(self.state_adam.gradients())
@@ -216,6 +218,15 @@ class Trainer:
         if loss.unit_ball:
             self._project(part, touched)
         return total.detach().double()
+
+    def _weight_of(self, batch: Batch) -> float:
+        """The size of a batch relative to the mean one, if batches consist of users. Without it, an interaction would count
+        less in a batch with active users, and so always less if its own user is active.
+        """
+        if self.p.objective == "sampled":
+            return 1.0
+        users = min(self.p.users_per_step, self.n_active)
+        return len(batch.users) * self.n_active / (len(self.users) * users)
 
     def _own_part(self, batch: Batch) -> tuple[Batch, float]:
         """This worker's rows of a batch and their share of it. A worker without any has the first row with no share, so that
@@ -234,18 +245,20 @@ class Trainer:
     def _row_vectors(self, batch: Batch) -> Tensor | None:
         """The vectors of the rows' users, where the encoder has one per row."""
         users, items = (torch.from_numpy(ids).to(self.device) for ids in (batch.users, batch.items))
-        rows = self.encoder.row_vectors(users, items)
-        return None if rows is None else self.encoder.on_direction(unit(rows, self.loss.similarity))
+        return self.encoder.row_vectors(users, items)
 
-    def _decay(self, batch: Batch, users: Rows, items: Rows) -> Tensor | None:
-        """The penalty λ/2 · mean over rows of |u|² + |i|², with the mean of |j|² over the row's negatives j if they decay."""
+    def _decay(self, batch: Batch, users: Rows, items: Rows, by_row: Tensor | None) -> Tensor | None:
+        """The penalty λ/2 · mean over rows of |u|² + |i|², with the mean of |j|² over the row's negatives j if they decay.
+        `by_row`: the vectors u where each row has its own.
+        """
         kind = self.p.decay
         if kind == "gradient" or not self.p.weight_decay:
             return None
         if kind == "layer-0" and not self.encoder.plain:
             users, items = Rows(self.encoder.users, None), Rows(self.encoder.items, None)
         lengths = items.vectors.square().sum(dim=1)
-        rows = users.vectors[users.positions(batch.users)].square().sum(dim=1) + lengths[items.positions(batch.items)]
+        own = users.vectors[users.positions(batch.users)] if by_row is None or kind == "layer-0" else by_row
+        rows = own.square().sum(dim=1) + lengths[items.positions(batch.items)]
         if kind != "batch" and batch.negatives is not None and not batch.in_batch:
             rows = rows + lengths[items.positions(batch.negatives.items)].mean(dim=1)
         return self.p.weight_decay / 2 * rows.mean()

@@ -9,6 +9,7 @@ import pytest
 
 from rankbench.core.errors import DataError
 from rankbench.data.cards import Read
+from rankbench.data.raw import RawFile
 
 ML = Read(separator="::", header=False, user=0, item=1, value=2, time=3)
 ROWS = [("1", "1193", 5.0, 978300760), ("1", "661", 3.0, 978302109)]
@@ -37,6 +38,14 @@ def tarred(files: dict[str, bytes], mode: str) -> bytes:
             entry.size = len(content)
             archive.addfile(entry, io.BytesIO(content))
     return buffer.getvalue()
+
+
+@pytest.mark.parametrize("kept", [1024, 1124])
+def test_the_names_of_a_tar_that_ends_too_early_are_refused(tmp_path, kept):
+    path = tmp_path / "two.tar"
+    path.write_bytes(tarred({"train.csv": b"1,2", "test.csv": b"1,3"}, "w:")[:kept])
+    with pytest.raises(DataError, match=r"two\.tar: damaged"):
+        RawFile("all", path, "", Read(), "file").names()
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,14 @@ def tarred(files: dict[str, bytes], mode: str = "w:") -> bytes:
 TAR = tarred({f"training_set/mv_{m:07d}.txt": f"{m}:\n{ratings}".encode() for m, ratings in MOVIES.items()})
 
 
+@pytest.mark.parametrize("kept", [4 * 512, 4 * 512 + 100])
+def test_a_tar_that_ends_between_two_files_or_in_a_header_is_damaged(rows_of, kept):
+    """The folder, and the header and the content of the first movie, take 512 bytes each; tarfile takes this for the end."""
+    assert len(rows_of(TAR, SPEC)) == len(ROWS)
+    with pytest.raises(DataError, match="unexpected end of data"):
+        rows_of(TAR[: kept - 512], SPEC)
+
+
 def test_the_published_forms_are_the_same_ratings(rows_of):
     assert rows_of(TEXT, SPEC) == ROWS
     assert rows_of(TEXT.replace("\n", "\r\n"), SPEC) == ROWS

@@ -29,7 +29,7 @@ def find(names: list[str], source: str) -> Layout:
     beside = {PurePosixPath(name).stem: name for name in tables if PurePosixPath(name).parent == here}
     if (above := str(here.parent / "test.tsv")) in tables:
         beside.setdefault("test", above)
-    parts = parts_by_word(beside, source)
+    parts = parts_by_word(beside.items(), source)
     if not parts:
         raise DataError(f"{source}: no train.tsv with its test.tsv; name the files in source.files by part")
     return Layout(parts)

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from rankbench.core.errors import DataError, printable
-from rankbench.data.raw import RawFile, blocks_of_lines
+from rankbench.data.raw import RawFile, TarEntry, blocks_of_lines
 from rankbench.data.readers import reads
 
 BATCH = 1 << 18  # minimum number of ratings in one table
@@ -57,7 +57,7 @@ def _texts(file: IO[bytes], source: str) -> Iterator[tuple[str, IO[bytes]]]:
     if file.peek(512)[257:262] != b"ustar":
         yield source, file
         return
-    with tarfile.open(fileobj=file, mode="r|") as archive:
+    with tarfile.open(fileobj=file, mode="r|", tarinfo=TarEntry) as archive:
         for entry in archive:
             if entry.isfile():
                 yield f"{source}: {printable(entry.name)}", archive.extractfile(entry)

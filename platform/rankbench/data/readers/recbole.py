@@ -27,8 +27,7 @@ TYPES = ("token", "token_seq", "float", "float_seq")
 def find(names: list[str], source: str) -> Layout:
     """NAME.inter, or the split of the benchmark. Raises DataError if there is none, or files of several datasets."""
     inter = {name: PurePosixPath(name).name.removesuffix(".inter") for name in visible(names) if name.endswith(".inter")}
-    by_word = {stem.rpartition(".")[2]: name for name, stem in inter.items() if "." in stem}
-    parts = parts_by_word(by_word, source)
+    parts = parts_by_word(((stem.rpartition(".")[2], name) for name, stem in inter.items() if "." in stem), source)
     known = set(parts.values())
     datasets = {stem.rpartition(".")[0] if name in known else stem for name, stem in inter.items()}
     if len(datasets) != 1:

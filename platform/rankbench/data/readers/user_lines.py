@@ -21,8 +21,7 @@ LETTERS = b"-0123456789 \t"  # int() would also accept 1_000 and +1
 
 def find(names: list[str], source: str) -> Layout:
     """train.txt, test.txt and perhaps valid.txt. Raises DataError if they are not there."""
-    texts = {PurePosixPath(name).stem: name for name in visible(names) if name.endswith(".txt")}
-    parts = parts_by_word(texts, source)
+    parts = parts_by_word(((PurePosixPath(name).stem, name) for name in visible(names) if name.endswith(".txt")), source)
     if not parts:
         raise DataError(f"{source}: no train.txt with its test.txt; name the files in source.file, or in source.files by part")
     return Layout(parts)

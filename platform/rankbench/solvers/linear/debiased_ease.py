@@ -36,8 +36,6 @@ def ridge(p: DebiasedEASE) -> float:
     DebiasedEASE,
     shift=lambda p: Shift(0.0, ridge(p)),
     identity=lambda p: ("edlae", 0.0, ridge(p)),
-    redundant=("alpha",),
-    reason="alpha only rescales lam: every configuration is an EASE with lam/(1-alpha)",
     families=("linear", "debiased"),
     title="Debiased EASE: EASE under the debiased squared error",
     source="Debiased contrastive losses, Eq. 27",

@@ -125,7 +125,7 @@ for name, params, title in (
     shift=shift,
     identity=lambda p: ("edlae", p.p, ridge(p)),
     redundant=("b", "a"),
-    reason="with a zero diagonal a and b only rescale lam: every configuration is an EDLAE",
+    reason="with a zero diagonal every configuration is an EDLAE with the ridge lam_prime",
     families=("linear",),
     title="DEQL(L2+zero-diag): with ridge and a zero diagonal",
     source="DEQL, Eq. 17",

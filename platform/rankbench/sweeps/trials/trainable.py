@@ -84,6 +84,7 @@ class UnitTrainable(tune.Trainable):
         unit = self.units[config["unit"]] if "unit" in config else self.searches[config["search"]].unit(config["values"])
         self.unit = replace(unit, nodes=config["nodes"])
         self._checkpoints = self.store.folder / CHECKPOINTS / self.unit.run_id
+        self.written: set[str] = set()  # ids of the records of settings that are measured
         self.reported = 0  # number of evaluations that the driver already has
         self.reported_at = time.monotonic()
 
@@ -105,7 +106,8 @@ class UnitTrainable(tune.Trainable):
             raise  # nothing may be written; if the driver still waits for this trial, it runs it again
         except Exception as error:
             for config in self.unit.job.configs:
-                self.records.write(failure(self.unit.job, config, error), None)
+                if self.unit.job.run_id(config) not in self.written:  # a full disk may end a trial between two of its records
+                    self.records.write(failure(self.unit.job, config, error), None)
         self.run = None
         return {"done": True}
 
@@ -124,6 +126,7 @@ class UnitTrainable(tune.Trainable):
         outcomes = yield from run_stepwise(unit.job, self.environment, execution)
         for outcome in outcomes:
             self.records.write(outcome.record, outcome.per_user)
+            self.written.add(outcome.record.id)
         if checkpoints:
             checkpoints.clear()
 
