@@ -12,7 +12,8 @@ from rankbench.fitting.executors import ThreadMap
 from rankbench.solvers.als import half_step as module
 from rankbench.solvers.als import reference
 from rankbench.solvers.als.gradients import solve_gradients, steps_are_cheaper
-from rankbench.solvers.als.half_step import Coefficients, HalfStep, moments
+from rankbench.solvers.als.half_step import Coefficients, HalfStep, moments, of_users
+from rankbench.solvers.als.quadratic_loss import QuadraticLoss
 
 
 def rows(n_rows, n_cols, rng):
@@ -111,6 +112,19 @@ def test_gradient_steps_come_to_the_exact_solution(dtype):
     assert settled.sum() > 10
     again, exact = again[settled], exact[settled]
     assert_allclose(again, exact, atol=(1e-8 if dtype == np.float64 else 5e-3) * np.abs(exact).max())
+
+
+@pytest.mark.parametrize("smallest", [0.1, 0.01, 0.003])
+def test_directions_that_only_the_rows_items_determine_are_kept_in_single_precision(smallest):
+    """Singular values of Y from 1 to `smallest`, and next to no ridge: the Gram has few digits of the last ones."""
+    rng, n_rows, n_cols, dim = np.random.default_rng(0), 60, 200, 32
+    X = sp.csr_array((rng.random((n_rows, n_cols)) < 0.15).astype(np.float32))
+    Y = np.linalg.qr(rng.normal(size=(n_cols, dim)))[0] * np.geomspace(1, smallest, dim)
+    each, ridge = np.ones(n_rows), np.full(n_rows, 1e-7)
+    on = of_users(QuadraticLoss(each, 0 * each, 4 * each, 5 * each, ridge, np.full(n_cols, 1e-7), 0.0))
+    exact = reference.half_step(X, on, Y) @ Y.T
+    found = HalfStep(X, on, dim, np.float32, "exact", ThreadMap(1)).solve(Y.astype(np.float32)) @ Y.T
+    assert np.abs(found - exact).max() < 2e-6 * np.abs(exact).max()
 
 
 def test_moments_of_more_rows_than_a_chunk():

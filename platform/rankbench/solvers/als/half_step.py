@@ -221,7 +221,7 @@ def share(
     spectrum, basis = np.linalg.eigh(G)
     if order is not None:
         spectrum, basis = spectrum[order], basis[:, order]
-    floor = 10 * dim * float(np.finfo(dtype).eps)
+    floor = dim * float(np.finfo(dtype).eps)
     spectrum, turn = np.maximum(spectrum, 0), basis
     if proportion is not None:
         d = spectrum + proportion
