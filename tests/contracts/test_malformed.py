@@ -46,9 +46,10 @@ def test_the_memory_of_a_case_is_its_peak():
     from rankbench.experiment import run
 
     with _memory() as taken:
-        assert np.ones(10_000_000).sum() == 1e7  # 80 MB, which are freed at once
+        assert np.ones(40_000_000).sum() == 4e7  # 320 MB, which are freed at once
         run.reset_peak_memory()
-    assert 75_000_000 < max(taken) < 100_000_000
+    # What earlier tests have left may be freed meanwhile, some 20 MB.
+    assert 290_000_000 < max(taken) < 350_000_000
 
 
 def test_a_case_that_hangs_or_breaks_is_found(tmp_path, monkeypatch):

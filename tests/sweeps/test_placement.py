@@ -136,7 +136,7 @@ environment = Environment.from_env()
 planned = plan(spec, environment, 1, "here")
 with session(None, 1) as cluster:
     import ray
-    from rankbench.sweeps import waiting
+    from rankbench.sweeps.trials import waiting
     from rankbench.sweeps.run_units import run_units
 
     class Holder:
