@@ -152,9 +152,7 @@ class Trained(Iterative):
         scaled = twin is not None and twin.scale != 1
         if twin is None or (scaled and not (training.weight_decay == 0 and training.model in ("mf", "lightgcn"))):
             return (self.name, p)
-        if training.sampler == "auto":
-            # Negatives that a batch shares are drawn from all items.
-            training = dataclasses.replace(training, sampler="uniform-all" if training.shared_negatives else self.loss.sampler)
+        training = dataclasses.replace(training, sampler=training.sampler_for(self.loss.sampler))
         return (twin.name, twin.params, p.encoder, training)
 
 

@@ -136,6 +136,12 @@ class TrainingParams(Stopping):
     def every_iteration(self) -> bool:
         return self.schedule == "plateau"
 
+    def sampler_for(self, usual: str | None) -> str | None:
+        """The sampler of a loss whose `usual` one this is. Negatives that a batch shares are drawn from all items."""
+        if self.sampler != "auto":
+            return self.sampler
+        return "uniform-all" if self.shared_negatives else usual
+
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.sampler != "in-batch" or self.batch_size > 1, "sampler=in-batch needs batch_size >= 2, got 1")

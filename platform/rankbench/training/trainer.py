@@ -113,10 +113,7 @@ class Trainer:
             require_other_items(self.X)
         if kind is None or p.objective == "catalogue":
             return None
-        if p.sampler != "auto":
-            kind = p.sampler
-        elif p.shared_negatives:
-            kind = "uniform-all"
+        kind = p.sampler_for(kind)
         shared = p.shared_negatives or kind == "in-batch"
         return NegativeSampler(self.X, kind, p.n_negatives, shared, p.popularity_power, self.device)
 
