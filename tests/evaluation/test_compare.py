@@ -4,6 +4,7 @@ import itertools
 from dataclasses import asdict
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,8 +12,12 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 from rankbench.core.errors import ConfigError, DataError
+from rankbench.evaluation.beyond import Ratio
 from rankbench.evaluation.compare import LEVEL, Comparison, compare, holm, user_means
-from rankbench.evaluation.summary import bootstrap_bounds
+from rankbench.evaluation.metrics import PerUser
+from rankbench.evaluation.summary import bootstrap_bounds, summarise
+from rankbench.evaluation.user_tables import UserValues, metrics_of, values_of
+from rankbench.tracking.record import per_user_table
 
 
 def users(m):
@@ -222,10 +227,54 @@ def test_many_models_leave_the_bootstrap_able_to_tell_them_apart():
 
 
 def test_a_user_s_value_is_the_mean_over_the_samples_it_is_in():
-    ids, values = user_means([(np.array([3, 1]), np.array([1.0, 0.0])), (np.array([1, 2]), np.array([0.5, 0.75]))])
+    ids, values, _ = user_means([(np.array([3, 1]), np.array([1.0, 0.0])), (np.array([1, 2]), np.array([0.5, 0.75]))])
     assert dict(zip(ids.tolist(), values.tolist(), strict=True)) == {1: 0.25, 2: 0.75, 3: 1.0}
-    ids, values = user_means([(users(2), np.array([0.0, 1.0])), (users(2), np.array([1.0, 1.0]))])
+    ids, values, _ = user_means([(users(2), np.array([0.0, 1.0])), (users(2), np.array([1.0, 1.0]))])
     assert (ids.tolist(), values.tolist()) == ([0, 1], [0.5, 1.0])
+
+
+def of_a_group(m=300):
+    """Two models with recall 0.5 and 1 for every user of a group, whose users differ in their number of targets."""
+    rng = np.random.default_rng(0)
+    targets = np.where(rng.random(m) < 0.3, rng.integers(1, 9, m), 0)
+    values, weights = Ratio(targets * 1.0, targets).parts()
+    return {"half": UserValues(users(m), values / 2, weights), "all": UserValues(users(m), values, weights)}
+
+
+def test_a_metric_that_is_a_ratio_is_one_in_every_resample():
+    """Users outside of the group change neither the ratio nor the shares of users."""
+    found = compare(of_a_group())
+    assert asdict(found.means["half"]) == pytest.approx({"mean": 0.5, "low": 0.5, "high": 0.5})
+    (pair,) = found.pairs
+    assert (pair.difference, pair.low, pair.high) == pytest.approx((-0.5, -0.5, -0.5))
+    assert (pair.better, pair.equal, pair.worse) == (0, 0, 1)
+
+
+def test_the_interval_of_a_ratio_is_that_of_a_run():
+    rng = np.random.default_rng(1)
+    reached, possible = rng.random(200), rng.integers(0, 5, 200)
+    values, weights = Ratio(reached * possible, possible).parts()
+    run = summarise(PerUser(users(200), {"pooled": values}, {}, {"pooled": weights}), 3, 2000)["pooled"]
+    table = per_user_table(pa.array(users(200)), PerUser(users(200), {"pooled": values}, {}, {"pooled": weights}).columns)
+    stored = values_of(table, "pooled")
+    assert asdict(compare({"a": stored}, seed=3).means["a"]) == pytest.approx(asdict(run), rel=1e-6)
+    # In another order, and with users that the other model lacks, whose weights do not count.
+    order = rng.permutation(200)
+    fewer = UserValues(*(column[:150] for column in stored))
+    both = compare({"a": UserValues(*(column[order] for column in stored)), "b": fewer}, seed=3)
+    assert both.means["a"].mean == pytest.approx((reached * possible)[:150].sum() / possible[:150].sum(), rel=1e-6)
+    assert both.pairs[0].identical and metrics_of(table.column_names) == ["pooled"]
+
+
+def test_weights_are_averaged_like_values():
+    parts = [UserValues(np.array([1, 2]), np.array([0.0, 1.0]), np.array([w, 1.0])) for w in (1.0, 3.0)]
+    assert user_means(parts).weights.tolist() == [2.0, 1.0]
+    assert user_means([parts[0], parts[1]._replace(weights=None)]).weights is None
+
+
+def test_a_ratio_of_which_nobody_has_a_part_is_zero():
+    nothing = UserValues(users(4), np.zeros(4), np.zeros(4))
+    assert compare({"a": nothing, "b": nothing}).pairs[0].identical
 
 
 @pytest.mark.slow

@@ -106,6 +106,15 @@ def test_it_is_the_brute_force_ranking_whatever_the_blocks(some_model, dtype, se
     assert_array_equal(found.others, others)
 
 
+def test_candidates_with_a_score_of_minus_infinity_tie_with_a_target_that_has_it():
+    """As of a model that diverged; a seen item is no candidate, whatever its score."""
+    scores = np.array([[-np.inf, -np.inf, -np.inf, 1.0, 0.5]])
+    model = FactorRecommender(np.ones((1, 1), np.float32), scores.T.astype(np.float32))
+    holdout = Holdout(np.array([0], np.int32), csr(np.array([[0, 0, 1, 0, 0]])), csr(np.array([[1, 0, 0, 0, 0]])))
+    (found,) = rank([model], holdout, 5, auc=True)
+    assert found.above.tolist() == [2.5] and found.others.tolist() == [3]
+
+
 @PROPERTY
 @given(seed=SEEDS, block_users=BLOCK_USERS, block_items=BLOCK_ITEMS)
 def test_a_family_shares_its_base_and_nothing_else(seed, block_users, block_items):

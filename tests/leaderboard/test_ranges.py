@@ -78,3 +78,15 @@ def test_the_key_changes_with_what_is_searched():
     sl = entrants("ndcg@20")["sl"]
     assert replace(sl, space=sl.space | {"tau": {"uniform": [0.1, 0.2]}}).key != sl.key == entrants("ndcg@20")["sl"].key
     assert entrants("recall@20")["sl"].key != sl.key
+
+
+def test_the_key_of_an_encoder_of_a_plugin_changes_with_its_code(monkeypatch):
+    from rankbench.models.spec import MODELS
+
+    def key(origin):
+        monkeypatch.setattr(MODELS, "origin", lambda name: origin)
+        return entrants("ndcg@20")["lightgcn"].key
+
+    built_in = key("rankbench.models.lightgcn")
+    assert len({built_in, key("mine_67afcd49"), key("mine_774146ea")}) == 3
+    assert key("rankbench.models.elsewhere") == built_in

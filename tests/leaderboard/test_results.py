@@ -23,7 +23,7 @@ def test_what_was_added_is_read_again(tmp_path):
     again = Results(tmp_path / "store")
     assert [*again.all()] == [*results.all()] and len([*again.all()]) == 2
     assert again.find("lastfm", "card", first.fingerprint, "ease", "rules", "30s/M", "ndcg@20", 1) == first
-    users, values = again.users_of(first, "ndcg@20")
+    users, values, _ = again.users_of(first, "ndcg@20")
     assert users.tolist() == ["b", "a"] and values == pytest.approx([0.1, 0.4])
     assert again.users_of(result("bpr"), "ndcg@20") is None
 
@@ -78,6 +78,18 @@ def test_an_entry_with_another_number_of_threads_is_run_again(tmp_path):
     results.add(result(threads=1))
     known = "lastfm", "card", "", "ease", "rules", "30s/M", "ndcg@20"
     assert results.find(*known, 1) and results.find(*known, 4) is None
+
+
+def test_a_failure_replaces_nothing_that_was_measured(tmp_path):
+    """Another machine, or another number of threads, may fail where this one did not."""
+    results = Results(tmp_path)
+    measured = result(metrics={"ndcg@20": (0.25, 0.2, 0.3)})
+    results.add(measured)
+    results.add(result(status="failed", reason="needs 1 GB of memory", threads=2))
+    assert [*Results(tmp_path).all()] == [measured]
+    results.add(result("bpr", status="over budget", reason="late"))
+    results.add(result("bpr", status="failed", reason="died"))
+    assert [each.status for each in Results(tmp_path).all()] == ["failed", "finished"]
 
 
 def test_values_of_users_belong_to_the_measurement_that_they_came_with(tmp_path):

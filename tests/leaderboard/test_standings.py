@@ -1,5 +1,6 @@
 """Ranks, tests and profiles against loops, scipy and scikit-posthocs."""
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -53,7 +54,14 @@ def test_friedman_is_the_peer_in_the_form_of_iman_and_davenport():
     expected = stats.f.sf((n - 1) * chi_squared / (n * (k - 1) - chi_squared), k - 1, (k - 1) * (n - 1))
     assert of(VALUES).friedman() == pytest.approx(expected, rel=1e-12)
     assert of(np.ones((4, 3))).friedman() is None and of(VALUES[:, :2]).friedman() is None
-    assert of(np.tile(np.arange(3.0), (5, 1))).friedman() == 0.0  # the same order everywhere
+
+
+@pytest.mark.parametrize("ranks", [(0, 1, 2), (0, 0, 1), (1, 0, 0)])
+def test_one_order_on_all_datasets_has_the_probability_that_counting_gives(ranks):
+    """Where all datasets have the same order, the form of Iman and Davenport divides by 0."""
+    orders = set(itertools.permutations(ranks))
+    repeats = sum(len(set(drawn)) == 1 for drawn in itertools.product(orders, repeat=3))
+    assert of([ranks] * 3).friedman() == pytest.approx(repeats / len(orders) ** 3)
 
 
 def test_wilcoxon_with_holm_is_the_peer():

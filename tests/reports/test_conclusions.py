@@ -93,6 +93,11 @@ def test_rows_without_a_result_and_stand_ins_limit_the_sentence(rows):
     assert found.datasets[0].missing == ("C", "D")
 
 
+def test_a_model_that_is_far_behind_has_whole_percents(rows):
+    (found,) = conclude(rows(["A", "B"]), pairs_of(A=BASE, B=BASE / 1000 + abs(NOISE) / 1e6), "ndcg@20").datasets
+    assert found.sentence.endswith("; B is behind, by 100 %.")
+
+
 def test_many_names_are_counted(rows):
     arms = [f"m{i}" for i in range(12)]
     noise = NOISE - NOISE.mean()

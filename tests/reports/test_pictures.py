@@ -13,6 +13,7 @@ from rankbench.reports.effects import effects_plot, searched
 from rankbench.reports.figures import subplots
 from rankbench.reports.pareto import _label, front, pareto_plot
 from rankbench.reports.tables import Cell, Row, Table
+from rankbench.views.notebook import drawing
 
 
 def row(arm, mean, seconds, memory=1.0, dataset="x"):
@@ -33,6 +34,13 @@ def test_the_front_is_what_no_other_model_beats_in_both():
 
     found = {(r.cells["ndcg@20"].mean, r.seconds["fit"]) for r in front(rows, "ndcg@20")}
     assert found == {(r.cells["ndcg@20"].mean, r.seconds["fit"]) for r in rows if not beaten(r)}
+
+
+@pytest.mark.parametrize("name", ["cost $\\foo$", "$x_{$", "x_$y^$"])
+def test_a_dollar_sign_in_a_name_is_one(tmp_path, name):
+    rows = tuple(row(each, mean, 20 * mean, dataset=name) for each, mean in ((name, 0.2), ("other", 0.3)))
+    assert pareto_plot(Table("t", ("ndcg@20",), rows), "ndcg@20", tmp_path / "pareto.png")
+    assert drawing({name: [(0.0, 1.0), (1.0, 2.0)], "other": [(0.0, 1.0), (1.0, 1.5)]}, "s", "loss").count("<svg") == 1
 
 
 def test_no_label_covers_another_where_there_is_room():

@@ -83,6 +83,7 @@ def test_times_are_set_against_sl_and_bpr_has_one_negative(card, capsys):
         (["epoch-time", "losses=tallos"], "did you mean talos?"),
         (["metric-inconsistency", "datasets=amazon-beaty"], "did you mean amazon-beauty?"),
         (["metric-inconsistency", "list_lengths=20"], "list_lengths must be > K"),
+        (["metric-inconsistency", "list_lengths=99999999999999999999"], "list_lengths must be <= 10,000,000"),
     ],
 )
 def test_what_is_wrong_is_one_line_and_exit_code_2(given, said, capsys, tmp_path):

@@ -89,6 +89,17 @@ def test_a_mean_is_over_all_runs_of_its_model_whatever_failed_of_others(runs, fa
     assert len(compared.comparisons) == (len(failed) < 3)
 
 
+def test_models_without_a_common_split_have_means_and_no_pair(runs):
+    """Splits of held-out users have other users, so that there may be no user to compare on either."""
+    folder, written, add = runs
+    add("one", values_of(0, "abcd"), split=0)
+    add("two", values_of(1, "efgh"), split=1)
+    compared = compare_finals(written, folder, ["hit@5"], 0)
+    assert compared.comparisons == () and not any(row.best for row in compared.models)
+    means = {row.model: row.mean for row in compared.models}
+    assert means == {each.arm: pytest.approx(each.metrics["hit@5"].mean, abs=1e-6) for each in written}
+
+
 def test_datasets_are_apart_and_a_metric_of_whole_lists_has_no_entry(runs):
     folder, written, add = runs
     add("one", values_of(0))

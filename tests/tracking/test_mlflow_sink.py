@@ -160,15 +160,27 @@ def test_replaying_every_message_changes_nothing(root):
 
 @pytest.mark.slow
 def test_a_failed_record_that_succeeds_later_is_shown_as_finished(root):
-    failed = dataclasses.replace(RECORD, status="failed", error="no memory", metrics={})
-    for record in (failed, RECORD):
+    measured = dataclasses.replace(RECORD, started_at="2026-11-22T00:00:00+00:00")
+    earlier = "2026-11-21T00:00:00+00:00"
+    failed = dataclasses.replace(RECORD, status="failed", error="no memory", metrics={}, started_at=earlier)
+
+    def send(record):
         sink = sink_on(root, "later")
         sink.open()
-        sink.send(record, write_record(root / "runs", record, None))
+        sink.send(record, write_record(root / "runs", record, None, replace=True))
         sink.close()
-    _, (run,) = runs_of(root, "later")
+        return runs_of(root, "later")
+
+    send(failed)
+    client, (run,) = send(measured)
     assert run.info.status == "FINISHED" and run.data.metrics["test/ndcg_at_20"] == 0.25
     assert "rankbench.error" not in run.data.tags
+    # Sent again, as by --resume, it is the run that the user may have written notes on.
+    client.set_tag(run.info.run_id, "mine", "yes")
+    _, (again,) = send(measured)
+    assert again.info.run_id == run.info.run_id and again.data.tags["mine"] == "yes"
+    _, (other,) = send(dataclasses.replace(measured, started_at="2026-11-23T00:00:00+00:00"))
+    assert other.info.run_id != run.info.run_id
 
 
 def by_record(folder):
@@ -251,6 +263,21 @@ def test_what_the_store_refuses_stays_and_blocks_nothing(root):
     assert len(lines) == 1 and "refused" in lines[0] and "1 of 2 messages wait" in lines[0]
     _, runs = runs_of(root, "refused")
     assert {run.data.tags["rankbench.run"]: run.info.status for run in runs}[RECORD.id] == "FINISHED"
+
+
+def test_an_experiment_whose_files_cannot_be_written_blocks_no_other_one(root):
+    """As after its folder was moved, or in a database that several machines share."""
+    (root / "file").write_text("in the way")
+    MlflowClient(f"sqlite:///{root}/mlflow.db").create_experiment("moved", artifact_location=str(root / "file" / "artifacts"))
+    sinks = [sink_on(root, name, []) for name in ("moved", "well")]
+    for sink, record in zip(sinks, (dataclasses.replace(RECORD, id="run-x-ease-9"), RECORD), strict=True):
+        sink.open()
+        sink.send(record, write_record(root / "runs", record, None))
+        sink.close()
+    left, why = deliver(root)
+    assert left == 1 and str(root / "file") in why
+    _, (run,) = runs_of(root, "well")
+    assert run.info.status == "FINISHED"
 
 
 def waits(lines, messages):

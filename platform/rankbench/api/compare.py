@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
-import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from rankbench.core.environment import Environment
 from rankbench.core.errors import require
 from rankbench.core.registry import nearest
 from rankbench.evaluation.compare import compare as compare_values
+from rankbench.evaluation.user_tables import UserValues, metrics_of, values_of
 from rankbench.experiment.fitted_model import Evaluation, Model
 
 
@@ -33,7 +34,7 @@ def compare(
     """
     named = dict(models) if isinstance(models, Mapping) else _named(models)
     require(len(named) >= 2, f"compare needs at least two models, got {len(named)}")
-    samples: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+    samples: dict[str, UserValues] = {}
     first: Evaluation | None = None
     for name, each in named.items():
         measured = each.evaluate(metrics=[metric], environment=environment) if isinstance(each, Model) else each
@@ -44,10 +45,10 @@ def compare(
             f"{name} was measured on {measured.measured_on} of {measured.dataset}, the first on {first.measured_on} of "
             f"{first.dataset}; only evaluations on the same part of the same data can be compared",
         )
-        known = [column for column in measured.per_user if column != "user"]
+        known = metrics_of(measured.per_user)
         hint = nearest(metric, known) or f"; it has {', '.join(known)}"
         require(metric in known, f"{name}: has no per-user values of {metric!r}{hint}")
-        samples[name] = (measured.per_user["user"].to_numpy(), measured.per_user[metric].to_numpy())
+        samples[name] = values_of(pa.Table.from_pandas(measured.per_user, preserve_index=False), metric)
     assert first is not None
     pairs = compare_values(samples, dataset=first.dataset, metric=metric, baseline=baseline, seed=seed).pairs
     return pd.DataFrame([asdict(pair) | {"verdict": pair.verdict} for pair in pairs]).drop(columns="by_split")

@@ -37,6 +37,7 @@ def compare(
     from rankbench.core.errors import require
     from rankbench.core.registry import nearest
     from rankbench.evaluation.compare import compare as compare_values
+    from rankbench.evaluation.user_tables import metrics_of, values_of
     from rankbench.reports.tables import difference_columns
     from rankbench.tracking.record import read_per_user, read_record
 
@@ -57,10 +58,10 @@ def compare(
     samples = {}
     for label, folder in zip(labels, folders, strict=True):
         table = read_per_user(folder)
-        known = [name for name in table.column_names if name != "user"]
+        known = metrics_of(table.column_names)
         hint = nearest(metric, known) or f"; it has {', '.join(known)}"
         require(metric in known, f"{folder.name}: has no per-user values of {metric!r}{hint}")
-        samples[label] = (table["user"].to_numpy(), table[metric].to_numpy())
+        samples[label] = values_of(table, metric)
     dataset = records[0].dataset.name
     comparison = compare_values(samples, dataset=dataset, metric=metric, baseline=reference, seed=seed)
     if json:

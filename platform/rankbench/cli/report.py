@@ -117,7 +117,7 @@ def show_table(table: Table) -> None:
 def _index(folder: Path, environment: Environment, json: bool) -> None:
     """Write the index and a report of every experiment into `folder`."""
     from rankbench.core.errors import RankbenchError
-    from rankbench.reports.index import entry, index_page, unreadable, write_index
+    from rankbench.reports.index import Entry, entry, index_page, unreadable, write_index
     from rankbench.reports.page import Grid
     from rankbench.reports.report import links_of, sweep_table, write_report
     from rankbench.schema.experiment import load_experiment
@@ -125,22 +125,24 @@ def _index(folder: Path, environment: Environment, json: bool) -> None:
     from rankbench.schema.stored_sweep import read_sweep
     from rankbench.sweeps.sweep import comparisons
 
-    entries = {}
+    entries: dict[str, Entry] = {}  # by the name of the file
+    names = set()
     for path in experiment_files(environment):
         try:
             spec = load_experiment(path, {})
-            if spec.name in entries:
+            if spec.name in names:
                 err.print(f"warning: {path}: another file already has the name {spec.name}; left out")
                 continue
+            names.add(spec.name)
             sweeps = sweeps_of(spec.name, environment, finished=True)
             stored = read_sweep(sweeps[-1]) if sweeps else never_run(spec, path)
             compared = comparisons(stored)
             table = sweep_table(stored.about, stored.chosen, stored.records, compared)
             links = links_of(stored, environment)
             write_report(folder / spec.name, stored.about, stored.chosen, stored.records, compared, links)
-            entries[spec.name] = entry(spec, path, table, stored.about, stored.chosen)
+            entries[path.name] = entry(spec, path, table, stored.about, stored.chosen)
         except RankbenchError as error:
-            entries[path.stem] = unreadable(path, str(error))
+            entries[path.name] = unreadable(path, str(error))
         err.print(f"{path.name}: {list(entries.values())[-1].state}")
     files = write_index(folder, list(entries.values()))
     if json:

@@ -30,6 +30,7 @@ from rankbench.core.errors import DataError, require
 from rankbench.core.registry import nearest
 from rankbench.evaluation.metrics import better_if_larger
 from rankbench.evaluation.summary import Interval, bootstrap_means, percentile_bounds
+from rankbench.evaluation.user_tables import UserValues
 
 LEVEL = 0.05
 # With these numbers of resamples, the smallest corrected bootstrap p-value is 0.01 for any number of models.
@@ -104,11 +105,8 @@ class Comparisons:
     pairs: tuple[Comparison, ...]
 
 
-UserValues = tuple[np.ndarray, np.ndarray]
-
-
 def compare(
-    samples: Mapping[str, UserValues],
+    samples: Mapping[str, UserValues | tuple[np.ndarray, np.ndarray]],
     *,
     dataset: str = "",
     metric: str = "",
@@ -120,21 +118,28 @@ def compare(
     """Compare every model with the one of the best mean (the first of equals), and with `baseline` if it is given; or the two
     models of each of `pairs`, the first minus the second. Which pairs are returned does not change the correction.
 
-    `samples`: model → raw user ids (m,) and values (m,), in any order. Users that a model lacks are left out, also from the
-    means. Equal `seed` and users give equal numbers. `resamples`: by default 2000, or 200 per pair if that is more. Raises
-    ConfigError for an unknown baseline, DataError if the models have no user in common, a user appears twice or a value is not
-    finite.
+    `samples`: model → raw user ids (m,) and values (m,), in any order, with weights if the metric is a ratio: then means are
+    ratios too, of the same draws, and users without a part in it are in no test. Users that a model lacks are left out, also
+    from the means. Equal `seed` and users give equal numbers. `resamples`: by default 2000, or 200 per pair if that is more.
+
+    Raises ConfigError for an unknown baseline, DataError if the models have no user in common, a user appears twice or a value
+    is not finite.
     """
     names = list(samples)
     require(baseline is None or baseline in samples, f"unknown baseline {baseline!r}{nearest(str(baseline), names)}")
-    users, table, left_out = _aligned(samples)
-    means = table.mean(axis=0)
+    users, table, weights, left_out = _aligned({name: UserValues(*each) for name, each in samples.items()})
+    means = table.mean(axis=0) if weights is None else table.mean(axis=0) / weights.mean()
     best = names[int(means.argmax())]
     first = _first_equals(table)
     tested = list(combinations(sorted(set(first)), 2))
     resamples = resamples or max(RESAMPLES, RESAMPLES_A_PAIR * len(tested))
-    draws = bootstrap_means(table, seed, resamples)
-    tests = {pair: _test(table, draws, *pair) for pair in tested}
+    if weights is None:
+        draws, concerned = bootstrap_means(table, seed, resamples), table
+    else:
+        draws = bootstrap_means(np.column_stack([table, weights]), seed, resamples)
+        draws = draws[draws[:, -1] > 0]  # a resample without any user of a group says nothing about it
+        draws, concerned = draws[:, :-1] / draws[:, -1:], table[weights > 0]
+    tests = {pair: _test(concerned, means, draws, *pair) for pair in tested}
     for name in ("p_bootstrap", "p_wilcoxon"):
         for test, p in zip(tests.values(), holm([test[name] for test in tests.values()]), strict=True):
             test[f"{name}_holm"] = p
@@ -174,34 +179,45 @@ def holm(p: Sequence[float]) -> list[float]:
     return result.tolist()
 
 
-def user_means(samples: Sequence[UserValues]) -> UserValues:
+def user_means(samples: Sequence[UserValues | tuple[np.ndarray, np.ndarray]]) -> UserValues:
     """Return one value per user: the mean over the samples that contain the user, for example over seeds or splits."""
-    ids = [sample[0] for sample in samples]
-    if all(np.array_equal(ids[0], each) for each in ids[1:]):
-        return ids[0], np.asarray(np.mean([values for _, values in samples], axis=0, dtype=np.float64))
-    users, position = np.unique(np.concatenate(ids), return_inverse=True)
-    sums = np.bincount(position, weights=np.concatenate([values for _, values in samples]))
-    return users, sums / np.bincount(position)
+    given = [UserValues(*each) for each in samples]
+    ids = [each.users for each in given]
+    same = all(np.array_equal(ids[0], each) for each in ids[1:])
+    users, position = (ids[0], None) if same else np.unique(np.concatenate(ids), return_inverse=True)
+
+    def mean(columns: Sequence[np.ndarray]) -> np.ndarray:
+        if position is None:
+            return np.asarray(np.mean(columns, axis=0, dtype=np.float64))
+        return np.asarray(np.bincount(position, weights=np.concatenate(columns)) / np.bincount(position))
+
+    weights = [each.weights for each in given if each.weights is not None]
+    return UserValues(users, mean([each.values for each in given]), mean(weights) if len(weights) == len(given) else None)
 
 
-def _aligned(samples: Mapping[str, UserValues]) -> tuple[np.ndarray, np.ndarray, int]:
-    """Return the users common to all samples, their values (m, n_models), and the number of users not in all samples."""
-    for name, (ids_of_model, values) in samples.items():
+def _aligned(samples: Mapping[str, UserValues]) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, int]:
+    """Return the users common to all samples, their values (m, n_models), their weights if the metric has some, and the number
+    of users not in all samples.
+    """
+    for name, (ids_of_model, values, _) in samples.items():
         if len(np.unique(ids_of_model)) != len(ids_of_model):
             raise DataError(f"{name}: a user has two values; give one value per user")
         if not np.isfinite(values).all():
             raise DataError(f"{name}: {int((~np.isfinite(values)).sum())} users have a value that is not a finite number")
-    ids = [each for each, _ in samples.values()]
+    ids, first = [each.users for each in samples.values()], next(iter(samples.values()))
     if all(np.array_equal(ids[0], each) for each in ids[1:]):
-        users, left_out = ids[0], 0
-        columns = [values for _, values in samples.values()]
+        users, left_out, weights = ids[0], 0, first.weights
+        columns = [each.values for each in samples.values()]
     else:
         users = reduce(np.intersect1d, ids)
         left_out = len(reduce(np.union1d, ids)) - len(users)
-        columns = [_pick(users, *sample) for sample in samples.values()]
+        columns = [_pick(users, each.users, each.values) for each in samples.values()]
+        weights = None if first.weights is None else _pick(users, first.users, first.weights)
     if not len(users):
         raise DataError(f"{', '.join(samples)}: no user is measured in all of them")
-    return users, np.column_stack(columns).astype(np.float64), left_out
+    if weights is not None and not weights.any():
+        weights = None  # nobody has a part in this metric, and all values are 0
+    return users, np.column_stack(columns).astype(np.float64), weights, left_out
 
 
 def _pick(users: np.ndarray, ids: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -223,8 +239,8 @@ def _first_equals(table: np.ndarray) -> list[int]:
     return first
 
 
-def _test(table: np.ndarray, draws: np.ndarray, a: int, b: int) -> dict[str, Any]:
-    """Return the fields of a Comparison of column a minus column b, before the correction."""
+def _test(table: np.ndarray, means: np.ndarray, draws: np.ndarray, a: int, b: int) -> dict[str, Any]:
+    """Return the fields of a Comparison of column a minus column b, before the correction; `table` has the users to test."""
     from scipy import stats  # takes most of a second, which every worker of a sweep would pay
 
     d = _differences(table, a, b)
@@ -235,7 +251,7 @@ def _test(table: np.ndarray, draws: np.ndarray, a: int, b: int) -> dict[str, Any
     beyond = min((drawn <= zero).sum(), (drawn >= -zero).sum())
     ranks = stats.rankdata(np.abs(d))
     plus, minus = float(ranks[d > 0].sum()), float(ranks[d < 0].sum())
-    difference = float(table[:, a].mean() - table[:, b].mean())
+    difference = float(means[a] - means[b])
     return {
         "difference": difference,
         "low": float(low[0]),
@@ -243,7 +259,7 @@ def _test(table: np.ndarray, draws: np.ndarray, a: int, b: int) -> dict[str, Any
         "p_bootstrap": min(1.0, 2 * (1 + int(beyond)) / (1 + len(drawn))),
         "p_wilcoxon": float(stats.wilcoxon(d, zero_method="pratt").pvalue),
         "rank_biserial": (plus - minus) / (plus + minus),
-        "cohen_dz": difference / float(d.std(ddof=1)) if np.ptp(d) else None,
+        "cohen_dz": float(d.mean() / d.std(ddof=1)) if np.ptp(d) else None,
         "better": float((d > 0).mean()),
         "equal": float((d == 0).mean()),
         "worse": float((d < 0).mean()),

@@ -20,6 +20,7 @@ from rankbench.core.registry import Registry, nearest
 from rankbench.evaluation.beyond import ALIASES, OF_LISTS, Lists, Population, Ratio
 from rankbench.evaluation.ranking import Ranking
 from rankbench.evaluation.target_ranks import OF_RANKS, TargetRanks
+from rankbench.evaluation.user_tables import weight_column
 
 Hits = Callable[[np.ndarray, np.ndarray], np.ndarray]
 METRICS: Registry[Hits] = Registry("metric")
@@ -114,6 +115,11 @@ class PerUser:
     values: dict[str, np.ndarray]
     overall: dict[str, float]
     weights: dict[str, np.ndarray] = field(default_factory=dict)
+
+    @property
+    def columns(self) -> dict[str, np.ndarray]:
+        """The values, and the weights under names of their own, as tables of users have them."""
+        return self.values | {weight_column(name): each for name, each in self.weights.items()}
 
 
 @dataclass(frozen=True)

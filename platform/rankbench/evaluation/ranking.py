@@ -180,8 +180,8 @@ def _merge(
 def _count(
     state: _State[M], scores: np.ndarray, start: int, seen: sp.csr_array, target: sp.csr_array, part: slice, targets: slice
 ) -> None:
-    _mask(scores, start, seen.indptr, seen.indices)
-    _count_above(scores, start, target.indptr, target.indices, state.target_scores[targets], state.above[targets])
+    above, target_scores = state.above[targets], state.target_scores[targets]
+    _count_above(scores, start, seen.indptr, seen.indices, target.indptr, target.indices, target_scores, above)
 
 
 def _buffer(workspace: threading.local, name: str, shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
@@ -276,24 +276,28 @@ def _gather(scores: np.ndarray, start: int, ptr: np.ndarray, targets: np.ndarray
 
 @numba.njit(nogil=True, cache=True)
 def _count_above(
-    scores: np.ndarray, start: int, ptr: np.ndarray, targets: np.ndarray, target_scores: np.ndarray, above: np.ndarray
-) -> None:
-    """Add to each target the number of candidates of this block that are no targets and score higher; a tie counts half."""
+    scores: np.ndarray, start: int, seen_ptr: np.ndarray, seen: np.ndarray, ptr: np.ndarray, targets: np.ndarray,
+    target_scores: np.ndarray, above: np.ndarray,
+) -> None:  # fmt: skip
+    """Add to each target the number of unseen items of this block that are no targets and score higher; a tie counts half."""
     m, width = scores.shape
     for u in range(m):
         first, last = ptr[u], ptr[u + 1]
         order = np.argsort(target_scores[first:last])
         own_scores = target_scores[first:last][order]
         next_target = first + np.searchsorted(targets[first:last], start)
+        last_seen = seen_ptr[u + 1]
+        next_seen = seen_ptr[u] + np.searchsorted(seen[seen_ptr[u] : last_seen], start)
         # A candidate is above the first `lower` targets and equal to those up to `upper`, so only the ends of both are written.
         steps = np.zeros(len(order) + 1)
         for j in range(width):
-            if next_target < last and targets[next_target] - start == j:
-                next_target += 1
+            is_target = next_target < last and targets[next_target] - start == j
+            is_seen = next_seen < last_seen and seen[next_seen] - start == j
+            next_target += is_target
+            next_seen += is_seen
+            if is_target or is_seen:
                 continue
             x = scores[u, j]
-            if x == -np.inf:
-                continue
             steps[0] += 1.0
             steps[np.searchsorted(own_scores, x, "left")] -= 0.5
             steps[np.searchsorted(own_scores, x, "right")] -= 0.5

@@ -104,8 +104,9 @@ class _About:
 
 @dataclass(frozen=True, repr=False)
 class Evaluation:
-    """`metrics`: name → mean with its 95 % interval. `per_user`: one row per user with held-out items, by raw id. `dataset` is
-    the fingerprint of the data and `measured_on` the part, so that only results on the same data are compared.
+    """`metrics`: name → mean with its 95 % interval. `per_user`: one row per user with held-out items, by raw id; a metric that
+    is a ratio of two sums has a second column with the weights of the users. `dataset` is the fingerprint of the data and
+    `measured_on` the part, so that only results on the same data are compared.
     """
 
     metrics: dict[str, Interval]
@@ -285,7 +286,7 @@ class Model:
             ranking = _ranked(self.recommender, holdout, wanted.k, wanted.auc)
         counts = np.bincount(train.indices, minlength=len(self.items))
         per_user = measure(ranking, holdout.target, counts, wanted, train, holdout.history)
-        frame = pd.DataFrame({"user": data.users.take(pa.array(per_user.users)).to_pandas()} | per_user.values)
+        frame = pd.DataFrame({"user": data.users.take(pa.array(per_user.users)).to_pandas()} | per_user.columns)
         return Evaluation(summarise(per_user, self.seed), frame, self.method, data.fingerprint, on)
 
     def save(self, folder: str | Path) -> Path:

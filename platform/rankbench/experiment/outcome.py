@@ -64,7 +64,8 @@ def _unfinished(
     job: Job, config: MethodConfig, status: Literal["failed", "stopped"], reason: str, curve: list[dict[str, float]]
 ) -> RunRecord:
     record = base_record(job, config, DatasetInfo(job.card.name), now())
-    return dataclasses.replace(record, status=status, error=" ".join(reason.split())[:500], curve=curve)
+    error = " ".join(reason.split())[:500]
+    return dataclasses.replace(record, status=status, error=error, curve=curve, fit_shared_by=len(job.configs))
 
 
 def now() -> str:

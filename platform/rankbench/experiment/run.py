@@ -102,7 +102,7 @@ def run_stepwise(
         _refuse_non_finite(record)
         ids = dataset.users.take(pa.array(measured[leader].users))
         model = None if fitted.tiles else fitted.models[position]
-        outcomes.append(Outcome(record, per_user_table(ids, measured[leader].values), model))
+        outcomes.append(Outcome(record, per_user_table(ids, measured[leader].columns), model))
     return outcomes
 
 

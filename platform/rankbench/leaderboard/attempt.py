@@ -171,7 +171,7 @@ class Attempt:
             versions={name: about["packages"][name] for name in ("torch", "numpy", "scipy")},
             started_at=self.started_at,
         )
-        return result, per_user_table(self.dataset.users.take(pa.array(mean.users)), mean.values)
+        return result, per_user_table(self.dataset.users.take(pa.array(mean.users)), mean.columns)
 
     def _left(self) -> float:
         return self.budget - (time.perf_counter() - self.begun)

@@ -154,6 +154,7 @@ def _without(entry: Entry, rules: Rules, status: Status, reason: str, results: R
         allowed=str(entry.allowed),
         budget=entry.seconds,
         metric=rules.metric,
+        threads=rules.n_threads,
         status=status,
         reason=" ".join(reason.split())[:300],
         started_at=now(),

@@ -52,9 +52,14 @@ class Entrant:
 
     @property
     def key(self) -> str:
-        """A key of the method's code, if a plugin has it, and of what is fixed and searched."""
-        origin = METHODS.origin(self.method)
-        code = "" if origin.startswith("rankbench.") else origin  # the name of a plugin's module has a checksum
+        """A key of the code of the method and the encoder, if plugins have it, and of what is fixed and searched."""
+        origins = [METHODS.origin(self.method)]
+        if "model" in self.fixed:
+            from rankbench.models.spec import MODELS  # imports PyTorch
+
+            origins.append(MODELS.origin(self.fixed["model"]))
+        # The name of a plugin's module has a checksum.
+        code = "".join(each for each in origins if not each.startswith("rankbench."))
         content = json.dumps([self.method, code, self.fixed, self.space, DRAWS], sort_keys=True)
         return hashlib.sha256(content.encode()).hexdigest()[:10]
 

@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from filelock import FileLock
@@ -22,6 +21,7 @@ from pydantic import ConfigDict
 from rankbench.core.errors import DataError
 from rankbench.core.files import atomic_file, write_text
 from rankbench.core.json_lines import read_json_lines
+from rankbench.evaluation.user_tables import UserValues, values_of
 
 _MEASURED = b"started_at"  # metadata of a table of users: when its entry was measured
 Status = Literal["finished", "over budget", "not applicable", "failed"]
@@ -106,8 +106,8 @@ class Results:
         return None
 
     def add(self, result: Result, per_user: pa.Table | None = None) -> None:
-        """Add an entry, in place of an earlier one of the same entrant and budget, with the values of its users. Entries that
-        another process has added to the file of the dataset are kept.
+        """Add an entry, in place of an earlier one of the same entrant and budget, with the values of its users; but a failure
+        replaces nothing that was measured. Entries that another process has added to the file of the dataset are kept.
         """
         if per_user is not None:
             path = self.path_of_users(result)
@@ -119,19 +119,20 @@ class Results:
         self.folder.mkdir(parents=True, exist_ok=True)
         with FileLock(self.folder / f".{result.dataset}.lock"):
             stored = _read(path) if path.is_file() else []
-            entries = sorted([*(each for each in stored if each.key != result.key), result], key=lambda each: each.key)
+            earlier = next((each for each in stored if each.key == result.key), None)
+            kept = earlier if earlier and earlier.finished and result.status == "failed" else result
+            entries = sorted([*(each for each in stored if each.key != result.key), kept], key=lambda each: each.key)
             self.of_dataset[result.dataset] = entries
             write_text(path, "".join(f"{_line(each)}\n" for each in entries))
 
-    def users_of(self, result: Result, metric: str) -> tuple[np.ndarray, np.ndarray] | None:
-        """The ids and values of the users of an entry, None if they are not on this machine. An entry may come from elsewhere,
+    def users_of(self, result: Result, metric: str) -> UserValues | None:
+        """The values of the users of an entry, None if they are not on this machine. An entry may come from elsewhere,
         in place of one that was measured here.
         """
         path = self.path_of_users(result)
         if not path.is_file() or (pq.read_schema(path).metadata or {}).get(_MEASURED) != result.started_at.encode():
             return None
-        table = pq.read_table(path, columns=["user", metric])
-        return table["user"].to_numpy(), table[metric].to_numpy().astype(np.float64)
+        return values_of(pq.read_table(path), metric)
 
     def path_of_users(self, result: Result) -> Path:
         return self.folder / "users" / result.dataset / f"{result.entrant}-{result.allowed.replace('/', '-per-')}.parquet"

@@ -60,7 +60,12 @@ class Standings:
             return None
         chi_squared = float(friedmanchisquare(*self.ranks.T).statistic)
         rest = n * (k - 1) - chi_squared
-        return float(f.sf((n - 1) * chi_squared / rest, k - 1, (k - 1) * (n - 1))) if rest > 1e-9 else 0.0
+        if rest > 1e-9:
+            return float(f.sf((n - 1) * chi_squared / rest, k - 1, (k - 1) * (n - 1)))
+        # The order is the same on all datasets, where the form has no value: the chance that the others repeat the first one.
+        ties = np.unique(self.ranks[0], return_counts=True)[1]
+        orders = math.factorial(k) // math.prod(math.factorial(int(each)) for each in ties)
+        return float(orders ** -(n - 1))
 
     def critical_difference(self) -> float | None:
         """The difference of mean ranks beyond which Nemenyi's test tells two methods apart, None for a single method."""

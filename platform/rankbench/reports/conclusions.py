@@ -124,7 +124,7 @@ def _verdict(
         others = "every other model is" if not tied and not identical else f"{listed(behind)} {_verb(behind, 'is', 'are')}"
         if len(pairs) == 1:
             others = f"{best.model} is"
-        nearest = "" if best.relative_percent is None else f"{-best.relative_percent:.2g} %"
+        nearest = "" if best.relative_percent is None else _percent(-best.relative_percent)
         distance = f", {best.model} least, by {nearest}" if len(behind) > 1 else f", by {nearest}"
         parts.append(f"{others} behind{distance if nearest else ''}")
     elif len(tied) + len(identical) == len(pairs) and not identical and len(tied) > 1:
@@ -195,6 +195,10 @@ def listed(names: Sequence[str]) -> str:
     """Return names as part of a sentence: all of them, or the first few and the number of the others."""
     shown = list(names) if len(names) <= MANY else [*names[: MANY - 1], f"{len(names) - MANY + 1} other models"]
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def _percent(value: float) -> str:
+    return f"{value:.0f} %" if value >= 10 else f"{value:.2g} %"
 
 
 def _verb(names: Sequence[str], one: str, several: str) -> str:

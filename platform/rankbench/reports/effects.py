@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rankbench.reports.figures import save, styled, subplots
+from rankbench.reports.figures import plain_powers, save, styled, subplots
 from rankbench.reports.palette import DASHES, GREY, INK, MARKERS, MATPLOTLIB_MARKERS, styles
 from rankbench.tracking.record import RunRecord
 
@@ -121,6 +121,7 @@ def _panel(axis: Axes, colour: str, points: list[tuple[Any, float, int]]) -> Non
             axis.tick_params(axis="x", rotation=45)
     elif is_logarithmic(values):
         axis.set_xscale("log")
+        plain_powers(axis.xaxis)
         axis.minorticks_off()
     else:
         axis.locator_params(axis="x", nbins=4)

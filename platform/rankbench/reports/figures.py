@@ -14,6 +14,7 @@ from rankbench.reports.palette import INK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 A = ParamSpec("A")
@@ -24,6 +25,7 @@ STYLE: dict[Any, Any] = {
     "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": "#8a94a0", "axes.titlecolor": INK,
     "axes.labelcolor": INK, "xtick.color": INK, "ytick.color": INK, "text.color": INK, "grid.color": "#c9d0d8",
     "grid.linewidth": 0.6,
+    "text.parse_math": False,  # a dollar sign in the name of a model is one
 }  # fmt: skip
 COLOURS = 128  # in the palette of a saved plot: more than it uses, and a third of the bytes of a full-colour file
 
@@ -68,6 +70,15 @@ def save(figure: Figure, path: Path, dpi: int = 130) -> Path:
 def short(name: str, most: int = 44) -> str:
     """Return a name that leaves room for the figure beside it."""
     return name if len(name) <= most else f"{name[: most - 1]}…"
+
+
+def plain_powers(*axes: Axis) -> None:
+    """Write the numbers of logarithmic axes as plain text, because STYLE has no formulas."""
+    from matplotlib.ticker import LogFormatter, NullFormatter
+
+    for axis in axes:
+        axis.set_major_formatter(LogFormatter())
+        axis.set_minor_formatter(NullFormatter())
 
 
 def few_ticks(axis: Axes, values: Sequence[float]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from rankbench.evaluation.compare import Comparison
-from rankbench.reports.figures import few_ticks, save, short, styled, subplots
+from rankbench.reports.figures import few_ticks, plain_powers, save, short, styled, subplots
 from rankbench.reports.palette import COLOURS, INK, Style, styles
 from rankbench.reports.tables import Table
 from rankbench.tracking.record import RunRecord
@@ -159,6 +159,7 @@ def data_plot(name: str, curves: dict[str, np.ndarray], path: Path) -> Path:
     for axis, (what, counts) in zip(panels[0], curves.items(), strict=True):
         counts = counts[counts > 0]
         axis.loglog(np.arange(1, len(counts) + 1), counts, color=COLOURS[0])
+        plain_powers(axis.xaxis, axis.yaxis)
         axis.axhline(np.median(counts), color=COLOURS[1], lw=1, ls="--", label=f"median {np.median(counts):.0f}")
         axis.set(xlabel=f"rank of the {what}", ylabel="interactions")
         axis.set_title(f"{name}: {len(counts):,} {what}s", fontsize=10)

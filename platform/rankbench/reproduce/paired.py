@@ -8,7 +8,8 @@ from pathlib import Path
 
 from rankbench.core.environment import Environment
 from rankbench.core.errors import DataError
-from rankbench.evaluation.compare import UserValues, compare, user_means
+from rankbench.evaluation.compare import compare, user_means
+from rankbench.evaluation.user_tables import UserValues, values_of
 from rankbench.experiment.methods import method
 from rankbench.reproduce.adopt import PLACES
 from rankbench.reproduce.catalogue import PaperTable
@@ -83,7 +84,7 @@ def paired_tests(
         tables = [read_per_user(folders[fit.stamp]) for fit in members]
         if any(metric not in each.column_names for each in tables):
             raise DataError(f"{label}: {metric} was not measured per user")
-        values[label] = user_means([(each["user"].to_numpy(), each[metric].to_numpy()) for each in tables])
+        values[label] = user_means([values_of(each, metric) for each in tables])
     found = []
     users = tests = 0
     for pair in compare(values, dataset=dataset, metric=metric, pairs=pairs).pairs:

@@ -30,12 +30,12 @@ def experiment_file(experiment: Path, environment: Environment) -> Path:
 def find(what: str | None, environment: Environment) -> StoredSweep:
     """Read the sweep `what`, or the newest sweep of an experiment; if it has none, its published numbers alone.
 
-    If `what` is both the start of a sweep's id and the name of an experiment, the sweep is read.
+    A sweep of an experiment whose name only starts with `what` is read if no experiment has this name.
     """
     path = _experiment_file(what, environment) if what else None
     if what is None or path is None or not what.endswith((".yaml", ".yml")):
         try:
-            return read_sweep(find_sweep(what, environment))
+            return read_sweep(find_sweep(what, environment, whole=path is not None))
         except ConfigError as error:
             if path is None:
                 near = nearest(what or "", [each.stem for each in experiment_files(environment)])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,6 +30,7 @@ class _File(BaseModel):
 
 
 F = TypeVar("F", bound=_File)
+_ID = re.compile(r"(.+)-[0-9a-f]{8}-\d{8}-\d{6}-\d{6}")  # experiment, hash, start
 
 
 class CardName(_File):
@@ -154,21 +157,37 @@ def read_sweep(folder: Path) -> StoredSweep:
     return StoredSweep(folder, about, chosen, records, compared)
 
 
-def find_sweep(name: str | None, environment: Environment) -> Path:
-    """Return the folder of a sweep, given its path, its id or the start of its id; the newest one if `name` is None.
+def find_sweep(name: str | None, environment: Environment, whole: bool = False) -> Path:
+    """Return the folder of a sweep, given its path, its id, the name of its experiment, or the start of its id.
 
-    If the results are in a store, this is its local copy, brought up to date. Raises ConfigError if there is none.
+    The newest one of several is taken, and the newest one of all if `name` is None.
+
+    `whole`: a `name` that only starts the names of other experiments finds nothing. If the results are in a store, this is its
+    local copy, brought up to date. Raises ConfigError if there is none, or if sweeps of several experiments start with `name`.
     """
     if name and (Path(name) / "sweep.json").is_file():
         return Path(name)
     if environment.results_store:
-        stored = [each for each in stored_ids(environment.results_store) if each.startswith(name or "")]
-        if not stored:
-            raise ConfigError(f"no sweep {name or ''} in {environment.results_store}/sweeps".replace("  ", " "))
-        return copy_sweep(stored[-1], environment)
+        place = f"{environment.results_store}/sweeps"
+        return copy_sweep(_newest(name or "", stored_ids(environment.results_store), place, whole), environment)
     sweeps = environment.results / "sweeps"
     folders = sorted((p.parent for p in sweeps.glob("*/sweep.json")), key=lambda p: p.stat().st_mtime)
-    matching = [folder for folder in folders if folder.name.startswith(name or "")]
+    return sweeps / _newest(name or "", [folder.name for folder in folders], str(sweeps), whole)
+
+
+def _newest(name: str, ids: Sequence[str], place: str, whole: bool) -> str:
+    """Return the last of the `ids` that belongs to the experiment `name`, or else starts with `name`."""
+    own = [each for each in ids if each == name or _experiment_of(each) == name]
+    matching = own or [each for each in ids if each.startswith(name) and not whole]
     if not matching:
-        raise ConfigError(f"no sweep {name or ''} in {sweeps}".replace("  ", " "))
+        raise ConfigError(f"no sweep {name} in {place}".replace("  ", " "))
+    experiments = sorted({_experiment_of(each) for each in matching})
+    if name and len(experiments) > 1:
+        raise ConfigError(f"{name}: sweeps of several experiments start so: {', '.join(experiments)}; write one of these names")
     return matching[-1]
+
+
+def _experiment_of(sweep: str) -> str:
+    """The name of the experiment of a sweep, given its id."""
+    found = _ID.fullmatch(sweep)
+    return found[1] if found else sweep

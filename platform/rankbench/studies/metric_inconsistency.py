@@ -36,6 +36,7 @@ from rankbench.studies.published import DATASETS, INCONSISTENCY
 from rankbench.studies.spec import Findings, Progress, study
 
 METRICS = ("auc", "llpauc", "ndcg", "ndcg@K")
+LONGEST = 10_000_000  # ranks of a list, more than any catalogue has
 RATIOS = ("opposed", "of unequal", "no gain")
 
 
@@ -54,6 +55,7 @@ class MetricInconsistency(Params):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(all(length > self.K for length in self.lengths), f"list_lengths must be > K, got {self.list_lengths}")
+        require(max(self.lengths) <= LONGEST, f"list_lengths must be <= {LONGEST:,}, got {self.list_lengths}")
 
     @property
     def lengths(self) -> list[int]:

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from rankbench.evaluation.compare import UserValues, compare, user_means
+from rankbench.evaluation.compare import compare, user_means
 from rankbench.evaluation.summary import Interval
+from rankbench.evaluation.user_tables import UserValues, values_of
 from rankbench.schema.stored_sweep import ComparisonsFile, PooledMean
 from rankbench.tracking.record import RunRecord, read_per_user
 
@@ -38,12 +39,15 @@ def compare_finals(finals: Iterable[RunRecord], records: Path, metrics: Sequence
         for metric, samples in _samples(runs, records, metrics).items():
             shared = {model: {split: by_split[split] for split in common} for model, by_split in samples.items()}
             every = _pooled(samples)
-            compared = compare(_pooled(shared) if common else every, dataset=dataset, metric=metric, seed=seed)
+            # Models that have no split in common need not have users in common either.
+            compared = compare(_pooled(shared), dataset=dataset, metric=metric, seed=seed) if common else None
             for model, members in runs.items():
-                alone = len(members) > len(common)  # it has runs that are in no comparison
-                means = compare({model: every[model]}, seed=seed).means if alone else compared.means
-                models.append(_model(dataset, metric, model, members, means[model], compared.best))
-            for pair in compared.pairs if common else ():
+                if compared is None or len(members) > len(common):  # it has runs that are in no comparison
+                    mean = compare({model: every[model]}, seed=seed).means[model]
+                else:
+                    mean = compared.means[model]
+                models.append(_model(dataset, metric, model, members, mean, compared.best if compared else ""))
+            for pair in compared.pairs if compared else ():
                 by_split = _by_split(shared[pair.model], shared[pair.against])
                 pairs.append(replace(pair, by_split=by_split))
     return ComparisonsFile(metrics=tuple(metrics), seed=seed, models=tuple(models), comparisons=tuple(pairs))
@@ -61,7 +65,7 @@ def _samples(runs: Runs, records: Path, metrics: Sequence[str]) -> dict[str, dic
         for split, members in by_split.items():
             tables = [read_per_user(records / record.id) for record in members]
             for metric in (name for name in metrics if name in tables[0].column_names):
-                values = user_means([(table["user"].to_numpy(), table[metric].to_numpy()) for table in tables])
+                values = user_means([values_of(table, metric) for table in tables])
                 result.setdefault(metric, {}).setdefault(model, {})[split] = values
     return result
 
@@ -87,4 +91,4 @@ def _model(
 def _by_split(one: dict[int, UserValues], other: dict[int, UserValues]) -> dict[str, float]:
     if len(one) < 2:
         return {}
-    return {str(split): float(np.mean(values)) - float(np.mean(other[split][1])) for split, (_, values) in one.items()}
+    return {str(split): float(np.mean(values)) - float(np.mean(other[split].values)) for split, (_, values, _) in one.items()}

@@ -21,6 +21,7 @@ PARENT = "mlflow.parentRunId"
 SWEEP, OF_SWEEP = "rankbench.sweep", "rankbench.of_sweep"  # tags of the run of a sweep, and of the runs that it made
 KIND, TRAINING = "mlflow.experimentKind", "custom_model_development"  # MLflow then shows pages of training, not of agents
 RUN = "rankbench.run"  # the tag with the id of what was measured
+MEASURED = "rankbench.started_at"  # the tag with the time at which its record began
 FAILED = "FAILED"
 STATUS = {"finished": "FINISHED", "stopped": "KILLED"}  # status of a record → of a run; any other is FAILED
 
@@ -77,7 +78,9 @@ class MlflowRuns:
         status = STATUS.get(record.status, FAILED)
         run = self._find_record(experiment, record.id, message.sweep, sweep, parent)
         if run is not None and run.info.status == status:
-            if not record.finished or run.info.start_time == started:
+            # A run that failed first keeps its start; runs of earlier versions have no tag.
+            measured = run.data.tags.get(MEASURED)
+            if not record.finished or (run.info.start_time == started if measured is None else measured == record.started_at):
                 return
             self.client.delete_run(run.info.run_id)  # of a record that was replaced
             run = None

@@ -164,9 +164,9 @@ def read_records(folder: Path) -> list[RunRecord]:
     return [read_record(path.parent) for path in sorted(folder.glob("[!.]*/record.json"))]
 
 
-def per_user_table(user_ids: pa.Array, values: dict[str, np.ndarray]) -> pa.Table:
-    """Return a table with the column user (raw ids) and one float32 column per metric."""
-    return pa.table({"user": user_ids} | {name: value.astype(np.float32) for name, value in values.items()})
+def per_user_table(user_ids: pa.Array, columns: dict[str, np.ndarray]) -> pa.Table:
+    """Return a table with the column user (raw ids) and one float32 column per metric, or of weights."""
+    return pa.table({"user": user_ids} | {name: value.astype(np.float32) for name, value in columns.items()})
 
 
 def read_per_user(folder: Path) -> pa.Table:

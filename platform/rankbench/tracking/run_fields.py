@@ -42,6 +42,7 @@ def record_tags(record: RunRecord, folder: Path) -> dict[str, str]:
         "rankbench.uncommitted_changes": "true" if revision.endswith(CHANGED) else None,
         "rankbench.workers": record.workers if record.workers > 1 else None,
         "rankbench.same_as": record.same_as,
+        "rankbench.started_at": record.started_at,
         "rankbench.error": record.error,
         "rankbench.count_differences": "; ".join(data.differences)[:5000],
     }

@@ -90,9 +90,14 @@ class Uploader:
                 except DataError as error:
                     self.spool.set_aside(path)
                     self.report(aside=path.name, reason=str(error))
-                except FileNotFoundError:
-                    if path.exists():
+                except OSError as error:
+                    # A connection that fails names no file. One that names a file is about this message: the artifacts of its
+                    # experiment cannot be written, or another process has delivered it.
+                    if error.filename is None:
                         raise
+                    if path.exists():
+                        self.refused.add(path)
+                        self.report(refused=path.name, reason=reason(error, self.uri))
                 except MlflowException as error:
                     if error.error_code not in REFUSALS:
                         raise

@@ -64,16 +64,17 @@ def drawing(curves: Mapping[str, Curve], x: str, y: str) -> str:
     from matplotlib import rc_context
     from matplotlib.figure import Figure  # not pyplot, whose settings belong to the user of the notebook
 
-    figure = Figure(figsize=(7, 2.8), layout="constrained", facecolor="white")
-    axis = figure.subplots()
-    for position, (name, points) in enumerate(drawn.items()):
-        axis.plot(*zip(*points, strict=True), label=name, color=COLOURS[position % len(COLOURS)], lw=1.5)
-    axis.set(xlabel=x, ylabel=y)
-    axis.grid(alpha=0.3)
-    if len(drawn) > 1:
-        axis.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
     text = StringIO()
-    with rc_context({"svg.fonttype": "none"}):  # text as text, which is smaller
+    # Text as text, which is smaller; a dollar sign in a name is one.
+    with rc_context({"svg.fonttype": "none", "text.parse_math": False}):
+        figure = Figure(figsize=(7, 2.8), layout="constrained", facecolor="white")
+        axis = figure.subplots()
+        for position, (name, points) in enumerate(drawn.items()):
+            axis.plot(*zip(*points, strict=True), label=name, color=COLOURS[position % len(COLOURS)], lw=1.5)
+        axis.set(xlabel=x, ylabel=y)
+        axis.grid(alpha=0.3)
+        if len(drawn) > 1:
+            axis.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
         figure.savefig(text, format="svg", metadata={"Date": None})
     return text.getvalue()[text.getvalue().index("<svg") :]
 
