@@ -168,6 +168,28 @@ def test_a_fit_that_looks_at_valid_is_taken_to_end_early_and_to_spend_time_looki
     assert early < often < whole
 
 
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_when_a_fit_is_evaluated_does_not_depend_on_the_machine(kind, monkeypatch):
+    if kind not in ("als", "iterative", "trained", "autoencoder"):
+        pytest.skip("a fit of one step is evaluated once")
+    method, params = FAMILIES[kind]
+    every = set()
+    for rate in (5e9, 5e10, 3e11):
+        monkeypatch.setattr(estimate, "products_a_second", lambda dtype, rate=rate: rate)
+        every.add(evaluations_every(job_of(method, params, fit_on="train"), size_of(29_858, 40_981, 810_128, 29_858)))
+    assert len(every) == 1
+
+
+def test_negatives_of_the_batch_need_memory_for_each_pair():
+    """2.2 GB were measured at a peak; a batch has no more rows than the data."""
+    size = size_of(3000, 2000, 20_000, 3000)
+    in_batch = {"sampler": "in-batch", "batch_size": 8192}
+    assert memory(job_of("bpr", in_batch), size) > 2.2e9 > 2 * memory(job_of("bpr", {"batch_size": 8192}), size)
+    few = size_of(300, 200, 1000, 300)
+    assert memory(job_of("bpr", in_batch), few) == memory(job_of("bpr", in_batch | {"batch_size": 1000}), few)
+    assert seconds(job_of("bpr", in_batch), size, 1) > 2 * seconds(job_of("bpr", in_batch | {"batch_size": 512}), size, 1)
+
+
 def test_evaluations_take_a_twentieth_of_a_fit_or_follow_each_epoch():
     size = size_of(15_603, 8_692, 106_000, 15_601)
     catalogue = job_of("sl", {"objective": "catalogue", "epochs": 40}, fit_on="train")

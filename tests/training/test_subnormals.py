@@ -10,6 +10,7 @@ import scipy.sparse as sp
 import torch
 
 from rankbench.experiment.job import configure
+from rankbench.fitting.executors import threads_of
 from rankbench.losses.spec import registered as losses
 from rankbench.training import subnormals, trainer
 from rankbench.training.trainer import Trainer
@@ -39,6 +40,15 @@ def test_they_are_zero_within_the_block_and_in_its_threads():
         with ThreadPoolExecutor(1) as pool:
             assert pool.submit(products).result() == [0, 0, 0, 0]
     assert all(product > 0 for product in products())
+
+
+def test_a_pool_that_began_outside_of_the_block_has_other_threads():
+    """What ran before in the process changes no bits."""
+    before = threads_of(2).submit(products).result()
+    with subnormals.flushed():
+        assert threads_of(2).submit(products).result() == [0, 0, 0, 0]
+        assert threads_of(2) is threads_of(2)
+    assert threads_of(2).submit(products).result() == before and all(product > 0 for product in before)
 
 
 def test_the_setting_is_restored_after_an_error():

@@ -37,6 +37,7 @@ def compare(
     samples: dict[str, UserValues] = {}
     first: Evaluation | None = None
     for name, each in named.items():
+        require(isinstance(each, Evaluation | Model), f"{name}: expected a model or an evaluation, got {each!r}")
         measured = each.evaluate(metrics=[metric], environment=environment) if isinstance(each, Model) else each
         first = first or measured
         alike = (measured.dataset, measured.measured_on) == (first.dataset, first.measured_on)
@@ -55,7 +56,7 @@ def compare(
 
 
 def _named(models: Sequence[Evaluation | Model]) -> dict[str, Evaluation | Model]:
-    names = [each.method or str(position) for position, each in enumerate(models, start=1)]
+    names = [getattr(each, "method", "") or str(position) for position, each in enumerate(models, start=1)]
     return {
         name if names.count(name) == 1 else f"{name} {position}": each
         for position, (name, each) in enumerate(zip(names, models, strict=True), start=1)

@@ -49,12 +49,13 @@ def fit(
     NumericalError if the method breaks down, and StorageError if memory or disk do not suffice.
     """
     require(fit_on in (None, "train", "train+valid"), f"fit_on: expected train or train+valid, got {fit_on!r}")
+    whole = isinstance(workers, int | np.integer) and workers >= 1
+    require(whole, f"workers: expected a whole number from 1, got {workers!r}")
     require(workers == 1 or execution is None, "workers: leave it out if execution is given, which has a crew")
     require(dtype in ("float32", "float64"), f"dtype: expected float32 or float64, got {dtype!r}")
     require(isinstance(seed, int | np.integer) and seed >= 0, f"seed: expected a whole number from 0, got {seed!r}")
     environment = environment or Environment.from_env()
     config = configure(method, params)
-    require(workers >= 1, f"workers: expected a whole number from 1, got {workers}")
     config.require_workers(workers, f"workers={workers}")
     card = card_of(dataset, environment, changes)
     config.require_end(fit_on, f"fit_on={fit_on}")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -91,9 +92,9 @@ def sweep(
         content = {
             "name": name,
             "datasets": [_entry(each, environment) for each in _as_list(datasets)],
-            "params": dict(params or {}),
+            "params": _mapping("params", params),
             "search": {"choose": {"metric": metric}, "trials": trials},
-            "final": {"seeds": [seeds] if isinstance(seeds, int) else [*seeds]},
+            "final": {"seeds": _seeds(seeds)},
         } | _arms(methods)
         source = "sweep"
         spec = by_name(validate(ExperimentSpec, override(content, dict(changes or {})), source), environment, source)
@@ -116,6 +117,18 @@ def _is_searched(arm: ArmSpec) -> bool:
     return spaces or configure(arm.method, arm.params, f"methods: {arm.label}").stopping is not None
 
 
+def _mapping(argument: str, given: Any) -> dict[str, Any]:
+    require(given is None or isinstance(given, Mapping), f"{argument}: expected a mapping of parameters, got {given!r}")
+    return dict(given or {})
+
+
+def _seeds(given: Any) -> list[int]:
+    """The seeds as Python's numbers, which a file can hold."""
+    seeds: list[Any] = [given] if isinstance(given, Integral) else [*given] if isinstance(given, Iterable) else [None]
+    require(all(isinstance(each, Integral) for each in seeds), f"seeds: expected whole numbers, got {given!r}")
+    return [int(each) for each in seeds]
+
+
 def _as_list(datasets: Any) -> list[Any]:
     return list(datasets) if isinstance(datasets, list | tuple) else [datasets]
 
@@ -130,6 +143,7 @@ def _entry(dataset: Any, environment: Environment) -> Entry:
 def _arms(methods: str | Sequence[str] | Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return `methods` or `arms` of an experiment."""
     require(bool(methods), "methods: give at least one")
+    require(isinstance(methods, str | Mapping | Sequence), f"methods: expected names or a mapping, got {methods!r}")
     if not isinstance(methods, Mapping):
         return {"methods": [methods] if isinstance(methods, str) else [*methods]}
     arms = []

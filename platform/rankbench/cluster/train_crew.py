@@ -119,32 +119,39 @@ def _here() -> dict[str, str]:
     return {"ray.io/node-id": ray.get_runtime_context().get_node_id()}
 
 
+KEPT = 8  # calls that a worker can still fetch
+
+
 class _Desk:
     """Hands each call to all members, and its answer to the driver. A round begins whenever all workers are new."""
 
     def __init__(self) -> None:
         self.round, self.number, self.closed = 0, 0, False
-        self.order: tuple[str, list[Any]] = ("", [])
+        # The newest calls by number. The first worker alone answers, so that the next call may come before others have fetched
+        # the last one; how far they fall behind is bounded, because the workers wait for each other in every epoch.
+        self.orders: dict[int, tuple[str, list[Any]]] = {}
         self.answer: tuple[str, Any] | None = None
         self.notes: dict[tuple[int, str], bytes] = {}
         self.changed = asyncio.Condition()
 
     async def join(self) -> int:
         """Begin a round, for the first worker. Returns its number, counted from 1."""
-        return await self._change(round=self.round + 1, number=0)
+        return await self._change(round=self.round + 1, number=0, orders={})
 
     async def call(self, round: int, method: str, arguments: list[Any]) -> tuple[str, Any]:
         """Return ("answer", [reference] or nothing), ("error", exception), or ("lost", number of the new round)."""
         await self._until(lambda: self.round > 0)
         if round == self.round:
-            await self._change(order=(method, arguments), number=self.number + 1, answer=None)
+            number = self.number + 1
+            newest = {each: order for each, order in self.orders.items() if each > number - KEPT}
+            await self._change(orders=newest | {number: (method, arguments)}, number=number, answer=None)
             await self._until(lambda: self.answer is not None or self.round != round)
         return self.answer if round == self.round and self.answer else ("lost", self.round)
 
     async def next(self, round: int, number: int) -> tuple[str, list[Any]] | None:
-        """Return a call's method and arguments, once it is made, or None at the end."""
+        """Return the method and arguments of a call, once it is made, or None at the end."""
         await self._until(lambda: self.closed or self.round != round or self.number >= number)
-        return None if self.closed or self.round != round else self.order
+        return None if self.closed or self.round != round else self.orders[number]
 
     async def reply(self, round: int, kind: str, answer: Any) -> None:
         if round == self.round and self.answer is None:

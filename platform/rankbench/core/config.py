@@ -62,10 +62,12 @@ class _TooMuch(yaml.MarkedYAMLError):  # type: ignore[misc]
 
 
 class _UniqueKeys(yaml.SafeLoader):  # type: ignore[misc]
-    """SafeLoader with limits and rules of YAML 1.2: duplicate keys are an error, 1e-3 is a number, and `on` is a string."""
+    """SafeLoader with limits and rules of YAML 1.2: duplicate keys are an error, 1e-3 is a number, 064 is 64, and `on`
+    and 1:30 are strings.
+    """
 
     yaml_implicit_resolvers: ClassVar = {
-        first: [(tag, pattern) for tag, pattern in rules if tag != "tag:yaml.org,2002:bool"]
+        first: [(tag, pattern) for tag, pattern in rules if tag not in ("tag:yaml.org,2002:bool", "tag:yaml.org,2002:int")]
         for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
@@ -130,7 +132,8 @@ def _mapping_without_duplicates(loader: _UniqueKeys, node: yaml.MappingNode) -> 
 
 
 def _whole_number(loader: _UniqueKeys, node: yaml.ScalarNode) -> int:
-    number = yaml.SafeLoader.construct_yaml_int(loader, node)
+    text = loader.construct_scalar(node)
+    number = int(text, 0) if text[:2] in ("0x", "0o") else int(text)
     if not -(1 << 63) <= number < 1 << 63:
         raise yaml.MarkedYAMLError(problem="a whole number of more than 64 bits", problem_mark=node.start_mark)
     return number
@@ -138,6 +141,9 @@ def _whole_number(loader: _UniqueKeys, node: yaml.ScalarNode) -> int:
 
 _UniqueKeys.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"^[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789")
+)
+_UniqueKeys.add_implicit_resolver(
+    "tag:yaml.org,2002:int", re.compile(r"^([-+]?\d+(_\d+)*|0o[0-7]+|0x[0-9a-fA-F]+)$"), list("-+0123456789")
 )
 _UniqueKeys.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(true|false)$", re.IGNORECASE), list("tTfF"))
 _UniqueKeys.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping_without_duplicates)

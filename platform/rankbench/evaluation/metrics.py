@@ -161,6 +161,7 @@ def metric_set(metrics: Iterable[str] = DEFAULT_METRICS, cutoffs: Sequence[int] 
 
 def _of_alias(word: str) -> list[str]:
     """The metrics that a word such as groups@20 stands for."""
+    require(isinstance(word, str), f"metrics: expected names such as recall@20, got {word!r}")
     base, at, cutoff = word.partition("@")
     return [f"{name}{at}{cutoff}" for name in ALIASES.get(base, (base,))]
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,7 @@ STEP, SCORE_PASSES, WEIGHT = 2e-3, 3e-9, 3e-9
 SCANNED, SCORED, SUMMED = 1.2e-9, 2.5e-11, 3e-10  # seconds of a ranking: per score, per multiply-add of vectors, of a matrix
 MEASURED = 1e-5  # seconds per user
 SHARE = 0.05  # of the time of a fit, for evaluations
+RATE = 5e10  # products a second of a processor, where an estimate must not depend on the machine
 STOPS_AT = 0.6  # share of its epochs that a fit takes if it stops early on the validation set
 
 BASE = 870 << 20  # bytes of the interpreter, its libraries and what numba compiled
@@ -92,7 +93,8 @@ def evaluations_every(job: Job, size: Size) -> int:
     It is estimated and not measured, so that a fit does not depend on the speed of the machine.
     """
     first = job.configs[0]
-    iteration = _FIT[first.spec.cost](first, size, 1, job.dtype) * first.spec.pace / _iterations(first)
+    fit = partial(_autoencoder, rate=RATE) if first.spec.cost == "autoencoder" else _FIT[first.spec.cost]
+    iteration = fit(first, size, 1, job.dtype) * first.spec.pace / _iterations(first)
     evaluation = _ranking(first, size, min(size.ranked, valid_users(first)), 1, 1)
     return max(1, math.ceil(evaluation / (SHARE * iteration)))
 
@@ -176,13 +178,14 @@ def _trained(config: MethodConfig, size: Size, cpus: int, dtype: str) -> float:
         step = users * size.items * USER_CATALOGUE + (users + size.items) * TOUCHED
         step += _propagation(method.layers(config.params), size)
         return _iterations(config) * math.ceil(size.users / users) * step * p.embedding_dim * _width(dtype) / math.sqrt(cpus)
-    rows = min(p.batch_size, size.interactions)
+    rows, in_batch = min(p.batch_size, size.interactions), p.sampler == "in-batch"
     batches = math.ceil(size.interactions / rows)
     full = "catalogue" in needs
-    score = size.items * CATALOGUE if full else p.n_negatives * (CATALOGUE if p.shared_negatives else NEGATIVE)
+    negative = CATALOGUE if p.shared_negatives or in_batch else NEGATIVE
+    score = size.items * CATALOGUE if full else _negatives(config, rows) * negative
     if "all_positives" in needs:
         score += size.pairs / size.interactions * POSITIVE
-    drawn = rows if p.shared_negatives else rows * p.n_negatives
+    drawn = 0 if in_batch else rows if p.shared_negatives else rows * p.n_negatives
     # Expected numbers of different users and items in that many draws.
     users, items = (n * -math.expm1(-draws / n) for n, draws in ((size.users, rows), (size.items, rows + drawn)))
     every_row = p.optimizer == "adam" and (method.loss.unit_ball or (p.weight_decay > 0 and p.decay == "gradient"))
@@ -193,9 +196,10 @@ def _trained(config: MethodConfig, size: Size, cpus: int, dtype: str) -> float:
     return _iterations(config) * batches * batch * p.embedding_dim * _width(dtype) / math.sqrt(cpus)
 
 
-def _autoencoder(config: MethodConfig, size: Size, cpus: int, dtype: str) -> float:
+def _autoencoder(config: MethodConfig, size: Size, cpus: int, dtype: str, rate: float | None = None) -> float:
+    """`rate`: products a second of a processor; that of this machine if it is not given."""
     users, weights = _users_per_step(config, size), 2.0 * size.items * _dim(config)
-    step = STEP + 3 * users * weights / products_a_second(dtype) / cpus
+    step = STEP + 3 * users * weights / (rate or products_a_second(dtype)) / cpus
     step += (users * size.items * SCORE_PASSES + weights * WEIGHT) * _width(dtype) / cpus
     return _iterations(config) * math.ceil(size.users / users) * step
 
@@ -204,10 +208,15 @@ def _users_per_step(config: MethodConfig, size: Size) -> int:
     return max(1, min(config.params.users_per_step, size.users))
 
 
+def _negatives(config: MethodConfig, rows: int) -> int:
+    """Number of negatives of a row in a batch of so many rows."""
+    p = config.params.training
+    return rows - 1 if p.sampler == "in-batch" else int(p.n_negatives)
+
+
 def _pairs(config: MethodConfig, rows: int) -> int:
     """Number of pairs in a batch of so many rows: its positives and the negatives of each."""
-    p = config.params.training
-    return rows * (rows if p.sampler == "in-batch" else 1 + p.n_negatives)
+    return rows * (1 + _negatives(config, rows))
 
 
 def _propagation(layers: int, size: Size) -> float:
@@ -268,12 +277,13 @@ def _batch(config: MethodConfig, size: Size, itemsize: int) -> int:
         scores = p.batch_size * size.items * itemsize
         return propagated + (6 * scores if method.loss.whole_catalogue else min(2 * scores, 2 << 28))
     positives = size.pairs / max(1, size.interactions) if "all_positives" in needs else 0
+    rows = min(p.batch_size, max(2, size.interactions)) if p.sampler == "in-batch" else p.batch_size
     network = 0.0
     if work := pair_work(config):
         # Vectors and layers of each pair, and their gradients: an upper bound of what was measured.
-        pairs = _pairs(config, p.batch_size) + p.batch_size * positives
+        pairs = _pairs(config, rows) + rows * positives
         network = pairs * (16 * p.embedding_dim + 4 * work / p.embedding_dim) * itemsize
-    scores = p.batch_size * (p.n_negatives * (8 + 10 * itemsize) + positives * 48)
+    scores = rows * (_negatives(config, rows) * (8 + 10 * itemsize) + positives * 48)
     return int(scores + network) + propagated + 24 * size.interactions
 
 

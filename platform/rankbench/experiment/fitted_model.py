@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 from pathlib import Path
@@ -364,6 +364,7 @@ def load(folder: str | Path) -> Model:
 
 def _as_list(ids: Any) -> list[Any]:
     """Return ids as a list; a string or a number is one id, and not a sequence of letters."""
+    require(isinstance(ids, Iterable) or np.isscalar(ids), f"expected an id or several, got {ids!r}")
     return [ids] if isinstance(ids, str | bytes) or np.isscalar(ids) else list(ids)
 
 

@@ -15,6 +15,8 @@ from functools import cache
 from itertools import islice
 from typing import Any, Protocol
 
+import numpy as np
+
 
 class BlockMap(Protocol):
     """A map over blocks. `workers`: number of blocks in work at a time, so that callers can create enough blocks."""
@@ -142,9 +144,16 @@ def in_order(function: Callable[..., Any], blocks: Iterable[Any], workers: int) 
         wait(running)
 
 
-@cache
 def threads_of(n: int) -> ThreadPoolExecutor:
     """Return a pool of `n` threads, kept because starting threads would slow down steps of milliseconds. Functions must not
     wait for others in the same pool.
+
+    Threads take over from the one that starts them whether subnormal numbers count as zero, so there is a pool for either case:
+    what ran before in the process must not change the bits of a fit.
     """
+    return _threads(n, bool(np.float32(1e-40) * np.float32(1) == 0))
+
+
+@cache
+def _threads(n: int, flushed: bool) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(n, thread_name_prefix="rankbench")

@@ -21,6 +21,7 @@ def most_visited(edges: Edges, key: int, n_walks: int, n_kept: int) -> tuple[Edg
     Returns the edges h ← t from the at most `n_kept` nodes t that the walks of h visited most, ties to the lower id, and their
     shares of these visits, float64 (nnz,). A node whose walks visit no other node has none.
     """
+    n_kept = min(n_kept, edges.n_nodes)
     nodes = np.empty((edges.n_nodes, n_kept), np.int32)
     counts, kept = np.empty((edges.n_nodes, n_kept), np.int64), np.empty(edges.n_nodes, np.int64)
     edges.heads.each(_most_visited, edges.heads.indptr, edges.heads.ends, np.uint64(key), n_walks, nodes, counts, kept)

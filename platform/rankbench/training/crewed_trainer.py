@@ -27,6 +27,7 @@ from rankbench.training.trainer import Trainer
 
 KEEP_EVERY = 30.0  # seconds of training after which the arrays are read, if nobody else does
 TRIES = 5  # how often workers may be lost in the same epoch
+LOST = f"workers were lost {TRIES} times in one epoch"
 
 
 class CrewedTrainer:
@@ -69,7 +70,7 @@ class CrewedTrainer:
             except Lost as error:
                 reason = error
                 self._repeat()
-        raise ClusterError(f"workers were lost {TRIES} times in one epoch ({reason}); --resume continues")
+        raise ClusterError(f"{LOST} ({reason}); --resume continues")
 
     def _repeat(self) -> None:
         """Bring new workers to where the lost ones were."""
@@ -80,8 +81,9 @@ class CrewedTrainer:
                 for number, schedule in self.since:
                     self.team.call("scheduled_epoch", number, schedule)
                 return
-            except Lost:
-                continue
+            except Lost as error:
+                reason = error
+        raise ClusterError(f"{LOST} ({reason}); --resume continues")
 
 
 class Member:

@@ -157,7 +157,10 @@ class Trainer:
         p, random = self.p, stream(self.seed, "order", epoch)
         if p.objective == "sampled":
             order = random.permutation(len(self.users))
-            yield from (order[start : start + p.batch_size] for start in range(0, len(order), p.batch_size))
+            starts = [*range(0, len(order), p.batch_size)]
+            if self.sampler and self.sampler.kind == "in-batch" and len(starts) > 1 and len(order) - starts[-1] < 3:
+                starts.pop()  # the rows of the batch are its negatives: one or two would have none, or a single one
+            yield from np.split(order, starts[1:])
             return
         order = random.permutation(np.flatnonzero(np.diff(self.X.indptr)))
         for start in range(0, len(order), p.users_per_step):
