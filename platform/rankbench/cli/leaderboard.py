@@ -21,7 +21,7 @@ EXAMPLES = """Examples:
   rankbench leaderboard --datasets movielens-100k --budget 10s
   rankbench leaderboard --methods ease,ials,bpr,lightgcn --datasets movielens-100k,lastfm --budget 30s
   rankbench leaderboard --methods family:softmax --datasets 'movielens-*' --budget 30s/M      per million interactions
-  rankbench leaderboard --plugin my_loss.py --methods my-loss --datasets movielens-100k --budget 10s
+  rankbench leaderboard --plugin my_loss.py --methods squared-hinge --datasets movielens-100k --budget 10s
   rankbench leaderboard --budget 30s --dry-run      what is left, and how long it takes
   rankbench leaderboard --budget 30s --address auto      on a Ray cluster
   rankbench leaderboard show      mean ranks, from the store

@@ -158,7 +158,7 @@ class _Desk:
             await self._change(answer=(kind, answer))
 
     async def close(self) -> None:
-        await self._change(closed=True)
+        await self._change(closed=True, orders={})
 
     async def set_note(self, round: int, key: str, value: bytes) -> None:
         await self._change(notes=self.notes | {(round, key): value})
