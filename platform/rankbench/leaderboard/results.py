@@ -21,7 +21,7 @@ from pydantic import ConfigDict
 from rankbench.core.errors import DataError
 from rankbench.core.files import atomic_file, write_text
 from rankbench.core.json_lines import read_json_lines
-from rankbench.evaluation.user_tables import UserValues, values_of
+from rankbench.evaluation.user_tables import UserValues, values_of, weight_column
 
 _MEASURED = b"started_at"  # metadata of a table of users: when its entry was measured
 Status = Literal["finished", "over budget", "not applicable", "failed"]
@@ -130,9 +130,13 @@ class Results:
         in place of one that was measured here.
         """
         path = self.path_of_users(result)
-        if not path.is_file() or (pq.read_schema(path).metadata or {}).get(_MEASURED) != result.started_at.encode():
+        if not path.is_file():
             return None
-        return values_of(pq.read_table(path), metric)
+        schema = pq.read_schema(path)
+        if (schema.metadata or {}).get(_MEASURED) != result.started_at.encode():
+            return None
+        needed = {"user", metric, weight_column(metric)}
+        return values_of(pq.read_table(path, columns=[name for name in schema.names if name in needed]), metric)
 
     def path_of_users(self, result: Result) -> Path:
         return self.folder / "users" / result.dataset / f"{result.entrant}-{result.allowed.replace('/', '-per-')}.parquet"
