@@ -71,8 +71,8 @@ FILES = {
     "no id": ("raw.csv", TEXT + ",1,5,0\n", {}, [f"raw.csv:{N + 2}: user is None"]),
     "nan value": ("raw.csv", TEXT + "1,1,nan,0\n", {"read": RATED}, [f"raw.csv:{N + 2}: value is nan"]),
     "infinite value": ("raw.csv", TEXT + "1,1,inf,0\n", {"read": RATED}, [f"raw.csv:{N + 2}: value is inf"]),
-    "no number": ("raw.csv", TEXT + "1,1,x,0\n", {"read": RATED}, [f"raw.csv:{N + 2}: expected a number, found 'x'"]),
-    "no time": ("raw.csv", TEXT + "1,1,5,x\n", {"read": RATED}, [f"raw.csv:{N + 2}: expected a whole number, found 'x'"]),
+    "no number": ("raw.csv", TEXT + "1,1,x,0\n", {"read": RATED}, [f"raw.csv:{N + 2}: expected the value to be a number, found 'x'"]),
+    "no time": ("raw.csv", TEXT + "1,1,5,x\n", {"read": RATED}, [f"raw.csv:{N + 2}: expected the time in whole seconds since 1970 or as a date, found 'x'"]),
     "nul": ("raw.csv", TEXT + "1\0,1,5,0\n", {}, [f"raw.csv:{N + 2}: user is '1\\x00'"]),
     "not utf-8": ("raw.csv", TEXT.encode() + b"\xff,1,5,0\n", {}, [f"raw.csv:{N + 2}: not utf-8 text"]),
     "utf-16": ("raw.csv", TEXT.encode("utf-16"), {}, ["raw.csv: not utf-8 but utf-16 text"]),
@@ -103,8 +103,8 @@ FILES = {
     "parquet, negative": ("raw.parquet", parquet(user=[1, -1], item=[2, 3]), {"read": PARQUET}, ["raw.parquet: row 2: user is -1"]),
     "wiki without companions": ("raw.sql", "", {"read": {"format": "mediawiki-sql"}}, ["raw.sql", "source.companions.linktarget"]),
     "wrong checksum": ("raw.csv", TEXT, {"sha256": "0" * 64}, ["raw.csv: sha256 is ", "the card toy says 000"]),
-    "a core that nobody is in": ("raw.csv", TEXT, {"prepare": [{"k_core": 99}]}, ["prepare[1]: k_core: 99 leaves no interaction"]),
-    "value of no column": ("raw.csv", TEXT, {"prepare": [{"min_value": 4}]}, ["prepare[1]: min_value needs a value column"]),
+    "a core that nobody is in": ("raw.csv", TEXT, {"prepare": [{"k_core": 99}]}, ["prepare.0: k_core: 99 leaves no interaction"]),
+    "value of no column": ("raw.csv", TEXT, {"prepare": [{"min_value": 4}]}, ["prepare.0: min_value needs a value column"]),
     "no test": ("raw.csv", HEADER + "1,1,5,0\n2,2,5,0\n", {}, ["toy: ", "part is empty"]),
 }  # fmt: skip
 

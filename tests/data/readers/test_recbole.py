@@ -45,7 +45,7 @@ def test_a_file_is_read_by_its_typed_header(text, read, rows, rows_of):
         (ML_100K, {"value": "stars"}, r":1: no field 'stars'; .*read.value"),
         ("user_id:token\titem_id:token_seq\n1\t2 3\n", {}, r":1: item_id is a token_seq; item needs one value per line"),
         (HEAD + "1\t2\t3\n", {}, r":2: Expected 4 columns, got 3"),
-        (HEAD + "1\t2\tgood\t4\n", {}, r":2: expected a number, found 'good'"),
+        (HEAD + "1\t2\tgood\t4\n", {}, r":2: expected the value to be a number, found 'good'"),
         (HEAD + "1\t\t3\t4\n", {}, r":2: item is None.*drop_missing"),
     ],
 )  # fmt: skip
