@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SUFFIXES = (".csv", ".parquet")
+QUOTED = "=+\\-@\\t\\r'"  # in a regular expression: letters that words begin with which are quoted in CSV
 
 
 def check_output(path: Path | None) -> None:
@@ -44,7 +46,11 @@ def read_columns(path: Path, columns: tuple[str, ...]) -> dict[str, list[Any]]:
     if not tables:
         raise DataError(f"{path}: no rows")
     table = pa.concat_tables(tables)
-    return {first: table["user"].to_pylist()} | ({last: table["item"].to_pylist()} if last != first else {})
+
+    def ids(column: str) -> list[Any]:
+        return [_unquoted(each) if spec.format == "delimited" else each for each in table[column].to_pylist()]
+
+    return {first: ids("user")} | ({last: ids("item")} if last != first else {})
 
 
 def chosen_ids(given: list[str] | None, path: Path | None, column: str) -> list[Any]:
@@ -58,7 +64,9 @@ def chosen_ids(given: list[str] | None, path: Path | None, column: str) -> list[
 
 
 def write_frame(frame: pd.DataFrame, path: Path) -> None:
-    """Write a DataFrame atomically. In CSV, text that a spreadsheet would run as a formula is quoted."""
+    """Write a DataFrame atomically. In CSV, an apostrophe comes before text that a spreadsheet would run as a formula, and
+    before text that begins with one; `read_columns` takes it off again.
+    """
     from rankbench.core.files import atomic_file
 
     with atomic_file(path) as scratch:
@@ -66,5 +74,10 @@ def write_frame(frame: pd.DataFrame, path: Path) -> None:
             frame.to_parquet(scratch, index=False)
             return
         words = frame.select_dtypes(include=["object", "string"]).columns
-        frame = frame.assign(**{name: frame[name].str.replace(r"^(?=[=+\-@\t\r])", "'", regex=True) for name in words})
+        frame = frame.assign(**{name: frame[name].str.replace(f"^(?=[{QUOTED}])", "'", regex=True) for name in words})
         frame.to_csv(scratch, index=False)
+
+
+def _unquoted(word: str) -> str:
+    """The word without the apostrophe that `write_frame` puts before some."""
+    return re.sub(f"^'(?=[{QUOTED}])", "", word)
