@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SUFFIXES = (".csv", ".parquet")
-QUOTED = "=+\\-@\\t\\r'"  # in a regular expression: letters that words begin with which are quoted in CSV
 
 
 def check_output(path: Path | None) -> None:
@@ -32,6 +30,7 @@ def read_columns(path: Path, columns: tuple[str, ...]) -> dict[str, list[Any]]:
     """Read the named columns of a file, with ids as written. Raises DataError that names the file and the column or row."""
     import pyarrow as pa
 
+    from rankbench.core.spreadsheet import original
     from rankbench.data.cards import Read
     from rankbench.data.raw import RawFile
     from rankbench.data.readers import reader
@@ -48,7 +47,7 @@ def read_columns(path: Path, columns: tuple[str, ...]) -> dict[str, list[Any]]:
     table = pa.concat_tables(tables)
 
     def ids(column: str) -> list[Any]:
-        return [_unquoted(each) if spec.format == "delimited" else each for each in table[column].to_pylist()]
+        return [original(each) if spec.format == "delimited" else each for each in table[column].to_pylist()]
 
     return {first: ids("user")} | ({last: ids("item")} if last != first else {})
 
@@ -64,20 +63,14 @@ def chosen_ids(given: list[str] | None, path: Path | None, column: str) -> list[
 
 
 def write_frame(frame: pd.DataFrame, path: Path) -> None:
-    """Write a DataFrame atomically. In CSV, an apostrophe comes before text that a spreadsheet would run as a formula, and
-    before text that begins with one; `read_columns` takes it off again.
-    """
+    """Write a DataFrame atomically. In CSV, text that a spreadsheet would run is made inert; `read_columns` reads it back."""
     from rankbench.core.files import atomic_file
+    from rankbench.core.spreadsheet import inert
 
     with atomic_file(path) as scratch:
         if path.suffix == ".parquet":
             frame.to_parquet(scratch, index=False)
             return
         words = frame.select_dtypes(include=["object", "string"]).columns
-        frame = frame.assign(**{name: frame[name].str.replace(f"^(?=[{QUOTED}])", "'", regex=True) for name in words})
+        frame = frame.assign(**{name: frame[name].map(inert) for name in words})
         frame.to_csv(scratch, index=False)
-
-
-def _unquoted(word: str) -> str:
-    """The word without the apostrophe that `write_frame` puts before some."""
-    return re.sub(f"^'(?=[{QUOTED}])", "", word)
