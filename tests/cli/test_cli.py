@@ -210,7 +210,7 @@ def test_a_record_of_other_data_is_replaced(home, capsys):
         (["run", "synthetic", "ease", "lamb=1"], "ease: unknown parameter 'lamb'; did you mean lam?"),
         (["run", "synthetic", "ease", "lam=-1"], "ease: lam must be > 0, got -1.0"),
         (["run", "synthetic", "ease", "lam=.inf"], "ease: lam must be finite, got inf"),
-        (["run", "synthetic", "ease", "lam=a"], "ease: lam: input should be a valid number"),
+        (["run", "synthetic", "ease", "lam=a"], "ease: lam: expected a number, got 'a'"),
         (["run", "synthetic", "ease", "lam"], "'lam': expected name=value"),
         (["run", "synthetic", "ease", "lam=1", "lam=2"], "lam: given twice"),
         (["run", "synthetic", "ease", "data.split.tets=0.1"], "split.tets: unknown key; did you mean test?"),

@@ -66,7 +66,7 @@ def report(
         _index(to or environment.results / "reports", environment, json)
         return
     stored = find(what, environment)
-    columns = metric_set(metrics.split(",")).names if metrics else ()
+    columns = () if metrics is None else metric_set(metrics.split(",")).names
     measured = {name for record in stored.records.values() for name in record.metrics}
     for name in columns if measured else ():
         require(

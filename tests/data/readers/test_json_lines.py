@@ -90,9 +90,9 @@ GOOD = '{"user": "u", "item": "i", "value": 1, "time": 2}\n'
         ('{"user": "u", "item": "i", "value": 1, "time": {}}', "time is {}"),
         ('{"user": "\\ud800", "item": "i", "value": 1, "time": 2}', "expected one object per line"),
         ('{"user": "u", "item": "i", "value": 1, "time": 2', "expected one object per line"),
-        ('["u", "i", 1, 2]', "expected an object, .* found a list"),
-        ('"text"', "expected an object, .* found a str"),
-        ("null", "expected an object, .* found a NoneType"),
+        ('["u", "i", 1, 2]', r"expected an object, .* found \['u', 'i', 1, 2\]"),
+        ('"text"', "expected an object, .* found 'text'"),
+        ("null", "expected an object, .* found None"),
         ("[" * 5000, "expected one object per line"),
         # The first line is JSON, so this is not.
         ("{'user': 'u', 'item': 'i', 'value': 1, 'time': 2}", "expected one object per line"),
