@@ -8,12 +8,24 @@ from typing import Annotated, Any
 import typer
 
 from rankbench.cli.arguments import Plugin
-from rankbench.cli.console import Json, err, out, phase_progress, print_json, print_table, program
+from rankbench.cli.console import Json, epilog, err, out, phase_progress, print_json, print_table, program
 
-app = typer.Typer(help="List, fetch, describe, import and clean datasets.", no_args_is_help=True, rich_markup_mode=None)
+EXAMPLES = """Examples:
+  rankbench data list
+  rankbench data fetch movielens-1m
+  rankbench data describe gowalla
+  rankbench data import orders.csv --user buyer --item sku
+"""
+
+app = typer.Typer(
+    help="List, fetch, describe, import and clean datasets.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    epilog=epilog(EXAMPLES),
+)
 
 
-@app.command("list")
+@app.command("list", epilog="Examples:\n\n  rankbench data list\n\n  rankbench data list --json")
 def list_(json: Json = False, plugin: Plugin = None) -> None:
     """List all datasets and the locations of their raw data."""
     from rankbench.core.environment import Environment
