@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rankbench.cli import _main
+from rankbench.cli import _main, compare
 from rankbench.core.environment import Environment
 from rankbench.data.cards import load_card
 from rankbench.experiment.execution import Execution
@@ -22,7 +22,7 @@ TINY = {"users": 80, "items": 60, "interactions_per_user": 10}
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory):
-    """A results folder, and name → id: two of ease, one random, one on another split, one on valid, one failed."""
+    """A results folder, and name → id: three of ease, one random, one on another split, one on valid, one failed."""
     home = tmp_path_factory.mktemp("compare")
     environment = Environment(home / "data", None, True, home / "results", None, None)
     changes = {f"source.generator.{name}": value for name, value in TINY.items()}
@@ -31,6 +31,7 @@ def shop(tmp_path_factory):
     jobs = {
         "ease": Job(card, (ease,)),
         "weak": Job(card, (weak,)),
+        "less": Job(card, (ease,), "train"),
         "random": Job(card, (random,)),
         "other split": Job(other, (random,)),
         "valid": Job(card, (random,), "train", "valid"),
@@ -59,7 +60,7 @@ def test_runs_are_compared_user_by_user(shop, capsys):
     assert _main(["compare", *words]) == 0
     content = json.loads(capsys.readouterr().out)
     folders = {
-        "random embedding_dim=32": results / "runs" / ids["random"],
+        "random": results / "runs" / ids["random"],
         "ease lam=50": results / "runs" / ids["ease"],
         "ease lam=500": results / "sweeps" / "s" / "records" / ids["weak"],
     }
@@ -80,9 +81,34 @@ def test_a_person_reads_the_verdict_and_a_baseline_is_compared_too(shop, capsys)
     assert text.startswith(f"ndcg@20 on test of synthetic, {_measured(shop)} users\n")
     # Two against the best, of which random is worse, and two against random, of which both are better.
     lines = [" ".join(line.split()) for line in text.splitlines()]
-    assert sum(" better random embedding_dim=32 +" in line for line in lines) == 2
-    assert sum(line.startswith("random embedding_dim=32 worse ease lam=50 -") for line in lines) == 1
+    assert sum(" better random +" in line for line in lines) == 2
+    assert sum(line.startswith("random worse ease lam=50 -") for line in lines) == 1
     assert "corrected for 3 pairs by Holm" in text
+
+
+def test_runs_fitted_on_different_parts_say_so(shop, capsys):
+    _, ids = shop
+    assert _main(["compare", ids["ease"], ids["less"]]) == 0
+    text = capsys.readouterr().out
+    assert "the runs were fitted on different parts of the data" in text
+    assert "ease lam=50 (fitted on train+valid)" in text and "ease lam=50 (fitted on train) " in text
+    assert _main(["compare", ids["ease"], ids["less"], "--json"]) == 0
+    assert [row["fit_on"] for row in json.loads(capsys.readouterr().out)["models"]] == ["train+valid", "train"]
+
+
+def test_a_label_has_what_is_not_a_default_or_differs(shop):
+    results, ids = shop
+    ease = read_record(results / "runs" / ids["ease"])
+    bpr = dataclasses.replace(ease, method="bpr", params=configure("bpr", {"model": "lightgcn", "n_layers": 2}).flat)
+    mf = dataclasses.replace(ease, method="bpr", params=configure("bpr", {}).flat)
+    assert compare._labels([ease, bpr]) == ["ease lam=50", "bpr model=lightgcn n_layers=2"]
+    learned = [
+        dataclasses.replace(mf, params=mf.params | {"learning_rate": rate}) for rate in (mf.params["learning_rate"], 0.5)
+    ]
+    default, other = compare._labels(learned)
+    assert default == f"bpr learning_rate={mf.params['learning_rate']:.4g}" and other == "bpr learning_rate=0.5"
+    unknown = dataclasses.replace(ease, method="of-a-plugin")
+    assert compare._labels([unknown, ease])[0] == "of-a-plugin lam=50"
 
 
 def _measured(shop):

@@ -10,9 +10,11 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import Field
 
 from rankbench.core.config import Params, Strict, assignments, override, param, parameters, read_yaml, scalar, validate
 from rankbench.core.errors import ConfigError, require
+from rankbench.core.wording import NAME
 
 
 @pytest.fixture
@@ -99,9 +101,9 @@ def test_what_yaml_writes_is_read_back(content, tmp_path_factory):
         ("b: &b [1, *b]\n", ":1: not valid YAML: an alias that contains itself"),
         ("a: \x00\n", ": not readable as YAML"),
         (b"a: \xff\xfe\n", ": not readable as YAML"),
-        ("", ": expected `key: value` lines, found NoneType"),
-        ("- 1\n- 2\n", ": expected `key: value` lines, found list"),
-        ("word\n", ": expected `key: value` lines, found str"),
+        ("", ": expected `key: value` lines, found nothing"),
+        ("- 1\n- 2\n", ": expected `key: value` lines, found [1, 2]"),
+        ("word\n", ": expected `key: value` lines, found 'word'"),
     ],
 )
 def test_a_broken_file_is_named_with_its_line(text, message, file):
@@ -211,6 +213,9 @@ class Inner(Strict):
 
 class Outer(Strict):
     name: str
+    called: str = Field("x", pattern=NAME)
+    letters: str = Field("x", pattern=r"^[a-z]+$")
+    either: str | int = 0
     search: Inner | None = None
     steps: tuple[Inner, ...] = ()
     by_part: dict[str, Inner] = {}
@@ -228,13 +233,19 @@ class Outer(Strict):
         ({}, "c.yaml: name: missing"),
         ({"name": "x", "search": {"trials": "many"}}, "c.yaml: search.trials: "),
         ({"name": "x", "search": {"trials": 1.5}}, "c.yaml: search.trials: "),
-        ({"name": "x", "search": {"rate": float("nan")}}, "c.yaml: search.rate: input should be a finite number, got nan"),
+        ({"name": "x", "search": {"rate": float("nan")}}, "c.yaml: search.rate: expected a finite number, got nan"),
         ({"name": "x", "search": {"trials": True}}, "c.yaml: search.trials: expected a whole number, got True"),
         ({"name": "x", "search": {"trials": "3"}}, "c.yaml: search.trials: expected a whole number, got '3'"),
         ({"name": "x", "steps": [{}, {"rate": "0.5"}]}, "c.yaml: steps.1.rate: expected a number, got '0.5'"),
         ({"name": "x", "by_part": {"a": {"rate": False}}}, "c.yaml: by_part.a.rate: expected a number, got False"),
-        ({"name": ["x" * 50_000]}, "c.yaml: name: input should be a valid string, got ['xxx"),
-        ({"name": "x", "search": {"rate": float("inf")}}, "c.yaml: search.rate: input should be a finite number, got inf"),
+        ({"name": "x", "steps": "a"}, "c.yaml: steps: expected a list, got 'a'"),
+        ({"name": "x", "steps": [3]}, "c.yaml: steps.0: expected keys with values, got 3"),
+        ({"name": "x", "by_part": None}, "c.yaml: by_part: expected keys with values, got nothing"),
+        ({"name": "x", "either": [1]}, "c.yaml: either: expected a text or a whole number, got [1]"),
+        ({"name": "x", "called": "X Y"}, "c.yaml: called: expected a name of at most 64 small letters, digits, dots"),
+        ({"name": "x", "letters": "X"}, "c.yaml: letters: expected a text that fits ^[a-z]+$, got 'X'"),
+        ({"name": ["x" * 50_000]}, "c.yaml: name: expected a text, got ['xxx"),
+        ({"name": "x", "search": {"rate": float("inf")}}, "c.yaml: search.rate: expected a finite number, got inf"),
     ],
 )
 def test_a_schema_names_the_place(content, message):

@@ -107,6 +107,13 @@ def test_a_store_that_cannot_be_used_is_refused(name, value, problem, monkeypatc
         Environment.from_env()
 
 
+@pytest.mark.parametrize("name", ["RANKBENCH_HOME", "RANKBENCH_MIRROR"])
+def test_a_folder_to_read_that_is_not_there_is_refused(name, monkeypatch, tmp_path):
+    monkeypatch.setenv(name, str(tmp_path / "gone"))
+    with pytest.raises(ConfigError, match=f"{name}=.*gone: no such folder"):
+        Environment.from_env()
+
+
 def test_an_empty_variable_is_an_unset_one(monkeypatch):
     unset = Environment.from_env()
     for name in VARIABLES:

@@ -121,9 +121,9 @@ def test_steps_run_in_the_cards_order(write, environment):
 @pytest.mark.parametrize(
     ("steps", "message"),
     [
-        ([{"k_core": 1}, {"k_core": 99}], r"toy: prepare\[2\]: k_core: 99 leaves no interaction"),
-        ([{"min_value": 4}], r"toy: prepare\[1\]: min_value needs a value column"),
-        ([{"duplicates": "max"}], r"toy: prepare\[1\]: duplicates needs a value column"),
+        ([{"k_core": 1}, {"k_core": 99}], r"toy: prepare\.1: k_core: 99 leaves no interaction"),
+        ([{"min_value": 4}], r"toy: prepare\.0: min_value needs a value column"),
+        ([{"duplicates": "max"}], r"toy: prepare\.0: duplicates needs a value column"),
     ],
 )
 def test_a_step_that_cannot_be_done_is_named_and_leaves_nothing(steps, message, write, environment):

@@ -219,6 +219,62 @@ def test_a_header_of_other_names_above_numbers_is_no_interaction(separator, envi
     assert "give the columns all by name or all by position, not 0, sku" in capsys.readouterr().err
 
 
+def test_without_a_header_the_first_number_is_the_value_and_the_positions_are_said(environment, capsys):
+    rows = [(user, item, "3", time, f"{number}.50") for number, (user, item, _, time) in enumerate(ROWS)]
+    put({"a.dat": text("|", rows=[(u, i, v, p) for u, i, v, _, p in rows])})
+    assert _main(["data", "import", "a.dat"]) == 0
+    assert "columns by position, from 0: 0 is the user, 1 is the item, 2 is the value\n" in capsys.readouterr().out
+    assert yaml.safe_load(Path("a.yaml").read_text())["read"]["value"] == 2
+    put({"b.csv": text(",", ("customer", "product", "stars", "n"))})
+    assert _main(["data", "import", "b.csv"]) == 0
+    assert "columns: customer is the user, product is the item, stars is the value\n" in capsys.readouterr().out
+
+
+def test_a_value_or_time_that_cannot_be_read_is_left_out(environment, capsys):
+    rows = [(user, item, "good", f"at {time}") for user, item, _, time in ROWS]
+    put({"a.csv": text(",", ML, rows).replace(b"userId", b"buyer"), "ml.dat": text("::")})
+    shown = ["data", "import", "a.csv", "--user", "buyer"]
+    assert _main(shown) == 2
+    assert (
+        "expected the value to be a number, found 'good'; name another column as the value, or none" in capsys.readouterr().err
+    )
+    assert _main([*shown, "--value", "none"]) == 2
+    assert "name another column as the time, or none to leave it out" in capsys.readouterr().err
+    assert not Path("a.yaml").exists()
+    assert _main([*shown, "--value", "none", "--time", "none"]) == 0
+    read = yaml.safe_load(Path("a.yaml").read_text())["read"]
+    assert read == {"format": "delimited", "user": "buyer", "item": "movieId"}
+    assert load("./a.yaml", environment).counts["users"] == 9
+    put({"ratings.dat": text("::")})
+    assert _main(["data", "import", "ratings.dat", "--time", "none"]) == 2
+    assert "the format movielens has a time of its own" in capsys.readouterr().err
+
+
+def test_a_file_of_an_archive_and_its_encoding_are_chosen(environment, capsys):
+    names = [(f"ü{user}", f"s{item}") for user, item in PAIRS]
+    latin = text(",", ("buyer", "sku"), names).decode().encode("latin-1")
+    put({"a.zip": zipped({"x/shop.csv": latin, "x/other.csv": text(",", ML)})})
+    assert _main(["data", "import", "a.zip"]) == 2
+    assert "it has x/other.csv, x/shop.csv; choose one of them as the member" in capsys.readouterr().err
+    chosen = ["data", "import", "a.zip", "--member", "x/shop.csv", "--user", "buyer", "--item", "sku"]
+    assert _main(chosen) == 2
+    assert "`--encoding latin-1` of `data import`" in capsys.readouterr().err
+    assert _main([*chosen, "--encoding", "latn1"]) == 2
+    assert "encoding: unknown encoding 'latn1'" in capsys.readouterr().err
+    assert _main([*chosen, "--encoding", "latin-1"]) == 0
+    assert "ü0" in load("./a.yaml", environment).users.to_pylist()
+    assert _main(["data", "import", "a.zip", "--member", "x/shp.csv"]) == 2
+    assert "a.zip: the archive holds no x/shp.csv; did you mean x/shop.csv?" in capsys.readouterr().err
+
+
+def test_blanks_after_separators_belong_to_them(environment):
+    put({"a.csv": text(", ", ("user", "item", "rating", "time"))})
+    assert _main(["data", "import", "a.csv"]) == 0
+    put({"b.csv": text(",", ("user", "item", "rating", "time"))})
+    assert _main(["data", "import", "b.csv"]) == 0
+    assert load("./a.yaml", environment).fingerprint == load("./b.yaml", environment).fingerprint
+
+
 def test_a_card_is_not_written_over(capsys):
     put({"a.csv": text(",", ML), "a.yaml": b"mine"})
     assert _main(["data", "import", "a.csv"]) == 2
@@ -249,6 +305,8 @@ def test_a_card_is_not_written_over(capsys):
             *(["x"], "are the test part; name the files in source.files"),
         ),
         ({"x.csv": text(",", ML)}, ["x.csv", "--name", "My Data"], "name"),
+        ({"x.json": b'[{"user": 1, "item": 2}]\n'}, ["x.json"], "x.json: a JSON array, of which the whole file is one value"),
+        ({"x.csv": text(",", ML)}, ["x.csv", "--member", "a"], "x.csv: member: only an archive has files inside"),
         ({"x.csv": text(",", ML)}, ["x.csv", "--out", "x.txt"], "--out x.txt: expected a name that ends in .yaml"),
         ({"x.csv": b"\xff\xfeu\x00s\x00"}, ["x.csv"], "not utf-8 but utf-16"),
         ({"x.csv": b"user,item\n\xe9,2\n"}, ["x.csv"], "x.csv:2: not utf-8 text"),

@@ -13,6 +13,7 @@ from numpy.testing import assert_allclose
 from safetensors.numpy import load_file, save_file
 
 import rankbench.api as rb
+from rankbench.cli.frames import read_columns, write_frame
 from rankbench.core.errors import ConfigError, DataError, StorageError
 from rankbench.core.files import sha256_of
 from rankbench.core.memory import Spill
@@ -288,6 +289,31 @@ def test_what_cannot_be_answered_is_said(model):
         model.recommend(["u1"], k=26)
     with pytest.raises(ConfigError, match="no column 'item'"):
         model.recommend_new(pd.DataFrame({"user": ["x"]}))
+
+
+def test_one_metric_or_cutoff_is_not_read_letter_by_letter(model, environment):
+    assert [*model.evaluate(metrics="ndcg@7", environment=environment).metrics] == ["ndcg@7"]
+    assert [*model.evaluate(metrics="recall", cutoffs=3, environment=environment).metrics] == ["recall@3"]
+    with pytest.raises(ConfigError, match="cutoffs: 26 is more than the 25 items"):
+        model.evaluate(cutoffs=[5, 26], environment=environment)
+    with pytest.raises(ConfigError, match=r"^unknown metric 'ndcg@0': a cutoff is a whole number from 1 to 999999"):
+        model.evaluate(metrics="ndcg@0", environment=environment)
+    with pytest.raises(ConfigError, match="k must be a whole number of at least 1, got '3'"):
+        model.recommend(["u1"], k="3")
+
+
+def test_ids_come_back_as_those_of_the_model(model):
+    assert model.similar("103", 2)["item"].tolist() == model.similar(103, 2)["item"].tolist() == [103, 103]
+
+
+def test_ids_that_a_spreadsheet_would_run_are_quoted_in_csv_and_read_back(tmp_path):
+    ids = ["@mia", "=1+1", "-", "+49", "'n sync", "'=quoted", "plain", "it's"]
+    write_frame(pd.DataFrame({"user": ids, "rank": range(len(ids))}), tmp_path / "out.csv")
+    written = (tmp_path / "out.csv").read_text(encoding="utf-8")
+    assert "\n'@mia,0\n'=1+1,1\n'-,2\n'+49,3\n''n sync,4\n''=quoted,5\nplain,6\nit's,7\n" in written
+    assert read_columns(tmp_path / "out.csv", ("user",)) == {"user": ids}
+    write_frame(pd.DataFrame({"user": ids}), tmp_path / "out.parquet")
+    assert read_columns(tmp_path / "out.parquet", ("user",)) == {"user": ids}
 
 
 def test_changes_of_the_card_are_kept_with_the_model(card, environment, tmp_path):

@@ -10,9 +10,10 @@ import pytest
 from stored import typed
 
 from rankbench.evaluation.compare import compare
+from rankbench.reports.formats import render
 from rankbench.reports.plots import convergence_plot
 from rankbench.reports.report import sweep_table, write_report
-from rankbench.reports.tables import Cell, Row, Table, columns, render
+from rankbench.reports.tables import Cell, Row, Table, columns
 from rankbench.tracking.record import DatasetInfo, Measured, RunRecord
 
 COUNTS = {"users": 5, "items": 9, "train": 8, "valid": 1, "test": 2, "users_without_test_items": 0, "cold_test_items": 0}
@@ -111,9 +112,11 @@ def test_a_failed_row_and_a_count_difference_are_notes(sweep):
 
 def test_csv_reads_back_and_cannot_run_as_a_formula(sweep):
     header, line, failed = csv.reader(io.StringIO(render(sweep_table(*typed(*sweep)), "csv")))
-    cells = dict(zip(header, line, strict=True))
-    assert failed[:2] == ["B", "failed"]
-    assert (cells["ndcg@20"], cells["published"], cells["difference"]) == ("0.2500", "0.2600", "-0.0100")
+    assert len({*header}) == len(header)
+    cells, lost = (dict(zip(header, each, strict=True)) for each in (line, failed))
+    assert (lost["model"], lost["ndcg@20"], lost["state"]) == ("B", "", "failed")
+    assert (float(cells["ndcg@20"]), float(cells["ndcg@20 published"]), cells["setting"]) == (0.25, 0.26, "lam=1")
+    assert float(cells["ndcg@20 low"]) < 0.25 < float(cells["ndcg@20 high"])
     assert cells["model"] == "'=A"
 
 
@@ -136,7 +139,7 @@ def test_a_row_of_two_seeds_has_their_mean_and_standard_deviation(several):
     assert table.rows[0].cells["ndcg@20"].std is None and table.rows[1].seeds == (0, 1)
     assert "mean ± standard deviation of 2 runs, seed 0, 1, split seed 0: B on x" in table.notes
     header, *lines = csv.reader(io.StringIO(render(table, "csv")))
-    assert [line[header.index("± std")] for line in lines] == ["", "0.0141", ""]
+    assert [line[header.index("ndcg@20 std")][:6] for line in lines] == ["", "0.0141", ""]
 
 
 def test_only_rows_that_cannot_be_told_from_the_best_are_marked(several):
@@ -146,7 +149,7 @@ def test_only_rows_that_cannot_be_told_from_the_best_are_marked(several):
     assert "| C † " in text and "| A  " in text and "| B  " in text
     assert any(note.startswith("† not distinguishable from the best in ndcg@20 at 0.05") for note in table.notes)
     # A program looks names up.
-    assert [line[0] for line in csv.reader(io.StringIO(render(table, "csv")))] == ["model", "A", "B", "C"]
+    assert [line[1] for line in csv.reader(io.StringIO(render(table, "csv")))] == ["model", "A", "B", "C"]
 
 
 def test_latex_sets_the_best_in_bold_the_second_underlined_and_the_mark_as_a_dagger(several):

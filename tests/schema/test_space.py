@@ -58,6 +58,7 @@ def test_randint_leaves_out_its_upper_bound_and_choice_takes_only_what_is_listed
         ({"lam": {"grid": []}}, r"lam\.grid: expected a list"),
         ({"lam": {"grid": 3}}, r"lam\.grid: expected a list"),
         ({"lam": {"uniform": [3, 1]}}, r"lam\.uniform: expected \[low, high\]"),
+        ({"k": {"randint": [1.5, 3]}}, r"k\.randint: expected whole numbers, got \[1\.5, 3\]"),
         ({"lam": {"loguniform": [0, 1]}}, r"lam\.loguniform: low must be > 0"),
         ({"lam": {"uniform": ["a", "b"]}}, r"lam\.uniform: expected \[low, high\]"),
         ({"lam": {"uniform": [0, float("inf")]}}, r"lam\.uniform: expected \[low, high\]"),

@@ -137,9 +137,9 @@ def test_a_log_of_a_sweep_says_how_far_its_fits_are(environment, now, capsys):
 
 
 def test_the_state_of_a_sweep_has_its_running_fits(environment, tmp_path):
-    with Heartbeat(SweepStore(tmp_path)) as heartbeat:
-        heartbeat.progress = Progress("search", 5, 5.0)
-        heartbeat.progress.running.start("a", unit(environment, epochs=50))
-        heartbeat._write()
-        (fit,) = last_heartbeat(tmp_path)["progress"]["running"]
+    heartbeat = Heartbeat(SweepStore(tmp_path))  # not entered: its thread would write over what this test writes
+    heartbeat.progress = Progress("search", 5, 5.0)
+    heartbeat.progress.running.start("a", unit(environment, epochs=50))
+    heartbeat._write()
+    (fit,) = last_heartbeat(tmp_path)["progress"]["running"]
     assert fit == {"title": "bpr, small on synthetic, seed 0", "done": 0, "of": 50, "counted": "epochs"}

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from rankbench.core.environment import Environment
-from rankbench.core.errors import require
+from rankbench.core.errors import ConfigError, DataError, require
 from rankbench.data.cards import Card, load_card
 from rankbench.data.layouts import ARCHIVES
-from rankbench.data.own import card_of_data, card_of_path, is_data
+from rankbench.data.own import card_of_data, card_of_path, is_data, refused
 from rankbench.data.prepare import Dataset
 from rankbench.data.prepare import prepare as prepare_card
 
@@ -40,7 +40,7 @@ def dataset(
         "valid" and "test" to one of these. Data in memory are stored in the cache.
     user, item, value, time
         The names of the columns. Ids are whole numbers or text; times are dates, timestamps or seconds since 1970. In files,
-        usual names such as userId are found without being given.
+        usual names such as userId are found without being given; "none" as the value or time leaves it out.
     split
         The name of a split protocol, its parameters such as {"protocol": "temporal", "seed": 1}, or the name of the column
         that says "train", "valid" or "test" for each row. By default, interactions of each user are drawn at random.
@@ -60,7 +60,11 @@ def dataset(
         about: dict[str, Any] = {"split": split, "prepare": prepare, "name": name}
         if is_data(data):
             columns: dict[str, str | None] = {"user": user, "item": item, "value": value, "time": time}
-            return prepare_card(card_of_data(data, environment, columns=columns, **about), environment)
+            card = card_of_data(data, environment, columns=columns, **about)
+            try:
+                return prepare_card(card, environment)
+            except (ConfigError, DataError) as error:
+                raise refused(error, card) from None
         # Files have many usual names of columns, which are looked for unless they are given.
         given = {"user": user if user != "user" else None, "item": item if item != "item" else None}
         return prepare_card(

@@ -13,6 +13,7 @@ import pandas as pd
 from rankbench.core.errors import ConfigError, require
 from rankbench.core.files import make_folder
 from rankbench.core.registry import nearest
+from rankbench.reports.frame import frame_of
 from rankbench.reports.plots import final_plot
 from rankbench.reports.report import sweep_table, write_report
 from rankbench.reports.tables import Table, columns
@@ -37,27 +38,10 @@ class Results:
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """One row per dataset and model. For each metric it has the mean over users, `low` and `high` of the 95 % interval,
-        `tied` (not distinguishable from the best of the dataset), and `published` if a paper reports a number; then the
-        setting, seconds, memory, and `state`, which is "measured" or says why there is no number.
+        """One row per dataset and model, as of `reports.frame.frame_of`: for each metric the mean over users, `low` and `high`
+        of the 95 % interval, `tied`, and `published` if a paper reports a number; then the setting, seconds and memory.
         """
-        pairs = self._table.differences
-        tied = {(pair.dataset, pair.model, pair.metric) for pair in pairs if not pair.distinguishable}
-        rows = []
-        for row in self._table.rows:
-            line: dict[str, Any] = {"dataset": row.dataset, "model": row.arm, "method": row.method}
-            for metric in self._table.metrics:
-                cell, published = row.cells.get(metric), row.published.get(metric)
-                line[metric] = cell.mean if cell else None
-                line |= {f"{metric} low": cell.low if cell else None, f"{metric} high": cell.high if cell else None}
-                line[f"{metric} tied"] = (row.dataset, row.arm, metric) in tied
-                line[f"{metric} published"] = published
-            setting = {name: value for name, value in row.params.items() if name in row.stated}
-            line |= {"setting": setting, "fit_seconds": row.seconds.get("fit")}
-            line |= {"rank_seconds": row.seconds.get("rank"), "peak_memory_gb": row.peak_memory_gb or None}
-            rows.append(line | {"state": row.missing or "measured"})
-        frame = pd.DataFrame(rows)
-        return frame.drop(columns=[name for name in frame if name.endswith(" published") and frame[name].isna().all()])
+        return frame_of(self._table)
 
     @cached_property
     def comparisons(self) -> pd.DataFrame:

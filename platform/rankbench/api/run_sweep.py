@@ -7,8 +7,9 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from rankbench.core.environment import Environment
+from rankbench.reports.formats import render
 from rankbench.reports.report import links_of, sweep_table, write_pages, write_report
-from rankbench.reports.tables import Table, render
+from rankbench.reports.tables import Table
 from rankbench.schema.experiment import ExperimentSpec
 from rankbench.schema.stored_sweep import read_sweep
 from rankbench.sweeps.heartbeat import Progress

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -65,13 +65,18 @@ def compare(
     dataset = records[0].dataset.name
     comparison = compare_values(samples, dataset=dataset, metric=metric, baseline=reference, seed=seed)
     if json:
-        rows = [{"id": name, "model": label} | asdict(comparison.means[label]) for name, label in zip(ids, labels, strict=True)]
+        rows = [
+            {"id": record.id, "model": label, "fit_on": record.fit_on} | asdict(comparison.means[label])
+            for record, label in zip(records, labels, strict=True)
+        ]
         pairs = [asdict(pair) | {"verdict": pair.verdict} for pair in comparison.pairs]
         print_json({"dataset": dataset, "metric": metric, "best": comparison.best, "models": rows, "comparisons": pairs})
         return
     first = comparison.pairs[0]
     left_out = f"; {first.left_out:,} users that only some runs have are left out" if first.left_out else ""
     out.print(f"{metric} on {records[0].measured_on} of {dataset}, {first.users:,} users{left_out}", style="bold")
+    if len({record.fit_on for record in records}) > 1:
+        out.print("the runs were fitted on different parts of the data: a difference can come from that alone", style="yellow")
     body = [[label, f"{m.mean:.4f}", f"{m.low:.4f} – {m.high:.4f}"] for label, m in comparison.means.items()]
     print_table(["model", metric, "95 % interval"], body)
     out.print()
@@ -128,16 +133,36 @@ def _require_same_data(records: Sequence[RunRecord]) -> None:
 
 
 def _labels(records: Sequence[RunRecord]) -> list[str]:
-    """Method and parameters of each run, followed by its id if another run has the same ones."""
+    """Method and parameters of each run, and whatever else tells it from the others: the part it was fitted on, its id.
+
+    Parameters that have their defaults in all runs of a method are left out.
+    """
     from rankbench.reports.tables import setting_text
 
-    def joined(*parts: str) -> str:
-        return " ".join(part for part in parts if part)
+    parts = {record.fit_on for record in records}
+    names = []
+    for record in records:
+        others = [each.params for each in records if each.method == record.method]
+        defaults = _defaults(record)
+        shown = {
+            name: value
+            for name, value in record.params.items()
+            if value is not None and any(params.get(name) != defaults.get(name) for params in others)
+        }
+        words = [record.arm or record.method, setting_text(shown), f"(fitted on {record.fit_on})" if len(parts) > 1 else ""]
+        names.append(" ".join(filter(None, words)))
+    return [name if names.count(name) == 1 else f"{name} ({record.id})" for name, record in zip(names, records, strict=True)]
 
-    names = [
-        joined(r.arm or r.method, setting_text({name: value for name, value in r.params.items() if value is not None}))
-        for r in records
-    ]
-    return [
-        name if names.count(name) == 1 else joined(name, f"({record.id})") for name, record in zip(names, records, strict=True)
-    ]
+
+def _defaults(record: RunRecord) -> dict[str, Any]:
+    """Defaults of a run's method and encoder; empty if the method is unknown here or its parameters are others by now."""
+    from rankbench.core.errors import ConfigError
+    from rankbench.experiment.job import configure
+
+    try:
+        defaults = configure(record.method, {}).flat
+        if "model" not in defaults:
+            return defaults
+        return configure(record.method, {"model": record.params.get("model")}).flat | {"model": defaults["model"]}
+    except ConfigError:
+        return {}

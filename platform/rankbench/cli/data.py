@@ -8,12 +8,24 @@ from typing import Annotated, Any
 import typer
 
 from rankbench.cli.arguments import Plugin
-from rankbench.cli.console import Json, err, out, phase_progress, print_json, print_table, program
+from rankbench.cli.console import Json, epilog, err, out, phase_progress, print_json, print_table, program
 
-app = typer.Typer(help="List, fetch, describe, import and clean datasets.", no_args_is_help=True, rich_markup_mode=None)
+EXAMPLES = """Examples:
+  rankbench data list
+  rankbench data fetch movielens-1m
+  rankbench data describe gowalla
+  rankbench data import orders.csv --user buyer --item sku
+"""
+
+app = typer.Typer(
+    help="List, fetch, describe, import and clean datasets.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    epilog=epilog(EXAMPLES),
+)
 
 
-@app.command("list")
+@app.command("list", epilog="Examples:\n\n  rankbench data list\n\n  rankbench data list --json")
 def list_(json: Json = False, plugin: Plugin = None) -> None:
     """List all datasets and the locations of their raw data."""
     from rankbench.core.environment import Environment
@@ -134,6 +146,7 @@ def describe(
 @app.command(
     "import",
     epilog="Examples:\n\n  rankbench data import ml-1m.zip\n\n  rankbench data import orders.csv --user buyer --item sku\n\n"
+    "  rankbench data import logs.zip --member logs/2024.csv --encoding latin-1 --time none\n\n"
     "  rankbench data import recbole/dataset/yelp --name yelp --out cards/yelp.yaml",
 )
 def import_(
@@ -144,8 +157,10 @@ def import_(
     to: Annotated[Path | None, typer.Option("--out", help="Write the card here. Default: NAME.yaml in this folder.")] = None,
     user: Annotated[str | None, typer.Option(help="Column of the user, by name or by position from 0.")] = None,
     item: Annotated[str | None, typer.Option(help="Column of the item.")] = None,
-    value: Annotated[str | None, typer.Option(help="Column of the value.")] = None,
-    time: Annotated[str | None, typer.Option(help="Column of the time.")] = None,
+    value: Annotated[str | None, typer.Option(help="Column of the value; none to leave it out.")] = None,
+    time: Annotated[str | None, typer.Option(help="Column of the time; none to leave it out.")] = None,
+    encoding: Annotated[str | None, typer.Option(help="Encoding of a text, such as latin-1. Default: utf-8.")] = None,
+    member: Annotated[str | None, typer.Option(help="The file to read of an archive that has several.")] = None,
     json: Json = False,
 ) -> None:
     """Recognise the format of a dataset, say what it is, and write a card that reads it where it lies."""
@@ -156,7 +171,7 @@ def import_(
 
     folder = to.parent if to is not None else Path()
     given = {"user": user, "item": item, "value": value, "time": time}
-    recognised = recognise(path, name, folder, given, Environment.from_env())
+    recognised = recognise(path, name, folder, given, Environment.from_env(), encoding, member)
     card = to or Path(f"{recognised.card['name']}.yaml")
     require(card.suffix in (".yaml", ".yml"), f"--out {card}: expected a name that ends in .yaml")
     require(not card.exists(), f"{card}: exists; choose another --name or --out")
@@ -168,6 +183,10 @@ def import_(
         return
     parts = "its own train and test parts" if "train" in recognised.parts else "one part, split by this card"
     out.print(f"{path}: {recognised.format}, {', '.join(recognised.columns)}; {parts}", style="bold")
+    if named := {each: recognised.card["read"][each] for each in recognised.columns if each in recognised.card["read"]}:
+        positions = all(isinstance(column, int) for column in named.values())
+        kind = "columns by position, from 0" if positions else "columns"
+        out.print(f"{kind}: {', '.join(f'{column} is the {each}' for each, column in named.items())}")
     if recognised.drops_missing:
         out.print("some rows have no user or item; the card drops and counts them: `prepare: [drop_missing]`", style="yellow")
     out.print(f"{recognised.n_rows:,} rows in the first block; {card} is written")

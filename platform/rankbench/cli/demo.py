@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from rankbench.cli.console import Json, out, program
 
+EXAMPLES = """Example:
+  rankbench demo
+"""
+
 
 def demo(json: Json = False) -> None:
     """Sweep methods of every family on built-in data. The sweep runs on Ray Tune and is recorded in MLflow."""

@@ -30,6 +30,7 @@ def read_columns(path: Path, columns: tuple[str, ...]) -> dict[str, list[Any]]:
     """Read the named columns of a file, with ids as written. Raises DataError that names the file and the column or row."""
     import pyarrow as pa
 
+    from rankbench.core.spreadsheet import original
     from rankbench.data.cards import Read
     from rankbench.data.raw import RawFile
     from rankbench.data.readers import reader
@@ -44,7 +45,11 @@ def read_columns(path: Path, columns: tuple[str, ...]) -> dict[str, list[Any]]:
     if not tables:
         raise DataError(f"{path}: no rows")
     table = pa.concat_tables(tables)
-    return {first: table["user"].to_pylist()} | ({last: table["item"].to_pylist()} if last != first else {})
+
+    def ids(column: str) -> list[Any]:
+        return [original(each) if spec.format == "delimited" else each for each in table[column].to_pylist()]
+
+    return {first: ids("user")} | ({last: ids("item")} if last != first else {})
 
 
 def chosen_ids(given: list[str] | None, path: Path | None, column: str) -> list[Any]:
@@ -58,13 +63,14 @@ def chosen_ids(given: list[str] | None, path: Path | None, column: str) -> list[
 
 
 def write_frame(frame: pd.DataFrame, path: Path) -> None:
-    """Write a DataFrame atomically. In CSV, text that a spreadsheet would run as a formula is quoted."""
+    """Write a DataFrame atomically. In CSV, text that a spreadsheet would run is made inert; `read_columns` reads it back."""
     from rankbench.core.files import atomic_file
+    from rankbench.core.spreadsheet import inert
 
     with atomic_file(path) as scratch:
         if path.suffix == ".parquet":
             frame.to_parquet(scratch, index=False)
             return
         words = frame.select_dtypes(include=["object", "string"]).columns
-        frame = frame.assign(**{name: frame[name].str.replace(r"^(?=[=+\-@\t\r])", "'", regex=True) for name in words})
+        frame = frame.assign(**{name: frame[name].map(inert) for name in words})
         frame.to_csv(scratch, index=False)

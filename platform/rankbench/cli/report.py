@@ -47,9 +47,10 @@ def report(
     from rankbench.core.files import require_writable
     from rankbench.core.registry import nearest
     from rankbench.evaluation.metrics import metric_set
+    from rankbench.reports.formats import render
     from rankbench.reports.html import html
     from rankbench.reports.report import links_of, report_page, sweep_table, write_report
-    from rankbench.reports.tables import as_json, render
+    from rankbench.reports.tables import as_json
     from rankbench.schema.find import find
     from rankbench.sweeps.sweep import comparisons
     from rankbench.tracking.links import RunLinks
@@ -65,7 +66,7 @@ def report(
         _index(to or environment.results / "reports", environment, json)
         return
     stored = find(what, environment)
-    columns = metric_set(metrics.split(",")).names if metrics else ()
+    columns = () if metrics is None else metric_set(metrics.split(",")).names
     measured = {name for record in stored.records.values() for name in record.metrics}
     for name in columns if measured else ():
         require(
@@ -88,7 +89,7 @@ def report(
         pictures = [path for path in files if path.suffix == ".png"]
         print(html(report_page(stored.about, stored.chosen, table, stored.records, pictures)), end="")
     else:
-        print(render(table, format))
+        print(render(table, format).rstrip("\n"))
 
 
 def show_table(table: Table) -> None:

@@ -122,7 +122,7 @@ def run(
     require(dtype in ("float32", "float64"), f"--dtype: expected float32 or float64, got {dtype}")
     require(fit_on in (None, "train", "train+valid"), f"--fit-on: expected train or train+valid, got {fit_on}")
     chosen.require_end(fit_on, "--fit-on train+valid")
-    names = metrics.split(",") if metrics else DEFAULT_METRICS
+    names = DEFAULT_METRICS if metrics is None else metrics.split(",")
     wanted = metric_set(names, _cutoffs(cutoffs) if cutoffs else DEFAULT_CUTOFFS)
     own_cutoffs = all("@" in name or name == "auc" for name in names)
     require(not (cutoffs and own_cutoffs), "--cutoffs: no effect, because each of --metrics has its own; leave one of them out")
@@ -135,7 +135,7 @@ def run(
         environment.results_store.require_writable()
     if spill is not None:
         require_writable(spill)
-    if cutoffs or metrics:
+    if cutoffs or metrics is not None:
         n_items = prepare(card, environment).split.n_items
         require_within(wanted, n_items, card.name, "--cutoffs" if cutoffs else "--metrics")
     options = Options(address, resume, memory, spill, device, threads, workers)

@@ -219,7 +219,7 @@ def _command(
 SweepName = Annotated[str | None, typer.Argument(help="Folder, id, or start of the id of a sweep. Default: the newest.")]
 
 
-@app.command()
+@app.command(epilog="Examples:\n\n  rankbench sweep status\n\n  rankbench sweep status demo-1f2e --json")
 def status(
     name: SweepName = None,
     json: Json = False,
@@ -266,7 +266,7 @@ def status(
     print_table(header, [[*map(str, row[:5]), "" if row[5] is None else f"{row[5]:.4f}", str(row[6])] for row in rows])
 
 
-@app.command()
+@app.command(epilog="Examples:\n\n  rankbench sweep stop\n\n  rankbench sweep stop demo-1f2e")
 def stop(
     name: SweepName = None,
     json: Json = False,

@@ -36,7 +36,7 @@ def _root() -> None:
     require_extra("tracking", "tracking")
 
 
-@app.command()
+@app.command(epilog=epilog(EXAMPLES))
 def status(json: Json = False) -> None:
     """Show the tracking store, whether it answers, and how many messages wait for it."""
     from rankbench.core.environment import Environment
@@ -64,7 +64,7 @@ def status(json: Json = False) -> None:
         out.print(f"`{program()} tracking sync` sends them")
 
 
-@app.command()
+@app.command(epilog=epilog(EXAMPLES))
 def sync(json: Json = False) -> None:
     """Send waiting messages to MLflow, each once. The exit code is 5 if some of them still wait."""
     from contextlib import nullcontext
@@ -108,7 +108,7 @@ def sync(json: Json = False) -> None:
         out.print(f"{len(messages) - damaged} messages sent to {without_password(uri)}")
 
 
-@app.command()
+@app.command(epilog=epilog(EXAMPLES))
 def serve(
     port: Annotated[int, typer.Option(min=1024, max=65535, help="Port to listen on.")] = 5000,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
@@ -175,7 +175,7 @@ def serve(
         return 0
 
 
-@app.command()
+@app.command(epilog=epilog(EXAMPLES))
 def register(
     model: ModelFolder,
     name: Annotated[str, typer.Option("--name", help="Name of the registered model; it gets its next version.")],

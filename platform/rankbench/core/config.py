@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from rankbench.core.errors import ConfigError, DataError, first_line, require, shown
 from rankbench.core.registry import nearest
+from rankbench.core.wording import place, wording
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -53,7 +54,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
     if not isinstance(value, dict):
-        raise ConfigError(f"{path}: expected `key: value` lines, found {type(value).__name__}")
+        raise ConfigError(f"{path}: expected `key: value` lines, found {'nothing' if value is None else shown(value)}")
     return value
 
 
@@ -262,7 +263,7 @@ def _first_problem(model: type[BaseModel], error: ValidationError, source: str) 
         return f"{source}: {field}: missing"
     if isinstance(cause := first.get("ctx", {}).get("error"), Exception):
         return f"{source}: {field}: {cause}" if field else f"{source}: {cause}"
-    return f"{source}: {field}: {first['msg'].lower()}, got {shown(first['input'])}"
+    return f"{source}: {'.'.join(map(str, place(first)))}: {wording(first, problems)}"
 
 
 def _require_numbers(given: Any, value: Any, field: str) -> None:
@@ -380,9 +381,8 @@ def parameters(cls: type[P], values: Mapping[str, Any], source: str) -> P:
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from None
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        name = ".".join(str(part) for part in first["loc"])
-        raise ConfigError(f"{source}: {name}: {first['msg'].lower()}, got {shown(first['input'])}") from None
+        first, *others = error.errors(include_url=False)
+        raise ConfigError(f"{source}: {'.'.join(map(str, place(first)))}: {wording(first, [first, *others])}") from None
 
 
 @cache

@@ -57,6 +57,9 @@ class Environment:
         mirror = _folder("RANKBENCH_MIRROR")
         if mirror is not None and not mirror.is_dir():
             raise ConfigError(f"RANKBENCH_MIRROR={mirror}: no such folder")
+        home = _folder("RANKBENCH_HOME")
+        if home is not None and not home.is_dir():
+            raise ConfigError(f"RANKBENCH_HOME={home}: no such folder")
         cache = _folder("RANKBENCH_CACHE") or Path(user_cache_dir("rankbench"))
         data_store, results_store = _store("RANKBENCH_DATA"), _store("RANKBENCH_RESULTS")
         data = cache if data_store else _folder("RANKBENCH_DATA") or Path(user_cache_dir("rankbench"))
@@ -67,7 +70,7 @@ class Environment:
             offline=_switch("RANKBENCH_OFFLINE"),
             results=results,
             tracking_uri=os.environ.get("RANKBENCH_TRACKING_URI") or None,
-            home=_folder("RANKBENCH_HOME"),
+            home=home,
             data_store=data_store,
             results_store=results_store,
         )

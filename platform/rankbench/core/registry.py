@@ -21,7 +21,7 @@ def nearest(name: str, names: Iterable[str]) -> str:
     spelled = {each.lower(): each for each in sorted(names)}
     word = str(name).lower()  # in a file, a name may be a value of any type
     # A short prefix counts as close, too: "amazon" for "amazon-beauty".
-    close = difflib.get_close_matches(word, spelled, n=1, cutoff=0.5) or [n for n in spelled if word and n.startswith(word)]
+    close = difflib.get_close_matches(word, spelled, n=1, cutoff=0.6) or [n for n in spelled if word and n.startswith(word)]
     return f"; did you mean {spelled[close[0]]}?" if close else ""
 
 

@@ -14,6 +14,7 @@ from rankbench.core.config import Strict, override, read_yaml, validate
 from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError, shown
 from rankbench.core.registry import nearest
+from rankbench.core.wording import MD5, NAME, SHA256
 from rankbench.data.interactions import PARTS
 from rankbench.data.protocols.spec import SplitSpec, protocols
 
@@ -35,8 +36,8 @@ class RemoteFile(Strict):
     url: str | None = None
     file: LocalFile | None = Field(None, description="a local file instead of a URL, relative to the card")
     member: str | None = Field(None, description="the file inside a zip or tar archive; *.gz is opened by itself")
-    sha256: str | None = Field(None, pattern=r"^[0-9a-f]{64}$")
-    md5: str | None = Field(None, pattern=r"^[0-9a-f]{32}$")
+    sha256: str | None = Field(None, pattern=SHA256)
+    md5: str | None = Field(None, pattern=MD5)
 
     @model_validator(mode="after")
     def _one_origin(self) -> RemoteFile:
@@ -235,7 +236,7 @@ class Card(Strict):
     that replace the published ones, is a sentence that says so; every output repeats it.
     """
 
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")
+    name: str = Field(pattern=NAME)
     title: str = ""
     source: Source
     read: Read = Read()

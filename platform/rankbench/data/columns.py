@@ -27,9 +27,9 @@ def interactions(columns: dict[str, pa.ChunkedArray], locate: Locate, keep_missi
         columns = {name: _null_if_missing(column) for name, column in columns.items()}
     result = {"user": _ids(columns["user"]), "item": _ids(columns["item"])}
     if "value" in columns:
-        result["value"] = numbers(columns["value"], locate)
+        result["value"] = _numbers(columns["value"], locate)
     if "time" in columns:
-        result["time"] = seconds(columns["time"], locate)
+        result["time"] = _seconds(columns["time"], locate)
     return checked(pa.table(result), locate, keep_missing)
 
 
@@ -75,12 +75,12 @@ def _ids(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(pa.int64() if pa.types.is_integer(kind) or pa.types.is_floating(kind) else pa.string())
 
 
-def numbers(column: pa.ChunkedArray, locate: Locate) -> pa.ChunkedArray:
+def _numbers(column: pa.ChunkedArray, locate: Locate) -> pa.ChunkedArray:
     """Text or numbers as float64. Raises DataError for the first row that is not a number."""
-    return _converted(column, lambda part: part.cast(pa.float64()), "a number", locate)
+    return _converted(column, lambda part: part.cast(pa.float64()), "the value to be a number", locate)
 
 
-def seconds(column: pa.ChunkedArray, locate: Locate) -> pa.ChunkedArray:
+def _seconds(column: pa.ChunkedArray, locate: Locate) -> pa.ChunkedArray:
     """Whole seconds (1e9 is one), dates, timestamps, or text of any of these, as int64 seconds since 1970.
 
     Raises DataError for the first row that is none of them.
@@ -89,11 +89,13 @@ def seconds(column: pa.ChunkedArray, locate: Locate) -> pa.ChunkedArray:
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return column.cast(pa.timestamp("s"), safe=False).cast(pa.int64())
     if not pa.types.is_string(kind):
-        return _converted(column, lambda part: part.cast(pa.float64()).cast(pa.int64()), "whole seconds", locate)
+        return _converted(column, lambda part: part.cast(pa.float64()).cast(pa.int64()), "the time in whole seconds", locate)
     first = next((text for text in column.slice(0, 1000).to_pylist() if text is not None), "")
     if len(first) >= 10 and first[4:5] == "-":
-        return _converted(column, _instants, "a date such as 2005-09-06 or 2010-10-19T23:55:27Z", locate)
-    return _converted(column, lambda part: part.cast(pa.float64()).cast(pa.int64()), "a whole number", locate)
+        expected = "the time as a date such as 2005-09-06 or 2010-10-19T23:55:27Z"
+        return _converted(column, _instants, expected, locate)
+    expected = "the time in whole seconds since 1970 or as a date"
+    return _converted(column, lambda part: part.cast(pa.float64()).cast(pa.int64()), expected, locate)
 
 
 def _instants(column: pa.ChunkedArray) -> pa.ChunkedArray:

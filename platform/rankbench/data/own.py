@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
+import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,17 +24,20 @@ import scipy.sparse as sp
 import yaml
 
 from rankbench.core.environment import Environment
-from rankbench.core.errors import ConfigError, DataError, first_line, require
+from rankbench.core.errors import ConfigError, DataError, RankbenchError, first_line, printable, require
 from rankbench.core.files import atomic_folder, write_text
 from rankbench.core.registry import nearest
 from rankbench.data.cards import Card, read_card
+from rankbench.data.columns import ADVICE, interactions
 from rankbench.data.interactions import PARTS
 from rankbench.data.protocols.spec import protocols
+from rankbench.data.readers.parquet import DAMAGED, plain, require_type
 from rankbench.data.recognise import recognise
 
 FOLDER = "own"  # in the cache
 COLUMNS = ("user", "item", "value", "time")
 # A pair that occurs several times would lie in train and in test.
+LEAVES_OUT = "; prepare=['drop_missing', ...] leaves rows without one out"
 DEFAULT_STEPS = ({"duplicates": "last"},)
 
 
@@ -74,8 +79,12 @@ def card_of_data(
     present = [column for column in COLUMNS if all(column in table.column_names for table in parts.values())]
     default = DEFAULT_STEPS if "all" in parts else ()  # in a split of the user's, a pair of two parts is refused later
     steps = [*(default if prepare is None else prepare)]
-    if not any("drop_missing" in step for step in steps):
+    drops = any("drop_missing" in step for step in steps)
+    if not drops:
         _require_ids(parts)
+    for part, table in parts.items():
+        source = "dataset" if part == "all" else f"dataset: {part}"
+        _require_usable(table.select(present), columns, source, keep_missing=drops)
     content: dict[str, Any] = {
         "source": {"files": {part: {"file": f"{part}.parquet"} for part in sorted(parts, key=PARTS.index)}},
         "read": {"format": "parquet"} | {column: column for column in present},
@@ -106,6 +115,16 @@ def card_of_path(
     if split:
         content["split"] = {"protocol": split} if isinstance(split, str) else dict(split)
     return _stored({}, [], {key: value for key, value in content.items() if key != "name"}, content["name"], environment)
+
+
+def refused(error: RankbenchError, card: Card) -> RankbenchError:
+    """Remove the data of `card`, which cannot be prepared, and return the error in words of the arguments of `rb.dataset`."""
+    text = str(error)
+    for part in PARTS:
+        text = text.replace(str(card.folder / f"{part}.parquet"), "dataset" if part == "all" else f"dataset: {part}")
+    text = re.sub(r"name it in the card's read\.(\w+)", r"\1='NAME' names it", text)
+    shutil.rmtree(card.folder, ignore_errors=True)
+    return type(error)(text)
 
 
 def _stored(
@@ -206,9 +225,21 @@ def _require_ids(parts: dict[str, pa.Table]) -> None:
                 source = "dataset" if part == "all" else f"dataset: {part}"
                 first = pc.index(missing, True).as_py()
                 raise DataError(
-                    f"{source}: {n:,} of {len(table):,} rows have no {name}, the first is row {first} from 0; "
-                    "prepare=['drop_missing', ...] leaves them out"
+                    f"{source}: {n:,} of {len(table):,} rows have no {name}, the first is row {first} from 0{LEAVES_OUT}"
                 )
+
+
+def _require_usable(table: pa.Table, names: Mapping[str, str | None], source: str, keep_missing: bool) -> None:
+    """Raise DataError, with the user's names of the columns, for a type or a row that the reader of the stored file refuses."""
+    for name in table.column_names:
+        require_type(name, table.schema.field(name).type, names.get(name) or name, source)
+    try:
+        columns = {name: plain(table[name]) for name in table.column_names}
+        interactions(columns, lambda row: f"{source}: row {row} from 0", keep_missing)
+    except DAMAGED as error:
+        raise DataError(f"{source}: {printable(first_line(error))}") from None
+    except DataError as error:
+        raise DataError(str(error).replace(ADVICE, LEAVES_OUT)) from None
 
 
 def _either(words: Iterable[str]) -> str:

@@ -192,8 +192,8 @@ def _key(file: RawFile) -> list:
 def _build(card: Card, raw: list[RawFile], folder: Path, progress: Progress) -> None:
     data, n_raw, n_missing = _read(card, raw, progress)
     raw_counts = {"users": len(data.users), "items": len(data.items), "interactions": n_raw}
-    for number, step in enumerate(card.prepare, start=1):
-        data = apply(step, data, f"{card.name}: prepare[{number}]")
+    for number, step in enumerate(card.prepare):
+        data = apply(step, data, f"{card.name}: prepare.{number}")
     data = data.compact().sorted()
     try:
         parts, data = split(data, card.split)

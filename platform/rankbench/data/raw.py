@@ -44,7 +44,8 @@ class TarEntry(tarfile.TarInfo):
 LARGEST_RATIO = 100
 HARMLESS_BYTES = 64 << 20
 BLOCK = 8 << 20  # bytes of text at a time
-NOT_UTF8 = "not utf-8 text; if it has another encoding, name it in the card: `read: {encoding: latin-1}`"
+ENCODED = "`read: {{encoding: {0}}}` in a card, `--encoding {0}` of `data import`"
+NOT_UTF8 = f"not utf-8 text; if it has another encoding, name it: {ENCODED.format('latin-1')}"
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,7 @@ def blocks_of_lines(file: IO[bytes], source: str, encoding: str = "utf-8") -> It
         file = io.BufferedReader(_Recoded(file, encoding, source), BLOCK)
     content = file.read(BLOCK).removeprefix(BOM_UTF8)
     if content.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
-        raise DataError(f"{source}: not utf-8 but utf-16 text; name its encoding in the card: `read: {{encoding: utf-16}}`")
+        raise DataError(f"{source}: not utf-8 but utf-16 text; name its encoding: {ENCODED.format('utf-16')}")
     while content:
         if content.endswith(b"\r"):
             content += file.read(1)  # a \n that follows belongs to the \r

@@ -14,6 +14,7 @@ import yaml
 from rankbench.core.config import validate
 from rankbench.core.environment import Environment
 from rankbench.core.errors import DataError, printable, require, shown
+from rankbench.core.registry import nearest
 from rankbench.data.cards import Card, Read
 from rankbench.data.columns import ADVICE
 from rankbench.data.fetch import fetch
@@ -33,6 +34,7 @@ USUAL = {
     "value": ("rating", "value", "stars", "overall", "score", "weight", "plays", "playcount"),
     "time": ("timestamp", "time", "ts", "date", "datetime", "unixreviewtime", "createdat"),
 }
+NONE = "none"  # given instead of a column that is to be left out
 # A time in seconds since 1970 is larger than this from May 1970 on; a rating or a count is smaller.
 SMALLEST_TIME = 10_000_000
 
@@ -54,17 +56,30 @@ class Recognised:
 
 
 def recognise(
-    path: Path, name: str | None, folder: Path, columns: dict[str, str | None], environment: Environment
+    path: Path,
+    name: str | None,
+    folder: Path,
+    columns: dict[str, str | None],
+    environment: Environment,
+    encoding: str | None = None,
+    member: str | None = None,
 ) -> Recognised:
     """Recognise the file, archive or folder at `path`. `name`: of the card, or None for that of the path; `folder`: where the
     card will lie; `columns`: user, item, value, time → the name or position that the caller gives instead of a guess, or None.
+    A value or time of "none" is left out. `encoding`: of a text, or None for UTF-8; `member`: the only file of an archive to
+    read, or None.
 
     The first block is read, so that the card is known to work. Raises DataError if nothing is recognised or a file is damaged,
     ConfigError for a name that a card may not have.
     """
     if not path.exists():
         raise DataError(f"{path}: no such file or folder")
-    source, read = _source_and_format(path, {key: value for key, value in columns.items() if value is not None})
+    require(member is None or is_archive(path), f"{path}: member: only an archive has files inside")
+    left_out = [each for each in ("value", "time") if columns.get(each) == NONE]
+    given = {key: value for key, value in columns.items() if value is not None and key not in left_out}
+    about = {} if encoding is None else {"encoding": encoding}
+    source, read = _source_and_format(path, given, validate(Read, about, str(path)), member)
+    read = {key: value for key, value in read.items() if key not in left_out} | about
     published = "train" in source.get("files", {}) or _has_parts(path, read["format"])
     content: dict[str, Any] = {"name": name or _card_name(path), "source": _beside(source, path, folder), "read": read}
     if not published:
@@ -75,6 +90,8 @@ def recognise(
     try:
         tables = _first_blocks(files)
     except DataError as error:
+        if column := next((each for each in ("value", "time") if f"expected the {each}" in str(error)), None):
+            raise DataError(f"{error}; name another column as the {column}, or none to leave it out") from None
         if ADVICE not in str(error):
             raise
         content["prepare"] = ["drop_missing", *content.get("prepare", [])]
@@ -83,6 +100,9 @@ def recognise(
         raise DataError(f"{empty.path}: no interactions")
     first = tables[0]
     assert first is not None
+    for column in left_out:
+        has_own = column in first.column_names
+        require(not has_own, f"{path}: the format {card.read.format} has a {column} of its own, which cannot be left out")
     return Recognised(content, card.read.format, tuple(file.part for file in files), tuple(first.column_names), len(first))
 
 
@@ -130,11 +150,17 @@ def _names(path: Path) -> list[str]:
     return visible(names)
 
 
-def _source_and_format(path: Path, columns: dict[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The `source` and `read` of a card; files are named relative to `path`."""
+def _source_and_format(
+    path: Path, columns: dict[str, str], text: Read, member: str | None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The `source` and `read` of a card; files are named relative to `path`. `text`: how a text is encoded."""
     if not path.is_dir() and not is_archive(path):
-        return {"file": path.name}, _of_file(RawFile("all", path, "", Read(), "file"), path.name, columns)
+        return {"file": path.name}, _of_file(RawFile("all", path, "", text, "file"), path.name, columns)
     names = _names(path)
+    if member is not None:
+        hint = nearest(member, names) or f"; it has {printable(', '.join(names[:5]))}"
+        require(member in names, f"{path}: the archive holds no {member}{hint}")
+        return {"files": {"all": {"member": member}}}, _of_file(RawFile("all", path, "", text, "file", member), member, columns)
     whole = {"folder": path.name} if path.is_dir() else {"file": path.name}
     bases = [PurePosixPath(name).name for name in names]
     if "schema.json" in bases and any(base.endswith(".parquet") for base in bases):
@@ -145,23 +171,24 @@ def _source_and_format(path: Path, columns: dict[str, str]) -> tuple[dict[str, A
         return whole, {"format": "movielens"}
     if "train.tsv" in bases and "test.tsv" in bases:
         return whole, {"format": "elliot"} | columns
-    return _by_part(path, names, columns)
+    return _by_part(path, names, columns, text)
 
 
-def _by_part(path: Path, names: list[str], columns: dict[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _by_part(path: Path, names: list[str], columns: dict[str, str], text: Read) -> tuple[dict[str, Any], dict[str, Any]]:
     """Files called train and test, and perhaps valid, of one format; or the only file."""
     parts = parts_by_word(((re.split(r"[._-]", PurePosixPath(name).name.lower())[0], name) for name in names), str(path))
     if not parts and len(names) == 1:
         parts = {"all": names[0]}
     if not parts:
         listed = ", ".join(sorted(names)[:5]) + (", ..." if len(names) > 5 else "")
-        raise DataError(f"{path}: not recognised; it has {printable(listed) or 'no files'}; name one of them instead")
+        advice = "name one of them instead" if path.is_dir() else "choose one of them as the member"
+        raise DataError(f"{path}: not recognised; it has {printable(listed) or 'no files'}; {advice}")
     if path.is_dir():
         files: dict[str, dict[str, str]] = {part: {"file": name} for part, name in parts.items()}
-        raw = RawFile("all", path / next(iter(parts.values())), "", Read(), "file")
+        raw = RawFile("all", path / next(iter(parts.values())), "", text, "file")
     else:
         files = {part: {"member": name} for part, name in parts.items()}
-        raw = RawFile("all", path, "", Read(), "file", next(iter(parts.values())))
+        raw = RawFile("all", path, "", text, "file", next(iter(parts.values())))
     return {"files": files}, _of_file(raw, next(iter(parts.values())), columns)
 
 
@@ -177,6 +204,9 @@ def _of_file(raw: RawFile, name: str, columns: dict[str, str]) -> dict[str, Any]
     lines = _first_lines(raw)
     if not lines:
         raise DataError(f"{raw.path}: no interactions")
+    if lines[0].lstrip().startswith("["):
+        advice = "write one object per line, as DataFrame.to_json(orient='records', lines=True) of pandas does"
+        raise DataError(f"{raw.path}: a JSON array, of which the whole file is one value; {advice}")
     if lines[0].startswith("{"):
         return {"format": "json-lines"} | _columns(_keys(lines[0]), columns, raw)
     if all(re.fullmatch(r"\d+( \d+)*", line.strip()) for line in lines) and len({line.count(" ") for line in lines}) > 1:
@@ -191,6 +221,8 @@ def _of_text(raw: RawFile, lines: list[str], columns: dict[str, str]) -> dict[st
     separator = separator or next((each for each in SEPARATORS if each in lines[0]), None)
     if separator is None:
         raise DataError(f"{raw.path}: not recognised; its first line is {printable(shown(lines[0]))}")
+    if all(line.count(separator) == line.count(f"{separator} ") for line in lines):
+        separator += " "
     first, *rest = ([cell.strip().strip('"') for cell in line.split(separator)] for line in lines)
     positions = {name: column for name, column in columns.items() if column.isdigit()}
     require(
@@ -214,7 +246,7 @@ def _of_text(raw: RawFile, lines: list[str], columns: dict[str, str]) -> dict[st
         raise _no_columns(raw, first)
     named: dict[str, Any] = {"user": 0, "item": 1}
     for position, cell in enumerate(first[2:], start=2):
-        named["time" if _is_time(cell) else "value"] = position
+        named.setdefault("time" if _is_time(cell) else "value", position)
     return {"format": "delimited", "separator": separator, "header": False} | named
 
 

@@ -138,18 +138,29 @@ class MetricSet:
         return any(name.partition("@")[0] in ("auc", *OF_RANKS) for name in self.names)
 
 
-def metric_set(metrics: Iterable[str] = DEFAULT_METRICS, cutoffs: Sequence[int] = DEFAULT_CUTOFFS) -> MetricSet:
+def metric_set(
+    metrics: Iterable[str] = DEFAULT_METRICS, cutoffs: Sequence[int] = DEFAULT_CUTOFFS, source: str = ""
+) -> MetricSet:
     """Return every metric at every cutoff; a name with its own cutoff ("ndcg@100") is used unchanged. The words "beyond" and
     "groups" stand for the metrics beyond accuracy, and for recall and ndcg of groups of items and users (`beyond.py`).
 
-    Raises ConfigError with the nearest name for an unknown metric, and for cutoffs that are not whole numbers from 1.
+    Raises ConfigError, starting with the field `source` of a file if there is one, with the nearest name for an unknown metric,
+    and for cutoffs that are not whole numbers from 1.
     """
+    if source:
+        try:
+            return metric_set(metrics, cutoffs)
+        except ConfigError as error:
+            raise ConfigError(f"{source}: {error}") from None
     wrong = [k for k in cutoffs if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1]
     require(not wrong, f"cutoffs: expected whole numbers from 1, got {', '.join(repr(k) for k in wrong)}")
     known = [*registered().names(), *OTHERS]
     names: list[str] = []
     for word in (each for given in metrics for each in _of_alias(given)):
         match = re.fullmatch(r"([a-z][a-z0-9_]*)(?:@([1-9][0-9]{0,5}))?", word)
+        base, at, _ = word.partition("@")
+        if at and base in known and not match:
+            raise ConfigError(f"unknown metric {word!r}: a cutoff is a whole number from 1 to 999999")
         if not match or match[1] not in known or (match[1] == "auc" and match[2]):
             raise ConfigError(f"unknown metric {word!r}{nearest(word, known)}; known: {', '.join(known)}, as in recall@20")
         if word == "auc":
@@ -170,10 +181,7 @@ def require_of_hits(word: str, source: str) -> None:
     """Raise ConfigError unless `word` is a single metric with its cutoff that depends on a user's hits alone, such as ndcg@20:
     early stopping measures no other.
     """
-    try:
-        names = metric_set([word]).names
-    except ConfigError as error:
-        raise ConfigError(f"{source}: {error}") from None
+    names = metric_set([word], source=source).names
     able = [*registered().names(), "mrr_pooled"]
     problem = f"{source}: {word} cannot be followed during a fit; choose one of {', '.join(able)}, as in ndcg@20"
     require(names == (word,) and word.partition("@")[0] in able, problem)

@@ -33,7 +33,7 @@ from rankbench.data.prepare import Dataset, prepare
 from rankbench.data.protocols.link_prediction import same_id
 from rankbench.data.splits import Holdout
 from rankbench.evaluation.columns import rank_by_columns
-from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, measure, metric_set
+from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, measure, metric_set, require_within
 from rankbench.evaluation.ranking import Ranking, rank
 from rankbench.evaluation.summary import Interval, summarise
 from rankbench.experiment import methods
@@ -178,7 +178,7 @@ class Model:
             own = same_id(self.users, self.items)[rows]
             at = np.flatnonzero(own >= 0)
             excluded = csr_from_pairs(at, own[at], (len(rows), len(self.items)))
-        return self._best("user", ids, rows, self.history[rows], k, filter_seen, excluded=excluded)
+        return self._best("user", self.users.take(pa.array(rows)), rows, self.history[rows], k, filter_seen, excluded=excluded)
 
     def recommend_new(self, interactions: pd.DataFrame, k: int = 10, filter_seen: bool = True) -> pd.DataFrame:
         """Recommend to users who were not fitted (fold-in). `interactions` has the columns user and item with raw ids.
@@ -219,7 +219,9 @@ class Model:
             lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
             unit = vectors / np.where(lengths > 0, lengths, 1)
             model = FactorRecommender(unit, unit)
-        return self._best("item", ids, rows, single, k, True, model).rename(columns={"item_": "similar"})
+        return self._best("item", self.items.take(pa.array(rows)), rows, single, k, True, model).rename(
+            columns={"item_": "similar"}
+        )
 
     def _require_fold_in(self) -> None:
         folds = type(self.recommender) not in (FactorRecommender, PairRecommender)
@@ -237,7 +239,7 @@ class Model:
         excluded: sp.csr_array | None = None,
     ) -> pd.DataFrame:
         """Return the k best items of each row of `history`: columns `name`, rank, item (item_ if `name` is item) and score."""
-        require(isinstance(k, int | np.integer) and k >= 1, f"k must be a whole number of at least 1, got {k}")
+        require(isinstance(k, int | np.integer) and k >= 1, f"k must be a whole number of at least 1, got {k!r}")
         require(k <= len(self.items), f"k = {k} is more than the {len(self.items):,} items of the model")
         nothing = sp.csr_array(history.shape, dtype=np.float32)
         holdout = Holdout(rows.astype(np.int32), history, nothing, excluded, filter_seen)
@@ -255,16 +257,20 @@ class Model:
     def evaluate(
         self,
         dataset: str | Dataset | None = None,
-        metrics: Sequence[str] = DEFAULT_METRICS,
-        cutoffs: Sequence[int] = DEFAULT_CUTOFFS,
+        metrics: str | Sequence[str] = DEFAULT_METRICS,
+        cutoffs: int | Sequence[int] = DEFAULT_CUTOFFS,
         on: str = "test",
         environment: Environment | None = None,
     ) -> Evaluation:
         """Evaluate the full ranking on the held-out part `on` of the dataset that the model was fitted on.
 
-        Raises ConfigError if the dataset is not exactly the one of the fit, if the model was fitted on the part to measure, or
-        if it only scores fitted users and the part has others.
+        `metrics`, `cutoffs`: one or several; a metric with its own cutoff, such as "ndcg@100", is used unchanged.
+
+        Raises ConfigError if the dataset is not exactly the one of the fit, if the model was fitted on the part to measure, if
+        it only scores fitted users and the part has others, and for a cutoff beyond the items of the dataset.
         """
+        chosen = (metrics, cutoffs) != (DEFAULT_METRICS, DEFAULT_CUTOFFS)
+        wanted = metric_set(_as_list(metrics), _as_list(cutoffs))
         require(on in ("valid", "test"), f"on: expected valid or test, got {on!r}")
         require(on == "test" or self.fit_on == "train", f"a model fitted on {self.fit_on} cannot be measured on valid")
         environment = environment or Environment.from_env()
@@ -281,7 +287,8 @@ class Model:
         holdout: Holdout = data.split.holdout(on, self.fit_on)
         train = data.split.fit_matrix(self.fit_on)
         require_fold_in((configure(self.method, self.params),), holdout, train, data.name)
-        wanted = metric_set(metrics, cutoffs)
+        if chosen:
+            require_within(wanted, len(data.items), data.name, "cutoffs")
         with pinned(available_cpus()):
             ranking = _ranked(self.recommender, holdout, wanted.k, wanted.auc)
         counts = np.bincount(train.indices, minlength=len(self.items))
@@ -362,10 +369,10 @@ def load(folder: str | Path) -> Model:
         raise DataError(f"{folder}: not a saved model ({type(error).__name__}: {first_line(error)})") from None
 
 
-def _as_list(ids: Any) -> list[Any]:
-    """Return ids as a list; a string or a number is one id, and not a sequence of letters."""
-    require(isinstance(ids, Iterable) or np.isscalar(ids), f"expected an id or several, got {ids!r}")
-    return [ids] if isinstance(ids, str | bytes) or np.isscalar(ids) else list(ids)
+def _as_list(values: Any) -> list[Any]:
+    """Return one or several values as a list; a string or a number is one, and not a sequence of letters."""
+    require(isinstance(values, Iterable) or np.isscalar(values), f"expected one value or several, got {values!r}")
+    return [values] if isinstance(values, str | bytes) or np.isscalar(values) else list(values)
 
 
 def _ids(column: pd.Series | list[Any], what: str) -> pa.Array:

@@ -13,6 +13,7 @@ from rankbench.reports.budget import spent
 from rankbench.reports.conclusions import conclude, deciding_metric
 from rankbench.reports.deviations import changes, data_deviations, interval_notes, left_out, run_deviations, stand_ins
 from rankbench.reports.effects import effects_plot
+from rankbench.reports.formats import render
 from rankbench.reports.html import html
 from rankbench.reports.markdown import markdown
 from rankbench.reports.page import Chart, Page, Picture
@@ -20,7 +21,7 @@ from rankbench.reports.pareto import pareto_plot
 from rankbench.reports.plots import convergence_plot, differences_plot, final_plot
 from rankbench.reports.repeat import row_command, sweep_command
 from rankbench.reports.sweep_page import CAPTIONS, sweep_page
-from rankbench.reports.tables import Row, Table, missing_row, render, row_of, setting_text, tie_note
+from rankbench.reports.tables import Row, Table, missing_row, row_of, setting_text, tie_note
 from rankbench.reports.targets import time_to_target
 from rankbench.schema.stored_sweep import ChosenFile, ComparisonsFile, StoredSweep, SweepFile
 from rankbench.tracking.address import tracking_uri
@@ -134,7 +135,7 @@ def write_report(
     """Write the files of the report into `folder`. Returns their paths, report.md first."""
     table = sweep_table(about, chosen, records, compared, links)
     formats = {"table.csv": "csv", "table.json": "json", "table.tex": "latex"}
-    files = [write_text(folder / name, render(table, format) + "\n") for name, format in formats.items()]
+    files = [write_text(folder / name, render(table, format).rstrip("\n") + "\n") for name, format in formats.items()]
     drawn = draw(folder, about, table, list(records.values()))
     return [*write_pages(folder, about, chosen, table, records, drawn), *files, *drawn]
 

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from statistics import fmean, stdev
 from typing import Any
 
-from tabulate import tabulate
-
 from rankbench.evaluation.compare import LEVEL, Comparison
 from rankbench.evaluation.metrics import better_if_larger
-from rankbench.reports import markdown
 from rankbench.reports.budget import Spent
 from rankbench.reports.conclusions import Conclusions
-from rankbench.reports.page import Best, Second, State
+from rankbench.reports.page import State
 from rankbench.reports.palette import Style, styles
 from rankbench.reports.targets import Reached
 from rankbench.schema.stored_sweep import NotAvailable, PooledMean
@@ -266,29 +260,6 @@ def setting_text(params: dict[str, Any]) -> str:
     return " ".join(f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}" for name, value in params.items())
 
 
-def render(table: Table, format: str) -> str:
-    """Return the table as `md`, `latex`, `csv` or `json` text."""
-    if format == "json":
-        return json.dumps(as_json(table), indent=2)
-    # Programs look up names in a CSV file, so nothing is added to them.
-    header, body = columns(table, mark="") if format == "csv" else columns(table)
-    if format == "csv":
-        out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(header)
-        writer.writerows([[_inert(cell) for cell in line] for line in body])
-        return out.getvalue()
-    if format == "latex":
-        # tabulate escapes special characters of LaTeX, so commands are inserted afterwards.
-        header, body = columns(table, best="\x02{}\x04".format, second="\x03{}\x04".format)
-        text = tabulate(body, header, tablefmt="latex_booktabs", disable_numparse=True)
-        commands = {"\x02": r"\textbf{", "\x03": r"\underline{", "\x04": "}", "†": r"$^{\dagger}$", "±": r"$\pm$"}
-        for sign, command in commands.items():
-            text = text.replace(sign, command)
-        return text
-    return markdown.table(*columns(table, best=Best, second=Second))
-
-
 def as_json(table: Table) -> dict[str, Any]:
     """Return the table as JSON values."""
     rows = []
@@ -350,12 +321,3 @@ def _signed(value: float | None) -> str:
 
 def _interval(cell: Cell) -> str:
     return f"{cell.low:.4f} – {cell.high:.4f}" if cell.low is not None else ""
-
-
-def _inert(cell: str) -> str:
-    """Quote a text cell that a spreadsheet would run as a formula. Numbers are not changed."""
-    try:
-        float(cell)
-        return cell
-    except ValueError:
-        return f"'{cell}" if cell[:1] in ("=", "+", "-", "@", "\t", "\r") else cell

@@ -80,9 +80,9 @@ def _word(entry: Entry) -> str:
 
 
 def card_of(entry: Entry, environment: Environment, source: str) -> Card:
-    """Return the card of an entry. Raises ConfigError as `load_card` does."""
+    """Return the card of an entry. Raises ConfigError as `load_card` does, starting with `source`."""
     if isinstance(entry, str):
-        return load_card(entry, environment)
+        return _loaded(entry, environment, {}, source)
     changes = _flatten({key: value for key, value in entry.items() if key not in ("name", "file", "card")})
     if "card" in entry:  # given in full, without a file
         return validate(Card, override(entry["card"], changes), f"{source}.card")
@@ -90,11 +90,15 @@ def card_of(entry: Entry, environment: Environment, source: str) -> Card:
     if not isinstance(name, str):
         raise ConfigError(f"{source}: give the card's `name`, then what to change in it")
     # A variant of a card, made in Python, may have a name of its own.
-    return (
-        load_card(entry["file"], environment, changes | {"name": name})
-        if "file" in entry
-        else load_card(name, environment, changes)
-    )
+    changes |= {"name": name} if "file" in entry else {}
+    return _loaded(entry.get("file", name), environment, changes, source)
+
+
+def _loaded(name: str, environment: Environment, changes: dict[str, Any], source: str) -> Card:
+    try:
+        return load_card(name, environment, changes)
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from None
 
 
 def _flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -13,6 +13,7 @@ from rankbench.core.config import Strict, override, read_yaml, validate
 from rankbench.core.errors import ConfigError, require, shown
 from rankbench.core.patterns import FAMILY, selected
 from rankbench.core.registry import nearest
+from rankbench.core.wording import DEVICE, NAME
 from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS
 from rankbench.schema.datasets import Entry, with_card_names
 
@@ -153,7 +154,7 @@ class Resources(Strict):
     cpus: AutoOrNumber = "auto"
     concurrent: AutoOrNumber = "auto"
     nodes: AutoOrNumber = "auto"
-    device: str = Field("cpu", pattern=r"^(cpu(:\d+)?|cuda)$")
+    device: str = Field("cpu", pattern=DEVICE)
     gpus: float = Field(1.0, gt=0, le=1)
     workers: int = Field(1, ge=1)
 
@@ -219,7 +220,7 @@ class ExperimentSpec(Strict):
     patterns in `datasets`, are replaced by arms and datasets before a plan is made (`sweeps/selection.py`).
     """
 
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")
+    name: str = Field(pattern=NAME)
     question: str = ""
     plugins: tuple[str, ...] = Field((), description="files, relative to this one, and modules with own losses and so on")
     datasets: tuple[Entry, ...] = Field(min_length=1)

@@ -50,6 +50,8 @@ def _kind(name: str, value: dict[str, Any], source: str) -> tuple[str, list[Any]
         numbers = all(isinstance(x, int | float) and not isinstance(x, bool) and math.isfinite(x) for x in arguments)
         if len(arguments) != 2 or not numbers or arguments[0] >= arguments[1]:
             raise ConfigError(f"{field}.{kind}: expected [low, high] with low < high, got {arguments}")
+        if kind == "randint" and not all(float(x).is_integer() for x in arguments):
+            raise ConfigError(f"{field}.{kind}: expected whole numbers, got {arguments}")
         if kind == "loguniform" and arguments[0] <= 0:
             raise ConfigError(f"{field}.{kind}: low must be > 0, got {arguments[0]}")
     return kind, arguments

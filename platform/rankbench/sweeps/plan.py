@@ -117,7 +117,10 @@ def plan(
     )
     require("@" in spec.search.choose.metric, f"{source}: search.choose.metric: write it with a cutoff, as in ndcg@20")
     require_better_if_larger(spec.search.choose.metric, f"{source}: search.choose.metric")
-    metrics = metric_set([*spec.metrics, spec.search.choose.metric, *with_both_recalls(spec.report_metrics)], spec.cutoffs)
+    chooses = metric_set([spec.search.choose.metric], source=f"{source}: search.choose.metric")
+    for key, words in (("metrics", spec.metrics), ("published", spec.report_metrics)):
+        metric_set(words, spec.cutoffs, f"{source}: {key}")
+    metrics = metric_set([*spec.metrics, *chooses.names, *with_both_recalls(spec.report_metrics)], spec.cutoffs)
     notes: list[str] = []
     final_notes: list[str] = []
     declared = [card_of(entry, environment, f"{source}: datasets[{i}]") for i, entry in enumerate(spec.datasets)]
@@ -187,6 +190,9 @@ def plan(
     if {"cutoffs", "metrics"} & spec.model_fields_set:
         for name, size in sizes.items():
             require_within(metrics, size.items, name, f"{source}: cutoffs")
+    if "search" in spec.model_fields_set and "choose" in spec.search.model_fields_set:
+        for name, size in sizes.items():
+            require_within(chooses, size.items, name, f"{source}: search.choose.metric")
     search = [unit for card in cards for unit in units(card, sizes[card.name], able[card.name], spec, metrics, "search", cpus)]
     n_settings = sum(map(len, able.values()))
     if n_settings > len(search):

@@ -79,6 +79,6 @@ def steps(
             if not math.isfinite(mean):
                 rate = training.learning_rate
                 advice = f"learning_rate={rate:g} is probably too high; try learning_rate={rate / 10:g}"
-                raise NumericalError(f"the loss is {mean} in epoch {number}: {advice} ({np.dtype(dtype).name}, with {p})")
+                raise NumericalError(f"the loss is {mean} in epoch {number}: {advice} ({np.dtype(dtype).name})")
     finally:
         trainer.close()

@@ -32,7 +32,7 @@ def test_the_columns_tell_the_format(text, read, rows, rows_of):
         ),
         # All items of a user in a line, Cornac's other form of UI.
         ("76\t93\t94\t95\t96\n", r"raw\.dat:1: .*found 5 columns"),
-        ("u1\tb1\ti1\n", r"raw\.dat:1: expected a number, found 'i1'"),
+        ("u1\tb1\ti1\n", r"raw\.dat:1: expected the value to be a number, found 'i1'"),
         ("76\t93\t4.0\n76\t\t4.0\n", r"raw\.dat:2: item is None"),
     ],
 )

@@ -31,7 +31,7 @@ def test_a_table_has_two_to_four_columns(text, rows, rows_of):
     [
         ("1,2,3\n", r"train\.tsv:1: expected user, item and perhaps value and time, .*found 1 column in '1,2,3'"),
         ("1\t2\t3\t4\t5\n", r"train\.tsv:1: expected user.*found 5 columns"),
-        ("userId\titemId\trating\n1\t2\t3\n", r"train\.tsv:1: expected a number, found 'rating'"),
+        ("userId\titemId\trating\n1\t2\t3\n", r"train\.tsv:1: expected the value to be a number, found 'rating'"),
         ("1\t2\t3\n1\t2\n", r"train\.tsv:2: Expected 3 columns, got 2"),
     ],
 )

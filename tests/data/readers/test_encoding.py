@@ -46,7 +46,7 @@ def test_what_is_written_in_an_encoding_is_read_back(encoding, words, end, rows_
     assert rows_of(text.encode(encoding), Read(encoding=encoding)) == [(word, word) for word in words]
 
 
-ADVICE = "name it in the card: `read: {encoding: latin-1}`"
+ADVICE = "name it: `read: {encoding: latin-1}` in a card, `--encoding latin-1` of `data import`"
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ ADVICE = "name it in the card: `read: {encoding: latin-1}`"
         (TEXT.encode("cp1252"), {}, f":2: not utf-8 text; if it has another encoding, {ADVICE}"),
         (TEXT.replace("user", "usér").encode("cp1252"), {}, f":1: not utf-8 text; if it has another encoding, {ADVICE}"),
         (JSON.encode("cp1252"), {"format": "json-lines"}, ":1: expected one object per line: not utf-8 text; if it has"),
-        (TEXT.encode("utf-16"), {}, ": not utf-8 but utf-16 text; name its encoding in the card: `read: {encoding: utf-16}`"),
+        (TEXT.encode("utf-16"), {}, ": not utf-8 but utf-16 text; name its encoding: `read: {encoding: utf-16}` in a card"),
         (JSON.encode("utf-16"), {"format": "json-lines"}, ": not utf-8 but utf-16 text; name its encoding"),
         (b"user,item\n1,2\n\x81,3\n", {"encoding": "cp1252"}, ":3: not cp1252 text (byte 0x81); name its encoding in the card"),
         (TEXT.encode("cp1252"), {"encoding": "ascii"}, ":2: not ascii text (byte 0xeb); name its encoding in the card's"),
@@ -101,6 +101,6 @@ def test_a_header_of_one_long_name_gets_the_separator(separator, spelled, rows_o
 
 def test_other_missing_columns_keep_their_hint(rows_of):
     with pytest.raises(DataError, match="no column 'user'; did you mean usr"):
-        rows_of("usr;name,item\n1,2\n", Read())
+        rows_of("usr;,item\n1,2\n", Read())
     with pytest.raises(DataError, match=r"no column 'user'; columns: a$"):
         rows_of("a\n1\n", Read())

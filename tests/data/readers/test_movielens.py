@@ -83,7 +83,7 @@ def test_the_rating_can_be_a_threshold(write, environment):
         ),
         ("userId,movieId,tag,timestamp\n1,2,x,3\n", r"raw\.dat:1: not one of MovieLens'"),
         ("1::2::3::4\n1::2::3\n", r"raw\.dat:2: Expected 4 columns, got 3"),
-        ("1\t2\t3\t4\n1\t2\tx\t4\n", r"raw\.dat:2: expected a number, found 'x'"),
+        ("1\t2\t3\t4\n1\t2\tx\t4\n", r"raw\.dat:2: expected the value to be a number, found 'x'"),
         ("\x1b[2J\n", r"raw\.dat:1: not one of"),
     ],
 )

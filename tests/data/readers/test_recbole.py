@@ -41,11 +41,11 @@ def test_a_file_is_read_by_its_typed_header(text, read, rows, rows_of):
         ("user_id\titem_id\n1\t2\n", {}, r":1: expected fields with their types, such as user_id:token"),
         ("user_id:token\titem_id:tokn\n1\t2\n", {}, r":1: expected fields with their types"),
         ("user_id:token,item_id:token\n1,2\n", {}, r":1: expected fields with their types"),
-        (YELP, {}, r":1: no field 'item_id'; did you mean user_id\?; name it in the card's read.item"),
+        (YELP, {}, r":1: no field 'item_id'; fields: review_id, .*; name it in the card's read.item"),
         (ML_100K, {"value": "stars"}, r":1: no field 'stars'; .*read.value"),
         ("user_id:token\titem_id:token_seq\n1\t2 3\n", {}, r":1: item_id is a token_seq; item needs one value per line"),
         (HEAD + "1\t2\t3\n", {}, r":2: Expected 4 columns, got 3"),
-        (HEAD + "1\t2\tgood\t4\n", {}, r":2: expected a number, found 'good'"),
+        (HEAD + "1\t2\tgood\t4\n", {}, r":2: expected the value to be a number, found 'good'"),
         (HEAD + "1\t\t3\t4\n", {}, r":2: item is None.*drop_missing"),
     ],
 )  # fmt: skip

@@ -129,7 +129,8 @@ def _layout(head: Lines, spec: Read) -> _Layout:
     for name, wanted in spec.columns({"user": "user", "item": "item"} if spec.header else {"user": 0, "item": 1}).items():
         names[name] = column = str(wanted) if spec.header else f"f{wanted}"
         if column not in columns:
-            hint = _other_separator(head, columns) or nearest(column, columns) or f"; columns: {', '.join(columns)}"
+            hint = _other_separator(head, columns) or _blanks(column, columns, spec.separator or ",")
+            hint = hint or nearest(column, columns) or f"; columns: {', '.join(columns)}"
             hint = hint if spec.header else _other_separator(head, columns) or f"; there are {len(columns)}"
             raise DataError(f"{head.source}: no column {str(wanted)!r}{printable(hint)}")
         if columns.count(column) > 1:
@@ -147,6 +148,13 @@ def _other_separator(head: Lines, columns: list[str]) -> str:
         return ""
     spelled = separator.replace("\t", "\\t")
     return f"; the first line, {shown(text)}, is one column: if '{spelled}' separates, set `read: {{separator: \"{spelled}\"}}`"
+
+
+def _blanks(column: str, columns: list[str], separator: str) -> str:
+    """A hint if the column is there, after a blank that belongs to the separator."""
+    if f" {column}" not in columns:
+        return ""
+    return f"; a blank comes before it: if '{separator} ' separates, set `read: {{separator: \"{separator} \"}}`"
 
 
 def _table(lines: Lines, layout: _Layout, keep_missing: bool) -> pa.Table:

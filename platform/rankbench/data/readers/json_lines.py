@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from rankbench.core.errors import DataError, printable
+from rankbench.core.errors import DataError, printable, shown
 from rankbench.core.registry import nearest
 from rankbench.data.columns import ADVICE, interactions
 from rankbench.data.raw import NOT_UTF8, RawFile, blocks_of_lines
@@ -99,7 +99,7 @@ def _table(
         hint = printable(nearest(field, map(str, content))) or ADVICE
         raise DataError(f"{locate(row)}: no {field!r}{hint}") from None
     except (TypeError, IndexError, AttributeError):
-        raise DataError(f"{locate(row)}: expected an object, {{...}}, found a {type(content).__name__}") from None
+        raise DataError(f"{locate(row)}: expected an object, {{...}}, found {printable(shown(content))}") from None
     texts = {name: _texts(name, values, keep_missing, locate) for name, values in columns.items()}
     return interactions(texts, locate, keep_missing)
 

@@ -94,13 +94,17 @@ def _columns(raw: RawFile, schema: pa.Schema) -> dict[str, str]:
             raise DataError(f"{raw.path}: no column {column!r}{printable(nearest(str(column), present))}")
         if present.count(column) > 1:
             raise DataError(f"{raw.path}: {present.count(column)} columns are called {column!r}")
-        kind = schema.field(column).type
-        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-        if not any(fits(kind) for fits in TYPES[name]):
-            expected = "whole numbers or text" if name in ("user", "item") else "numbers, dates or text"
-            raise DataError(f"{raw.path}: the column {column!r} is {printable(str(kind))}; {name} needs {expected}")
+        require_type(name, schema.field(column).type, str(column), str(raw.path))
         names[name] = str(column)
     return names
+
+
+def require_type(name: str, kind: pa.DataType, column: str, source: str) -> None:
+    """Raise DataError if a column of type `kind` cannot be the user, item, value or time, as `name` says."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if not any(fits(kind) for fits in TYPES[name]):
+        expected = "whole numbers or text" if name in ("user", "item") else "numbers, dates or text"
+        raise DataError(f"{source}: the column {column!r} is {printable(str(kind))}; {name} needs {expected}")
 
 
 def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -173,7 +173,7 @@ def multivae(X: sp.csr_array, p: MultiVAE, seed: int, dtype: type, context: Cont
         if not math.isfinite(mean):
             rate = p.learning_rate
             advice = f"learning_rate={rate:g} is probably too high; try learning_rate={rate / 10:g}"
-            raise NumericalError(f"the loss is {mean} in epoch {number}: {advice} ({np.dtype(dtype).name}, with {p})")
+            raise NumericalError(f"the loss is {mean} in epoch {number}: {advice} ({np.dtype(dtype).name})")
 
 
 METHODS.add(
