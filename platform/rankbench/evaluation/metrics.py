@@ -162,7 +162,7 @@ def metric_set(
         if at and base in known and not match:
             raise ConfigError(f"unknown metric {word!r}: a cutoff is a whole number from 1 to 999999")
         if not match or match[1] not in known or (match[1] == "auc" and match[2]):
-            raise ConfigError(f"unknown metric {word!r}{nearest(word, known)}; known: {', '.join(known)}, as in recall@20")
+            raise ConfigError(f"unknown metric {word!r}{nearest(base, known)}; known: {', '.join(known)}, as in recall@20")
         if word == "auc":
             names.append(word)
         else:

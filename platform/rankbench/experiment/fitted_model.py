@@ -270,7 +270,7 @@ class Model:
         it only scores fitted users and the part has others, and for a cutoff beyond the items of the dataset.
         """
         chosen = (metrics, cutoffs) != (DEFAULT_METRICS, DEFAULT_CUTOFFS)
-        wanted = metric_set(_as_list(metrics), _as_list(cutoffs))
+        wanted = metric_set(_as_list(metrics, "a metric"), _as_list(cutoffs, "a cutoff"))
         require(on in ("valid", "test"), f"on: expected valid or test, got {on!r}")
         require(on == "test" or self.fit_on == "train", f"a model fitted on {self.fit_on} cannot be measured on valid")
         environment = environment or Environment.from_env()
@@ -369,9 +369,9 @@ def load(folder: str | Path) -> Model:
         raise DataError(f"{folder}: not a saved model ({type(error).__name__}: {first_line(error)})") from None
 
 
-def _as_list(values: Any) -> list[Any]:
+def _as_list(values: Any, what: str = "an id") -> list[Any]:
     """Return one or several values as a list; a string or a number is one, and not a sequence of letters."""
-    require(isinstance(values, Iterable) or np.isscalar(values), f"expected one value or several, got {values!r}")
+    require(isinstance(values, Iterable) or np.isscalar(values), f"expected {what} or several, got {values!r}")
     return [values] if isinstance(values, str | bytes) or np.isscalar(values) else list(values)
 
 
