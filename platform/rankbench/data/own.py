@@ -248,7 +248,10 @@ def _require_usable(table: pa.Table, names: Mapping[str, str | None], source: st
         wrong = next((names.get(name) or name for name in ("user", "item") if not _are_ids(table[name])), None)
         raise DataError(f"{source}: the column {wrong!r}: {problem}" if wrong else f"{source}: {first_line(error)}") from None
     except DataError as error:
-        raise DataError(str(error).replace(ADVICE, LEAVES_OUT)) from None
+        text = str(error).replace(ADVICE, LEAVES_OUT)
+        for name in ("value", "time"):
+            text = text.replace(f"expected the {name} ", f"expected the {name}, column {names.get(name)!r}, ")
+        raise DataError(text) from None
 
 
 def _are_ids(column: pa.ChunkedArray) -> bool:
