@@ -25,6 +25,8 @@ def test_numbers_of_numpy_are_numbers(environment, tmp_path):
     split = {"protocol": "random-per-user", "seed": np.int64(3), "test": np.float64(0.3)}
     data = rb.dataset(PAIRS, split=split, prepare=[{"duplicates": "last"}, {"k_core": np.int64(2)}], environment=environment)
     assert data.card.split.seed == 3
+    steps = (step for step in ({"duplicates": "last"}, {"k_core": 2}))
+    assert rb.dataset(PAIRS, split=split, prepare=steps, environment=environment).fingerprint == data.fingerprint
     model = rb.fit(data, "ials", seed=np.int64(3), embedding_dim=np.int64(4), lam=np.float32(0.5), environment=environment)
     loaded = rb.load(model.save(tmp_path / "kept"))
     assert (loaded.seed, loaded.params["embedding_dim"], loaded.params["lam"]) == (3, 4, 0.5)
@@ -75,6 +77,10 @@ def test_a_generator_of_models_and_an_arrow_table_of_interactions_are_taken(mode
         (lambda m, e: rb.dataset(PAIRS, user=None, environment=e), "user: give the name of the column"),
         (lambda m, e: rb.dataset(PAIRS, split=5, environment=e), r"split: expected the name of a protocol .* got 5"),
         (lambda m, e: rb.dataset(PAIRS, prepare=5, environment=e), r"prepare: expected a list of steps .* got 5"),
+        (
+            lambda m, e: rb.dataset(PAIRS, prepare={"k_core": 2}, environment=e),
+            "prepare: expected a list of steps .* got {'k_core",
+        ),
         (lambda m, e: rb.dataset(PAIRS, prepare=[5], environment=e), r"prepare: expected a list of steps .* got \[5\]"),
         (lambda m, e: rb.dataset(PAIRS, name="a" * 300, environment=e), "dataset: name: expected a name of at most 64"),
         (

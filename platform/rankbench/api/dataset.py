@@ -58,7 +58,9 @@ def dataset(
     require_environment(environment)
     environment = environment or Environment.from_env()
     changes = plain_mapping("changes", changes)
-    split, prepare = plain(split), None if prepare is None else plain(prepare)
+    split = plain(split)
+    if isinstance(prepare, Iterable) and not isinstance(prepare, str | Mapping):
+        prepare = plain([*prepare])
     if is_data(data) or is_raw_path(data):
         require(not changes, "changes: only for the name of a dataset or a card; give split, prepare and the columns instead")
         about: dict[str, Any] = {"split": split, "prepare": prepare, "name": name}
