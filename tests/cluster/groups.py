@@ -28,7 +28,7 @@ def memory_group(n_bytes: int) -> Iterator[list[str]]:
         (group / "memory.limit_in_bytes").write_text(str(n_bytes), encoding="ascii")
         yield ["sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$@"', "sh"]
     finally:
-        until = time.monotonic() + 20
+        until = time.monotonic() + 60
         while group.exists() and time.monotonic() < until:  # its last process may still be ending
             with suppress(OSError):
                 group.rmdir()

@@ -201,7 +201,7 @@ def _group(stack: ExitStack, made: Hosts, name: str) -> None:
     made.groups.append(group)
 
     def remove() -> None:
-        until = time.monotonic() + 10
+        until = time.monotonic() + 60
         while time.monotonic() < until:  # its last process may still be ending
             with suppress(OSError):
                 group.rmdir()

@@ -66,7 +66,7 @@ class Cluster:
 
     def busy_node(self) -> int:
         """A node that is in the middle of a task, other than the driver's own. Waits for one."""
-        until = time.monotonic() + 20
+        until = time.monotonic() + 60
         while time.monotonic() < until:
             for node in range(1, len(self.raylets)):
                 if self.busy(node):

@@ -111,7 +111,7 @@ def test_the_process_that_cleans_up_waits_for_the_end_of_the_owner_and_leaves_ot
         process = subprocess.Popen(words, env=os.environ | {FOLDER: str(mine)})
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(2)
-    assert process.wait(20) == 0
+    assert process.wait(60) == 0
     assert not mine.exists() and other.exists()
 
 

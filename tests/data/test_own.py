@@ -112,7 +112,7 @@ def test_an_archive_of_movielens_is_read_as_downloaded(environment, tmp_path):
             NAMED,
             r"^dataset: row \d+ from 0: item is -1; every interaction needs an id",
         ),
-        (FRAME, NAMED | {"time": "customer"}, r"^dataset: row 0 from 0: expected the time in whole seconds .*, found 'c"),
+        (FRAME, NAMED | {"time": "customer"}, r"^dataset: row 0 from 0: expected the time, column 'customer', .*, found 'c"),
         (
             FRAME.assign(stars=FRAME["stars"] > 3),
             NAMED | {"value": "stars"},

@@ -298,7 +298,7 @@ def test_one_metric_or_cutoff_is_not_read_letter_by_letter(model, environment):
         model.evaluate(cutoffs=[5, 26], environment=environment)
     with pytest.raises(ConfigError, match=r"^unknown metric 'ndcg@0': a cutoff is a whole number from 1 to 999999"):
         model.evaluate(metrics="ndcg@0", environment=environment)
-    with pytest.raises(ConfigError, match="k must be a whole number of at least 1, got '3'"):
+    with pytest.raises(ConfigError, match="k: expected a whole number from 1, got '3'"):
         model.recommend(["u1"], k="3")
 
 

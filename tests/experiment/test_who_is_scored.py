@@ -77,7 +77,7 @@ def test_ids_and_numbers_that_are_none_are_named(table, environment):
         model.recommend_new(pd.DataFrame({"user": ["x", "x"], "item": ["i1", 2]}))
     with pytest.raises(ConfigError, match="user ids: expected ids of one type"):
         model.recommend([0, "u1"])
-    with pytest.raises(ConfigError, match=r"k must be a whole number of at least 1, got 2\.5"):
+    with pytest.raises(ConfigError, match=r"k: expected a whole number from 1, got 2\.5"):
         model.recommend(["u1"], k=2.5)
     with pytest.raises(ConfigError, match="seed: expected a whole number from 0, got -1"):
         rb.fit(table, "ials", seed=-1, environment=environment)

@@ -144,6 +144,11 @@ def test_a_cell_is_judged_by_its_interval_and_its_distance(mean, low, high, stat
     assert CellStanding("recall@20", 0.2, mean, low, high).state == state
 
 
+@pytest.mark.parametrize(("published", "mean"), [(0.05, 0.0505), (0.2, 0.202), (0.1, 0.101), (0.3, 0.303)])
+def test_one_per_cent_is_within_one_per_cent_whatever_the_last_digits_round_to(published, mean):
+    assert CellStanding("recall@20", published, mean, None, None).state == "within 1 %"
+
+
 def test_the_order_of_rows_is_compared(home):
     tables, evidence = paper_tables(home), Evidence(home.home / "experiments" / "evidence")
     assert agreements(list(rows_of(tables)), evidence) == []

@@ -34,6 +34,13 @@ def test_a_best_value_inside_is_no_edge():
     assert edges(arm(grid=[1, 10, 100]), {"lam": 10}, tried(1, 10, 100)) == []
 
 
+def test_the_upper_end_of_randint_is_not_drawn_so_that_the_value_below_it_is_the_edge():
+    one = ArmSpec(method="ials", params={"iterations": {"randint": [4, 9]}})
+    drawn = [{"iterations": value} for value in range(4, 9)]
+    assert edges(one, {"iterations": 8}, drawn) == edges(one, {"iterations": 4}, drawn) == ["iterations"]
+    assert one_step_beyond(one, {"iterations": 8}, drawn) == [{"iterations": 9}]
+
+
 def test_what_the_method_does_not_accept_is_no_step():
     assert edges(arm(grid=[0, 10]), {"lam": 0}, tried(0, 10)) == []
 

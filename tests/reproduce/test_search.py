@@ -25,14 +25,19 @@ def ease(home):
     return next(row for row in rows_of(tables) if row.arm.label == "EASE")
 
 
-def searched(row, on, environment, bound=None):
-    """The search of a row, and the parts that its runs were measured on."""
+def searched(row, on, environment, bound=None, order=list, mean=None):
+    """The search of a row, and the parts that its runs were measured on. `order`: of the units, as they end; `mean`: of every
+    run, in place of the measured one.
+    """
     measured = []
 
     def work(units, done):
-        for unit in units:
+        for unit in order(units):
             records = [outcome.record for outcome in run(unit.job, environment)]
             measured.extend(record.measured_on for record in records)
+            if mean is not None:
+                same = {name: replace(value, mean=mean) for name, value in records[0].metrics.items()}
+                records = [replace(record, metrics=same) for record in records]
             done(unit, records, False)
 
     metrics = metrics_for(row.dataset, [row.table])
@@ -55,6 +60,12 @@ def test_a_setting_that_was_found_on_test_is_marked_and_is_not_the_chosen_one(ea
 def test_on_validation_the_test_part_is_not_read(ease, home):
     line, measured = searched(ease, "valid", home)
     assert line.on == "valid" and line.bound is None and set(measured) == {"valid"}
+
+
+def test_of_equal_settings_the_first_is_chosen_whichever_ended_first(ease, home):
+    forward, _ = searched(ease, "valid", home, mean=0.5)
+    backward, _ = searched(ease, "valid", home, mean=0.5, order=lambda units: list(units)[::-1])
+    assert forward.chosen == backward.chosen
 
 
 def test_a_search_that_its_time_ended_is_continued_with_more_time(ease, home):

@@ -38,6 +38,12 @@ def test_another_experiment_whose_name_starts_so_is_not_meant(store):
     assert find_sweep("rg2-table2-standins-11", store.environment).name == f"rg2-table2-standins-{NEWER}"
 
 
+def test_the_newest_is_the_one_that_started_last_not_the_one_whose_folder_changed_last(store):
+    store("demo", NEWER)
+    store("demo", OLDER)
+    assert find_sweep("demo", store.environment).name == find_sweep(None, store.environment).name == f"demo-{NEWER}"
+
+
 def test_an_experiment_without_sweeps_shows_its_published_numbers(store):
     store("rg2-table2-standins", NEWER)
     stored = find("rg2-table2", store.environment)

@@ -73,7 +73,7 @@ def test_it_answers_takes_a_run_and_ends_without_a_process_left(results, tmp_pat
         server.send_signal(number)
         rest = server.communicate(timeout=60)[0]
     assert (server.returncode, rest) == (0, "")
-    assert psutil.wait_procs(family, timeout=10)[1] == []
+    assert psutil.wait_procs(family, timeout=60)[1] == []
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "head.example.org"])

@@ -47,7 +47,7 @@ class Server:
     def signal(self, number):
         os.killpg(self.process.pid, number)  # the group we started: server and worker
         if number == signal.SIGKILL:
-            self.process.wait(timeout=20)
+            self.process.wait(timeout=60)
 
 
 @pytest.fixture(scope="module")

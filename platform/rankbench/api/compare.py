@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 
 import pandas as pd
 import pyarrow as pa
 
 from rankbench.core.environment import Environment
-from rankbench.core.errors import require
+from rankbench.core.errors import require, shown
+from rankbench.core.plain import whole_number
 from rankbench.core.registry import nearest
 from rankbench.evaluation.compare import compare as compare_values
+from rankbench.evaluation.metrics import metric_set
 from rankbench.evaluation.user_tables import UserValues, metrics_of, values_of
 from rankbench.experiment.fitted_model import Evaluation, Model
 
 
 def compare(
-    models: Sequence[Evaluation | Model] | Mapping[str, Evaluation | Model],
+    models: Iterable[Evaluation | Model] | Mapping[str, Evaluation | Model],
     metric: str = "ndcg@20",
     *,
     baseline: str | None = None,
@@ -32,12 +34,21 @@ def compare(
 
     Raises ConfigError for fewer than two models, an unknown baseline or metric, or models of different data.
     """
-    named = dict(models) if isinstance(models, Mapping) else _named(models)
+    require(isinstance(models, Iterable), f"compare: expected models or evaluations, got {models!r}")
+    named = dict(models) if isinstance(models, Mapping) else _named([*models])
+    for name in named:
+        require(isinstance(name, str), f"compare: names of models are text, got {name!r}")
+    require(
+        baseline is None or isinstance(baseline, str), f"baseline: expected the name of a model, got {type(baseline).__name__}"
+    )
+    seed = whole_number("seed", seed)
     require(len(named) >= 2, f"compare needs at least two models, got {len(named)}")
     samples: dict[str, UserValues] = {}
     first: Evaluation | None = None
     for name, each in named.items():
-        require(isinstance(each, Evaluation | Model), f"{name}: expected a model or an evaluation, got {each!r}")
+        require(isinstance(each, Evaluation | Model), f"{name}: expected a model or an evaluation, got {shown(each)}")
+        if isinstance(each, Model):
+            require(len(metric_set([metric]).names) == 1, f"metric: write {metric} with a cutoff, as in ndcg@20")
         measured = each.evaluate(metrics=[metric], environment=environment) if isinstance(each, Model) else each
         first = first or measured
         alike = (measured.dataset, measured.measured_on) == (first.dataset, first.measured_on)

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rankbench.core.environment import Environment
+from rankbench.core.environment import Environment, require_environment
 from rankbench.core.errors import ConfigError, DataError, require
+from rankbench.core.plain import plain, plain_mapping
 from rankbench.data.cards import Card, load_card
 from rankbench.data.layouts import ARCHIVES
 from rankbench.data.own import card_of_data, card_of_path, is_data, refused
@@ -54,7 +55,12 @@ def dataset(
 
     Raises ConfigError for an argument that does not fit, and DataError for data that cannot be used.
     """
+    require_environment(environment)
     environment = environment or Environment.from_env()
+    changes = plain_mapping("changes", changes)
+    split = plain(split)
+    if isinstance(prepare, Iterable) and not isinstance(prepare, str | Mapping):
+        prepare = plain([*prepare])
     if is_data(data) or is_raw_path(data):
         require(not changes, "changes: only for the name of a dataset or a card; give split, prepare and the columns instead")
         about: dict[str, Any] = {"split": split, "prepare": prepare, "name": name}
@@ -73,7 +79,7 @@ def dataset(
     stated = {"user": user != "user", "item": item != "item", "value": value, "time": time, "split": split}
     for argument, is_given in (stated | {"prepare": prepare is not None}).items():
         require(not is_given, f"{argument}: the card of {data} says this; use changes={{'split.seed': 1}} instead")
-    changes = (changes or {}) | ({"name": name} if name else {})
+    changes |= {"name": name} if name else {}
     return prepare_card(card_of(data, environment, changes), environment)
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-import numpy as np
-
 from rankbench.api.dataset import card_of
 from rankbench.api.display import fit_display
 from rankbench.cluster.workplace import crew_of
-from rankbench.core.environment import Environment
+from rankbench.core.environment import Environment, require_environment
 from rankbench.core.errors import require
+from rankbench.core.plain import plain, plain_mapping, whole_number
 from rankbench.data.blocks import union
 from rankbench.experiment.execution import Execution
 from rankbench.experiment.fit import Progress
@@ -49,15 +48,16 @@ def fit(
     NumericalError if the method breaks down, and StorageError if memory or disk do not suffice.
     """
     require(fit_on in (None, "train", "train+valid"), f"fit_on: expected train or train+valid, got {fit_on!r}")
-    whole = isinstance(workers, int | np.integer) and workers >= 1
-    require(whole, f"workers: expected a whole number from 1, got {workers!r}")
+    workers = whole_number("workers", workers, 1)
     require(workers == 1 or execution is None, "workers: leave it out if execution is given, which has a crew")
     require(dtype in ("float32", "float64"), f"dtype: expected float32 or float64, got {dtype!r}")
-    require(isinstance(seed, int | np.integer) and seed >= 0, f"seed: expected a whole number from 0, got {seed!r}")
+    seed = whole_number("seed", seed)
+    require(execution is None or isinstance(execution, Execution), f"execution: expected an Execution, got {execution!r}")
+    require_environment(environment)
     environment = environment or Environment.from_env()
-    config = configure(method, params)
+    config = configure(method, plain(params))
     config.require_workers(workers, f"workers={workers}")
-    card = card_of(dataset, environment, changes)
+    card = card_of(dataset, environment, plain_mapping("changes", changes))
     config.require_end(fit_on, f"fit_on={fit_on}")
     part = fit_on or config.part_to_fit(card)
     job = Job(card, (config,), part, dtype=dtype, seed=seed)

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from rankbench.cluster.session import require_reachable, session
 from rankbench.cluster.workplace import require_shared
-from rankbench.core.environment import Environment
-from rankbench.core.errors import DownloadError, require
+from rankbench.core.environment import Environment, require_environment
+from rankbench.core.errors import ConfigError, DownloadError, require
 from rankbench.core.files import require_writable
 from rankbench.core.patterns import selected
+from rankbench.core.plain import whole_number
 from rankbench.core.threads import available_cpus
 from rankbench.data.cards import Card, card_names, load_card
+from rankbench.data.own import is_data
 from rankbench.evaluation.metrics import DEFAULT_METRICS, METRICS, metric_set, require_better_if_larger
 from rankbench.leaderboard.attempt import Rules
 from rankbench.leaderboard.board import Board
@@ -32,15 +35,15 @@ FOLDER = "leaderboard"  # beside the experiment files, or in the results folder
 
 
 def leaderboard(
-    methods: Sequence[str] = (),
-    datasets: Sequence[str] = (),
+    methods: str | Sequence[str] = (),
+    datasets: str | Sequence[str] = (),
     budget: str = "30s",
     *,
     metric: str = "ndcg@20",
     seeds: int = 3,
     threads: int = 1,
     address: str | None = None,
-    store: Path | None = None,
+    store: str | Path | None = None,
     environment: Environment | None = None,
 ) -> Board:
     """Give every method the same time on every dataset, and return their standings.
@@ -48,16 +51,35 @@ def leaderboard(
     `methods` and `datasets` are names or patterns, all without words. `budget` is a time such as 30s or 2m, or 30s/M for 30
     seconds per million interactions to train on. `metric` chooses on the validation set. Each fit has `threads` threads, and
     the chosen setting is fitted with `seeds` seeds, as far as the budget allows. Entries that are in the folder `store` are
-    not run again. `address` is that of a Ray cluster, by default this machine.
+    not run again; by default, the store is leaderboard/ in the results folder or, in a checkout of this project, the one in
+    experiments/ that its pages are made from. `address` is that of a Ray cluster, by default this machine.
 
     Raises ConfigError for unknown names and values out of range, DownloadError if no dataset is available, ClusterError if the
     cluster cannot be joined, and StorageError if the store cannot be written.
     """
+    require_environment(environment)
     environment = environment or Environment.from_env()
-    rules = rules_of(metric, seeds, threads)
-    todo, results = agenda(methods, datasets, Budget.of(budget, "budget"), rules, environment, store)
+    methods, datasets = _words("methods", methods), _words("datasets", datasets)
+    seeds, threads = whole_number("seeds", seeds, 1), whole_number("threads", threads, 1)
+    require(isinstance(budget, str), f"budget: expected a time such as 30s or 2m, got {budget!r}")
+    require(store is None or isinstance(store, str | Path), f"store: expected a folder, got {store!r}")
+    folder = None if store is None else Path(store)
+    try:
+        rules = rules_of(metric, seeds, threads)
+        todo, results = agenda(methods, datasets, Budget.of(budget, "budget"), rules, environment, folder)
+    except ConfigError as error:  # that of the command names its options
+        raise ConfigError(str(error).removeprefix("--")) from None
     compete(todo, rules, results, environment, address)
-    return board(methods, datasets, environment, budget, metric, store)
+    return board(methods, datasets, environment, budget, metric, folder)
+
+
+def _words(argument: str, given: str | Sequence[str]) -> list[str]:
+    listed = isinstance(given, Iterable) and not is_data(given)
+    words: list[Any] = [given] if isinstance(given, str) or not listed else [*given]
+    wrong = next((type(word).__name__ for word in words if not isinstance(word, str)), None)
+    advice = "; write a card for data of your own (rankbench data import)" if argument == "datasets" else ""
+    require(wrong is None, f"{argument}: expected names or patterns, got {wrong}{advice}")
+    return words
 
 
 def rules_of(metric: str, seeds: int, threads: int) -> Rules:

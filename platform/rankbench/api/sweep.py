@@ -14,9 +14,10 @@ from rankbench.api.display import sweep_display
 from rankbench.api.results import Results
 from rankbench.api.run_sweep import execute
 from rankbench.core.config import override, validate
-from rankbench.core.environment import Environment
+from rankbench.core.environment import Environment, require_environment
 from rankbench.core.errors import ConfigError, require
 from rankbench.core.patterns import is_pattern
+from rankbench.core.plain import plain, plain_mapping
 from rankbench.experiment import methods as known
 from rankbench.experiment.job import configure
 from rankbench.schema.datasets import Entry
@@ -79,13 +80,20 @@ def sweep(
     A run that fails does not end the sweep; its row says why. Raises ConfigError, DataError and StorageError before any work
     starts, and ClusterError if the cluster fails.
     """
+    require_environment(environment)
     environment = environment or Environment.from_env()
+    require(
+        experiment is None or isinstance(experiment, str | Path), f"experiment: expected a name or a path, got {experiment!r}"
+    )
+    for argument, value in {"address": address, "memory": memory}.items():
+        require(value is None or isinstance(value, str), f"{argument}: expected a text, got {value!r}")
+    changes = plain_mapping("changes", changes)
     if experiment is not None:
         given = {"datasets": datasets, "methods": methods, "params": params}
         for argument, value in given.items():
             require(value is None, f"{argument}: the experiment file says this; use changes={{...}} to replace its values")
         path = experiment_file(Path(experiment), environment)
-        spec, source = load_experiment(path, dict(changes or {}), known.load_plugin), str(path)
+        spec, source = load_experiment(path, changes, known.load_plugin), str(path)
     else:
         if datasets is None or methods is None:
             raise ConfigError("sweep: give an experiment, or datasets and methods such as ['bpr', 'sl']")
@@ -93,11 +101,11 @@ def sweep(
             "name": name,
             "datasets": [_entry(each, environment) for each in _as_list(datasets)],
             "params": _mapping("params", params),
-            "search": {"choose": {"metric": metric}, "trials": trials},
+            "search": {"choose": {"metric": metric}, "trials": plain(trials)},
             "final": {"seeds": _seeds(seeds)},
-        } | _arms(methods)
+        } | _arms(plain(methods))
         source = "sweep"
-        spec = by_name(validate(ExperimentSpec, override(content, dict(changes or {})), source), environment, source)
+        spec = by_name(validate(ExperimentSpec, override(content, changes), source), environment, source)
         # Without anything to choose, nothing needs to be fitted on train and measured on valid.
         chosen = chosen or not any(_is_searched(arm) for arm in spec.arms)
     display = sweep_display(spec.search.choose.metric, progress)
@@ -119,7 +127,7 @@ def _is_searched(arm: ArmSpec) -> bool:
 
 def _mapping(argument: str, given: Any) -> dict[str, Any]:
     require(given is None or isinstance(given, Mapping), f"{argument}: expected a mapping of parameters, got {given!r}")
-    return dict(given or {})
+    return plain_mapping(argument, given)
 
 
 def _seeds(given: Any) -> list[int]:

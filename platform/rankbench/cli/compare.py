@@ -82,7 +82,7 @@ def compare(
     out.print()
     header, lines = difference_columns(comparison.pairs)
     print_table([name.removesuffix(" (Holm)") for name in header], lines)
-    out.print(f"  both p-values are corrected for {first.tests} pairs by Holm's method", style="dim")
+    out.print(f"  both p-values are corrected for {first.tests} pair{'s' * (first.tests > 1)} by Holm's method", style="dim")
 
 
 def find_run(name: str, environment: Environment) -> Path:

@@ -7,10 +7,11 @@ import os
 import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from platformdirs import user_cache_dir
 
-from rankbench.core.errors import ConfigError
+from rankbench.core.errors import ConfigError, require, shown
 from rankbench.core.files import is_too_long
 from rankbench.core.registry import nearest
 from rankbench.core.storage import SCHEME, Storage, is_storage
@@ -147,3 +148,9 @@ def _switch(name: str) -> bool:
     if value not in _ON | _OFF:
         raise ConfigError(f"{name}={value}: expected 1 or 0")
     return value in _ON
+
+
+def require_environment(given: Any) -> None:
+    """Raise ConfigError unless an argument `environment` is an Environment or None."""
+    known = given is None or isinstance(given, Environment)
+    require(known, f"environment: expected an Environment, as Environment.from_env() makes it, got {shown(given)}")

@@ -12,6 +12,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,10 @@ import scipy.sparse as sp
 import yaml
 
 from rankbench.core.environment import Environment
-from rankbench.core.errors import ConfigError, DataError, RankbenchError, first_line, printable, require
+from rankbench.core.errors import ConfigError, DataError, RankbenchError, first_line, printable, require, shown
 from rankbench.core.files import atomic_folder, write_text
 from rankbench.core.registry import nearest
+from rankbench.core.wording import FORMS, NAME
 from rankbench.data.cards import Card, read_card
 from rankbench.data.columns import ADVICE, interactions
 from rankbench.data.interactions import PARTS
@@ -64,6 +66,9 @@ def card_of_data(
 
     Raises ConfigError for a missing column and as `read_card` does, and DataError for ids or parts that cannot be used.
     """
+    _require_arguments(split, prepare, name)
+    for required in ("user", "item"):
+        require(columns.get(required) is not None, f"{required}: give the name of the column")
     if isinstance(data, Mapping):
         require(bool(data), "dataset: no parts; give a mapping such as {'train': frame, 'test': frame}")
         for part in data:
@@ -109,6 +114,7 @@ def card_of_path(
     `columns`: as in `card_of_data`, with None where the usual names are looked for. Raises DataError if nothing is recognised,
     and ConfigError as `card_of_data` does.
     """
+    _require_arguments(split, prepare, name)
     content = recognise(path, name, environment.data / FOLDER, dict(columns), environment).card
     if prepare is not None:
         content["prepare"] = [*prepare]
@@ -171,7 +177,8 @@ def _table(data: Any, columns: Mapping[str, str | None], source: str, more: tupl
         return _of_matrix(data, source)
     if not isinstance(data, pd.DataFrame):
         kinds = "a pandas, Arrow or Polars table, or a SciPy sparse matrix"
-        require(hasattr(data, "__arrow_c_stream__"), f"{source}: expected {kinds}, got {type(data).__name__}")
+        usable = hasattr(data, "__arrow_c_stream__") and not isinstance(data, pd.Series)
+        require(usable, f"{source}: expected {kinds}, got {type(data).__name__}")
         data = pa.table(data)
     present = list(data.columns) if isinstance(data, pd.DataFrame) else data.column_names
     wanted = {name: column for name, column in columns.items() if column is not None} | {column: column for column in more}
@@ -186,7 +193,7 @@ def _table(data: Any, columns: Mapping[str, str | None], source: str, more: tupl
         if isinstance(data, pd.DataFrame):
             data = pa.Table.from_pandas(data[list(dict.fromkeys(wanted.values()))], preserve_index=False)
         return pa.table({name: data[column] for name, column in wanted.items()})
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
         raise DataError(
             f"{source}: {first_line(error)}; convert the ids with .astype(str) if numbers and text are mixed"
         ) from None
@@ -237,9 +244,41 @@ def _require_usable(table: pa.Table, names: Mapping[str, str | None], source: st
         columns = {name: plain(table[name]) for name in table.column_names}
         interactions(columns, lambda row: f"{source}: row {row} from 0", keep_missing)
     except DAMAGED as error:
-        raise DataError(f"{source}: {printable(first_line(error))}") from None
+        problem = f"ids are whole numbers below 2^63 or text ({printable(first_line(error))}); convert them with .astype(str)"
+        wrong = next((names.get(name) or name for name in ("user", "item") if not _are_ids(table[name])), None)
+        raise DataError(f"{source}: the column {wrong!r}: {problem}" if wrong else f"{source}: {first_line(error)}") from None
     except DataError as error:
-        raise DataError(str(error).replace(ADVICE, LEAVES_OUT)) from None
+        text = str(error).replace(ADVICE, LEAVES_OUT)
+        for name in ("value", "time"):
+            text = text.replace(f"expected the {name} ", f"expected the {name}, column {names.get(name)!r}, ")
+        raise DataError(text) from None
+
+
+def _are_ids(column: pa.ChunkedArray) -> bool:
+    """Whether the column can be read as ids, whatever its single values are."""
+    with suppress(DataError):
+        try:
+            interactions({"user": plain(column), "item": plain(column)}, str)
+        except DAMAGED:
+            return False
+    return True
+
+
+def _require_arguments(split: Any, prepare: Any, name: Any) -> None:
+    """Raise ConfigError for arguments of a wrong type, and for a name that a card may not have."""
+    require(
+        split is None or isinstance(split, str | Mapping),
+        f"split: expected the name of a protocol or of a column, or a mapping, got {shown(split)}",
+    )
+    steps = prepare if isinstance(prepare, list | tuple) else None if prepare is None else [None]
+    require(
+        all(isinstance(step, str | Mapping) for step in steps or ()),
+        f"prepare: expected a list of steps such as {{'min_value': 4}}, got {shown(prepare)}",
+    )
+    require(
+        name is None or (isinstance(name, str) and re.fullmatch(NAME, name) is not None),
+        f"dataset: name: expected {FORMS[NAME]}, got {shown(name)}",
+    )
 
 
 def _either(words: Iterable[str]) -> str:

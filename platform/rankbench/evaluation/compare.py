@@ -5,7 +5,8 @@ The unit is the user. The difference of a user is the value of one model minus t
 - the mean difference with the percentile interval of the paired bootstrap (Efron & Tibshirani 1993, §13): users are drawn
   with replacement, and the means of all models are computed from the same draws;
 - a two-sided bootstrap p-value for the hypothesis that the mean is 0: twice the smaller share of resamples whose mean is on
-  either side of 0, (1 + count) / (1 + resamples). It is below 0.05 exactly when the interval does not contain 0;
+  either side of 0, (1 + count) / (1 + resamples). It is below 0.05 when the interval does not contain 0, but for bounds that
+  lie between 0 and the nearest resample;
 - a Wilcoxon signed-rank p-value (Wilcoxon 1945) for the hypothesis that the differences are symmetric about 0. Zeros are
   ranked and then left out (Pratt 1959), so that users with equal values for both models raise the ranks of the others, too;
 - effect sizes: the matched-pairs rank-biserial correlation (Kerby 2014), (W+ - W-) / (W+ + W-) of the same ranks, and

@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numba
 import numpy as np
 import scipy.sparse as sp
 
-from rankbench.core.errors import ConfigError, require
+from rankbench.core.errors import ConfigError, first_line, require
 from rankbench.core.plugins import load_configured
 from rankbench.core.registry import Registry, nearest
 from rankbench.evaluation.beyond import ALIASES, OF_LISTS, Lists, Population, Ratio
@@ -162,7 +163,7 @@ def metric_set(
         if at and base in known and not match:
             raise ConfigError(f"unknown metric {word!r}: a cutoff is a whole number from 1 to 999999")
         if not match or match[1] not in known or (match[1] == "auc" and match[2]):
-            raise ConfigError(f"unknown metric {word!r}{nearest(word, known)}; known: {', '.join(known)}, as in recall@20")
+            raise ConfigError(f"unknown metric {word!r}{nearest(base, known)}; known: {', '.join(known)}, as in recall@20")
         if word == "auc":
             names.append(word)
         else:
@@ -222,6 +223,8 @@ def measure(
     # A cutoff beyond the number of items adds no hits, but its denominator remains k.
     hits = np.zeros((len(rows.indptr) - 1, wanted.k), bool)
     _mark_hits(ranking.items, rows.indptr, rows.indices, hits)
+    # All metrics read the same arrays, so that one of a plugin must not change them.
+    hits.flags.writeable = n_targets.flags.writeable = False
     values: dict[str, np.ndarray] = {}
     weights: dict[str, np.ndarray] = {}
     overall: dict[str, float] = {}
@@ -258,8 +261,23 @@ def measure(
         elif base == "mrr_pooled":
             values[name], weights[name] = Ratio(hits[:, :k] @ (1.0 / np.arange(1, k + 1)), n_targets).parts()
         else:
-            values[name] = METRICS.get(base)(hits[:, :k], n_targets)
+            values[name] = _by_user(name, METRICS.get(base), hits[:, :k], n_targets)
     return PerUser(ranking.users, values, overall, weights)
+
+
+def _by_user(name: str, metric: Callable[..., Any], hits: np.ndarray, n_targets: np.ndarray) -> np.ndarray:
+    """The values of a registered metric. Raises ConfigError, with its name, if it fails or has no number for each user."""
+    try:
+        values = np.asarray(metric(hits, n_targets))
+    except Exception as error:  # a metric may be a plugin's
+        raise ConfigError(
+            f"metric {name}: {type(error).__name__}: {first_line(error)}; rankbench check FILE tests it"
+        ) from error
+    right = values.shape == n_targets.shape and values.dtype.kind in "biuf"
+    problem = f"expected one number for each of {len(n_targets):,} users, got {values.dtype} of shape {values.shape}"
+    require(right, f"metric {name}: {problem}; rankbench check FILE tests it")
+    require(bool(np.isfinite(values).all()), f"metric {name}: a value is not finite; rankbench check FILE tests it")
+    return values
 
 
 @numba.njit(cache=True)

@@ -50,6 +50,8 @@ def bootstrap_bounds(table: np.ndarray, seed: int, resamples: int) -> tuple[np.n
 
 def percentile_bounds(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the bounds of the middle 95 % of draws (resamples, n_columns), column by column, without those that are NaN."""
+    if not draws.shape[1]:  # metrics of whole lists alone
+        return np.empty(0), np.empty(0)
     tail = 50 * (1 - CONFIDENCE)
     low, high = np.nanpercentile(draws, [tail, 100 - tail], axis=0)
     return low, high

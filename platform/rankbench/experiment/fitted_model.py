@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 from pathlib import Path
@@ -22,9 +22,10 @@ from typing_extensions import TypedDict
 from rankbench.core.config import read_json
 from rankbench.core.display import as_html, as_text
 from rankbench.core.environment import Environment
-from rankbench.core.errors import ConfigError, DataError, StorageError, first_line, require
+from rankbench.core.errors import ConfigError, DataError, StorageError, first_line, require, shown
 from rankbench.core.files import atomic_folder, sha256_of, write_json
 from rankbench.core.memory import available_memory
+from rankbench.core.plain import whole_number
 from rankbench.core.registry import nearest
 from rankbench.core.threads import available_cpus, pinned
 from rankbench.data.blocks import csr_from_pairs, csr_from_parts
@@ -170,6 +171,9 @@ class Model:
         `user_ids` is a list, an array or a column of ids, or one id. `filter_seen` leaves out items in the user's history. In
         data of links, a page is not recommended to itself, unless it was a candidate in the evaluation. A user with fewer than
         k candidates gets fewer rows. Raises ConfigError for an id that the model does not know.
+
+        The history is what the model was fitted on. After a fit on train alone, lists can hold items of the validation part,
+        which `evaluate` leaves out on test.
         """
         ids = _ids(_as_list(user_ids), "user ids")
         rows = _positions(ids, self.users, "user")
@@ -187,8 +191,13 @@ class Model:
         ConfigError if a column is missing, or if the model can only score fitted users.
         """
         self._require_fold_in()
+        if not isinstance(interactions, pd.DataFrame) and hasattr(interactions, "__arrow_c_stream__"):
+            interactions = pa.table(interactions).to_pandas()
+        require(isinstance(interactions, pd.DataFrame), f"interactions: expected a table, got {shown(interactions)}")
+        present = [str(each) for each in interactions.columns]
         for column in ("user", "item"):
-            require(column in interactions, f"interactions: no column {column!r}; columns: {', '.join(interactions)}")
+            require(column in interactions, f"interactions: no column {column!r}; columns: {', '.join(present)}")
+            require(present.count(column) == 1, f"interactions: {present.count(column)} columns are called {column!r}")
             missing = np.flatnonzero(interactions[column].isna())
             if len(missing):
                 raise ConfigError(f"interactions: row {missing[0]} has no {column}; leave such rows out")
@@ -239,7 +248,7 @@ class Model:
         excluded: sp.csr_array | None = None,
     ) -> pd.DataFrame:
         """Return the k best items of each row of `history`: columns `name`, rank, item (item_ if `name` is item) and score."""
-        require(isinstance(k, int | np.integer) and k >= 1, f"k must be a whole number of at least 1, got {k!r}")
+        k = whole_number("k", k, 1)
         require(k <= len(self.items), f"k = {k} is more than the {len(self.items):,} items of the model")
         nothing = sp.csr_array(history.shape, dtype=np.float32)
         holdout = Holdout(rows.astype(np.int32), history, nothing, excluded, filter_seen)
@@ -269,8 +278,10 @@ class Model:
         Raises ConfigError if the dataset is not exactly the one of the fit, if the model was fitted on the part to measure, if
         it only scores fitted users and the part has others, and for a cutoff beyond the items of the dataset.
         """
+        known = dataset is None or isinstance(dataset, str | Path | Dataset)
+        require(known, f"dataset: expected the name of a dataset or what rb.dataset returns, got {type(dataset).__name__}")
         chosen = (metrics, cutoffs) != (DEFAULT_METRICS, DEFAULT_CUTOFFS)
-        wanted = metric_set(_as_list(metrics), _as_list(cutoffs))
+        wanted = metric_set(_as_list(metrics, "a metric"), _as_list(cutoffs, "a cutoff"))
         require(on in ("valid", "test"), f"on: expected valid or test, got {on!r}")
         require(on == "test" or self.fit_on == "train", f"a model fitted on {self.fit_on} cannot be measured on valid")
         environment = environment or Environment.from_env()
@@ -301,7 +312,7 @@ class Model:
 
         model.json has the checksum of the arrays; tiles have none. Raises ConfigError if the folder exists.
         """
-        folder = Path(folder)
+        folder = _folder(folder)
         require(not folder.exists(), f"{folder}: already exists; choose another folder")
         form = next(name for name, cls in _FORMS.items() if type(self.recommender) is cls)
         arrays = {f"model.{name}": getattr(self.recommender, name) for name in _arrays_of(type(self.recommender))}
@@ -347,10 +358,15 @@ def _arrays_of(form: type) -> list[str]:
 
 def load(folder: str | Path) -> Model:
     """Load a model that `save` wrote. Raises DataError naming the file if it is missing, damaged or of another format."""
-    folder = Path(folder)
+    folder = _folder(folder)
     about = read_json(folder / _ABOUT, TypeAdapter(_About), "a saved model")
     # Parameters from a file are checked like any input.
-    methods.method(about.method).configure(about.params, f"{folder}/{_ABOUT}")
+    try:
+        spec = methods.method(about.method)
+    except ConfigError:
+        plugin = "if a plugin has it, load the plugin first: --plugin FILE, or rb.plugin(FILE)"
+        raise DataError(f"{folder}: unknown method {shown(about.method)}; {plugin}") from None
+    spec.configure(about.params, f"{folder}/{_ABOUT}")
     if not (folder / _ARRAYS).is_file():  # reading a pipe would never end
         raise DataError(f"{folder / _ARRAYS}: no such file; fit the model again")
     try:
@@ -369,9 +385,16 @@ def load(folder: str | Path) -> Model:
         raise DataError(f"{folder}: not a saved model ({type(error).__name__}: {first_line(error)})") from None
 
 
-def _as_list(values: Any) -> list[Any]:
+def _folder(folder: Any) -> Path:
+    require(isinstance(folder, str | Path), f"folder: expected the path of a folder, got {folder!r}")
+    return Path(folder)
+
+
+def _as_list(values: Any, what: str = "an id") -> list[Any]:
     """Return one or several values as a list; a string or a number is one, and not a sequence of letters."""
-    require(isinstance(values, Iterable) or np.isscalar(values), f"expected one value or several, got {values!r}")
+    require(isinstance(values, Iterable) or np.isscalar(values), f"expected {what} or several, got {values!r}")
+    require(not isinstance(values, pd.DataFrame | Mapping), f"expected {what} or several, got a table; give its column")
+    require(np.ndim(values) < 2 if isinstance(values, np.ndarray) else True, f"expected {what} or several, got a matrix")
     return [values] if isinstance(values, str | bytes) or np.isscalar(values) else list(values)
 
 

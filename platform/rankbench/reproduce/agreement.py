@@ -28,8 +28,8 @@ class Agreement:
 
 
 def agreements(rows: Sequence[Row], evidence: Evidence) -> list[Agreement]:
-    """Return the agreement of the order in each metric that at least three measured rows publish. Rows whose setting was found
-    on test are left out, and so are variants of other rows, which have the same published numbers.
+    """Return the agreement of the order in each metric that at least three measured rows publish, not all with one number.
+    Rows whose setting was found on test are left out, and so are variants of other rows, which have the same published numbers.
 
     A repeated measurement is drawn from normal distributions around the measured means, as wide as their intervals. Its noise
     comes on top of that of the means, and changes the order of rows that are close to each other: repetitions agree with the
@@ -42,7 +42,9 @@ def agreements(rows: Sequence[Row], evidence: Evidence) -> list[Agreement]:
             if each.origin != "as published":
                 for cell in each.cells:
                     by_metric.setdefault(cell.metric, []).append(cell)
-    return [_agreement(metric, cells) for metric, cells in by_metric.items() if len(cells) >= 3]
+    # Tau is not defined if all published numbers are equal.
+    ordered = {name: cells for name, cells in by_metric.items() if len({cell.published for cell in cells}) > 1}
+    return [_agreement(metric, cells) for metric, cells in ordered.items() if len(cells) >= 3]
 
 
 def _agreement(metric: str, cells: Sequence[CellStanding]) -> Agreement:

@@ -43,7 +43,9 @@ def _numeric(arm: ArmSpec) -> list[str]:
 
 def _values(name: str, arm: ArmSpec, tried: Sequence[dict[str, Any]]) -> list[float]:
     """The values of a range that is stated by its values, and those tried; of an interval, its ends and those tried."""
-    ((_, stated),) = arm.params[name].items()
+    ((kind, stated),) = arm.params[name].items()
+    if kind == "randint":
+        stated = [stated[0], stated[1] - 1]  # the upper end is not drawn
     return sorted({*stated, *(setting[name] for setting in tried)})
 
 

@@ -32,6 +32,7 @@ def search(row: Row, on: Part, size: Size, metrics: MetricSet, cpus: int, bound:
     spec, metric = row.table.spec, row.table.spec.search.choose.metric
     tried: dict[str, RunRecord] = {}
     values: dict[str, dict[str, Any]] = {}
+    order: list[str] = []  # of the settings; units end in any order, and a tie must not depend on it
 
     def spent() -> float:
         return sum(each.seconds.get("fit", 0.0) / max(each.fit_shared_by, 1) for each in tried.values())
@@ -46,6 +47,7 @@ def search(row: Row, on: Part, size: Size, metrics: MetricSet, cpus: int, bound:
         stage = "search" if on == "valid" else "final"
         planned = units(row.card, size, configs, spec.model_copy(update={"final": final}), metrics, stage, cpus)
         own = {unit.job.run_id(each): settings[configs.index(each)] for unit in planned for each in unit.job.configs}
+        order.extend(sorted(own, key=lambda name: settings.index(own[name])))
 
         def done(unit: Unit, records: list[RunRecord], cached: bool) -> None:
             tried.update({record.id: record for record in records})
@@ -60,12 +62,12 @@ def search(row: Row, on: Part, size: Size, metrics: MetricSet, cpus: int, bound:
             measure(settings[start : start + at_once])
     drawn = len(tried)
     for _ in range(BEYOND):
-        best = _best(tried, metric)
+        best = _best(tried, order, metric)
         further = one_step_beyond(row.arm, values[best.id], list(values.values())) if best else []
         if not further or over():
             break
         measure(further)
-    best = _best(tried, metric)
+    best = _best(tried, order, metric)
     if best is None:
         return None
     return StoredSearch(
@@ -89,6 +91,7 @@ def search(row: Row, on: Part, size: Size, metrics: MetricSet, cpus: int, bound:
     )
 
 
-def _best(tried: dict[str, RunRecord], metric: str) -> RunRecord | None:
-    finished = [record for record in tried.values() if record.finished]
+def _best(tried: dict[str, RunRecord], order: Sequence[str], metric: str) -> RunRecord | None:
+    """The record with the largest mean; of equal ones, that of the setting that was drawn first."""
+    finished = [tried[name] for name in order if name in tried and tried[name].finished]
     return max(finished, key=lambda record: record.metrics[metric].mean, default=None)

@@ -34,8 +34,11 @@ class CellStanding:
     def state(self) -> State:
         if self.low is not None and self.high is not None and self.low <= self.published <= self.high:
             return "within the interval"
-        off = abs(self.relative)
-        return "within 1 %" if off <= 0.01 else "within 3 %" if off <= 0.03 else "off"
+        return "within 1 %" if self.within(0.01) else "within 3 %" if self.within(0.03) else "off"
+
+    def within(self, share: float) -> bool:
+        """Whether the difference is at most this share of the published number, up to rounding in the last digits."""
+        return abs(self.relative) <= share + 1e-12
 
 
 @dataclass(frozen=True)
@@ -101,8 +104,8 @@ def count(row: Row, here: bool, evidence: Evidence) -> Count:
 
 def count_of(cell: CellStanding) -> Count:
     """Return the count of a measured cell, without the published one itself."""
-    inside, near = cell.state == "within the interval", abs(cell.relative)
-    return Count(measured=1, in_interval=inside, within_1=inside or near <= 0.01, within_3=inside or near <= 0.03)
+    inside = cell.state == "within the interval"
+    return Count(measured=1, in_interval=inside, within_1=inside or cell.within(0.01), within_3=inside or cell.within(0.03))
 
 
 def _cell(name: str, published: float, fits: Sequence[StoredFit]) -> CellStanding:

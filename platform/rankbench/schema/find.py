@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from rankbench.core.environment import Environment
@@ -11,6 +10,7 @@ from rankbench.core.registry import nearest
 from rankbench.schema.experiment import ExperimentSpec, load_experiment
 from rankbench.schema.shared_sweeps import copy_sweep, stored_ids
 from rankbench.schema.stored_sweep import StoredSweep, SweepFile, find_sweep, read_sweep
+from rankbench.schema.sweep_id import by_start, experiment_of
 
 
 def experiment_file(experiment: Path, environment: Environment) -> Path:
@@ -78,15 +78,13 @@ def sweeps_of(name: str, environment: Environment, finished: bool = False) -> li
 
     If the results are in a store, these are its local copies, brought up to date.
     """
-    wanted = re.compile(re.escape(name) + r"-[0-9a-f]{8}-(\d{8}-\d{6}-\d{6})")
     if environment.results_store:
         for stored in stored_ids(environment.results_store):
-            if wanted.fullmatch(stored):
+            if experiment_of(stored) == name:
                 copy_sweep(stored, environment)
     needed = "chosen.json" if finished else "sweep.json"
-    folders = [path.parent for path in (environment.results / "sweeps").glob(f"*/{needed}")]
-    matches = [(wanted.fullmatch(folder.name), folder) for folder in folders]
-    return [folder for _, folder in sorted((match[1], folder) for match, folder in matches if match)]
+    folders = {path.parent.name: path.parent for path in (environment.results / "sweeps").glob(f"*/{needed}")}
+    return [folders[each] for each in by_start(folders) if experiment_of(each) == name]
 
 
 def never_run(spec: ExperimentSpec, path: Path) -> StoredSweep:

@@ -12,7 +12,6 @@ Of each file and each record, that of the newest attempt counts (see `core.attem
 
 from __future__ import annotations
 
-import re
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterator
@@ -24,18 +23,17 @@ from rankbench.core.environment import Environment
 from rankbench.core.files import Fence, atomic_file
 from rankbench.core.replica import CHECKSUMS, is_copy_of, pull, push
 from rankbench.core.storage import Storage
+from rankbench.schema.sweep_id import by_start
 
 SWEEPS, RUNS, FILES, RECORDS, ATTEMPTS = "sweeps", "runs", "files", "records", "attempts"
 RUNNING, STOP = "running.json", "stop"
 SILENT = 30.0  # seconds without a heartbeat after which a sweep counts as dead
 _READ = ("sweep.json", "draws.jsonl", "comparisons.json", "chosen.json")  # the report is for people, and is not copied
-_STARTED = re.compile(r"-(\d{8}-\d{6}-\d{6})$")
 
 
 def stored_ids(storage: Storage) -> list[str]:
     """Ids of all stored sweeps, oldest first."""
-    ids = [name for name in storage.names(SWEEPS) if _STARTED.search(name)]
-    return sorted(ids, key=lambda name: _STARTED.search(name)[1])  # type: ignore[index]
+    return by_start(storage.names(SWEEPS))
 
 
 def copy_sweep(name: str, environment: Environment, take_over: bool = False) -> Path:

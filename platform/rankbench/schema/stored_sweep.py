@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from rankbench.core.errors import ConfigError, DataError
 from rankbench.evaluation.compare import LEVEL, Comparison
 from rankbench.schema.experiment import ExperimentSpec
 from rankbench.schema.shared_sweeps import copy_sweep, stored_ids
+from rankbench.schema.sweep_id import by_start, experiment_of
 from rankbench.tracking.record import RunRecord, read_records
 
 
@@ -30,7 +30,6 @@ class _File(BaseModel):
 
 
 F = TypeVar("F", bound=_File)
-_ID = re.compile(r"(.+)-[0-9a-f]{8}-\d{8}-\d{6}-\d{6}")  # experiment, hash, start
 
 
 class CardName(_File):
@@ -171,23 +170,19 @@ def find_sweep(name: str | None, environment: Environment, whole: bool = False) 
         place = f"{environment.results_store}/sweeps"
         return copy_sweep(_newest(name or "", stored_ids(environment.results_store), place, whole), environment)
     sweeps = environment.results / "sweeps"
-    folders = sorted((p.parent for p in sweeps.glob("*/sweep.json")), key=lambda p: p.stat().st_mtime)
-    return sweeps / _newest(name or "", [folder.name for folder in folders], str(sweeps), whole)
+    names = sorted(path.parent.name for path in sweeps.glob("*/sweep.json"))
+    ids = by_start(names)
+    renamed = [each for each in names if each not in ids]  # by hand, so that nothing is known of their start
+    return sweeps / _newest(name or "", [*renamed, *ids], str(sweeps), whole)
 
 
 def _newest(name: str, ids: Sequence[str], place: str, whole: bool) -> str:
     """Return the last of the `ids` that belongs to the experiment `name`, or else starts with `name`."""
-    own = [each for each in ids if each == name or _experiment_of(each) == name]
+    own = [each for each in ids if each == name or experiment_of(each) == name]
     matching = own or [each for each in ids if each.startswith(name) and not whole]
     if not matching:
         raise ConfigError(f"no sweep {name} in {place}".replace("  ", " "))
-    experiments = sorted({_experiment_of(each) for each in matching})
+    experiments = sorted({experiment_of(each) for each in matching})
     if name and len(experiments) > 1:
         raise ConfigError(f"{name}: sweeps of several experiments start so: {', '.join(experiments)}; write one of these names")
     return matching[-1]
-
-
-def _experiment_of(sweep: str) -> str:
-    """The name of the experiment of a sweep, given its id."""
-    found = _ID.fullmatch(sweep)
-    return found[1] if found else sweep

@@ -168,6 +168,9 @@ def plan(
     final = Plan(
         spec, tuple(declared), tuple(cards), metrics, (), tuple(final_notes), tuple(final_cards), not_available=not_available
     )
+    if "search" in spec.model_fields_set and "choose" in spec.search.model_fields_set:
+        for dataset in datasets:
+            require_within(chooses, len(dataset.items), dataset.name, f"{source}: search.choose.metric")
     if use_chosen:
         lacking = [f"{name}: {arm.label}: no chosen setting, so it is left out" for name in (card.name for card in cards)
                    for arm in spec.arms if arm.label not in {each.arm for each in chosen[name]}]  # fmt: skip
@@ -190,9 +193,6 @@ def plan(
     if {"cutoffs", "metrics"} & spec.model_fields_set:
         for name, size in sizes.items():
             require_within(metrics, size.items, name, f"{source}: cutoffs")
-    if "search" in spec.model_fields_set and "choose" in spec.search.model_fields_set:
-        for name, size in sizes.items():
-            require_within(chooses, size.items, name, f"{source}: search.choose.metric")
     search = [unit for card in cards for unit in units(card, sizes[card.name], able[card.name], spec, metrics, "search", cpus)]
     n_settings = sum(map(len, able.values()))
     if n_settings > len(search):

@@ -32,6 +32,7 @@ from rankbench.schema.stored_sweep import (
     read_file,
     read_if_there,
 )
+from rankbench.schema.sweep_id import new_id
 from rankbench.sweeps.comparisons import compare_finals
 from rankbench.sweeps.heartbeat import Heartbeat, Progress
 from rankbench.sweeps.plan import Plan, plan, with_both_recalls
@@ -83,8 +84,7 @@ def open_sweep(
         if about.not_available != plan.not_available:
             store.write("sweep.json", about.model_copy(update=about_plan).content())
         return store
-    # With microseconds, two sweeps that are started at the same time get two folders.
-    folder = environment.results / "sweeps" / f"{spec.name}-{plan.key}-{datetime.now():%Y%m%d-%H%M%S-%f}"
+    folder = environment.results / "sweeps" / new_id(spec.name, plan.key)
     about = SweepFile(id=folder.name, experiment=spec, command=command, changes=tuple(changes), **about_plan, started_at=_now())
     store = SweepStore.of(folder, environment).claimed()
     store.write("sweep.json", about.content())

@@ -4,8 +4,8 @@
 
 τ_u is the fraction of items that user u would like: (1 + a) |I_u| / N + extra / N, so a counts unseen positives in proportion
 to the known ones, and extra is a constant number of them. With extra = 0, c is the same for all users, and this is iALS at α₀'
-= α₀ / (c (1 − α₀)) with the same ridge and scores divided by 1 − α₀ (theorem 1, corrected): another point of the same family.
-Users and items without interactions get zero vectors.
+= α₀ / (c (1 − α₀)) with the ridge divided by c and scores divided by 1 − α₀ (theorem 1, corrected): another point of the same
+family. Users and items without interactions get zero vectors.
 """
 
 from __future__ import annotations
