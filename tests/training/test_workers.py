@@ -227,7 +227,9 @@ def test_gloo_sends_the_bytes_that_are_counted():
         return sent
 
     def work(ring: Ring):
-        ring.sum([torch.zeros(1)])  # connects the workers
+        # Connects all workers: each part has numbers, so that each worker sends some to each neighbour.
+        ring.sum([torch.zeros(300)])
+        ring.complete([torch.zeros(300)])
         barrier.wait()
         # One thread counts, because the others would count the copies of the sockets that it holds meanwhile.
         before, counted = bytes_sent() if ring.rank == 0 else {}, ring.sent
