@@ -30,7 +30,7 @@ from rankbench.fitting.executors import Lost
 FAILURES = 20  # how often workers may be lost in a fit
 STARTS = 4  # how often Ray Train waits a minute for processors
 _TICK = 1.0  # seconds between checks of the workers
-_GONE = 20.0  # seconds that the workers have to end
+_GONE = 60.0  # seconds that the workers have to end: Ray ends a process whose threads use it after its shutdown
 
 
 @dataclass(frozen=True)
