@@ -335,10 +335,10 @@ def test_a_file_of_another_checksum_is_wrong_and_a_server_without_the_file_has_n
     assert error.value.brief == "download failed"
 
 
-def test_the_query_of_an_address_is_shown_nowhere(environment, write, monkeypatch):
+def test_the_query_of_an_address_is_shown_nowhere(online, write, monkeypatch):
     """It may be a key that gives access to the file."""
     address = "https://example.org/data/raw.csv?key=secret"
-    card = load_card(write({"source": {"files": {"all": {"url": address}}}}), environment)
+    card = load_card(write({"source": {"files": {"all": {"url": address}}}}), online)
 
     def refused(url, target, *more):
         assert url == address
@@ -346,7 +346,7 @@ def test_the_query_of_an_address_is_shown_nowhere(environment, write, monkeypatc
 
     monkeypatch.setattr("rankbench.data.fetch.download", refused)
     with pytest.raises(DownloadError, match=r"https://example\.org/data/raw\.csv\?\.\.\.") as error:
-        fetch(card, environment)
+        fetch(card, online)
     assert "secret" not in str(error.value)
 
     def received(url, target, *more):
@@ -354,6 +354,6 @@ def test_the_query_of_an_address_is_shown_nowhere(environment, write, monkeypatc
         target.write_bytes(CONTENT)
 
     monkeypatch.setattr("rankbench.data.fetch.download", received)
-    prepare(card, environment)
-    (manifest,) = environment.data.glob("prepared/*/manifest.json")
+    prepare(card, online)
+    (manifest,) = online.data.glob("prepared/*/manifest.json")
     assert "secret" not in manifest.read_text(encoding="utf-8")
