@@ -233,3 +233,11 @@ def test_scratch_of_a_killed_process_is_removed_an_hour_later(tmp_path):
     with atomic_folder(tmp_path / "made"):
         pass
     assert {path.name for path in tmp_path.iterdir()} == left - {f"{SCRATCH}held-12"} | {"made"}
+
+
+def test_a_private_file_stays_private(tmp_path):
+    path = tmp_path / "x.json"
+    write_json(path, {"old": 1})
+    path.chmod(0o600)
+    write_json(path, {"new": 1})
+    assert path.stat().st_mode & 0o777 == 0o600 and "new" in path.read_text()

@@ -17,6 +17,7 @@ from rankbench.tracking import mlflow_sink
 from rankbench.tracking.delivery import Delivery, check
 from rankbench.tracking.record import DatasetInfo, write_record
 from rankbench.tracking.run_names import metric_key, run_name
+from rankbench.tracking.spool import RunMessage, Spool, SweepEnd
 from rankbench.tracking.store import make_tables
 
 from .stores import content, records, run_tags, sink_on, spooled, sweep
@@ -249,6 +250,20 @@ def test_a_damaged_message_and_a_lost_record_are_set_aside_and_block_nothing(roo
     # The sweep's own message was lost; its runs still find themselves under one parent.
     assert run_tags(root / "mlflow.db", "rankbench.sweep") == ["sweep-1"]
     assert len(set(run_tags(root / "mlflow.db", "mlflow.parentRunId"))) == 1
+
+
+def test_messages_of_a_results_folder_send_no_files_from_elsewhere(root, tmp_path_factory):
+    """The folder may be another person's."""
+    secret = tmp_path_factory.mktemp("elsewhere") / "secret.txt"
+    secret.write_text("secret")
+    (root / "link.txt").symlink_to(secret)
+    spool = Spool(root / "spool")
+    for names in ([str(secret)], [os.path.relpath(secret, root)], ["link.txt"]):
+        spool.put(SweepEnd(experiment="foreign", time=1, sweep="s", files=names, note="", ok=True))
+    spool.put(RunMessage(experiment="foreign", time=1, record=str(secret.parent)))
+    left, _ = deliver(root)
+    assert left == 0 and len(spool.aside()) == 3
+    assert not [*(root / "artifacts").rglob("*.txt")]
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ import os
 import re
 import secrets
 import shutil
+import stat
 import sys
 import time
 from collections.abc import Iterator
@@ -193,6 +194,8 @@ def atomic_file(target: Path, fence: Fence | None = None) -> Iterator[Path]:
                 os.fsync(file.fileno())
             if fence:
                 fence.require_newest()
+            with suppress(FileNotFoundError):  # who may read the old file may read the new one, and nobody else
+                scratch.chmod(stat.S_IMODE(target.stat().st_mode))
             scratch.replace(target)
             _sync(target.parent)
     except FileNotFoundError:
