@@ -19,11 +19,12 @@ VISIBLE = 90.0  # seconds until every host sees a new file; NFS may remember for
 UNSEEN = "it ended, but its record does not appear here; do all hosts have the same results folder?"
 _MEMORY = "out of memory: Ray ended its worker; run fewer trials at once (resources.concurrent) or use a larger machine"
 _DIED = "its worker process died: it was killed, or it crashed"
+NODE_LOST = "its node was lost"
 _CAUSES = {  # part of a message of Ray → what it means
     "OutOfMemory": _MEMORY,
     "low on memory": _MEMORY,
-    "node was terminated": "its node was lost",
-    "NodeDied": "its node was lost",
+    "node was terminated": NODE_LOST,
+    "NodeDied": NODE_LOST,
     "SYSTEM_ERROR": _DIED,
     "died unexpectedly": _DIED,
 }
