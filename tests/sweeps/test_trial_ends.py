@@ -1,18 +1,22 @@
 """The end of a trial whose record is not seen at once, as in a folder of NFS that remembers that there was none."""
 
+import re
 import threading
+from socket import gethostname
 from types import SimpleNamespace
 
 import pytest
 
 from rankbench.cluster.machine import Machine
+from rankbench.core.errors import StorageError
 from rankbench.experiment.run import run
 from rankbench.schema.experiment import experiment_of_words
 from rankbench.sweeps.heartbeat import Progress
 from rankbench.sweeps.plan import plan
 from rankbench.sweeps.search import Search
+from rankbench.sweeps.store import SweepStore
 from rankbench.sweeps.sweep import open_sweep
-from rankbench.sweeps.trials import ends
+from rankbench.sweeps.trials import ends, trainable
 from rankbench.sweeps.trials.dispatch import Dispatch
 from rankbench.sweeps.trials.group import Group
 from rankbench.tracking.record import write_record
@@ -63,3 +67,14 @@ def test_nothing_counts_as_finished_without_a_record():
     progress = Progress("search", of=1, cost_of=1.0)
     progress.add([], 1.0, "ndcg@20", cached=False)
     assert progress.finished == 0
+
+
+def test_a_node_without_the_results_is_named_after_a_while(tmp_path, monkeypatch):
+    monkeypatch.setattr(trainable, "MOUNTED", 1.0)
+    with pytest.raises(StorageError, match=rf"late: not there on {re.escape(gethostname())}; mount it"):
+        trainable._require_visible(SweepStore(tmp_path / "late"))
+    mount = threading.Timer(1.5, (tmp_path / "late").mkdir)
+    monkeypatch.setattr(trainable, "MOUNTED", 60.0)
+    mount.start()
+    trainable._require_visible(SweepStore(tmp_path / "late"))
+    mount.join()
