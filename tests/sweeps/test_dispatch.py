@@ -56,6 +56,16 @@ def test_a_node_that_joins_is_used_and_a_trial_larger_than_the_rest_of_a_cluster
     assert Dispatch([Machine(1, 2 * GB)]).choose([Request(WIDE, 1.0)], now=0.0) == 0
 
 
+def test_a_trial_that_runs_longer_than_estimated_no_longer_holds_the_others_back():
+    dispatch = Dispatch([NODE] * 4)
+    for name, cpus, seconds in (("a", 4, 10.0), ("b", 2, 20.0), ("c", 4, 30.0)):
+        dispatch.start(name, Request(Needs(cpus, GB), seconds), now=0.0)
+    queue = [Request(WIDE, 50.0), Request(SMALL, 100.0)]
+    assert dispatch.choose(queue, now=5.0) is None  # the wide one may start at 20 on the nodes of a and b, and a free one
+    assert dispatch.choose(queue, now=25.0) is None  # a and b may end at any moment, c at 30
+    assert dispatch.choose(queue, now=31.0) == 1  # any of the three may end first, so the wide one leaves a node free
+
+
 def placed_one_by_one(tasks, machines):
     """The definition: the largest bundle first, each on the first node that has room."""
     free = [{"CPU": float(each.cpus), "memory": float(each.memory_bytes), "GPU": float(each.gpus)} for each in machines]
