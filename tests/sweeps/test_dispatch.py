@@ -1,5 +1,7 @@
 """Trials of unequal needs side by side: nothing delays the head of the queue, and nothing idles in front of it."""
 
+from collections import Counter
+
 import hypothesis.strategies as st
 from hypothesis import given, settings
 
@@ -52,6 +54,40 @@ def test_a_node_that_joins_is_used_and_a_trial_larger_than_the_rest_of_a_cluster
     dispatch.machines = [Machine(1, 2 * GB)] * 2
     assert dispatch.choose([Request(SMALL, 1.0)], now=0.0) == 0
     assert Dispatch([Machine(1, 2 * GB)]).choose([Request(WIDE, 1.0)], now=0.0) == 0
+
+
+def test_a_trial_that_runs_longer_than_estimated_no_longer_holds_the_others_back():
+    dispatch = Dispatch([NODE] * 4)
+    for name, cpus, seconds in (("a", 4, 10.0), ("b", 2, 20.0), ("c", 4, 30.0)):
+        dispatch.start(name, Request(Needs(cpus, GB), seconds), now=0.0)
+    queue = [Request(WIDE, 50.0), Request(SMALL, 100.0)]
+    assert dispatch.choose(queue, now=5.0) is None  # the wide one may start at 20 on the nodes of a and b, and a free one
+    assert dispatch.choose(queue, now=25.0) is None  # a and b may end at any moment, c at 30
+    assert dispatch.choose(queue, now=31.0) == 1  # any of the three may end first, so the wide one leaves a node free
+
+
+def placed_one_by_one(tasks, machines):
+    """The definition: the largest bundle first, each on the first node that has room."""
+    free = [{"CPU": float(each.cpus), "memory": float(each.memory_bytes), "GPU": float(each.gpus)} for each in machines]
+    bundles = [bundle for needs in tasks for bundle in needs.bundles]
+    for bundle in sorted(bundles, key=lambda each: [each.get(name, 0.0) for name in ("GPU", "CPU", "memory")], reverse=True):
+        place = next((each for each in free if all(each[name] + 1e-9 >= n for name, n in bundle.items())), None)
+        if place is None:
+            return False
+        for name, n in bundle.items():
+            place[name] -= n
+    return True
+
+
+kinds = st.builds(Needs, st.integers(0, 4), st.sampled_from([0, GB // 3, GB, 2 * GB]), st.sampled_from([0, 0, 0.1, 0.25, 1]))
+wide_kinds = st.builds(Needs, st.integers(1, 4), st.just(GB), nodes=st.integers(2, 3))
+nodes = st.lists(st.builds(Machine, st.integers(1, 8), st.sampled_from([GB, 4 * GB, 9 * GB]), st.integers(0, 2)), max_size=5)
+
+
+@given(st.lists(st.tuples(kinds | wide_kinds, st.integers(1, 12)), max_size=5), nodes)
+def test_equal_tasks_are_placed_at_once_as_one_by_one(tasks, machines):
+    tasks = [needs for needs, n in tasks for _ in range(n)]
+    assert can_run_together(tasks, machines) == can_run_together(Counter(tasks), machines) == placed_one_by_one(tasks, machines)
 
 
 trials = st.lists(st.tuples(st.sampled_from([SMALL, Needs(2, 3 * GB), WIDE]), st.integers(1, 20)), min_size=1, max_size=25)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 BLOCK_BYTES = 450_000_000  # memory for Python, its libraries and a block
@@ -58,18 +58,25 @@ class Machine:
         return min(whole)
 
 
-def can_run_together(tasks: Iterable[Needs], machines: Sequence[Machine]) -> bool:
-    """Whether the machines can run all tasks at once, as far as placing the largest bundles first shows."""
-    bundles = [bundle for needs in tasks for bundle in needs.bundles]
-    free = [{"CPU": float(each.cpus), "memory": float(each.memory_bytes), "GPU": float(each.gpus)} for each in machines]
-    for bundle in sorted(
-        bundles, key=lambda bundle: [bundle.get(name, 0.0) for name in ("GPU", "CPU", "memory")], reverse=True
-    ):
-        place = next((each for each in free if all(each[name] + 1e-9 >= n for name, n in bundle.items())), None)
-        if place is None:
+def can_run_together(tasks: Iterable[Needs] | Mapping[Needs, int], machines: Sequence[Machine]) -> bool:
+    """Whether the machines can run all tasks at once, as far as placing the largest bundles first shows.
+
+    `tasks`: the needs of each, or how many have the same needs. The time grows with the number of different needs and machines.
+    """
+    bundles: Counter[tuple[float, ...]] = Counter()
+    for needs, n in Counter(tasks).items():
+        for bundle in needs.bundles:
+            bundles[tuple(bundle.get(name, 0.0) for name in ("GPU", "CPU", "memory"))] += n
+    free = [[float(each.gpus), float(each.cpus), float(each.memory_bytes)] for each in machines]
+    for bundle, left in sorted(bundles.items(), reverse=True):
+        for place in free:
+            # The first node with room gets equal bundles until it is full, then the next one does.
+            whole = [int((offered + 1e-9) // needed) for offered, needed in zip(place, bundle, strict=True) if needed]
+            n = min([left, *whole])
+            place[:] = (offered - n * needed for offered, needed in zip(place, bundle, strict=True))
+            left -= n
+        if left:
             return False
-        for name, n in bundle.items():
-            place[name] -= n
     return True
 
 

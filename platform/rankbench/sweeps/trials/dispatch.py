@@ -8,6 +8,8 @@ would idle in front of each wide one.
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -37,7 +39,8 @@ class Dispatch:
     def __init__(self, machines: Sequence[Machine], limit: int | None = None):
         self._machines, self.limit = tuple(machines), limit
         self._running: dict[str, _Running] = {}
-        self._stuck: Sequence[Request] = ()  # the queue in which nothing could start; empty after a change
+        self._stuck: list[Request] = []  # the queue in which nothing can start before `_stuck_until`; empty after a change
+        self._stuck_until = math.inf
 
     @property
     def machines(self) -> tuple[Machine, ...]:
@@ -46,42 +49,65 @@ class Dispatch:
     @machines.setter
     def machines(self, machines: Sequence[Machine]) -> None:
         if self._machines != tuple(machines):
-            self._machines, self._stuck = tuple(machines), ()
+            self._machines, self._stuck = tuple(machines), []
 
     def start(self, name: str, trial: Request, now: float) -> None:
         self._running[name] = _Running(trial.needs, now + trial.seconds)
-        self._stuck = ()
+        self._stuck = []
 
     def end(self, name: str) -> None:
         self._running.pop(name, None)
-        self._stuck = ()
+        self._stuck = []
 
     def choose(self, queue: Sequence[Request], now: float) -> int | None:
         """Return the position in the queue of the trial that starts now; None if all wait."""
-        # Tune asks ten times per second; the answer only changes if a trial starts or ends, or the machines change.
-        if not queue or queue == self._stuck or (self.limit is not None and len(self._running) >= self.limit):
+        if not queue or (self.limit is not None and len(self._running) >= self.limit):
             return None
-        running = [*self._running.values()]
+        # Tune asks ten times per second. Only if a trial starts, ends or becomes late, or machines change, is the answer new.
+        if now < self._stuck_until and [*queue] == self._stuck:
+            return None
+        head, running = queue[0].needs, [*self._running.values()]
         # Without a running trial nothing would change by itself: then Ray waits for a machine, and says so.
-        if not running or self._fits(queue[0].needs, running):
+        if not running or self._fits(head, _numbers(running)):
             return 0
-        by_then = self._start_of(queue[0].needs, running, now)
-        for position, trial in enumerate(queue[1:], start=1):
-            if self._fits(trial.needs, running):
-                beside = [*running, _Running(trial.needs, now + trial.seconds)]
-                if self._start_of(queue[0].needs, beside, now) <= by_then:
-                    return position
-        self._stuck = tuple(queue)
+        by_then = self._start_of(head, running, now)
+        # There may be thousands of trials, but few different needs, and placing each of these once is enough.
+        latest = {head: -math.inf}
+        for position, trial in enumerate(queue):
+            if trial.needs not in latest:
+                latest[trial.needs] = self._latest_end(trial.needs, head, by_then, running, now)
+            if now + trial.seconds <= latest[trial.needs]:
+                return position
+        self._stuck = [*queue]
+        self._stuck_until = min((each.ends for each in running if each.ends > now), default=math.inf)
         return None
 
-    def _fits(self, needs: Needs, running: Sequence[_Running]) -> bool:
-        return can_run_together([*(each.needs for each in running), needs], self._machines)
+    def _latest_end(self, needs: Needs, head: Needs, by_then: float, running: Sequence[_Running], now: float) -> float:
+        """When a trial that starts now has to end so that it does not delay the head: `by_then`, or at any time (inf) on
+        processors that the head leaves free; -inf if it does not fit beside the running ones.
+        """
+        if not self._fits(needs, _numbers(running)):
+            return -math.inf
+        beside = [*running, _Running(needs, math.inf)]
+        return math.inf if self._start_of(head, beside, now, until=by_then) <= by_then else by_then
 
-    def _start_of(self, needs: Needs, running: Sequence[_Running], now: float) -> float:
-        """The estimated time at which enough of the running trials have ended; one that is late may end at any moment."""
-        left = sorted(running, key=lambda each: each.ends)
-        while left:
-            ended = left.pop(0)
+    def _fits(self, needs: Needs, running: Counter[Needs]) -> bool:
+        return can_run_together(running + Counter([needs]), self._machines)
+
+    def _start_of(self, needs: Needs, running: Sequence[_Running], now: float, until: float = math.inf) -> float:
+        """The estimated time at which enough of the running trials have ended; one that is late may end at any moment.
+
+        inf if it is after `until`.
+        """
+        left = _numbers(running)
+        for ended in sorted(running, key=lambda each: each.ends):
+            if ended.ends > until:
+                break
+            left[ended.needs] -= 1
             if self._fits(needs, left):
                 return max(now, ended.ends)
-        return float("inf")  # it needs more than the machines that are alive
+        return math.inf  # without `until`: it needs more than the machines that are alive
+
+
+def _numbers(running: Sequence[_Running]) -> Counter[Needs]:
+    return Counter(each.needs for each in running)

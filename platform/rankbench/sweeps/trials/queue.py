@@ -4,38 +4,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from ray.tune.search import Searcher
 
-from rankbench.cluster.machine import Needs
 from rankbench.sweeps.search import OnDone
 from rankbench.sweeps.trials.dispatch import Request
 from rankbench.sweeps.trials.group import Group
-
-
-@dataclass(frozen=True)
-class _Candidate:
-    """A planned unit or the next draw of an adaptive search, by its position."""
-
-    kind: Literal["unit", "search"]
-    position: int
-    request: Request
+from rankbench.sweeps.trials.lineup import Candidate, Lineup
 
 
 class Queue(Searcher):
     """Suggests the planned units, the largest first or in their order, and draws of each adaptive search in turn, as the
     dispatch allows.
-
-    The units of an arm whose trials are compared with one another start in their order: a trial may wait for earlier ones.
     """
 
     def __init__(self, group: Group, on_done: OnDone):
         super().__init__()
         self.group, self.on_done = group, on_done
-        self.left = dict.fromkeys(range(len(group.units)))
+        self.lineup = Lineup(group)
         self.next_search = 0
         self.remaining = [each.trials for each in group.searches]
 
@@ -45,15 +33,15 @@ class Queue(Searcher):
 
     def suggest(self, trial_id: str) -> Any:
         dispatch = self.group.dispatch
-        while self.left or any(self.remaining):
-            candidates = [*self._planned(), *self._draws()]
+        while (planned := self.lineup.candidates()) or any(self.remaining):
+            candidates = [*planned, *self._draws()]
             chosen = dispatch.choose([each.request for each in candidates], time.monotonic())
             if chosen is None:
                 return None
             candidate = candidates[chosen]
             config: dict[str, Any] = {candidate.kind: candidate.position, "nodes": candidate.request.needs.nodes}
             if candidate.kind == "unit":
-                del self.left[candidate.position]
+                self.lineup.take(chosen)
             else:
                 self.next_search = candidate.position + 1
                 self.remaining[candidate.position] -= 1
@@ -65,25 +53,14 @@ class Queue(Searcher):
             return config
         return Searcher.FINISHED
 
-    def _planned(self) -> list[_Candidate]:
-        """The planned units that may start, those before others that should start first."""
-        first: dict[Any, _Candidate] = {}
-        for position in self.left:
-            unit = self.group.units[position]
-            # One unit of each kind is enough for a choice, and there may be thousands.
-            kind = unit.arm if self.group.search.prunes else (unit.needs, unit.cost)
-            if kind not in first:
-                first[kind] = _Candidate("unit", position, Request(self.group.needs(unit), unit.cost))
-        return [*first.values()] if self.group.in_order else sorted(first.values(), key=_size, reverse=True)
-
-    def _draws(self) -> Iterator[_Candidate]:
+    def _draws(self) -> Iterator[Candidate]:
         """The next draws of searches that wait for no running trial, each in its turn."""
         n = len(self.remaining)
         for position in ((self.next_search + ahead) % n for ahead in range(n)):
             search = self.group.searches[position]
             if self.remaining[position] and not self.group.search.waits(search):
                 request = Request(self.group.needs(search.draft), search.draft.cost)
-                yield _Candidate("search", position, request)
+                yield Candidate("search", position, request)
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """Free the trial's resources. The study reads the record, which has more than Tune's result."""
@@ -91,8 +68,3 @@ class Queue(Searcher):
 
     def save(self, checkpoint_path: str) -> None:
         Path(checkpoint_path).touch()
-
-
-def _size(candidate: _Candidate) -> tuple[int, Needs, float]:
-    request = candidate.request
-    return request.needs.all_cpus, request.needs, request.seconds
