@@ -15,6 +15,7 @@ from typing import Any
 
 from rankbench.core.errors import DataError
 from rankbench.core.files import atomic_file, disk_errors_are_clear, make_folder
+from rankbench.sweeps.parts import Parts
 from rankbench.sweeps.store import SweepStore
 
 
@@ -26,6 +27,7 @@ class Draws:
 
     def __init__(self, path: Path, store: SweepStore | None = None):
         self.path, self._store = path, store
+        self._parts = Parts(path, store) if store else None
         self.lags: dict[str, int] = {}
         self.params: dict[str, list[dict[str, Any]]] = defaultdict(list)
         content = path.read_bytes() if path.is_file() else b""
@@ -65,8 +67,8 @@ class Draws:
             if claim:
                 claim.require_newest()
             file.write(json.dumps(entry) + "\n")
-        if self._store:
-            self._store.publish(self.path.name)
+        if self._parts:
+            self._parts.publish()
         self._take(entry)
 
     def _take(self, entry: dict[str, Any]) -> None:

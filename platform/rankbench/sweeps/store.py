@@ -94,6 +94,11 @@ class SweepStore:
             for name in names:
                 self.shared.upload(f"{FILES}/{self.claim.stored.name}/{name}", self.folder / name)
 
+    def publish_content(self, name: str, content: bytes) -> None:
+        """Store a file under this attempt, or a part of one."""
+        if self.shared and self.claim and self.claim.stored:
+            self.shared.write(f"{FILES}/{self.claim.stored.name}/{name}", content)
+
     def trial(self, run_id: str, ids: Sequence[str]) -> TrialRecords:
         """Claim the next attempt at a trial, which will write the records `ids`.
 
