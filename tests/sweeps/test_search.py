@@ -140,7 +140,7 @@ def test_killed_and_with_another_timing_it_draws_and_ends_the_same_trials(drawn,
     code = tmp_path / "code"
     shutil.copytree(Path(__file__).parents[2] / "platform" / "rankbench", code / "rankbench")
     shutil.copytree(Path(__file__).parents[2] / "datasets", tmp_path / "datasets")
-    trainable = code / "rankbench" / "sweeps" / "trainable.py"
+    trainable = code / "rankbench" / "sweeps" / "trials" / "trainable.py"
     trainable.write_text(trainable.read_text() + SLOW)
     monkeypatch.setenv("PYTHONPATH", str(code))
     monkeypatch.setenv("RANKBENCH_DATA", str(tmp_path / "data"))
