@@ -49,12 +49,12 @@ def fit(
     from rankbench import api
     from rankbench.cli.options import Options, card_and_method, open_execution, require_effect
     from rankbench.cli.plan_of_fit import require_both, show_plan
-    from rankbench.cli.working_folders import remove, working_folders
     from rankbench.core.environment import Environment
     from rankbench.core.errors import require
     from rankbench.core.files import require_writable
     from rankbench.data.cards import load_card
     from rankbench.experiment.job import configure
+    from rankbench.experiment.working_folders import remove, working_folders
 
     require_both(dry_run, nodes)
     require(dtype in ("float32", "float64"), f"--dtype: expected float32 or float64, got {dtype}")
