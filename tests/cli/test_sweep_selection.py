@@ -153,7 +153,17 @@ def interact(words, answer, until, limit=60):
 
 
 def test_a_high_price_is_confirmed_on_a_terminal(home):
-    words = ["sweep", "--datasets", "toy-a", "--methods", "bpr", "epochs=10000", "n_negatives=4096", "search.trials=50"]
+    words = [
+        "sweep",
+        "--datasets",
+        "toy-a",
+        "--methods",
+        "bpr",
+        "epochs=10000",
+        "patience=0",
+        "n_negatives=4096",
+        "search.trials=50",
+    ]
     words += ["learning_rate={loguniform: [0.001, 0.1]}"]
     output, code = interact(words, b"n\n", b"start? [Y/n]")
     assert "1 dataset, 1 model, 50 fits of the search stage and 1 fits of the final stage: about" in output.replace("\r\n", "")

@@ -335,9 +335,9 @@ def test_a_file_of_another_checksum_is_wrong_and_a_server_without_the_file_has_n
     assert error.value.brief == "download failed"
 
 
-def test_the_query_of_an_address_is_shown_nowhere(online, write, monkeypatch):
+def test_the_query_of_an_address_is_shown_nowhere(environment, write, monkeypatch):
     """It may be a key that gives access to the file."""
-    address = "https://example.org/data/raw.csv?key=secret"
+    address, online = "https://example.org/data/raw.csv?key=secret", replace(environment, offline=False)
     card = load_card(write({"source": {"files": {"all": {"url": address}}}}), online)
 
     def refused(url, target, *more):
@@ -351,7 +351,7 @@ def test_the_query_of_an_address_is_shown_nowhere(online, write, monkeypatch):
 
     def received(url, target, *more):
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(CONTENT)
+        target.write_text("user,item\n" + "".join(f"{u},{i}\n" for u in range(12) for i in range(u % 4, 10)))
 
     monkeypatch.setattr("rankbench.data.fetch.download", received)
     prepare(card, online)

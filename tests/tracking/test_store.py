@@ -86,7 +86,7 @@ def first_uses(root, homes):
     database, ids = root / "db" / "mlflow.db", []
     processes = []
     for record, home in zip(records(len(homes)), homes, strict=True):
-        folder = write_record(root / "runs", record, None)
+        folder = write_record(root / home / "runs", record, None)
         command = [sys.executable, "-c", OPEN, database, root / home, folder]
         processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
         ids.append(record.id)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from rankbench.cluster.machine import capacity
 from rankbench.cluster.session import Session
 from rankbench.core.environment import Environment
+from rankbench.core.files import make_folder
 from rankbench.experiment.outcome import failure
 from rankbench.schema.experiment import ExperimentSpec
 from rankbench.sweeps.placement import adapted, require_machine
@@ -57,6 +58,7 @@ def run_units(
     before all are done.
     Raises StorageError if a unit needs more memory than any machine has, ConfigError if no machine has the rest.
     """
+    make_folder(store.folder)  # which every node must see
     search, records = Search(store, spec.search), store.records
     running = running or Running()
     running.expect(len(units) + sum(each.trials for each in searches))
