@@ -13,7 +13,7 @@ import yaml
 
 from rankbench.cli import _main
 from rankbench.data.prepare import load
-from rankbench.data.recognise import card_text, recognise
+from rankbench.data.recognise import _card_name, card_text, recognise
 
 # Every user has enough items for train, valid and test.
 PAIRS = [(user, item) for user in range(9) for item in range(12) if (user + item) % 4]
@@ -162,6 +162,29 @@ def test_the_card_works_at_once_and_can_be_moved_apart_from_the_data(here, capsy
     shutil.move("cards", "elsewhere")
     assert _main(["run", "elsewhere/mine.yaml", "ease", "--cutoffs", "3", "--no-track"]) == 0
     capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("name", "card"),
+    [
+        ("My data.csv", "my-data"),
+        ("a.v1.5.tar.gz", "a.v1.5"),
+        ("a.csv.bz2", "a"),
+        ("a.csv2", "a.csv2"),
+        ("a.c", "a.c"),
+        ("a.different", "a.different"),
+        (".csv", "my-data"),
+        # As many endings as a file system permits, and one more that is none: all ways to divide them would be tried.
+        ("a" + ".gz" * 80 + ".csv1", ("a" + ".gz" * 80)[:64]),
+    ],
+)
+def test_a_card_is_called_as_its_file_without_the_endings(name, card, tmp_path):
+    assert _card_name(tmp_path / name) == card
+
+
+def test_a_folder_has_no_endings(tmp_path):
+    (tmp_path / "a.csv").mkdir()
+    assert _card_name(tmp_path / "a.csv") == "a.csv"
 
 
 def test_columns_of_other_names_are_given(environment, capsys):

@@ -34,6 +34,7 @@ USUAL = {
     "value": ("rating", "value", "stars", "overall", "score", "weight", "plays", "playcount"),
     "time": ("timestamp", "time", "ts", "date", "datetime", "unixreviewtime", "createdat"),
 }
+ENDING = re.compile("bz2|[A-Za-z]{2,8}")  # of a file's name, which says how it is packed and what it is
 NONE = "none"  # given instead of a column that is to be left out
 # A time in seconds since 1970 is larger than this from May 1970 on; a rating or a count is smaller.
 SMALLEST_TIME = 10_000_000
@@ -118,8 +119,10 @@ def card_text(recognised: Recognised) -> str:
 
 
 def _card_name(path: Path) -> str:
-    stem = path.name if path.is_dir() else re.sub(r"(\.(gz|bz2|xz|tar|tgz|zip|[A-Za-z]{2,8}))+$", "", path.name)
-    return re.sub(r"[^a-z0-9._-]+", "-", stem.lower()).strip("-._")[:64] or "my-data"
+    words = path.name.split(".")
+    while len(words) > 1 and not path.is_dir() and ENDING.fullmatch(words[-1]):
+        words.pop()
+    return re.sub(r"[^a-z0-9._-]+", "-", ".".join(words).lower()).strip("-._")[:64] or "my-data"
 
 
 def _checked(content: dict[str, Any], folder: Path) -> Card:
