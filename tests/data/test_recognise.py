@@ -310,6 +310,7 @@ def test_a_card_is_not_written_over(capsys):
     [
         ({}, ["x"], "x: no such file or folder"),
         ({"x.csv": b""}, ["x.csv"], "x.csv: no interactions"),
+        ({"x.csv": 10_000 * b"user," + b"item\n"}, ["x.csv"], "x.csv: 10,001 columns in one line; at most 10,000 are read"),
         ({"x.csv": text(",", ML)[:32]}, ["x.csv"], "x.csv: no interactions"),
         ({"x/a": b"1", "x/b": b"2"}, ["x"], "x: not recognised; it has a, b; name one of them instead"),
         ({"x/.hidden": b"1"}, ["x"], "x: not recognised; it has no files"),

@@ -21,7 +21,7 @@ from rankbench.data.fetch import fetch
 from rankbench.data.layouts import is_archive, names_below, parts_by_word, visible
 from rankbench.data.raw import RawFile, blocks_of_lines
 from rankbench.data.readers import finder, layout_of, movielens, reader
-from rankbench.data.readers.delimited import SEPARATORS
+from rankbench.data.readers.delimited import SEPARATORS, require_few_columns
 from rankbench.data.readers.parquet import opened
 
 # Names of columns, without case and punctuation, that are meant so in published datasets.
@@ -224,6 +224,7 @@ def _of_text(raw: RawFile, lines: list[str], columns: dict[str, str]) -> dict[st
     separator = separator or next((each for each in SEPARATORS if each in lines[0]), None)
     if separator is None:
         raise DataError(f"{raw.path}: not recognised; its first line is {printable(shown(lines[0]))}")
+    require_few_columns(max(line.count(separator) for line in lines), str(raw.path))
     if all(line.count(separator) == line.count(f"{separator} ") for line in lines):
         separator += " "
     first, *rest = ([cell.strip().strip('"') for cell in line.split(separator)] for line in lines)
