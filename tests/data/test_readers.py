@@ -86,6 +86,29 @@ def test_a_handmade_file_is_read_as_it_is_meant(text, spec, rows):
     assert rows_of(text, spec) == rows
 
 
+WIDE = 10_001
+
+
+@pytest.mark.parametrize(
+    ("text", "spec"),
+    [
+        ("user,item" + (WIDE - 2) * ",x" + "\n1,2" + (WIDE - 2) * ",3" + "\n", Read()),
+        ("\n1::2" + (WIDE - 2) * "::3" + "\n", Read(separator="::", header=False, user=0, item=1)),
+        ("1\t2" + (WIDE - 2) * "\t3" + "\n", Read(format="cornac", user=0, item=1)),
+        ("user_id:token\titem_id:token" + (WIDE - 2) * "\tx:float" + "\n", Read(format="recbole")),
+    ],
+    ids=["delimited", "wide separator", "cornac", "recbole"],
+)
+def test_a_line_has_ten_thousand_columns_at_most(text, spec):
+    with pytest.raises(DataError, match=r"raw\.csv:[12]: 10,001 columns in one line; at most 10,000 are read; leave out"):
+        rows_of(text, spec)
+
+
+def test_ten_thousand_columns_are_read():
+    names = ["user", "item", *(f"x{n}" for n in range(WIDE - 3))]
+    assert rows_of(",".join(names) + "\n" + ",".join(map(str, range(WIDE - 1))) + "\n", Read()) == [("0", "1")]
+
+
 @pytest.mark.parametrize(
     ("user", "expected"),
     [

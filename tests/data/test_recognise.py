@@ -13,7 +13,7 @@ import yaml
 
 from rankbench.cli import _main
 from rankbench.data.prepare import load
-from rankbench.data.recognise import card_text, recognise
+from rankbench.data.recognise import _card_name, card_text, recognise
 
 # Every user has enough items for train, valid and test.
 PAIRS = [(user, item) for user in range(9) for item in range(12) if (user + item) % 4]
@@ -164,6 +164,29 @@ def test_the_card_works_at_once_and_can_be_moved_apart_from_the_data(here, capsy
     capsys.readouterr()
 
 
+@pytest.mark.parametrize(
+    ("name", "card"),
+    [
+        ("My data.csv", "my-data"),
+        ("a.v1.5.tar.gz", "a.v1.5"),
+        ("a.csv.bz2", "a"),
+        ("a.csv2", "a.csv2"),
+        ("a.c", "a.c"),
+        ("a.different", "a.different"),
+        (".csv", "my-data"),
+        # As many endings as a file system permits, and one more that is none: all ways to divide them would be tried.
+        ("a" + ".gz" * 80 + ".csv1", ("a" + ".gz" * 80)[:64]),
+    ],
+)
+def test_a_card_is_called_as_its_file_without_the_endings(name, card, tmp_path):
+    assert _card_name(tmp_path / name) == card
+
+
+def test_a_folder_has_no_endings(tmp_path):
+    (tmp_path / "a.csv").mkdir()
+    assert _card_name(tmp_path / "a.csv") == "a.csv"
+
+
 def test_columns_of_other_names_are_given(environment, capsys):
     put({"a.csv": text(",", ("buyer", "sku", "rating", "when"))})
     assert _main(["data", "import", "a.csv"]) == 2
@@ -287,6 +310,7 @@ def test_a_card_is_not_written_over(capsys):
     [
         ({}, ["x"], "x: no such file or folder"),
         ({"x.csv": b""}, ["x.csv"], "x.csv: no interactions"),
+        ({"x.csv": 10_000 * b"user," + b"item\n"}, ["x.csv"], "x.csv: 10,001 columns in one line; at most 10,000 are read"),
         ({"x.csv": text(",", ML)[:32]}, ["x.csv"], "x.csv: no interactions"),
         ({"x/a": b"1", "x/b": b"2"}, ["x"], "x: not recognised; it has a, b; name one of them instead"),
         ({"x/.hidden": b"1"}, ["x"], "x: not recognised; it has no files"),

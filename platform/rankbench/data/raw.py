@@ -20,26 +20,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from rankbench.core.errors import DataError, first_line
+from rankbench.core.errors import DataError, first_line, printable
+from rankbench.data import tar
 from rankbench.data.cards import Read
 
 DAMAGED = (
     *(zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, zlib.error, lzma.LZMAError),
     *(EOFError, struct.error, UnicodeDecodeError),
 )
-
-
-class TarEntry(tarfile.TarInfo):
-    """An entry of a tar that ends as it should: tarfile takes one that is cut at a header for complete."""
-
-    @classmethod
-    def fromtarfile(cls, archive: tarfile.TarFile) -> tarfile.TarInfo:
-        try:
-            return super().fromtarfile(archive)
-        except (tarfile.EmptyHeaderError, tarfile.TruncatedHeaderError):
-            raise tarfile.ReadError("unexpected end of data") from None
-
-
+# The ways to pack a member of a zip that zipfile unpacks no further than it is asked to.
+ZIPPED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 # A compressed text of interactions expands about tenfold; a decompression bomb, a thousandfold.
 LARGEST_RATIO = 100
 HARMLESS_BYTES = 64 << 20
@@ -67,40 +57,40 @@ class RawFile:
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
         """Open the stream of bytes. Raises DataError for a damaged archive, a missing member, or a decompression bomb."""
-        try:
-            with self.path.open("rb") as file, self._unpacked(file) as content:
-                yield content
-        except DAMAGED as error:
-            raise _damaged(self.path, error) from None
-        except OSError as error:  # from the disk, or from bzip2 for damaged content
-            raise DataError(f"{self.path}: cannot be read: {first_line(error)}") from None
+        with self._refusals(), self.path.open("rb") as file, self._unpacked(file) as content:
+            yield content
 
     def names(self) -> list[str]:
         """The names of the files in this archive. Raises DataError if it is damaged, or unpacks to far more than it should."""
-        try:
-            with self.path.open("rb") as file:
-                if zipfile.is_zipfile(file):
-                    with zipfile.ZipFile(file) as archive:
-                        return [entry.filename for entry in archive.infolist() if not entry.is_dir()]
-                file.seek(0)
-                names = []
-                with self._tar(file) as archive:
-                    for entry in archive:
-                        if entry.offset_data + entry.size > self._limit():
-                            raise _bomb(self.path, self._limit())
-                        if entry.isfile():
-                            names.append(entry.name.removeprefix("./"))
-                return names
-        except DAMAGED as error:
-            raise _damaged(self.path, error) from None
-        except OSError as error:
-            raise DataError(f"{self.path}: cannot be read: {first_line(error)}") from None
+        with self._refusals(), self.path.open("rb") as file:
+            if zipfile.is_zipfile(file):
+                with zipfile.ZipFile(file) as archive:
+                    return [entry.filename for entry in archive.infolist() if not entry.is_dir()]
+            return [name for name, _ in self._of_tar(file)]
+
+    def limit(self) -> int:
+        """The maximum number of bytes that are unpacked from this file."""
+        return max(HARMLESS_BYTES, LARGEST_RATIO * self.path.stat().st_size)
 
     def companion(self, name: str) -> RawFile:
         """The companion file `name`. Raises DataError if the card does not have it."""
         if name not in self.companions:
             raise DataError(f"{self.path}: the format {self.spec.format} needs source.companions.{name} in the card")
         return self.companions[name]
+
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
+        """Raise DataError, which names this file, for what goes wrong while it is read."""
+        try:
+            yield
+        except tar.UnusualTar as error:
+            raise DataError(f"{self.path}: the archive {error}; unpack it yourself if you trust it") from None
+        except DAMAGED as error:
+            raise _damaged(self.path, error) from None
+        except OSError as error:
+            if error.errno is None:  # not from the disk, but from bzip2
+                raise _damaged(self.path, error) from None
+            raise DataError(f"{self.path}: cannot be read: {first_line(error)}") from None
 
     @contextmanager
     def _unpacked(self, file: IO[bytes]) -> Iterator[IO[bytes]]:
@@ -119,30 +109,28 @@ class RawFile:
             with zipfile.ZipFile(file) as archive, self._zip_member(archive) as member:
                 yield self._bounded(member)
             return
-        file.seek(0)
-        with self._tar(file) as archive:
-            for entry in archive:
-                if entry.name.removeprefix("./") == self.member and entry.isfile():
-                    yield self._bounded(archive.extractfile(entry))
-                    return
-                if entry.offset_data + entry.size > self._limit():  # all that precedes the member is decompressed as well
-                    raise _bomb(self.path, self._limit())
+        for name, content in self._of_tar(file):
+            if name == self.member:
+                yield content
+                return
         raise self._no_member()
 
     def _zip_member(self, archive: zipfile.ZipFile) -> IO[bytes]:
         try:
+            packed = archive.getinfo(self.member).compress_type
+            if packed not in ZIPPED:
+                how = f"the compression {zipfile.compressor_names.get(packed, packed)}"
+                raise DataError(f"{self.path}: {printable(self.member)} has {how}; only deflate is read: unpack it yourself")
             return archive.open(self.member)
         except KeyError:
             raise self._no_member() from None
         except (RuntimeError, ValueError) as error:  # encrypted, compressed in an unknown way, or damaged
             raise DataError(f"{self.path}: {first_line(error)}") from None
 
-    def _tar(self, file: IO[bytes]) -> tarfile.TarFile:
-        try:
-            # Read as a stream: each seek in a compressed archive would decompress it again.
-            return tarfile.open(fileobj=file, mode="r|*", tarinfo=TarEntry)
-        except TypeError:  # raised by tarfile for a truncated gzip header
-            raise tarfile.ReadError("unexpected end of data") from None
+    def _of_tar(self, file: IO[bytes]) -> Iterator[tuple[str, IO[bytes]]]:
+        """The name and the content of each file of a tar; all that precedes a file is decompressed, and counts."""
+        file.seek(0)
+        return tar.files(self._bounded(tar.decompressed(file)), self.limit())
 
     def _no_member(self) -> DataError:
         return DataError(f"{self.path}: the archive holds no {self.member}")
@@ -151,11 +139,7 @@ class RawFile:
         return self._bounded(gzip.GzipFile(fileobj=file))
 
     def _bounded(self, file: IO[bytes]) -> IO[bytes]:
-        return io.BufferedReader(_Bounded(file, self._limit(), self.path), 1 << 20)
-
-    def _limit(self) -> int:
-        """The maximum number of decompressed bytes."""
-        return max(HARMLESS_BYTES, LARGEST_RATIO * self.path.stat().st_size)
+        return io.BufferedReader(_Bounded(file, self.limit(), self.path), 1 << 20)
 
 
 def blocks_of_lines(file: IO[bytes], source: str, encoding: str = "utf-8") -> Iterator[tuple[int, bytes]]:

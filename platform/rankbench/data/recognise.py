@@ -21,7 +21,7 @@ from rankbench.data.fetch import fetch
 from rankbench.data.layouts import is_archive, names_below, parts_by_word, visible
 from rankbench.data.raw import RawFile, blocks_of_lines
 from rankbench.data.readers import finder, layout_of, movielens, reader
-from rankbench.data.readers.delimited import SEPARATORS
+from rankbench.data.readers.delimited import SEPARATORS, require_few_columns
 from rankbench.data.readers.parquet import opened
 
 # Names of columns, without case and punctuation, that are meant so in published datasets.
@@ -34,6 +34,7 @@ USUAL = {
     "value": ("rating", "value", "stars", "overall", "score", "weight", "plays", "playcount"),
     "time": ("timestamp", "time", "ts", "date", "datetime", "unixreviewtime", "createdat"),
 }
+ENDING = re.compile("bz2|[A-Za-z]{2,8}")  # of a file's name, which says how it is packed and what it is
 NONE = "none"  # given instead of a column that is to be left out
 # A time in seconds since 1970 is larger than this from May 1970 on; a rating or a count is smaller.
 SMALLEST_TIME = 10_000_000
@@ -118,8 +119,10 @@ def card_text(recognised: Recognised) -> str:
 
 
 def _card_name(path: Path) -> str:
-    stem = path.name if path.is_dir() else re.sub(r"(\.(gz|bz2|xz|tar|tgz|zip|[A-Za-z]{2,8}))+$", "", path.name)
-    return re.sub(r"[^a-z0-9._-]+", "-", stem.lower()).strip("-._")[:64] or "my-data"
+    words = path.name.split(".")
+    while len(words) > 1 and not path.is_dir() and ENDING.fullmatch(words[-1]):
+        words.pop()
+    return re.sub(r"[^a-z0-9._-]+", "-", ".".join(words).lower()).strip("-._")[:64] or "my-data"
 
 
 def _checked(content: dict[str, Any], folder: Path) -> Card:
@@ -221,6 +224,7 @@ def _of_text(raw: RawFile, lines: list[str], columns: dict[str, str]) -> dict[st
     separator = separator or next((each for each in SEPARATORS if each in lines[0]), None)
     if separator is None:
         raise DataError(f"{raw.path}: not recognised; its first line is {printable(shown(lines[0]))}")
+    require_few_columns(max(line.count(separator) for line in lines), str(raw.path))
     if all(line.count(separator) == line.count(f"{separator} ") for line in lines):
         separator += " "
     first, *rest = ([cell.strip().strip('"') for cell in line.split(separator)] for line in lines)

@@ -40,7 +40,8 @@ STATEMENT = re.compile(
 )
 INSERT = re.compile(rb"INSERT\b", re.IGNORECASE)
 CREATE = re.compile(rb"CREATE TABLE (?:IF NOT EXISTS )?`([^`]+)`", re.IGNORECASE)
-COLUMN = re.compile(rb"^\s*`([^`]+)`\s", re.MULTILINE)
+# The blanks before a name are those of its line: from every line on, all empty lines that follow would be tried.
+COLUMN = re.compile(rb"^[^\S\n]*+`([^`]++)`\s", re.MULTILINE)
 
 
 def rows(raw: RawFile, table: str, wanted: Mapping[str, int]) -> Iterator[pa.Table]:

@@ -1,8 +1,11 @@
 """Published archives in their true layout, and archives that are damaged or mean harm."""
 
+import bz2
 import gzip
 import io
+import lzma
 import tarfile
+import tracemalloc
 import zipfile
 
 import pytest
@@ -118,6 +121,96 @@ def test_a_damaged_archive_is_refused_by_name(content, name, member, message, ro
             raise DataError(f"/{name}: no interactions")  # as preparation says it
     assert f"/{name}:" in str(error.value)
     assert str(error.value).isprintable()
+
+
+@pytest.mark.parametrize(("packed", "name"), [(zipfile.ZIP_BZIP2, "bzip2"), (zipfile.ZIP_LZMA, "lzma")])
+def test_a_zip_that_cannot_be_unpacked_bit_by_bit_is_refused(packed, name, rows_of):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", packed) as archive:
+        archive.writestr("a.dat", DAT)
+    with pytest.raises(DataError, match=rf"raw\.zip: a\.dat has the compression {name}; only deflate is read: unpack it"):
+        rows_of(buffer.getvalue(), ML, "raw.zip", "a.dat")
+
+
+def header(kind: bytes, size: int, name: str = "other") -> bytes:
+    """The first 512 bytes of an entry of a tar."""
+    entry = tarfile.TarInfo(name)
+    entry.type, entry.size = kind, size
+    return entry.tobuf(tarfile.GNU_FORMAT)
+
+
+def blocks(content: bytes) -> bytes:
+    return content + bytes(-len(content) % 512)
+
+
+def attribute(key: str, value: str) -> bytes:
+    """A line of a pax header, which begins with its own length: of two digits."""
+    line = f" {key}={value}\n"
+    return f"{len(line) + 2}{line}".encode()
+
+
+LAST = header(tarfile.REGTYPE, len(DAT), "ratings.dat") + blocks(DAT.encode()) + bytes(1024)
+LARGE = 80 << 20
+
+
+@pytest.mark.parametrize(
+    ("kind", "pack"),
+    [
+        *((kind, lambda content: gzip.compress(content, 1)) for kind in b"LKxgX"),
+        *((ord("L"), pack) for pack in (bz2.compress, lambda content: lzma.compress(content, preset=0))),
+    ],
+    ids=["L", "K", "x", "g", "X", "bz2", "xz"],
+)
+def test_a_name_or_attributes_of_80_mb_are_not_held(kind, pack, tmp_path):
+    path = tmp_path / "raw.tar.packed"
+    path.write_bytes(pack(header(bytes([kind]), LARGE) + bytes(LARGE) + LAST))
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataError, match=r"raw\.tar\.packed: the archive .* a file in 83,886,080 bytes") as error:
+            RawFile("all", path, "", ML, "file").names()
+        assert str(error.value).endswith("at most 16,384 are read; unpack it yourself if you trust it")
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
+
+
+HOLES = header(tarfile.GNUTYPE_SPARSE, 0)
+MAP = b"".join(attribute(f"GNU.sparse.{key}", value) for key, value in [("major", "1"), ("minor", "0"), ("realsize", "9")])
+
+
+@pytest.mark.parametrize(
+    ("before", "message"),
+    [
+        (1000 * (header(b"L", 5) + blocks(b"name\0")), "describes one file by hundreds of headers"),
+        (HOLES, "has a sparse file"),
+        (header(b"x", len(MAP)) + blocks(MAP) + header(b"0", 0), "has a sparse file"),
+        (header(b"x", 23) + blocks(attribute("GNU.sparse.map", "0,0")) + header(b"0", 0), "has a sparse file"),
+        (header(b"x", 24) + blocks(attribute("GNU.sparse.size", "1?")) + header(b"0", 0), "has a sparse file"),
+        (header(b"0", 8**11 - 1), "unpacks to more than 64 MB, far more than a dataset of its size"),
+    ],
+    ids=["chain", "sparse", "sparse 1.0", "sparse 0.1", "sparse 0.0", "size"],
+)
+def test_what_no_dataset_has_is_refused(before, message, rows_of):
+    with pytest.raises(DataError, match=rf"raw\.tar: the archive {message}; unpack it yourself if you trust it"):
+        rows_of(before + LAST, ML, "raw.tar", "ratings.dat")
+
+
+def test_attributes_of_all_files_do_not_add_up_without_end(rows_of):
+    lines = [b"".join(attribute(f"key{n}{key:03}", "v") for key in range(600)) for n in range(2)]
+    parts = [header(b"g", len(each)) + blocks(each) + header(b"0", 0) for each in lines]
+    assert rows_of(parts[0] + LAST, ML, "raw.tar", "ratings.dat") == ROWS
+    with pytest.raises(DataError, match="the archive describes all its files by more than 1,000 attributes"):
+        rows_of(b"".join(parts) + LAST, ML, "raw.tar", "ratings.dat")
+
+
+@pytest.mark.parametrize("format", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT])
+def test_long_names_and_attributes_are_read(format, rows_of):
+    name, buffer = "folder/" * 500 + "ratings.dat", io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz", format=format, pax_headers={"comment": "of all files"}) as archive:
+        entry = tarfile.TarInfo(name)
+        entry.size, entry.pax_headers = len(DAT), {"SCHILY.xattr.user.note": "note " * 800}
+        archive.addfile(entry, io.BytesIO(DAT.encode()))
+    assert rows_of(buffer.getvalue(), ML, "raw.tar.gz", name) == ROWS
 
 
 def test_what_a_tar_unpacks_before_the_member_counts(rows_of):

@@ -2,6 +2,7 @@
 
 import gzip
 import random
+import re
 import tempfile
 from pathlib import Path
 
@@ -324,6 +325,19 @@ def test_many_small_statements_cost_no_more_than_a_pass():
     head, _, tail = GOOD["pagelinks"].partition(b"INSERT")
     small = b"".join(b"INSERT INTO `pagelinks` VALUES (10,0,3);;-- x\n" for _ in range(20_000))
     assert links_of({**GOOD, "pagelinks": head + small + b"INSERT" + tail}, 4 << 20) == [(10, 20)] * 20_000 + links_of(GOOD)
+
+
+def test_two_million_empty_lines_in_a_statement_are_read_once():
+    """If all lines that follow were tried from each of them, this would take an hour."""
+    contents = contents_of(WIKI)
+    contents["pagelinks"] = contents["pagelinks"].replace(b"\n) ENGINE", (2 << 20) * b"\n" + b") ENGINE")
+    assert links_of(contents, block=4 << 20) == links_of(contents_of(WIKI))
+
+
+@given(statement=st.text("`a \t\r\n", max_size=40))
+def test_columns_are_the_quoted_names_that_begin_a_line(statement):
+    names = re.findall(r"^\s*`([^`]+)`\s", statement, re.MULTILINE)
+    assert [name.decode() for name in sql_dump.COLUMN.findall(statement.encode())] == names
 
 
 def test_from_card_to_split(write, environment):

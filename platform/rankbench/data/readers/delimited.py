@@ -19,6 +19,7 @@ from rankbench.data.raw import NOT_UTF8, RawFile, blocks_of_lines
 from rankbench.data.readers import reads
 
 SEPARATORS = ("\t", "::", ";", "|", ",", " ")  # frequent ones, in the order in which they are suggested
+MOST_COLUMNS = 10_000  # the parser takes about 10 kB for each, however few rows there are
 NARROW = b"\x1f"  # replaces a separator of several bytes, which the CSV parser does not support
 
 
@@ -57,6 +58,13 @@ def read_by_position(raw: RawFile) -> Iterator[pa.Table]:
         usual |= {name: at for name, at in (("value", 2), ("time", 3)) if at < n_columns}
     update = {"separator": separator, "header": False, **raw.spec.columns(usual)}
     yield from read(replace(raw, spec=raw.spec.model_copy(update=update)))
+
+
+def require_few_columns(n_separators: int, where: str) -> None:
+    """Raise DataError, which begins with `where`, if a line with so many separators has more columns than are read."""
+    if n_separators >= MOST_COLUMNS:
+        advice = f"at most {MOST_COLUMNS:,} are read; leave out those that are not needed"
+        raise DataError(f"{where}: {n_separators + 1:,} columns in one line; {advice}")
 
 
 def first_filled_line(raw: RawFile) -> Lines | None:
@@ -120,6 +128,7 @@ def _layout(head: Lines, spec: Read) -> _Layout:
     """The layout by the first line: the columns have its names or, if the file has no header, f0, f1, ..."""
     separator = spec.separator or ","
     separator = separator if len(separator.encode()) == 1 else NARROW.decode()
+    require_few_columns(head.text.count(separator.encode()), head.locate(0))
     options = csv.ReadOptions(autogenerate_column_names=not spec.header)
     try:
         columns = csv.read_csv(pa.BufferReader(head.text + b"\n"), options, csv.ParseOptions(delimiter=separator)).column_names

@@ -9,7 +9,6 @@ and so on, such as training_set.tar of the first publication.
 
 from __future__ import annotations
 
-import tarfile
 from collections.abc import Iterator
 from typing import IO
 
@@ -18,7 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from rankbench.core.errors import DataError, printable
-from rankbench.data.raw import RawFile, TarEntry, blocks_of_lines
+from rankbench.data import tar
+from rankbench.data.raw import RawFile, blocks_of_lines
 from rankbench.data.readers import reads
 
 BATCH = 1 << 18  # minimum number of ratings in one table
@@ -37,7 +37,7 @@ def read(raw: RawFile) -> Iterator[pa.Table]:
     """
     batch: list[tuple[np.ndarray, ...]] = []
     with raw.open() as file:
-        for source, text in _texts(file, str(raw.path)):
+        for source, text in _texts(file, raw):
             movie = NO_MOVIE
             for number, block in blocks_of_lines(text, source, raw.spec.encoding):
                 letters = np.frombuffer(block if block.endswith(b"\n") else block + b"\n", np.uint8)
@@ -52,15 +52,13 @@ def read(raw: RawFile) -> Iterator[pa.Table]:
         yield _table(batch, raw)
 
 
-def _texts(file: IO[bytes], source: str) -> Iterator[tuple[str, IO[bytes]]]:
+def _texts(file: IO[bytes], raw: RawFile) -> Iterator[tuple[str, IO[bytes]]]:
     """Yield the text, or each text of the tar, after its name for error messages."""
     if file.peek(512)[257:262] != b"ustar":
-        yield source, file
+        yield str(raw.path), file
         return
-    with tarfile.open(fileobj=file, mode="r|", tarinfo=TarEntry) as archive:
-        for entry in archive:
-            if entry.isfile():
-                yield f"{source}: {printable(entry.name)}", archive.extractfile(entry)
+    for name, text in tar.files(file, raw.limit()):
+        yield f"{raw.path}: {printable(name)}", text
 
 
 def _table(batch: list[tuple[np.ndarray, ...]], raw: RawFile) -> pa.Table:

@@ -46,6 +46,7 @@ def read(raw: RawFile) -> Iterator[pa.Table]:
     head = delimited.first_filled_line(raw)
     if head is None:
         return
+    delimited.require_few_columns(head.text.count(separator.encode()), head.locate(0))
     typed = _typed(head.text.decode(errors="replace"), separator, head.locate(0))
     columns = {}
     for name, field in raw.spec.columns(USUAL).items():
