@@ -1,12 +1,15 @@
 """cluster.yaml is a file that the installed Ray would accept."""
 
 import json
+import re
+from importlib import metadata
 from pathlib import Path
 
 import jsonschema
 import pytest
 import ray.autoscaler
 import yaml
+from packaging.requirements import Requirement
 from ray.autoscaler._private.util import prepare_config, validate_config
 
 ROOT = Path(__file__).parents[1]
@@ -42,3 +45,17 @@ def test_cluster_authenticates_and_has_no_dashboard(cluster):
     head = " ".join(cluster["head_start_ray_commands"])
     assert "RAY_AUTH_MODE=token" in head and "--include-dashboard=false" in head
     assert all("RAY_AUTH_MODE=token" in command for command in cluster["worker_start_ray_commands"] if "ray start" in command)
+
+
+def test_what_is_installed_has_the_commands_that_follow(cluster):
+    """Without an extra, Ray is not installed, and none of its commands would be there."""
+    install = next(command for command in cluster["setup_commands"] if "pip install" in command)
+    (extra,) = re.findall(r"/rankbench\[(\w+)]", install)
+    extras, needed = {extra}, set()
+    for _ in range(2):  # an extra may name others
+        for line in metadata.requires("rankbench"):
+            requirement = Requirement(line)
+            if requirement.marker and any(requirement.marker.evaluate({"extra": each}) for each in extras):
+                needed.add(requirement.name)
+                extras |= requirement.extras if requirement.name == "rankbench" else set()
+    assert {"ray", "mlflow", "torch"} <= needed

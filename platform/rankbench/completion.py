@@ -76,7 +76,7 @@ def _refresh(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     begun.touch()
     environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
-    command = [sys.executable, "-m", "rankbench", "completion", "--refresh"]
+    command = [sys.executable, "-P", "-m", "rankbench", "completion", "--refresh"]
     quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     subprocess.Popen(command, env=environment, start_new_session=True, **quiet)  # type: ignore[call-overload]
 

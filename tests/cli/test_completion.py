@@ -195,3 +195,13 @@ def test_an_unknown_shell_is_one_line(words, capsys):
     assert _main(words) == 2
     error = capsys.readouterr().err
     assert "give a shell, one of bash, zsh, fish" in error and error.count("\n") == 1
+
+
+def test_modules_of_the_working_folder_are_not_run(home, monkeypatch):
+    (home / "typer.py").write_text("from pathlib import Path\nPath('ran').touch()\n")
+    monkeypatch.setenv("RANKBENCH_DATA", str(home / "new"))
+    assert completion.read_index() is None  # it is made in the background
+    deadline = time.monotonic() + 60
+    while not completion.index_file().is_file() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert completion.index_file().is_file() and not (home / "ran").exists()

@@ -5,9 +5,11 @@ import re
 
 import pytest
 from rich.console import Console
+from rich.text import Text
 
 from rankbench.cli import console
 from rankbench.cli.console import print_table
+from rankbench.views.plain_console import PlainConsole
 
 HEADER = ["dataset", "model", "ndcg@20", "95 % interval", "setting", "fit s"]
 BODY = [
@@ -73,3 +75,12 @@ def test_a_row_that_does_not_fit_is_folded_with_all_its_values(printed):
     assert lines[0] == "movielens-100k-temporal  softmax"
     assert [line.split()[0] for line in lines[1:5]] == ["ndcg@20", "95", "setting", "fit"]
     assert not any(line.endswith("  ") or "not shown" in line for line in lines)
+
+
+def test_control_characters_of_labels_do_not_reach_the_terminal(printed, capsys):
+    evil = "E \x1b]52;c;ZWNobw==\x07 \x9b31m"
+    shown = "\n".join(printed(120, ["model", "ndcg@20"], [[evil, "0.1"], [Text(evil), "0.2"]]))
+    assert "\x1b" not in shown and "\x07" not in shown and "\x9b" not in shown
+    assert r"E \x1b]52;c;ZWNobw==\x07 \x9b31m" in shown
+    PlainConsole().print(evil, Text(evil))
+    assert "\x1b" not in capsys.readouterr().out

@@ -90,6 +90,9 @@ def test_a_worker_keeps_copies_where_its_own_host_says(tmp_path, monkeypatch):
     assert environment.here().data == environment.data == tmp_path / "data"
     monkeypatch.delenv("RANKBENCH_CACHE")
     assert environment.here() == environment
+    (tmp_path / "driver").write_text("in the way")  # as another user's folder is on this host
+    monkeypatch.setattr("rankbench.core.environment.user_cache_dir", lambda name: str(tmp_path / "home" / name))
+    assert environment.here().results == tmp_path / "home" / "rankbench" / "results" / environment.results.name
 
 
 @pytest.mark.parametrize(

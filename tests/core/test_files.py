@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rankbench.core.errors import StorageError
-from rankbench.core.files import ABANDONED, _sweep_abandoned, atomic_file, atomic_folder, write_json
+from rankbench.core.files import ABANDONED, SCRATCH, _sweep_abandoned, atomic_file, atomic_folder, write_json
 
 
 def test_a_folder_appears_whole(tmp_path):
@@ -211,22 +211,33 @@ def test_there_is_no_moment_without_the_folder(tmp_path):
 def test_scratch_of_a_killed_process_is_removed_an_hour_later(tmp_path):
     names = ("old", "held", "fresh", "busy")
     for name in names:
-        (tmp_path / f".tmp-{name}-12").mkdir()
-        (tmp_path / f".tmp-{name}-12" / "half.bin").write_bytes(b"half")
-    (tmp_path / ".tmp-12-old.json").write_text("{")
+        (tmp_path / f"{SCRATCH}{name}-12").mkdir()
+        (tmp_path / f"{SCRATCH}{name}-12" / "half.bin").write_bytes(b"half")
+    (tmp_path / f"{SCRATCH}12-old.json").write_text("{")
+    foreign = {".tmp-thesis", ".tmp-20261126-notes.txt"}  # of other programs
+    for name in foreign:
+        (tmp_path / name).write_text("the only copy")
     long_ago = time.time() - ABANDONED - 60
     for path in tmp_path.rglob("*"):
-        if "fresh" not in str(path) and path.parent.name != ".tmp-busy-12":
+        if "fresh" not in str(path) and path.parent.name != f"{SCRATCH}busy-12":
             os.utime(path, (long_ago, long_ago))
-    handle = os.open(tmp_path / ".tmp-held-12", os.O_RDONLY)  # as a process does that works there, however slowly
+    handle = os.open(tmp_path / f"{SCRATCH}held-12", os.O_RDONLY)  # as a process does that works there, however slowly
     fcntl.flock(handle, fcntl.LOCK_EX)
     try:
         write_json(tmp_path / "x.json", {})
     finally:
         os.close(handle)
     left = {path.name for path in tmp_path.iterdir()}
-    assert left == {"x.json", ".tmp-held-12", ".tmp-fresh-12", ".tmp-busy-12"}
+    assert left == foreign | {"x.json", f"{SCRATCH}held-12", f"{SCRATCH}fresh-12", f"{SCRATCH}busy-12"}
     _sweep_abandoned.cache_clear()
     with atomic_folder(tmp_path / "made"):
         pass
-    assert {path.name for path in tmp_path.iterdir()} == left - {".tmp-held-12"} | {"made"}
+    assert {path.name for path in tmp_path.iterdir()} == left - {f"{SCRATCH}held-12"} | {"made"}
+
+
+def test_a_private_file_stays_private(tmp_path):
+    path = tmp_path / "x.json"
+    write_json(path, {"old": 1})
+    path.chmod(0o600)
+    write_json(path, {"new": 1})
+    assert path.stat().st_mode & 0o777 == 0o600 and "new" in path.read_text()

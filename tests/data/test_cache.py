@@ -84,3 +84,10 @@ def test_the_facts_are_those_of_the_rows(dataset):
     assert facts["time_span"] == ["1970-01-01T00:16:40+00:00", "1970-01-01T00:17:00+00:00"]
     assert facts["share_of_top_tenth"] == 12 / sum(n_users)
     json.dumps(facts, allow_nan=False)
+
+
+def test_folders_of_others_are_not_taken_for_prepared_data(dataset, environment):
+    foreign = environment.data / "prepared" / "thesis-2024"
+    foreign.mkdir()
+    (foreign / "only-copy.txt").write_text("x")
+    assert kinds(environment) == ["prepared"]

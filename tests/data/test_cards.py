@@ -93,6 +93,18 @@ def test_a_url_must_end_in_a_file_name(url, write, environment):
         load_card(write({"source": {"files": {"all": {"url": url}}}}), environment)
 
 
+@pytest.mark.parametrize("account", ["alice:secret@", "token@"])
+def test_an_address_with_an_account_is_refused_and_not_repeated(account, write, environment):
+    with pytest.raises(ConfigError, match="an address with a user name or password") as error:
+        load_card(write({"source": {"files": {"all": {"url": f"https://{account}a.org/x.csv"}}}}), environment)
+    assert account not in str(error.value)
+
+
+def test_the_query_of_an_address_is_not_part_of_the_file_name(write, environment):
+    card = load_card(write({"source": {"files": {"all": {"url": "https://a.org/x.csv?key=secret"}}}}), environment)
+    assert card.source.parts()["all"].filename == "x.csv"
+
+
 def test_two_urls_may_not_end_in_the_same_file_name(write, environment):
     """The second part would be read from the first one's place in the cache."""
     parts = {"train": {"url": "https://a.org/train/data.txt"}, "test": {"url": "https://a.org/test/data.txt"}}

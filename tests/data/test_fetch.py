@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rankbench.core.errors import DataError, DownloadError
+from rankbench.data.addresses import without_query
 from rankbench.data.cards import load_card
 from rankbench.data.download import download
 from rankbench.data.fetch import fetch
@@ -332,3 +333,27 @@ def test_a_file_of_another_checksum_is_wrong_and_a_server_without_the_file_has_n
     with pytest.raises(DownloadError, match=r"toy: cannot download .* answers 404 .* or set RANKBENCH_MIRROR") as error:
         fetch(load_card(write({"source": {"files": {"all": {"url": URL}}}}), online), online)
     assert error.value.brief == "download failed"
+
+
+def test_the_query_of_an_address_is_shown_nowhere(online, write, monkeypatch):
+    """It may be a key that gives access to the file."""
+    address = "https://example.org/data/raw.csv?key=secret"
+    card = load_card(write({"source": {"files": {"all": {"url": address}}}}), online)
+
+    def refused(url, target, *more):
+        assert url == address
+        raise DownloadError(f"cannot download {without_query(url)}: the server answers 403")
+
+    monkeypatch.setattr("rankbench.data.fetch.download", refused)
+    with pytest.raises(DownloadError, match=r"https://example\.org/data/raw\.csv\?\.\.\.") as error:
+        fetch(card, online)
+    assert "secret" not in str(error.value)
+
+    def received(url, target, *more):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(CONTENT)
+
+    monkeypatch.setattr("rankbench.data.fetch.download", received)
+    prepare(card, online)
+    (manifest,) = online.data.glob("prepared/*/manifest.json")
+    assert "secret" not in manifest.read_text(encoding="utf-8")

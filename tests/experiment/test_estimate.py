@@ -198,6 +198,11 @@ def test_evaluations_take_a_twentieth_of_a_fit_or_follow_each_epoch():
     blind = seconds(job_of("sl", {"objective": "catalogue", "epochs": 40, "patience": 0}, fit_on="train"), size, 1)
     looking = job_of("sl", {"objective": "catalogue", "epochs": 40, "patience": 5, "eval_every": every}, fit_on="train")
     assert 0.6 * blind < seconds(looking, size, 1) < (0.6 * 1.06) * blind + 1  # a fit that looks is taken to end early
+    long, longer = (
+        job_of("sl", {"objective": "catalogue", "epochs": epochs, "patience": 5, "eval_every": every}, fit_on="train")
+        for epochs in (1000, 2000)
+    )
+    assert seconds(long, size, 1) == seconds(longer, size, 1)  # it ends long before the limit
 
 
 def test_a_size_counts_all_parts_of_the_split(environment):

@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from numpy.testing import assert_array_equal
 
 from rankbench.core.errors import ConfigError
+from rankbench.core.files import SCRATCH
 from rankbench.experiment.execution import Execution
 from rankbench.experiment.fit import fit as fit_configs
 from rankbench.experiment.job import configure
@@ -70,7 +71,7 @@ def test_one_with_another_checksum_is_passed_over(damage, tmp_path, caplog):
 
 def test_scratch_of_a_killed_fit_is_removed(tmp_path):
     Checkpoints(tmp_path).save(state(1))
-    (tmp_path / ".tmp-000002-abcd").mkdir()
+    (tmp_path / f"{SCRATCH}000002-abcd").mkdir()
     assert Checkpoints(tmp_path, resume=True).last().number == 1
     assert [path.name for path in tmp_path.iterdir()] == ["000001"]
 

@@ -20,7 +20,7 @@ from rankbench.sweeps.trials.ends import cause
         ),
         ("The actor died because its node was terminated", "its node was lost"),
         ("ray.exceptions.RaySystemError: broken pipe", "broken pipe"),
-        ("", "it left no message"),
+        ("", "it ended, but its record does not appear here"),
     ],
 )
 def test_the_cause_comes_first(message, begins):

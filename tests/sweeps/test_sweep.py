@@ -42,7 +42,7 @@ resources: {cpus: 1, concurrent: 1}
 BROKEN = "users: 200, items: 80", "users: 30, items: 80"
 
 
-def rankbench(home: Path, *words: str) -> subprocess.Popen:
+def rankbench(home: Path, *words: str, program: str = "") -> subprocess.Popen:
     environment = os.environ | {
         "RANKBENCH_DATA": str(home / "data"),
         "RANKBENCH_RESULTS": str(home / "results"),
@@ -50,7 +50,7 @@ def rankbench(home: Path, *words: str) -> subprocess.Popen:
     }
     environment.pop("RANKBENCH_TRACKING_URI", None)
     return subprocess.Popen(
-        [sys.executable, "-m", "rankbench", *words],
+        [sys.executable, *(("-c", program) if program else ("-m", "rankbench")), *words],
         env=environment, cwd=home, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
 
@@ -331,6 +331,36 @@ final: {fit_on: FIT_ON, seeds: [1, 2]}
 cutoffs: [10]
 resources: {cpus: 1, concurrent: 1, device: "cpu:0"}
 """
+
+
+STORE_ENDS = """
+from rankbench.core.errors import StorageError
+from rankbench.sweeps.store import SweepStore
+
+fetch, calls = SweepStore.fetch, []
+
+def fails(self, ids):
+    calls.append(ids)
+    if len(calls) > 1:
+        raise StorageError("s3://bucket/results: the store does not answer")
+    fetch(self, ids)
+
+SweepStore.fetch = fails
+
+from rankbench.__main__ import main
+main()
+"""
+
+
+@pytest.mark.slow
+def test_a_store_that_is_lost_ends_the_command_in_one_line(tmp_path):
+    """Tune's own error, with a stack, is not what a user sees."""
+    (tmp_path / "small.yaml").write_text(EXPERIMENT)
+    process = rankbench(tmp_path, "sweep", "small.yaml", program=STORE_ENDS)
+    _, err = process.communicate(timeout=300)
+    assert process.returncode == 5 and "Traceback" not in err, err
+    (line,) = (line for line in err.splitlines() if line.startswith("error: "))
+    assert line == "error: s3://bucket/results: the store does not answer"
 
 
 @pytest.mark.parametrize("fit_on", ["train", pytest.param("train+valid", marks=pytest.mark.slow)])

@@ -17,7 +17,9 @@ from rankbench.tracking import mlflow_sink
 from rankbench.tracking.delivery import Delivery, check
 from rankbench.tracking.record import DatasetInfo, write_record
 from rankbench.tracking.run_names import metric_key, run_name
+from rankbench.tracking.spool import RunMessage, Spool, SweepEnd
 from rankbench.tracking.store import make_tables
+from rankbench.tracking.uploader import Uploader
 
 from .stores import content, records, run_tags, sink_on, spooled, sweep
 from .test_record import RECORD
@@ -251,6 +253,20 @@ def test_a_damaged_message_and_a_lost_record_are_set_aside_and_block_nothing(roo
     assert len(set(run_tags(root / "mlflow.db", "mlflow.parentRunId"))) == 1
 
 
+def test_messages_of_a_results_folder_send_no_files_from_elsewhere(root, tmp_path_factory):
+    """The folder may be another person's."""
+    secret = tmp_path_factory.mktemp("elsewhere") / "secret.txt"
+    secret.write_text("secret")
+    (root / "link.txt").symlink_to(secret)
+    spool = Spool(root / "spool")
+    for names in ([str(secret)], [os.path.relpath(secret, root)], ["link.txt"]):
+        spool.put(SweepEnd(experiment="foreign", time=1, sweep="s", files=names, note="", ok=True))
+    spool.put(RunMessage(experiment="foreign", time=1, record=str(secret.parent)))
+    left, _ = deliver(root)
+    assert left == 0 and len(spool.aside()) == 3
+    assert not [*(root / "artifacts").rglob("*.txt")]
+
+
 @pytest.mark.slow
 def test_what_the_store_refuses_stays_and_blocks_nothing(root):
     too_long = dataclasses.replace(RECORD, id="run-x-ease-9", params={"a?b": 1.0})  # no name for MLflow
@@ -278,6 +294,33 @@ def test_an_experiment_whose_files_cannot_be_written_blocks_no_other_one(root):
     assert left == 1 and str(root / "file") in why
     _, (run,) = runs_of(root, "well")
     assert run.info.status == "FINISHED"
+
+
+def test_a_file_that_a_server_finds_too_large_blocks_no_other_message(root, monkeypatch):
+    """As behind a proxy that takes bodies of at most a megabyte."""
+    import requests
+    from mlflow.tracking import MlflowClient as Client
+
+    answer = requests.Response()
+    answer.status_code = 413
+    log_artifact, events = Client.log_artifact, []
+
+    def refuse(self, run_id, path, *more):
+        if self.get_run(run_id).data.tags["rankbench.run"] == "run-x-ease-9":
+            raise requests.HTTPError("413 Request Entity Too Large", response=answer)
+        return log_artifact(self, run_id, path, *more)
+
+    monkeypatch.setattr(Client, "log_artifact", refuse)
+    large = dataclasses.replace(RECORD, id="run-x-ease-9")
+    sink = sink_on(root, "large", [])  # never opened: its messages wait
+    for record in (large, RECORD):
+        sink.send(record, write_record(root / "runs", record, None))
+    (ended := threading.Event()).set()
+    order = {"uri": f"sqlite:///{root}/mlflow.db", "artifacts": str(root / "artifacts"), "queue": False}
+    assert Uploader(order, ended, lambda **event: events.append(event)).work() == 1
+    assert len(spooled(root)) == 1 and sum("sent" in event for event in events) == 1
+    (refusal,) = (event for event in events if "refused" in event)
+    assert "413" in refusal["reason"]
 
 
 def waits(lines, messages):

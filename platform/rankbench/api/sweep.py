@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from rankbench.core.config import override, validate
 from rankbench.core.environment import Environment, require_environment
 from rankbench.core.errors import ConfigError, require
 from rankbench.core.patterns import is_pattern
-from rankbench.core.plain import plain, plain_mapping
+from rankbench.core.plain import plain, plain_mapping, whole_number
 from rankbench.experiment import methods as known
 from rankbench.experiment.job import configure
 from rankbench.schema.datasets import Entry
@@ -100,7 +99,7 @@ def sweep(
         content = {
             "name": name,
             "datasets": [_entry(each, environment) for each in _as_list(datasets)],
-            "params": _mapping("params", params),
+            "params": plain_mapping("params", params),
             "search": {"choose": {"metric": metric}, "trials": plain(trials)},
             "final": {"seeds": _seeds(seeds)},
         } | _arms(plain(methods))
@@ -125,16 +124,9 @@ def _is_searched(arm: ArmSpec) -> bool:
     return spaces or configure(arm.method, arm.params, f"methods: {arm.label}").stopping is not None
 
 
-def _mapping(argument: str, given: Any) -> dict[str, Any]:
-    require(given is None or isinstance(given, Mapping), f"{argument}: expected a mapping of parameters, got {given!r}")
-    return plain_mapping(argument, given)
-
-
 def _seeds(given: Any) -> list[int]:
-    """The seeds as Python's numbers, which a file can hold."""
-    seeds: list[Any] = [given] if isinstance(given, Integral) else [*given] if isinstance(given, Iterable) else [None]
-    require(all(isinstance(each, Integral) for each in seeds), f"seeds: expected whole numbers, got {given!r}")
-    return [int(each) for each in seeds]
+    several = isinstance(given, Iterable) and not isinstance(given, str)
+    return [whole_number("seeds", seed) for seed in (given if several else [given])]
 
 
 def _as_list(datasets: Any) -> list[Any]:

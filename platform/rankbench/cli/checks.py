@@ -286,6 +286,7 @@ def cluster(environment: Environment, address: str | None) -> Iterator[Check]:
         with session(address, available_cpus()) as joined:
             from rankbench.cluster.probe import probe_nodes
             from rankbench.cluster.workplace import shared_places
+            from rankbench.core.code import package_fingerprint
 
             offered = f"{joined.cpus} processors, {joined.memory_bytes / 1e9:.1f} GB"
             yield Check("ok", "cluster", f"{address or 'local'}: {offered}")
@@ -293,6 +294,8 @@ def cluster(environment: Environment, address: str | None) -> Iterator[Check]:
                 wrong = []
                 if node.version != version("rankbench"):
                     wrong.append(f"rankbench {node.version} on the node, {version('rankbench')} here")
+                elif node.code != package_fingerprint():
+                    wrong.append(f"other source files of rankbench {node.version} on the node than here")
                 wrong += [f"cannot see or write {path}" for path in node.unseen]
                 advice = "install the same version on every node, and let them share RANKBENCH_DATA and RANKBENCH_RESULTS"
                 if wrong:

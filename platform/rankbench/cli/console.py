@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rankbench.views.phases import SIGNALS, clock, err, phase_progress
+from rankbench.views.plain_console import PlainConsole, as_cell
 
 __all__ = [
     "SIGNALS", "Json", "clock", "epilog", "err", "out", "phase_progress", "print_json", "print_table", "program",
@@ -26,9 +27,7 @@ __all__ = [
 Json = Annotated[bool, typer.Option("--json", help="Print the result on stdout as JSON.")]
 
 
-# Names of datasets, arms and files may contain brackets, so nothing that is printed is read as markup.
-out = Console(soft_wrap=True, highlight=False, markup=False)
-
+out = PlainConsole(soft_wrap=True)
 
 PIPED_WIDTH = 1000  # columns of output that no terminal shows
 LONG_WORD = 24  # characters; a longer word may be broken at the edge of a column
@@ -58,7 +57,7 @@ def print_table(header: Sequence[str], body: Sequence[Sequence[str | Text]], dro
     order, and breaks its text between words. If its numbers alone are too wide, each row is printed as lines of name and value.
     No number is ever cut or broken. Piped output always has all columns.
     """
-    lines = [[Text(cell) if isinstance(cell, str) else cell for cell in line] for line in body]
+    lines = [[as_cell(each) for each in line] for line in body]
     width = out.width if out.is_terminal else PIPED_WIDTH
     columns = [_Column(name, [line[position] for line in lines], position == 0) for position, name in enumerate(header)]
     if _total(column.widest for column in columns) > width:

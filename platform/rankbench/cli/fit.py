@@ -46,11 +46,10 @@ def fit(
     The model is fitted on train + valid and saved as safetensors and JSON.
     A method that stops early on valid is fitted on train. A matrix that does not fit into memory is saved as tiles.
     """
-    import shutil
-
     from rankbench import api
     from rankbench.cli.options import Options, card_and_method, open_execution, require_effect
     from rankbench.cli.plan_of_fit import require_both, show_plan
+    from rankbench.cli.working_folders import remove, working_folders
     from rankbench.core.environment import Environment
     from rankbench.core.errors import require
     from rankbench.core.files import require_writable
@@ -72,22 +71,19 @@ def fit(
         environment, labels = Environment.from_env(), Labels.from_env("rankbench fit")
         tracking_uri(environment)
     require_writable(to)
-    checkpoint_folder, tile_folder = (to.with_name(f"{to.name}.{kind}") for kind in ("checkpoints", "tiles"))
+    folders = working_folders(to)
     if (to / "model.json").is_file():
-        for folder in (checkpoint_folder, tile_folder):  # left by a fit that was killed after its model was saved
-            shutil.rmtree(folder, ignore_errors=True)
+        remove(folders)  # left by a fit that was killed after its model was saved
     require(not to.exists(), f"{to}: already exists; choose another folder with --out")
     changes, values = card_and_method(params or [])
     chosen = configure(method, values)
     options = Options(address, resume, memory, device=device, workers=workers)
     require_effect(chosen, options)
-    # Both folders are beside the model's, and are deleted once the model is saved.
-    with open_execution(chosen.spec, options, checkpoint_folder, tile_folder) as execution, phase_progress() as progress:
+    with open_execution(chosen.spec, options, *folders) as execution, phase_progress() as progress:
         more = {"dtype": dtype, "seed": seed, "progress": progress, "execution": execution}
         model = api.fit(dataset, method, changes=changes, **more, **values)
     model.save(to)
-    for folder in (checkpoint_folder, tile_folder):
-        shutil.rmtree(folder, ignore_errors=True)
+    remove(folders)
     registered = None
     if register is not None:
         from rankbench.api.register import register as register_model

@@ -54,6 +54,7 @@ def report(
     from rankbench.schema.find import find
     from rankbench.sweeps.sweep import comparisons
     from rankbench.tracking.links import RunLinks
+    from rankbench.views.plain_console import visible
 
     require(format in FORMATS, f"--format: unknown {format!r}{nearest(format, FORMATS)}; one of {', '.join(FORMATS)}")
     environment = Environment.from_env()
@@ -89,7 +90,7 @@ def report(
         pictures = [path for path in files if path.suffix == ".png"]
         print(html(report_page(stored.about, stored.chosen, table, stored.records, pictures)), end="")
     else:
-        print(render(table, format).rstrip("\n"))
+        print(visible(render(table, format)).rstrip("\n"))
 
 
 def show_table(table: Table) -> None:

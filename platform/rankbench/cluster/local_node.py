@@ -71,7 +71,7 @@ def _start(folder: Path, session_folder: Path, options: dict[str, Any]) -> subpr
     arguments = {"patience": PATIENCE, "_temp_dir": str(session_folder), **options}
     with (session_folder / _LOG).open("w", encoding="utf-8") as log:
         return subprocess.Popen(
-            [sys.executable, "-m", "rankbench.cluster.node_process", json.dumps(arguments)],
+            [sys.executable, "-P", "-m", "rankbench.cluster.node_process", json.dumps(arguments)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,

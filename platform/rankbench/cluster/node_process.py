@@ -34,7 +34,7 @@ def main() -> None:
     sys.stdin.read()
     # Reached when the owner was killed; otherwise the owner ends this process. Ray's own shutdown may hang here, and Ray ends
     # this process when its node ends, so a program without Ray cleans up instead.
-    os.execv(sys.executable, [sys.executable, "-m", "rankbench.cluster.private_folder"])
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "rankbench.cluster.private_folder"])
 
 
 def _wait_longer(ray, patience: float) -> None:

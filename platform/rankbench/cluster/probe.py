@@ -13,6 +13,7 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from rankbench.cluster.alive_nodes import alive_nodes
+from rankbench.core.code import package_fingerprint
 from rankbench.core.errors import ClusterError, RankbenchError
 from rankbench.core.files import disk_errors_are_clear, make_folder
 from rankbench.core.storage import Storage
@@ -22,10 +23,13 @@ PATIENCE = 60  # seconds for all nodes
 
 @dataclass(frozen=True)
 class Node:
-    """A node's name, its version of rankbench, and `unseen`, the folders and stores that it does not share with the driver."""
+    """A node's name, its version of rankbench, the fingerprint of its source files (`code`), and `unseen`, the folders and
+    stores that it does not share with the driver.
+    """
 
     name: str
     version: str
+    code: str
     unseen: tuple[str, ...]
 
 
@@ -66,14 +70,14 @@ def _node(name: str, task: ray.ObjectRef) -> Node:
         raise ClusterError(f"node {name}: {(str(cause).strip().splitlines() or [type(cause).__name__])[-1]}") from None
 
 
-def _check(probes: list[Path], stores: Sequence[Storage]) -> tuple[str, tuple[str, ...]]:
+def _check(probes: list[Path], stores: Sequence[Storage]) -> tuple[str, str, tuple[str, ...]]:
     unseen = [str(probe.parent) for probe in probes if not _usable(probe)]
     for store in stores:
         try:
             store.require_writable()
         except RankbenchError as error:
             unseen.append(str(error))
-    return version("rankbench"), tuple(unseen)
+    return version("rankbench"), package_fingerprint(), tuple(unseen)
 
 
 def _usable(probe: Path) -> bool:

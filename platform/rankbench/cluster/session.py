@@ -118,6 +118,7 @@ def _local(folder: Path, cpus: int | None, sizes: dict[str, int], gpus: bool) ->
     token = folder / "token"
     token.touch(mode=0o600)
     token.write_text(_process_token(), encoding="ascii")
+    given = os.environ.get("RAY_AUTH_TOKEN_PATH")  # that of a cluster that this process may join later
     os.environ["RAY_AUTH_TOKEN_PATH"] = str(token)
     os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
     try:
@@ -126,6 +127,8 @@ def _local(folder: Path, cpus: int | None, sizes: dict[str, int], gpus: bool) ->
             yield from _running("cannot join the local Ray cluster: {}", address, local=True)
     finally:
         os.environ.pop("RAY_AUTH_TOKEN_PATH", None)
+        if given is not None:
+            os.environ["RAY_AUTH_TOKEN_PATH"] = given
 
 
 @cache

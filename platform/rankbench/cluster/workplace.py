@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from rankbench.core.code import package_fingerprint
 from rankbench.core.environment import Environment
 from rankbench.core.errors import require
 from rankbench.core.storage import Storage
@@ -63,7 +64,9 @@ def crew_of(workers: int, address: str | None = None, gpus: bool = False, source
 
 
 def require_shared(environment: Environment) -> None:
-    """Raise ConfigError if a node of the connected cluster does not see the folders of data and results, or their stores."""
+    """Raise ConfigError if a node of the connected cluster has other code, or does not see the folders of data and results, or
+    their stores.
+    """
     _require(*shared_places(environment))
 
 
@@ -83,6 +86,11 @@ def _require(folders: list[Path], stores: list[Storage]) -> None:
     from rankbench.cluster.probe import probe_nodes
 
     for node in probe_nodes(folders, stores):
+        require(
+            node.code == package_fingerprint(),
+            f"node {node.name} has other source files of rankbench ({node.version}) than this host; install the same revision "
+            "on every node, so that all results are of one (rankbench doctor --address)",
+        )
         require(
             not node.unseen,
             f"node {node.name} does not see {', '.join(node.unseen)}: choose a folder on storage that all hosts share, or give "

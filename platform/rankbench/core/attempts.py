@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rankbench.core.errors import ClusterError
-from rankbench.core.files import disk_errors_are_clear, make_folder, scratch_number
+from rankbench.core.files import SCRATCH, disk_errors_are_clear, make_folder, scratch_number
 from rankbench.core.storage import Storage
 
 _NAME = re.compile(r"(\d{6})(-[0-9a-f]{8})?")
@@ -76,11 +76,11 @@ class FolderAttempt:
 
     def _disarm(self, target: Path) -> None:
         """Remove the scratch of earlier attempts at `target`. Each is renamed first, in one step, so that its writer fails."""
-        for scratch in target.parent.glob(".tmp-*"):
+        for scratch in target.parent.glob(f"{SCRATCH}*"):
             number = scratch_number(scratch, target)
             if number is None or number >= self.number:
                 continue
-            aside = target.parent / f".tmp-fenced-{secrets.token_hex(4)}"
+            aside = target.parent / f"{SCRATCH}fenced-{secrets.token_hex(4)}"
             with suppress(FileNotFoundError):
                 scratch.rename(aside)
                 shutil.rmtree(aside) if aside.is_dir() else aside.unlink()

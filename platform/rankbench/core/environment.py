@@ -11,8 +11,8 @@ from typing import Any
 
 from platformdirs import user_cache_dir
 
-from rankbench.core.errors import ConfigError, require, shown
-from rankbench.core.files import is_too_long
+from rankbench.core.errors import ConfigError, StorageError, require, shown
+from rankbench.core.files import is_too_long, require_writable
 from rankbench.core.registry import nearest
 from rankbench.core.storage import SCHEME, Storage, is_storage
 
@@ -77,12 +77,15 @@ class Environment:
         )
 
     def here(self) -> Environment:
-        """This environment on the host that calls this: copies of a store are where its own RANKBENCH_CACHE says, if it is set
-        there.
+        """This environment on the host that calls this: copies of a store are where its own RANKBENCH_CACHE says. If it is not
+        set there, they are where the driver has them, or in the user's cache if that place cannot be written.
         """
         cache = _folder("RANKBENCH_CACHE")
         if cache is None:
-            return self
+            places = [folder for folder, store in ((self.data, self.data_store), (self.results, self.results_store)) if store]
+            if all(map(_is_writable, places)):
+                return self
+            cache = Path(user_cache_dir("rankbench"))
         data = cache if self.data_store else self.data
         return replace(self, data=data, results=_copy_of(self.results_store, cache) if self.results_store else self.results)
 
@@ -126,6 +129,14 @@ def _copy_of(store: Storage, cache: Path) -> Path:
     name = re.sub(r"[^A-Za-z0-9.]+", "-", store.uri.removeprefix(SCHEME))[:80]
     digest = hashlib.sha256(f"{store.endpoint} {store.uri}".encode()).hexdigest()[:8]
     return cache / "results" / f"{name}-{digest}"
+
+
+def _is_writable(folder: Path) -> bool:
+    try:
+        require_writable(folder)
+    except StorageError:
+        return False
+    return True
 
 
 def _folder(name: str) -> Path | None:

@@ -12,6 +12,7 @@ import os
 import re
 import secrets
 import shutil
+import stat
 import sys
 import time
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ from safetensors import SafetensorError
 from rankbench.core.errors import StorageError, require
 
 NOTHING_FREE = 1 << 20  # bytes; a disk with less free space counts as full
+SCRATCH = ".tmp-rankbench-"  # how the names of scratch files and folders begin, so that no other program's are removed
 ABANDONED = 3600.0  # seconds after which scratch files without a living owner are removed
 
 
@@ -47,7 +49,7 @@ def atomic_folder(target: Path, replace: bool = False, fence: Fence | None = Non
     """
     make_folder(target.parent)
     _sweep_abandoned(target.parent)
-    scratch = target.parent / f".tmp-{target.name}-{_owner(fence)}{secrets.token_hex(4)}"
+    scratch = target.parent / f"{SCRATCH}{target.name}-{_owner(fence)}{secrets.token_hex(4)}"
     lock = None
     try:
         with disk_errors_are_clear(target):
@@ -123,7 +125,7 @@ def _lock(folder: Path) -> int | None:
 @cache
 def _sweep_abandoned(folder: Path) -> None:
     """Remove scratch files of killed processes in `folder`, once per process because a folder may have thousands of entries."""
-    for scratch in folder.glob(".tmp-*"):
+    for scratch in folder.glob(f"{SCRATCH}*"):
         with suppress(OSError):
             newest = max(path.lstat().st_mtime for path in (scratch, *scratch.rglob("*")))
             if time.time() - newest < ABANDONED:
@@ -171,7 +173,7 @@ def is_too_long(path: Path) -> bool:
 
 def sweep_scratch(target: Path) -> None:
     """Remove what killed processes left of `target`. Call this only while holding the lock for its creation."""
-    for scratch in target.parent.glob(f".tmp-{glob.escape(target.name)}-*"):
+    for scratch in target.parent.glob(f"{SCRATCH}{glob.escape(target.name)}-*"):
         shutil.rmtree(scratch, ignore_errors=True)
 
 
@@ -184,7 +186,7 @@ def atomic_file(target: Path, fence: Fence | None = None) -> Iterator[Path]:
     make_folder(target.parent)
     _sweep_abandoned(target.parent)
     # The suffix is kept, because some writers choose their format by it.
-    scratch = target.parent / f".tmp-{_owner(fence)}{secrets.token_hex(4)}-{target.name}"
+    scratch = target.parent / f"{SCRATCH}{_owner(fence)}{secrets.token_hex(4)}-{target.name}"
     try:
         with disk_errors_are_clear(target):
             yield scratch
@@ -192,6 +194,8 @@ def atomic_file(target: Path, fence: Fence | None = None) -> Iterator[Path]:
                 os.fsync(file.fileno())
             if fence:
                 fence.require_newest()
+            with suppress(FileNotFoundError):  # who may read the old file may read the new one, and nobody else
+                scratch.chmod(stat.S_IMODE(target.stat().st_mode))
             scratch.replace(target)
             _sync(target.parent)
     except FileNotFoundError:
@@ -210,7 +214,7 @@ def scratch_number(scratch: Path, target: Path) -> int | None:
     """The number of the fence under which `scratch` is written for `target`; None if it has none or is for another target."""
     name = re.escape(target.name)
     token = "[0-9a-f]{8}"
-    match = re.fullmatch(rf"\.tmp-(?:{name}-(\d{{6}})-{token}|(\d{{6}})-{token}-{name})", scratch.name)
+    match = re.fullmatch(rf"{re.escape(SCRATCH)}(?:{name}-(\d{{6}})-{token}|(\d{{6}})-{token}-{name})", scratch.name)
     return int(match[1] or match[2]) if match else None
 
 

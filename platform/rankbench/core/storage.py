@@ -22,7 +22,10 @@ from rankbench.core.errors import ConfigError, StorageError, first_line, require
 
 SCHEME = "s3://"
 _CHUNK = 8 << 20  # bytes of a file that are in memory at once
-_CONNECT, _TRIES = 5, 4  # seconds for a connection, and the number of times that a failed request is sent
+_CONNECT = 5  # seconds for a connection
+# How often a failed request is sent: for some seconds at first, when the address may be wrong, and for a minute or two once the
+# store has answered, because its outage must not end a sweep.
+_TRIES, _PATIENT_TRIES = 4, 10
 _URI = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(.*))?")
 _MEANS = {  # name of an AWS error → what to do about it
     "NO_SUCH_BUCKET": "there is no such bucket; create it first",
@@ -31,6 +34,9 @@ _MEANS = {  # name of an AWS error → what to do about it
     "SIGNATURE_DOES_NOT_MATCH": "the secret is wrong; check AWS_SECRET_ACCESS_KEY",
     "NETWORK_CONNECTION": "the store does not answer; check AWS_ENDPOINT_URL",
 }
+
+_Place = tuple[str, str | None, str | None]  # bucket, endpoint, region
+_answered: set[_Place] = set()  # the stores that have answered this process
 
 
 @dataclass(frozen=True)
@@ -126,13 +132,18 @@ class Storage:
 
     @property
     def _files(self) -> Any:
-        return _file_system(self.uri.removeprefix(SCHEME).partition("/")[0], self.endpoint, self.region)
+        return _file_system(*self._place, _PATIENT_TRIES if self._place in _answered else _TRIES)
+
+    @property
+    def _place(self) -> _Place:
+        return self.uri.removeprefix(SCHEME).partition("/")[0], self.endpoint, self.region
 
     @contextmanager
     def _errors_are_clear(self, key: str) -> Iterator[None]:
         """Turn errors of the store into a StorageError of one line that names the object."""
         try:
             yield
+            _answered.add(self._place)
         except OSError as error:
             if error.errno is not None and not isinstance(error, FileNotFoundError):
                 raise  # of the local file
@@ -145,7 +156,7 @@ class Storage:
 
 
 @cache
-def _file_system(bucket: str, endpoint: str | None, region: str | None) -> Any:
+def _file_system(bucket: str, endpoint: str | None, region: str | None, tries: int) -> Any:
     """The connection of this process to a bucket. Without an endpoint, AWS itself is asked where the bucket is."""
     try:
         from pyarrow import fs
@@ -154,7 +165,7 @@ def _file_system(bucket: str, endpoint: str | None, region: str | None) -> Any:
         raise ConfigError(f"{SCHEME}{bucket}: this build of pyarrow has no S3; pip install pyarrow") from None
     if region is None:
         region = "us-east-1" if endpoint else fs.resolve_s3_region(bucket)
-    retries = AwsStandardS3RetryStrategy(max_attempts=_TRIES)
+    retries = AwsStandardS3RetryStrategy(max_attempts=tries)
     return S3FileSystem(endpoint_override=endpoint, region=region, connect_timeout=_CONNECT, retry_strategy=retries)
 
 

@@ -36,7 +36,7 @@ def entries(environment: Environment) -> list[Entry]:
     for path in sorted((environment.data / "prepared").glob("*")):
         if path.name.startswith(".tmp-"):
             result.append(Entry("unfinished", path.name, path, size_of(path)))
-        elif path.is_dir():
+        elif (path / "manifest.json").is_file():  # anything else is not of this program
             result.append(
                 Entry("prepared" if _is_current(path) else "stale", path.name.rpartition("-")[0], path, size_of(path))
             )

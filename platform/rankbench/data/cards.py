@@ -15,6 +15,7 @@ from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError, shown
 from rankbench.core.registry import nearest
 from rankbench.core.wording import MD5, NAME, SHA256
+from rankbench.data.addresses import filename_of, holds_an_account, without_query
 from rankbench.data.interactions import PARTS
 from rankbench.data.protocols.spec import SplitSpec, protocols
 
@@ -44,14 +45,16 @@ class RemoteFile(Strict):
         if (self.url is None) == (self.file is None):
             raise ValueError("give either url or file")
         if self.url is not None and not self.url.startswith("https://"):
-            raise ValueError(f"only https:// is downloaded, got {shown(self.url)}")
+            raise ValueError(f"only https:// is downloaded, got {shown(without_query(self.url))}")
         if self.url is not None:
+            if holds_an_account(self.url):
+                raise ValueError("an address with a user name or password would be stored with every result; download the file")
             _names_a_file(self.filename)
         return self
 
     @property
     def filename(self) -> str:
-        return Path(self.file).name if self.file is not None else self.url.rsplit("/", 1)[-1]
+        return Path(self.file).name if self.file is not None else filename_of(self.url)
 
 
 class Mirror(Strict):

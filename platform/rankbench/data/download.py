@@ -25,6 +25,7 @@ from urllib3.exceptions import HTTPError
 
 from rankbench.core.errors import DataError, DownloadError, StorageError, printable
 from rankbench.core.files import disk_errors_are_clear, make_folder, write_json
+from rankbench.data.addresses import without_query
 
 TRIES = 5
 LONGEST_WAIT = 60  # seconds between two attempts, whatever the server asks for
@@ -58,7 +59,7 @@ class _NotFound(DownloadError):
 
 def public_https(url: str) -> None:
     """Raise DataError unless `url` is https on a host whose addresses are all public."""
-    shown = printable(url)  # the URL of a redirect is chosen by the server
+    shown = without_query(url)  # that of a redirect is chosen by the server
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port or 443
@@ -119,7 +120,7 @@ def download(
                 if isinstance(error, _Stale):
                     part.unlink(missing_ok=True)
                 if attempt == TRIES:
-                    raise DownloadError(f"cannot download {url}: {error} ({TRIES} tries)") from None
+                    raise DownloadError(f"cannot download {without_query(url)}: {error} ({TRIES} tries)") from None
                 wait = error.wait
             pause(min(LONGEST_WAIT, 2.0**attempt if wait is None else wait))
         _verify(url, part, sha256, md5)
@@ -193,7 +194,7 @@ def _request(session: requests.Session, url: str, headers: dict[str, str], allow
             try:
                 location = urljoin(location, target)
             except ValueError:
-                raise DownloadError(f"cannot download {url}: redirected to {printable(target)}") from None
+                raise DownloadError(f"cannot download {without_query(url)}: redirected to {without_query(target)}") from None
             continue
         if response.status_code in (200, 206, 416):
             return response
@@ -201,8 +202,8 @@ def _request(session: requests.Session, url: str, headers: dict[str, str], allow
         answer = f"the server answers {response.status_code}"
         if response.status_code in _RETRIED:
             raise _TryAgain(answer, _seconds(response.headers.get("Retry-After")))
-        raise DownloadError(f"cannot download {url}: {answer} {printable(response.reason or '')}")
-    raise DownloadError(f"cannot download {url}: more than {REDIRECTS} redirects")
+        raise DownloadError(f"cannot download {without_query(url)}: {answer} {printable(response.reason or '')}")
+    raise DownloadError(f"cannot download {without_query(url)}: more than {REDIRECTS} redirects")
 
 
 def _seconds(retry_after: str | None) -> float | None:
@@ -245,7 +246,9 @@ class _Stale(_TryAgain):
 
 def _require_space(url: str, part: Path, total: int, missing: int) -> None:
     if total > LARGEST:
-        raise DataError(f"{url}: {total / 1e9:.0f} GB is more than the limit of {LARGEST >> 30} GB for a download")
+        raise DataError(
+            f"{without_query(url)}: {total / 1e9:.0f} GB is more than the limit of {LARGEST >> 30} GB for a download"
+        )
     free = shutil.disk_usage(part.parent).free
     if missing > free:
         raise StorageError(f"{part.parent}: {missing / 1e9:.1f} GB are still to download, {free / 1e9:.1f} GB are free")
@@ -260,7 +263,7 @@ def _write(response: requests.Response, part: Path, start: int, total: int | Non
                 file.write(chunk)
                 done += len(chunk)
                 if done > LARGEST:
-                    raise DataError(f"{url}: more than the limit of {LARGEST >> 30} GB for a download")
+                    raise DataError(f"{without_query(url)}: more than the limit of {LARGEST >> 30} GB for a download")
                 if time.monotonic() - shown > 0.1:
                     progress(done, total)
                     shown = time.monotonic()
@@ -280,4 +283,6 @@ def _verify(url: str, part: Path, sha256: str | None, md5: str | None) -> None:
         if digest != expected:
             part.unlink()
             _version_file(part).unlink(missing_ok=True)
-            raise DataError(f"{url}: {kind} is {digest}, the card says {expected}; the downloaded file is deleted")
+            raise DataError(
+                f"{without_query(url)}: {kind} is {digest}, the card says {expected}; the downloaded file is deleted"
+            )

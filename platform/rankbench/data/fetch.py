@@ -12,6 +12,7 @@ from filelock import FileLock
 from rankbench.core.environment import Environment
 from rankbench.core.errors import DataError, DownloadError
 from rankbench.core.files import make_folder, write_json, write_text
+from rankbench.data.addresses import without_query
 from rankbench.data.cards import Card, RemoteFile
 from rankbench.data.checksums import checksums
 from rankbench.data.download import Progress, download
@@ -116,13 +117,13 @@ def _locate(card: Card, remote: RemoteFile, environment: Environment, progress: 
     fetched_from = cached.with_name(f"{cached.name}.url")
     stale = _is_of_another_address(fetched_from, remote)
     if cached.is_file() and not stale:
-        return cached, remote.url
+        return cached, without_query(remote.url)
     if environment.offline:
         searched = f"; not in the mirror {environment.mirror / card.mirror_folder}" if environment.mirror else ""
         raise DownloadError(
             f"{card.name}: {remote.filename} is not in the cache {cached.parent}{searched}, and offline is set", "offline"
         )
-    log.info("downloading %s", remote.url)
+    log.info("downloading %s", without_query(remote.url))
     if stale:
         cached.unlink(missing_ok=True)
         _forget(environment.data / "lock.json", f"{card.name}/{cached.name}")
@@ -132,7 +133,7 @@ def _locate(card: Card, remote: RemoteFile, environment: Environment, progress: 
         kind = DownloadError if isinstance(error, DownloadError) else DataError
         raise kind(f"{card.name}: {error}; or put {remote.filename} into {cached.parent}, or set RANKBENCH_MIRROR") from None
     write_text(fetched_from, remote.url)
-    return cached, remote.url
+    return cached, without_query(remote.url)
 
 
 def _is_of_another_address(fetched_from: Path, remote: RemoteFile) -> bool:

@@ -30,10 +30,10 @@ from rankbench.core.files import atomic_folder, write_text
 from rankbench.core.registry import nearest
 from rankbench.core.wording import FORMS, NAME
 from rankbench.data.cards import Card, read_card
+from rankbench.data.column_types import UNREADABLE, decoded, require_type
 from rankbench.data.columns import ADVICE, interactions
 from rankbench.data.interactions import PARTS
 from rankbench.data.protocols.spec import protocols
-from rankbench.data.readers.parquet import DAMAGED, plain, require_type
 from rankbench.data.recognise import recognise
 
 FOLDER = "own"  # in the cache
@@ -241,9 +241,9 @@ def _require_usable(table: pa.Table, names: Mapping[str, str | None], source: st
     for name in table.column_names:
         require_type(name, table.schema.field(name).type, names.get(name) or name, source)
     try:
-        columns = {name: plain(table[name]) for name in table.column_names}
+        columns = {name: decoded(table[name]) for name in table.column_names}
         interactions(columns, lambda row: f"{source}: row {row} from 0", keep_missing)
-    except DAMAGED as error:
+    except UNREADABLE as error:
         problem = f"ids are whole numbers below 2^63 or text ({printable(first_line(error))}); convert them with .astype(str)"
         wrong = next((names.get(name) or name for name in ("user", "item") if not _are_ids(table[name])), None)
         raise DataError(f"{source}: the column {wrong!r}: {problem}" if wrong else f"{source}: {first_line(error)}") from None
@@ -258,8 +258,8 @@ def _are_ids(column: pa.ChunkedArray) -> bool:
     """Whether the column can be read as ids, whatever its single values are."""
     with suppress(DataError):
         try:
-            interactions({"user": plain(column), "item": plain(column)}, str)
-        except DAMAGED:
+            interactions({"user": decoded(column), "item": decoded(column)}, str)
+        except UNREADABLE:
             return False
     return True
 

@@ -41,7 +41,8 @@ SCANNED, SCORED, SUMMED = 1.2e-9, 2.5e-11, 3e-10  # seconds of a ranking: per sc
 MEASURED = 1e-5  # seconds per user
 SHARE = 0.05  # of the time of a fit, for evaluations
 RATE = 5e10  # products a second of a processor, where an estimate must not depend on the machine
-STOPS_AT = 0.6  # share of its epochs that a fit takes if it stops early on the validation set
+# A fit that stops early on the validation set takes this share of its epochs, and most such fits end by that epoch.
+STOPS_AT, STOPS_BY = 0.6, 150
 
 BASE = 870 << 20  # bytes of the interpreter, its libraries and what numba compiled
 GRID = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 12.0, 16.0, 20.0, 24.0, 32.0)  # GB; beyond, multiples of 8
@@ -252,7 +253,8 @@ def _dim(config: MethodConfig) -> int:
 def _iterations(config: MethodConfig) -> float:
     method = config.spec
     assert isinstance(method, Iterative)
-    return method.limit(config.params) * (STOPS_AT if config.stopping else 1.0)
+    limit = method.limit(config.params)
+    return min(STOPS_AT * limit, STOPS_BY) if config.stopping else limit
 
 
 def _ranking(config: MethodConfig, size: Size, users: int, models: int, cpus: int) -> float:

@@ -17,12 +17,12 @@ from safetensors.numpy import load_file, save_file
 
 from rankbench.core.code import code_fingerprint
 from rankbench.core.errors import ConfigError, first_line
-from rankbench.core.files import atomic_folder, make_folder, sha256_of
+from rankbench.core.files import SCRATCH, atomic_folder, make_folder, sha256_of
 
 log = logging.getLogger(__name__)
 
 KEPT = 2
-ARRAYS = "arrays.safetensors"
+ARRAYS, VALUES = "arrays.safetensors", "values.json"
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Checkpoints:
             save_file(arrays, scratch / ARRAYS)
             checksum = sha256_of(scratch / ARRAYS)
             about = {"sha256": checksum, "values": state.values, "code": code_fingerprint(), "of": dict(self.of)}
-            (scratch / "values.json").write_text(json.dumps(about, default=str), encoding="utf-8")
+            (scratch / VALUES).write_text(json.dumps(about, default=str), encoding="utf-8")
         for old in self._folders()[:-KEPT]:
             shutil.rmtree(old, ignore_errors=True)
 
@@ -88,13 +88,13 @@ class Checkpoints:
         return state
 
     def _newest(self) -> State | None:
-        for scratch in self.folder.glob(".tmp-*"):  # left by a killed process, since a folder belongs to one fit
+        for scratch in self.folder.glob(f"{SCRATCH}*"):  # left by a killed process, since a folder belongs to one fit
             shutil.rmtree(scratch, ignore_errors=True)
         for folder in reversed(self._folders()):
             try:
-                about = json.loads((folder / "values.json").read_text(encoding="utf-8"))
+                about = json.loads((folder / VALUES).read_text(encoding="utf-8"))
                 if about["sha256"] != sha256_of(folder / ARRAYS):
-                    raise ValueError(f"the checksum of {ARRAYS} is not the one in values.json")
+                    raise ValueError(f"the checksum of {ARRAYS} is not the one in {VALUES}")
                 state = State(int(folder.name), load_file(folder / ARRAYS), about["values"], about.get("of") or {})
                 if about.get("code", code_fingerprint()) != code_fingerprint():
                     log.warning(

@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from rankbench.core.files import write_text
+from rankbench.core.spreadsheet import inert
 from rankbench.leaderboard.board import Board
 from rankbench.leaderboard.figures import critical_differences, quality_by_budget, shares_of_best, space_of_datasets
 from rankbench.leaderboard.results import Result, Results
@@ -275,8 +276,8 @@ def _csv(entries: Sequence[Result]) -> str:
         values = [each.metrics[name][0] if name in each.metrics else "" for name in metrics]
         writer.writerow(
             [
-                each.entrant, each.dataset, each.allowed, each.budget, each.status, *values, each.seconds.get("all", ""),
-                each.tried, len(each.seeds), json.dumps(each.params, sort_keys=True),
+                inert(each.entrant), inert(each.dataset), inert(each.allowed), each.budget, inert(each.status), *values,
+                each.seconds.get("all", ""), each.tried, len(each.seeds), json.dumps(each.params, sort_keys=True),
             ]
         )  # fmt: skip
     return buffer.getvalue()

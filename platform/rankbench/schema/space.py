@@ -6,12 +6,13 @@ import itertools
 import math
 from typing import Any
 
-from rankbench.core.errors import ConfigError
+from rankbench.core.errors import ConfigError, require
 from rankbench.core.registry import nearest
 from rankbench.core.rng import stream
 
 GRIDS = ("grid",)
 DRAWS = ("choice", "uniform", "loguniform", "randint")
+MOST = 100_000  # settings of a space, each of which is a fit
 
 
 def expand(space: dict[str, Any], trials: int, seed: int, source: str) -> list[dict[str, Any]]:
@@ -19,11 +20,17 @@ def expand(space: dict[str, Any], trials: int, seed: int, source: str) -> list[d
     {loguniform: [low, high]} or {randint: [low, high]} (high excluded).
 
     Grids are crossed. If any parameter is random, `trials` draws are made, each crossed with the grids. The draws of a
-    parameter depend only on `seed`, its name and `trials`. Raises ConfigError naming the parameter.
+    parameter depend only on `seed`, its name and `trials`. Raises ConfigError naming the parameter,
+    or if there are too many settings.
     """
     fixed = {name: value for name, value in space.items() if not isinstance(value, dict)}
     kinds = {name: _kind(name, value, source) for name, value in space.items() if isinstance(value, dict)}
     grids = {name: arguments for name, (kind, arguments) in kinds.items() if kind in GRIDS}
+    drawn = any(kind in DRAWS for kind, _ in kinds.values())
+    n = math.prod(len(arguments) for arguments in grids.values()) * (trials if drawn else 1)
+    require(
+        n <= MOST, f"{source}: {n:,} settings, where a search has at most {MOST:,}; use fewer values of a grid, or fewer draws"
+    )
     draws = {name: _draw(kind, arguments, trials, seed, name) for name, (kind, arguments) in kinds.items() if kind in DRAWS}
     rows = [dict(zip(draws, values, strict=True)) for values in zip(*draws.values(), strict=True)] if draws else [{}]
     crossed = [dict(zip(grids, values, strict=True)) for values in itertools.product(*grids.values())]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -19,6 +20,7 @@ from rankbench.sweeps.running import Running
 from rankbench.sweeps.search import OnDone, Search, records_of, results_of
 from rankbench.sweeps.store import OUTGOING, SweepStore
 from rankbench.sweeps.trials.dispatch import Dispatch
+from rankbench.sweeps.trials.ends import NODE_LOST
 from rankbench.sweeps.trials.group import Group
 from rankbench.sweeps.trials.trainable import CHECKPOINTS, SPILL
 from rankbench.sweeps.trials.tuner import run_group
@@ -27,7 +29,9 @@ from rankbench.sweeps.usage import Usage
 from rankbench.sweeps.width import widths
 from rankbench.tracking.record import RunRecord, find_record
 
-ATTEMPTS = 2  # number of times that a unit is run if its worker is lost: killed, out of memory, or its node is gone
+# How often a unit is run if its worker is lost, because it was killed or had too little memory; and how often in all: that its
+# node was lost is no fault of the unit, since cheap machines may be taken away at any moment.
+ATTEMPTS, ROUNDS = 2, 10
 
 
 def run_units(
@@ -90,16 +94,21 @@ def run_units(
         search.open([each], lag=concurrent if len(searches) > 1 else 2 * concurrent - 1)
     usage = usage or Usage()
     usage.offer(machines)
-    group_searches, lost = searches, []
-    for number in range(1, ATTEMPTS + 1 if to_run or searches else 1):
+    group_searches, losses, failures = searches, Counter[str](), Counter[str]()
+    for number in range(1, ROUNDS + 1):
+        if not to_run and not group_searches:
+            break
         group = Group(to_run, group_searches, search, Dispatch(machines, limit), in_order)
         lost = run_group(group, environment, session, ended, warn, usage, running, again=number < ATTEMPTS)
-        to_run, group_searches = [unit for unit, _ in lost], []
-        if not lost:
-            break
-    for unit, reason in lost:
-        give_up(unit, store, f"{reason} (the worker was lost {ATTEMPTS} times)")
-        ended(unit, records_of(unit, records), False)
+        to_run, group_searches = [], []
+        for unit, reason in lost:
+            losses[unit.run_id] += 1
+            failures[unit.run_id] += reason != NODE_LOST
+            if number < ROUNDS and failures[unit.run_id] < ATTEMPTS:
+                to_run.append(unit)
+                continue
+            give_up(unit, store, f"{reason} (the worker was lost {losses[unit.run_id]} times)")
+            ended(unit, records_of(unit, records), False)
     # Interrupted fits of other calls go on from checkpoints in the same folder.
     for unit in (*units, *search.drawn):
         shutil.rmtree(store.folder / CHECKPOINTS / unit.run_id, ignore_errors=True)

@@ -95,12 +95,16 @@ class Search:
             self._stopped.add(unit.run_id)
         return stop
 
+    def was_stopped(self, unit: Unit) -> bool:
+        """Whether the scheduler has ended the trial of a unit; `end` then writes its record."""
+        return unit.run_id in self._stopped
+
     def end(self, unit: Unit) -> None:
         """Pass the result of a trial that is over to its study, and write the record of one that was stopped."""
         self.store.fetch(unit.ids)
         if unit.run_id not in self._trials:
             return
-        if unit.run_id in self._stopped and not results_of(unit, self.records):
+        if self.was_stopped(unit) and not results_of(unit, self.records):
             rows, config = self._evaluations[unit.run_id], unit.job.configs[0]
             assert config.stopping, "only a unit that can end early is stopped"
             reason = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -143,9 +144,10 @@ def run_sweep(
 ) -> tuple[Path, list[RunRecord]]:
     """Run the experiment; return the folder of the sweep and its failed runs. `source` names the experiment in errors.
 
-    `memory` bounds the local cluster that the sweep starts. An interrupted sweep keeps every finished run. Runs that an earlier
-    sweep has finished are copied, unless `fresh`. Datasets that are not available are left out, unless `require_all`; results
-    of one that was available before are kept.
+    `address` is that of a Ray cluster, by default RAY_ADDRESS. `memory` bounds the local cluster that the sweep starts
+    otherwise. An interrupted sweep keeps every finished run. Runs that an earlier sweep has finished are copied, unless
+    `fresh`. Datasets that are not available are left out, unless `require_all`; results of one that was available before are
+    kept.
 
     Raises ConfigError, DataError and StorageError before any work starts, ClusterError if the cluster fails.
     """
@@ -153,6 +155,7 @@ def run_sweep(
     from rankbench.cluster.workplace import require_shared
 
     require_extra("sweep", "a sweep")
+    address = address or os.environ.get("RAY_ADDRESS")
     listener = listener or Listener()
     require_writable(environment.results / "sweeps")
     if environment.results_store:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import re
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from rankbench.core.errors import DataError
 from rankbench.tracking.inputs import dataset_inputs
 from rankbench.tracking.record import RunRecord, read_record
 from rankbench.tracking.run_fields import record_metrics, record_params, record_tags
@@ -42,7 +44,7 @@ class MlflowRuns:
         """Write the message to the store. Raises DataError if its record is missing or damaged, and errors of MLflow."""
         match message:
             case RunMessage():
-                folder = self.root / message.record
+                folder = self._inside(message.record)
                 self._run(message, read_record(folder), folder)
             case SweepStart():
                 self._start(message)
@@ -137,10 +139,19 @@ class MlflowRuns:
         run_id = self._sweep(message).info.run_id
         if message.note:
             self.client.set_tag(run_id, "mlflow.note.content", message.note[:8000])
-        for path in (self.root / name for name in message.files):
-            if path.is_file():
+        for path in map(self._inside, message.files):
+            if path.is_file() and not path.is_symlink():
                 self.client.log_artifact(run_id, str(path))
         self.client.set_terminated(run_id, "FINISHED" if message.ok else "FAILED", end_time=message.time)
+
+    def _inside(self, name: str) -> Path:
+        """The path of `name` in the results folder. Raises DataError if it leaves it: a results folder may be another
+        person's, and its messages must not send other files of this machine.
+        """
+        path = Path(os.path.normpath(self.root / name))
+        if not path.is_relative_to(os.path.normpath(self.root)):
+            raise DataError(f"{name}: not in the results folder {self.root}")
+        return path
 
     def _sweep(self, message: Message, tags: dict[str, str] | None = None, name: str = "") -> Any:
         """Return the parent run of a sweep, created if the message of its start was lost."""

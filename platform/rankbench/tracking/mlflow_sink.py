@@ -8,6 +8,7 @@ the next command or `rankbench tracking sync`.
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -166,8 +167,11 @@ class MlflowSink:
 
     def _relative(self, path: Path) -> str:
         """Return `path` relative to the results folder, so that results can still be sent after they were moved."""
-        path, root = path.resolve(), self.artifacts.parent.resolve()
-        return str(path.relative_to(root) if path.is_relative_to(root) else path)
+        # Links in the results folder, as to a larger disk, are not followed: messages may name only what is in it.
+        root = self.artifacts.parent
+        if not path.absolute().is_relative_to(root.absolute()):
+            path, root = path.resolve(), root.resolve()
+        return os.path.relpath(path, root)
 
 
 def _now() -> int:

@@ -29,6 +29,7 @@ PAUSES = (2.0, 60.0)  # seconds after a failure: the first pause, doubled up to 
 
 # Errors about a single message. Any other error concerns the store and ends the attempt.
 REFUSALS = {"INVALID_PARAMETER_VALUE", "BAD_REQUEST", "RESOURCE_DOES_NOT_EXIST", "RESOURCE_ALREADY_EXISTS"}
+LATER = {408, 429}  # answers of a server that is busy
 
 Report = Callable[..., None]
 
@@ -90,22 +91,35 @@ class Uploader:
                 except DataError as error:
                     self.spool.set_aside(path)
                     self.report(aside=path.name, reason=str(error))
-                except OSError as error:
-                    # A connection that fails names no file. One that names a file is about this message: the artifacts of its
-                    # experiment cannot be written, or another process has delivered it.
-                    if error.filename is None:
+                except (OSError, ImportError, MlflowException) as error:
+                    if not self._is_of_message(error):
                         raise
-                    if path.exists():
+                    if path.exists():  # otherwise another process has delivered it
                         self.refused.add(path)
                         self.report(refused=path.name, reason=reason(error, self.uri))
-                except MlflowException as error:
-                    if error.error_code not in REFUSALS:
-                        raise
-                    self.refused.add(path)
-                    self.report(refused=path.name, reason=reason(error, self.uri))
                 else:
                     path.unlink(missing_ok=True)
                     self.report(sent=path.name)
+
+    def _is_of_message(self, error: Exception) -> bool:
+        """Whether an error is about one message: of its values or files, such as one that a server finds too large."""
+        from mlflow.exceptions import MlflowException
+
+        if isinstance(error, ImportError) or (isinstance(error, OSError) and error.filename is not None):
+            return True  # there is no package for the files of its experiment, or they cannot be written
+        if isinstance(error, MlflowException):
+            if error.error_code in REFUSALS:
+                return True
+            status = error.get_http_status_code()
+        else:
+            status = getattr(getattr(error, "response", None), "status_code", 0)  # of requests; 0: the connection failed
+        if not 400 <= status < 500 or status in LATER:
+            return False
+        try:
+            self.runs.client.search_experiments(max_results=1)
+        except Exception:
+            return False  # the store refuses everything
+        return True
 
 
 def _check(order: dict, report: Report) -> int:

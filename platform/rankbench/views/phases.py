@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from rankbench.views.plain_console import PlainConsole
 
 LINE_EVERY = 30.0  # seconds between two lines of progress where no terminal shows a bar
 SIGNALS: list[int] = []  # SIGINT and SIGTERM received by the command line
 
-# Names of datasets and arms may contain brackets, so nothing that is printed is read as markup.
-err = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
+err = PlainConsole(stderr=True, soft_wrap=True)
 
 
 @contextmanager

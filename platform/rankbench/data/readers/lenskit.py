@@ -20,11 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rankbench.core.errors import DataError, first_line, printable
+from rankbench.data.column_types import UNREADABLE, decoded
 from rankbench.data.columns import interactions
 from rankbench.data.layouts import Layout, visible
 from rankbench.data.raw import RawFile
 from rankbench.data.readers import reads
-from rankbench.data.readers.parquet import DAMAGED, batches, opened, plain, row_of
+from rankbench.data.readers.parquet import batches, opened, row_of
 
 MOST_BYTES = 1 << 20  # of schema.json
 
@@ -62,13 +63,13 @@ def read(raw: RawFile) -> Iterator[pa.Table]:
         for batch in batches(table, file, list(columns.values())):
             locate = partial(row_of, table, done)
             try:
-                result = {name: plain(batch[column]) for name, column in columns.items()}
+                result = {name: decoded(batch[column]) for name, column in columns.items()}
                 for name, known in zip(("user", "item"), ids, strict=True):
                     result[name] = _decoded(result[name], known, name, locate)
-                decoded = interactions(result, locate, raw.keep_missing)
-            except DAMAGED as error:
+                rows = interactions(result, locate, raw.keep_missing)
+            except UNREADABLE as error:
                 raise DataError(f"{table.path}: {printable(first_line(error))}") from None
-            yield decoded
+            yield rows
             done += len(batch)
 
 
@@ -97,8 +98,8 @@ def _ids(table: RawFile, column: str) -> pa.Array:
         if column not in opened(table, file).schema_arrow.names:
             raise DataError(f"{table.path}: no column {column!r}")
         try:
-            parts = [chunk for batch in batches(table, file, [column]) for chunk in plain(batch[column]).chunks]
-        except DAMAGED as error:
+            parts = [chunk for batch in batches(table, file, [column]) for chunk in decoded(batch[column]).chunks]
+        except UNREADABLE as error:
             raise DataError(f"{table.path}: {printable(first_line(error))}") from None
     return pa.concat_arrays(parts) if parts else pa.array([], pa.int64())
 

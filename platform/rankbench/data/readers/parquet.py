@@ -12,26 +12,13 @@ import pyarrow.parquet as pq
 from rankbench.core.errors import DataError, first_line, printable
 from rankbench.core.registry import nearest
 from rankbench.data.cards import Read
+from rankbench.data.column_types import UNREADABLE, decoded, require_type
 from rankbench.data.columns import interactions
 from rankbench.data.raw import RawFile
 from rankbench.data.readers import reads
 
 MIRROR = Read(format="parquet", user="user", item="item", value="rating", time="timestamp")
 BATCH = 1 << 20  # rows in one table
-DAMAGED = (pa.ArrowException, OSError, ValueError)
-
-TEXT = (
-    pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, pa.types.is_binary, pa.types.is_large_binary,
-)  # fmt: skip
-NUMBER = (pa.types.is_integer, pa.types.is_floating)
-MISSING = (pa.types.is_null,)
-ID = (*NUMBER, *TEXT)
-TYPES = {
-    "user": ID,
-    "item": ID,
-    "value": (*NUMBER, *TEXT, *MISSING, pa.types.is_decimal),
-    "time": (*NUMBER, *TEXT, *MISSING, pa.types.is_timestamp, pa.types.is_date),
-}
 
 
 @reads("parquet")
@@ -44,9 +31,9 @@ def read(raw: RawFile) -> Iterator[pa.Table]:
         done = 0
         for batch in batches(raw, file, list(dict.fromkeys(names.values()))):
             try:
-                columns = {name: plain(batch[column]) for name, column in names.items()}
+                columns = {name: decoded(batch[column]) for name, column in names.items()}
                 table = interactions(columns, partial(row_of, raw, done), raw.keep_missing)
-            except DAMAGED as error:
+            except UNREADABLE as error:
                 raise DataError(f"{raw.path}: {printable(first_line(error))}") from None
             yield table
             done += len(table)
@@ -60,7 +47,7 @@ def opened(raw: RawFile, file: IO[bytes]) -> pq.ParquetFile:
         # Pages are read as they are needed: a row group may be the whole file.
         source = pq.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False)
         _ = source.schema_arrow
-    except DAMAGED as error:
+    except UNREADABLE as error:
         raise DataError(f"{raw.path}: not a Parquet file: {printable(first_line(error))}") from None
     return source
 
@@ -71,7 +58,7 @@ def batches(raw: RawFile, file: IO[bytes], columns: list[str]) -> Iterator[pa.Ta
     while True:
         try:
             batch = next(source, None)
-        except DAMAGED as error:
+        except UNREADABLE as error:
             raise DataError(f"{raw.path}: {printable(first_line(error))}") from None
         if batch is None:
             return
@@ -97,19 +84,3 @@ def _columns(raw: RawFile, schema: pa.Schema) -> dict[str, str]:
         require_type(name, schema.field(column).type, str(column), str(raw.path))
         names[name] = str(column)
     return names
-
-
-def require_type(name: str, kind: pa.DataType, column: str, source: str) -> None:
-    """Raise DataError if a column of type `kind` cannot be the user, item, value or time, as `name` says."""
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    if not any(fits(kind) for fits in TYPES[name]):
-        expected = "whole numbers or text" if name in ("user", "item") else "numbers, dates or text"
-        raise DataError(f"{source}: the column {column!r} is {printable(str(kind))}; {name} needs {expected}")
-
-
-def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The column without dictionary encoding, text as strings. Raises pa.ArrowInvalid if text is not valid UTF-8."""
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    plain = column.cast(pa.string() if any(fits(kind) for fits in TEXT) else kind)
-    plain.validate(full=True)
-    return plain

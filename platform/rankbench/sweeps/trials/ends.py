@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from ray import tune
@@ -13,13 +15,16 @@ from rankbench.sweeps.search import OnDone, records_of
 from rankbench.sweeps.trials.group import Group
 from rankbench.sweeps.units import Unit
 
+VISIBLE = 90.0  # seconds until every host sees a new file; NFS may remember for a minute that there was none
+UNSEEN = "it ended, but its record does not appear here; do all hosts have the same results folder?"
 _MEMORY = "out of memory: Ray ended its worker; run fewer trials at once (resources.concurrent) or use a larger machine"
 _DIED = "its worker process died: it was killed, or it crashed"
+NODE_LOST = "its node was lost"
 _CAUSES = {  # part of a message of Ray → what it means
     "OutOfMemory": _MEMORY,
     "low on memory": _MEMORY,
-    "node was terminated": "its node was lost",
-    "NodeDied": "its node was lost",
+    "node was terminated": NODE_LOST,
+    "NodeDied": NODE_LOST,
     "SYSTEM_ERROR": _DIED,
     "died unexpectedly": _DIED,
 }
@@ -41,15 +46,34 @@ class TrialEnds(tune.Callback):
 
     def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         unit, search = self.group.unit_of(trial), self.group.search
+        if not search.was_stopped(unit) and not self._has_records(unit):
+            self._lost(trial)
+            return
         search.end(unit)
         self.on_done(unit, records_of(unit, search.records), False)
 
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        self._lost(trial)
+
+    def _lost(self, trial: Trial) -> None:
         unit = self.group.unit_of(trial)
         self.group.search.end(unit)
         self.lost.append(trial)  # Tune stores the error of a trial after it has called this
         if self.again:
             self.warn(f"{unit.title}: its worker was lost; the trial is run again after the others, from its checkpoint if any")
+
+    def _has_records(self, unit: Unit) -> bool:
+        """Whether a record of each setting is there, or appears within `VISIBLE` seconds."""
+        search, end = self.group.search, time.monotonic() + VISIBLE
+        while True:
+            search.store.fetch(unit.ids)
+            if len(records_of(unit, search.records)) == len(unit.job.configs):
+                return True
+            if time.monotonic() > end:
+                return False
+            with suppress(OSError):
+                [*search.records.iterdir()]  # reading the folder makes a client of NFS forget that it has not found a name
+            time.sleep(0.5)
 
     def reasons(self) -> list[tuple[Unit, str]]:
         """The units whose worker was lost, with the reason. Tune must have ended, and its folder must still exist."""
@@ -65,5 +89,5 @@ def cause(lines: Sequence[str]) -> str:
     of an exception.
     """
     known = [meaning for part, meaning in _CAUSES.items() if any(part in line for line in lines)]
-    last = lines[-1].strip() if lines else "it left no message"
+    last = lines[-1].strip() if lines else UNSEEN
     return known[0] if known else re.sub(r"^(ray\.exceptions\.)?\w+(Error|Exception): ", "", last)

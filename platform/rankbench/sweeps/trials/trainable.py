@@ -12,12 +12,14 @@ import shutil
 import time
 from collections.abc import Generator
 from dataclasses import dataclass, replace
+from socket import gethostname
 from typing import Any
 
 from ray import tune
 
 from rankbench.core.attempts import Superseded
 from rankbench.core.environment import Environment
+from rankbench.core.errors import StorageError
 from rankbench.core.memory import Spill
 from rankbench.core.plugins import Shipment
 from rankbench.experiment.execution import Execution
@@ -34,6 +36,7 @@ from rankbench.sweeps.units import AdaptiveSearch, Unit
 
 CHECKPOINTS, SPILL = "checkpoints", "spill"  # folders beside the records
 SAVE_EVERY = 15.0  # seconds between two checkpoints of an iterative fit
+MOUNTED = 300.0  # seconds until a node that joins must see the results
 REPORT_EVERY = 10.0  # seconds between two reports of how far a fit is
 EVALUATIONS = "rankbench/evaluations"  # with a prefix, since Tune gives some plain names a meaning
 
@@ -91,6 +94,7 @@ class UnitTrainable(tune.Trainable):
     def step(self) -> dict[str, Any]:
         """Run to the next report, or to the next evaluation after which the scheduler may stop the trial, or to the end."""
         if self.run is None:
+            _require_visible(self.store)
             self.records = self.store.trial(self.unit.run_id, self.unit.ids)
             self.run = self._start()
         try:
@@ -129,6 +133,19 @@ class UnitTrainable(tune.Trainable):
             self.written.add(outcome.record.id)
         if checkpoints:
             checkpoints.clear()
+
+
+def _require_visible(store: SweepStore) -> None:
+    """Wait for the folder of the results, which a node that has just joined may not have mounted yet. It must not fail trial
+    after trial in the meantime.
+
+    Raises StorageError, which names this host.
+    """
+    end = time.monotonic() + MOUNTED
+    while store.shared is None and not store.folder.is_dir():
+        if time.monotonic() > end:
+            raise StorageError(f"{store.folder}: not there on {gethostname()}; mount it, or take this node out of the cluster")
+        time.sleep(1)
 
 
 def _executor(unit: Unit) -> BlockMap | None:

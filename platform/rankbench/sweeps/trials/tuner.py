@@ -10,12 +10,14 @@ from typing import Any
 
 from ray import tune
 from ray.air._internal import usage
+from ray.tune.error import TuneError
 from ray.tune.execution.placement_groups import PlacementGroupFactory
 from ray.tune.experiment import Trial
 
 from rankbench.cluster.private_folder import private_folder
 from rankbench.cluster.session import Session
 from rankbench.core.environment import Environment
+from rankbench.core.errors import ClusterError, RankbenchError, first_line
 from rankbench.core.plugins import Shipment
 from rankbench.sweeps.running import Running
 from rankbench.sweeps.search import OnDone
@@ -98,8 +100,21 @@ def run_group(
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
             ),
         )
-        tuner.fit()
+        try:
+            tuner.fit()
+        except TuneError as error:
+            raise _told(error) from None
         return ends.reasons()
+
+
+def _told(error: TuneError) -> RankbenchError:
+    """The error of this program that ended Tune's loop, such as a store that does not answer, or else that of Tune."""
+    current: BaseException | None = error
+    while current is not None:
+        if isinstance(current, RankbenchError):
+            return current
+        current = current.__cause__ or current.__context__
+    return ClusterError(f"Ray Tune ended the sweep: {first_line(error)}; --resume continues")
 
 
 class Silent(tune.ProgressReporter):

@@ -1,0 +1,38 @@
+"""Fits from the command line: what they remove, and what they leave alone."""
+
+import pytest
+
+from rankbench.cli import _main
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("RANKBENCH_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("RANKBENCH_RESULTS", str(tmp_path / "results"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("kind", ["checkpoints", "tiles"])
+@pytest.mark.parametrize("is_saved", [False, True])
+def test_files_of_others_in_the_way_are_not_removed(home, capsys, kind, is_saved):
+    foreign = home / f"m.{kind}" / "thesis.txt"
+    foreign.parent.mkdir()
+    foreign.write_text("the only copy")
+    if is_saved:
+        (home / "m").mkdir()
+        (home / "m" / "model.json").write_text("{}")
+    assert _main(["fit", "synthetic", "popularity", "--out", "m"]) == 2
+    error = capsys.readouterr().err
+    assert "thesis.txt: in the way of this fit" in error and error.count("\n") == 1
+    assert foreign.read_text() == "the only copy"
+
+
+def test_what_a_killed_fit_has_left_is_removed(home, capsys):
+    left = [home / "m.checkpoints" / "000002" / "values.json", home / "m.tiles" / "panel.json"]
+    left.append(home / "m.checkpoints" / ".tmp-rankbench-000003-0123abcd" / "half")
+    for path in left:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("{}")
+    assert _main(["fit", "synthetic", "ials", "iterations=1", "--out", "m"]) == 0
+    assert {path.name for path in home.iterdir()} == {"data", "m"}

@@ -1,0 +1,80 @@
+"""The end of a trial whose record is not seen at once, as in a folder of NFS that remembers that there was none."""
+
+import re
+import threading
+from socket import gethostname
+from types import SimpleNamespace
+
+import pytest
+
+from rankbench.cluster.machine import Machine
+from rankbench.core.errors import StorageError
+from rankbench.experiment.run import run
+from rankbench.schema.experiment import experiment_of_words
+from rankbench.sweeps.heartbeat import Progress
+from rankbench.sweeps.plan import plan
+from rankbench.sweeps.search import Search
+from rankbench.sweeps.store import SweepStore
+from rankbench.sweeps.sweep import open_sweep
+from rankbench.sweeps.trials import ends, trainable
+from rankbench.sweeps.trials.dispatch import Dispatch
+from rankbench.sweeps.trials.group import Group
+from rankbench.tracking.record import write_record
+
+DATA = {"name": "synthetic", "source": {"generator": {"users": 60, "items": 30, "interactions_per_user": 8}}}
+
+
+@pytest.fixture
+def group(environment):
+    spec = experiment_of_words(["synthetic"], ["ease"], {"datasets": [DATA], "search.choose.metric": "ndcg@20"}, "here")
+    planned = plan(spec, environment, 1, "here")
+    search = Search(open_sweep(planned.spec, planned, environment), planned.spec.search)
+    for unit in planned.search:
+        search.add(unit)
+    return Group([*planned.search], [], search, Dispatch([Machine(1, 4 << 30)], None))
+
+
+def ended(group):
+    """What is told of the first unit when its trial ends, and the units that count as lost."""
+    told = []
+    after = ends.TrialEnds(group, lambda unit, records, cached: told.append(records), print, again=True)
+    after.on_trial_complete(1, [], trial := SimpleNamespace(config={"unit": 0}, get_error=str, get_pickled_error=str))
+    assert after.lost in ([], [trial])
+    return told, after.reasons()
+
+
+def test_a_record_that_appears_late_is_waited_for(group, environment):
+    outcomes = run(group.units[0].job, environment)
+
+    def write():
+        for outcome in outcomes:
+            write_record(group.search.records, outcome.record, outcome.per_user)
+
+    writer = threading.Timer(1.5, write)
+    writer.start()
+    told, lost = ended(group)
+    writer.join()
+    assert [len(records) for records in told] == [len(outcomes)] and not lost
+
+
+def test_a_record_that_never_appears_is_that_of_a_lost_worker(group, monkeypatch):
+    monkeypatch.setattr(ends, "VISIBLE", 0.5)
+    told, ((unit, reason),) = ended(group)
+    assert told == [] and unit is group.units[0] and "its record does not appear here" in reason
+
+
+def test_nothing_counts_as_finished_without_a_record():
+    progress = Progress("search", of=1, cost_of=1.0)
+    progress.add([], 1.0, "ndcg@20", cached=False)
+    assert progress.finished == 0
+
+
+def test_a_node_without_the_results_is_named_after_a_while(tmp_path, monkeypatch):
+    monkeypatch.setattr(trainable, "MOUNTED", 1.0)
+    with pytest.raises(StorageError, match=rf"late: not there on {re.escape(gethostname())}; mount it"):
+        trainable._require_visible(SweepStore(tmp_path / "late"))
+    mount = threading.Timer(1.5, (tmp_path / "late").mkdir)
+    monkeypatch.setattr(trainable, "MOUNTED", 60.0)
+    mount.start()
+    trainable._require_visible(SweepStore(tmp_path / "late"))
+    mount.join()
