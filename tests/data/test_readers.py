@@ -110,6 +110,19 @@ def test_ten_thousand_columns_are_read():
 
 
 @pytest.mark.parametrize(
+    ("text", "spec", "where"),
+    [
+        ("user,item\na,b\na,{}\n", Read(), ":3"),
+        ('{{"user": 1, "item": "{}"}}\n', Read(format="json-lines", user="user", item="item"), ":1"),
+    ],
+)
+def test_an_id_has_a_thousand_bytes_at_most(text, spec, where):
+    assert rows_of(text.format("é" * 500), spec)[-1][1] == "é" * 500
+    with pytest.raises(DataError, match=rf"raw\.csv{where}: item is a text of 1,002 bytes; at most 1,000 are read"):
+        rows_of(text.format("é" * 501), spec)
+
+
+@pytest.mark.parametrize(
     ("user", "expected"),
     [
         (pa.array([3, 1], pa.int32()), [3, 1]),

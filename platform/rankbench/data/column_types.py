@@ -30,9 +30,15 @@ def require_type(name: str, kind: pa.DataType, column: str, source: str) -> None
         raise DataError(f"{source}: the column {column!r} is {printable(str(kind))}; {name} needs {expected}")
 
 
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a column of this type is text, perhaps as a dictionary."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return any(fits(kind) for fits in TEXT)
+
+
 def decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """The column without dictionary encoding, text as strings. Raises pa.ArrowInvalid if text is not valid UTF-8."""
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    result = column.cast(pa.string() if any(fits(kind) for fits in TEXT) else kind)
+    result = column.cast(pa.string() if is_text(kind) else kind)
     result.validate(full=True)
     return result

@@ -14,6 +14,7 @@ from rankbench.core.errors import DataError, printable
 WRONG_TEXT = r"\x00|^-[0-9.]+$"  # of an id
 MISSING_TEXT = r"^$|^[nN][aA][nN]$"
 ADVICE = "; `prepare: [drop_missing]` in the card drops rows without one, and counts them"
+LONGEST_TEXT = 1000  # bytes of an id; a hash has 40, and few links have hundreds
 Locate = Callable[[int], str]  # a row of the table → its file and line, for messages
 
 
@@ -34,11 +35,14 @@ def interactions(columns: dict[str, pa.ChunkedArray], locate: Locate, keep_missi
 
 
 def checked(raw: pa.Table, locate: Locate, keep_missing: bool = False) -> pa.Table:
-    """Return `raw` after checking that every id is present, not NaN, not negative and without NUL, and that every value is
-    finite in float32; with `keep_missing`, ids and values may be null. Raises DataError for the first row that is not.
+    """Return `raw` after checking that every id is present, not NaN, not negative, not too long and without NUL, and that every
+    value is finite in float32; with `keep_missing`, ids and values may be null. Raises DataError for the first row that is not.
     """
     for name in ("user", "item"):
         if pa.types.is_string(raw[name].type):
+            lengths = pc.binary_length(raw[name])
+            if (row := pc.index(pc.greater(lengths, LONGEST_TEXT), True).as_py()) >= 0:
+                raise too_long(locate(row), name, lengths[row].as_py())
             bad = pc.match_substring_regex(raw[name], WRONG_TEXT if keep_missing else f"{WRONG_TEXT}|{MISSING_TEXT}")
         else:
             bad = pc.less(raw[name], 0)
@@ -55,6 +59,10 @@ def checked(raw: pa.Table, locate: Locate, keep_missing: bool = False) -> pa.Tab
             advice = ADVICE if np.isnan(worst) else ""
             raise DataError(f"{locate(int(bad[0]))}: value is {worst}; every interaction needs a finite value{advice}")
     return raw
+
+
+def too_long(where: str, column: str, n_bytes: int) -> DataError:
+    return DataError(f"{where}: {column} is a text of {n_bytes:,} bytes; at most {LONGEST_TEXT:,} are read")
 
 
 def _null_if_missing(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -219,7 +219,7 @@ class _Bounded(io.RawIOBase):
         content = self._file.read(len(buffer))
         self._read += len(content)
         if self._read > self._limit:
-            raise _bomb(self._path, self._limit)
+            raise bomb(self._path, self._limit)
         buffer[: len(content)] = content
         return len(content)
 
@@ -228,8 +228,9 @@ def _damaged(path: Path, error: BaseException) -> DataError:
     return DataError(f"{path}: damaged, or not the archive that its name says ({first_line(error)}); delete it and fetch again")
 
 
-def _bomb(path: Path, limit: int) -> DataError:
+def bomb(path: Path, limit: int, advice: str = "unpack it yourself") -> DataError:
+    """The error for a file that unpacks to more than `limit` bytes; `advice`: what to do with one that is trusted."""
     return DataError(
         f"{path}: unpacks to more than {limit >> 20} MB, over {LARGEST_RATIO} times its size; "
-        "real datasets expand far less: unpack it yourself if you trust it"
+        f"real datasets expand far less: {advice} if you trust it"
     )

@@ -1,13 +1,13 @@
 """A reader holds a part of its file: the peak is far below the size of what it reads."""
 
 import gzip
-import threading
 import tracemalloc
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from peak import peak
 
 from rankbench.core.errors import DataError
 from rankbench.data.cards import Read
@@ -26,26 +26,10 @@ LINES = {
 
 
 def measure(raw: RawFile) -> tuple[int, int]:
-    """Rows, and the most bytes that Python and Arrow held: the sum of the two peaks."""
-    n_rows, arrow, done = 0, 0, threading.Event()
-    before = pa.total_allocated_bytes()
-
-    def watch() -> None:
-        nonlocal arrow
-        while not done.wait(0.001):
-            arrow = max(arrow, pa.total_allocated_bytes() - before)
-
-    watching = threading.Thread(target=watch)
-    watching.start()
-    tracemalloc.start()
-    try:
-        for table in reader(raw.spec.format)(raw):
-            n_rows += len(table)
-        return n_rows, tracemalloc.get_traced_memory()[1] + arrow
-    finally:
-        tracemalloc.stop()
-        done.set()
-        watching.join()
+    """Rows, and the most bytes that were held."""
+    with peak() as taken:
+        n_rows = sum(map(len, reader(raw.spec.format)(raw)))
+    return n_rows, taken[0]
 
 
 @pytest.mark.parametrize("format", LINES)

@@ -20,12 +20,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rankbench.core.errors import DataError, first_line, printable
-from rankbench.data.column_types import UNREADABLE, decoded
+from rankbench.data.column_types import UNREADABLE, decoded, is_text
 from rankbench.data.columns import interactions
 from rankbench.data.layouts import Layout, visible
 from rankbench.data.raw import RawFile
 from rankbench.data.readers import reads
 from rankbench.data.readers.parquet import batches, opened, row_of
+from rankbench.data.wide_text import cut, text_lengths
 
 MOST_BYTES = 1 << 20  # of schema.json
 
@@ -59,8 +60,10 @@ def read(raw: RawFile) -> Iterator[pa.Table]:
         for column in columns.values():
             if column not in present:
                 raise DataError(f"{table.path}: no column {column!r}; columns: {printable(', '.join(present))}")
+        # A row has two numbers, but the text of two ids.
+        width = sum(pc.max(text_lengths(known)).as_py() or 0 for known in ids if is_text(known.type))
         done = 0
-        for batch in batches(table, file, list(columns.values())):
+        for batch in (part for whole in batches(table, file, list(columns.values())) for part in cut(whole, width)):
             locate = partial(row_of, table, done)
             try:
                 result = {name: decoded(batch[column]) for name, column in columns.items()}
@@ -93,12 +96,17 @@ def _relationship(raw: RawFile) -> tuple[str, dict[str, str]]:
 
 
 def _ids(table: RawFile, column: str) -> pa.Array:
-    """The ids of an entity by number."""
+    """The ids of an entity by number. Raises DataError if there are none, or if they are far larger than their file."""
     with table.open() as file:
         if column not in opened(table, file).schema_arrow.names:
             raise DataError(f"{table.path}: no column {column!r}")
+        parts: list[pa.Array] = []
         try:
-            parts = [chunk for batch in batches(table, file, [column]) for chunk in decoded(batch[column]).chunks]
+            for batch in batches(table, file, [column]):
+                parts += decoded(batch[column]).chunks
+                if sum(part.nbytes for part in parts) > table.limit():
+                    problem = f"its ids take more than {table.limit() >> 20} MB, far more than the file; are they unique?"
+                    raise DataError(f"{table.path}: {problem}")
         except UNREADABLE as error:
             raise DataError(f"{table.path}: {printable(first_line(error))}") from None
     return pa.concat_arrays(parts) if parts else pa.array([], pa.int64())

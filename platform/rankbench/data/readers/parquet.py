@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import IO
 
@@ -16,6 +16,7 @@ from rankbench.data.column_types import UNREADABLE, decoded, require_type
 from rankbench.data.columns import interactions
 from rankbench.data.raw import RawFile
 from rankbench.data.readers import reads
+from rankbench.data.wide_text import FEW_ROWS, NO_DICTIONARY, copied, narrow, rows_at_once
 
 MIRROR = Read(format="parquet", user="user", item="item", value="rating", time="timestamp")
 BATCH = 1 << 20  # rows in one table
@@ -39,13 +40,16 @@ def read(raw: RawFile) -> Iterator[pa.Table]:
             done += len(table)
 
 
-def opened(raw: RawFile, file: IO[bytes]) -> pq.ParquetFile:
-    """The Parquet file in the stream. Raises DataError if it is none, or lies in an archive."""
+def opened(raw: RawFile, file: IO[bytes], as_dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
+    """The Parquet file in the stream; `as_dictionaries`: columns of text that are read so.
+
+    Raises DataError if it is none, or lies in an archive.
+    """
     if not file.seekable():
         raise DataError(f"{raw.path}: Parquet is not read out of an archive; unpack it first")
     try:
         # Pages are read as they are needed: a row group may be the whole file.
-        source = pq.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False)
+        source = pq.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False, read_dictionary=as_dictionaries)
         _ = source.schema_arrow
     except UNREADABLE as error:
         raise DataError(f"{raw.path}: not a Parquet file: {printable(first_line(error))}") from None
@@ -53,16 +57,24 @@ def opened(raw: RawFile, file: IO[bytes]) -> pq.ParquetFile:
 
 
 def batches(raw: RawFile, file: IO[bytes], columns: list[str]) -> Iterator[pa.Table]:
-    """Yield tables of at most a million rows. Raises DataError for damaged pages."""
-    source = opened(raw, file).iter_batches(BATCH, columns=columns)
-    while True:
+    """Yield tables of at most a million rows and 32 MB of text, which may be dictionaries. Raises DataError for damaged pages,
+    and for text that is too long.
+    """
+    most = rows_at_once(raw, opened(raw, file), columns, BATCH)
+    done = 0
+    for as_dictionaries, n_rows in ((columns, most), ([], min(most, FEW_ROWS))):
+        again = done  # rows that are read for the second time
         try:
-            batch = next(source, None)
-        except UNREADABLE as error:
-            raise DataError(f"{raw.path}: {printable(first_line(error))}") from None
-        if batch is None:
+            for batch in opened(raw, file, as_dictionaries).iter_batches(n_rows, columns=columns):
+                if known := min(again, len(batch)):
+                    batch = copied(batch, known, len(batch))
+                again -= known
+                yield from narrow(batch, partial(row_of, raw, done))
+                done += len(batch)
             return
-        yield pa.table(batch)
+        except UNREADABLE as error:
+            if not (as_dictionaries and NO_DICTIONARY in str(error)):
+                raise DataError(f"{raw.path}: {printable(first_line(error))}") from None
 
 
 def row_of(raw: RawFile, done: int, row: int) -> str:
