@@ -175,7 +175,7 @@ def test_the_files_are_good_where_they_are_not_harmed(capsys):
     ):
         assert _main(["data", "describe", write(name, content, says), "--json"]) == 0
         assert f'"interactions": {N}' in capsys.readouterr().out
-    assert not list(Path.cwd().parent.glob("raw*"))
+    assert not list(Path.cwd().parent.glob("raw.*"))
 
 
 SMALL = ["data.source.generator.users=80", "data.source.generator.items=40", "data.source.generator.interactions_per_user=10"]
