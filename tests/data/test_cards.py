@@ -93,10 +93,11 @@ def test_a_url_must_end_in_a_file_name(url, write, environment):
         load_card(write({"source": {"files": {"all": {"url": url}}}}), environment)
 
 
+@pytest.mark.parametrize("scheme", ["https", "http"])
 @pytest.mark.parametrize("account", ["alice:secret@", "token@"])
-def test_an_address_with_an_account_is_refused_and_not_repeated(account, write, environment):
+def test_an_address_with_an_account_is_refused_and_not_repeated(scheme, account, write, environment):
     with pytest.raises(ConfigError, match="an address with a user name or password") as error:
-        load_card(write({"source": {"files": {"all": {"url": f"https://{account}a.org/x.csv"}}}}), environment)
+        load_card(write({"source": {"files": {"all": {"url": f"{scheme}://{account}a.org/x.csv"}}}}), environment)
     assert account not in str(error.value)
 
 

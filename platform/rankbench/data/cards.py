@@ -44,11 +44,11 @@ class RemoteFile(Strict):
     def _one_origin(self) -> RemoteFile:
         if (self.url is None) == (self.file is None):
             raise ValueError("give either url or file")
-        if self.url is not None and not self.url.startswith("https://"):
-            raise ValueError(f"only https:// is downloaded, got {shown(without_query(self.url))}")
         if self.url is not None:
-            if holds_an_account(self.url):
+            if holds_an_account(self.url):  # first, because no other message may repeat it
                 raise ValueError("an address with a user name or password would be stored with every result; download the file")
+            if not self.url.startswith("https://"):
+                raise ValueError(f"only https:// is downloaded, got {shown(without_query(self.url))}")
             _names_a_file(self.filename)
         return self
 
