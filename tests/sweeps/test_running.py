@@ -14,6 +14,7 @@ from rankbench.sweeps.running import Running
 from rankbench.sweeps.store import SweepStore
 from rankbench.sweeps.trials import trainable
 from rankbench.sweeps.trials.reports import ITERATION, VALID
+from rankbench.sweeps.trials.silence import Silence
 from rankbench.sweeps.trials.trainable import Planned, UnitTrainable
 from rankbench.sweeps.units import Unit
 from rankbench.views import reproduce_view, sweep_view
@@ -70,6 +71,39 @@ def test_the_remaining_time_follows_the_rate_of_this_attempt(environment, now):
     running.leave("a")
     running.end()
     assert not running.fits and (running.ended, running.of) == (1, 3)
+
+
+def test_a_fit_is_silent_if_it_had_reported_long_ago(environment, now):
+    running, warnings = Running(), []
+    silence = Silence(running, warnings.append)
+
+    def after(seconds):
+        now[0] += seconds
+        silence.on_step_end(1, [])
+
+    running.start("a", unit(environment, epochs=50))
+    after(5000)  # it may still load its data
+    running.report("a", 1, None, "host h, process 7")
+    running.start("b", unit(environment, epochs=50))
+    after(10)
+    running.report("b", 1, None, "host h, process 8")
+    after(601)
+    (warning,) = warnings
+    assert warning == (
+        "bpr, small on synthetic, seed 0: no report for 601 s, where 10 s was the longest time before (host h, process 8); if "
+        "it hangs, end that process, and the fit is run again"
+    )
+    after(60)
+    assert len(warnings) == 1
+    assert running_lines(running)[1] == "bpr, small on synthetic, seed 0: 1 of 50 epochs, no report for 11:01"
+    running.report("b", 2, None, "host h, process 8")
+    after(6000)  # less than ten times the longest silence
+    assert len(warnings) == 1 and running.fits[1].silence is None
+    after(700)
+    assert len(warnings) == 2
+    running.report("b", 50, None, "host h, process 8")
+    after(10_000)  # it is measured
+    assert running.fits[1].silence is None and len(warnings) == 2
 
 
 def test_a_closed_form_has_no_iterations(environment, now):

@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from rankbench.fitting.method import Iterative
 from rankbench.sweeps.units import Unit
 
+# A fit is silent if it has not reported for so many seconds, and for so many times the longest time between two reports before.
+SILENT, TIMES = 600.0, 10
+
 
 @dataclass
 class RunningFit:
@@ -26,6 +29,8 @@ class RunningFit:
     started: float = field(default_factory=lambda: time.monotonic())
     first: tuple[float, int] | None = None  # time and iteration of the first report: a resumed fit begins late
     last: tuple[float, int] | None = None
+    longest: float = 0.0  # seconds without a report so far, the start included
+    place: str = ""  # host and process, of the last report
 
     @classmethod
     def of_unit(cls, unit: Unit) -> RunningFit:
@@ -37,9 +42,11 @@ class RunningFit:
         stopping = first.stopping
         return cls(title, first.flat[first.spec.length], first.spec.length, stopping.stop_metric if stopping else "")
 
-    def report(self, iteration: int, valid: float | None) -> None:
-        """Take the number of iterations that are done, and the value on the validation set, if there is a new one."""
-        self.done, self.last = iteration, (time.monotonic(), iteration)
+    def report(self, iteration: int, valid: float | None, place: str = "") -> None:
+        """Take the number of iterations that are done, the value on the validation set, if it is new, and the place."""
+        now = time.monotonic()
+        self.longest = max(self.longest, now - (self.last[0] if self.last else self.started))
+        self.done, self.last, self.place = iteration, (now, iteration), place
         self.first = self.first or self.last
         self.valid = self.valid if valid is None else valid
 
@@ -52,6 +59,16 @@ class RunningFit:
             return None
         (began, first), (now, last) = self.first, self.last
         return (self.of - last) * (now - began) / (last - first)
+
+    @property
+    def silence(self) -> float | None:
+        """Seconds since the last report, if a fit that goes on would have reported; None otherwise, and where nobody can know:
+        before the first report, and while the finished model is measured.
+        """
+        if self.last is None or self.done == self.of:
+            return None
+        seconds = time.monotonic() - self.last[0]
+        return seconds if seconds > max(SILENT, TIMES * self.longest) else None
 
 
 class Running:
@@ -79,9 +96,9 @@ class Running:
         self._fits[trial] = RunningFit.of_unit(unit)
         self.on_change()
 
-    def report(self, trial: str, iteration: int, valid: float | None) -> None:
+    def report(self, trial: str, iteration: int, valid: float | None, place: str = "") -> None:
         if trial in self._fits:
-            self._fits[trial].report(iteration, valid)
+            self._fits[trial].report(iteration, valid, place)
             self.on_change()
 
     def leave(self, trial: str) -> None:

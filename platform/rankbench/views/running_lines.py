@@ -28,7 +28,9 @@ def _line(fit: RunningFit) -> str:
         parts.append(f"{fit.done} of {fit.of} {fit.counted}")
     if fit.valid is not None:
         parts.append(f"{fit.metric} {fit.valid:.4f} on valid")
-    if fit.remaining is not None:
+    if (silence := fit.silence) is not None:
+        parts.append(f"no report for {clock(silence)}")
+    elif fit.remaining is not None:
         # Early stopping may end it before.
         parts.append(f"{'at most ' if fit.metric else ''}{clock(fit.remaining)} left")
     return ": ".join([parts[0], ", ".join(parts[1:])])

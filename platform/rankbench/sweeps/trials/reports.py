@@ -29,7 +29,8 @@ class Reports(tune.Callback):
 
     def on_trial_result(self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any) -> None:
         if ITERATION in result:
-            self.running.report(trial.trial_id, int(result[ITERATION]), result.get(VALID))
+            place = f"host {result.get('hostname')}, process {result.get('pid')}"
+            self.running.report(trial.trial_id, int(result[ITERATION]), result.get(VALID), place)
 
     def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         self.running.leave(trial.trial_id)

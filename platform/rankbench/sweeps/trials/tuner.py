@@ -27,6 +27,7 @@ from rankbench.sweeps.trials.nodes import Nodes
 from rankbench.sweeps.trials.queue import Queue
 from rankbench.sweeps.trials.reports import Reports
 from rankbench.sweeps.trials.scheduler import Scheduler
+from rankbench.sweeps.trials.silence import Silence
 from rankbench.sweeps.trials.trainable import Planned, UnitTrainable
 from rankbench.sweeps.trials.waiting import Waiting
 from rankbench.sweeps.units import Unit
@@ -87,11 +88,12 @@ def run_group(
                 name=f"trials-{os.getpid()}",
                 storage_path=str(scratch),
                 verbose=0,
-                progress_reporter=Silent(),
+                progress_reporter=Unreported(),
                 callbacks=[
                     ends,
                     Waiting(lambda trial: group.needs(group.unit_of(trial)), warn),
                     Reports(group.unit_of, running),
+                    Silence(running, warn),
                     Nodes(group, usage, look=not session.local),
                 ],
                 # Tune's own retry waits forever for the worker that it kept for reuse; run_units retries instead.
@@ -117,7 +119,7 @@ def _told(error: TuneError) -> RankbenchError:
     return ClusterError(f"Ray Tune ended the sweep: {first_line(error)}; --resume continues")
 
 
-class Silent(tune.ProgressReporter):
+class Unreported(tune.ProgressReporter):
     """Reports nothing: without it, Tune clears the output of a notebook's cell, where the sweep shows its own progress."""
 
     def should_report(self, trials: list[Trial], done: bool = False) -> bool:

@@ -1,0 +1,77 @@
+"""A worker that hangs is named in a warning, and its fit is run again once that process has been ended.
+
+Ray finds a worker that is stopped by itself. This one sleeps in its fit, while its other threads answer.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from rankbench.tracking.record import read_record
+
+pytestmark = pytest.mark.cluster
+
+LOSS = """
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from torch import Tensor
+from rankbench.core.config import Params, param
+from rankbench.losses.spec import Scores, loss
+
+BEGAN = time.monotonic()
+
+@dataclass(frozen=True)
+class Sleepy(Params):
+    flag: str = param("", "a file that is there once a fit has hung")
+
+@loss("sleepy", Sleepy, similarity="dot", title="Sleepy", source="a test")
+def sleepy(s: Scores, p: Sleepy) -> Tensor:
+    time.sleep(0.02)
+    if time.monotonic() - BEGAN > 14 and not Path(p.flag).exists():
+        Path(p.flag).touch()
+        time.sleep(1e6)
+    return (1 - s.pos[:, None] + s.neg).clamp(min=0).mean(dim=1)
+"""
+SLEEPY = """
+name: sleepy
+plugins: [sleepy.py]
+datasets:
+  - {name: synthetic, source: {generator: {users: 60, items: 30, interactions_per_user: 8}}}
+arms:
+  - {method: sleepy, params: {embedding_dim: 4, epochs: 800, patience: 0, flag: FLAG}}
+final: {fit_on: train}
+cutoffs: [10]
+"""
+# Trials report every ten seconds; 15 s are a long silence here.
+COMMAND = """
+import sys
+from rankbench.__main__ import main
+from rankbench.sweeps import running
+running.SILENT, running.TIMES = 15.0, 0
+sys.argv = ["rankbench", "sweep", "sleepy.yaml"]
+main()
+"""
+
+
+def test_a_worker_that_hangs_is_named_and_its_fit_run_again_once_it_is_ended(tmp_path):
+    results = tmp_path / "results"
+    variables = os.environ | {"RANKBENCH_DATA": str(tmp_path / "data"), "RANKBENCH_RESULTS": str(results)}
+    (tmp_path / "sleepy.py").write_text(LOSS)
+    (tmp_path / "sleepy.yaml").write_text(SLEEPY.replace("FLAG", str(tmp_path / "flag")))
+    process = subprocess.Popen([sys.executable, "-c", COMMAND], env=variables, cwd=tmp_path, text=True, stderr=subprocess.PIPE)
+    warning = r"^warning: sleepy on synthetic, .*: no report for \d+ s, .*\(host \S+, process (\d+)\); if it hangs"
+    try:
+        found = next(found for line in process.stderr if (found := re.search(warning, line)))
+        os.kill(int(found[1]), signal.SIGKILL)
+        _, rest = process.communicate(timeout=200)
+    finally:
+        process.kill()
+    assert process.returncode == 0, rest
+    assert "no report for" not in rest
+    records = [read_record(path.parent) for path in results.glob("sweeps/*/records/[!.]*/record.json")]
+    assert [record.stage for record in records if record.finished].count("search") == 1
