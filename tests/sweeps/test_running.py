@@ -13,7 +13,7 @@ from rankbench.sweeps.heartbeat import Heartbeat, Progress, last_heartbeat
 from rankbench.sweeps.running import Running
 from rankbench.sweeps.store import SweepStore
 from rankbench.sweeps.trials import trainable
-from rankbench.sweeps.trials.reports import ITERATION, VALID
+from rankbench.sweeps.trials.reports import ITERATION, VALID, Reports
 from rankbench.sweeps.trials.silence import Silence
 from rankbench.sweeps.trials.trainable import Planned, UnitTrainable
 from rankbench.sweeps.units import Unit
@@ -167,6 +167,21 @@ def test_a_log_of_a_sweep_says_how_far_its_fits_are(environment, now, capsys):
     assert capsys.readouterr().err.splitlines() == [
         "search 0/5 fits",
         "  bpr, small on synthetic, seed 0: 10 of 50 epochs",
+    ]
+
+
+def test_a_log_says_that_a_closed_form_runs(environment, now, capsys):
+    view = SweepView("ndcg@20")
+    progress = Progress("search", 5, 5.0)
+    view.stage(progress)
+    reports = Reports(lambda trial: unit(environment, "ease"), progress.running)
+    progress.running.start("a", unit(environment, "ease"))
+    for _ in range(7):
+        now[0] += 20
+        reports.on_step_end(1, [])
+    lines = capsys.readouterr().err.splitlines()
+    assert [line for line in lines if "running" in line] == [
+        "  ease, small on synthetic, seed 0: running for 1:20",
     ]
 
 

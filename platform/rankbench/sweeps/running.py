@@ -74,7 +74,7 @@ class RunningFit:
 class Running:
     """The fits of one call of `run_units` that run now, and the number of those that have ended, `ended` of `of`.
 
-    `on_change` is called when a fit starts, reports and ends.
+    `on_change` is called when a fit starts, reports and ends, and also in between.
     """
 
     def __init__(self, on_change: Callable[[], None] = lambda: None):

@@ -32,6 +32,9 @@ class Reports(tune.Callback):
             place = f"host {result.get('hostname')}, process {result.get('pid')}"
             self.running.report(trial.trial_id, int(result[ITERATION]), result.get(VALID), place)
 
+    def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+        self.running.on_change()  # a closed form reports nothing, and a log should still say that it runs
+
     def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         self.running.leave(trial.trial_id)
 
