@@ -24,6 +24,7 @@ arms:
     params: {lam: {grid: [1, 10, 100]}}
     printed: {synthetic: {lam: 10}}
     as_published: {synthetic: {lam: 3}}
+    account: Its cause is the scale of lam.
     published: {synthetic: {recall@20: 0.2, ndcg@20: 0.2}}
   - name: EDLAE
     method: edlae

@@ -66,6 +66,9 @@ def test_a_paper_from_nothing_to_its_page(home, tmp_path):
     page = (tmp_path / "pages" / "toy.md").read_text()
     assert "EASE is above popularity" in page and "| holds" in page and "as published" in page
     assert "EASE (as published): lam 3.0, where the paper has 10" in page and "EASE: lam" not in page
+    # Table 2 has the same row, and refers to what table 1 says about it.
+    assert page.count("- EASE: Its cause is the scale of lam.") == page.count("Its cause is") == 1
+    assert page.count("- EASE: the causes, as far as they are known, are at toy/1 on synthetic") == 1
     # Nothing is left, and nothing is done a second time.
     text = {path: path.read_bytes() for path in folder.glob("*.jsonl")}
     assert command(home, "toy", "--dry-run")["tasks"] == []

@@ -125,7 +125,8 @@ def _paper_page(paper: Paper, evidence: Evidence, figure: Path | None) -> Page:
         sections.append(Section("The order of the rows", (Grid(header, orders), Text(ORDER))))
     if figure:
         sections.append(Section("Figure", (Picture(figure, "Difference of each measured cell from the published one, in %"),)))
-    sections += [section for table in paper.tables for section in _table_sections(table, evidence)]
+    told: dict[str, str] = {}
+    sections += [section for table in paper.tables for section in _table_sections(table, evidence, told)]
     sections += [section for study in paper.studies for section in _study_sections(study, evidence)]
     measured = {table.name for table in paper.tables if any(standings(row, evidence) for row in rows_of([table]))}
     missing = [name for name in dict.fromkeys(table.name for table in paper.tables) if name not in measured]
@@ -197,8 +198,10 @@ def _neighbour_blocks(table: PaperTable, dataset: str, evidence: Evidence) -> It
         yield Text(NEXT + (f" Not compared: {listed(missing)}." if missing else ""))
 
 
-def _table_sections(table: PaperTable, evidence: Evidence) -> Iterator[Section]:
+def _table_sections(table: PaperTable, evidence: Evidence, told: dict[str, str]) -> Iterator[Section]:
+    """Yield the sections of a table, one per dataset. `told`: the accounts that earlier sections have, with their titles."""
     for name in table.cards:
+        title = f"{table.name} on {name}"
         rows = [row for row in rows_of([table], [name]) if row.published]
         if not any(standings(row, evidence) for row in rows):
             continue
@@ -209,11 +212,24 @@ def _table_sections(table: PaperTable, evidence: Evidence) -> Iterator[Section]:
         if reason := table.stand_in(name):
             blocks.insert(0, Text(f"A stand-in, so that only the order can be compared: {reason}"))
         lines = [*_unprinted(table, rows, evidence), *_searches(rows, evidence), *_deviations(rows, evidence)]
-        lines += [f"{row.arm.label}: {row.arm.account}" for row in rows if row.arm.account]
+        lines += _accounts(rows, title, told)
         if lines:
             blocks.append(Items(tuple(lines)))
         blocks += _neighbour_blocks(table, name, evidence)
-        yield Section(f"{table.name} on {name}", tuple(blocks))
+        yield Section(title, tuple(blocks))
+
+
+def _accounts(rows: Sequence[Row], title: str, told: dict[str, str]) -> Iterator[str]:
+    """Yield why the numbers of rows differ, in the first section that has the row. Later sections refer to it."""
+    elsewhere: dict[str, list[str]] = {}
+    for row in (row for row in rows if row.arm.account):
+        first = told.setdefault(row.arm.account, title)
+        if first == title:
+            yield f"{row.arm.label}: {row.arm.account}"
+        else:
+            elsewhere.setdefault(first, []).append(row.arm.label)
+    for first, labels in elsewhere.items():
+        yield f"{listed(labels)}: the causes, as far as they are known, are at {first}"
 
 
 def _study_sections(study: Simulation, evidence: Evidence) -> Iterator[Section]:
