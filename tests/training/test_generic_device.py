@@ -42,6 +42,7 @@ CASES = {
     "softmax of samples": ("infonce", {"sampler": "uniform-all"}),
     "by popularity": ("bpr", {"sampler": "popularity", "n_negatives": 1}),
     "shared": ("sl", {"sampler": "uniform-all", "shared_negatives": True}),
+    "shared, of others": ("sl", {"sampler": "uniform-other", "shared_negatives": True}),
     "distances and rivals": ("sml", {"sampler": "uniform-all"}),
     "own positives": ("talos", {"sampler": "uniform-all"}),
     "rows alone": ("bpr", {"sampler": "uniform-all", "optimizer": "row-adam", "n_negatives": 1, "batch_size": 8}),
