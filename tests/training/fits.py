@@ -72,7 +72,12 @@ def only_batch(trainer: Trainer, seed: int = 0):
     """(users, items, negatives) of epoch 1, where one batch holds every interaction."""
     chosen = stream(seed, "order", 1).permutation(len(trainer.users))
     users, items = trainer.users[chosen], trainer.items[chosen]
-    return users, items, trainer.sampler.draw(seed, 1, 0, users, items).items
+    drawn = trainer.sampler.draw(seed, 1, 0, users, items)
+    if drawn.replaced is None:
+        return users, items, drawn.items
+    of_each_row = np.repeat(drawn.items, len(users), axis=0)
+    of_each_row[drawn.replaced.rows, drawn.replaced.columns] = drawn.replaced.items
+    return users, items, of_each_row
 
 
 def gradients(trainer: Trainer) -> dict[str, np.ndarray]:

@@ -21,6 +21,7 @@ LOSSES = sorted(
 SAMPLING = {
     "own": ("uniform-other", False),
     "shared": ("uniform-all", True),
+    "shared, of others": ("uniform-other", True),
     "shared, by popularity": ("popularity", True),
     "in-batch": ("in-batch", True),
 }
@@ -48,7 +49,9 @@ def defined(loss, batch, U, V, X, temperature):
     users, items = torch.from_numpy(batch.users), torch.from_numpy(batch.items)
     n = len(users)
     logq = torch.from_numpy(batch.negatives.logq)
-    ids = torch.from_numpy(batch.negatives.items).expand(n, -1)
+    ids = torch.from_numpy(batch.negatives.items).expand(n, -1).clone()
+    if (replaced := batch.negatives.replaced) is not None:
+        ids[replaced.rows, replaced.columns] = torch.from_numpy(replaced.items)
     logq = logq.expand(n, ids.shape[1])
     if batch.in_batch:
         others = torch.tensor([[b for b in range(n) if b != a] for a in range(n)])

@@ -92,6 +92,41 @@ def test_uniform_other_never_draws_what_the_user_has_met(X):
     assert not X.toarray()[users[:, None], drawn].any()
 
 
+def of_each_row(drawn, n_rows):
+    """The negatives of each row, (n_rows, n)."""
+    table = np.repeat(drawn.items, n_rows // len(drawn.items), axis=0)
+    if drawn.replaced is not None:
+        table[drawn.replaced.rows, drawn.replaced.columns] = drawn.replaced.items
+    return table
+
+
+def test_rows_share_others_but_for_those_that_their_users_have(X):
+    users, items = rows_of(X)
+    met, sampler = X.toarray()[users].astype(bool), NegativeSampler(X, "uniform-other", 6, shared=True)
+    counts, replaced = np.zeros((N_USERS, N_ITEMS), int), 0
+    for epoch in range(400):
+        drawn = sampler.draw(5, epoch, 0, users, items)
+        own, table = met[:, drawn.items[0]], of_each_row(drawn, len(users))
+        # Each item that the user has is replaced, by one that it has not, and no other is.
+        assert_array_equal(own, table != drawn.items)
+        assert own.sum() == len(drawn.replaced.rows)
+        np.add.at(counts, (users[:, None], table), 1)
+        replaced += own.sum()
+    assert replaced > 1000 and not counts[X.toarray().astype(bool)].any()
+    # Rows of one user do not differ in what they share, so counts are as noisy as those of one row of each.
+    for user in range(N_USERS):
+        assert fits(counts[user] // np.diff(X.indptr)[user], law(X, "uniform-other", 1.0, user))
+
+
+def test_a_part_of_the_rows_keeps_what_is_replaced_in_them(X):
+    users, items = rows_of(X)
+    whole = NegativeSampler(X, "uniform-other", 50, shared=True).draw(5, 1, 0, users, items)
+    at = np.array([20, 3, 11])
+    part = whole.of_rows(at, len(users))
+    assert_array_equal(of_each_row(part, len(at)), of_each_row(whole, len(users))[at])
+    assert_array_equal(part.logq, whole.logq[at])
+
+
 @pytest.mark.parametrize("power", [1.0, 0.5, 0.0])
 @pytest.mark.parametrize(
     ("kind", "shared"),
@@ -99,6 +134,7 @@ def test_uniform_other_never_draws_what_the_user_has_met(X):
         ("uniform-all", False),
         ("uniform-all", True),
         ("uniform-other", False),
+        ("uniform-other", True),
         ("popularity", False),
         ("popularity", True),
         ("in-batch", True),
@@ -107,7 +143,7 @@ def test_uniform_other_never_draws_what_the_user_has_met(X):
 def test_logq_is_the_log_probability_of_the_draw(kind, shared, power, X):
     users, items = rows_of(X)
     found = NegativeSampler(X, kind, 7, shared, power).draw(0, 1, 0, users, items)
-    drawn = np.broadcast_to(found.items, (len(users), found.items.shape[1]))
+    drawn = of_each_row(found, len(users))
     for b, user in enumerate(users):
         p = law(X, kind, power, user)
         assert_allclose(np.broadcast_to(found.logq, drawn.shape)[b], np.log(p[drawn[b]]), rtol=1e-12)

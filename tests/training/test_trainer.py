@@ -43,7 +43,11 @@ def test_a_rest_of_few_rows_joins_the_batch_before_it_if_rows_are_negatives(X, r
 
 
 @OPTIMIZERS
-@pytest.mark.parametrize("sampling", [{}, {"shared_negatives": True}], ids=["own", "shared"])
+@pytest.mark.parametrize(
+    "sampling",
+    [{}, {"shared_negatives": True}, {"shared_negatives": True, "sampler": "uniform-other"}],
+    ids=["own", "shared", "shared of others"],
+)
 @pytest.mark.parametrize("reduction", ["interaction", "user"])
 @pytest.mark.parametrize(
     "decay",
@@ -414,7 +418,6 @@ def test_what_training_was_told_is_checked():
         ({"learning_rate": 0.0}, "learning_rate must be > 0"),
         ({"patience": -1}, "patience must be ≥ 0"),
         ({"stop_metric": "ndcg"}, "stop_metric: write it with a cutoff"),
-        ({"shared_negatives": True, "sampler": "uniform-other"}, "use sampler=uniform-all"),
     ):
         with pytest.raises(ConfigError, match=message):
             params("bpr", **values)

@@ -31,6 +31,7 @@ VARIANTS = [
     ("sl", {"sampler": "in-batch"}),
     ("sampled-softmax", {"sampler": "in-batch", "batch_size": 3}),
     ("sl", {"shared_negatives": True}),
+    ("sl", {"shared_negatives": True, "sampler": "uniform-other", "weight_decay": 0.01, "decay": "batch-negatives"}),
     ("talos", {"sampler": "popularity", "reduction": "user"}),
     ("sl-at-k", {"T_beta": 2}),
     ("advinfonce", {"T_adv": 2}),

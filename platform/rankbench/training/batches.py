@@ -62,7 +62,8 @@ def touched_items(batch: Batch, n_items: int, whole: bool) -> np.ndarray | None:
     if whole:
         return None
     lists = [batch.items]
-    lists += [batch.negatives.items.reshape(-1)] if batch.negatives else []
+    if batch.negatives:
+        lists += [batch.negatives.items.reshape(-1), *([batch.negatives.replaced.items] if batch.negatives.replaced else [])]
     lists += [batch.extra.reshape(-1)] if batch.extra is not None else []
     touched = np.zeros(n_items, bool)
     for ids in lists:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
@@ -27,7 +28,7 @@ class DrawnNegatives:
     `items`. If rows have the vectors of their users, `of` has a table of these and the position in it of each row's user.
     `positions`, (B, n) or (1, n), are those of the negatives in V, and `dots` (B, n) their products with p, or None if all rows
     share the negatives. For distances, `lengths` are the squared lengths of p and V. `largest` is a bound of the
-    scores' sizes, if one is known.
+    scores' sizes, if one is known. `single` computes the products of rows (T,) with the items at positions (T,) in V.
     """
 
     def __init__(
@@ -43,17 +44,18 @@ class DrawnNegatives:
         lengths: tuple[Tensor, Tensor] | None,
         largest: float | None,
         precision: Precision,
+        single: Callable[[Tensor, Tensor], Tensor],
     ):
         self.batch, self.items, self.V, self.p, self.pos, self.of = batch, items, V, p, pos, of
         self.positions, self.dots, self.lengths, self.largest = positions, dots, lengths, largest
-        self.precision = precision
+        self.precision, self.single = precision, single
         drawn = batch.negatives.items
         self.drawn = drawn if isinstance(drawn, Tensor) else torch.from_numpy(drawn).to(V.device)
 
     def table(self) -> SampledScores:
-        """Sums over the scores: by the kernels where rows share the negatives and scores are products."""
+        """Sums over the scores: by the kernels where rows share all negatives and scores are products."""
         plain = self.dots is not None or self.precision != "float32" or not compiled(self.V.device)
-        if plain or self.lengths is not None:
+        if plain or self.lengths is not None or self._places is not None:
             return SampledScores(lambda: self.values, ids=lambda: self.ids)
         rows = self._by_row()
         return SharedScores(
@@ -65,11 +67,15 @@ class DrawnNegatives:
         """The scores, (B, n)."""
         with torch.enable_grad():  # the first to read them may want no gradient, but those that follow may
             dots = self._dots() if self.dots is None else self.dots
-            return self._without_own(similarities(dots, self.positions, self.lengths))
+            values = self._without_own(similarities(dots, self.positions, self.lengths))
+            return values if self._places is None else values.index_put(self._places, self._replacing())
 
     @cached_property
     def ids(self) -> Tensor:
-        """The indices of the items, (B, n), or (1, n) if rows share them."""
+        """The indices of the items, (B, n), or (1, n) if all rows share all of them."""
+        if self._places is not None:
+            items = torch.from_numpy(self.batch.negatives.replaced.items).to(self.drawn)
+            return self.drawn.expand(len(self.p), -1).index_put(self._places, items)
         return self._without_own(self.drawn.expand(len(self.p), -1)) if self.batch.in_batch else self.drawn
 
     @cached_property
@@ -86,6 +92,21 @@ class DrawnNegatives:
         chosen = self.ids.expand(len(self.p), -1).gather(1, k[:, None])[:, 0]
         q, other = self.V[self.items.positions(self.batch.items)], self.V[self.items.positions(chosen)]
         return (q * other).sum(dim=1) if self.lengths is None else -(q - other).square().sum(dim=1)
+
+    @cached_property
+    def _places(self) -> tuple[Tensor, Tensor] | None:
+        """The rows and columns of negatives that others replace; None if there are none."""
+        replaced = self.batch.negatives.replaced
+        if replaced is None:
+            return None
+        rows, columns = (torch.from_numpy(each).to(self.V.device) for each in (replaced.rows, replaced.columns))
+        return rows, columns
+
+    def _replacing(self) -> Tensor:
+        """The scores of the items that replace others."""
+        (rows, _), positions = self._places, self.items.positions(self.batch.negatives.replaced.items)
+        lengths = None if self.lengths is None else (self.lengths[0][rows], self.lengths[1])
+        return similarities(self.single(rows, positions)[:, None], positions[:, None], lengths)[:, 0]
 
     @cached_property
     def _common(self) -> Tensor:

@@ -7,7 +7,8 @@ in-batch        the positives of the other rows of the batch, which are distribu
 
 Shared negatives are drawn once for all rows of a batch. Each row has the same distribution of negatives either way, so its loss
 and gradient have the same expectation. But the rows of a batch are no longer independent, and its gradient has a larger
-variance.
+variance. For uniform-other, items are drawn from the whole catalogue, and where a row's user has one of them, another item that
+the user does not have is drawn in its place, for this row alone.
 """
 
 from __future__ import annotations
@@ -32,22 +33,39 @@ Sampler = Literal["uniform-all", "uniform-other", "popularity", "in-batch"]
 
 
 @dataclass(frozen=True)
+class Replaced:
+    """Items that replace shared negatives in single rows: `items[t]` that at columns[t], in row rows[t], int64 (t,)."""
+
+    rows: np.ndarray
+    columns: np.ndarray
+    items: np.ndarray
+
+    def of_rows(self, rows: np.ndarray, n: int) -> Replaced:
+        place = np.full(n, -1)
+        place[rows] = np.arange(len(rows))
+        at = place[self.rows]
+        return Replaced(at[at >= 0], self.columns[at >= 0], self.items[at >= 0])
+
+
+@dataclass(frozen=True)
 class Negatives:
     """Negatives `items` int64, (B, n), or (1, n) if all rows share them: an array, or a tensor on the device of the fit.
 
     `logq` are the log probabilities of the draws, of a shape that broadcasts to (B, n), and `logq_pos` (B,) those of the
-    positives under the same distribution. `own` says whether the distribution has the user's own items, too.
+    positives under the same distribution. `own` says whether the distribution has the user's own items, too. `replaced` are
+    the shared negatives that some rows do not have.
     """
 
     items: np.ndarray | Tensor
     logq: np.ndarray | Tensor
     logq_pos: np.ndarray
     own: bool = True
+    replaced: Replaced | None = None
 
     def of_rows(self, rows: np.ndarray, n: int) -> Negatives:
         """Those of some of the n rows, at positions `rows` (m,) int64."""
         items, logq = (each[rows] if len(each) == n else each for each in (self.items, self.logq))
-        return Negatives(items, logq, self.logq_pos[rows], self.own)
+        return Negatives(items, logq, self.logq_pos[rows], self.own, self.replaced and self.replaced.of_rows(rows, n))
 
 
 def require_other_items(X: sp.csr_array) -> None:
@@ -86,10 +104,13 @@ class NegativeSampler:
 
     def draw(self, seed: int, epoch: int, batch: int, users: np.ndarray, items: np.ndarray) -> Negatives:
         """Draw negatives for the rows (users[b], items[b]) of a batch, int64 (B,)."""
-        key = stream(seed, "negatives", epoch, batch).integers(0, 2**63, dtype=np.uint64)
+        keys = stream(seed, "negatives", epoch, batch)
+        key = keys.integers(0, 2**63, dtype=np.uint64)
         shape = (1 if self.shared else len(users), self.n)
         if self.kind == "in-batch":
             return Negatives(items[None], self.logp[items][None], self.logp[items])
+        if self.kind == "uniform-other" and self.shared:
+            return self._draw_shared_others(key, keys.integers(0, 2**63, dtype=np.uint64), users)
         if self.device:
             return self._draw_there(int(key), shape, users, items)
         if self.kind == "popularity":
@@ -104,6 +125,16 @@ class NegativeSampler:
         in_parallel(_uniform_other, len(users), drawn.size, *given)
         logq = -np.log(self.n_items - self.degree[users])
         return Negatives(drawn, logq[:, None], logq, own=False)
+
+    def _draw_shared_others(self, key: np.uint64, key_of_others: np.uint64, users: np.ndarray) -> Negatives:
+        drawn = np.empty((1, self.n), np.int64)
+        in_parallel(_uniform, drawn.size, drawn.size, key, self.n_items, drawn[0])
+        rows, columns = _own_among(self.X, users, drawn[0])
+        others = np.empty(len(rows), np.int64)
+        given = key_of_others, self.n_items, users[rows], self.X.indptr, self.X.indices, rows * self.n + columns, others
+        in_parallel(_one_other, len(rows), len(rows), *given)
+        logq = -np.log(self.n_items - self.degree[users])
+        return Negatives(drawn, logq[:, None], logq, own=False, replaced=Replaced(rows, columns, others))
 
     def _draw_there(self, key: int, shape: tuple[int, int], users: np.ndarray, items: np.ndarray) -> Negatives:
         if self.kind == "popularity":
@@ -124,6 +155,22 @@ def drawn_positives(seed: int, epoch: int, batch: int, X: sp.csr_array, users: n
     drawn = np.empty((len(users), m), np.int64)
     in_parallel(_own, len(users), drawn.size, key, users, X.indptr, X.indices, drawn)
     return drawn
+
+
+def _own_among(X: sp.csr_array, users: np.ndarray, drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows and columns, (t,) int64, where drawn[column] (n,) is an item of users[row] (B,)."""
+    order = np.argsort(drawn, kind="stable")
+    ascending, degree = drawn[order], np.diff(X.indptr)[users]
+    own = X.indices[_ranges(X.indptr[users], degree)]
+    first = np.searchsorted(ascending, own, "left")
+    times = np.searchsorted(ascending, own, "right") - first
+    return np.repeat(np.repeat(np.arange(len(users)), degree), times), order[_ranges(first, times)]
+
+
+def _ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Return the numbers from each start on, as many as its length, one after another."""
+    before = np.cumsum(lengths) - lengths
+    return np.arange(lengths.sum()) + np.repeat(starts - before, lengths)
 
 
 @numba.njit(nogil=True, cache=True)
@@ -166,3 +213,22 @@ def _uniform_other(key, n_items, users, indptr, indices, out, start, stop):
             out[b, k] = item
         for item in own_items:
             excluded[item] = False
+
+
+@numba.njit(nogil=True, cache=True)
+def _one_other(key, n_items, users, indptr, indices, position, out, start, stop):
+    """Draw for each of `users` (t,) an item that it has no interaction with, by rejection; `position` numbers the draws."""
+    for t in range(start, stop):
+        own = indices[indptr[users[t]] : indptr[users[t] + 1]]
+        random = bits(key, position[t])
+        item = below(random, n_items)
+        while _is_in(item, own):
+            random = bits(random, position[t])
+            item = below(random, n_items)
+        out[t] = item
+
+
+@numba.njit(nogil=True, cache=True)
+def _is_in(item, ascending):
+    at = np.searchsorted(ascending, item)
+    return at < len(ascending) and ascending[at] == item

@@ -46,6 +46,10 @@ class PairScores:
         vectors = take_rows(self.V, positions.reshape(-1)).view(*positions.shape, -1)
         return self.encoder.pair_scores(self.p, vectors)
 
+    def single(self, row: Tensor, positions: Tensor) -> Tensor:
+        """The scores (T,) of row[t] with the item at positions[t] in V, for row and positions (T,) int64."""
+        return self.encoder.pair_scores(take_rows(self.p, row), take_rows(self.V, positions)[:, None])[:, 0]
+
     @torch.no_grad()
     def ragged(self, row: Tensor, ids: Tensor, table: Tensor) -> Ragged:
         """The scores of row[t] with item ids[t] of `table` (n_items, d), for row and ids (T,) int64, without gradient."""

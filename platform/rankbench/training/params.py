@@ -45,7 +45,8 @@ class TrainingParams(Stopping):
     )
     shared_negatives: bool = param(
         False,
-        "whether all rows of a batch share their negatives, drawn from all items: faster, but not as in the papers",
+        "whether all rows of a batch share their negatives, drawn from all items unless sampler says otherwise: faster, but "
+        "not as in the papers",
         "false, true",
         used=lambda p: _sampled(p) and p.sampler != "in-batch",
     )
@@ -137,7 +138,7 @@ class TrainingParams(Stopping):
         return self.schedule == "plateau"
 
     def sampler_for(self, usual: str | None) -> str | None:
-        """The sampler of a loss whose `usual` one this is. Negatives that a batch shares are drawn from all items."""
+        """The sampler of a loss whose `usual` one this is. Shared negatives are drawn from all items, as the kernels need."""
         if self.sampler != "auto":
             return self.sampler
         return "uniform-all" if self.shared_negatives else usual
@@ -153,10 +154,6 @@ class TrainingParams(Stopping):
         require(
             self.objective == "sampled" or self.precision == "float32",
             "objective=catalogue has products in float32 only: use precision=float32",
-        )
-        require(
-            not (self.shared_negatives and self.sampler == "uniform-other"),
-            "shared_negatives cannot exclude the items of each user: use sampler=uniform-all",
         )
 
 

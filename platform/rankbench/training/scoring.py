@@ -62,7 +62,8 @@ def scores_of(
     if positions is not None:
         of = None if at is None else (U, users.positions(batch.users).cpu().numpy())
         largest = largest_of(loss.similarity, temperature)
-        drawn = DrawnNegatives(batch, items, V, p, pos, of, positions, dots, lengths, largest, precision)
+        single = pair_scores.single if pair_scores else partial(pair_dot, p, V)
+        drawn = DrawnNegatives(batch, items, V, p, pos, of, positions, dots, lengths, largest, precision, single)
     extra = pair_scores or partial(gather_dot, p, V)
     return Scores(
         pos=pos,

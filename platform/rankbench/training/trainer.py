@@ -32,7 +32,7 @@ from rankbench.training.adam import DenseAdam
 from rankbench.training.batches import Batch, Rows, touched_items
 from rankbench.training.learner import learner
 from rankbench.training.memory import keep_freed
-from rankbench.training.negatives import NegativeSampler, drawn_positives, require_other_items
+from rankbench.training.negatives import Negatives, NegativeSampler, drawn_positives, require_other_items
 from rankbench.training.params import TrainedParams
 from rankbench.training.schedule import Schedule
 from rankbench.training.scoring import catalogue_scores_of, own_items, scores_of, unit
@@ -260,7 +260,7 @@ class Trainer:
         own = users.vectors[users.positions(batch.users)] if by_row is None or kind == "layer-0" else by_row
         rows = own.square().sum(dim=1) + lengths[items.positions(batch.items)]
         if kind != "batch" and batch.negatives is not None and not batch.in_batch:
-            rows = rows + lengths[items.positions(batch.negatives.items)].mean(dim=1)
+            rows = rows + _mean_of_negatives(lengths, items, batch.negatives, len(rows))
         return self.p.weight_decay / 2 * rows.mean()
 
     @torch.no_grad()
@@ -309,6 +309,16 @@ class Trainer:
         if self.state:
             _load(self.state, parts.get("state", {}))
             self.state_adam.restore(parts.get("state_adam", {}))
+
+
+def _mean_of_negatives(values: Tensor, items: Rows, negatives: Negatives, n_rows: int) -> Tensor:
+    """Return the mean over each row's negatives of what `values` (r,) have for the items of `items`."""
+    means = values[items.positions(negatives.items)].mean(dim=1)
+    if negatives.replaced is None:
+        return means
+    replaced, drawn = negatives.replaced, negatives.items[0]
+    changes = values[items.positions(replaced.items)] - values[items.positions(drawn[replaced.columns])]
+    return means.expand(n_rows).index_add(0, torch.from_numpy(replaced.rows).to(values.device), changes / len(drawn))
 
 
 def _into_ball(vectors: Tensor) -> Tensor:
