@@ -151,6 +151,7 @@ def status(tables: Tables = None, store: Store = None, json: Json = False) -> No
     from rankbench.api.reproduce import all_names, evidence_folder
     from rankbench.core.environment import Environment
     from rankbench.reproduce.catalogue import paper_tables, selected_names
+    from rankbench.reproduce.causes import MEANING, by_cause, off_cells
     from rankbench.reproduce.counts import counts as count_cells
     from rankbench.reproduce.evidence import Evidence
     from rankbench.reproduce.results import share
@@ -158,9 +159,13 @@ def status(tables: Tables = None, store: Store = None, json: Json = False) -> No
     environment = Environment.from_env()
     evidence = Evidence(evidence_folder(environment, store))
     every = paper_tables(environment)
-    counts = count_cells(every, selected_names(tables or [], all_names(every)), evidence, environment)
+    names = selected_names(tables or [], all_names(every))
+    counts = count_cells(every, names, evidence, environment)
+    off = by_cause(off_cells(every, names, evidence))
     if json:
-        print_json({"evidence": str(evidence.folder), "tables": {name: asdict(each) for name, each in counts.items()}})
+        causes = [{"cause": cause, "meaning": MEANING[cause], "cells": number, "rows": rows} for cause, number, rows in off]
+        by_table = {name: asdict(each) for name, each in counts.items()}
+        print_json({"evidence": str(evidence.folder), "tables": by_table, "off": causes})
         return
     header = ["table", "published", "data here", "measured", "in the interval", "within 1 %", "within 3 %", "found on test"]
     body = []
@@ -170,6 +175,9 @@ def status(tables: Tables = None, store: Store = None, json: Json = False) -> No
         body.append([name, *numbers, *shares, str(each.on_test) if each.on_test else ""])
     print_table(header, body)
     out.print(COUNTED, style="dim")
+    if off:
+        out.print()
+        print_table(["cells that are off", "cause"], [[str(number), MEANING[cause]] for cause, number, _ in off])
 
 
 @app.command("pages", epilog=epilog(EXAMPLES))

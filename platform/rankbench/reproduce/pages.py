@@ -14,6 +14,8 @@ from rankbench.reports.names import listed
 from rankbench.reports.page import Block, Grid, Items, Page, Picture, Section, Text
 from rankbench.reproduce.agreement import agreements
 from rankbench.reproduce.catalogue import PaperTable
+from rankbench.reproduce.causes import MEANING as CAUSES
+from rankbench.reproduce.causes import OffCell, by_cause, off_cells
 from rankbench.reproduce.counts import counts
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.figure import draw_differences
@@ -52,6 +54,10 @@ COUNTED = """\
 number, or the published number lies in the 95 % interval of the measured mean. `found on test`: cells measured at a setting
 that was found on test, counted apart. Cells beside stand-ins belong to other data and are not counted."""
 
+OFF = """\
+Measured cells that are more than 3 % from the published number, which is not in the interval either. Below the table of a row
+stands what experiments have shown about it."""
+
 
 @dataclass(frozen=True)
 class Paper:
@@ -61,6 +67,7 @@ class Paper:
     tables: tuple[PaperTable, ...]
     studies: tuple[Simulation, ...]
     counts: dict[str, Count]
+    off: list[OffCell]
 
 
 def write_pages(folder: Path, tables: Sequence[PaperTable], evidence: Evidence, environment: Environment) -> list[Path]:
@@ -72,7 +79,7 @@ def write_pages(folder: Path, tables: Sequence[PaperTable], evidence: Evidence, 
         own = tuple(table for table in tables if table.paper == name)
         studies = tuple(each for each in SIMULATIONS if each.paper == name)
         mine = {each for each in names if each.split("/")[0] == name}
-        paper = Paper(name, own, studies, counts(tables, mine, evidence, environment))
+        paper = Paper(name, own, studies, counts(tables, mine, evidence, environment), off_cells(own, mine, evidence))
         papers.append(paper)
         figure = draw_differences(folder / f"{name}.png", list(rows_of(own)), evidence)
         files += [
@@ -100,6 +107,7 @@ def _index(papers: Sequence[Paper], evidence: Evidence) -> Page:
         "matrices, and [findings](findings.md) experiments of our own.",
     )
     sections = [Section("Published cells", (Grid(_header("paper"), body), Text(COUNTED)))]
+    sections += _off_sections([cell for paper in papers for cell in paper.off])
     if claims:
         header = ["claim", "dataset", "table", "verdict", "rows compared", "seeds"]
         sections.append(Section("Claims of the papers", (Grid(header, claims), Text(TESTS))))
@@ -109,6 +117,7 @@ def _index(papers: Sequence[Paper], evidence: Evidence) -> Page:
 def _paper_page(paper: Paper, evidence: Evidence, figure: Path | None) -> Page:
     """Return the page of a paper: counts, claims, order, tables, and why cells are off."""
     sections = [Section("How far the evidence has come", (_count_grid(paper), Text(COUNTED)))]
+    sections += _off_sections(paper.off)
     datasets = {name for table in paper.tables for name in table.cards}
     claims = [each for name in sorted(datasets) for each in _standing_claims(paper.tables, name, evidence)]
     if claims:
@@ -134,6 +143,13 @@ def _paper_page(paper: Paper, evidence: Evidence, figure: Path | None) -> Page:
         sections.append(Section("Not measured", (Text(f"No row has been measured of: {', '.join(missing)}."),)))
     marks = "; ".join(f"*{origin}*: {MEANING[origin]}" for origin in ORIGINS)
     return Page(TITLES.get(paper.name, paper.name), (f"{MARKED}. Settings are {marks}.",), tuple(sections))
+
+
+def _off_sections(cells: Sequence[OffCell]) -> Iterator[Section]:
+    """Yield a section about the cells that are off, if there are any."""
+    if cells:
+        body = [[CAUSES[cause], str(number), listed(rows)] for cause, number, rows in by_cause(cells)]
+        yield Section("Why cells are off", (Grid(["cause", "cells", "rows"], body), Text(OFF)))
 
 
 def _standing_claims(tables: Iterable[PaperTable], dataset: str, evidence: Evidence) -> Iterator[StoredClaim]:

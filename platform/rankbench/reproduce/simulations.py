@@ -12,6 +12,7 @@ from rankbench.data.cards import load_card
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.lines import StoredStudy
 from rankbench.reproduce.standing import CellStanding
+from rankbench.schema.experiment import Cause
 from rankbench.studies.published import DATASETS, INCONSISTENCY, SECONDS, THRESHOLD_ERROR
 from rankbench.tracking.environment import code_revision
 
@@ -23,8 +24,9 @@ class Simulation:
     """A published table that the study `study` measures on each of `datasets`.
 
     `params(dataset)`: parameters of the study. `read(rows)`: the cells in the rows of its findings. `published(dataset)`: the
-    same cells in the paper. `seconds(dataset)`: a rough estimate. `account`: why its cells cannot be compared exactly.
-    `base`: the row that the others are relative to, whose own cell is 1 by definition and counts as published alone.
+    same cells in the paper. `seconds(dataset)`: a rough estimate. `account`: why its cells cannot be compared exactly, and
+    `cause`: the same in a word. `base`: the row that the others are relative to, whose own cell is 1 by definition and counts
+    as published alone.
     """
 
     table: str
@@ -35,6 +37,7 @@ class Simulation:
     published: Callable[[str], Cells]
     seconds: Callable[[str], float]
     unit: str
+    cause: Cause
     account: str = ""
     base: str = ""
 
@@ -125,6 +128,7 @@ SIMULATIONS = (
         _published_inconsistency,
         lambda dataset: 10.0,
         "% of pairs",
+        "text",
         "The available text does not give the bound on ranks, the shares of LLPAUC and the treatment of equal values. Here "
         "ranks are drawn from 1 to 200 for the users' own numbers of positives. The published lists cannot have those numbers: "
         "their ratios hardly differ between the datasets (AUC 33.2 to 35.5 %), ours do. The paper's two columns differ, "
@@ -152,6 +156,7 @@ SIMULATIONS = (
         lambda dataset: {(loss, "error"): by[DATASETS[dataset]] for loss, by in THRESHOLD_ERROR.items()},
         lambda dataset: {"gowalla-talos": 1500.0, "amazon-beauty": 700.0}.get(dataset, 400.0),
         "units of the cosine",
+        "text",
         "The paper does not state the number of epochs, the time of the comparison or the average. Training is that of "
         "table 3.1. The error of SL@K depends on the number of sampled negatives. On MovieLens 100K it is 0.0149 with the "
         "1,024 of table 3.1, nearly all of the items, but 0.108 with 128 and 0.150 with 64, each after 60 epochs; the paper "
@@ -167,6 +172,7 @@ SIMULATIONS = (
         _published_epoch_time,
         lambda dataset: 2700.0 if dataset == "gowalla-talos" else 240.0,
         "ratio",
+        "seconds",
         "Seconds are compared as ratios to SL: the published ones are of a GPU. Measure them on an idle machine.",
         base="sl",
     ),

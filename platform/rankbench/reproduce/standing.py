@@ -92,14 +92,16 @@ def count(row: Row, here: bool, evidence: Evidence) -> Count:
     if row.table.stand_in(row.dataset) or row.arm.variant_of is not None:
         return Count()
     total = Count(published=len(row.published), data_here=len(row.published) * here)
+    total = sum((count_of(cell) for cell in counted_cells(row, evidence)), total)
+    on_test = [cell for each in standings(row, evidence) if each.origin == "as published" for cell in each.cells]
+    return sum((Count(on_test=1, on_test_within_1=count_of(cell).within_1) for cell in on_test), total)
+
+
+def counted_cells(row: Row, evidence: Evidence) -> list[CellStanding]:
+    """Return the measured cells of a row that count. The paper's own setting goes before a chosen one, whichever is nearer."""
     measured = {each.origin: {cell.metric: cell for cell in each.cells} for each in standings(row, evidence)}
-    for name in row.published:
-        # The paper's own setting goes before a chosen one, whichever is nearer.
-        if best := measured.get("printed", {}).get(name) or measured.get("chosen", {}).get(name):
-            total += count_of(best)
-        if test := measured.get("as published", {}).get(name):
-            total += Count(on_test=1, on_test_within_1=count_of(test).within_1)
-    return total
+    found = (measured.get("printed", {}).get(name) or measured.get("chosen", {}).get(name) for name in row.published)
+    return [cell for cell in found if cell]
 
 
 def count_of(cell: CellStanding) -> Count:

@@ -18,6 +18,7 @@ from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS
 from rankbench.schema.datasets import Entry, with_card_names
 
 LoadPlugin = Callable[[str, Path, str], Any]
+Cause = Literal["part", "steps", "text", "misprint", "seconds", "above", "not found"]  # their meanings: reproduce/causes.py
 NO_FILE = "sweep"  # name of an experiment that the command line states without a file
 
 
@@ -39,6 +40,7 @@ class ArmSpec(Strict):
     )
     protocol: dict[str, Any] = Field({}, description="parameter → value in the paper, where this arm differs from the others")
     variant_of: str | None = Field(None, description="the row of the table that this arm measures in another way")
+    cause: Cause | None = Field(None, description="why its numbers differ from the published ones, in a word")
     account: str = Field("", description="why its numbers differ from the published ones, as far as experiments have shown")
 
     @property
