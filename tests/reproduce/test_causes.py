@@ -1,0 +1,82 @@
+"""Why cells are off: only measured cells that are neither within 3 % nor in the interval, each with one cause."""
+
+import json
+
+import pytest
+
+from rankbench.cli import _main
+from rankbench.core.errors import ConfigError
+from rankbench.reproduce.catalogue import paper_tables
+from rankbench.reproduce.causes import by_cause, off_cells
+from rankbench.reproduce.counts import counts
+from rankbench.reproduce.evidence import Evidence, used_params
+from rankbench.reproduce.lines import StoredFit
+from rankbench.reproduce.pages import write_pages
+from rankbench.reproduce.wanted import rows_of
+
+TABLE = """\
+name: toy-table2
+published: {paper: Toy, table: 2, recall: recall}
+datasets: [synthetic]
+arms:
+  - {name: near, method: ease, params: {lam: 1}, cause: steps, published: {synthetic: {recall@20: 0.205}}}
+  - {name: in the interval, method: ease, params: {lam: 2}, published: {synthetic: {ndcg@20: 0.29}}}
+  - {name: short, method: ease, params: {lam: 3}, cause: steps, published: {synthetic: {recall@20: 0.3, ndcg@20: 0.9}}}
+  - {name: too high, method: ease, params: {lam: 4}, published: {synthetic: {recall@20: 0.1}}}
+  - {name: too low, method: ease, params: {lam: 5}, published: {synthetic: {recall@20: 0.4}}}
+  - {name: a variant, method: ease, params: {lam: 6}, variant_of: too low, published: {synthetic: {recall@20: 0.4}}}
+  - {name: not measured, method: ease, params: {lam: 7}, cause: part, published: {synthetic: {recall@20: 0.4}}}
+metrics: [recall, ndcg]
+cutoffs: [20]
+"""
+METRICS = {"recall@20": (0.2, 0.199, 0.201), "ndcg@20": (0.3, 0.28, 0.32)}
+
+
+@pytest.fixture
+def tables(home):
+    (home.home / "experiments" / "toy_table2.yaml").write_text(TABLE)
+    return [table for table in paper_tables(home) if table.name == "toy/2"]
+
+
+@pytest.fixture
+def evidence(home, tables):
+    evidence = Evidence(home.home / "experiments" / "evidence")
+    for row in list(rows_of(tables))[:-1]:
+        config = row.setting("printed", evidence)
+        given = used_params(config), row.part(config), 0, "float32", METRICS
+        evidence.add(StoredFit("synthetic", row.card_key, "f", config.method, *given, run=f"final-{row.arm.label}"))
+    return evidence
+
+
+def test_each_cell_that_is_off_has_one_cause(tables, evidence, home):
+    off = off_cells(tables, {"toy/2"}, evidence)
+    assert [(each.row, each.cell.metric, each.cause) for each in off] == [
+        ("short", "recall@20", "steps"),
+        ("short", "ndcg@20", "steps"),
+        ("too high", "recall@20", "above"),
+        ("too low", "recall@20", "not found"),
+    ]
+    assert by_cause(off) == [("steps", 2, ["short"]), ("above", 1, ["too high"]), ("not found", 1, ["too low"])]
+    every = counts(tables, {"toy/2"}, evidence, home)["toy/2"]
+    assert every.measured - every.within_3 == len(off)
+    assert off_cells(tables, {"toy/1"}, evidence) == []
+
+
+def test_pages_and_status_tell_the_causes(tables, evidence, home, monkeypatch, capsys, tmp_path):
+    write_pages(tmp_path, tables, evidence, home)
+    line = "| trained with fewer steps than in the paper"
+    for name in ("toy.md", "README.md"):
+        (row,) = [each for each in (tmp_path / name).read_text().splitlines() if each.startswith(line)]
+        assert [each.strip() for each in row.strip("|").split("|")][1:] == ["2", "short"]
+    monkeypatch.setenv("RANKBENCH_HOME", str(home.home))
+    assert _main(["reproduce", "status", "toy/2", "--json"]) == 0
+    off = json.loads(capsys.readouterr().out)["off"]
+    assert [(each["cause"], each["cells"]) for each in off] == [("steps", 2), ("above", 1), ("not found", 1)]
+    assert _main(["reproduce", "status", "toy/2"]) == 0
+    assert "trained with fewer steps than in the paper" in capsys.readouterr().out
+
+
+def test_an_unknown_cause_is_refused(home):
+    (home.home / "experiments" / "toy_table2.yaml").write_text(TABLE.replace("cause: part", "cause: weather"))
+    with pytest.raises(ConfigError, match=r"cause: .*'part'"):
+        paper_tables(home)
