@@ -9,6 +9,7 @@ from rankbench.experiment.job import configure
 from rankbench.fitting.context import Context
 from rankbench.fitting.drive import Fit, Validation, drive
 from rankbench.losses.spec import registered
+from rankbench.training.negatives import Negatives
 from rankbench.training.trainer import Trainer
 
 N_USERS, N_ITEMS, DIM = 12, 20, 4
@@ -73,11 +74,15 @@ def only_batch(trainer: Trainer, seed: int = 0):
     chosen = stream(seed, "order", 1).permutation(len(trainer.users))
     users, items = trainer.users[chosen], trainer.items[chosen]
     drawn = trainer.sampler.draw(seed, 1, 0, users, items)
-    if drawn.replaced is None:
-        return users, items, drawn.items
-    of_each_row = np.repeat(drawn.items, len(users), axis=0)
-    of_each_row[drawn.replaced.rows, drawn.replaced.columns] = drawn.replaced.items
-    return users, items, of_each_row
+    return users, items, drawn.items if drawn.replaced is None else of_each_row(drawn, len(users))
+
+
+def of_each_row(drawn: Negatives, n_rows: int) -> np.ndarray:
+    """The negatives of each row, (n_rows, n)."""
+    table = np.array(np.broadcast_to(drawn.items, (n_rows, drawn.items.shape[1])))
+    if drawn.replaced is not None:
+        table[drawn.replaced.rows, drawn.replaced.columns] = drawn.replaced.items
+    return table
 
 
 def gradients(trainer: Trainer) -> dict[str, np.ndarray]:

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from fits import DIM, N_ITEMS, N_USERS, interactions, params
+from fits import DIM, N_ITEMS, N_USERS, interactions, of_each_row, params
 from numpy.testing import assert_allclose
 from torch.nn.functional import normalize
 
@@ -49,9 +49,7 @@ def defined(loss, batch, U, V, X, temperature):
     users, items = torch.from_numpy(batch.users), torch.from_numpy(batch.items)
     n = len(users)
     logq = torch.from_numpy(batch.negatives.logq)
-    ids = torch.from_numpy(batch.negatives.items).expand(n, -1).clone()
-    if (replaced := batch.negatives.replaced) is not None:
-        ids[replaced.rows, replaced.columns] = torch.from_numpy(replaced.items)
+    ids = torch.from_numpy(of_each_row(batch.negatives, n))
     logq = logq.expand(n, ids.shape[1])
     if batch.in_batch:
         others = torch.tensor([[b for b in range(n) if b != a] for a in range(n)])

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from fits import of_each_row
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import chi2
 
@@ -90,14 +91,6 @@ def test_uniform_other_never_draws_what_the_user_has_met(X):
     users, items = rows_of(X)
     drawn = NegativeSampler(X, "uniform-other", 300, shared=False).draw(5, 1, 0, users, items).items
     assert not X.toarray()[users[:, None], drawn].any()
-
-
-def of_each_row(drawn, n_rows):
-    """The negatives of each row, (n_rows, n)."""
-    table = np.repeat(drawn.items, n_rows // len(drawn.items), axis=0)
-    if drawn.replaced is not None:
-        table[drawn.replaced.rows, drawn.replaced.columns] = drawn.replaced.items
-    return table
 
 
 def test_rows_share_others_but_for_those_that_their_users_have(X):

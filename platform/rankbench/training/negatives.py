@@ -159,18 +159,14 @@ def drawn_positives(seed: int, epoch: int, batch: int, X: sp.csr_array, users: n
 
 def _own_among(X: sp.csr_array, users: np.ndarray, drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return rows and columns, (t,) int64, where drawn[column] (n,) is an item of users[row] (B,)."""
-    order = np.argsort(drawn, kind="stable")
-    ascending, degree = drawn[order], np.diff(X.indptr)[users]
-    own = X.indices[_ranges(X.indptr[users], degree)]
-    first = np.searchsorted(ascending, own, "left")
-    times = np.searchsorted(ascending, own, "right") - first
-    return np.repeat(np.repeat(np.arange(len(users)), degree), times), order[_ranges(first, times)]
-
-
-def _ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Return the numbers from each start on, as many as its length, one after another."""
-    before = np.cumsum(lengths) - lengths
-    return np.arange(lengths.sum()) + np.repeat(starts - before, lengths)
+    order, own = np.argsort(drawn, kind="stable"), X[users]
+    ascending = drawn[order]
+    first = np.searchsorted(ascending, own.indices, "left")
+    times = np.searchsorted(ascending, own.indices, "right") - first
+    rows = np.repeat(np.arange(len(users)), np.diff(own.indptr))
+    # The places of each item among the drawn ones, one after another.
+    places = np.arange(times.sum()) + np.repeat(first - (np.cumsum(times) - times), times)
+    return np.repeat(rows, times), order[places]
 
 
 @numba.njit(nogil=True, cache=True)
