@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from malformed import COMMANDS, KINDS, _memory, campaign, case
+from campaign import campaign, memory_of
+from malformed import COMMANDS, KINDS, case
 
 WHOLE = 1000
 SAMPLE = 60
@@ -45,7 +46,7 @@ def test_a_case_is_the_same_everywhere():
 def test_the_memory_of_a_case_is_its_peak():
     from rankbench.experiment import run
 
-    with _memory() as taken:
+    with memory_of() as taken:
         assert np.ones(40_000_000).sum() == 4e7  # 320 MB, which are freed at once
         run.reset_peak_memory()
     # What earlier tests have left may be freed meanwhile, some 20 MB.

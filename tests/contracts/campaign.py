@@ -1,0 +1,269 @@
+"""The workers that give malformed inputs to the command line, each with a deadline.
+
+`python tests/contracts/campaign.py 17` runs one case, and `python tests/contracts/campaign.py 0 1000` all of them.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).parent))
+from harm import put
+from malformed import EXPERIMENT, TOY, Case, case
+
+MEMORY = 100_000_000  # bytes that a case may take, beside those of a process with its imports
+DEADLINE = 90.0  # s for one case: none takes more than a second on a machine that is not busy
+START = 300.0  # s for a worker to import everything, and to fit the models that are harmed
+
+
+class Result(NamedTuple):
+    """`broken`: what of the contract a case broke, in a sentence, or nothing. `memory`: bytes that it took."""
+
+    broken: str
+    memory: int
+
+
+def make_base(base: Path) -> None:
+    """Models and records to harm: fitted and measured by the same command line, in this process."""
+    from rankbench.cli import _main
+    from rankbench.schema.experiment import ExperimentSpec
+
+    base.mkdir()
+    _enter(base, {})
+    for name, content in TOY.items():
+        put(base / name, content)
+    small = {"ease": ["lam=1"], "ials": ["embedding_dim=3", "iterations=2"], "popularity": []}
+    for method, params in small.items():
+        assert _main(["fit", "toy.yaml", method, *params, "--out", f"models/{method}"]) == 0
+    for method in ("ease", "popularity"):
+        words = ["run", "toy.yaml", method, *small[method], "--cutoffs", "5,10", "--metrics", "recall,ndcg", "--no-track"]
+        assert _main(words) == 0
+    records = {}
+    for path in (base / "results" / "runs").glob("*/record.json"):
+        content = json.loads(path.read_text())
+        folder = path.parent.with_name(content["id"])
+        records[content["method"]] = folder.name
+    root = base / "results" / "sweeps" / "toy-losses-00000000-20261122-000000-000000"
+    rows = []
+    for method, name in records.items():
+        shutil.copytree(base / "results" / "runs" / name, root / "records" / name)
+        path = root / "records" / name / "record.json"
+        content = json.loads(path.read_text()) | {"stage": "final", "arm": method}
+        path.write_text(json.dumps(content))
+        rows.append({"dataset": "toy", "arm": method, "search": None, "final": [name]})
+    arms = [{"method": method, "params": {}} for method in records]
+    spec = ExperimentSpec.model_validate(EXPERIMENT | {"datasets": ["./toy.yaml"], "arms": arms}).model_dump(mode="json")
+    about = {"id": root.name, "experiment": spec, "cards": [], "changes": [], "notes": ["a note"], "settings": 2, "fits": 2}
+    about["started_at"] = "2026-11-22T00:00:00+00:00"
+    (root / "sweep.json").write_text(json.dumps(about))
+    (root / "chosen.json").write_text(json.dumps({"rows": rows, "failed": [], "finished_at": "2026-11-22T00:01:00+00:00"}))
+    (root / "comparisons.json").write_text(json.dumps({"metrics": ["ndcg@5"], "models": [], "comparisons": []}))
+
+
+def _enter(folder: Path, environment: dict[str, str]) -> None:
+    os.chdir(folder)
+    for name in list(os.environ):
+        if name.startswith("RANKBENCH_") or name == "RAY_ADDRESS":
+            del os.environ[name]
+    os.environ |= {
+        "RANKBENCH_DATA": str(folder / "data"),
+        "RANKBENCH_RESULTS": str(folder / "results"),
+        "RANKBENCH_OFFLINE": "1",
+    }
+    os.environ |= environment
+
+
+def run_case(number: int, base: Path, root: Path) -> Result:
+    """What of the contract the case breaks, and its memory. The case lies in a folder of its own under `root`."""
+    chosen = case(number)
+    folder = Path(tempfile.mkdtemp(prefix=f"case-{number}-", dir=root))
+    try:
+        for name, content in chosen.files.items():
+            put(folder / name, content)
+        if chosen.models:
+            shutil.copytree(base / "models", folder / "models")
+        if chosen.results:
+            shutil.copytree(base / "results", folder / "results")
+        if chosen.harm:
+            chosen.harm(folder)
+        _enter(folder, chosen.environment)
+        before, outside = _files(folder), set(root.iterdir())
+        with memory_of() as taken:
+            code, out, error = _captured(chosen.words, root)
+        broken = list(_broken(chosen, code, out, error, before, folder))
+        if set(root.iterdir()) != outside:
+            broken.append("something was written outside of the folder")
+        if max(taken) > MEMORY:
+            broken.append(f"took {max(taken) / 1e6:.0f} MB")
+        return Result(f"case {number}: {chosen}: {'; '.join(broken)}" if broken else "", max(taken))
+    finally:
+        os.chdir(root)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def memory_of() -> Iterator[list[int]]:
+    """A list whose maximum, after the block, is the bytes by which this process grew in it at its peak.
+
+    A command that fits sets the system's count back, to measure the fit alone. What was counted until then is kept.
+    """
+    from rankbench.experiment import run
+    from rankbench.tracking.environment import peak_memory, reset_peak_memory
+
+    taken: list[int] = []
+
+    def count() -> None:
+        taken.append(peak_memory() - start)
+        reset_peak_memory()
+
+    reset_peak_memory()
+    start, run.reset_peak_memory = peak_memory(), count
+    try:
+        yield taken
+    finally:
+        run.reset_peak_memory = reset_peak_memory
+        count()
+
+
+def _captured(words: list[str], root: Path) -> tuple[int | str, str, str]:
+    """Exit code, or the name of an exception, and what the whole process wrote meanwhile, compiled libraries included."""
+    import traceback
+
+    from rankbench.cli import _main
+
+    kept = [os.dup(1), os.dup(2)]
+    files = [(root.parent / f"{root.name}.{number}").open("w+b") for number in (1, 2)]
+    try:
+        for number, file in enumerate(files, start=1):
+            os.dup2(file.fileno(), number)
+        try:
+            code: int | str = _main(words)
+        except BaseException as error:
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            ours = next((f for f in reversed(traceback.extract_tb(error.__traceback__)) if "rankbench" in f.filename), place)
+            code = f"{type(error).__name__}: {str(error)[:200]} at {Path(ours.filename).name}:{ours.lineno}"
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        for number, old in enumerate(kept, start=1):
+            os.dup2(old, number)
+            os.close(old)
+    texts = []
+    for file in files:
+        file.seek(0)
+        texts.append(file.read().decode(errors="replace"))
+        file.close()
+    return code, *texts
+
+
+def _files(folder: Path) -> set[Path]:
+    """What a command may not leave behind when it fails. Locks and remembered checksums may stay."""
+    return {path for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock" and path.name != "checksums.json"}
+
+
+def _broken(chosen: Case, code: int | str, out: str, error: str, before: set[Path], folder: Path) -> Iterator[str]:
+    if code not in ((0,) if chosen.good else (0, 2, 3, 5)):
+        yield f"ended with {code}, {error[:300]!r}"
+    if "Traceback" in error + out:
+        yield f"a traceback: {error[-300:]}"
+    new = _files(folder) - before
+    whole = {path.parent for path in new if path.name == "manifest.json"}
+    if half := [path for path in folder.rglob(".tmp-*")]:
+        yield f"half-written: {half}"
+    for path in new:
+        if path.suffix == ".json":
+            try:
+                json.loads(path.read_bytes())
+            except ValueError:
+                yield f"no whole JSON: {path}"
+    if code == 0 or isinstance(code, str):
+        return
+    if not (error.startswith("error: ") and error.count("\n") == 1 and error.rstrip("\n").isprintable() and len(error) < 3000):
+        yield f"stderr is {error[:500]!r}"
+    if out and "--json" not in chosen.words:
+        yield f"stdout is {out[:200]!r}"
+    # A dataset that was prepared whole may stay.
+    if left := [str(path.relative_to(folder)) for path in new if path.parent not in whole]:
+        yield f"left behind: {left[:5]}"
+
+
+def _work(connection, base: Path, root: Path) -> None:
+    import resource
+    import warnings
+
+    # What a command imports late is no memory of the case that is the first to need it.
+    import matplotlib.pyplot  # noqa: F401
+
+    import rankbench.training.methods  # noqa: F401
+
+    # A case that takes all memory must fail, not the machine.
+    resource.setrlimit(resource.RLIMIT_DATA, (12 << 30, 12 << 30))
+    warnings.simplefilter("ignore")
+    os.environ["OMP_NUM_THREADS"] = "1"
+    root.mkdir(exist_ok=True)
+    if not base.exists():
+        make_base(base)
+    connection.send("ready")
+    while (number := connection.recv()) is not None:
+        connection.send(run_case(number, base, root))
+
+
+def campaign(
+    numbers: list[int], folder: Path, deadline: float = DEADLINE, tell: Callable[[str], Any] = lambda line: None
+) -> tuple[list[str], dict[int, int]]:
+    """A sentence for each case that breaks the contract, told as it is found, and the memory that each case took. The cases run
+    one after another in a process of their own, which is killed, and replaced, when one of them hangs.
+    """
+    base, failures, memory, todo = folder / "base", [], {}, list(reversed(numbers))
+
+    def told(line: str) -> None:
+        failures.append(line)
+        tell(line)
+
+    while todo:
+        here, there = multiprocessing.get_context("spawn").Pipe()
+        worker = multiprocessing.get_context("spawn").Process(
+            target=_work, args=(there, base, folder / f"cases-{len(todo)}"), daemon=True
+        )
+        worker.start()
+        there.close()
+        try:
+            if not (here.poll(START) and here.recv() == "ready"):
+                raise RuntimeError("the worker did not start")
+            while todo:
+                number = todo.pop()
+                here.send(number)
+                if not here.poll(deadline):
+                    told(f"case {number}: {case(number)}: no end within {deadline:.0f} s")
+                    break
+                result = here.recv()
+                memory[number] = result.memory
+                if result.broken:
+                    told(result.broken)
+        except (EOFError, BrokenPipeError):
+            worker.join()
+            told(f"case {number}: {case(number)}: the process ended with {worker.exitcode}")
+        finally:
+            worker.kill()
+            worker.join()
+            here.close()
+    return failures, memory
+
+
+if __name__ == "__main__":
+    given = [int(word) for word in sys.argv[1:]]
+    wanted = given if len(given) == 1 else list(range(*given))
+    with tempfile.TemporaryDirectory() as scratch:
+        found, took = campaign(wanted, Path(scratch), tell=lambda line: print(line, flush=True))
+    print(f"{len(found)} of {len(wanted)} cases break the contract")
+    most = sorted(took, key=lambda number: -took[number])[:10]
+    print("bytes of the largest cases:", {number: took[number] for number in most})
