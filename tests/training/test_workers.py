@@ -19,7 +19,7 @@ from rankbench.training.ring import Ring, wire_bytes
 from rankbench.training.trainer import Trainer
 
 EPOCHS = 2
-SENT = 200  # offset of tcpi_bytes_sent in the kernel's struct tcp_info (linux/tcp.h), since Linux 4.19
+RECEIVED = 128  # offset of tcpi_bytes_received in the kernel's struct tcp_info (linux/tcp.h), since Linux 4.1
 LOSSES = sorted(loss.name for loss in losses())
 OVER_CATALOGUE = sorted(loss.name for loss in losses() if loss.over_catalogue)
 VARIANTS = [
@@ -216,16 +216,19 @@ def test_every_user_has_one_owner():
 
 
 def test_gloo_sends_the_bytes_that_are_counted():
-    def bytes_sent():
-        """By each TCP socket of this process, of which the workers of this test are threads: inode → number."""
-        sent = {}
+    def bytes_received():
+        """By each TCP socket of this process, of which the workers of this test are threads: inode → number.
+
+        Bytes that a busy machine sends again are counted once, unlike those of the kernel's count of sent bytes.
+        """
+        received = {}
         for path in Path("/proc/self/fd").iterdir():
             with contextlib.suppress(OSError), socket.socket(fileno=os.dup(int(path.name))) as each:
                 if each.type == socket.SOCK_STREAM and each.family in (socket.AF_INET, socket.AF_INET6):
                     info = each.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-                    number = int.from_bytes(info[SENT : SENT + 8], "little") if len(info) >= SENT + 8 else 0
-                    sent[os.fstat(each.fileno()).st_ino] = number
-        return sent
+                    number = int.from_bytes(info[RECEIVED : RECEIVED + 8], "little") if len(info) >= RECEIVED + 8 else 0
+                    received[os.fstat(each.fileno()).st_ino] = number
+        return received
 
     def work(ring: Ring):
         # Connects all workers: each part has numbers, so that each worker sends some to each neighbour.
@@ -233,13 +236,13 @@ def test_gloo_sends_the_bytes_that_are_counted():
         ring.complete([torch.zeros(300)])
         barrier.wait()
         # One thread counts, because the others would count the copies of the sockets that it holds meanwhile.
-        before, counted = bytes_sent() if ring.rank == 0 else {}, ring.sent
+        before, counted = bytes_received() if ring.rank == 0 else {}, ring.sent
         barrier.wait()
         ring.sum([torch.zeros(500_000)])
         ring.complete([torch.zeros(300_000)])
         barrier.wait()
         # Sockets of earlier tests may have been closed in between.
-        after = bytes_sent() if ring.rank == 0 else {}
+        after = bytes_received() if ring.rank == 0 else {}
         return sum(number - before[inode] for inode, number in after.items() if inode in before), ring.sent - counted
 
     barrier = threading.Barrier(3)
