@@ -1,14 +1,17 @@
 from dataclasses import replace
 from itertools import product
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from toy import POSITIVES, C, row_b, tensor
 
+from rankbench.losses.others import OwnItems
 from rankbench.losses.quantile import Thresholds
 from rankbench.losses.spec import Ragged, Scores, Sizes
+from rankbench.training.user_catalogue import UserCatalogue
 
 OTHERS = [1, 3, 4, 5]
 
@@ -61,6 +64,29 @@ def test_draws_from_all_items_have_the_same_expectation(q):
     state = table()
     state.own_loss(user_c(OTHERS)).backward()
     assert total == pytest.approx(whole, abs=1e-12) and slope == pytest.approx(state.beta.grad.item(), abs=1e-12)
+
+
+@pytest.mark.parametrize("left_out", [False, True])
+def test_learns_from_all_items_whether_or_not_the_own_ones_are_among_the_others(left_out):
+    """Two rows of a user with the scores C, and one of a user with the opposite ones, whose only item is 4."""
+    of, beta = torch.tensor([0, 0, 1]), tensor([0.15, 0.0, 0.25])
+    own = OwnItems(tensor([0.7, 0.3, 0.2]), of, of, n_groups=2)
+    V = torch.stack([C, -C], dim=1)  # the scores of the users (1, 0) and (0, 1)
+    others = UserCatalogue(torch.eye(2).double(), V, of, own, np.array([0, 2, 3]), np.array([0, 2, 4]), left_out)
+    s = row_b(n_items=6, users=torch.tensor([2, 2, 0]), pos=own.values, other_items=others, own_items=own)
+    state = Thresholds(Sizes(3, 6, 2), K=2, learning_rate=1e-3, exact=False).double()
+    with torch.no_grad():
+        state.beta.copy_(beta)
+    value = state.own_loss(s)
+    value.backward()
+
+    def mean_rho(x):
+        return (2 / 3 * x.clamp(min=0) + 1 / 3 * (-x).clamp(min=0)).mean().item()
+
+    assert state.of(s).tolist() == [0.25, 0.25, 0.15]
+    assert value.item() == pytest.approx((2 * mean_rho(C - 0.25) + mean_rho(-C - 0.15)) / 3, abs=1e-12)
+    # Three scores of the first user are above 0.25, and two of the second above 0.15: one third must be.
+    assert state.beta.grad.tolist() == pytest.approx([0, 0, 2 / 3 * (1 / 3 - 3 / 6)], abs=1e-12)
 
 
 @given(st.floats(-1, 1))

@@ -27,11 +27,18 @@ def test_what_a_loss_remembers_learns_from_sampled_negatives(name, X):
     assert any(not torch.equal(before[key], after[key]) for key in before)
 
 
+SAMPLING = {
+    "own negatives": {"n_negatives": 200, "sampler": "uniform-other"},
+    "shared negatives": {"n_negatives": 200, "shared_negatives": True},
+    "all items": {"objective": "catalogue", "threshold": "learned", "sampler": "uniform-all", "users_per_step": 1000},
+    "all others": {"objective": "catalogue", "threshold": "learned", "sampler": "uniform-other", "users_per_step": 1000},
+}
+
+
 @pytest.mark.parametrize("name", ["talos", "aatp"])
-@pytest.mark.parametrize("shared", [False, True])
-def test_learned_thresholds_end_at_the_quantiles_of_all_scores(name, shared, X):
+@pytest.mark.parametrize("sampling", SAMPLING.values(), ids=SAMPLING)
+def test_learned_thresholds_end_at_the_quantiles_of_all_scores(name, sampling, X):
     K = 4
-    sampling = {"shared_negatives": shared, "n_negatives": 200, "sampler": "uniform-other" if not shared else "auto"}
     trainer = trainer_of(X, name, K=K, learning_rate=1e-9, beta_lr=0.02, batch_size=1000, **sampling)
     for epoch in range(1, 200):
         trainer.epoch(epoch, 1.0 if epoch < 120 else 0.1)

@@ -9,6 +9,7 @@ With cosines and a margin of 1 the hinges are seldom zero, so the loss is nearly
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -22,6 +23,9 @@ from rankbench.losses.spec import Scores, loss
 class AATP(Params):
     K: int = param(20, "length K of the list whose last score is the threshold", "10, 20, 50", ge=1)
     beta_lr: float = param(1e-3, "learning rate of the thresholds", "1e-4 to 1e-1", gt=0)
+    threshold: Literal["exact", "learned"] = param(
+        "exact", "with objective=catalogue: the K-th largest scores, or thresholds that are learned", "exact, learned"
+    )
 
 
 @loss(

@@ -25,6 +25,10 @@ class Others(Protocol):
     def n(self) -> float | Tensor:
         """The number of items: one for all rows, or (B,)."""
 
+    @property
+    def complete(self) -> bool:
+        """Whether these are all items, or all but the user's own."""
+
     def logsumexp(self, tau: float = 1.0) -> Tensor:
         """log Σ_j exp(s_j / tau), (B,)."""
 
@@ -155,6 +159,10 @@ class OwnItems(NamedTuple):
     group: Tensor
     of: Tensor
     n_groups: int
+
+    def sum(self, x: Tensor) -> Tensor:
+        """The sums of numbers x (T,), one for each of the values, over the items of each row's user, (B,)."""
+        return x.new_zeros(self.n_groups).index_add(0, self.group, x)[self.of]
 
     def logmeanexp(self, tau: float) -> Tensor:
         x = self.values / tau

@@ -7,6 +7,8 @@ Its minimisers are all values between the (K+1)-th and the K-th largest of the u
 Talos and AATP keep the thresholds as their state.
 The paper draws its negatives from the items that are not the user's. Where other distributions are chosen, w_u is 1/(n q_k) for
 a draw with probability q_k, and the sum over the user's items is left out if they can be drawn, too.
+With objective=catalogue, the thresholds are the K-th largest scores themselves (`threshold: exact`), or learned from the sum
+over all N items (`threshold: learned`). Learned ones follow slowly: from 0, they need some 1/beta_lr steps.
 paper s_ui of all i ∈ P_u → s.all_positives;  s_uj → s.neg (B, n);  n_u → s.n_interactions (B,);  N → s.n_items
 """
 
@@ -21,11 +23,15 @@ from rankbench.losses.spec import LossState, Scores, Sizes
 
 
 class Thresholds(LossState):
-    """The thresholds `beta` (n_users,), starting at 0, with their own learning rate, which is about the size of a step."""
+    """The thresholds `beta` (n_users,), starting at 0, with their own learning rate, which is about the size of a step.
 
-    def __init__(self, sizes: Sizes, K: int, learning_rate: float):
+    With `exact`, those of rows that are compared with the whole catalogue are not learned.
+    """
+
+    def __init__(self, sizes: Sizes, K: int, learning_rate: float, exact: bool = True):
         super().__init__()
         self.learning_rate = learning_rate
+        self.exact = exact
         self.K = min(K, sizes.n_items)
         self.share = self.K / sizes.n_items  # a fraction of the catalogue, however few items are sampled
         self.beta = nn.Parameter(torch.zeros(sizes.n_users))
@@ -35,17 +41,28 @@ class Thresholds(LossState):
 
     def of(self, s: Scores) -> Tensor:
         """β of each row, (B,), without gradient: the learned one, or the quantile itself if all scores are known."""
-        exact = s.others.kth_largest(self.K)
-        return self.beta.detach()[s.users] if exact is None else exact
+        known = s.others.kth_largest(self.K) if self.exact else None
+        return self.beta.detach()[s.users] if known is None else known
 
     def own_loss(self, s: Scores) -> Tensor | None:
         """The mean of Q over the rows, which trains the thresholds; None if the quantiles are known."""
-        if s.others.kth_largest(self.K) is not None:
-            return None
+        if s.others.complete:
+            return None if self.exact else self._of_all(s)
         beta = self.beta[s.users]
         value, slope = self._q(s, beta.detach())
         # A function that is linear in β with the slope of Q: no array of the scores' size is kept for the backward pass.
         return (value + slope * (beta - beta.detach())).mean() / s.n_items
+
+    def _of_all(self, s: Scores) -> Tensor:
+        """The mean of Q over rows whose scores of all items are known: in `s.others`, or there and in `s.own_items`."""
+        others, own, beta = s.others.detached(), s.own_items, self.beta[s.users]
+        above, total = others.n * others.mean_relu(beta), others.n * others.moments()[0]
+        if own is not None and torch.as_tensor(others.n < s.n_items).any():
+            user = torch.zeros(own.n_groups, dtype=torch.int64, device=beta.device).index_copy(0, own.of, s.users)
+            values = own.values.detach()
+            above = above + own.sum(torch.relu(values - self.beta[user][own.group]))
+            total = total + own.sum(values)
+        return (above - self.share * (total - s.n_items * beta)).mean() / s.n_items
 
     @torch.no_grad()
     def _q(self, s: Scores, beta: Tensor) -> tuple[Tensor, Tensor]:
@@ -79,5 +96,5 @@ def _weights(s: Scores) -> Tensor:
 
 
 def thresholds(p: Any, sizes: Sizes, generator: Generator) -> Thresholds:
-    """The `state` of a loss with the parameters K and beta_lr."""
-    return Thresholds(sizes, p.K, p.beta_lr)
+    """The `state` of a loss with the parameters K, beta_lr and threshold."""
+    return Thresholds(sizes, p.K, p.beta_lr, exact=p.threshold == "exact")

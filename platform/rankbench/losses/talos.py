@@ -27,6 +27,9 @@ class Talos(Params):
     tau: float = param(0.1, "temperature τ", "0.05 to 0.3", gt=0)
     K: int = param(20, "length K of the list whose last score is the threshold", "10, 20, 50", ge=1)
     beta_lr: float = param(1e-3, "learning rate of the thresholds", "1e-4 to 1e-1", gt=0)
+    threshold: Literal["exact", "learned"] = param(
+        "exact", "with objective=catalogue: the K-th largest scores, or thresholds that are learned", "exact, learned"
+    )
     ablation: Literal["none", "quantile", "outside", "denominator"] = param(
         "none", "part of the loss that is removed", "none, quantile, outside, denominator"
     )

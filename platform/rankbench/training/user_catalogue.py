@@ -44,6 +44,10 @@ class UserCatalogue:
     _thresholds: dict[int, Tensor] = field(default_factory=dict)
 
     @property
+    def complete(self) -> bool:
+        return True
+
+    @property
     def n(self) -> float | Tensor:
         return self._counts()[self.of] if self.left_out else len(self.items)
 
