@@ -115,8 +115,10 @@ def _published_epoch_time(dataset: str) -> Cells:
     return {(loss, "seconds relative to SL"): by[paper] / SECONDS["sl"][paper] for loss, by in SECONDS.items()}
 
 
-# Epochs of table A.4, after which the thresholds of Talos, which start at 0, have reached those of the vectors.
-EPOCHS = {"gowalla-talos": 10, "amazon-beauty": 60, "amazon-games-talos": 60, "irb-movielens-100k": 200}
+# Epochs of table A.4, after which the thresholds of Talos, which start at 0, have reached those of the vectors. This takes some
+# 10,000 steps: at first half of the scores are above a threshold, in the end K of N, and Adam, which divides by the root of the mean
+# square of the gradients, forgets the first ones at a thousandth per step.
+EPOCHS = {"gowalla-talos": 15, "amazon-beauty": 200, "amazon-games-talos": 60, "irb-movielens-100k": 200}
 
 SIMULATIONS = (
     Simulation(
@@ -154,7 +156,7 @@ SIMULATIONS = (
         },
         _threshold_error,
         lambda dataset: {(loss, "error"): by[DATASETS[dataset]] for loss, by in THRESHOLD_ERROR.items()},
-        lambda dataset: {"gowalla-talos": 1500.0, "amazon-beauty": 700.0}.get(dataset, 400.0),
+        lambda dataset: {"gowalla-talos": 2250.0, "amazon-beauty": 2400.0}.get(dataset, 400.0),
         "units of the cosine",
         "text",
         "The paper does not state the number of epochs, the time of the comparison or the average. Training is that of "
