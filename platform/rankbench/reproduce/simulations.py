@@ -115,9 +115,9 @@ def _published_epoch_time(dataset: str) -> Cells:
     return {(loss, "seconds relative to SL"): by[paper] / SECONDS["sl"][paper] for loss, by in SECONDS.items()}
 
 
-# Epochs of table A.4, after which the thresholds of Talos, which start at 0, have reached those of the vectors. This takes some
-# 10,000 steps: at first half of the scores are above a threshold, in the end K of N, and Adam, which divides by the root of the mean
-# square of the gradients, forgets the first ones at a thousandth per step.
+# Epochs of table A.4, after which the thresholds of Talos, which start at 0, have reached those of the vectors. This takes
+# some 10,000 steps: at first half of the scores are above a threshold, in the end K of N, and Adam divides by the root of the
+# mean square of the gradients, of which it forgets a thousandth per step.
 EPOCHS = {"gowalla-talos": 15, "amazon-beauty": 200, "amazon-games-talos": 60, "irb-movielens-100k": 200}
 
 SIMULATIONS = (
