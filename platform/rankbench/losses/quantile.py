@@ -8,7 +8,7 @@ Talos and AATP keep the thresholds as their state.
 The paper draws its negatives from the items that are not the user's. Where other distributions are chosen, w_u is 1/(n q_k) for
 a draw with probability q_k, and the sum over the user's items is left out if they can be drawn, too.
 With objective=catalogue, the thresholds are the K-th largest scores themselves (`threshold: exact`), or learned from the sum
-over all N items (`threshold: learned`). Learned ones follow slowly: from 0, they need some 1/beta_lr steps.
+over all N items (`threshold: learned`). Learned ones start at 0 and follow slowly, about beta_lr per step.
 paper s_ui of all i ∈ P_u → s.all_positives;  s_uj → s.neg (B, n);  n_u → s.n_interactions (B,);  N → s.n_items
 """
 
@@ -40,12 +40,12 @@ class Thresholds(LossState):
         return [{"params": [self.beta], "lr": self.learning_rate}]
 
     def of(self, s: Scores) -> Tensor:
-        """β of each row, (B,), without gradient: the learned one, or the quantile itself if all scores are known."""
+        """β of each row, (B,), without gradient: the learned one, or with `exact` the quantile itself if all scores are known."""
         known = s.others.kth_largest(self.K) if self.exact else None
         return self.beta.detach()[s.users] if known is None else known
 
     def own_loss(self, s: Scores) -> Tensor | None:
-        """The mean of Q over the rows, which trains the thresholds; None if the quantiles are known."""
+        """The mean of Q over the rows, which trains the thresholds; None if they are not learned."""
         if s.others.complete:
             return None if self.exact else self._of_all(s)
         beta = self.beta[s.users]
