@@ -40,7 +40,7 @@ class Thresholds(LossState):
         return [{"params": [self.beta], "lr": self.learning_rate}]
 
     def of(self, s: Scores) -> Tensor:
-        """β of each row, (B,), without gradient: the learned one, or with `exact` the quantile itself if all scores are known."""
+        """β of each row, (B,), without gradient: the learned one, or the quantile itself if it is known and `exact`."""
         known = s.others.kth_largest(self.K) if self.exact else None
         return self.beta.detach()[s.users] if known is None else known
 
