@@ -6,11 +6,11 @@
     user_attention  α = softmax_j( u · tanh(W_k e_j + b_k) )
     self_attention  the same, with a learned vector in the place of u
 
-paper γ → own_weight. In training, the row's own item is not part of the history. The paper's loss is `ccl`, with cosines; its
-program sets numbers of the direction of p_u to 0 in training (user_dropout), so that a positive's score may be above 1. On
-Gowalla, the program has a table of its own for histories (shared_items = false), and one table elsewhere. It fills histories up
-to the longest one of its file with items of logit 0, which take part in the softmax: `pad` is that length, 0 for a proper
-softmax. It also bounds the length of the gradient by 10, which is not done here.
+paper γ → own_weight; 1 is MF. In training, the row's own item is not part of the history. The paper's loss is `ccl`, with
+cosines; its program sets numbers of the direction of p_u to 0 in training (user_dropout), so that a positive's score may be
+above 1. On Gowalla, the program has a table of its own for histories (shared_items = false), and one table elsewhere. It fills
+histories up to the longest one of its file with items of logit 0, which take part in the softmax: `pad` is that length, 0 for a
+proper softmax. It also bounds the length of the gradient by 10, which is not done here.
 """
 
 from __future__ import annotations
@@ -75,6 +75,8 @@ class SimpleXModel(EmbeddingModel):
 
     def combined(self, users: Tensor, bags: Bags) -> Tensor:
         """The vectors p (m, d) of `users` (m, d) and their bags; an empty bag adds nothing."""
+        if self.p.own_weight == 1:
+            return users
         table = self.items if self.history is None else self.history
         if self.keys is None:
             pooled = bags.sums(table) / bags.sizes.clamp(min=1)[:, None]
