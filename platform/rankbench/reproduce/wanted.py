@@ -22,7 +22,7 @@ from rankbench.sweeps.units import can_score, part_of_final
 Origin = Literal["printed", "chosen", "as published"]
 ORIGINS: tuple[Origin, ...] = ("printed", "chosen", "as published")
 MEANING = {
-    "printed": "the paper prints this setting",
+    "printed": "the paper prints this setting, or the log of the published run does",
     "chosen": "a search chose this setting on the validation set",
     "as published": "this setting was found on test, as the paper's was",
 }

@@ -33,7 +33,7 @@ class ArmSpec(Strict):
         {}, description="dataset → time and memory of a fit in the paper, compared as ratios to those of `published.costs_of`"
     )
     chosen: dict[str, dict[str, Any]] = Field({}, description="dataset → parameters that an earlier search on valid chose")
-    printed: dict[str, dict[str, Any]] = Field({}, description="dataset → parameters that the paper prints as its optimum")
+    printed: dict[str, dict[str, Any]] = Field({}, description="dataset → parameters that paper or log prints as the optimum")
     unprinted: dict[str, Any] = Field({}, description="values that the printed optima lack, instead of those of the experiment")
     as_published: dict[str, dict[str, Any]] = Field(
         {}, description="dataset → parameters that reach the published numbers and were found on test, as the paper's were"
