@@ -154,6 +154,17 @@ def test_a_fit_learns_and_its_model_has_the_right_form(model, form):
         assert_allclose(score(found, np.array([0]), new, slice(None))[0], table[4], rtol=1e-5)
 
 
+def test_simplex_with_its_own_vectors_alone_is_mf():
+    rng = np.random.default_rng(2)
+    data = sp.csr_array(rng.random((30, 20)) < 0.3, dtype=np.float32)
+    values = {"embedding_dim": 8, "epochs": 3, "batch_size": 32, "n_negatives": 10, "patience": 0, "w": 5, "margin": 0.3}
+    found, expected = (
+        score(fit((configure("ccl", values | model),), data, "float64", 0).models[0], np.arange(30), data, slice(None))
+        for model in ({"model": "simplex", "own_weight": 1}, {"model": "mf"})
+    )
+    assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
 def test_a_vector_per_row_cannot_share_sums_over_the_catalogue():
     from rankbench.core.errors import ConfigError
 
