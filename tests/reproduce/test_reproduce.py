@@ -8,9 +8,11 @@ import time
 
 import pytest
 
+from rankbench.api.reproduce import agenda
 from rankbench.reproduce.catalogue import paper_tables
 from rankbench.reproduce.counts import counts
 from rankbench.reproduce.evidence import Evidence
+from rankbench.reproduce.locks import locked
 from rankbench.reproduce.pages import write_pages
 from rankbench.reproduce.standing import standings
 from rankbench.reproduce.wanted import rows_of
@@ -86,3 +88,16 @@ def test_a_budget_ends_the_work_and_the_next_call_goes_on(home, budget):
     assert command(home, "toy/2", "--dry-run")["tasks"]  # it waits for the next call, which goes on from its checkpoint
     if budget > 60:  # a fit saves its state after 15 s; Ray and a worker start before
         assert any((home.results / "reproduce" / "checkpoints").glob("*/*"))
+
+
+def test_what_another_command_is_at_is_left_to_it(home):
+    tasks = agenda(["toy"], home, stages=["printed"]).tasks
+    theirs = [task for task in tasks if task.labels == "EASE"]
+    with locked(theirs, home) as free:
+        assert free == theirs
+        about = command(home, "toy", "--stages", "printed")
+    assert about["fitted"] == len(tasks) - len(theirs) > 0 and not about["complete"] and not about["failed"]
+    methods = {fit.method for fit in Evidence(home.home / "experiments" / "evidence").fits["synthetic"]}
+    assert methods and "ease" not in methods
+    about = command(home, "toy", "--stages", "printed")  # whose locks are free again
+    assert about["fitted"] == len(theirs) and about["complete"]

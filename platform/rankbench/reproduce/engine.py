@@ -18,6 +18,7 @@ from rankbench.evaluation.metrics import MetricSet
 from rankbench.experiment.estimate import Size
 from rankbench.reproduce.adopt import records_folder
 from rankbench.reproduce.evidence import Evidence, stored_fit
+from rankbench.reproduce.locks import locked
 from rankbench.reproduce.schedule import Task, fresh
 from rankbench.reproduce.search import search
 from rankbench.reproduce.simulations import simulate
@@ -45,6 +46,13 @@ class Spending:
     searched: int = 0
     studied: int = 0
     failed: list[str] = field(default_factory=list)
+    left_to_others: int = 0
+
+    def leave(self, tasks: Sequence[Task]) -> None:
+        """Leave tasks to another command, and say so."""
+        self.left_to_others += len(tasks)
+        for task in tasks:
+            self.told(f"{task.labels} on {task.dataset}: another command is at it, and it is left to that command")
 
 
 def spend(
@@ -58,8 +66,8 @@ def spend(
     """Run tasks in their order until none is left or the `deadline` (time.monotonic) has passed. Returns whether none is left.
 
     `tasks_left` is asked again after each search, so that the setting that it chose is fitted next. What has failed is not
-    tried again by the same call. A fit that the deadline interrupts goes on from its last
-    checkpoint when the command is given again.
+    tried again by the same call, and what another command is at is left to it. A fit that the deadline interrupts goes on from
+    its last checkpoint when the command is given again.
     """
     queue = list(tasks_left())
     begun: set[tuple[object, ...]] = set()
@@ -71,16 +79,18 @@ def spend(
             batch = [left for task in batch if task.key not in begun
                      and (left := fresh(task, spending.evidence, spending.search_seconds))]  # fmt: skip
             begun |= {task.key for task in batch}
-            if batch and batch[0].study is not None:
-                simulate(batch[0].study, batch[0].dataset, spending.evidence, environment)
-                spending.studied += 1
-                spending.told(f"{batch[0].tables} on {batch[0].dataset}: {batch[0].study.study} is done")
-            elif batch and batch[0].searched is not None:
-                _search(batch[0], spending, environment, cluster, metrics)
-                queue = list(tasks_left())
-            elif batch:
-                _fit(batch, spending, environment, cluster)
-    return not over.is_set()
+            with locked(batch, environment) as free:
+                spending.leave([task for task in batch if task not in free])
+                if free and free[0].study is not None:
+                    simulate(free[0].study, free[0].dataset, spending.evidence, environment)
+                    spending.studied += 1
+                    spending.told(f"{free[0].tables} on {free[0].dataset}: {free[0].study.study} is done")
+                elif free and free[0].searched is not None:
+                    _search(free[0], spending, environment, cluster, metrics)
+                    queue = list(tasks_left())
+                elif free:
+                    _fit(free, spending, environment, cluster)
+    return not over.is_set() and not spending.left_to_others
 
 
 def spend_alone(
