@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from rankbench.reproduce.figure import draw_differences
 from rankbench.reproduce.lines import PARTS, StoredClaim, StoredPair
 from rankbench.reproduce.paired import standing_pairs
 from rankbench.reproduce.results import MARKED, cost_columns, share, study_columns, table_columns
+from rankbench.reproduce.seeds import Spread, spreads
 from rankbench.reproduce.simulations import SIMULATIONS, Simulation
 from rankbench.reproduce.standing import Count, standings
 from rankbench.reproduce.wanted import MEANING, ORIGINS, Row, rows_of
@@ -53,6 +55,13 @@ COUNTED = """\
 `measured`: cells whose setting the paper prints or a search on validation chose. `within 1 %`, `within 3 %`: of the published
 number, or the published number lies in the 95 % interval of the measured mean. `found on test`: cells measured at a setting
 that was found on test, counted apart. Cells beside stand-ins belong to other data and are not counted."""
+
+SPREAD = """\
+Settings with at least three seeds, in the first metric that their rows publish. `between seeds`: standard deviation, in % of
+the mean. `over users`: half the 95 % interval of one seed, in % of the mean; it does not contain what another seed changes. Two
+rows with one seed each differ by chance alone, by up to 2.8 of their deviations between seeds in 95 % of cases. The second
+table has the settings with the largest deviations."""
+WIDEST = 8  # settings in that table
 
 OFF = """\
 Measured cells that are more than 3 % from the published number, which is not in the interval either. Below the table of a row
@@ -132,6 +141,7 @@ def _paper_page(paper: Paper, evidence: Evidence, figure: Path | None) -> Page:
     if orders:
         header = ["table", "dataset", "metric", "rows", "tau", "repeated"]
         sections.append(Section("The order of the rows", (Grid(header, orders), Text(ORDER))))
+    sections += _seed_sections(spreads(rows_of(paper.tables), evidence))
     if figure:
         sections.append(Section("Figure", (Picture(figure, "Difference of each measured cell from the published one, in %"),)))
     told: dict[str, str] = {}
@@ -150,6 +160,30 @@ def _off_sections(cells: Sequence[OffCell]) -> Iterator[Section]:
     if cells:
         body = [[CAUSES[cause], str(number), listed(rows)] for cause, number, rows in by_cause(cells)]
         yield Section("Why cells are off", (Grid(["cause", "cells", "rows"], body), Text(OFF)))
+
+
+def _seed_sections(found: Sequence[Spread]) -> Iterator[Section]:
+    """Yield a section about the deviations between seeds, if any row has several."""
+    kinds = {"validation chooses the epoch": True, "fixed": False}
+    of_kind = {name: [each for each in found if each.stopped_early == early] for name, early in kinds.items()}
+    body = [
+        [name, str(len(own)), _percent(statistics.median(each.of_seeds for each in own)), _percent(own[0].of_seeds),
+         _percent(statistics.median(each.of_users for each in own))]
+        for name, own in of_kind.items() if own
+    ]  # fmt: skip
+    widest = [
+        [each.row.arm.label, each.row.table.name, each.row.dataset, each.metric, str(each.seeds), f"{each.mean:.4f}",
+         _percent(each.of_seeds), _percent(each.of_users)]
+        for each in found[:WIDEST]
+    ]  # fmt: skip
+    if body:
+        summary = Grid(["training", "settings", "median between seeds", "largest between seeds", "median over users"], body)
+        header = ["row", "table", "dataset", "metric", "seeds", "mean", "between seeds", "over users"]
+        yield Section("How much the seed matters", (summary, Grid(header, widest), Text(SPREAD)))
+
+
+def _percent(part: float) -> str:
+    return f"{100 * part:.2f} %"
 
 
 def _standing_claims(tables: Iterable[PaperTable], dataset: str, evidence: Evidence) -> Iterator[StoredClaim]:

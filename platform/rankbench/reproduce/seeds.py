@@ -1,0 +1,63 @@
+"""How much a number depends on the seed: the deviation between the seeds of a row, beside its interval over users.
+
+An interval over users says how much other users would change a mean, and nothing about another seed.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rankbench.reproduce.evidence import Evidence
+from rankbench.reproduce.standing import RowStanding, standings
+from rankbench.reproduce.wanted import SEEDS, Row
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A setting of a row with several seeds, in the first metric that the row publishes.
+
+    `of_seeds` is the standard deviation between the seeds, and `of_users` half the mean width of the 95 % intervals over users,
+    both as a share of `mean`. `stopped_early`: validation chose the epoch, so that seeds differ in it, too.
+    """
+
+    row: Row
+    metric: str
+    seeds: int
+    mean: float
+    of_seeds: float
+    of_users: float
+    stopped_early: bool
+
+
+def spreads(rows: Iterable[Row], evidence: Evidence) -> list[Spread]:
+    """Return the settings with at least SEEDS seeds, the largest deviation first. Rows that share fits count once."""
+    found: dict[tuple[str, ...], Spread] = {}
+    for row in rows:
+        for standing in standings(row, evidence):
+            spread = _spread(standing)
+            if spread:
+                found.setdefault((row.dataset, *(fit.stamp for fit in standing.fits)), spread)
+    return sorted(found.values(), key=lambda each: -each.of_seeds)
+
+
+def _spread(standing: RowStanding) -> Spread | None:
+    fits = standing.fits
+    metric = next((name for name in standing.row.published if all(name in fit.metrics for fit in fits)), None)
+    if metric is None or len(fits) < SEEDS:
+        return None
+    values = [fit.measured(metric) for fit in fits]
+    mean = statistics.fmean(value.mean for value in values)
+    widths = [(value.high - value.low) / 2 for value in values if value.low is not None and value.high is not None]
+    if mean <= 0 or not widths:
+        return None
+    return Spread(
+        standing.row,
+        metric,
+        len(fits),
+        mean,
+        statistics.stdev(value.mean for value in values) / mean,
+        statistics.fmean(widths) / mean,
+        bool(fits[0].params.get("patience")),
+    )
