@@ -90,7 +90,8 @@ class TrainingParams(Stopping):
     )
     adam_eps: float = param(
         1e-8,
-        "number that Adam adds to the root of the squared gradients: where a loss has smaller gradients, vectors hardly move",
+        "number that Adam adds to the root of the squared gradients: where a loss has smaller gradients, vectors hardly move; "
+        "with decay = gradient, it must be above those of the penalty, which otherwise move vectors by whole steps",
         "1e-8, 1e-16",
         gt=0,
     )
