@@ -110,6 +110,8 @@ def reproduce(
     from rankbench.tracking.labels import Labels
     from rankbench.views.reproduce_view import ReproduceView
 
+    if alone and stages:
+        raise ConfigError("--alone runs measured fits of all stages again; leave out --stages")
     seconds = None if budget is None else seconds_of(budget, "--budget")
     search_seconds = None if search_budget is None else seconds_of(search_budget, "--search-budget")
     environment = Environment.from_env()
