@@ -69,6 +69,7 @@ def test_status_counts_the_published_cells(capsys):
         (["toy/8"], "toy/8: no paper or table of that name; did you mean toy/9?"),
         (["toy/9", "--budget", "soon"], "--budget: expected a time such as 90s, 10m or 2h, got 'soon'"),
         (["toy/9", "--datasets", "toyy"], "--datasets: no selected table has 'toyy'; did you mean toy?"),
+        (["toy/9", "--alone", "--stages", "printed"], "--alone runs measured fits of all stages again; leave out --stages"),
         (["deql/3"], "none of the datasets is available: yelp2018 (offline)"),
         (["status", "tallos"], "tallos: no paper or table of that name; did you mean talos?"),
     ],

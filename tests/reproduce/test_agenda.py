@@ -71,7 +71,10 @@ def test_stages_and_rows_narrow_the_tasks(home):
         "as published", "search", "search"
     ]  # fmt: skip
     assert {task.labels for task in agenda(["toy"], home, labels=["EDLAE", "Popularity"]).tasks} == {"EDLAE", "Popularity"}
-    assert [task.labels for task in agenda(["toy"], home, stages=["search"], labels=["EDLAE"]).tasks] == ["EDLAE"]
+    plan = agenda(["toy"], home, stages=["search"], labels=["EDLAE"])
+    assert [task.labels for task in plan.tasks] == ["EDLAE"]
+    assert {row.arm.label for row in plan.named_rows} == {"EDLAE"} < {row.arm.label for row in plan.rows}
+    assert replace(plan, labels=frozenset()).named_rows == plan.rows
     with pytest.raises(ConfigError, match="--stages: no stage is called 'seedz'; did you mean seeds"):
         agenda(["toy"], home, stages=["seedz"])
     with pytest.raises(ConfigError, match="--rows: no selected table has a row 'EDLEA'; did you mean EDLAE"):

@@ -61,6 +61,11 @@ class Agenda:
     stages: frozenset[str] = frozenset()
     labels: frozenset[str] = frozenset()
 
+    @property
+    def named_rows(self) -> tuple[Row, ...]:
+        """The rows with one of the labels."""
+        return tuple(row for row in self.rows if not self.labels or row.arm.label in self.labels)
+
 
 @dataclass
 class Outcome:
@@ -180,8 +185,9 @@ def reproduce(
     running: Running | None = None,
 ) -> Outcome:
     """Work through the tasks of an agenda until they are done or `budget` seconds have passed. Each finished fit is added to
-    the evidence at once and sent to MLflow. With `alone`, nothing new is measured: of the agenda's rows, one measured fit per
-    dataset, method and encoder is run again with the machine to itself, so that its seconds can be compared. `running` is told how far fits are.
+    the evidence at once and sent to MLflow. With `alone`, nothing new is measured: of the `named_rows`, one measured fit per
+    dataset, method and encoder is run again with the machine to itself, so that its seconds can be compared. `running` is told
+    how far fits are.
 
     Raises ConfigError if results are in a store, or if other processes use the machine and `alone` is set, ClusterError if the
     cluster at `address` cannot be joined, StorageError if results cannot be written.
@@ -219,8 +225,7 @@ def reproduce(
         with session(address, available_cpus()) as cluster:
             cpus = None if address else cluster.cpus
             if alone:
-                timed = [row for row in plan.rows if not plan.labels or row.arm.label in plan.labels]
-                complete = spend_alone(timed, spending, environment, cluster, metrics, deadline)
+                complete = spend_alone(plan.named_rows, spending, environment, cluster, metrics, deadline)
             else:
                 complete = spend(
                     lambda: _tasks_left(plan, environment, metrics, cpus), spending, environment, cluster, metrics, deadline
