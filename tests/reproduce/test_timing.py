@@ -44,6 +44,7 @@ def test_one_measured_fit_per_method_is_timed_and_its_metrics_stay(home):
         assert time_alone(fit, evidence, home, metrics, 2, alone) is not None
         after = evidence.find("synthetic", fit.card_key, fit.config, fit.part, fit.dtype)[0]
         assert after.idle and not before.idle and after.metrics == before.metrics
+        assert after.stamp == before.stamp  # tests of claims know the fit by it
     assert asked == [(2, 1), (2, 1)]
     assert not untimed(rows, Evidence(evidence.folder))
     header, body, _ = table_columns([row for row in rows if row.table.name == "toy/1"], evidence)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from rankbench.core.environment import Environment
@@ -19,6 +20,8 @@ from rankbench.schema.experiment import ExperimentSpec
 from rankbench.sweeps.units import Unit, units
 from rankbench.tracking.record import RunRecord
 
+# What describes the seconds of a line, and not its metrics.
+OF_SECONDS = ("seconds", "fit_shared_by", "peak_memory_gb", "threads", "device", "cpu", "idle")
 QUIET = 0.25  # load per processor up to which a machine counts as idle
 
 Done = Callable[[Unit, list[RunRecord], bool], None]
@@ -52,10 +55,12 @@ def untimed(rows: Iterable[Row], evidence: Evidence) -> list[Wanted]:
 def time_alone(
     fit: Wanted, evidence: Evidence, environment: Environment, metrics: MetricSet, cpus: int, run: Run
 ) -> RunRecord | None:
-    """Fit once more with all `cpus` processors and store the seconds; None if the fit failed. `run(unit, spec, done)` runs the
-    unit with the resources of `spec` and calls `done` with its records. It must not use records of other runs, which shared
-    the machine.
+    """Fit once more with all `cpus` processors and store the seconds with the fit that is known, whose metrics and tests stay
+    those of its own run; None if the fit failed. `run(unit, spec, done)` runs the unit with the resources of `spec` and calls
+    `done` with its records. It must not use records of other runs, which shared the machine.
     """
+    measured = evidence.find(fit.card.name, fit.card_key, fit.config, fit.part, fit.dtype)
+    known = next(each for each in measured if each.seed == fit.seed)
     spec = fit.rows[0].table.spec
     final = spec.final.model_copy(update={"fit_on": fit.part, "seeds": (fit.seed,)})
     resources = spec.resources.model_copy(update={"cpus": cpus, "concurrent": 1})
@@ -69,7 +74,8 @@ def time_alone(
 
     run(unit, alone, done)
     for record in finished:
-        evidence.add(stored_fit(record, fit.config, fit.card_key, idle=True))
+        timed = stored_fit(record, fit.config, fit.card_key, idle=True)
+        evidence.add(replace(known, **{name: getattr(timed, name) for name in OF_SECONDS}))
     return finished[0] if finished else None
 
 
