@@ -97,6 +97,26 @@ def test_a_measured_fit_is_not_wanted_again(home):
     assert {cell.metric for cell in found[0].cells} == {"recall@20", "ndcg@20"}
 
 
+def test_a_further_seed_is_expected_to_take_as_long_as_the_first(home):
+    """The estimate of a sweep does not know when validation ends a fit."""
+    (home.home / "experiments" / "toy_table3.yaml").write_text(
+        """\
+name: toy-table3
+published: {paper: Toy, table: 3}
+datasets: [synthetic]
+arms: [{name: iALS, method: ials, params: {iterations: 2}, published: {synthetic: {recall@20: 0.3}}}]
+"""
+    )
+    tables, evidence = paper_tables(home), Evidence(home.home / "experiments" / "evidence")
+    before = agenda(["toy/3"], home).tasks
+    assert before[0].seconds == before[1].seconds > 0
+    measure(before[0].fits[0], evidence, home, tables)
+    (stored,) = evidence.fits["synthetic"]
+    evidence.add(replace(stored, seconds={"fit": 1234.0}, started_at=f"{stored.started_at} later"))
+    left = agenda(["toy/3"], home).tasks
+    assert [(task.stage, task.fits[0].seed, task.seconds) for task in left] == [("seeds", 1, 1234.0), ("seeds", 2, 1234.0)]
+
+
 def test_what_another_machine_measured_is_fitted_again_if_that_stage_is_named(home):
     tables = paper_tables(home)
     evidence = Evidence(home.home / "experiments" / "evidence")

@@ -59,4 +59,4 @@ def _way(fit: StoredFit) -> tuple[str, str, int, bool]:
 def _cost(name: str, fits: Sequence[StoredFit]) -> float:
     if name == "gigabytes":
         return max(fit.peak_memory_gb for fit in fits)
-    return fmean(fit.seconds.get("fit", 0.0) / max(fit.fit_shared_by, 1) for fit in fits)
+    return fmean(fit.own_seconds for fit in fits)

@@ -64,6 +64,11 @@ class StoredFit:
         """Which measurement it is: a setting that is measured again has the same run id, and other numbers."""
         return stamp(self.run, self.started_at)
 
+    @property
+    def own_seconds(self) -> float:
+        """The seconds of the fit; of one that several settings share, its part."""
+        return self.seconds.get("fit", 0.0) / max(self.fit_shared_by, 1)
+
     def measured(self, metric: str) -> Measured:
         return Measured(*self.metrics[metric])
 

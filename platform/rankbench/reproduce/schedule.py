@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Literal
 
 from rankbench.core.environment import Environment
@@ -118,7 +119,8 @@ def tasks(
         for unit in units(first.card, size, configs, spec, metrics[first.card.name], "final", cpus):
             own = tuple(fit for fit in members if any(fit.config is config for config in unit.job.configs))
             stage: Stage = "again" if measured else _stage(own)
-            result.append(Task(stage, first.card.name, own, unit, None, waited=_waited(own, evidence), seconds=unit.cost))
+            seconds = _seconds_of(own, evidence) or unit.cost
+            result.append(Task(stage, first.card.name, own, unit, None, waited=_waited(own, evidence), seconds=seconds))
     for row in (row for row in rows if row.published):
         wanted: list[tuple[Stage, Part]] = [("search", "valid")] if row.needs_search else []
         wanted += [("search on test", "test")] if row.needs_search_on_test else []
@@ -132,6 +134,12 @@ def tasks(
         if study.stored(dataset, evidence, card) is None:
             result.append(Task("study", dataset, study=study, card=card, seconds=study.seconds(dataset)))
     return sorted(_without_twins(result), key=lambda task: (TURN[task.stage], task.waited, task.seconds / max(task.n_cells, 1)))
+
+
+def _seconds_of(fits: Iterable[Wanted], evidence: Evidence) -> float | None:
+    """Return the seconds that the fits took with other seeds, which tell when validation ends a fit; None if one has none."""
+    known = [[each.own_seconds for each in _found(fit, evidence)] for fit in fits]
+    return sum(map(fmean, known)) if all(known) else None
 
 
 def _search_seconds(row: Row, environment: Environment, metrics: dict[str, MetricSet], cpus: int | None) -> float:
@@ -161,9 +169,13 @@ def is_measured(fit: Wanted, evidence: Evidence) -> bool:
 
 
 def _stored(fit: Wanted, evidence: Evidence) -> StoredFit | None:
+    return next((each for each in _found(fit, evidence) if each.seed == fit.seed), None)
+
+
+def _found(fit: Wanted, evidence: Evidence) -> list[StoredFit]:
+    """The measured fits of the setting, of any seed."""
     wanted = {name for row in fit.rows for name in row.published if "@" in name}
-    found = evidence.find(fit.card.name, fit.card_key, fit.config, fit.part, fit.dtype, wanted)
-    return next((each for each in found if each.seed == fit.seed), None)
+    return evidence.find(fit.card.name, fit.card_key, fit.config, fit.part, fit.dtype, wanted)
 
 
 def _is_here(fit: Wanted, evidence: Evidence, runs_here: Collection[str]) -> bool:
