@@ -117,6 +117,23 @@ arms: [{name: iALS, method: ials, params: {iterations: 2}, published: {synthetic
     assert [(task.stage, task.fits[0].seed, task.seconds) for task in left] == [("seeds", 1, 1234.0), ("seeds", 2, 1234.0)]
 
 
+def test_a_published_metric_without_a_cutoff_is_measured(home):
+    (home.home / "experiments" / "toy_table3.yaml").write_text(
+        """\
+name: toy-table3
+published: {paper: Toy, table: 3}
+datasets: [synthetic]
+arms: [{name: Popularity, method: popularity, published: {synthetic: {auc: 0.7}}}]
+"""
+    )
+    tables, evidence = paper_tables(home), Evidence(home.home / "experiments" / "evidence")
+    (row,) = rows_of([table for table in tables if table.name == "toy/3"])
+    (fit,) = wanted_fits([row], evidence)
+    measure(fit, evidence, home, tables)
+    (standing,) = standings(row, evidence)
+    assert [(cell.metric, cell.published) for cell in standing.cells] == [("auc", 0.7)] and 0.5 < standing.cells[0].mean < 1
+
+
 def test_what_another_machine_measured_is_fitted_again_if_that_stage_is_named(home):
     tables = paper_tables(home)
     evidence = Evidence(home.home / "experiments" / "evidence")

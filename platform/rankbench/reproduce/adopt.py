@@ -10,6 +10,7 @@ from rankbench.core.errors import DataError, DownloadError
 from rankbench.data.prepare import prepare
 from rankbench.experiment.job import configure
 from rankbench.reproduce.evidence import Evidence, stored_fit, used_params
+from rankbench.reproduce.schedule import is_measured
 from rankbench.reproduce.wanted import Wanted
 from rankbench.tracking.record import RunRecord, read_record
 
@@ -18,7 +19,7 @@ PLACES = ("reproduce/records", "runs", "sweeps/*/records")
 
 def adopt(fits: Iterable[Wanted], evidence: Evidence, environment: Environment, warn: Callable[[str], None]) -> int:
     """Add a line for each wanted fit without one that some command has run on the same data. Returns how many were added."""
-    missing = [fit for fit in fits if not _known(fit, evidence)]
+    missing = [fit for fit in fits if not is_measured(fit, evidence)]
     if not missing:
         return 0
     records: dict[tuple[str, str, str, int, str], list[RunRecord]] = {}
@@ -41,17 +42,10 @@ def adopt(fits: Iterable[Wanted], evidence: Evidence, environment: Environment, 
     return added
 
 
-def _known(fit: Wanted, evidence: Evidence) -> bool:
-    wanted = {name for row in fit.rows for name in row.published if "@" in name}
-    found = evidence.find(fit.card.name, fit.card_key, fit.config, fit.part, fit.dtype, wanted)
-    return any(each.seed == fit.seed for each in found)
-
-
 def _same(record: RunRecord, fit: Wanted, environment: Environment) -> bool:
     if str(record.environment.get("revision") or "").endswith("+changes"):
         return False
-    wanted = {name for row in fit.rows for name in row.published if "@" in name}
-    if not wanted <= set(record.metrics):
+    if not fit.metrics <= set(record.metrics):
         return False
     if used_params(configure(record.method, record.params, record.id)) != used_params(fit.config):
         return False

@@ -174,8 +174,7 @@ def _stored(fit: Wanted, evidence: Evidence) -> StoredFit | None:
 
 def _found(fit: Wanted, evidence: Evidence) -> list[StoredFit]:
     """The measured fits of the setting, of any seed."""
-    wanted = {name for row in fit.rows for name in row.published if "@" in name}
-    return evidence.find(fit.card.name, fit.card_key, fit.config, fit.part, fit.dtype, wanted)
+    return evidence.find(fit.card.name, fit.card_key, fit.config, fit.part, fit.dtype, fit.metrics)
 
 
 def _is_here(fit: Wanted, evidence: Evidence, runs_here: Collection[str]) -> bool:

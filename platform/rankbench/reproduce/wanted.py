@@ -118,8 +118,7 @@ class Row:
         config = self.setting(origin, evidence)
         if config is None:
             return []
-        wanted = [name for name in self.published if "@" in name]
-        return evidence.find(self.dataset, self.card_key, config, self.part(config), self.table.spec.dtype, wanted)
+        return evidence.find(self.dataset, self.card_key, config, self.part(config), self.table.spec.dtype, self.published)
 
     def seeds(self, origin: Origin, config: MethodConfig) -> tuple[int, ...]:
         """The seeds that a setting is fitted with: at least three, unless the method uses no seed."""
@@ -158,6 +157,11 @@ class Wanted:
         return self.card.name, self.card_key, self.config.method, used, self.part, self.dtype, self.seed
 
     @property
+    def metrics(self) -> set[str]:
+        """What these rows publish, and it must be measured by."""
+        return set().union(*(row.published for row in self.rows))
+
+    @property
     def n_cells(self) -> int:
         """Number of published cells of these rows."""
         return sum(len(row.published) for row in self.rows)
@@ -180,5 +184,5 @@ def wanted_fits(rows: Iterable[Row], evidence: Evidence) -> list[Wanted]:
 def metrics_for(dataset: str, tables: Iterable[PaperTable]) -> MetricSet:
     """Return the metrics that every fit on a dataset is measured by: the usual ones, and all that a table publishes for it."""
     rows = [arm for table in tables for arm in table.spec.arms]
-    published = {name for arm in rows for name in arm.published.get(dataset, {}) if "@" in name}
+    published = {name for arm in rows for name in arm.published.get(dataset, {})}
     return metric_set([*metric_set(DEFAULT_METRICS, DEFAULT_CUTOFFS).names, *sorted(published)], DEFAULT_CUTOFFS)
