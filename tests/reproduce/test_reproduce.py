@@ -16,6 +16,7 @@ from rankbench.reproduce.locks import locked
 from rankbench.reproduce.pages import write_pages
 from rankbench.reproduce.standing import standings
 from rankbench.reproduce.wanted import rows_of
+from rankbench.tracking.record import read_record
 
 LONG = """\
 name: toy-table2
@@ -26,6 +27,18 @@ arms:
     method: bpr
     params: {epochs: 100000, patience: 0}
     published: {synthetic: {recall@20: 0.2}}
+"""
+
+HALVED = """\
+name: toy-table2
+published: {paper: Toy, table: 2, recall: recall}
+datasets: [synthetic]
+arms:
+  - name: BPR
+    method: bpr
+    params: {epochs: 12, patience: 12, eval_every: 1, stop_metric: ndcg@20, learning_rate: {choice: [0.1, 0.01, 0.001, 0.0001]}}
+    published: {synthetic: {recall@20: 0.2}}
+search: {trials: 4, scheduler: asha, grace: 1, choose: {metric: ndcg@20}}
 """
 
 
@@ -101,3 +114,20 @@ def test_what_another_command_is_at_is_left_to_it(home):
     assert methods and "ease" not in methods
     about = command(home, "toy", "--stages", "printed")  # whose locks are free again
     assert about["fitted"] == len(theirs) and about["complete"]
+
+
+def test_a_search_that_ends_trials_early_keeps_them_apart(home):
+    """What becomes of a trial depends on the others, so another search must not take it for its own."""
+    (home.home / "experiments" / "toy_table2.yaml").write_text(HALVED)
+    folder = home.home / "experiments" / "evidence"
+    command(home, "toy/2", "--stages", "search")
+    (found,) = Evidence(folder).searches["synthetic"]
+    assert found.draws == 4 and 0 < found.stopped < 4 + found.beyond and found.seconds > 0
+    records = [read_record(path.parent) for path in home.results.glob("reproduce/searches/*/records/*/record.json")]
+    assert sum(record.stopped for record in records) == found.stopped and len(records) == found.draws + found.beyond
+    assert not list(home.results.glob("reproduce/records/*"))
+    assert min(len(record.curve) for record in records if record.stopped) == 1
+    # A search that was interrupted after its last trial runs none of them again.
+    (folder / "synthetic.searches.jsonl").unlink()
+    command(home, "toy/2", "--stages", "search")
+    assert Evidence(folder).searches["synthetic"] == [found]

@@ -86,6 +86,17 @@ def test_a_search_that_its_time_ended_is_continued_with_more_time(ease, home):
     assert not waits(60.0) and not waits(None)
 
 
+def test_a_scheduler_compares_a_draw_with_all_earlier_ones(ease, home):
+    """Also if a bound of the time ends the search, so that settings are run a few at a time."""
+    given = []
+    asked = ease.table.spec.search.model_copy(update={"scheduler": "asha"})
+    halved = replace(ease.table, spec=ease.table.spec.model_copy(update={"search": asked}))
+    for row, wanted in ((ease, [1, 1, 1]), (replace(ease, table=halved), [1, 2, 3])):
+        given.clear()
+        line, _ = searched(row, "valid", home, bound=1e9, order=lambda units: given.append(len(units)) or units)
+        assert given[:3] == wanted and line.draws == 3
+
+
 def test_a_search_with_fewer_draws_than_the_file_asks_for_waits(ease, home):
     evidence = Evidence(home.home / "experiments" / "evidence")
     line, _ = searched(ease, "valid", home)

@@ -197,8 +197,7 @@ def reproduce(
         require_idle(available_cpus())
     require_writable(plan.evidence.folder)
     environment.require_folder_of_results("reproduce")
-    folder = records_folder(environment)
-    require_writable(folder)
+    require_writable(records_folder(environment))
     if address:
         require_reachable(address)
     metrics = {name: metrics_for(name, plan.all_tables) for name in {row.dataset for row in plan.rows}}
@@ -213,7 +212,7 @@ def reproduce(
     views = sweep_views("reproduce", SWEEP, metrics_shown[0], metrics_shown, [])
     sink.start_sweep(SWEEP, facts, {"rankbench.question": "How near are measured numbers to published ones?"}, {}, views)
 
-    def sent(unit: Unit, records: list[RunRecord]) -> None:
+    def sent(unit: Unit, records: list[RunRecord], folder: Path) -> None:
         used = {unit.job.run_id(config): config.used for config in unit.job.configs}
         for record in records:
             name = run_name(record, (), True, False)

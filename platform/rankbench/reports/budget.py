@@ -45,9 +45,8 @@ def spent(records: Iterable[RunRecord]) -> tuple[Spent, ...]:
     result: dict[tuple[str, str], Spent] = {}
     for record in records:
         key = record.dataset.name, record.arm or record.method
-        until_stopped = record.curve[-1].get("seconds", 0.0) if record.status == "stopped" and record.curve else 0.0
-        fit, seconds = 1 / record.fit_shared_by, record.seconds.get("fit", until_stopped) / record.fit_shared_by
-        stopped, failed = int(record.status == "stopped"), int(record.failed)
+        fit, seconds = 1 / record.fit_shared_by, record.own_seconds
+        stopped, failed = int(record.stopped), int(record.failed)
         if record.stage == "search":
             entry = Spent(*key, settings=1, search_fits=fit, search_seconds=seconds, stopped=stopped, failed=failed)
         else:

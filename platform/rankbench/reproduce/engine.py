@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import signal
 import threading
@@ -9,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import FrameType
 
 from rankbench.cluster.session import Session
@@ -34,13 +36,13 @@ from rankbench.tracking.record import RunRecord
 @dataclass
 class Spending:
     """What a call may use and has done. `search_seconds`: the training time of each search. `told(line)` reports a line to the
-    user; `sent(unit, records)` is called with finished records; `running` are the fits that run.
+    user; `sent(unit, records, folder)` is called with finished records and their folder; `running` are the fits that run.
     """
 
     evidence: Evidence
     search_seconds: float | None
     told: Callable[[str], None]
-    sent: Callable[[Unit, list[RunRecord]], None]
+    sent: Callable[[Unit, list[RunRecord], Path], None]
     running: Running = field(default_factory=Running)
     fitted: int = 0
     searched: int = 0
@@ -104,12 +106,13 @@ def spend_alone(
     """Time one measured fit per dataset, method and encoder, one after another. Returns whether none is left."""
     from rankbench.sweeps.run_units import run_units  # imports Ray, which reads the variables that the session sets
 
+    store = SweepStore(alone_folder(environment).parent)
+
     def run(unit: Unit, spec: ExperimentSpec, done: Callable[[Unit, list[RunRecord], bool], None]) -> None:
         def both(unit: Unit, records: list[RunRecord], cached: bool) -> None:
             done(unit, records, cached)
-            spending.sent(unit, records)
+            spending.sent(unit, records, store.records)
 
-        store = SweepStore(alone_folder(environment).parent)
         run_units([unit], environment, store, cluster, spec, both, warn=spending.told, running=spending.running)
 
     over = threading.Event()
@@ -137,6 +140,7 @@ def _batch(queue: Sequence[Task]) -> list[Task]:
 def _fit(batch: Sequence[Task], spending: Spending, environment: Environment, cluster: Session) -> None:
     """Run fits of known settings and store them."""
     by_unit = {task.unit.run_id: task for task in batch if task.unit}
+    store = SweepStore(records_folder(environment).parent)
 
     def done(unit: Unit, records: list[RunRecord], cached: bool) -> None:
         task = by_unit[unit.run_id]
@@ -149,9 +153,9 @@ def _fit(batch: Sequence[Task], spending: Spending, environment: Environment, cl
             elif record.failed:
                 spending.failed.append(f"{task.labels} on {task.dataset}: {record.error}")
                 spending.told(f"failed: {task.labels} on {task.dataset}: {record.error}")
-        spending.sent(unit, records)
+        spending.sent(unit, records, store.records)
 
-    _run([task.unit for task in batch if task.unit], batch[0].fits[0].rows[0], environment, cluster, done, spending)
+    _run([task.unit for task in batch if task.unit], batch[0].fits[0].rows[0], environment, store, cluster, done, spending)
 
 
 def _search(task: Task, spending: Spending, environment: Environment, cluster: Session, metrics: dict[str, MetricSet]) -> None:
@@ -159,13 +163,14 @@ def _search(task: Task, spending: Spending, environment: Environment, cluster: S
     row = task.searched
     assert row is not None, "only a task with a row is a search"
     found_on = f"{row.arm.label} on {row.dataset}"
+    store = SweepStore(_folder_of_search(row, task.on, environment))
 
     def run(planned: Sequence[Unit], done: Callable[[Unit, list[RunRecord], bool], None]) -> None:
         def both(unit: Unit, records: list[RunRecord], cached: bool) -> None:
             done(unit, records, cached)
-            spending.sent(unit, records)
+            spending.sent(unit, records, store.records)
 
-        _run(planned, row, environment, cluster, both, spending)
+        _run(planned, row, environment, store, cluster, both, spending)
 
     spending.told(f"search {found_on}")
     size = Size.of(prepare(row.card, environment))
@@ -182,15 +187,26 @@ def _run(
     planned: Sequence[Unit],
     row: Row,
     environment: Environment,
+    store: SweepStore,
     cluster: Session,
     done: Callable[[Unit, list[RunRecord], bool], None],
     spending: Spending,
 ) -> None:
     from rankbench.sweeps.run_units import run_units  # imports Ray, which reads the variables that the session sets
 
-    store = SweepStore(records_folder(environment).parent)
     spec, running = row.table.spec, spending.running
     run_units(planned, environment, store, cluster, spec, done, warn=spending.told, running=running, in_order=True)
+
+
+def _folder_of_search(row: Row, on: str, environment: Environment) -> Path:
+    """The folder of the records of a search: that of all fits, so that equal settings of other rows are not fitted again. If a
+    scheduler may end its trials, it has one of its own, since what becomes of a trial depends on the others.
+    """
+    shared, asked = records_folder(environment).parent, row.table.spec.search
+    if asked.scheduler == "none":
+        return shared
+    content = repr((row.search_key, on, asked.scheduler, asked.grace, asked.seed))
+    return shared / "searches" / hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
 def _line(record: RunRecord, task: Task) -> str:

@@ -80,7 +80,8 @@ class StoredSearch:
 
     `space`: the parameters of the arm, with those that were searched as in an experiment file. `beyond`: settings that were
     tried outside of the ranges because the best draw lay on an edge. `edges`: parameters whose best value still is the last
-    one tried. `seconds`: training time of all draws. `bound`: the time after which no further draw was begun.
+    one tried. `stopped`: settings that the search ended early because they fell behind. `seconds`: training time of all draws.
+    `bound`: the time after which no further draw was begun.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -96,6 +97,7 @@ class StoredSearch:
     failed: int = 0
     beyond: int = 0
     edges: tuple[str, ...] = ()
+    stopped: int = 0
     on: Part = "valid"
     seconds: float = 0.0
     bound: float | None = None

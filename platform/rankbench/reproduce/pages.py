@@ -311,6 +311,7 @@ def _searches(rows: Sequence[Row], evidence: Evidence) -> Iterator[str]:
             part = "validation" if on == "valid" else "test, as the paper did"
             line = f"{row.arm.label}: chosen from {search.draws} settings by {search.metric} on {part}, {search.seconds:.0f} s"
             line += f" (ended after {search.bound:.0f} s)" if search.bound else ""
+            line += f", {search.stopped} of them ended early" if search.stopped else ""
             line += f", {search.beyond} more beyond the ranges" if search.beyond else ""
             yield line + (f"; the best {', '.join(search.edges)} is still the last one tried" if search.edges else "")
 

@@ -27,15 +27,20 @@ def search(row: Row, on: Part, size: Size, metrics: MetricSet, cpus: int, bound:
     """Return the best setting of a row on a part, or None if every draw failed.
 
     `bound`: seconds of training after which no further setting is begun; a few settings run at once, so the time can be longer
-    by theirs. `run(units, done)` runs units and calls `done` with the records of each.
+    by theirs. `run(units, done)` runs units and calls `done` with the records of each. If a scheduler may end trials, units
+    that have records are given again, because it compares each trial with the earlier ones.
     """
     spec, metric = row.table.spec, row.table.spec.search.choose.metric
     tried: dict[str, RunRecord] = {}
     values: dict[str, dict[str, Any]] = {}
     order: list[str] = []  # of the settings; units end in any order, and a tie must not depend on it
+    compared: list[Unit] = []
 
     def spent() -> float:
-        return sum(each.seconds.get("fit", 0.0) / max(each.fit_shared_by, 1) for each in tried.values())
+        return sum(each.own_seconds for each in tried.values())
+
+    def tried_values() -> list[dict[str, Any]]:
+        return [values[name] for name in tried]
 
     def over() -> bool:
         return bound is not None and spent() >= bound
@@ -48,12 +53,14 @@ def search(row: Row, on: Part, size: Size, metrics: MetricSet, cpus: int, bound:
         planned = units(row.card, size, configs, spec.model_copy(update={"final": final}), metrics, stage, cpus)
         own = {unit.job.run_id(each): settings[configs.index(each)] for unit in planned for each in unit.job.configs}
         order.extend(sorted(own, key=lambda name: settings.index(own[name])))
+        values.update(own)
 
         def done(unit: Unit, records: list[RunRecord], cached: bool) -> None:
             tried.update({record.id: record for record in records})
-            values.update({record.id: own[record.id] for record in records})
 
-        run(planned, done)
+        run([*compared, *planned], done)
+        if spec.search.scheduler != "none":
+            compared.extend(planned)
 
     settings = distinct_settings(row.arm.params, spec.search.trials, spec.search.seed, row.source)
     at_once = len(settings) if bound is None else max(cpus, 1)
@@ -63,7 +70,7 @@ def search(row: Row, on: Part, size: Size, metrics: MetricSet, cpus: int, bound:
     drawn = len(tried)
     for _ in range(BEYOND):
         best = _best(tried, order, metric)
-        further = one_step_beyond(row.arm, values[best.id], list(values.values())) if best else []
+        further = one_step_beyond(row.arm, values[best.id], tried_values()) if best else []
         if not further or over():
             break
         measure(further)
@@ -81,7 +88,8 @@ def search(row: Row, on: Part, size: Size, metrics: MetricSet, cpus: int, bound:
         value=round(best.metrics[metric].mean, 6),
         failed=sum(record.failed for record in tried.values()),
         beyond=len(tried) - drawn,
-        edges=tuple(edges(row.arm, values[best.id], list(values.values()))),
+        edges=tuple(edges(row.arm, values[best.id], tried_values())),
+        stopped=sum(record.stopped for record in tried.values()),
         on=on,
         seconds=round(spent(), 1),
         bound=bound if drawn < len(settings) else None,

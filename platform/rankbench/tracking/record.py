@@ -100,6 +100,16 @@ class RunRecord:
     def failed(self) -> bool:
         return self.status == "failed"
 
+    @property
+    def stopped(self) -> bool:
+        return self.status == "stopped"
+
+    @property
+    def own_seconds(self) -> float:
+        """The seconds of the fit, of a stopped one until its last evaluation; of a fit that settings share, its part."""
+        until_stopped = self.curve[-1].get("seconds", 0.0) if self.stopped and self.curve else 0.0
+        return self.seconds.get("fit", until_stopped) / max(self.fit_shared_by, 1)
+
     def interval_warning(self, names: Iterable[str] | None = None) -> str | None:
         """Return a sentence if the intervals of the metrics `names` (default: all) tell nothing: one user was measured, or
         all users have the same value, though not because the list is the whole catalogue. Otherwise None.
