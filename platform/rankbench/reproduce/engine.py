@@ -201,10 +201,11 @@ def _run(
 
 def _folder_of_search(row: Row, on: str, environment: Environment) -> Path:
     """The folder of the records of a search: that of all fits, so that equal settings of other rows are not fitted again. If a
-    scheduler may end its trials, it has one of its own, since what becomes of a trial depends on the others.
+    scheduler may end its trials, which it does on validation alone, it has one of its own, since what becomes of a trial
+    depends on the others.
     """
     shared, asked = records_folder(environment).parent, row.table.spec.search
-    if asked.scheduler == "none":
+    if asked.scheduler == "none" or on != "valid":
         return shared
     content = repr((row.search_key, on, asked.scheduler, asked.grace, asked.seed))
     return shared / "searches" / hashlib.sha256(content.encode()).hexdigest()[:16]
