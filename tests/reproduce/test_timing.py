@@ -1,5 +1,7 @@
 """Seconds that can be compared: fits that have the machine to themselves."""
 
+from dataclasses import replace
+
 import pytest
 
 from rankbench.core.errors import ConfigError
@@ -8,7 +10,7 @@ from rankbench.experiment.run import run
 from rankbench.reproduce.catalogue import paper_tables
 from rankbench.reproduce.evidence import Evidence, stored_fit
 from rankbench.reproduce.results import table_columns
-from rankbench.reproduce.timing import require_idle, time_alone, untimed
+from rankbench.reproduce.timing import keep_seconds, require_idle, time_alone, untimed
 from rankbench.reproduce.wanted import metrics_for, rows_of, wanted_fits
 
 
@@ -45,6 +47,14 @@ def test_one_measured_fit_per_method_is_timed_and_its_metrics_stay(home):
         after = evidence.find("synthetic", fit.card_key, fit.config, fit.part, fit.dtype)[0]
         assert after.idle and not before.idle and after.metrics == before.metrics
         assert after.stamp == before.stamp  # tests of claims know the fit by it
+        # The stage `again` measures it again, beside other work.
+        job = Job(fit.card, (fit.config,), fit.part, "test", metrics, seed=fit.seed)
+        (outcome,) = run(job, home)
+        again = stored_fit(outcome.record, fit.config, fit.card_key, idle=False)
+        kept = keep_seconds(again, fit, evidence)
+        assert kept.idle and kept.seconds == after.seconds and kept.stamp == again.stamp
+        other_data = replace(again, fingerprint="other")
+        assert keep_seconds(other_data, fit, evidence) == other_data
     assert asked == [(2, 1), (2, 1)]
     assert not untimed(rows, Evidence(evidence.folder))
     header, body, _ = table_columns([row for row in rows if row.table.name == "toy/1"], evidence)

@@ -170,7 +170,7 @@ def report_page(
 def _stopped(records: dict[str, RunRecord]) -> list[str]:
     """Return a note on how many settings the search stopped early, if any."""
     searched = [record for record in records.values() if record.stage == "search"]
-    early = sum(record.status == "stopped" for record in searched)
+    early = sum(record.stopped for record in searched)
     return [f"{early} of {len(searched)} searched settings were stopped before their end"] if early else []
 
 

@@ -24,7 +24,7 @@ from rankbench.reproduce.locks import locked
 from rankbench.reproduce.schedule import Task, fresh
 from rankbench.reproduce.search import search
 from rankbench.reproduce.simulations import simulate
-from rankbench.reproduce.timing import alone_folder, time_alone, untimed
+from rankbench.reproduce.timing import alone_folder, keep_seconds, time_alone, untimed
 from rankbench.reproduce.wanted import Row
 from rankbench.schema.experiment import ExperimentSpec
 from rankbench.sweeps.running import Running
@@ -147,7 +147,8 @@ def _fit(batch: Sequence[Task], spending: Spending, environment: Environment, cl
         for record, config in zip(records, unit.job.configs, strict=False):
             fit = next(each for each in task.fits if each.config is config or each.config == config)
             if record.finished:
-                spending.evidence.add(stored_fit(record, config, fit.card_key, idle=False))
+                line = stored_fit(record, config, fit.card_key, idle=False)
+                spending.evidence.add(keep_seconds(line, fit, spending.evidence))
                 spending.fitted += 1
                 spending.told(_line(record, task))
             elif record.failed:
@@ -200,10 +201,11 @@ def _run(
 
 def _folder_of_search(row: Row, on: str, environment: Environment) -> Path:
     """The folder of the records of a search: that of all fits, so that equal settings of other rows are not fitted again. If a
-    scheduler may end its trials, it has one of its own, since what becomes of a trial depends on the others.
+    scheduler may end its trials, which it does on validation alone, it has one of its own, since what becomes of a trial
+    depends on the others.
     """
     shared, asked = records_folder(environment).parent, row.table.spec.search
-    if asked.scheduler == "none":
+    if asked.scheduler == "none" or on != "valid":
         return shared
     content = repr((row.search_key, on, asked.scheduler, asked.grace, asked.seed))
     return shared / "searches" / hashlib.sha256(content.encode()).hexdigest()[:16]

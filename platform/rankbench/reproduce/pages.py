@@ -301,8 +301,16 @@ def _unprinted(table: PaperTable, rows: Sequence[Row], evidence: Evidence) -> It
 
 
 def _searches(rows: Sequence[Row], evidence: Evidence) -> Iterator[str]:
-    """Yield what each search cost, and where its best value is the last one that was tried."""
+    """Yield what each search cost, and where its best value is the last one that was tried; and which rows the evidence has no
+    search of.
+    """
     stated = {"valid": "chosen", "test": "as_published"}
+    by_file = [row.arm.label for row in rows if row.dataset in row.arm.chosen and row.fits("chosen", evidence)]
+    if by_file:
+        yield (
+            f"{listed(by_file)}: chosen on validation by earlier searches, as the experiment file states; the evidence does "
+            "not have the number of their draws"
+        )
     for row in rows:
         for on in PARTS:
             search = row.search(evidence, on)
@@ -311,8 +319,8 @@ def _searches(rows: Sequence[Row], evidence: Evidence) -> Iterator[str]:
             part = "validation" if on == "valid" else "test, as the paper did"
             line = f"{row.arm.label}: chosen from {search.draws} settings by {search.metric} on {part}, {search.seconds:.0f} s"
             line += f" (ended after {search.bound:.0f} s)" if search.bound else ""
-            line += f", {search.stopped} of them ended early" if search.stopped else ""
             line += f", {search.beyond} more beyond the ranges" if search.beyond else ""
+            line += f", {search.stopped} of all ended early" if search.stopped else ""
             yield line + (f"; the best {', '.join(search.edges)} is still the last one tried" if search.edges else "")
 
 

@@ -165,10 +165,11 @@ def is_searched(row: Row, on: Part, evidence: Evidence, seconds: float | None) -
 
 def is_measured(fit: Wanted, evidence: Evidence) -> bool:
     """Whether the evidence has the fit, with every metric that its rows publish."""
-    return _stored(fit, evidence) is not None
+    return measurement_of(fit, evidence) is not None
 
 
-def _stored(fit: Wanted, evidence: Evidence) -> StoredFit | None:
+def measurement_of(fit: Wanted, evidence: Evidence) -> StoredFit | None:
+    """Return what the evidence has of the fit, with every metric that its rows publish; None if it was not measured."""
     return next((each for each in _found(fit, evidence) if each.seed == fit.seed), None)
 
 
@@ -178,7 +179,7 @@ def _found(fit: Wanted, evidence: Evidence) -> list[StoredFit]:
 
 
 def _is_here(fit: Wanted, evidence: Evidence, runs_here: Collection[str]) -> bool:
-    stored = _stored(fit, evidence)
+    stored = measurement_of(fit, evidence)
     return stored is not None and stored.stamp in runs_here
 
 

@@ -14,7 +14,8 @@ from rankbench.evaluation.metrics import MetricSet
 from rankbench.experiment.estimate import Size
 from rankbench.reproduce.adopt import records_folder
 from rankbench.reproduce.evidence import Evidence, stored_fit
-from rankbench.reproduce.schedule import is_measured
+from rankbench.reproduce.lines import StoredFit
+from rankbench.reproduce.schedule import is_measured, measurement_of
 from rankbench.reproduce.wanted import Row, Wanted, wanted_fits
 from rankbench.schema.experiment import ExperimentSpec
 from rankbench.sweeps.units import Unit, units
@@ -59,8 +60,8 @@ def time_alone(
     those of its own run; None if the fit failed. `run(unit, spec, done)` runs the unit with the resources of `spec` and calls
     `done` with its records. It must not use records of other runs, which shared the machine.
     """
-    measured = evidence.find(fit.card.name, fit.card_key, fit.config, fit.part, fit.dtype)
-    known = next(each for each in measured if each.seed == fit.seed)
+    known = measurement_of(fit, evidence)
+    assert known, "only a measured fit is timed"
     spec = fit.rows[0].table.spec
     final = spec.final.model_copy(update={"fit_on": fit.part, "seeds": (fit.seed,)})
     resources = spec.resources.model_copy(update={"cpus": cpus, "concurrent": 1})
@@ -74,9 +75,19 @@ def time_alone(
 
     run(unit, alone, done)
     for record in finished:
-        timed = stored_fit(record, fit.config, fit.card_key, idle=True)
-        evidence.add(replace(known, **{name: getattr(timed, name) for name in OF_SECONDS}))
+        evidence.add(_with_seconds_of(stored_fit(record, fit.config, fit.card_key, idle=True), known))
     return finished[0] if finished else None
+
+
+def keep_seconds(line: StoredFit, fit: Wanted, evidence: Evidence) -> StoredFit:
+    """Return the line of a fit that was made again, with the seconds that it took alone, if the evidence has them."""
+    known = measurement_of(fit, evidence)
+    timed = known is not None and known.idle and known.fingerprint == line.fingerprint
+    return _with_seconds_of(known, line) if known and timed else line
+
+
+def _with_seconds_of(timed: StoredFit, line: StoredFit) -> StoredFit:
+    return replace(line, **{name: getattr(timed, name) for name in OF_SECONDS})
 
 
 def alone_folder(environment: Environment) -> Path:

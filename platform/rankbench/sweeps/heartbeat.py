@@ -52,7 +52,7 @@ class Progress:
     def add(self, records: list[RunRecord], cost: float, metric: str, cached: bool) -> None:
         """Add a unit that has ended. `cached` means that its records existed before, so it does not count in the rate."""
         self.finished += bool(records) and all(record.finished for record in records)
-        self.stopped += any(record.status == "stopped" for record in records)
+        self.stopped += any(record.stopped for record in records)
         self.failed += any(record.failed for record in records)
         self.cost += cost
         self.cached += cost * cached

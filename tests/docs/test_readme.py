@@ -1,0 +1,24 @@
+"""The numbers of README.md that the evidence decides."""
+
+import re
+
+from pages import ROOT
+
+from rankbench.core.environment import Environment
+from rankbench.reproduce.catalogue import paper_tables
+from rankbench.reproduce.counts import counts
+from rankbench.reproduce.evidence import Evidence
+from rankbench.reproduce.simulations import SIMULATIONS
+
+
+def test_what_readme_says_about_published_numbers_is_what_the_evidence_says():
+    environment = Environment.from_env()
+    tables = paper_tables(environment)
+    names = {table.name for table in tables} | {study.table for study in SIMULATIONS}
+    every = counts(tables, names, Evidence(ROOT / "experiments" / "evidence"), environment)["all"]
+    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    said = re.search(r"(\d+) are measured .*?: (\d+) % agree within 1 % or the 95 % interval, (\d+) % within 3 %", text)
+    assert said, "README.md: no sentence about the published numbers"
+    measured, *shares = map(int, said.groups())
+    assert measured == every.measured
+    assert shares == [round(100 * number / measured) for number in (every.within_1, every.within_3)]

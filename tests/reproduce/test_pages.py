@@ -1,0 +1,59 @@
+"""What the page of a paper says about the searches of its rows."""
+
+import pytest
+
+from rankbench.reproduce.catalogue import paper_tables
+from rankbench.reproduce.evidence import Evidence, used_params
+from rankbench.reproduce.lines import StoredFit, StoredSearch
+from rankbench.reproduce.pages import write_pages
+from rankbench.reproduce.wanted import rows_of
+
+TABLE = """\
+name: toy-table2
+published: {paper: Toy, table: 2}
+datasets: [synthetic]
+arms:
+  - name: stated
+    method: ease
+    params: {lam: {choice: [1, 10]}}
+    chosen: {synthetic: {lam: 10}}
+    published: {synthetic: {recall@20: 0.5}}
+  - name: stated, not measured
+    method: ease
+    params: {lam: {choice: [1, 10]}}
+    chosen: {synthetic: {lam: 1}}
+    published: {synthetic: {recall@20: 0.5}}
+  - name: searched
+    method: ease
+    params: {lam: {choice: [2, 20]}}
+    published: {synthetic: {recall@20: 0.5}}
+search: {choose: {metric: recall@20}}
+"""
+
+
+@pytest.fixture
+def rows(home):
+    (home.home / "experiments" / "toy_table2.yaml").write_text(TABLE)
+    return list(rows_of([table for table in paper_tables(home) if table.spec.name == "toy-table2"]))
+
+
+def test_a_page_says_where_chosen_settings_come_from(rows, home, tmp_path):
+    evidence = Evidence(home.home / "experiments" / "evidence")
+    stated, _, searched = rows
+    evidence.add(
+        StoredSearch(
+            "synthetic", searched.card_key, "ease", searched.arm.params, "recall@20", draws=6, chosen={"lam": 2}, value=0.5,
+            beyond=2, stopped=3, seconds=12.4,
+        )
+    )  # fmt: skip
+    for row in (stated, searched):
+        config = row.setting("chosen", evidence)
+        given = used_params(config), row.part(config), 0, "float32", {"recall@20": (0.5, 0.4, 0.6)}
+        evidence.add(StoredFit("synthetic", row.card_key, "f", config.method, *given, run=f"final-{row.arm.label}"))
+    write_pages(tmp_path, [stated.table], evidence, home)
+    lines = (tmp_path / "toy.md").read_text().splitlines()
+    assert [line for line in lines if line.startswith("- ")] == [
+        "- stated: chosen on validation by earlier searches, as the experiment file states; the evidence does not have the "
+        "number of their draws",
+        "- searched: chosen from 6 settings by recall@20 on validation, 12 s, 2 more beyond the ranges, 3 of all ended early",
+    ]
