@@ -62,6 +62,11 @@ class Agenda:
     labels: frozenset[str] = frozenset()
 
     @property
+    def gpus(self) -> bool:
+        """Whether fits of a table may use GPUs."""
+        return any(table.spec.resources.device == "cuda" for table in self.tables)
+
+    @property
     def named_rows(self) -> tuple[Row, ...]:
         """The rows with one of the labels."""
         return tuple(row for row in self.rows if not self.labels or row.arm.label in self.labels)
@@ -111,9 +116,12 @@ def agenda(
     on_dataset: Callable[[str], None] = lambda name: None,
     stages: Sequence[str] = (),
     labels: Sequence[str] = (),
+    device: str | None = None,
+    gpus: float | None = None,
 ) -> Agenda:
     """Return what is to be done for the tables that `words` name (all without words), on some of their datasets, in some
-    `stages` of the work, and for the rows with one of the `labels`.
+    `stages` of the work, and for the rows with one of the `labels`. With `device` cuda, each fit whose method can use a GPU
+    gets `gpus` of one (1 by default); without `device`, the experiment files decide.
 
     Prepares the datasets whose raw data are available, takes finished runs of this machine into the evidence, and tests claims
     and neighbouring rows whose values are here; with `read_only` the store stays as it is. Raises ConfigError for an unknown
@@ -121,7 +129,7 @@ def agenda(
     """
     every = paper_tables(environment)
     names = selected_names(words, all_names(every))
-    selected = tuple(table for table in every if table.name in names)
+    selected = tuple(table if device is None else table.on(device, gpus) for table in every if table.name in names)
     simulations = tuple(each for each in SIMULATIONS if each.table in names)
     cards = {name: card for table in selected for name, card in table.cards.items()}
     cards |= {name: load_card(name, environment) for each in simulations for name in each.datasets if name not in cards}
@@ -189,8 +197,9 @@ def reproduce(
     dataset, method and encoder is run again with the machine to itself, so that its seconds can be compared. `running` is told
     how far fits are.
 
-    Raises ConfigError if results are in a store, or if other processes use the machine and `alone` is set, ClusterError if the
-    cluster at `address` cannot be joined, StorageError if results cannot be written.
+    Raises ConfigError if results are in a store, if this machine lacks the GPU that the plan asks for, or if other processes
+    use the machine and `alone` is set, ClusterError if the cluster at `address` cannot be joined, StorageError if results
+    cannot be written.
     """
     started = time.monotonic()
     if alone:
@@ -200,6 +209,10 @@ def reproduce(
     require_writable(records_folder(environment))
     if address:
         require_reachable(address)
+    elif plan.gpus:
+        from rankbench.training.device import require_device  # imports PyTorch, which takes seconds
+
+        require_device("cuda")
     metrics = {name: metrics_for(name, plan.all_tables) for name in {row.dataset for row in plan.rows}}
     sink = MlflowSink(
         tracking_uri(environment), "reproduce", environment.results / "mlartifacts", told, labels=labels or Labels()
@@ -221,7 +234,7 @@ def reproduce(
     spending = Spending(plan.evidence, plan.search_seconds, told, sent, running or Running())
     deadline = None if budget is None else started + budget
     try:
-        with session(address, available_cpus()) as cluster:
+        with session(address, available_cpus(), gpus=plan.gpus) as cluster:
             cpus = None if address else cluster.cpus
             if alone:
                 complete = spend_alone(plan.named_rows, spending, environment, cluster, metrics, deadline)

@@ -24,6 +24,7 @@ EXAMPLES = """Examples:
   rankbench reproduce dcl/3 --stages again           fits of other machines again: tests of claims need their values per user
   rankbench reproduce --dry-run            what is left of all papers, in the order in which it would be done
   rankbench reproduce --budget 8h --address auto      on a Ray cluster
+  rankbench reproduce deql/2 --device cuda --gpus 0.5     gradient steps and inverses on a GPU, two fits at once
   rankbench reproduce status               per paper: published, measured, and how near
   rankbench reproduce status talos/3.1 --json
   rankbench reproduce pages --out docs/results      a page per paper, from the evidence
@@ -90,6 +91,14 @@ def reproduce(
         str | None,
         typer.Option(envvar="RAY_ADDRESS", help="HOST:PORT of a running Ray cluster, or auto. Default: a local one."),
     ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option("--device", help="Device for gradient steps and inverses: cpu or cuda. Default: as in the file."),
+    ] = None,
+    gpus: Annotated[
+        float | None,
+        typer.Option("--gpus", help="With --device cuda, the share of a GPU for each fit: with 0.25, four fits share it."),
+    ] = None,
     store: Store = None,
     tag: Tags = None,
     json: Json = False,
@@ -105,13 +114,16 @@ def reproduce(
     from rankbench.cluster.session import host_and_port
     from rankbench.core.durations import seconds_of
     from rankbench.core.environment import Environment
-    from rankbench.core.errors import ConfigError
+    from rankbench.core.errors import ConfigError, require
     from rankbench.core.threads import available_cpus
     from rankbench.tracking.labels import Labels
     from rankbench.views.reproduce_view import ReproduceView
 
     if alone and stages:
         raise ConfigError("--alone runs measured fits of all stages again; leave out --stages")
+    require(device in (None, "cpu", "cuda"), f"--device {device}: expected cpu or cuda")
+    require(gpus is None or device == "cuda", f"--gpus {gpus} is a share of a GPU; add --device cuda")
+    require(gpus is None or 0 < gpus <= 1, f"--gpus {gpus}: expected a share above 0, and at most 1")
     seconds = None if budget is None else seconds_of(budget, "--budget")
     search_seconds = None if search_budget is None else seconds_of(search_budget, "--search-budget")
     environment = Environment.from_env()
@@ -125,7 +137,7 @@ def reproduce(
     labels_of_rows = [label for each in (rows or "").split(";") if (label := each.strip())]
     plan = agenda(
         tables or [], environment, comma_separated(datasets), store, cpus, search_seconds, dry_run, view.told,
-        stages=comma_separated(stages), labels=labels_of_rows,
+        stages=comma_separated(stages), labels=labels_of_rows, device=device, gpus=gpus,
     )  # fmt: skip
     if not json:
         for name, why in plan.not_available.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -48,6 +48,11 @@ class PaperTable:
     def card_key(self, dataset: str) -> str:
         """Return the key that the evidence names the data of a dataset by."""
         return self.cards[dataset].content_key()[:12]
+
+    def on(self, device: str, gpus: float | None = None) -> PaperTable:
+        """Return the table with fits on another device: cpu, or cuda with a share of a GPU for each fit."""
+        resources = self.spec.resources.model_copy(update={"device": device, "gpus": gpus or 1.0})
+        return replace(self, spec=self.spec.model_copy(update={"resources": resources}))
 
     def stand_in(self, dataset: str) -> str | None:
         """Return why a dataset is not that of the paper, None if it is."""
