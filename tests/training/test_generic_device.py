@@ -1,4 +1,4 @@
-"""Training by PyTorch's operations alone, as on a GPU, on the CPU: the same model as with the compiled loops."""
+"""Training by PyTorch's operations alone, on the CPU and on a GPU if there is one: the model that the compiled loops train."""
 
 import numpy as np
 import pytest
@@ -15,6 +15,7 @@ from rankbench.training.negatives import NegativeSampler
 from rankbench.training.trainer import Trainer
 
 CPU = torch.device("cpu")
+on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
 @pytest.fixture
@@ -31,9 +32,9 @@ def X():
     return sp.csr_array(dense.astype(np.float32))
 
 
-def trained(X, method, **params):
+def trained(X, method, device="cpu", **params):
     given = {"embedding_dim": 8, "batch_size": 64, "n_negatives": 6, "learning_rate": 0.05} | params
-    trainer = Trainer(X, configure(method, given).params, losses().get(method), 3, np.float64, "cpu")
+    trainer = Trainer(X, configure(method, given).params, losses().get(method), 3, np.float64, device)
     means = [trainer.epoch(number, 1.0) for number in (1, 2, 3)]
     return means, trainer.model()
 
@@ -62,11 +63,12 @@ CASES = {
 }
 
 
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=on_gpu)])
 @pytest.mark.parametrize("method, params", CASES.values(), ids=CASES)
-def test_the_same_model_is_trained(X, generic, method, params):
+def test_the_same_model_is_trained(X, generic, method, params, device):
     expected, model = trained(X, method, **params)
     generic()
-    found, other = trained(X, method, **params)
+    found, other = trained(X, method, device, **params)
     assert_allclose(found, expected, rtol=1e-9)
     for name, array in vars(model).items():
         assert_allclose(getattr(other, name), array, rtol=1e-6, atol=1e-9, err_msg=name)
