@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from rankbench.cli import _main
 
@@ -70,6 +71,9 @@ def test_status_counts_the_published_cells(capsys):
         (["toy/9", "--budget", "soon"], "--budget: expected a time such as 90s, 10m or 2h, got 'soon'"),
         (["toy/9", "--datasets", "toyy"], "--datasets: no selected table has 'toyy'; did you mean toy?"),
         (["toy/9", "--alone", "--stages", "printed"], "--alone runs measured fits of all stages again; leave out --stages"),
+        (["toy/9", "--device", "tpu"], "--device tpu: expected cpu or cuda"),
+        (["toy/9", "--gpus", "0.5"], "--gpus 0.5 is a share of a GPU; add --device cuda"),
+        (["toy/9", "--device", "cuda", "--gpus", "2"], "--gpus 2.0: expected a share above 0, and at most 1"),
         (["deql/3"], "none of the datasets is available: yelp2018 (offline)"),
         (["status", "tallos"], "tallos: no paper or table of that name; did you mean talos?"),
     ],
@@ -90,3 +94,10 @@ def test_two_files_cannot_state_the_same_number(home, capsys):
     (home / "experiments" / "toy_again.yaml").write_text(EXPERIMENT.replace("toy-table9", "toy-again"))
     assert _main(["reproduce", "toy/9", "--dry-run"]) == 2
     assert "has recall@20 of toy/9 on toy already" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there_is_said_before_the_work(home, capsys):
+    assert _main(["reproduce", "toy/9", "--device", "cuda"]) == 2
+    assert capsys.readouterr().err.strip().splitlines()[-1].startswith("error: --device cuda: ")
+    assert not [*(home / "experiments" / "evidence").iterdir()] and not (home.parent / "results").exists()

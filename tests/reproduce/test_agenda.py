@@ -61,6 +61,13 @@ cutoffs: [20, 50]
     assert len({task.key for task in searches}) == 2
 
 
+def test_fits_share_a_gpu_where_the_method_can_use_one(home):
+    tasks = agenda(["toy"], home, stages=["printed"], device="cuda", gpus=0.25).tasks
+    assert {task.labels: task.unit.gpus for task in tasks} == {"EASE": 0.25, "Popularity": 0}
+    assert agenda(["toy"], home, device="cuda").gpus and not agenda(["toy"], home).gpus
+    assert all(task.unit.gpus == 0 for task in agenda(["toy"], home, stages=["printed"], device="cpu").tasks)
+
+
 def test_a_dataset_that_no_table_has_is_an_error(home):
     with pytest.raises(ConfigError, match="--datasets: no selected table has 'gowalla'"):
         agenda(["toy"], home, datasets=["gowalla"])

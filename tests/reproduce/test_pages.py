@@ -46,11 +46,13 @@ def test_a_page_says_where_chosen_settings_come_from(rows, home, tmp_path):
             beyond=2, stopped=3, seconds=12.4,
         )
     )  # fmt: skip
-    for row in (stated, searched):
+    for row, device in ((stated, "cpu"), (searched, "cuda")):
         config = row.setting("chosen", evidence)
         given = used_params(config), row.part(config), 0, "float32", {"recall@20": (0.5, 0.4, 0.6)}
-        evidence.add(StoredFit("synthetic", row.card_key, "f", config.method, *given, run=f"final-{row.arm.label}"))
+        run = f"final-{row.arm.label}"
+        evidence.add(StoredFit("synthetic", row.card_key, "f", config.method, *given, device=device, run=run))
     write_pages(tmp_path, [stated.table], evidence, home)
+    assert "1 of the 2 fits in the evidence ran on a GPU." in (tmp_path / "README.md").read_text()
     lines = (tmp_path / "toy.md").read_text().splitlines()
     assert [line for line in lines if line.startswith("- ")] == [
         "- stated: chosen on validation by earlier searches, as the experiment file states; the evidence does not have the "

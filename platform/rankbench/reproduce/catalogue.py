@@ -50,8 +50,11 @@ class PaperTable:
         return self.cards[dataset].content_key()[:12]
 
     def on(self, device: str, gpus: float | None = None) -> PaperTable:
-        """Return the table with fits on another device: cpu, or cuda with a share of a GPU for each fit."""
-        resources = self.spec.resources.model_copy(update={"device": device, "gpus": gpus or 1.0})
+        """Return the table with fits on another device: cpu, or cuda with a share of a GPU for each fit, whose gradient steps
+        one process makes then.
+        """
+        workers = 1 if device == "cuda" else self.spec.resources.workers
+        resources = self.spec.resources.model_copy(update={"device": device, "gpus": gpus or 1.0, "workers": workers})
         return replace(self, spec=self.spec.model_copy(update={"resources": resources}))
 
     def stand_in(self, dataset: str) -> str | None:

@@ -115,7 +115,10 @@ def _index(papers: Sequence[Paper], evidence: Evidence) -> Page:
         "[Leaderboard](leaderboard.md) compares all methods in equal time, [scale](scale.md) covers large data and large "
         "matrices, and [findings](findings.md) experiments of our own.",
     )
-    sections = [Section("Published cells", (Grid(_header("paper"), body), Text(COUNTED)))]
+    fits = [fit for of_dataset in evidence.fits.values() for fit in of_dataset]
+    on_gpu = sum(fit.device.startswith("cuda") for fit in fits)
+    devices = (Text(f"{on_gpu} of the {len(fits)} fits in the evidence ran on a GPU."),) if on_gpu else ()
+    sections = [Section("Published cells", (Grid(_header("paper"), body), Text(COUNTED), *devices))]
     sections += _off_sections([cell for paper in papers for cell in paper.off])
     if claims:
         header = ["claim", "dataset", "table", "verdict", "rows compared", "seeds"]
