@@ -197,7 +197,7 @@ def reproduce(
     dataset, method and encoder is run again with the machine to itself, so that its seconds can be compared. `running` is told
     how far fits are.
 
-    Raises ConfigError if results are in a store, if this machine lacks the GPU that the plan asks for, or if other processes
+    Raises ConfigError if results are in a store, if no machine has the GPU that the plan asks for, or if other processes
     use the machine and `alone` is set, ClusterError if the cluster at `address` cannot be joined, StorageError if results
     cannot be written.
     """
@@ -209,10 +209,6 @@ def reproduce(
     require_writable(records_folder(environment))
     if address:
         require_reachable(address)
-    elif plan.gpus:
-        from rankbench.training.device import require_device  # imports PyTorch, which takes seconds
-
-        require_device("cuda")
     metrics = {name: metrics_for(name, plan.all_tables) for name in {row.dataset for row in plan.rows}}
     sink = MlflowSink(
         tracking_uri(environment), "reproduce", environment.results / "mlartifacts", told, labels=labels or Labels()

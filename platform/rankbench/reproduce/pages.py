@@ -18,6 +18,7 @@ from rankbench.reproduce.catalogue import PaperTable
 from rankbench.reproduce.causes import MEANING as CAUSES
 from rankbench.reproduce.causes import OffCell, by_cause, off_cells
 from rankbench.reproduce.counts import counts
+from rankbench.reproduce.devices import fits_on_gpu, gpu_shift
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.figure import draw_differences
 from rankbench.reproduce.lines import PARTS, StoredClaim, StoredPair
@@ -115,15 +116,27 @@ def _index(papers: Sequence[Paper], evidence: Evidence) -> Page:
         "[Leaderboard](leaderboard.md) compares all methods in equal time, [scale](scale.md) covers large data and large "
         "matrices, and [findings](findings.md) experiments of our own.",
     )
-    fits = [fit for of_dataset in evidence.fits.values() for fit in of_dataset]
-    on_gpu = sum(fit.device.startswith("cuda") for fit in fits)
-    devices = (Text(f"{on_gpu} of the {len(fits)} fits in the evidence ran on a GPU."),) if on_gpu else ()
-    sections = [Section("Published cells", (Grid(_header("paper"), body), Text(COUNTED), *devices))]
+    sections = [Section("Published cells", (Grid(_header("paper"), body), Text(COUNTED), *_on_devices(papers, evidence)))]
     sections += _off_sections([cell for paper in papers for cell in paper.off])
     if claims:
         header = ["claim", "dataset", "table", "verdict", "rows compared", "seeds"]
         sections.append(Section("Claims of the papers", (Grid(header, claims), Text(TESTS))))
     return Page("Results", lead, tuple(sections))
+
+
+def _on_devices(papers: Sequence[Paper], evidence: Evidence) -> Iterator[Text]:
+    """Say how many fits ran on a GPU, and whether they measure the same, if any did."""
+    on_gpu, fits = fits_on_gpu(evidence)
+    shift = gpu_shift(rows_of([table for paper in papers for table in paper.tables]), evidence)
+    said = [f"{on_gpu} of the {fits} fits in the evidence ran on a GPU."]
+    if shift:
+        low, mean, high = (f"{100 * each:+.1f}" for each in (shift.low, shift.mean, shift.high))
+        said.append(
+            f"In the {shift.rows} rows with seeds on both, the mean on the GPU differs by {mean} % of that on processors on "
+            f"average (95 % interval over the rows: {low} % to {high} %); {shift.lower} rows are lower there."
+        )
+    if on_gpu:
+        yield Text(" ".join(said))
 
 
 def _paper_page(paper: Paper, evidence: Evidence, figure: Path | None) -> Page:

@@ -1,0 +1,49 @@
+"""Rows with seeds on a GPU and on processors, against the difference that was put in."""
+
+import pytest
+from scipy import stats
+
+from rankbench.reproduce.catalogue import paper_tables
+from rankbench.reproduce.devices import Shift, fits_on_gpu, gpu_shift
+from rankbench.reproduce.evidence import Evidence, used_params
+from rankbench.reproduce.lines import StoredFit
+from rankbench.reproduce.wanted import rows_of
+
+TABLE = """\
+name: toy-table2
+published: {paper: Toy, table: 2}
+datasets: [synthetic]
+arms:
+  - {name: A, method: bpr, params: {epochs: 1}, published: {synthetic: {recall@20: 0.5}}}
+  - {name: B, method: bpr, params: {epochs: 2}, published: {synthetic: {recall@20: 0.5}}}
+  - {name: C, method: bpr, params: {epochs: 3}, published: {synthetic: {recall@20: 0.5}}}
+  - {name: D, method: bpr, params: {epochs: 4}, published: {synthetic: {recall@20: 0.5}}}
+"""
+
+
+@pytest.fixture
+def rows(home):
+    (home.home / "experiments" / "toy_table2.yaml").write_text(TABLE)
+    return list(rows_of([table for table in paper_tables(home) if table.spec.name == "toy-table2"]))
+
+
+def measure(row, evidence, on_processors, on_gpu):
+    config = row.setting("printed", evidence)
+    means = [("cpu", mean) for mean in on_processors] + [("cuda", mean) for mean in on_gpu]
+    for seed, (device, mean) in enumerate(means):
+        given = used_params(config), row.part(config), seed, "float32", {"recall@20": (mean, mean - 0.1, mean + 0.1)}
+        run = f"final-{row.arm.label}-{seed}"
+        evidence.add(StoredFit("synthetic", row.card_key, "f", config.method, *given, device=device, run=run))
+
+
+def test_the_shift_is_the_mean_over_rows_with_seeds_on_both(rows, tmp_path):
+    evidence = Evidence(tmp_path / "evidence")
+    measure(rows[0], evidence, [0.5], [0.505, 0.515])
+    measure(rows[1], evidence, [0.38, 0.42], [0.396])
+    assert gpu_shift(rows, evidence) is None
+    measure(rows[2], evidence, [0.2], [0.2])
+    measure(rows[3], evidence, [0.2, 0.3], [])
+    shifts = [0.02, -0.01, 0.0]
+    low, high = stats.t.interval(0.95, 2, loc=sum(shifts) / 3, scale=stats.sem(shifts))
+    assert vars(gpu_shift(rows, evidence)) == pytest.approx(vars(Shift(3, 1, sum(shifts) / 3, low, high)))
+    assert fits_on_gpu(evidence) == (4, 10)
