@@ -149,12 +149,12 @@ def reproduce(
         return
     outcome = None
     if (alone or plan.tasks) and seconds != 0:
-        if not alone:
-            view.told(f"{_plural(len(plan.tasks), 'task')} to do" + (f", {clock(seconds)} to spend" if seconds else ""))
         if plan.gpus and not address:
             from rankbench.training.device import require_device  # imports PyTorch, which takes seconds
 
             require_device("cuda")
+        if not alone:
+            view.told(f"{_plural(len(plan.tasks), 'task')} to do" + (f", {clock(seconds)} to spend" if seconds else ""))
         labels = Labels.from_env("reproduce", tag or (), None)
         with view:
             outcome = work_on(plan, environment, seconds, address, view.told, labels, alone, view.running)
