@@ -55,6 +55,26 @@ def test_a_record_names_the_revision_that_ran_whatever_is_committed_during_the_f
     assert "fit" in phases and outcome.record.environment["revision"] == "before"
 
 
+def test_results_are_no_changes_of_the_code(tmp_path):
+    def git(*words):
+        given = ["-c", "user.name=a", "-c", "user.email=a@b.c", "-C", str(tmp_path)]
+        return subprocess.run(["git", *given, *words], capture_output=True, text=True, check=True).stdout.strip()
+
+    code, *results = files = [tmp_path / name for name in ("platform/a.py", *(f"{name}/a" for name in environment.RESULTS))]
+    for file in files:
+        file.parent.mkdir(parents=True)
+        file.write_text("before")
+    assert environment.revision_of(tmp_path) is None
+    git("init", "--quiet")
+    git("add", ".")
+    git("commit", "--quiet", "--message", "all")
+    for file in results:
+        file.write_text("after")
+    assert environment.revision_of(tmp_path) == git("rev-parse", "HEAD")
+    code.write_text("after")
+    assert environment.revision_of(tmp_path) == git("rev-parse", "HEAD") + "+changes"
+
+
 def test_versions_and_machine_are_stated():
     about = describe_environment()
     assert about["packages"]["numpy"] == np.__version__

@@ -16,6 +16,8 @@ import psutil
 from rankbench.core import plugins
 from rankbench.core.code import package_fingerprint
 
+# What commands write into a checkout. It is no code: without this, the first result would mark the revision of all others.
+RESULTS = ("experiments/evidence", "experiments/leaderboard", "docs/results")
 PACKAGES = ("rankbench", "ray", "torch", "mlflow", "numpy", "scipy", "pandas", "pyarrow", "numba")
 
 
@@ -66,16 +68,22 @@ def _cpu() -> str:
 
 @cache
 def code_revision() -> str | None:
-    """Return the commit of the checkout of this code, with `+changes` if files were changed; None outside a checkout.
+    """Return the commit of the checkout of this code, with `+changes` if files other than results were changed; None outside a
+    checkout.
 
     It is that of the first call, because a process runs the code that it has loaded, whatever the checkout has by then.
     """
-    root = Path(__file__).resolve().parents[3]
+    return revision_of(Path(__file__).resolve().parents[3])
+
+
+def revision_of(root: Path) -> str | None:
+    """Return the commit of the checkout at `root`, as `code_revision` does."""
     if not (root / ".git").exists():
         return None
     try:
         commit = _git(root, "rev-parse", "HEAD")
-        return commit + ("+changes" if _git(root, "status", "--porcelain", "--untracked-files=no") else "")
+        code = [".", *(f":(exclude){folder}" for folder in RESULTS)]
+        return commit + ("+changes" if _git(root, "status", "--porcelain", "--untracked-files=no", "--", *code) else "")
     except (OSError, subprocess.SubprocessError):
         return None
 
