@@ -64,7 +64,7 @@ cutoffs: [20, 50]
 def test_fits_share_a_gpu_where_the_method_can_use_one(home):
     tasks = agenda(["toy"], home, stages=["printed"], device="cuda", gpus=0.25).tasks
     assert {task.labels: task.unit.gpus for task in tasks} == {"EASE": 0.25, "Popularity": 0}
-    assert agenda(["toy"], home, device="cuda").gpus and not agenda(["toy"], home).gpus
+    assert agenda(["toy"], home, device="cuda").on_gpu and not agenda(["toy"], home).on_gpu
     assert all(task.unit.gpus == 0 for task in agenda(["toy"], home, stages=["printed"], device="cpu").tasks)
 
 

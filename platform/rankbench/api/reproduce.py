@@ -62,7 +62,7 @@ class Agenda:
     labels: frozenset[str] = frozenset()
 
     @property
-    def gpus(self) -> bool:
+    def on_gpu(self) -> bool:
         """Whether fits of a table may use GPUs."""
         return any(table.spec.resources.device == "cuda" for table in self.tables)
 
@@ -230,7 +230,7 @@ def reproduce(
     spending = Spending(plan.evidence, plan.search_seconds, told, sent, running or Running())
     deadline = None if budget is None else started + budget
     try:
-        with session(address, available_cpus(), gpus=plan.gpus) as cluster:
+        with session(address, available_cpus(), gpus=plan.on_gpu) as cluster:
             cpus = None if address else cluster.cpus
             if alone:
                 complete = spend_alone(plan.named_rows, spending, environment, cluster, metrics, deadline)

@@ -149,7 +149,7 @@ def reproduce(
         return
     outcome = None
     if (alone or plan.tasks) and seconds != 0:
-        if plan.gpus and not address:
+        if plan.on_gpu and not address:
             from rankbench.training.device import require_device  # imports PyTorch, which takes seconds
 
             require_device("cuda")

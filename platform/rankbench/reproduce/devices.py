@@ -47,12 +47,11 @@ def gpu_shift(rows: Iterable[Row], evidence: Evidence) -> Shift | None:
     found: dict[tuple[str, ...], float] = {}
     for row in rows:
         for standing in standings(row, evidence):
-            metric = next((name for name in row.published if all(name in fit.metrics for fit in standing.fits)), None)
             on_gpu = [fit for fit in standing.fits if _on_gpu(fit)]
             others = [fit for fit in standing.fits if not _on_gpu(fit)]
-            if metric and on_gpu and others and (mean := _mean(others, metric)):
+            if standing.metrics and on_gpu and others and (mean := _mean(others, standing.metrics[0])):
                 key = row.dataset, *(fit.stamp for fit in standing.fits)
-                found.setdefault(key, _mean(on_gpu, metric) / mean - 1)
+                found.setdefault(key, _mean(on_gpu, standing.metrics[0]) / mean - 1)
     if len(found) < FEWEST:
         return None
     shifts = list(found.values())

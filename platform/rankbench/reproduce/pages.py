@@ -127,6 +127,8 @@ def _index(papers: Sequence[Paper], evidence: Evidence) -> Page:
 def _on_devices(papers: Sequence[Paper], evidence: Evidence) -> Iterator[Text]:
     """Say how many fits ran on a GPU, and whether they measure the same, if any did."""
     on_gpu, fits = fits_on_gpu(evidence)
+    if not on_gpu:
+        return
     shift = gpu_shift(rows_of([table for paper in papers for table in paper.tables]), evidence)
     said = [f"{on_gpu} of the {fits} fits in the evidence ran on a GPU."]
     if shift:
@@ -135,8 +137,7 @@ def _on_devices(papers: Sequence[Paper], evidence: Evidence) -> Iterator[Text]:
             f"In the {shift.rows} rows with seeds on both, the mean on the GPU differs by {mean} % of that on processors on "
             f"average (95 % interval over the rows: {low} % to {high} %); {shift.lower} rows are lower there."
         )
-    if on_gpu:
-        yield Text(" ".join(said))
+    yield Text(" ".join(said))
 
 
 def _paper_page(paper: Paper, evidence: Evidence, figure: Path | None) -> Page:

@@ -44,9 +44,9 @@ def spreads(rows: Iterable[Row], evidence: Evidence) -> list[Spread]:
 
 def _spread(standing: RowStanding) -> Spread | None:
     fits = standing.fits
-    metric = next((name for name in standing.row.published if all(name in fit.metrics for fit in fits)), None)
-    if metric is None or len(fits) < SEEDS:
+    if not standing.metrics or len(fits) < SEEDS:
         return None
+    metric = standing.metrics[0]
     values = [fit.measured(metric) for fit in fits]
     mean = statistics.fmean(value.mean for value in values)
     widths = [(value.high - value.low) / 2 for value in values if value.low is not None and value.high is not None]

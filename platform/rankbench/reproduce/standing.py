@@ -50,9 +50,13 @@ class RowStanding:
     fits: tuple[StoredFit, ...]
 
     @property
+    def metrics(self) -> list[str]:
+        """The published metrics that all fits have."""
+        return [name for name in self.row.published if all(name in fit.metrics for fit in self.fits)]
+
+    @property
     def cells(self) -> tuple[CellStanding, ...]:
-        names = [name for name in self.row.published if all(name in fit.metrics for fit in self.fits)]
-        return tuple(_cell(name, self.row.published[name], self.fits) for name in names)
+        return tuple(_cell(name, self.row.published[name], self.fits) for name in self.metrics)
 
 
 @dataclass(frozen=True)
