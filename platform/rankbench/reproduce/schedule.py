@@ -16,11 +16,11 @@ from rankbench.evaluation.metrics import MetricSet
 from rankbench.experiment.estimate import Size
 from rankbench.experiment.job import configure
 from rankbench.reports.names import listed
-from rankbench.reproduce.distinct import distinct_settings
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.lines import Part, StoredFit
 from rankbench.reproduce.simulations import Simulation, card_key
 from rankbench.reproduce.wanted import Row, Wanted, wanted_fits
+from rankbench.sweeps.distinct import distinct_settings
 from rankbench.sweeps.units import Unit, units
 
 Stage = Literal["printed", "chosen", "as published", "study", "search", "seeds", "search on test", "again"]

@@ -11,9 +11,9 @@ from rankbench.evaluation.metrics import MetricSet
 from rankbench.experiment.estimate import Size
 from rankbench.experiment.job import configure
 from rankbench.reproduce.beyond import edges, one_step_beyond
-from rankbench.reproduce.distinct import distinct_settings
 from rankbench.reproduce.lines import Part, StoredSearch
 from rankbench.reproduce.wanted import Row
+from rankbench.sweeps.distinct import distinct_settings
 from rankbench.sweeps.units import Unit, units
 from rankbench.tracking.record import RunRecord
 

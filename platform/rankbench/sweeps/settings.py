@@ -11,7 +11,7 @@ from rankbench.data.cards import Card
 from rankbench.experiment.job import MethodConfig, configure
 from rankbench.fitting.method import Iterative
 from rankbench.schema.experiment import ArmSpec, ExperimentSpec
-from rankbench.schema.space import expand
+from rankbench.sweeps.distinct import distinct_settings
 from rankbench.sweeps.units import can_score
 
 
@@ -19,7 +19,7 @@ def settings_of(arm: ArmSpec, spec: ExperimentSpec, source: str) -> tuple[list[M
     """The arm's settings, and a sentence on those that are left out: they differ only in parameters that change no ranking
     there. Whether they do can depend on the others, as that of b does on how the ridge is given.
     """
-    expanded = expand(arm.params, spec.search.trials, spec.search.seed, f"{source}.params")
+    expanded = distinct_settings(arm.params, spec.search.trials, spec.search.seed, f"{source}.params")
     result: dict[Any, MethodConfig] = {}
     for values in expanded:
         config = configure(arm.method, values, f"{source}.params", arm.label)

@@ -2,7 +2,9 @@
 
 import pytest
 
-from rankbench.reproduce.distinct import distinct_settings
+from rankbench.core.errors import ConfigError
+from rankbench.schema.space import expand
+from rankbench.sweeps.distinct import distinct_settings
 
 
 @pytest.mark.parametrize("trials", [3, 8, 24])
@@ -27,3 +29,25 @@ def test_grids_are_run_completely_and_intervals_are_drawn():
     crossed = distinct_settings({"p": {"grid": [0.1, 0.5, 0.9]}, **draws, "b": 2}, 5, 0, "here")
     assert [each["lam"] for each in crossed] == [each["lam"] for each in found for _ in range(3)]
     assert {tuple(each) for each in crossed} == {("p", "lam", "b")} and {each["p"] for each in crossed} == {0.1, 0.5, 0.9}
+
+
+def test_the_first_draws_are_those_of_the_space():
+    space = {"lam": {"choice": [0, 1, 2, 3]}, "alpha": {"choice": [1, 2, 3]}}
+    drawn = expand(space, 8, 0, "here")
+    first = [each for position, each in enumerate(drawn) if each not in drawn[:position]]
+    assert 0 < len(first) < 8
+    assert distinct_settings(space, 8, 0, "here")[: len(first)] == first
+
+
+def test_a_value_that_is_listed_twice_is_tried_once():
+    assert distinct_settings({"lam": {"choice": [1, 2, 2]}}, 3, 0, "here") == [{"lam": 1}, {"lam": 2}]
+
+
+def test_too_many_settings_are_refused_before_they_are_drawn():
+    with pytest.raises(ConfigError, match="here: 200,000 settings"):
+        distinct_settings({"p": {"grid": [0.1, 0.5]}, "lam": {"choice": [1, 2]}}, 100_000, 0, "here")
+
+
+def test_as_many_draws_as_a_search_may_have():
+    found = distinct_settings({"lam": {"randint": [0, 5]}, "p": {"loguniform": [0.1, 1]}}, 100_000, 0, "here")
+    assert len(found) == 100_000
