@@ -7,6 +7,7 @@ import sys
 import time
 
 import pytest
+from mlflow.tracking import MlflowClient
 
 from rankbench.api.reproduce import agenda
 from rankbench.reproduce.catalogue import paper_tables
@@ -78,6 +79,12 @@ def test_a_paper_from_nothing_to_its_page(home, tmp_path):
     assert claim.verdict == "holds" and claim.pairs[0].difference > 0 and claim.users > 100
     files = write_pages(tmp_path / "pages", tables, evidence, home)
     assert {path.name for path in files} == {"toy.md", "toy.png", "README.md"}
+    client = MlflowClient(f"sqlite:///{home.results}/mlflow.db")
+    experiment = client.get_experiment_by_name("reproduce").experiment_id
+    tags = [run.data.tags for run in client.search_runs([experiment])]
+    notes = [each["mlflow.note.content"] for each in tags if each.get("rankbench.measured_on") == "test"]
+    assert notes and all("| recall@20 " in note for note in notes)
+    assert {each["rankbench.table"] for each in tags if "rankbench.run" in each} == {"toy/1", "toy/1, toy/2"}
     page = (tmp_path / "pages" / "toy.md").read_text()
     assert "EASE is above popularity" in page and "| holds" in page and "as published" in page
     assert "EASE (as published): lam 3.0, where the paper has 10" in page and "EASE: lam" not in page

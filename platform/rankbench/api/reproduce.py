@@ -18,6 +18,7 @@ from rankbench.data.cards import load_card
 from rankbench.data.prepare import prepare
 from rankbench.evaluation.metrics import MetricSet
 from rankbench.reproduce.adopt import adopt, records_folder
+from rankbench.reproduce.beside import published_tags
 from rankbench.reproduce.catalogue import PaperTable, paper_tables, selected_names
 from rankbench.reproduce.claims import check_claims
 from rankbench.reproduce.costs import n_cost_cells
@@ -221,11 +222,11 @@ def reproduce(
     views = sweep_views("reproduce", SWEEP, metrics_shown[0], metrics_shown, [])
     sink.start_sweep(SWEEP, facts, {"rankbench.question": "How near are measured numbers to published ones?"}, {}, views)
 
-    def sent(unit: Unit, records: list[RunRecord], folder: Path) -> None:
+    def sent(unit: Unit, records: list[RunRecord], folder: Path, rows: list[Sequence[Row]]) -> None:
         used = {unit.job.run_id(config): config.used for config in unit.job.configs}
-        for record in records:
-            name = run_name(record, (), True, False)
-            sink.send(record, folder / record.id, name, used.get(record.id), first=metrics_shown[0])
+        for record, served in zip(records, rows, strict=True):
+            name, tags = run_name(record, (), True, False), published_tags(record, served)
+            sink.send(record, folder / record.id, name, used.get(record.id), first=metrics_shown[0], tags=tags)
 
     spending = Spending(plan.evidence, plan.search_seconds, told, sent, running or Running())
     deadline = None if budget is None else started + budget

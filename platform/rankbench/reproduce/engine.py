@@ -36,13 +36,14 @@ from rankbench.tracking.record import RunRecord
 @dataclass
 class Spending:
     """What a call may use and has done. `search_seconds`: the training time of each search. `told(line)` reports a line to the
-    user; `sent(unit, records, folder)` is called with finished records and their folder; `running` are the fits that run.
+    user; `sent(unit, records, folder, rows)` is called with finished records, their folder, and the rows that each of them
+    serves; `running` are the fits that run.
     """
 
     evidence: Evidence
     search_seconds: float | None
     told: Callable[[str], None]
-    sent: Callable[[Unit, list[RunRecord], Path], None]
+    sent: Callable[[Unit, list[RunRecord], Path, list[Sequence[Row]]], None]
     running: Running = field(default_factory=Running)
     fitted: int = 0
     searched: int = 0
@@ -108,17 +109,19 @@ def spend_alone(
 
     store = SweepStore(alone_folder(environment).parent)
 
+    served: Sequence[Row] = ()
+
     def run(unit: Unit, spec: ExperimentSpec, done: Callable[[Unit, list[RunRecord], bool], None]) -> None:
         def both(unit: Unit, records: list[RunRecord], cached: bool) -> None:
             done(unit, records, cached)
-            spending.sent(unit, records, store.records)
+            spending.sent(unit, records, store.records, [served] * len(records))
 
         run_units([unit], environment, store, cluster, spec, both, warn=spending.told, running=spending.running)
 
     over = threading.Event()
     with _until(deadline, over):
         for fit in untimed(rows, spending.evidence):
-            what = f"{fit.rows[0].arm.label} on {fit.card.name}"
+            what, served = f"{fit.rows[0].arm.label} on {fit.card.name}", fit.rows
             record = time_alone(fit, spending.evidence, environment, metrics[fit.card.name], cluster.cpus, run)
             if record is None:
                 spending.failed.append(f"{what}: the fit failed")
@@ -144,8 +147,10 @@ def _fit(batch: Sequence[Task], spending: Spending, environment: Environment, cl
 
     def done(unit: Unit, records: list[RunRecord], cached: bool) -> None:
         task = by_unit[unit.run_id]
+        served: list[Sequence[Row]] = []
         for record, config in zip(records, unit.job.configs, strict=False):
             fit = next(each for each in task.fits if each.config is config or each.config == config)
+            served.append(fit.rows)
             if record.finished:
                 line = stored_fit(record, config, fit.card_key, idle=False)
                 spending.evidence.add(keep_seconds(line, fit, spending.evidence))
@@ -154,7 +159,7 @@ def _fit(batch: Sequence[Task], spending: Spending, environment: Environment, cl
             elif record.failed:
                 spending.failed.append(f"{task.labels} on {task.dataset}: {record.error}")
                 spending.told(f"failed: {task.labels} on {task.dataset}: {record.error}")
-        spending.sent(unit, records, store.records)
+        spending.sent(unit, records, store.records, served)
 
     _run([task.unit for task in batch if task.unit], batch[0].fits[0].rows[0], environment, store, cluster, done, spending)
 
@@ -169,7 +174,7 @@ def _search(task: Task, spending: Spending, environment: Environment, cluster: S
     def run(planned: Sequence[Unit], done: Callable[[Unit, list[RunRecord], bool], None]) -> None:
         def both(unit: Unit, records: list[RunRecord], cached: bool) -> None:
             done(unit, records, cached)
-            spending.sent(unit, records, store.records)
+            spending.sent(unit, records, store.records, [[row]] * len(records))
 
         _run(planned, row, environment, store, cluster, both, spending)
 

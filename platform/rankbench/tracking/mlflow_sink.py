@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -100,9 +100,16 @@ class MlflowSink:
         )  # fmt: skip
 
     def send(
-        self, record: RunRecord, folder: Path, name: str = "", params: Iterable[str] | None = None, first: str = ""
+        self,
+        record: RunRecord,
+        folder: Path,
+        name: str = "",
+        params: Iterable[str] | None = None,
+        first: str = "",
+        tags: Mapping[str, str] | None = None,
     ) -> None:
-        """Send a record as a run, under `name`. `params`: the parameters that the fit used; None: all of the record.
+        """Send a record as a run, under `name`. `params`: the parameters that the fit used; None: all of the record. `tags` are
+        those of this run alone.
 
         `first`: the metric that is sent first, which MLflow's page of compared runs then shows at first.
         """
@@ -111,7 +118,7 @@ class MlflowSink:
             self._put(
                 RunMessage(
                     **self._place(), record=self._relative(folder), sweep=self._sweep,
-                    tags=self._published | self.labels.tags, name=f"{self.labels.name} {name}".strip(),
+                    tags=self._published | dict(tags or {}) | self.labels.tags, name=f"{self.labels.name} {name}".strip(),
                     params=None if params is None else list(params), first=first,
                 )
             )  # fmt: skip

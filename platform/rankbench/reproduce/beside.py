@@ -1,0 +1,32 @@
+"""What MLflow shows of a fit beside its metrics: the published numbers of the rows that it serves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rankbench.reports.markdown import table
+from rankbench.reproduce.wanted import Row
+from rankbench.tracking.record import RunRecord
+
+
+def published_tags(record: RunRecord, rows: Sequence[Row]) -> dict[str, str]:
+    """Return the tags of the MLflow run of a record that serves `rows`: the names of their tables and, if it was measured on
+    test, a description in Markdown. It says where a row has a stand-in instead of the paper's data.
+    """
+    if not rows:
+        return {}
+    tags = {"rankbench.table": ", ".join(dict.fromkeys(row.table.name for row in rows))}
+    if record.finished and record.measured_on == "test":
+        lines = [line for row in rows for line in _lines(record, row)]
+        tags["mlflow.note.content"] = table(["table", "row", "metric", "published", "measured", "difference"], lines)
+    return tags
+
+
+def _lines(record: RunRecord, row: Row) -> list[list[str]]:
+    where = f"{row.table.name}, a stand-in" if row.table.stand_in(row.dataset) else row.table.name
+    return [
+        [where, row.arm.label, name, f"{value:.4f}", f"{mean:.4f}", f"{100 * (mean / value - 1):+.1f} %" if value else ""]
+        for name, value in row.published.items()
+        if name in record.metrics
+        for mean in [record.metrics[name].mean]
+    ]
