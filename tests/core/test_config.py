@@ -14,7 +14,7 @@ from pydantic import Field
 
 from rankbench.core.config import Params, Strict, assignments, override, param, parameters, read_yaml, scalar, validate
 from rankbench.core.errors import ConfigError, require
-from rankbench.core.wording import NAME
+from rankbench.core.wording import MD5
 
 
 @pytest.fixture
@@ -213,7 +213,7 @@ class Inner(Strict):
 
 class Outer(Strict):
     name: str
-    called: str = Field("x", pattern=NAME)
+    called: str = Field("x", pattern=MD5)
     letters: str = Field("x", pattern=r"^[a-z]+$")
     either: str | int = 0
     search: Inner | None = None
@@ -242,7 +242,7 @@ class Outer(Strict):
         ({"name": "x", "steps": [3]}, "c.yaml: steps.0: expected keys with values, got 3"),
         ({"name": "x", "by_part": None}, "c.yaml: by_part: expected keys with values, got nothing"),
         ({"name": "x", "either": [1]}, "c.yaml: either: expected a text or a whole number, got [1]"),
-        ({"name": "x", "called": "X Y"}, "c.yaml: called: expected a name of at most 64 small letters, digits, dots"),
+        ({"name": "x", "called": "X Y"}, "c.yaml: called: expected 32 hexadecimal digits, got 'X Y'"),
         ({"name": "x", "letters": "X"}, "c.yaml: letters: expected a text that fits ^[a-z]+$, got 'X'"),
         ({"name": ["x" * 50_000]}, "c.yaml: name: expected a text, got ['xxx"),
         ({"name": "x", "search": {"rate": float("inf")}}, "c.yaml: search.rate: expected a finite number, got inf"),

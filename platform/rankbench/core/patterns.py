@@ -7,9 +7,10 @@ import fnmatch
 from collections.abc import Collection, Mapping, Sequence
 
 from rankbench.core.errors import ConfigError
+from rankbench.core.names import ALL
 from rankbench.core.registry import nearest
 
-ALL, FAMILY, WITHOUT = "all", "family:", "!"
+FAMILY, WITHOUT = "family:", "!"
 Families = Mapping[str, Collection[str]]  # family → its members
 NO_FAMILIES: Families = {}
 

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from rankbench.core import plugins
 from rankbench.core.errors import ConfigError
+from rankbench.core.names import checked_name
 
 Spec = TypeVar("Spec")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -54,7 +55,14 @@ class Registry(Generic[Spec]):
         _ALL.append(self)
 
     def add(self, name: str, spec: Spec, module: str) -> None:
-        """Add `spec`, which `module` defines. Raises ConfigError if the name is taken, with the origins of both."""
+        """Add `spec`, which `module` defines. Raises ConfigError if the name is taken, with the origins of both, or against the
+        rule for names.
+        """
+        try:
+            for each in (name, *getattr(spec, "families", ())):
+                checked_name(each)
+        except ValueError as error:
+            raise ConfigError(f"{self.kind}: {error}") from None
         origin = plugins.origin_of(module)
         if name in self._specs:
             by = f"by {self._origins[name]} and by {origin}"

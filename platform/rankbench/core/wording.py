@@ -8,12 +8,10 @@ from typing import Any
 from rankbench.core.errors import shown
 
 # Regular expressions of fields, and what they mean.
-NAME = r"^[a-z0-9][a-z0-9._-]{0,63}$"
 SHA256 = r"^[0-9a-f]{64}$"
 MD5 = r"^[0-9a-f]{32}$"
 DEVICE = r"^(cpu(:\d+)?|cuda)$"
 FORMS = {
-    NAME: "a name of at most 64 small letters, digits, dots, hyphens and underscores",
     SHA256: "64 hexadecimal digits",
     MD5: "32 hexadecimal digits",
     DEVICE: "cpu, cpu:N for N threads, or cuda",

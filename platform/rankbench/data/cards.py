@@ -13,8 +13,9 @@ from pydantic import AfterValidator, Field, SerializeAsAny, field_validator, mod
 from rankbench.core.config import Strict, override, read_yaml, validate
 from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError, shown
+from rankbench.core.names import Name
 from rankbench.core.registry import nearest
-from rankbench.core.wording import MD5, NAME, SHA256
+from rankbench.core.wording import MD5, SHA256
 from rankbench.data.addresses import filename_of, holds_an_account, without_query
 from rankbench.data.interactions import PARTS
 from rankbench.data.protocols.spec import SplitSpec, protocols
@@ -239,7 +240,7 @@ class Card(Strict):
     that replace the published ones, is a sentence that says so; every output repeats it.
     """
 
-    name: str = Field(pattern=NAME)
+    name: Name
     title: str = ""
     source: Source
     read: Read = Read()

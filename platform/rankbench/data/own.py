@@ -27,8 +27,8 @@ import yaml
 from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError, DataError, RankbenchError, first_line, printable, require, shown
 from rankbench.core.files import atomic_folder, write_text
+from rankbench.core.names import checked_name
 from rankbench.core.registry import nearest
-from rankbench.core.wording import FORMS, NAME
 from rankbench.data.cards import Card, read_card
 from rankbench.data.column_types import UNREADABLE, decoded, require_type
 from rankbench.data.columns import ADVICE, interactions
@@ -275,10 +275,10 @@ def _require_arguments(split: Any, prepare: Any, name: Any) -> None:
         all(isinstance(step, str | Mapping) for step in steps or ()),
         f"prepare: expected a list of steps such as {{'min_value': 4}}, got {shown(prepare)}",
     )
-    require(
-        name is None or (isinstance(name, str) and re.fullmatch(NAME, name) is not None),
-        f"dataset: name: expected {FORMS[NAME]}, got {shown(name)}",
-    )
+    try:
+        checked_name("my-data" if name is None else name)
+    except ValueError as error:
+        raise ConfigError(f"dataset: name: {error}") from None
 
 
 def _either(words: Iterable[str]) -> str:

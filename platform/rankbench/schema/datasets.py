@@ -17,7 +17,8 @@ from typing import Any
 from rankbench.core.config import override, validate
 from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError, require
-from rankbench.core.patterns import ALL, WITHOUT, is_pattern, matches
+from rankbench.core.names import ALL
+from rankbench.core.patterns import WITHOUT, is_pattern, matches
 from rankbench.data.cards import Card, is_card_path, load_card, read_card
 
 Entry = str | dict[str, Any]

@@ -11,9 +11,10 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from rankbench.core.config import Strict, override, read_yaml, validate
 from rankbench.core.errors import ConfigError, require, shown
+from rankbench.core.names import Label, Name
 from rankbench.core.patterns import FAMILY, selected
 from rankbench.core.registry import nearest
-from rankbench.core.wording import DEVICE, NAME
+from rankbench.core.wording import DEVICE
 from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS
 from rankbench.schema.datasets import Entry, with_card_names
 
@@ -26,7 +27,7 @@ class ArmSpec(Strict):
     """One row of the final table: a method that is searched separately from the others."""
 
     method: str
-    name: str | None = Field(None, description="label of the row; by default the name of the method")
+    name: Label | None = Field(None, description="label of the row; by default the name of the method")
     params: dict[str, Any] = {}
     published: dict[str, dict[str, float]] = Field({}, description="dataset → metric → number in the paper")
     costs: dict[str, dict[Literal["minutes", "gigabytes"], Annotated[float, Field(gt=0)]]] = Field(
@@ -193,7 +194,7 @@ class Published(Strict):
 class NotRun(Strict):
     """A row of the paper's table whose method is not implemented: only its published numbers are shown."""
 
-    name: str
+    name: Label
     why: str = Field(min_length=1, description="reason in a few words, such as: not implemented")
     published: dict[str, dict[str, float]] = Field({}, description="dataset → metric → number in the paper")
     costs: dict[str, dict[str, float]] = Field({}, description="dataset → time and memory in the paper, as for an arm")
@@ -222,7 +223,7 @@ class ExperimentSpec(Strict):
     patterns in `datasets`, are replaced by arms and datasets before a plan is made (`sweeps/selection.py`).
     """
 
-    name: str = Field(pattern=NAME)
+    name: Name
     question: str = ""
     plugins: tuple[str, ...] = Field((), description="files, relative to this one, and modules with own losses and so on")
     datasets: tuple[Entry, ...] = Field(min_length=1)

@@ -8,7 +8,8 @@ from typing import Any
 
 from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError, require
-from rankbench.core.patterns import ALL, WITHOUT, Families, is_pattern, selected
+from rankbench.core.names import ALL
+from rankbench.core.patterns import WITHOUT, Families, is_pattern, selected
 from rankbench.core.registry import nearest
 from rankbench.data.cards import card_names
 from rankbench.experiment.methods import method, registered
