@@ -7,8 +7,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from rankbench.core.environment import Environment
-from rankbench.reports.formats import render
-from rankbench.reports.report import links_of, sweep_table, write_pages, write_report
+from rankbench.reports.report import links_of, note, sweep_table, write_pages, write_report
 from rankbench.reports.tables import Table
 from rankbench.schema.experiment import ExperimentSpec
 from rankbench.schema.stored_sweep import read_sweep
@@ -91,8 +90,7 @@ def execute(
     files = write_report(folder / "report", stored.about, stored.chosen, stored.records, compared)
     place.publish(*(path.relative_to(folder).as_posix() for path in files))
     table = sweep_table(stored.about, stored.chosen, stored.records, compared)
-    conclusion = "\n".join(table.conclusions.sentences)
-    sink.finish_sweep(files, ok=not failed, note=f"{spec.question}\n\n{conclusion}\n\n{render(table, 'md')}")
+    sink.finish_sweep(files, ok=not failed, note=note(spec.question, table))
     if (links := links_of(stored, environment)).runs:
         # Only now does the store have all runs, which the page links to.
         table = sweep_table(stored.about, stored.chosen, stored.records, compared, links)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rankbench.core.environment import Environment
 from rankbench.core.files import write_text
+from rankbench.core.markdown import without_tags
 from rankbench.reports.budget import spent
 from rankbench.reports.conclusions import conclude, deciding_metric
 from rankbench.reports.deviations import changes, data_deviations, interval_notes, left_out, run_deviations, stand_ins
@@ -151,6 +152,11 @@ def write_pages(
     """Write report.md and report.html, with the plots in the files `drawn`. Returns their paths."""
     page = report_page(about, chosen, table, records, drawn)
     return [write_text(folder / "report.md", markdown(page)), write_text(folder / "report.html", html(page))]
+
+
+def note(question: str, table: Table) -> str:
+    """Return what MLflow shows of a sweep, in Markdown: its question, the conclusions and the table."""
+    return "\n".join([*map(without_tags, [question, "", *table.conclusions.sentences]), "", render(table, "md")])
 
 
 def report_page(

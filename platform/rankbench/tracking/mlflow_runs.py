@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rankbench.core.errors import DataError
+from rankbench.core.markdown import without_tags
 from rankbench.tracking.inputs import dataset_inputs
 from rankbench.tracking.record import RunRecord, read_record
 from rankbench.tracking.run_fields import record_metrics, record_params, record_tags
@@ -129,7 +130,7 @@ class MlflowRuns:
         about = dict(message.experiment_tags)
         if question := message.tags.get("rankbench.question"):
             # The list of experiments shows the question beside the name, and the page of the experiment also the links.
-            about["mlflow.note.content"] = f"{question}\n\n{view_links(run.info.experiment_id, about)}".strip()
+            about["mlflow.note.content"] = f"{without_tags(question)}\n\n{view_links(run.info.experiment_id, about)}".strip()
         for key, value in about.items():
             self.client.set_experiment_tag(run.info.experiment_id, key, value)
         if not run.data.params:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rankbench.core.markdown import without_tags
 from rankbench.tracking.run_names import metric_key
 
 TAG = "mlflow.sharedViewState."
@@ -165,5 +166,5 @@ def view_links(experiment: str, tags: Mapping[str, str]) -> str:
     for key, value in tags.items():
         if key.startswith(TAG):
             name, address = json.loads(value)["name"], f"#/experiments/{experiment}/runs?viewStateShareKey={key[len(TAG) :]}"
-            links.append(f"{name}: [table]({address}), [charts]({address}&compareRunsMode=CHART)")
+            links.append(f"{without_tags(name)}: [table]({address}), [charts]({address}&compareRunsMode=CHART)")
     return "; ".join(links)
