@@ -19,7 +19,26 @@ VILE = (
     "<?x",
     "<a href='javascript:1'>",
 )
-OURS = set("h1 h2 h3 p strong em u ul li code pre table thead tbody tr th td a img".split())
+OURS = {
+    "h1",
+    "h2",
+    "h3",
+    "p",
+    "strong",
+    "u",
+    "ul",
+    "li",
+    "code",
+    "pre",
+    "table",
+    "thead",
+    "tbody",
+    "tr",
+    "th",
+    "td",
+    "a",
+    "img",
+}
 
 
 class Rendered(HTMLParser):
