@@ -237,6 +237,7 @@ def test_a_record_of_other_data_is_replaced(home, capsys):
         (["sweep", "dmo.yaml"], "dmo.yaml: no such experiment file; did you mean demo.yaml?"),
         (["sweep", "demo", "serch.trials=3"], "serch: unknown key; did you mean search?"),
         (["sweep", "demo", "--resume"], "demo: nothing to resume"),
+        (["sweep", "demo", "--take-over"], "--take-over continues a sweep that another process runs; give --resume, too"),
         (["run", "synthetic", "ials", "--address", "127.0.0.1:99999"], "--address: expected a port between 1 and 65535"),
         (["sweep", "demo", "--address", "127.0.0.1:99999"], "--address: expected a port between 1 and 65535"),
         (["report"], "no sweep"),

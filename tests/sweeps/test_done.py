@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 
 import pytest
 
@@ -10,8 +11,9 @@ from rankbench.core.errors import ConfigError
 from rankbench.experiment.run import run
 from rankbench.schema.experiment import experiment_of_words
 from rankbench.sweeps.dry_run import dry_run
+from rankbench.sweeps.heartbeat import Heartbeat
 from rankbench.sweeps.plan import plan
-from rankbench.sweeps.sweep import choose, final_settings, folder_to_resume, open_sweep
+from rankbench.sweeps.sweep import choose, final_settings, folder_to_resume, open_sweep, run_sweep
 from rankbench.tracking.record import read_records, write_record
 
 DATA = {"name": "synthetic", "source": {"generator": {"users": 60, "items": 30, "interactions_per_user": 8}}}
@@ -96,6 +98,14 @@ def test_draws_that_have_a_result_are_not_planned_again(environment):
     stages, finished, _ = rest(planned, environment, folder)
     assert stages["search"] == 4 + 1 and finished == 1  # the second draw has no result yet; popularity is one more
     assert (folder / "draws.jsonl").read_text(encoding="utf-8") == text  # a dry run changes nothing
+
+
+def test_what_runs_is_resumed_only_to_take_it_over(environment):
+    planned = plan(spec_of(), environment, 1, "here")
+    store = open_sweep(planned.spec, planned, environment)
+    with Heartbeat(store), pytest.raises(ConfigError, match=rf"--resume: process {os.getpid()} on"):
+        run_sweep(spec_of(), "here", environment, resume=True)
+    assert [path.name for path in (store.folder / "attempts" / "sweep").iterdir()] == ["000001"]
 
 
 def test_nothing_to_resume_is_one_line(environment):

@@ -1,7 +1,9 @@
 """A process that is frozen while it runs a sweep or a trial, and wakes up after another took its place, overwrites nothing."""
 
 import json
+import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -164,15 +166,15 @@ def test_a_run_that_fails_gives_its_number_back(hosts):
 
 
 DRIVER = """
-import signal, sys, time
+import sys, time
 from pathlib import Path
-from rankbench.cli import _main
-from rankbench.core.attempts import FolderAttempt, Superseded
+from rankbench.cli.interrupts import watch
+from rankbench.core.attempts import Superseded
 from rankbench.core.environment import Environment
 from rankbench.sweeps import heartbeat
 from rankbench.sweeps.store import SweepStore
 heartbeat.EVERY = heartbeat.EVERY_STORED = 0.2
-signal.signal(signal.SIGINT, signal.default_int_handler)
+watch("--resume continues")
 try:
     with heartbeat.Heartbeat(SweepStore.of(Path(sys.argv[1]), Environment.from_env()).claimed()):
         time.sleep(60)
@@ -200,7 +202,9 @@ def test_a_frozen_driver_ends_when_it_wakes_up_and_leaves_the_heartbeat_of_the_o
     finally:
         process.kill()
     assert process.returncode == 4, error
-    assert output.startswith(f"the sweep {NAME}: another process has taken it over (attempt 2; this was attempt 1)")
+    assert "stopping:" not in error  # this is no Ctrl-C, and --resume would take the sweep back
+    who = f"process {os.getpid()} on {socket.gethostname()}"
+    assert output.startswith(f"the sweep {NAME}: {who} has taken it over at 20") and "(attempt 2; this was attempt 1)" in output
     assert last_heartbeat(store.folder, store.shared)["host"] == "other"
 
 

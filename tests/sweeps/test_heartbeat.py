@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -12,7 +13,7 @@ import pytest
 
 from rankbench.core.errors import ConfigError
 from rankbench.sweeps import heartbeat
-from rankbench.sweeps.heartbeat import SILENT, Heartbeat, Progress, last_heartbeat, request_stop
+from rankbench.sweeps.heartbeat import SILENT, Heartbeat, Progress, last_heartbeat, request_stop, require_vacant
 from rankbench.sweeps.store import SweepStore
 from rankbench.tracking.record import DatasetInfo, Measured, RunRecord
 
@@ -38,6 +39,13 @@ def test_records_that_existed_before_do_not_count_in_the_rate():
     assert progress.remaining(6.0) == pytest.approx(6.0)
 
 
+def wait_for_heartbeat(folder):
+    deadline = time.monotonic() + 30
+    while last_heartbeat(folder) is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 def test_heartbeats_while_it_runs_and_none_after(tmp_path):
     assert last_heartbeat(tmp_path) is None
     with Heartbeat(SweepStore(tmp_path)) as running:
@@ -56,6 +64,36 @@ def test_a_sweep_silent_for_long_is_not_running(tmp_path):
     assert last_heartbeat(tmp_path) is None
     with pytest.raises(ConfigError, match="not running"):
         request_stop(tmp_path)
+
+
+def beat_of(folder, **about):
+    about = {"pid": os.getpid(), "host": socket.gethostname(), "pids": heartbeat._pids(), "seen_at": time.time()} | about
+    (folder / "running.json").write_text(json.dumps(about), encoding="utf-8")
+
+
+def test_a_sweep_that_runs_is_not_taken_over(tmp_path, monkeypatch):
+    monkeypatch.setattr(heartbeat, "EVERY", 0.05)
+    require_vacant(SweepStore(tmp_path), pytest.fail)  # nothing runs
+    with Heartbeat(SweepStore(tmp_path)):
+        wait_for_heartbeat(tmp_path)
+        with pytest.raises(ConfigError, match=rf"process {os.getpid()} on .* has been running .* since 20.*--take-over"):
+            require_vacant(SweepStore(tmp_path), lambda line: None)
+    require_vacant(SweepStore(tmp_path), pytest.fail)
+
+
+def test_a_sweep_of_a_process_that_was_killed_is_free(tmp_path, monkeypatch):
+    killed = subprocess.Popen(["true"])
+    killed.wait()
+    beat_of(tmp_path, pid=killed.pid)
+    require_vacant(SweepStore(tmp_path), pytest.fail)  # at once, because this host knows its processes
+    monkeypatch.setattr(heartbeat, "EVERY", 0.02)
+    monkeypatch.setattr(heartbeat, "SILENT", 1.0)
+    for elsewhere in ({"host": "gone"}, {"pids": "pid:[another container]"}):
+        said = []
+        beat_of(tmp_path, pid=killed.pid, **elsewhere)
+        require_vacant(SweepStore(tmp_path), said.append)
+        (line,) = said
+        assert f"process {killed.pid} on" in line and "waiting 1 s" in line and last_heartbeat(tmp_path) is None
 
 
 HOUR = 3600.0
@@ -109,10 +147,7 @@ except KeyboardInterrupt:
 def test_a_request_to_stop_interrupts_the_process_once(tmp_path):
     process = subprocess.Popen([sys.executable, "-c", SLEEPER, str(tmp_path)])
     try:
-        deadline = time.monotonic() + 30
-        while last_heartbeat(tmp_path) is None:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        wait_for_heartbeat(tmp_path)
         request_stop(tmp_path)
         assert process.wait(30) == 77
     finally:

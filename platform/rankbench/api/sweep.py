@@ -40,6 +40,7 @@ def sweep(
     changes: Mapping[str, Any] | None = None,
     chosen: bool = False,
     resume: bool = False,
+    take_over: bool = False,
     fresh: bool = False,
     address: str | None = None,
     memory: str | None = None,
@@ -70,9 +71,10 @@ def sweep(
         The name in the results folder and in MLflow.
     changes
         Further values of the experiment by dotted keys, such as {"search.by": "tpe"}.
-    chosen, resume, fresh, address, memory
-        As the options of `rankbench sweep`: skip the search, continue the newest sweep of this experiment, repeat finished
-        runs, the address of a Ray cluster, and the memory that a sweep without one may use, such as "8GB".
+    chosen, resume, take_over, fresh, address, memory
+        As the options of `rankbench sweep`: skip the search, continue the newest sweep of this experiment, even if another
+        process runs it, repeat finished runs, the address of a Ray cluster, and the memory that a sweep without one may use,
+        such as "8GB".
     progress
         Whether a notebook or terminal shows the running sweep.
 
@@ -109,7 +111,8 @@ def sweep(
         chosen = chosen or not any(_is_searched(arm) for arm in spec.arms)
     display = sweep_display(spec.search.choose.metric, progress)
     node = node_memory(memory, address, "memory")
-    options: dict[str, Any] = {"resume": resume, "use_chosen": chosen, "address": address, "memory": node, "fresh": fresh}
+    options: dict[str, Any] = {"resume": resume, "take_over": take_over, "use_chosen": chosen, "fresh": fresh}
+    options |= {"address": address, "memory": node}
     # Ray would show widgets of its own in a notebook, and complains where it cannot.
     logging.getLogger("ray.widgets").setLevel(logging.ERROR)
     with warnings.catch_warnings():

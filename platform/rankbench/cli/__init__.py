@@ -94,8 +94,10 @@ def _main(words: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
-        # An error during the clean-up of a stopped command is not reported.
-        if SIGNALS:
+        from rankbench.core.attempts import Superseded
+
+        # An error during the clean-up of a stopped command is not reported, unless it says that another one goes on.
+        if SIGNALS and not isinstance(error, Superseded):
             return _stopped(words)
         error = _known(error)
         if isinstance(error, RankbenchError):

@@ -31,6 +31,7 @@ EXAMPLES = """Examples:
   rankbench sweep experiments/demo.yaml --methods family:linear      only these rows of a file
   rankbench sweep experiments/demo.yaml --resume
   rankbench sweep experiments/demo.yaml --resume --dry-run      what is left
+  rankbench sweep experiments/demo.yaml --resume --take-over      ends the process that runs it, and continues here
   rankbench sweep experiments/talos_table3_1.yaml --chosen
   rankbench sweep status          in another shell: trials by state, best results so far, remaining time
   rankbench sweep stop            stop the newest running sweep as Ctrl-C would; --resume continues it
@@ -54,6 +55,9 @@ def sweep(
         list[str] | None, typer.Argument(metavar="[path=value]...", help="Changes to the file, such as search.trials=5.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the newest sweep of this experiment.")] = False,
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="With --resume: even if another process runs it, which then ends.")
+    ] = False,
     datasets: Annotated[
         list[str] | None,
         typer.Option(
@@ -121,7 +125,7 @@ def sweep(
     from rankbench.cluster.machine import Machine
     from rankbench.cluster.session import host_and_port
     from rankbench.core.environment import Environment
-    from rankbench.core.errors import ClusterError, DownloadError
+    from rankbench.core.errors import ClusterError, DownloadError, require
     from rankbench.core.memory import available_memory
     from rankbench.core.threads import available_cpus
     from rankbench.reports.tables import as_json
@@ -135,6 +139,7 @@ def sweep(
     from rankbench.views.sweep_view import SweepView
 
     environment = Environment.from_env()
+    require(resume or not take_over, "--take-over continues a sweep that another process runs; give --resume, too")
     if address:
         host_and_port(address)
     node = node_memory(memory, address, "--memory")
@@ -176,6 +181,7 @@ def sweep(
             SweepView(spec.search.choose.metric, json, price),
             Labels.from_env(source, tag or (), run_name),
             resume=resume,
+            take_over=take_over,
             use_chosen=chosen,
             address=address,
             memory=node,
@@ -249,7 +255,8 @@ def status(
     out.print(f"{stored.folder.name}: {state}", style="bold")
     if running:
         seen = max(time.time() - running["seen_at"], 0)
-        out.print(f"process {running['pid']} on {running['host']}, last heartbeat {seen:.0f} s ago")
+        since = f" since {running['since']}" if "since" in running else ""
+        out.print(f"process {running['pid']} on {running['host']}{since}, last heartbeat {seen:.0f} s ago")
         if progress := running.get("progress"):
             done = progress["finished"] + progress["stopped"] + progress["failed"]
             left = running["remaining_seconds"]

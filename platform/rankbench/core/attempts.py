@@ -18,12 +18,13 @@ import secrets
 import shutil
 import socket
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from rankbench.core.errors import ClusterError
+from rankbench.core.errors import ClusterError, StorageError
 from rankbench.core.files import SCRATCH, disk_errors_are_clear, make_folder, scratch_number
 from rankbench.core.storage import Storage
 
@@ -68,7 +69,8 @@ class FolderAttempt:
     def require_newest(self) -> None:
         """Raise Superseded if a newer attempt exists."""
         if not self.is_newest:
-            raise Superseded(_superseded(self.what, self.number, max(_numbers(self.folder))))
+            newest = max(_numbers(self.folder))
+            raise _superseded(self.what, self.number, newest, (self.folder / f"{newest:06d}").read_bytes)
 
     def withdraw(self) -> None:
         """Give the number back, before anything was written under it."""
@@ -111,7 +113,8 @@ class StoredAttempt:
         """Raise Superseded if a newer attempt exists."""
         newest = max(attempts(self.storage.names(self.key)), default="")
         if newest > self.name:
-            raise Superseded(_superseded(self.what, int(self.name[:6]), int(newest[:6])))
+            claim = partial(self.storage.read, f"{self.key}/{newest}")
+            raise _superseded(self.what, int(self.name[:6]), int(newest[:6]), claim)
 
     def withdraw(self) -> None:
         """Give the number back, before anything was written under it."""
@@ -128,10 +131,15 @@ def _numbers(folder: Path) -> list[int]:
 
 
 def _about() -> bytes:
-    """Who made the claim, for people who look into the folder."""
+    """Who made the claim, for messages and for people who look into the folder."""
     about = {"host": socket.gethostname(), "pid": os.getpid(), "at": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
     return (json.dumps(about) + "\n").encode()
 
 
-def _superseded(what: str, number: int, newest: int) -> str:
-    return f"{what}: another process has taken it over (attempt {newest}; this was attempt {number}); nothing more is written"
+def _superseded(what: str, number: int, newest: int, claim: Callable[[], bytes | None]) -> Superseded:
+    """The error of attempt `number`. `claim` reads what the newest one says about itself, which may be half-written or gone."""
+    who = "another process has taken it over"
+    with suppress(OSError, StorageError, ValueError, KeyError, TypeError):
+        about = json.loads(claim() or b"")
+        who = f"process {about['pid']} on {about['host']} has taken it over at {about['at']}"
+    return Superseded(f"{what}: {who} (attempt {newest}; this was attempt {number}); nothing more is written")

@@ -11,10 +11,13 @@ import signal
 import socket
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from rankbench.core.errors import ConfigError, StorageError
 from rankbench.core.files import write_json
@@ -70,24 +73,33 @@ class Progress:
 class Heartbeat:
     """A context that writes heartbeats to the sweep's place, and interrupts this process if it is requested to stop.
 
-    It also interrupts this process if another one has taken the sweep over; the block then ends with Superseded.
+    It also interrupts this process if another one has taken the sweep over; the block then ends with Superseded. In the main
+    thread this is done by a signal of its own, so that the command does not answer it as Ctrl-C.
     """
 
     def __init__(self, store: SweepStore):
         self.store = store
         self.progress: Progress | None = None
+        since = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+        self._about = {"pid": os.getpid(), "host": socket.gethostname(), "pids": _pids(), "since": since}
         self._superseded = False
+        self._signal: signal.Signals = signal.SIGINT
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._beat, daemon=True)
 
     def __enter__(self) -> Heartbeat:
         self._remove(STOP)
+        if threading.current_thread() is threading.main_thread():
+            self._signal = signal.SIGUSR2  # SIGUSR1 belongs to Ray Tune
+            self._before = signal.signal(self._signal, signal.default_int_handler)
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join()
+        if self._signal != signal.SIGINT:
+            signal.signal(self._signal, self._before)
         if self._superseded and self.store.claim:
             if self.store.shared:
                 (self.store.folder / RUNNING).unlink(missing_ok=True)
@@ -111,8 +123,8 @@ class Heartbeat:
                     self._write()
                 if (self._superseded or self._stop_requested()) and not interrupted:
                     interrupted = True
-                    os.kill(os.getpid(), signal.SIGINT)
-            if self._over.wait(EVERY_STORED if self.store.shared else EVERY):
+                    os.kill(os.getpid(), self._signal if self._superseded else signal.SIGINT)
+            if self._over.wait(_every(self.store)):
                 return
 
     def _stop_requested(self) -> bool:
@@ -120,7 +132,7 @@ class Heartbeat:
         return (self.store.folder / STOP).exists() or (shared is not None and shared.read(STOP) is not None)
 
     def _write(self) -> None:
-        about: dict[str, Any] = {"pid": os.getpid(), "host": socket.gethostname(), "seen_at": time.time()}
+        about: dict[str, Any] = self._about | {"seen_at": time.time()}
         if self.progress:
             progress = {name: value for name, value in vars(self.progress).items() if name not in ("started", "running")}
             progress["running"] = [
@@ -134,7 +146,8 @@ class Heartbeat:
 
 
 def last_heartbeat(folder: Path, shared: Storage | None = None) -> dict[str, Any] | None:
-    """The last heartbeat of a running sweep; None if it has not started, has ended, or was silent for too long.
+    """The last heartbeat of a running sweep; None if it has not started, has ended, or was silent for too long, or if its
+    process ran on this host and is gone.
 
     `shared`: the objects of the sweep, if its results are in a store. The clocks of its host and this one must agree within
     SILENT seconds. A heartbeat from the future was written before a clock was set back, and says nothing: a sweep that runs
@@ -144,7 +157,33 @@ def last_heartbeat(folder: Path, shared: Storage | None = None) -> dict[str, Any
         about = json.loads(shared.read(RUNNING) or b"" if shared else (folder / RUNNING).read_bytes())
     except (OSError, ValueError):
         return None
-    return about if abs(time.time() - about["seen_at"]) < SILENT else None
+    # Containers may share the name of a host and count their processes apart.
+    here = about.get("host") == socket.gethostname() and about.get("pids") == _pids()
+    gone = here and not psutil.pid_exists(about["pid"])
+    return about if abs(time.time() - about["seen_at"]) < SILENT and not gone else None
+
+
+def require_vacant(store: SweepStore, say: Callable[[str], None]) -> None:
+    """Raise ConfigError if a process runs the sweep. Whether one on another host has died is known only when it is silent for
+    SILENT seconds: this waits until then or until its next heartbeat, and says so.
+    """
+    seen = last_heartbeat(store.folder, store.shared)
+    if seen is None:
+        return
+    who, first, every = f"process {seen['pid']} on {seen['host']}", seen["seen_at"], _every(store)
+    overdue = time.monotonic() + 2 * every
+    while seen and seen["seen_at"] == first:
+        if time.monotonic() > overdue:
+            overdue = float("inf")
+            left = SILENT - (time.time() - first)
+            say(f"{who} ran this sweep and has fallen silent; waiting {left:.0f} s, after which it counts as dead")
+        time.sleep(every / 4)
+        seen = last_heartbeat(store.folder, store.shared)
+    if seen:
+        raise ConfigError(
+            f"--resume: {who} has been running {store.folder.name} since {seen.get('since', 'some time')}; "
+            "wait for it (`rankbench sweep status`), or --take-over ends it and continues here"
+        )
 
 
 def request_stop(folder: Path, shared: Storage | None = None) -> None:
@@ -155,3 +194,14 @@ def request_stop(folder: Path, shared: Storage | None = None) -> None:
         shared.write(STOP, b"")
     else:
         (folder / STOP).touch()
+
+
+def _pids() -> str:
+    """The name of the namespace that the ids of processes belong to, on Linux."""
+    with suppress(OSError):
+        return str(Path("/proc/self/ns/pid").readlink())
+    return ""
+
+
+def _every(store: SweepStore) -> float:
+    return EVERY_STORED if store.shared else EVERY

@@ -35,7 +35,7 @@ from rankbench.schema.stored_sweep import (
 )
 from rankbench.schema.sweep_id import new_id
 from rankbench.sweeps.comparisons import compare_finals
-from rankbench.sweeps.heartbeat import Heartbeat, Progress
+from rankbench.sweeps.heartbeat import Heartbeat, Progress, require_vacant
 from rankbench.sweeps.plan import Plan, plan, with_both_recalls
 from rankbench.sweeps.reuse import Earlier
 from rankbench.sweeps.store import SweepStore
@@ -93,24 +93,29 @@ def open_sweep(
 
 
 def folder_to_resume(plan: Plan, environment: Environment, take_over: bool = False) -> Path:
-    """The newest folder of a sweep with the name and key of `plan`; of a store, its local copy, brought up to date as
-    `copy_sweep` does.
+    """The folder of `sweep_to_resume`; of a store, its local copy, brought up to date as `copy_sweep` does.
 
     Raises ConfigError if there is none, or if the data have changed since its runs; DataError for a record that cannot be read.
     """
-    start, root = f"{plan.spec.name}-{plan.key}-", environment.results / "sweeps"
+    name = sweep_to_resume(plan, environment)
     if environment.results_store:
-        stored = [name for name in stored_ids(environment.results_store) if name.startswith(start)]
-        earlier = [copy_sweep(stored[-1], environment, take_over)] if stored else []
-    else:
-        earlier = sorted(path.parent for path in root.glob(f"{start}*/sweep.json"))
-    if not earlier:
-        place = f"{environment.results_store}/sweeps" if environment.results_store else root
+        copy_sweep(name, environment, take_over)
+    folder = environment.results / "sweeps" / name
+    _require_same_data(folder, plan, environment)
+    return folder
+
+
+def sweep_to_resume(plan: Plan, environment: Environment) -> str:
+    """The id of the newest sweep with the name and key of `plan`. Raises ConfigError if there is none."""
+    start, root = f"{plan.spec.name}-{plan.key}-", environment.results / "sweeps"
+    store = environment.results_store
+    ids = stored_ids(store) if store else sorted(path.parent.name for path in root.glob(f"{start}*/sweep.json"))
+    if not (ours := [name for name in ids if name.startswith(start)]):
+        place = f"{store}/sweeps" if store else root
         raise ConfigError(
             f"{plan.spec.name}: nothing to resume in {place} for this experiment as it stands; run it without --resume"
         )
-    _require_same_data(earlier[-1], plan, environment)
-    return earlier[-1]
+    return ours[-1]
 
 
 def _require_same_data(folder: Path, plan: Plan, environment: Environment) -> None:
@@ -133,6 +138,7 @@ def run_sweep(
     environment: Environment,
     *,
     resume: bool = False,
+    take_over: bool = False,
     use_chosen: bool = False,
     address: str | None = None,
     memory: NodeMemory | None = None,
@@ -145,9 +151,9 @@ def run_sweep(
     """Run the experiment; return the folder of the sweep and its failed runs. `source` names the experiment in errors.
 
     `address` is that of a Ray cluster, by default RAY_ADDRESS. `memory` bounds the local cluster that the sweep starts
-    otherwise. An interrupted sweep keeps every finished run. Runs that an earlier sweep has finished are copied, unless
-    `fresh`. Datasets that are not available are left out, unless `require_all`; results of one that was available before are
-    kept.
+    otherwise. An interrupted sweep keeps every finished run. `resume` continues it, unless another process runs it and this one
+    is not to `take_over`. Runs that an earlier sweep has finished are copied, unless `fresh`. Datasets that are not available
+    are left out, unless `require_all`; results of one that was available before are kept.
 
     Raises ConfigError, DataError and StorageError before any work starts, ClusterError if the cluster fails.
     """
@@ -165,9 +171,14 @@ def run_sweep(
     spec = planned.spec  # without patterns
     if address:
         require_reachable(address)  # before the folder is created, so that no empty sweep is left behind
+    if resume and not take_over:
+        running = environment.results / "sweeps" / sweep_to_resume(planned, environment)
+        require_vacant(SweepStore.of(running, environment), listener.warn)
     begun = folder_to_resume(planned, environment, take_over=True) if resume else None
     kept = read_records(begun / "records") if begun else []  # an unreadable record is refused before any work
     listener.accept(planned, begun)
+    if begun and not take_over:  # another process may have begun while `accept` asked
+        require_vacant(SweepStore.of(begun, environment), listener.warn)
     store = open_sweep(spec, planned, environment, begun, changes, command)
     folder = store.folder
     listener.opened(store)
