@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from rankbench.leaderboard.board import Board
+from rankbench.leaderboard.comparable import comparable
 from rankbench.leaderboard.contest import in_time
 from rankbench.leaderboard.results import Results
 
@@ -16,7 +17,8 @@ FAMILIES = ("ials", "rg-authors", "deql-l2", "rgx-sgd", "bsl", "bpr", "lightgcn"
 
 @pytest.fixture(scope="module")
 def board() -> Board:
-    return Board(tuple(each for each in Results(STORE).all() if each.allowed == "10s"), "10s", "ndcg@20")
+    entries, notes = comparable([each for each in Results(STORE).all() if each.allowed == "10s"])
+    return Board(tuple(entries), "10s", "ndcg@20", notes)
 
 
 def test_every_method_is_on_every_dataset_within_the_budget(board):

@@ -1,10 +1,13 @@
-"""What a contest stores of entries that it cannot run."""
+"""What a contest stores of entries that it cannot run, and how two contests share a store."""
 
+import signal
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from rankbench.cluster.machine import Machine
+from rankbench.cluster.timed_actors import Ending
 from rankbench.core.environment import Environment
 from rankbench.data.cards import load_card
 from rankbench.evaluation.metrics import MetricSet
@@ -28,3 +31,50 @@ def test_an_entry_without_a_result_has_the_threads_that_it_was_to_have(tmp_path,
     run(Plan((entry,), 0, {}), rules, results, environment, small)
     (stored,) = results.all()
     assert (stored.status, stored.threads) == ("failed", threads)
+
+
+def contest(folder, names, monkeypatch, running=lambda name: None):
+    """Run entries without a cluster. `running` is called while each runs. Returns what was run, and what others did."""
+    environment, rules = Environment.from_env(), Rules("ndcg@20", MetricSet(("ndcg@20",)))
+    card, known = load_card("synthetic", environment), entrants("ndcg@20")
+    entries = [Entry(known[name], card, Size(10, 10, 50, 250.0, 10), Budget(1.0), 1.0, "data") for name in names]
+    by_name, run_here, others = {each.entrant.name: each for each in entries}, [], []
+
+    def at_once(works, cpus, n_slots):
+        for number, work in enumerate(works):
+            name = work.arguments[0].name
+            running(name)
+            run_here.append(name)
+            result = replace(by_name[name].without_result(rules), status="finished", seconds={"all": 0.5})
+            yield number, Ending("answer", (result, None))
+
+    monkeypatch.setattr("rankbench.cluster.timed_actors.run_timed", at_once)
+    machine = SimpleNamespace(machines=[Machine(2, 1 << 40)])
+    run(
+        Plan(tuple(entries), 0, {}),
+        rules,
+        Results(folder),
+        environment,
+        machine,
+        on_other=lambda e: others.append(e.entrant.name),
+    )
+    return run_here, others
+
+
+def test_two_commands_at_once_run_each_entry_once(tmp_path, monkeypatch):
+    names, second = ["popularity", "random", "ease"], []
+
+    def running(name):
+        if name == "popularity":
+            second.extend(contest(tmp_path, names, monkeypatch))
+
+    first, others = contest(tmp_path, names, monkeypatch, running)
+    assert second == [["random", "ease"], ["popularity"]]  # another command was running this one
+    assert (first, others) == (["popularity"], ["random", "ease"])  # and these were done meanwhile
+    assert [each.entrant for each in Results(tmp_path).all()] == ["ease", "popularity", "random"]
+
+
+def test_an_entry_of_a_command_that_was_killed_is_run_by_the_next_one(tmp_path, monkeypatch):
+    with pytest.raises(KeyboardInterrupt):
+        contest(tmp_path, ["popularity"], monkeypatch, lambda name: signal.raise_signal(signal.SIGINT))
+    assert contest(tmp_path, ["popularity"], monkeypatch) == (["popularity"], [])

@@ -17,7 +17,7 @@ from rankbench.leaderboard.board import Board
 from rankbench.leaderboard.contest import in_time
 from rankbench.leaderboard.results import Result, Results
 
-PLUGIN = '''
+PLUGIN = r'''
 """Methods that misbehave."""
 
 import os
@@ -29,6 +29,7 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import svds
 
 from rankbench.core.config import Params, param
+from rankbench.core.errors import ConfigError
 from rankbench.fitting.method import direct
 from rankbench.fitting.recommenders import FactorRecommender
 from rankbench.solvers.baselines.popularity import popularity
@@ -55,7 +56,14 @@ def dies(X, p, seed):
 
 @direct("refuses", Nothing, title="Raises an error of its own", source="here")
 def refuses(X, p, seed):
-    raise ArithmeticError("these data are not to my taste")
+    raise ConfigError("these data are not to my taste")
+
+
+@direct("broken", Nothing, title="Cannot import what it needs", source="here")
+def broken(X, p, seed):
+    if X.shape[0] > 100:
+        raise ImportError("\x1b[36m(pid=7)\x1b[39m no module named none")
+    return popularity(X, p, seed)
 
 
 @direct("copy", Nothing, title="Popularity under another name", source="here")
@@ -106,9 +114,10 @@ def cluster_board(tmp_path):
 def board(home, capsys):
     """Runs the command, and returns its JSON, or what it said about a wrong word."""
 
-    def command(*words, code=0):
+    def command(*words, code=0, skipped=0):
         assert _main(["leaderboard", *words, "--json", "--store", "results/leaderboard"]) == code
         output, errors = capsys.readouterr()
+        assert not skipped or f"lines skipped: {skipped}" in errors
         return errors if code else json.loads(output)
 
     return command
@@ -117,13 +126,15 @@ def board(home, capsys):
 @pytest.mark.timeout(300)
 def test_every_entry_ends_whatever_its_method_does(cluster_board, tmp_path):
     words = ["--datasets", "synthetic", "--budget", "1s", "--seeds", "1", "--plugin", "mine.py"]
-    methods = "popularity,copy,too-slow,dies,refuses"
+    methods = "popularity,copy,too-slow,dies,refuses,broken"
     first = cluster_board("--methods", methods, *words)
     results = {each["entrant"]: each for each in first["done"]}
     assert {name: each["status"] for name, each in results.items()} == {
         "popularity": "finished", "copy": "finished", "too-slow": "over budget", "dies": "failed", "refuses": "not applicable",
+        "broken": "failed",
     }  # fmt: skip
-    assert results["refuses"]["reason"] == "these data are not to my taste"
+    assert results["refuses"]["reason"] == "no fit had a result: these data are not to my taste"
+    assert results["broken"]["reason"] == "(pid=7) no module named none"
     assert results["copy"]["metrics"] == results["popularity"]["metrics"]
     assert all(each["seconds"]["all"] <= 1.1 * each["budget"] for each in results.values() if each["status"] == "finished")
     lines = (tmp_path / "results" / "leaderboard" / "synthetic.jsonl").read_text().splitlines()
@@ -131,7 +142,7 @@ def test_every_entry_ends_whatever_its_method_does(cluster_board, tmp_path):
     # What failed is tried again, and what is new is run.
     again = cluster_board("--methods", f"{methods},random", *words, "--dry-run")
     (left,) = again["left"]
-    assert left["methods"] == ["dies", "random"]
+    assert left["methods"] == ["dies", "broken", "random"]
 
 
 @pytest.mark.slow
@@ -176,6 +187,7 @@ def stored(tmp_path):
         if number:
             results.add(entry(dataset, "ease", base))
     results.add(entry("a", "sl", 0.9, "60s"))
+    return results
 
 
 def test_the_board_says_what_can_be_told(board, stored):
@@ -194,6 +206,42 @@ def test_the_board_says_what_can_be_told(board, stored):
     assert board("show", "--budget", "1m")["datasets"] == ["a"]
     shown = board("show", "--rope", "0.01")["methods"]
     assert "against_first" not in shown[0] and all(each["against_first"]["worse"] > 0.9 for each in shown[1:])
+
+
+def test_entries_of_other_threads_and_metrics_are_not_mixed(board, stored):
+    """One entry with two threads, one chosen by another metric and one on earlier data change no place."""
+    before = board("show")
+    others = [entry("a", "random", 0.99, threads=2), replace(entry("a", "bpr", 0.98), metric="recall@20")]
+    for each in [*others, entry("a", "copy", 0.97, fingerprint="earlier")]:
+        stored.add(each)
+    stored.add(entry("a", "popularity", 0.05, fingerprint="now", started_at="2026"))
+    for dataset in "bcdef":
+        stored.add(entry(dataset, "popularity", 0.05))
+    after = board("show", "--methods", "!popularity", "--datasets", "!a")
+    assert after["methods"] == board("show", "--datasets", "!a", "--methods", "!popularity", "--threads", "1")["methods"]
+    notes = board("show")["notes"]
+    assert "left out are 1 by recall@20 (--metric shows these)" in notes[0]
+    assert "Shown are entries with --threads 1; left out are 1 with 2" in notes[1]
+    assert notes[2] == "Left out are 1 entries on earlier data, or by earlier ranges or code of the method."
+    assert not before["notes"]
+    assert board("show", "--threads", "2")["datasets"] == ["a"]
+    assert "no results with 3 threads" in board("show", "--threads", "3", code=2)
+    (only,) = board("show", "--metric", "recall@20", "--datasets", "a")["methods"]
+    assert only["method"] == "bpr"
+
+
+def test_a_damaged_store_is_one_line_and_the_rest_is_shown_on_request(board, stored):
+    path = stored.folder / "c.jsonl"
+    ease, *others = path.read_text().splitlines()[::-1]
+    content = "\n".join(["<<<<<<< ours", *others, "=======", *others[:1], ">>>>>>> theirs", ease]) + "\n"
+    path.write_text(content)
+    for words in ([], ["page", "--out", "site"], ["show"]):
+        output = board(*words, code=2)
+        assert output.count("\n") == 1 and f"{path.name}:1: is a conflict marker" in output
+    facts = board("show", "--skip-bad", skipped=5)
+    assert "sl" not in facts["left_out"] or facts["left_out"]["sl"] == 5
+    assert board("page", "--out", "site", "--skip-bad", skipped=5)["files"]
+    assert path.read_text() == content
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def test_what_was_added_is_read_again(tmp_path):
     results.add(result("bpr", status="over budget", reason="the first fit was not complete in time"))
     again = Results(tmp_path / "store")
     assert [*again.all()] == [*results.all()] and len([*again.all()]) == 2
-    assert again.find("lastfm", "card", first.fingerprint, "ease", "rules", "30s/M", "ndcg@20", 1) == first
+    assert again.find(result()) == first
     users, values, _ = again.users_of(first, "ndcg@20")
     assert users.tolist() == ["b", "a"] and values == pytest.approx([0.1, 0.4])
     assert again.users_of(result("bpr"), "ndcg@20") is None
@@ -33,8 +33,31 @@ def test_another_budget_stays_and_the_same_entry_is_replaced(tmp_path):
     for allowed, tried in (("10s", 1), ("30s", 2), ("10s", 3)):
         results.add(result(allowed=allowed, tried=tried))
     assert [(each.allowed, each.tried) for each in Results(tmp_path).all()] == [("10s", 3), ("30s", 2)]
-    assert results.find("lastfm", "card", "", "ease", "other rules", "10s", "ndcg@20", 1) is None
-    assert results.find("lastfm", "other card", "", "ease", "rules", "10s", "ndcg@20", 1) is None
+
+
+CHANGES = [{"threads": 2}, {"metric": "recall@20"}, {"rules": "others"}, {"card": "other"}, {"fingerprint": "other"}]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: next(iter(change)))
+def test_what_decides_a_result_is_part_of_its_key(tmp_path, change):
+    """Two entries that differ in it stay side by side, each with the values of its users, whichever came last."""
+    one = result(fingerprint="data", tried=1, started_at="1")
+    other = replace(one, tried=2, started_at="2", **change)
+    for number, order in enumerate(([one, other, one], [other, one, other])):
+        results = Results(tmp_path / str(number))
+        for each in order:
+            results.add(each, pa.table({"user": ["a"], each.metric: np.array([each.tried], np.float32)}))
+        again = Results(tmp_path / str(number))
+        assert sorted(each.tried for each in again.all()) == [1, 2]
+        assert [again.find(replace(each, tried=0)) for each in (one, other)] == [one, other]
+        assert [again.users_of(each, each.metric)[1].tolist() for each in (one, other)] == [[1.0], [2.0]]
+
+
+def test_values_of_users_that_were_stored_by_budget_alone_are_read(tmp_path):
+    results = Results(tmp_path)
+    results.add(result(), pa.table({"user": ["a"], "ndcg@20": np.array([0.5], np.float32)}))
+    results.path_of_users(result()).rename(tmp_path / "users" / "lastfm" / "ease-30s-per-M.parquet")
+    assert results.users_of(result(), "ndcg@20")[1].tolist() == [0.5]
 
 
 def test_a_broken_line_is_named(tmp_path):
@@ -45,12 +68,22 @@ def test_a_broken_line_is_named(tmp_path):
         Results(tmp_path)
 
 
-@pytest.mark.parametrize("change", [("lastfm", "../../x"), ('"ease"', '"../ease"')])
-def test_names_that_are_no_names_of_files_are_refused(tmp_path, change):
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (('"lastfm"', '"../../x"'), "lastfm.jsonl:1: dataset: String should match"),
+        (('"ease"', '"../ease"'), "lastfm.jsonl:1: entrant: String should match"),
+        (('"30s/M"', '"../x"'), "lastfm.jsonl:1: allowed: String should match"),
+        (('"budget": 12.5', '"budget": 0'), "lastfm.jsonl:1: budget: Input should be greater than 0"),
+        (('"threads": 1', '"threads": 0'), "lastfm.jsonl:1: threads: Input should be greater than or equal to 1"),
+        (('"lastfm"', '"movielens-1m"'), "lastfm.jsonl:1: dataset: is of 'movielens-1m', and the file has those of 'lastfm'"),
+    ],
+)
+def test_what_cannot_be_of_an_entry_is_refused(tmp_path, change, told):
     Results(tmp_path).add(result())
     path = tmp_path / "lastfm.jsonl"
     path.write_text(path.read_text().replace(*change))
-    with pytest.raises(DataError, match=r"lastfm.jsonl:1: .* does not belong into this file"):
+    with pytest.raises(DataError, match=told):
         Results(tmp_path)
 
 
@@ -67,25 +100,16 @@ def test_an_entry_on_data_that_have_changed_is_run_again(tmp_path):
     results = Results(tmp_path)
     results.add(result(fingerprint="old"))
     results.add(result("slow", status="over budget"))
-    known = "lastfm", "card"
-    rest = "rules", "30s/M", "ndcg@20", 1
-    assert results.find(*known, "old", "ease", *rest) and not results.find(*known, "new", "ease", *rest)
-    assert results.find(*known, "new", "slow", *rest)  # it does not know its data
-
-
-def test_an_entry_with_another_number_of_threads_is_run_again(tmp_path):
-    results = Results(tmp_path)
-    results.add(result(threads=1))
-    known = "lastfm", "card", "", "ease", "rules", "30s/M", "ndcg@20"
-    assert results.find(*known, 1) and results.find(*known, 4) is None
+    assert results.find(result(fingerprint="old")) and not results.find(result(fingerprint="new"))
+    assert results.find(result("slow", fingerprint="new"))  # it does not know its data
 
 
 def test_a_failure_replaces_nothing_that_was_measured(tmp_path):
-    """Another machine, or another number of threads, may fail where this one did not."""
+    """Another machine may fail where this one did not."""
     results = Results(tmp_path)
     measured = result(metrics={"ndcg@20": (0.25, 0.2, 0.3)})
     results.add(measured)
-    results.add(result(status="failed", reason="needs 1 GB of memory", threads=2))
+    results.add(result(status="failed", reason="needs 1 GB of memory"))
     assert [*Results(tmp_path).all()] == [measured]
     results.add(result("bpr", status="over budget", reason="late"))
     results.add(result("bpr", status="failed", reason="died"))

@@ -189,8 +189,6 @@ def test_why_there_is_no_test_over_datasets(methods, said):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"threads": 4}, "different numbers of threads, so budgets are not equal: 1, 4"),
-        ({"metric": "recall@20"}, "by different metrics: ndcg@20, recall@20"),
         ({"seeds": (0, 1, 2, 3, 4)}, "different numbers of seeds: 3, 5"),
         ({"seeds": (0,)}, None),  # a method that draws no random numbers
     ],

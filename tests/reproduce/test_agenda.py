@@ -11,6 +11,7 @@ from rankbench.experiment.run import run
 from rankbench.reproduce.agreement import agreements
 from rankbench.reproduce.catalogue import paper_tables, selected_names
 from rankbench.reproduce.counts import counts
+from rankbench.reproduce.engine import Spending, spend
 from rankbench.reproduce.evidence import Evidence, stored_fit
 from rankbench.reproduce.schedule import tasks
 from rankbench.reproduce.simulations import SIMULATIONS, simulate
@@ -86,6 +87,18 @@ def test_stages_and_rows_narrow_the_tasks(home):
         agenda(["toy"], home, stages=["seedz"])
     with pytest.raises(ConfigError, match="--rows: no selected table has a row 'EDLEA'; did you mean EDLAE"):
         agenda(["toy"], home, labels=["EDLEA"])
+
+
+def test_what_another_command_has_measured_since_is_not_fitted_again(home, monkeypatch):
+    """It was planned before, and the claim on it is free again."""
+    plan = agenda(["toy"], home, stages=["printed"])
+    fits = [fit for task in plan.tasks for fit in task.fits]
+    ran = []
+    monkeypatch.setattr("rankbench.reproduce.engine._fit", lambda batch, *rest: ran.extend(task.labels for task in batch))
+    measure(next(fit for fit in fits if fit.config.method == "ease"), Evidence(plan.evidence.folder), home, paper_tables(home))
+    spending = Spending(plan.evidence, None, lambda line: None, lambda *sent: None)
+    assert spend(lambda: plan.tasks, spending, home, None, {}, None)
+    assert ran == ["Popularity"]
 
 
 def test_a_measured_fit_is_not_wanted_again(home):

@@ -115,6 +115,23 @@ def test_a_parameter_that_is_newer_than_the_line_had_its_default(method, given, 
     assert not same_params(config, older | {name: "another" for name in given})
 
 
+def test_what_people_leave_in_a_store_is_named_and_the_rest_is_read(tmp_path):
+    evidence = Evidence(tmp_path)
+    for seed in (0, 1):
+        evidence.add(fit(seed=seed))
+    path = tmp_path / "d.fits.jsonl"
+    first, second = path.read_text().splitlines()
+    content = "\n".join([first, second, first.replace('"dataset": "d"', '"dataset": "e"'), second.replace("0.3", "0.9")]) + "\n"
+    path.write_text(content)
+    with pytest.raises(DataError, match=r"d\.fits\.jsonl:2: line 4 is of the same entry; keep one of them; .*--skip-bad"):
+        Evidence(tmp_path)
+    skipped = []
+    assert [each.seed for each in Evidence(tmp_path, True, skipped).fits["d"]] == [0] and len(skipped) == 3
+    with pytest.raises(DataError):
+        evidence.add(fit(seed=2))
+    assert path.read_text() == content
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [

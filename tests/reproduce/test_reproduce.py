@@ -10,10 +10,11 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from rankbench.api.reproduce import agenda
+from rankbench.core.claims import Claims
 from rankbench.reproduce.catalogue import paper_tables
 from rankbench.reproduce.counts import counts
+from rankbench.reproduce.engine import claims_folder
 from rankbench.reproduce.evidence import Evidence
-from rankbench.reproduce.locks import locked
 from rankbench.reproduce.pages import write_pages
 from rankbench.reproduce.standing import standings
 from rankbench.reproduce.wanted import rows_of
@@ -113,8 +114,8 @@ def test_a_budget_ends_the_work_and_the_next_call_goes_on(home, budget):
 def test_what_another_command_is_at_is_left_to_it(home):
     tasks = agenda(["toy"], home, stages=["printed"]).tasks
     theirs = [task for task in tasks if task.labels == "EASE"]
-    with locked(theirs, home) as free:
-        assert free == theirs
+    with Claims(claims_folder(home)) as claims:
+        assert all(claims.take(*task.claims) for task in theirs)
         about = command(home, "toy", "--stages", "printed")
     assert about["fitted"] == len(tasks) - len(theirs) > 0 and not about["complete"] and not about["failed"]
     methods = {fit.method for fit in Evidence(home.home / "experiments" / "evidence").fits["synthetic"]}

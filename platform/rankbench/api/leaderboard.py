@@ -21,7 +21,8 @@ from rankbench.evaluation.metrics import DEFAULT_METRICS, METRICS, metric_set, r
 from rankbench.leaderboard.attempt import Rules
 from rankbench.leaderboard.board import Board
 from rankbench.leaderboard.budget import Budget
-from rankbench.leaderboard.contest import Plan, plan, run
+from rankbench.leaderboard.comparable import comparable
+from rankbench.leaderboard.contest import Entry, Plan, plan, run
 from rankbench.leaderboard.entrants import Entrant, entrants
 from rankbench.leaderboard.results import Result, Results
 from rankbench.leaderboard.site import Told, write_site
@@ -150,9 +151,10 @@ def compete(
     address: str | None = None,
     on_done: Callable[[Result], None] = lambda result: None,
     sink: MlflowSink | None = None,
+    on_other: Callable[[Entry], None] = lambda entry: None,
 ) -> None:
     """Run the entries that are left. Each is stored as it ends, and a further call goes on where this one ended. `sink` sends
-    them to MLflow.
+    them to MLflow; `on_other` is told of entries that another command runs.
 
     Raises ClusterError if the cluster at `address` cannot be joined, StorageError if the store cannot be written.
     """
@@ -174,7 +176,7 @@ def compete(
         with session(address, available_cpus()) as cluster:
             if not cluster.local:
                 require_shared(environment)
-            run(todo, rules, results, environment, cluster, done)
+            run(todo, rules, results, environment, cluster, done, on_other)
     finally:
         if sink:
             sink.close()
@@ -187,12 +189,17 @@ def board(
     budget: str | None = None,
     metric: str | None = None,
     store: Path | None = None,
+    threads: int | None = None,
+    skipped: list[str] | None = None,
 ) -> Board:
     """Return what the store says about the selected methods and datasets at one budget, by default the one with most entries.
+    Of entries with several numbers of threads, those with `threads` are shown; of those chosen by several metrics, those chosen
+    by `metric`; by default, what most have. With `skipped`, lines that cannot be read are described there and left out.
 
     Raises ConfigError if nothing is stored, or nothing of what is selected.
     """
-    return _boards(methods, datasets, Results(store_folder(environment, store)), budget, metric)[0]
+    results = Results(store_folder(environment, store), skipped)
+    return _boards(methods, datasets, results, budget, metric, threads)[0]
 
 
 def site(
@@ -202,22 +209,29 @@ def site(
     environment: Environment,
     store: Path | None = None,
     on_page: Told = lambda what, done, total: None,
+    threads: int | None = None,
+    skipped: list[str] | None = None,
 ) -> list[Path]:
     """Write the pages of the selected methods and datasets to a folder, and return their paths. If `to` is the name of a
-    Markdown file, write the standings alone to it, with their pictures beside it.
+    Markdown file, write the standings alone to it, with their pictures beside it. `threads` and `skipped`: as for `board`.
 
     Raises ConfigError if nothing is stored, or nothing of what is selected, StorageError if the folder cannot be written.
     """
     one_page = to.suffix == ".md"
     require_writable(to.parent if one_page else to)
-    results = Results(store_folder(environment, store))
-    boards = _boards(methods, datasets, results)
+    results = Results(store_folder(environment, store), skipped)
+    boards = _boards(methods, datasets, results, threads=threads)
     of = {name: [family for family, members in families().items() if name in members] for name in _entered(boards)}
     return write_summary(to, boards, of) if one_page else write_site(to, boards, results, of, on_page)
 
 
 def _boards(
-    methods: Sequence[str], datasets: Sequence[str], results: Results, budget: str | None = None, metric: str | None = None
+    methods: Sequence[str],
+    datasets: Sequence[str],
+    results: Results,
+    budget: str | None = None,
+    metric: str | None = None,
+    threads: int | None = None,
 ) -> list[Board]:
     """One board per budget, that with most entries first; with `budget`, that one alone."""
     entries = [*results.all()]
@@ -228,38 +242,23 @@ def _boards(
         require(wanted in budgets, f"{results.folder}: no results with a budget of {wanted}")
         budgets = [wanted]
     entries = [each for each in entries if each.allowed in budgets]
+    if threads is not None:
+        entries = [each for each in entries if each.threads == threads]
+        require(bool(entries), f"{results.folder}: no results with {threads} threads")
     names = selected(methods, _sorted(each.entrant for each in entries), "--methods", families())
     places = selected(datasets, _sorted(each.dataset for each in entries), "--datasets")
-    entries = _of_newest_data(each for each in entries if each.entrant in names and each.dataset in places)
+    entries = [each for each in entries if each.entrant in names and each.dataset in places]
     require(bool(entries), f"{results.folder}: no results of these methods on these datasets")
     if metric is not None:
         metric = metric_set((metric,)).names[0]
         require_better_if_larger(metric, "--metric")
         require(any(metric in each.metrics for each in entries), f"--metric: {metric} was not measured")
-    parts = [(name, tuple(each for each in entries if each.allowed == name)) for name in budgets]
-    return [Board(part, name, metric or _usual(each.metric for each in part)) for name, part in parts if part]
-
-
-def _usual(metrics: Iterable[str]) -> str:
-    """The metric by which most entries were chosen."""
-    return Counter(metrics).most_common(1)[0][0]
-
-
-def _of_newest_data(entries: Iterable[Result]) -> list[Result]:
-    """The entries without those on data that have changed since: of each dataset, those on the data of the newest result. An
-    entry without a result may know the card alone.
-    """
-    found = [*entries]
-    newest: dict[str, Result] = {}
-    for each in found:
-        if each.finished and (each.dataset not in newest or each.started_at > newest[each.dataset].started_at):
-            newest[each.dataset] = each
-
-    def current(each: Result) -> bool:
-        last = newest.get(each.dataset, each)
-        return each.card == last.card and each.fingerprint in ("", last.fingerprint)
-
-    return [each for each in found if current(each)]
+    boards = []
+    for allowed in budgets:
+        if of_budget := [each for each in entries if each.allowed == allowed]:
+            shown, notes = comparable(of_budget, metric)
+            boards.append(Board(tuple(shown), allowed, metric or shown[0].metric, notes))
+    return boards
 
 
 def _entered(boards: Sequence[Board]) -> list[str]:

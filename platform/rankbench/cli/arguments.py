@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from rankbench.cli.console import err
+
+SHOWN = 5  # skipped lines that are described
 
 
 def _load(words: list[str] | None) -> list[str]:
@@ -54,9 +60,23 @@ TableFile = Annotated[Path | None, typer.Option("--out", help="Write the result 
 Tags = Annotated[
     list[str] | None, typer.Option("--tag", metavar="KEY=VALUE", help="A tag of the MLflow runs; may be repeated.")
 ]
+SkipBad = Annotated[
+    bool, typer.Option("--skip-bad", help="Leave out the lines of the store that cannot be read, and say which they are.")
+]
 RunName = Annotated[str | None, typer.Option(help="Beginning of the names of the MLflow runs.")]
 
 
 def comma_separated(text: str | None) -> list[str]:
     """The words of an option such as --datasets a,b."""
     return [word.strip() for word in (text or "").split(",") if word.strip()]
+
+
+@contextmanager
+def skipping(skip_bad: bool) -> Iterator[list[str] | None]:
+    """Yield the list for lines of a store that are skipped, None if they are errors; at the end, say which they were."""
+    skipped: list[str] | None = [] if skip_bad else None
+    yield skipped
+    for problem in (skipped or [])[:SHOWN]:
+        err.print(f"skipped: {problem}", highlight=False, markup=False)
+    if skipped:
+        err.print(f"lines skipped: {len(skipped)}", highlight=False)

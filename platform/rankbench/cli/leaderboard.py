@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rankbench.cli.arguments import Plugin, Tags, comma_separated
+from rankbench.cli.arguments import Plugin, SkipBad, Tags, comma_separated, skipping
 from rankbench.cli.console import Json, clock, epilog, err, out, phase_progress, print_json, print_table
 from rankbench.cli.run_by_default import RunByDefault
 
 if TYPE_CHECKING:
     from rankbench.leaderboard.bayes import Probabilities
     from rankbench.leaderboard.board import Board
+    from rankbench.leaderboard.contest import Entry
     from rankbench.leaderboard.results import Result
 
 EXAMPLES = """Examples:
@@ -54,6 +55,9 @@ Store = Annotated[
     typer.Option(
         "--store", help="Folder of the results. Default: leaderboard/ beside the experiment files, or in the results folder."
     ),
+]
+Shown = Annotated[
+    int | None, typer.Option("--threads", min=1, help="Show entries with this number of threads. Default: that of most.")
 ]
 Metric = Annotated[str, typer.Option("--metric", help="Metric that chooses on the validation set.")]
 
@@ -122,17 +126,28 @@ def run(
         _show_plan(todo.left, json)
         return
     done: list[Result] = []
+    others: list[Entry] = []
     begun = time.monotonic()
 
     def told(result: Result) -> None:
         done.append(result)
         if not json:
-            left = (time.monotonic() - begun) / len(done) * (len(todo.left) - len(done))
-            err.print(f"{len(done)}/{len(todo.left)}, {clock(left)} left  {_outcome(result)}", highlight=False)
+            of = len(todo.left) - len(others)
+            left = (time.monotonic() - begun) / len(done) * (of - len(done))
+            err.print(f"{len(done)}/{of}, {clock(left)} left  {_outcome(result)}", highlight=False)
 
-    compete(todo, rules, results, environment, address, told, sink)
+    def skipped(entry: Entry) -> None:
+        others.append(entry)
+        if not json:
+            err.print(
+                f"{entry.entrant.name} on {entry.card.name}: skipped: another command is running it, or has", highlight=False
+            )
+
+    compete(todo, rules, results, environment, address, told, sink, skipped)
     if json:
-        print_json({"store": str(results.folder), "done": [_facts(each) for each in done], "before": todo.done})
+        by_others = [{"dataset": each.card.name, "entrant": each.entrant.name} for each in others]
+        facts = {"done": [_facts(each) for each in done], "before": todo.done, "skipped": by_others}
+        print_json({"store": str(results.folder), **facts})
 
 
 @app.command("show", epilog=epilog(EXAMPLES))
@@ -143,8 +158,10 @@ def show(
         str | None, typer.Option("--budget", help="Which budget, if the store has several. Default: the one with most entries.")
     ] = None,
     metric: Annotated[
-        str | None, typer.Option("--metric", help="Metric to rank by. Default: the one that was chosen by.")
+        str | None,
+        typer.Option("--metric", help="Metric to rank by; entries that were chosen by it, if any were. Default: that of most."),
     ] = None,
+    threads: Shown = None,
     rope: Annotated[
         float | None,
         typer.Option(
@@ -153,6 +170,7 @@ def show(
         ),
     ] = None,
     store: Store = None,
+    skip_bad: SkipBad = False,
     plugin: Plugin = None,
     json: Json = False,
 ) -> None:
@@ -162,7 +180,9 @@ def show(
     from rankbench.core.errors import require
 
     require(rope is None or 0 < rope < 1, f"--rope: {rope} is not between 0 and 1")
-    found = board(comma_separated(methods), comma_separated(datasets), Environment.from_env(), budget, metric, store)
+    words = comma_separated(methods), comma_separated(datasets)
+    with skipping(skip_bad) as skipped:
+        found = board(*words, Environment.from_env(), budget, metric, store, threads, skipped)
     if json:
         print_json(found.facts(rope))
         return
@@ -176,7 +196,9 @@ def page(
     ),
     methods: Methods = None,
     datasets: Datasets = None,
+    threads: Shown = None,
     store: Store = None,
+    skip_bad: SkipBad = False,
     plugin: Plugin = None,
     json: Json = False,
 ) -> None:
@@ -184,8 +206,9 @@ def page(
     from rankbench.api.leaderboard import site
     from rankbench.core.environment import Environment
 
-    with phase_progress() as progress:
-        files = site(to, comma_separated(methods), comma_separated(datasets), Environment.from_env(), store, progress)
+    words = comma_separated(methods), comma_separated(datasets)
+    with skipping(skip_bad) as skipped, phase_progress() as progress:
+        files = site(to, *words, Environment.from_env(), store, progress, threads, skipped)
     if json:
         print_json({"files": [str(path) for path in files]})
         return

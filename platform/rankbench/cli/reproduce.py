@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rankbench.cli.arguments import Tags, comma_separated
+from rankbench.cli.arguments import SkipBad, Tags, comma_separated, skipping
 from rankbench.cli.console import Json, clock, epilog, err, out, print_json, print_table
 from rankbench.cli.run_by_default import RunByDefault
 
@@ -162,7 +162,7 @@ def reproduce(
 
 
 @app.command("status", epilog=epilog(EXAMPLES))
-def status(tables: Tables = None, store: Store = None, json: Json = False) -> None:
+def status(tables: Tables = None, store: Store = None, skip_bad: SkipBad = False, json: Json = False) -> None:
     """Show per paper and table how many published cells are measured, and how near. Nothing is downloaded or fitted."""
     from dataclasses import asdict
 
@@ -175,7 +175,8 @@ def status(tables: Tables = None, store: Store = None, json: Json = False) -> No
     from rankbench.reproduce.results import share
 
     environment = Environment.from_env()
-    evidence = Evidence(evidence_folder(environment, store))
+    with skipping(skip_bad) as skipped:
+        evidence = Evidence(evidence_folder(environment, store), read_only=True, skipped=skipped)
     every = paper_tables(environment)
     names = selected_names(tables or [], all_names(every))
     counts = count_cells(every, names, evidence, environment)
@@ -202,6 +203,7 @@ def status(tables: Tables = None, store: Store = None, json: Json = False) -> No
 def pages(
     to: Annotated[Path, typer.Option("--out", help="Folder of the pages.")] = Path("docs/results"),
     store: Store = None,
+    skip_bad: SkipBad = False,
     json: Json = False,
 ) -> None:
     """Write a page per paper and an index from the evidence. Nothing is fitted."""
@@ -214,7 +216,9 @@ def pages(
 
     environment = Environment.from_env()
     require_writable(to)
-    files = write_pages(to, paper_tables(environment), Evidence(evidence_folder(environment, store)), environment)
+    with skipping(skip_bad) as skipped:
+        evidence = Evidence(evidence_folder(environment, store), read_only=True, skipped=skipped)
+    files = write_pages(to, paper_tables(environment), evidence, environment)
     if json:
         print_json({"files": [str(path) for path in files]})
         return

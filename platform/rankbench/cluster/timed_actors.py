@@ -9,7 +9,7 @@ Import this inside `cluster.session.session`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -112,21 +112,25 @@ class _Slot:
             self.actor, self.memory = None, 0
 
 
-def run_timed(works: Sequence[Work], cpus: int, n_slots: int) -> Iterator[tuple[int, Ending]]:
+def run_timed(works: Iterable[Work], cpus: int, n_slots: int) -> Iterator[tuple[int, Ending]]:
     """Run `works`, `n_slots` of them at once with `cpus` processors each, and yield the number and ending of each as it ends.
+    The next one is asked for when a slot is free.
 
     Raises ClusterError if the cluster itself fails.
     """
-    slots = [_Slot(cpus) for _ in range(min(n_slots, len(works)))]
-    waiting = list(enumerate(works))[::-1]
+    slots = [_Slot(cpus) for _ in range(n_slots)]
+    waiting = enumerate(works)
     try:
-        while waiting or any(slot.busy for slot in slots):
+        while True:
             for slot in slots:
-                if not slot.busy and waiting:
-                    slot.begin(*waiting.pop())
-            ray.wait([slot.reply for slot in slots if slot.busy], num_returns=1, timeout=_TICK)
-            for slot in slots:
-                if slot.busy and (ending := slot.ending()) is not None:
+                if not slot.busy and (following := next(waiting, None)):
+                    slot.begin(*following)
+            busy = [slot for slot in slots if slot.busy]
+            if not busy:
+                return
+            ray.wait([slot.reply for slot in busy], num_returns=1, timeout=_TICK)
+            for slot in busy:
+                if (ending := slot.ending()) is not None:
                     number, slot.number = slot.number, None
                     assert number is not None
                     yield number, ending

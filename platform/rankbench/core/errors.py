@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 LONGEST_MESSAGE = 2000  # characters
 LONGEST_VALUE = 120
+_COLOURS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")  # and other sequences that control a terminal
 
 
 class RankbenchError(Exception):
@@ -78,6 +80,11 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in text)
 
 
+def without_colours(text: str) -> str:
+    """Return `text` without the sequences that colour a terminal, which Ray writes into its messages."""
+    return _COLOURS.sub("", text)
+
+
 def first_line(error: BaseException) -> str:
-    """The first line of an error's message, or the name of its type if it has no message."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    """The first line of an error's message, without colours, or the name of its type if it has no message."""
+    return (without_colours(str(error)).strip().splitlines() or [type(error).__name__])[0]

@@ -1,29 +1,139 @@
-"""Files with a line of JSON per value, each read as a dataclass."""
+"""Files with a line of JSON per value: the stores that are small enough to be committed, and that people merge by hand.
+
+Reading is strict, because a line that is half read, or read twice, is a wrong result: every line is an object of its dataset
+whose numbers are finite, and no two lines have the same key. Writing starts from what a strict reading found in the file while
+its lock is held, so a file with a wrong line is not written, and nothing that another process has added is lost.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Hashable
+from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Generic, TypeVar, cast
 
+from filelock import FileLock
 from pydantic import TypeAdapter, ValidationError
 
-from rankbench.core.errors import DataError
+from rankbench.core.errors import DataError, printable, shortened
+from rankbench.core.files import disk_errors_are_clear, make_folder, write_text
 
 T = TypeVar("T")
 
+LONGEST_LINE, LARGEST_FILE = 1 << 20, 1 << 26  # bytes; the longest line that was ever written has 10 KB
+LARGEST = 1e100  # magnitude of a number: squares and sums of such numbers are finite
+MARKERS = (b"<<<<<<<", b"|||||||", b"=======", b">>>>>>>")  # that a merge leaves where both sides changed a line
+ADVICE = "correct or remove the line; commands that only read leave it out with --skip-bad"
 
-def read_json_lines(path: Path, kind: type[T]) -> list[T]:
-    """Return the lines of a file as values of `kind`. Raises DataError naming the file, and the wrong line and field."""
-    lines, adapter = [], TypeAdapter(kind)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: {error}") from None
-    for number, line in enumerate(text.splitlines(), start=1):
+
+def one_line(value: Any) -> str:
+    """Return the line of a dataclass."""
+    return json.dumps(asdict(value), sort_keys=True, allow_nan=False)
+
+
+@dataclass(frozen=True)
+class JsonLines(Generic[T]):
+    """The file at `path`, which need not exist, with values of the dataclass `kind`. `key`: what only one of them has.
+    `dataset`: the one that all of them are of. `line`: how a value is written.
+    """
+
+    path: Path
+    kind: type[T]
+    key: Callable[[T], Hashable]
+    dataset: str
+    line: Callable[[T], str] = one_line
+
+    def read(self, skipped: list[str] | None = None) -> list[T]:
+        """Return the values in their order. Raises DataError naming the file, the first wrong line, and what is wrong with it.
+
+        With `skipped`, wrong lines are left out and described there. Of lines with the same key all are left out: which one
+        counts, only a person can tell.
+        """
+        values, wrong, rows = dict[int, T](), dict[int, str](), dict[Hashable, list[int]]()
+        for row, text in enumerate(self._lines(), start=1):
+            try:
+                values[row] = self._value(text)
+                rows.setdefault(self.key(values[row]), []).append(row)
+            except _WrongLine as error:
+                wrong[row] = str(error)
+        for first, *others in rows.values():
+            if others:
+                wrong[first] = f"line {others[0]} is of the same entry; keep one of them"
+                wrong |= {row: f"line {first} is of the same entry; keep one of them" for row in others}
+        problems = [f"{self.path}:{row}: {wrong[row]}" for row in sorted(wrong)]
+        if problems and skipped is None:
+            raise DataError(f"{problems[0]}; {ADVICE}")
+        if skipped is not None:
+            skipped += problems
+        return [value for row, value in values.items() if row not in wrong]
+
+    def update(self, change: Callable[[list[T]], list[T]]) -> list[T]:
+        """Write what `change` makes of the values, whole or not at all, and return it. Other processes wait meanwhile.
+
+        Raises DataError if the file has a wrong line, and leaves it as it is.
+        """
+        make_folder(self.path.parent)
+        with disk_errors_are_clear(self.path), FileLock(self.path.parent / f".{self.path.name}.lock"):
+            values = change(self.read())
+            write_text(self.path, "".join(f"{self.line(value)}\n" for value in values))
+        return values
+
+    def _lines(self) -> list[bytes]:
         try:
-            lines.append(adapter.validate_json(line))
+            if not self.path.exists():
+                return []
+            if not self.path.is_file() or self.path.stat().st_size > LARGEST_FILE:
+                raise DataError(f"{self.path}: expected a file of at most {LARGEST_FILE >> 20} MB")
+            return self.path.read_bytes().removesuffix(b"\n").split(b"\n") if self.path.stat().st_size else []
+        except OSError as error:
+            raise DataError(f"{self.path}: cannot be read ({error.strerror})") from None
+
+    def _value(self, line: bytes) -> T:
+        if len(line) > LONGEST_LINE:
+            raise _WrongLine(f"is longer than {LONGEST_LINE >> 20} MB")
+        if line.startswith(MARKERS):
+            raise _WrongLine("is a conflict marker of a merge")
+        if b"\0" in line or b"\\u0000" in line:
+            raise _WrongLine("has a NUL")
+        try:
+            content = json.loads(
+                line.decode("utf-8"), object_pairs_hook=_once, parse_constant=_number, parse_float=_number, parse_int=_number
+            )
+            value = _adapter(cast(Any, self.kind)).validate_python(content)
+        except UnicodeDecodeError:
+            raise _WrongLine("is not UTF-8") from None
         except ValidationError as error:
             first = error.errors()[0]
             field = ".".join(map(str, first["loc"]))
-            raise DataError(f"{path}:{number}: {field or 'line'}: {first['msg']}") from None
-    return lines
+            raise _WrongLine(shortened(printable(f"{field or 'line'}: {first['msg']}"), 300)) from None
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise _WrongLine(f"line: Invalid JSON ({shortened(str(error), 100)})") from None
+        if self.dataset != (found := getattr(value, "dataset", self.dataset)):
+            raise _WrongLine(f"dataset: is of {shortened(repr(found), 80)}, and the file has those of {self.dataset!r}")
+        return value
+
+
+class _WrongLine(Exception):
+    """What is wrong with a line."""
+
+
+@cache
+def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise _WrongLine("has a key twice")
+    return found
+
+
+def _number(text: str) -> float | int:
+    """The number that JSON writes as `text`, or what Python takes for one."""
+    value = float(text)
+    if not abs(value) <= LARGEST:
+        raise _WrongLine(f"{shortened(text, 40)} is no finite number, or too large")
+    return int(text) if text.lstrip("-").isdigit() else value

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 
 from rankbench.core import threads
 from rankbench.core.environment import Environment
-from rankbench.core.errors import RankbenchError
+from rankbench.core.errors import ConfigError, RankbenchError
 from rankbench.core.rng import stream
 from rankbench.data.cards import Card
 from rankbench.data.prepare import Dataset, prepare
@@ -62,6 +62,10 @@ class Rules:
     seed: int = 0
 
 
+class NotApplicableError(ConfigError):
+    """The method says of itself that it cannot be measured on these data."""
+
+
 class Attempt:
     """One entry of a leaderboard, in three calls: `load`, `search` and `test`. All errors are those of the fits."""
 
@@ -73,13 +77,17 @@ class Attempt:
         self.started_at = now()
 
     def load(self) -> None:
-        """Read the data and compile the loops. Raises ConfigError if the method cannot be measured on these data."""
+        """Read the data and compile the loops. Raises NotApplicableError if the method cannot be measured on these data."""
         reset_peak_memory()
         self.dataset: Dataset = prepare(self.card, self.environment)
         split = self.dataset.split
         self.X = split.fit_matrix("train")
         self.budget = self.allowed.seconds(self.X.nnz)
-        require_fold_in((self.entrant.config(),), split.holdout("test", "train"), self.X, self.card.name)
+        config = self.entrant.config()
+        try:
+            require_fold_in((config,), split.holdout("test", "train"), self.X, self.card.name)
+        except ConfigError as error:
+            raise NotApplicableError(str(error)) from None
         self.valid = split.holdout("valid", "train")
         self.size = Size.of(self.dataset)
         self.settings = self.entrant.settings(self.rules.seed)
@@ -88,7 +96,10 @@ class Attempt:
                 self._warm_up(config)
 
     def search(self) -> None:
-        """Search the setting and fit it with the further seeds, within the budget."""
+        """Search the setting and fit it with the further seeds, within the budget.
+
+        Raises NotApplicableError if the method refuses every setting, RankbenchError if no fit has a result.
+        """
         self.begun = time.perf_counter()
         rules = self.rules
         seeds = rules.seeds if self.entrant.spec.seeded else rules.seeds[:1]
@@ -98,7 +109,9 @@ class Attempt:
             self.search_seconds = time.perf_counter() - self.begun
             if winner is None or winner.model is None:
                 reasons = {each.failure for each in self.tried if each.failure}
-                raise RankbenchError(f"no fit had a result: {'; '.join(sorted(reasons)) or 'no time'}")
+                refused = bool(self.tried) and all(each.refused for each in self.tried)
+                kind = NotApplicableError if refused else RankbenchError
+                raise kind(f"no fit had a result: {'; '.join(sorted(reasons)) or 'no time'}")
             self.winner = winner
             self.chosen = self._final(winner)
             self.models[seeds[0]] = winner.model

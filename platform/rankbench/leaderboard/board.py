@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -21,11 +20,12 @@ OTHERS = ("recall@20", "ndcg@10", "ndcg@50", "mrr@20", "precision@20")  # metric
 
 @dataclass(frozen=True)
 class Board:
-    """Entries with the budget `allowed`, ranked by `metric`."""
+    """Entries with the budget `allowed`, ranked by `metric`. `notes` are sentences about other entries of the store."""
 
     entries: tuple[Result, ...]
     allowed: str
     metric: str
+    notes: tuple[str, ...] = ()
 
     @cached_property
     def standings(self) -> Standings:
@@ -152,14 +152,10 @@ class Board:
             lines.append(apart)
         if len(cpus := {each.cpu for each in self.entries if each.cpu}) > 1:
             lines.append(f"Measured on different machines, so budgets are not equal: {'; '.join(sorted(cpus))}.")
-        if len(threads := {each.threads for each in self.entries}) > 1:
-            lines.append(f"Measured with different numbers of threads, so budgets are not equal: {_numbers(threads)}.")
-        if len(metrics := {each.metric for each in self.entries}) > 1:
-            lines.append(f"Chosen on the validation set by different metrics: {', '.join(sorted(metrics))}.")
         # Methods that draw no random numbers have one seed, however many were asked for.
         if len(seeds := {len(each.seeds) for each in self.entries if len(each.seeds) > 1}) > 1:
-            lines.append(f"Measured with different numbers of seeds: {_numbers(seeds)}.")
-        return lines
+            lines.append(f"Measured with different numbers of seeds: {', '.join(map(str, sorted(seeds)))}.")
+        return [*lines, *self.notes]
 
     def facts(self, rope: float | None = None) -> dict[str, Any]:
         """All of this as JSON values. With `rope`, each method is compared with the first one by `against_first`."""
@@ -190,6 +186,7 @@ class Board:
             "traits": self.traits,
             "left_out": self.left_out,
             "datasets_apart": self.datasets_apart,
+            "notes": list(self.notes),
         }
 
 
@@ -204,7 +201,3 @@ def _by_seed(entry: Result, number: int) -> Result:
     if number >= len(entry.by_seed):
         return entry
     return replace(entry, metrics={**entry.metrics, entry.metric: (entry.by_seed[number], None, None)})
-
-
-def _numbers(found: Iterable[int]) -> str:
-    return ", ".join(map(str, sorted(found)))

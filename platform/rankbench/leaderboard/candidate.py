@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Generator
 
-from rankbench.core.errors import RankbenchError
+from rankbench.core.errors import ConfigError, RankbenchError
 from rankbench.experiment.fit import Fitted
 from rankbench.experiment.job import MethodConfig
 from rankbench.fitting.drive import Row
@@ -23,7 +23,7 @@ class Candidate:
 
     `value` is the best one on the validation set; its `model` comes from iteration `iterations` (None for a fit in one step),
     which was complete after `seconds_to_best` of `seconds`, the first one after `seconds_to_first`. Evaluations are part of the
-    time of a fit. `failure`: why it has no further value.
+    time of a fit. `failure`: why it has no further value; `refused`: whether the method itself says that it cannot be fitted.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Candidate:
         self.model: Recommender | None = None
         self.iterations: int | None = None
         self.seconds = self.seconds_to_first = self.seconds_to_best = 0.0
-        self.ended, self.failure = False, ""
+        self.ended, self.failure, self.refused = False, "", False
         self._measure, self._clock, self._improved, self._n_done = measure, clock, False, 0
         self._fit = begin(self._watch)
 
@@ -78,7 +78,7 @@ class Candidate:
             last: int | None = end.value.iterations
             return self.iterations if last is None else last
         except RankbenchError as error:  # it diverged, or its values do not fit these data
-            self.ended, self.failure = True, str(error)
+            self.ended, self.failure, self.refused = True, str(error), isinstance(error, ConfigError)
             return None
 
     def _watch(self, model: Recommender, metric: str) -> float:

@@ -2,38 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rankbench.cluster.machine import Needs, capacity
 from rankbench.cluster.session import Session
+from rankbench.core.claims import Claims
 from rankbench.core.environment import Environment
-from rankbench.core.errors import DownloadError, StorageError, first_line
+from rankbench.core.errors import DownloadError, first_line, without_colours
 from rankbench.data.cards import Card
 from rankbench.data.prepare import prepare
 from rankbench.experiment.estimate import Size, memory
 from rankbench.experiment.job import Job
 from rankbench.experiment.outcome import now
-from rankbench.leaderboard.attempt import Attempt, Rules
+from rankbench.leaderboard.attempt import Attempt, NotApplicableError, Rules
 from rankbench.leaderboard.budget import Budget
 from rankbench.leaderboard.entrants import Entrant
 from rankbench.leaderboard.results import Result, Results, Status
 
 OUTSIDE = 1800.0  # seconds for reading the data, and for the test, which the budget does not count
 GRACE = 0.1  # share of the budget by which an entry may be late before its process is ended
-OF_THE_MACHINE = (StorageError, DownloadError, OSError, MemoryError)  # another one, or another day, may do
+CLAIMS = ".claims"  # folder in that of the store: two commands that share the store need not share anything else
 LATE = f"the search had not ended after {1 + GRACE:.1f} times the budget"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """An entrant on a dataset, where the budget `allowed` is `seconds`."""
+    """An entrant on a dataset, whose prepared data have the `fingerprint`. The budget `allowed` is `seconds` there."""
 
     entrant: Entrant
     card: Card
     size: Size
     allowed: Budget
     seconds: float
+    fingerprint: str = ""
 
     @property
     def memory(self) -> int:
@@ -41,6 +43,23 @@ class Entry:
         config = self.entrant.config()
         n_bytes = memory(Job(self.card, (config,), "train"), self.size)
         return n_bytes + (4 * self.size.items**2 if config.spec.dense else 0)
+
+    def without_result(self, rules: Rules, status: Status = "failed", reason: str = "") -> Result:
+        """What the store says if the entry has no result."""
+        return Result(
+            dataset=self.card.name,
+            card=self.card.content_key(),
+            fingerprint=self.fingerprint,
+            entrant=self.entrant.name,
+            rules=self.entrant.key,
+            allowed=str(self.allowed),
+            budget=self.seconds,
+            metric=rules.metric,
+            threads=rules.n_threads,
+            status=status,
+            reason=" ".join(without_colours(reason).split())[:300],
+            started_at=now(),
+        )
 
 
 @dataclass(frozen=True)
@@ -73,7 +92,6 @@ def plan(
     """
     left: list[Entry] = []
     problems: dict[str, str] = {}
-    sizes: dict[str, Size] = {}
     done = 0
     for number, card in enumerate(cards):
         on_dataset(card.name, number, len(cards))
@@ -82,15 +100,14 @@ def plan(
         except DownloadError as error:
             problems[card.name] = error.brief
             continue
-        sizes[card.name] = size = Size.of(dataset)
+        size = Size.of(dataset)
         seconds = budget.seconds(dataset.split.train.nnz)
         for entrant in entrants:
-            key = card.content_key()
-            known = card.name, key, dataset.fingerprint, entrant.name, entrant.key, str(budget), rules.metric
-            if results.find(*known, rules.n_threads):
+            entry = Entry(entrant, card, size, budget, seconds, dataset.fingerprint)
+            if results.find(entry.without_result(rules)):
                 done += 1
             else:
-                left.append(Entry(entrant, card, size, budget, seconds))
+                left.append(entry)
     left.sort(key=lambda each: (each.size.interactions, each.card.name))
     return Plan(tuple(left), done, problems)
 
@@ -102,62 +119,64 @@ def run(
     environment: Environment,
     cluster: Session,
     on_done: Callable[[Result], None] = lambda result: None,
+    on_other: Callable[[Entry], None] = lambda entry: None,
 ) -> None:
-    """Run the entries that are left, as many at once as the processors allow, and store each as it ends."""
+    """Run the entries that are left, as many at once as the processors allow, and store each as it ends.
+
+    Several commands may share a store: each begins what no other one has begun, and `on_other` is told of the entries that
+    another one runs, or has run since the plan was made.
+    """
     from rankbench.cluster.timed_actors import Work, run_timed  # imports Ray, which reads the variables that the session sets
 
-    entries = []
-    for entry in todo.left:
-        if capacity(Needs(rules.n_threads, entry.memory), cluster.machines):
-            entries.append(entry)
-        else:
-            # A larger machine tries it again.
-            on_done(_without(entry, rules, "failed", f"needs {entry.memory / 1e9:.0f} GB of memory", results))
-    works = [
-        Work(
-            Attempt,
-            (entry.entrant, entry.card, entry.allowed, rules, environment),
-            (("load", OUTSIDE), ("search", (1 + GRACE) * entry.seconds), ("test", OUTSIDE)),
-            entry.memory,
-        )
-        for entry in entries
-    ]
-    n_slots = sum(machine.cpus // rules.n_threads for machine in cluster.machines)
-    for number, ending in run_timed(works, rules.n_threads, n_slots):
-        entry = entries[number]
-        if ending.kind == "answer" and in_time(ending.answer[0]):
-            result, per_user = ending.answer
-            results.add(result, per_user)
-            on_done(result)
-        elif ending.kind == "answer" or (ending.kind == "late" and ending.at == "search"):
-            # Processes are ended a little late, and an answer may come before; the clock of the entry itself is exact.
-            on_done(_without(entry, rules, "over budget", LATE, results))
-        elif ending.kind == "error" and ending.at in ("begin", "load") and not isinstance(ending.error, OF_THE_MACHINE):
-            on_done(_without(entry, rules, "not applicable", str(ending.error), results))
-        else:
-            reason = first_line(ending.error) if ending.error else f"late in {ending.at}"
-            on_done(_without(entry, rules, "failed", reason, results))
+    begun: list[Entry] = []
+
+    def keep(result: Result) -> None:
+        results.add(result)
+        on_done(result)
+
+    def works(claims: Claims) -> Iterator[Work]:
+        for entry in todo.left:
+            wanted = entry.without_result(rules)
+            if not capacity(Needs(rules.n_threads, entry.memory), cluster.machines):
+                # A larger machine tries it again.
+                keep(entry.without_result(rules, "failed", f"needs {entry.memory / 1e9:.0f} GB of memory"))
+                continue
+            if not claims.take(str(wanted.key)):
+                on_other(entry)
+                continue
+            results.read_again(wanted.dataset)
+            if results.find(wanted):
+                claims.release(str(wanted.key))
+                on_other(entry)
+                continue
+            begun.append(entry)
+            yield Work(
+                Attempt,
+                (entry.entrant, entry.card, entry.allowed, rules, environment),
+                (("load", OUTSIDE), ("search", (1 + GRACE) * entry.seconds), ("test", OUTSIDE)),
+                entry.memory,
+            )
+
+    n_slots = max(1, sum(machine.cpus // rules.n_threads for machine in cluster.machines))
+    with Claims(results.folder / CLAIMS) as claims:
+        for number, ending in run_timed(works(claims), rules.n_threads, n_slots):
+            entry = begun[number]
+            if ending.kind == "answer" and in_time(ending.answer[0]):
+                result, per_user = ending.answer
+                results.add(result, per_user)
+                on_done(result)
+            elif ending.kind == "answer" or (ending.kind == "late" and ending.at == "search"):
+                # Processes are ended a little late, and an answer may come before; the clock of the entry itself is exact.
+                keep(entry.without_result(rules, "over budget", LATE))
+            elif isinstance(ending.error, NotApplicableError):
+                keep(entry.without_result(rules, "not applicable", str(ending.error)))
+            else:
+                # Whatever else went wrong may be the fault of the machine, so it is tried again.
+                reason = first_line(ending.error) if ending.error else f"late in {ending.at}"
+                keep(entry.without_result(rules, "failed", reason))
+            claims.release(str(entry.without_result(rules).key))
 
 
 def in_time(result: Result) -> bool:
     """Whether an entry that was measured had ended in its time."""
     return result.seconds["all"] <= (1 + GRACE) * result.budget
-
-
-def _without(entry: Entry, rules: Rules, status: Status, reason: str, results: Results) -> Result:
-    """Store that an entry has no result, and why."""
-    result = Result(
-        dataset=entry.card.name,
-        card=entry.card.content_key(),
-        entrant=entry.entrant.name,
-        rules=entry.entrant.key,
-        allowed=str(entry.allowed),
-        budget=entry.seconds,
-        metric=rules.metric,
-        threads=rules.n_threads,
-        status=status,
-        reason=" ".join(reason.split())[:300],
-        started_at=now(),
-    )
-    results.add(result)
-    return result

@@ -115,7 +115,7 @@ def board_page(board: Board, boards: Sequence[Board], families: Mapping[str, Seq
         ("largest share of a budget", f"{max(shares, default=0):.2f}"),
         ("chosen and ranked by", board.metric),
     )
-    return Page("Leaderboard", (MEANING,), tuple(sections), facts, tuple(board.conclusions()[:3]))
+    return Page("Leaderboard", (MEANING,), tuple(sections), facts, (*board.conclusions()[:3], *board.notes))
 
 
 def _budgets_grid(board: Board, boards: Sequence[Board]) -> Grid:

@@ -1,7 +1,7 @@
 """Which of the best methods on a dataset its users tell from the best one: paired tests, kept in the store.
 
-ties/DATASET.jsonl      one line per budget and metric. The values of each user, which the tests need, stay where they were
-                        measured; their verdicts are small and travel with the store.
+ties/DATASET.jsonl      one line per set of entries and metric. The values of each user, which the tests need, stay where they
+                        were measured; their verdicts are small and travel with the store.
 """
 
 from __future__ import annotations
@@ -9,11 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 
-from rankbench.core.files import write_text
-from rankbench.core.json_lines import read_json_lines
+from rankbench.core.json_lines import JsonLines
 from rankbench.evaluation.compare import compare
 from rankbench.leaderboard.results import Result, Results
 
@@ -31,6 +29,10 @@ class Ties:
     worse: tuple[str, ...]
     equal: tuple[str, ...]
 
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.of, self.metric
+
     def verdict(self, method: str) -> str:
         return "worse" if method in self.worse else "= best" if method in self.equal else ""
 
@@ -43,10 +45,10 @@ def ties(ranked: Sequence[Result], metric: str, results: Results) -> Ties | None
     best = ranked[:TESTED]
     if len(best) < 2:
         return None
-    path, key = results.folder / "ties" / f"{best[0].dataset}.jsonl", _key(best)
-    stored = read_json_lines(path, Ties) if path.is_file() else []
-    for each in stored:
-        if (each.of, each.metric) == (key, metric):
+    path, key = results.folder / "ties" / f"{best[0].dataset}.jsonl", (_of(best), metric)
+    file = JsonLines(path, Ties, lambda each: each.key, best[0].dataset)
+    for each in file.read(results.skipped):
+        if each.key == key:
             return each
     samples = {each.entrant: users for each in best if (users := results.users_of(each, metric)) is not None}
     if len(samples) < len(best):
@@ -55,16 +57,12 @@ def ties(ranked: Sequence[Result], metric: str, results: Results) -> Ties | None
     verdicts = {pair.model: pair.verdict for pair in tests.pairs if pair.against == tests.best}
     worse = tuple(name for name, verdict in verdicts.items() if verdict == "worse")
     equal = tuple(name for name in verdicts if name not in worse)
-    found = Ties(best[0].allowed, metric, key, tests.best, worse, equal)
-    _keep(path, [each for each in stored if (each.allowed, each.metric) != (found.allowed, metric)] + [found])
+    found = Ties(best[0].allowed, metric, key[0], tests.best, worse, equal)
+    if results.skipped is None:  # a file of which lines were left out is not written
+        file.update(lambda stored: [*(each for each in stored if each.key != key), found])
     return found
 
 
-def _key(entries: Sequence[Result]) -> str:
-    content = json.dumps([[each.card, *each.key, each.rules, each.started_at] for each in entries])
+def _of(entries: Sequence[Result]) -> str:
+    content = json.dumps([[each.card, each.entrant, each.allowed, each.rules, each.started_at] for each in entries])
     return hashlib.sha256(content.encode()).hexdigest()[:16]
-
-
-def _keep(path: Path, lines: list[Ties]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, "".join(f"{json.dumps(asdict(each), sort_keys=True)}\n" for each in lines))

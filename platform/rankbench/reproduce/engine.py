@@ -14,13 +14,13 @@ from pathlib import Path
 from types import FrameType
 
 from rankbench.cluster.session import Session
+from rankbench.core.claims import Claims
 from rankbench.core.environment import Environment
 from rankbench.data.prepare import prepare
 from rankbench.evaluation.metrics import MetricSet
 from rankbench.experiment.estimate import Size
 from rankbench.reproduce.adopt import records_folder
 from rankbench.reproduce.evidence import Evidence, stored_fit
-from rankbench.reproduce.locks import locked
 from rankbench.reproduce.schedule import Task, fresh
 from rankbench.reproduce.search import search
 from rankbench.reproduce.simulations import simulate
@@ -55,7 +55,7 @@ class Spending:
         """Leave tasks to another command, and say so."""
         self.left_to_others += len(tasks)
         for task in tasks:
-            self.told(f"{task.labels} on {task.dataset}: another command is at it, and it is left to that command")
+            self.told(f"{task.labels} on {task.dataset}: skipped: another command is running it")
 
 
 def spend(
@@ -82,8 +82,11 @@ def spend(
             batch = [left for task in batch if task.key not in begun
                      and (left := fresh(task, spending.evidence, spending.search_seconds))]  # fmt: skip
             begun |= {task.key for task in batch}
-            with locked(batch, environment) as free:
-                spending.leave([task for task in batch if task not in free])
+            with Claims(claims_folder(environment)) as claims:
+                claimed = [task for task in batch if claims.take(*task.claims)]
+                spending.leave([task for task in batch if task not in claimed])
+                spending.evidence.read()  # another command may have measured them since
+                free = [left for task in claimed if (left := fresh(task, spending.evidence, spending.search_seconds))]
                 if free and free[0].study is not None:
                     simulate(free[0].study, free[0].dataset, spending.evidence, environment)
                     spending.studied += 1
@@ -94,6 +97,11 @@ def spend(
                 elif free:
                     _fit(free, spending, environment, cluster)
     return not over.is_set() and not spending.left_to_others
+
+
+def claims_folder(environment: Environment) -> Path:
+    """The folder of the claims of commands that share a folder of results."""
+    return records_folder(environment).parent / "locks"
 
 
 def spend_alone(

@@ -8,15 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
-
 from rankbench.core.errors import DataError
-from rankbench.core.files import write_text
-from rankbench.core.json_lines import read_json_lines
+from rankbench.core.json_lines import JsonLines
 from rankbench.experiment.job import MethodConfig
 from rankbench.reproduce.lines import (
     KINDS,
@@ -38,19 +34,32 @@ class Evidence:
     only remembers the line.
     """
 
-    def __init__(self, folder: Path, read_only: bool = False):
-        """Read the folder, which need not exist. Raises DataError naming file and line for what cannot be read."""
+    def __init__(self, folder: Path, read_only: bool = False, skipped: list[str] | None = None):
+        """Read the folder, which need not exist. Raises DataError naming file and line for what cannot be read; with `skipped`,
+        it is described there and left out.
+        """
         self.folder, self.read_only = folder, read_only
         self.fits: dict[str, list[StoredFit]] = {}
         self.searches: dict[str, list[StoredSearch]] = {}
         self.studies: dict[str, list[StoredStudy]] = {}
         self.claims: dict[str, list[StoredClaim]] = {}
         self.neighbours: dict[str, list[StoredNeighbours]] = {}
-        for path in sorted(folder.glob("[!.]*.jsonl")):  # not what another process is writing
+        self.read(skipped)
+
+    def read(self, skipped: list[str] | None = None) -> None:
+        """Read all files, to which other processes may have added lines."""
+        for path in sorted(self.folder.glob("[!.]*.jsonl")):  # not what another process is writing
             dataset, _, kind = path.name.removesuffix(".jsonl").rpartition(".")
-            if kind not in KINDS or not dataset:
-                raise DataError(f"{path}: expected a name that ends in {', '.join(f'.{each}.jsonl' for each in KINDS)}")
-            getattr(self, kind)[dataset] = read_json_lines(path, KINDS[kind])
+            if kind in KINDS and dataset:
+                getattr(self, kind)[dataset] = self._file(dataset, kind).read(skipped)
+                continue
+            problem = f"{path}: expected a name that ends in {', '.join(f'.{each}.jsonl' for each in KINDS)}"
+            if skipped is None:
+                raise DataError(problem)
+            skipped.append(problem)
+
+    def _file(self, dataset: str, kind: str) -> JsonLines[Any]:
+        return JsonLines(self.folder / f"{dataset}.{kind}.jsonl", KINDS[kind], _key, dataset)
 
     def find(
         self, dataset: str, card: str, config: MethodConfig, fit_on: str, dtype: str, metrics: Iterable[str] = ()
@@ -101,17 +110,10 @@ class Evidence:
         """
         kind = next(name for name, each in KINDS.items() if isinstance(line, each))
         lines: dict[str, list[Any]] = getattr(self, kind)
-        known = lines.get(line.dataset, [])
         if self.read_only:
-            lines[line.dataset] = _with(line, known)
+            lines[line.dataset] = _with(line, lines.get(line.dataset, []))
             return
-        self.folder.mkdir(parents=True, exist_ok=True)
-        path = self.folder / f"{line.dataset}.{kind}.jsonl"
-        with FileLock(self.folder / f".{path.name}.lock"):
-            stored = read_json_lines(path, KINDS[kind]) if path.exists() else []
-            lines[line.dataset] = _with(line, [*known, *stored])
-            rows = (json.dumps(asdict(each), sort_keys=True, allow_nan=False) for each in lines[line.dataset])
-            write_text(path, "".join(f"{row}\n" for row in rows))
+        lines[line.dataset] = self._file(line.dataset, kind).update(lambda stored: _with(line, stored))
 
 
 def stored_fit(record: RunRecord, config: MethodConfig, card: str, idle: bool) -> StoredFit:
@@ -169,7 +171,11 @@ def _rounded(m: Measured) -> tuple[float, float | None, float | None]:
     return round(m.mean, 6), low, high
 
 
-def _with(line: Any, known: Iterable[Any]) -> list[Any]:
-    """Return the lines in order, each setting once, with the last one of it."""
-    last = {(each.order, each.card): each for each in (*known, line)}
-    return sorted(last.values(), key=lambda each: each.order)
+def _key(line: Stored) -> tuple[Any, ...]:
+    """What a line is of: a setting, data and seed, or a table."""
+    return *line.order, line.card
+
+
+def _with(line: Stored, known: Iterable[Any]) -> list[Any]:
+    """Return the lines in order, with `line` in place of one of the same key."""
+    return sorted([*(each for each in known if _key(each) != _key(line)), line], key=_key)

@@ -54,11 +54,17 @@ class Task:
     seconds: float = 0.0  # a rough estimate
 
     @property
-    def key(self) -> tuple[object, ...]:
+    def key(self) -> tuple[str, tuple[object, ...], tuple[object, ...], str]:
         """What the task is, whatever else has been measured since it was planned."""
         row = self.searched
         searched = (row.search_key, self.on) if row else ()
         return self.dataset, tuple(fit.key for fit in self.fits), searched, self.study.table if self.study else ""
+
+    @property
+    def claims(self) -> tuple[str, ...]:
+        """Its fits, or its search or study: what only one command runs at a time."""
+        dataset, fits, *other = self.key
+        return tuple(repr((dataset, fit)) for fit in fits) or (repr((dataset, *other)),)
 
     @property
     def rows(self) -> list[Row]:
