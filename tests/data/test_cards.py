@@ -158,6 +158,8 @@ def test_changes_reach_into_the_card_and_are_checked_like_it(write, environment)
         ({"title": "another"}, True),
         ({"expect.raw.users": 3}, True),
         ({"source.licence": "none"}, True),
+        ({"split.cold_users": "drop"}, True),
+        ({"split.cold_users": "keep"}, False),
         ({"split.seed": 1}, False),
         ({"split.valid": 0.3}, False),
         ({"prepare": [{"k_core": 2}]}, False),

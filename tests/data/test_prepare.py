@@ -225,6 +225,21 @@ def test_other_candidates_are_another_fingerprint(environment):
     assert without.fingerprint != candidate.fingerprint
 
 
+def test_how_users_without_a_history_are_measured_is_part_of_the_fingerprint_where_there_are_such_users(write, environment):
+    found = {}
+    for new in (False, True):
+        # User 9 is known only from the time of test on, if at all.
+        late = [(9 if new else 1, item, 9) for item in range(4, 6)]
+        rows = [(user, item, item) for user in range(8) for item in range(4)] + late
+        columns = {name: name for name in ("user", "item", "time")}
+        card = CARD | {"read": columns, "split": {"protocol": "temporal", "test": 0.05, "valid": 0.3}}
+        path = write(card, {"raw.csv": "\n".join(["user,item,time", *(f"{u},{i},{t}" for u, i, t in rows)]) + "\n"})
+        data = [load(path, environment, {"split.cold_users": mode}) for mode in ("drop", "keep", "popularity")]
+        found[new] = len({each.fingerprint for each in data})
+        assert [each.counts.get("cold_test_users") for each in data] == [1 if new else None] * 3
+    assert found == {False: 1, True: 3}
+
+
 def test_a_cache_hit_is_not_built_again(write, environment, monkeypatch):
     path = write(CARD, {"raw.csv": RAW})
     made = load(path, environment)

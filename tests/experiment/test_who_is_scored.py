@@ -8,6 +8,11 @@ import pytest
 
 import rankbench.api as rb
 from rankbench.core.errors import ConfigError
+from rankbench.evaluation.metrics import metric_set
+from rankbench.experiment.execution import Execution
+from rankbench.experiment.job import Job, configure
+from rankbench.experiment.run import run
+from rankbench.tracking.record import about_cold_users
 
 FEW = {"epochs": 2, "embedding_dim": 4}
 
@@ -81,3 +86,45 @@ def test_ids_and_numbers_that_are_none_are_named(table, environment):
         model.recommend(["u1"], k=2.5)
     with pytest.raises(ConfigError, match="seed: expected a whole number from 0, got -1"):
         rb.fit(table, "ials", seed=-1, environment=environment)
+
+
+def in_time(cold_users, environment):
+    """40 users buy on days 0 to 9; on days 10 and 11 the first 20 of them and five new users do."""
+    rng = np.random.default_rng(4)
+    old = [(f"u{user}", f"i{item}", day) for user in range(40) for day, item in enumerate(rng.permutation(60)[:10])]
+    late = [f"u{user}" for user in range(20)] + [f"new{user}" for user in range(5)]
+    new = [(user, f"i{item}", day) for user in late for day, item in zip((10, 11), 60 + rng.permutation(5)[:2], strict=True)]
+    old += [(f"u{user}", f"i{item}", 3) for user in range(20, 40) for item in range(60, 65)]
+    split = {"protocol": "temporal", "test": 0.09, "cold_users": cold_users}
+    table = pd.DataFrame([*old, *new], columns=["user", "item", "time"])
+    return rb.dataset(table, time="time", split=split, environment=environment)
+
+
+@pytest.mark.parametrize("mode", ["drop", "popularity", "keep"])
+def test_users_without_a_history_are_counted_and_ranked_as_the_card_says(environment, mode):
+    data = in_time(mode, environment)
+    assert data.counts["cold_test_users"] == 5
+    records = {}
+    for method in ("ease", "popularity"):
+        job = Job(data.card, (configure(method, {}),), metrics=metric_set(["ndcg"], [5]))
+        (outcome,) = run(job, environment, Execution(1))
+        records[method] = outcome.record
+        users = set(outcome.per_user["user"].to_pylist())
+        assert len([user for user in users if user.startswith("new")]) == (0 if mode == "drop" else 5)
+        assert outcome.record.users["measured"] == len(users) == (20 if mode == "drop" else 25)
+        assert outcome.record.users["without_history"] == 5
+        assert rb.fit(data, method, environment=environment).evaluate(environment=environment).left_out == (mode == "drop") * 5
+    # EASE has the same score for every item, so that it must recommend what popularity does, and not the items of low ids.
+    ease, popular = (records[method].groups["without_history"]["ndcg@5"] for method in ("ease", "popularity"))
+    assert ease == popular > 0.3
+    assert f"(cold_users: {mode})" in about_cold_users(list(records.values()))
+    assert f"{popular:.4f}" in about_cold_users(list(records.values()))
+
+
+def test_nothing_is_measured_if_no_user_has_a_history(environment):
+    rows = [(f"u{user}", f"i{item}", item) for user in range(20) for item in range(6)]
+    late = [(f"new{user}", f"i{item}", 9) for user in range(6) for item in (1, 3)]
+    table = pd.DataFrame(rows + late, columns=["user", "item", "time"])
+    data = rb.dataset(table, time="time", split={"protocol": "temporal", "test": 0.05, "valid": 0.2}, environment=environment)
+    with pytest.raises(ConfigError, match="none of the 6 users to measure has a history"):
+        rb.fit(data, "ease", environment=environment).evaluate(environment=environment)

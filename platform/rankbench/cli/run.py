@@ -222,6 +222,8 @@ def _cutoffs(text: str) -> tuple[int, ...]:
 
 
 def _show(record: RunRecord, folder: Path, shown: dict[str, Any]) -> None:
+    from rankbench.tracking.record import about_cold_users
+
     counts = record.dataset.counts
     params = " ".join(f"{name}={value}" for name, value in shown.items() if value is not None)
     out.print(f"{record.method} {params} on {record.dataset.name}", style="bold")
@@ -246,6 +248,8 @@ def _show(record: RunRecord, folder: Path, shown: dict[str, Any]) -> None:
         out.print(f"the item-item matrix did not fit into memory and was solved by tiles of {record.tiles:,} rows")
     if "dropped_missing" in counts:
         out.print(f"drop_missing dropped {counts['dropped_missing']:,} rows of the raw files")
+    if sentence := about_cold_users([record]):
+        out.print(sentence, style="yellow")
     for difference in record.dataset.differences:
         out.print(f"differs from the published counts: {difference}", style="yellow")
     if record.dataset.raw_gone:

@@ -299,6 +299,8 @@ class Card(Strict):
         content = self.model_dump(mode="json", include={"read", "prepare", "split"})
         if not self.split.rank_valid:
             del content["split"]["rank_valid"]  # so that keys are those of the time before the field
+        if self.split.cold_users == "drop":
+            del content["split"]["cold_users"]  # the fingerprint tells data with such users apart
         content["generator"] = self.source.generator.model_dump() if self.source.generator else None
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 

@@ -212,7 +212,7 @@ def _build(card: Card, raw: list[RawFile], folder: Path, progress: Progress) -> 
         "plugins": _plugins_of(card),
         "source": _source_key(card),
         "shape": list(parts.train.shape),
-        "fingerprint": _fingerprint(matrices, card.split),
+        "fingerprint": _fingerprint(matrices, parts, card.split),
         "raw_counts": raw_counts,
         "counts": _counts(parts) | ({"dropped_missing": n_missing} if card.drops_missing else {}),
         "time_span": _time_span(data),
@@ -312,7 +312,8 @@ def _counts(parts: Split) -> dict[str, int]:
     known = parts.fit_matrix(parts.final_fit)
     fitted = np.bincount(known.indices, minlength=parts.n_items) > 0
     in_test = np.bincount(test.indices, minlength=parts.n_items) > 0
-    test_sizes = np.diff(parts.holdout("test", parts.final_fit).target.indptr)
+    holdout = parts.holdout("test", parts.final_fit)
+    test_sizes = np.diff(holdout.target.indptr)
     return {
         "users": parts.n_users,
         "items": parts.n_items,
@@ -323,6 +324,7 @@ def _counts(parts: Split) -> dict[str, int]:
         **({"fold_in": history} if history else {}),
         "users_with_test_items": int((test_sizes > 0).sum()),
         "users_without_test_items": int((test_sizes == 0).sum()),
+        **({"cold_test_users": int(holdout.cold.sum())} if holdout.cold.any() else {}),
         "users_without_train_items": int((np.diff(known.indptr) == 0).sum()),
         "cold_items": int((~fitted).sum()),
         "cold_test_items": int((in_test & ~fitted).sum()),
@@ -374,9 +376,13 @@ def _differences(card: Card, raw: dict[str, int], prepared: dict[str, int]) -> t
     return tuple(lines)
 
 
-def _fingerprint(matrices: dict[str, sp.csr_array], spec: SplitSpec) -> str:
-    """A hash of the matrices, and of the candidates where they are not those that the protocol has by default."""
+def _fingerprint(matrices: dict[str, sp.csr_array], parts: Split, spec: SplitSpec) -> str:
+    """A hash of the matrices, and of the candidates where they are not those that the protocol has by default. Where users have
+    no history, it also depends on how they are measured.
+    """
     digest = hashlib.sha256(b"rank_valid" if spec.rank_valid else b"")
+    if parts.has_cold_users:
+        digest.update(f"cold_users {spec.cold_users}".encode())
     if getattr(spec, "self_candidate", False):
         digest.update(b"self_candidate")
     for name, matrix in matrices.items():

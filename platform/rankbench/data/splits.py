@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,7 +12,17 @@ from rankbench.core.errors import DataError
 from rankbench.data.blocks import csr_from_pairs, union
 from rankbench.data.interactions import Interactions
 from rankbench.data.protocols.link_prediction import same_id
-from rankbench.data.protocols.spec import DROPPED, TEST, TEST_HISTORY, TRAIN, VALID, VALID_HISTORY, SplitSpec, protocols
+from rankbench.data.protocols.spec import (
+    DROPPED,
+    TEST,
+    TEST_HISTORY,
+    TRAIN,
+    VALID,
+    VALID_HISTORY,
+    ColdUsers,
+    SplitSpec,
+    protocols,
+)
 
 # The matrices of a split, in the order in which they are stored and fingerprinted.
 LABELS = {
@@ -29,7 +40,8 @@ class Holdout:
 
     `users` (m,) int32; `history` (m, n_items): their known interactions; `target` (m, n_items): the held-out ones.
     `excluded` (m, n_items) or None: further items that are not candidates. Without `filter_seen` the history is not
-    masked in the ranking.
+    masked in the ranking. `cold_users` and `item_counts` (n_items,), the interactions of each item in the fitted data, say
+    how users without a history are ranked (`evaluation/cold_users.py`).
     """
 
     users: np.ndarray
@@ -37,6 +49,19 @@ class Holdout:
     target: sp.csr_array
     excluded: sp.csr_array | None = None
     filter_seen: bool = True
+    cold_users: ColdUsers = "keep"
+    item_counts: np.ndarray | None = None
+
+    @cached_property
+    def cold(self) -> np.ndarray:
+        """A mask (m,) of the users who have targets, but no history."""
+        return (np.diff(self.target.indptr) > 0) & (np.diff(self.history.indptr) == 0)
+
+    @cached_property
+    def rows(self) -> np.ndarray:
+        """Positions of the users who are ranked and measured: all with targets, or those of them who have a history."""
+        ranked = np.diff(self.target.indptr) > 0
+        return np.flatnonzero(ranked & ~self.cold if self.cold_users == "drop" else ranked)
 
     @property
     def seen(self) -> sp.csr_array:
@@ -65,6 +90,7 @@ class Split:
     refit: bool = True
     excluded: sp.csr_array | None = None
     rank_valid: bool = False
+    cold_users: ColdUsers = "drop"
 
     @property
     def n_users(self) -> int:
@@ -78,6 +104,11 @@ class Split:
     def final_fit(self) -> str:
         """The parts that the tested model is fitted on."""
         return "train+valid" if self.refit else "train"
+
+    @cached_property
+    def has_cold_users(self) -> bool:
+        """Whether users with targets have no history, in validation or test."""
+        return any(self.holdout(on, "train").cold.any() for on in ("valid", "test"))
 
     def fit_matrix(self, on: str) -> sp.csr_array:
         """The matrix of `train`, or of `train+valid`: everything that is known at test time."""
@@ -104,10 +135,14 @@ class Split:
             excluded = self.valid_target if excluded is None else union(excluded, self.valid_target)
         history, users = union(self.train, *known), np.arange(self.n_users, dtype=np.int32)
         fold_in = self.valid_history if on == "valid" else self.test_history
-        if not fold_in.nnz:
-            return Holdout(users, history, target, excluded)
-        users = users[(np.diff(fold_in.indptr) > 0) | (np.diff(target.indptr) > 0)]
-        return Holdout(users, history[users], target[users], None if excluded is None else excluded[users])
+        if fold_in.nnz:
+            users = users[(np.diff(fold_in.indptr) > 0) | (np.diff(target.indptr) > 0)]
+            history, target = history[users], target[users]
+            excluded = None if excluded is None else excluded[users]
+        holdout = Holdout(users, history, target, excluded, cold_users=self.cold_users)
+        if not holdout.cold.any():
+            return holdout
+        return replace(holdout, item_counts=np.bincount(self.fit_matrix(fitted_on).indices, minlength=self.n_items))
 
 
 def split(data: Interactions, spec: SplitSpec) -> tuple[Split, Interactions]:
@@ -142,6 +177,7 @@ def assemble(matrices: dict[str, sp.csr_array], spec: SplitSpec, users, items) -
     protocol = protocols().get(spec.protocol)
     excluded = _self_pairs(users, items) if protocol.self_excluded(spec) else None
     about = {"protocol": spec.protocol, "seed": spec.seed, "refit": protocol.refit, "rank_valid": spec.rank_valid}
+    about["cold_users"] = spec.cold_users
     return Split(**matrices, **about, excluded=excluded)
 
 

@@ -55,7 +55,7 @@ def rank(
     block_users: int = BLOCK_USERS,
     block_items: int = BLOCK_ITEMS,
 ) -> list[Ranking]:
-    """Return one Ranking per model, for the rows of `holdout` that have targets, or for `rows`. Models of a family share their
+    """Return one Ranking per model, for `Holdout.rows`, or for `rows`. Models of a family share their
     base scores.
 
     Blocks of users run in parallel, in the number of threads set by `threads.pinned`, which does not change the result.
@@ -96,12 +96,12 @@ def slices(start: int, stop: int, width: int) -> list[slice]:
 
 
 class _Users:
-    """The users to rank: `rows` of a holdout, by default those that have targets."""
+    """The users to rank: `rows` of a holdout, by default `Holdout.rows`."""
 
     def __init__(self, holdout: Holdout, rows: np.ndarray | None):
         n_targets = np.diff(holdout.target.indptr)
         self.holdout, self.seen = holdout, holdout.seen
-        self.rows = np.flatnonzero(n_targets) if rows is None else rows
+        self.rows = holdout.rows if rows is None else rows
         self.first_target = np.append(0, np.cumsum(n_targets[self.rows]))  # of each row, among the targets of all rows
 
 

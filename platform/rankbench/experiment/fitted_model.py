@@ -33,6 +33,7 @@ from rankbench.data.cards import load_card
 from rankbench.data.prepare import Dataset, prepare
 from rankbench.data.protocols.link_prediction import same_id
 from rankbench.data.splits import Holdout
+from rankbench.evaluation.cold_users import rank_all
 from rankbench.evaluation.columns import rank_by_columns
 from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, measure, metric_set, require_within
 from rankbench.evaluation.ranking import Ranking, rank
@@ -107,7 +108,8 @@ class _About:
 class Evaluation:
     """`metrics`: name → mean with its 95 % interval. `per_user`: one row per user with held-out items, by raw id; a metric that
     is a ratio of two sums has a second column with the weights of the users. `dataset` is the fingerprint of the data and
-    `measured_on` the part, so that only results on the same data are compared.
+    `measured_on` the part, so that only results on the same data are compared. `left_out`: number of users with held-out items
+    who have no history.
     """
 
     metrics: dict[str, Interval]
@@ -115,6 +117,7 @@ class Evaluation:
     method: str = ""
     dataset: str = ""
     measured_on: str = "test"
+    left_out: int = 0
 
     @property
     def table(self) -> pd.DataFrame:
@@ -130,7 +133,8 @@ class Evaluation:
 
     @property
     def _title(self) -> str:
-        return f"Evaluation of {self.method or 'a ranking'} on {self.measured_on}, {len(self.per_user):,} users"
+        left_out = f" ({self.left_out:,} without history left out)" if self.left_out else ""
+        return f"Evaluation of {self.method or 'a ranking'} on {self.measured_on}, {len(self.per_user):,} users{left_out}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -301,11 +305,15 @@ class Model:
         if chosen:
             require_within(wanted, len(data.items), data.name, "cutoffs")
         with pinned(available_cpus()):
-            ranking = _ranked(self.recommender, holdout, wanted.k, wanted.auc)
+            ranking = rank_all(
+                lambda warm, rows: [_ranked(self.recommender, warm, wanted.k, wanted.auc, rows)],
+                [self.recommender], holdout, wanted.k, wanted.auc,
+            )[0]  # fmt: skip
         counts = np.bincount(train.indices, minlength=len(self.items))
         per_user = measure(ranking, holdout.target, counts, wanted, train, holdout.history)
         frame = pd.DataFrame({"user": data.users.take(pa.array(per_user.users)).to_pandas()} | per_user.columns)
-        return Evaluation(summarise(per_user, self.seed), frame, self.method, data.fingerprint, on)
+        left_out = int(holdout.cold.sum()) if holdout.cold_users == "drop" else 0
+        return Evaluation(summarise(per_user, self.seed), frame, self.method, data.fingerprint, on, left_out)
 
     def save(self, folder: str | Path) -> Path:
         """Write the model to a new folder, atomically: model.json, arrays.safetensors, and the tiles of a tiled matrix.

@@ -23,6 +23,7 @@ from rankbench.core.errors import NumericalError, require
 from rankbench.core.memory import memory_errors_are_clear
 from rankbench.data.prepare import Dataset, prepare
 from rankbench.data.splits import Holdout
+from rankbench.evaluation.cold_users import counts_of_users, means_by_history, rank_all
 from rankbench.evaluation.metrics import measure
 from rankbench.evaluation.ranking import Ranking
 from rankbench.evaluation.summary import summarise
@@ -79,15 +80,17 @@ def run_stepwise(
                 i: measure(ranking, holdout.target, counts, job.metrics, X, holdout.history) for i, ranking in rankings.items()
             }
             summaries = {i: summarise(per_user, job.seed) for i, per_user in measured.items()}
+            groups = {i: means_by_history(holdout, each, rankings[i], job.metrics) for i, each in measured.items()}
 
-    n_ranked, info = len(rankings[unique[0]].rows), describe(dataset)
+    users, info = counts_of_users(holdout), describe(dataset)
     outcomes = []
     for position, config in enumerate(job.configs):
         leader = leaders[position]
         record = dataclasses.replace(
             base_record(job, config, info, started_at),
             metrics={name: Measured(each.mean, each.low, each.high) for name, each in summaries[leader].items()},
-            users={"measured": n_ranked, "without_targets": holdout.target.shape[0] - n_ranked},
+            users=users,
+            groups=groups[leader],
             seconds={name: round(value, 4) for name, value in seconds.items()},
             curve=fitted.curve,
             iterations=fitted.iterations,
@@ -152,7 +155,11 @@ def _rank(
     models, on_progress = [fitted.models[position] for position in unique], partial(progress, "rank")
     tiled = [model for model in models if isinstance(model, TiledLinearRecommender)]
     if tiled and execution.spill:
-        return rank_by_tiles(job, tiled, holdout, execution.spill, execution.context.executor, on_progress)
+        spill, executor = execution.spill, execution.context.executor
+        return rank_all(
+            lambda warm, _: rank_by_tiles(job, tiled, warm, spill, executor, on_progress),
+            tiled, holdout, job.metrics.k, job.metrics.auc,
+        )  # fmt: skip
     return ranked(models, holdout, job.metrics.k, job.metrics.auc, on_progress, execution.device)
 
 
@@ -176,9 +183,14 @@ def _with_own_spill_folder(job: Job, execution: Execution) -> Execution:
 
 
 def require_fold_in(configs: tuple[MethodConfig, ...], holdout: Holdout, X: sp.csr_array, name: str) -> None:
-    """Raise ConfigError if a method that only scores fitted users would be measured on others."""
+    """Raise ConfigError if a method that only scores fitted users would be measured on others, or nobody is left to measure."""
     if not len(holdout.users):
         return
+    require(
+        len(holdout.rows) > 0 or not holdout.cold.any(),
+        f"{name}: none of the {holdout.cold.sum():,} users to measure has a history; split the data more evenly, "
+        "or set split.cold_users to popularity",
+    )
     held_out = int(np.count_nonzero(np.diff(X.indptr)[holdout.users] == 0))
     for each in configs:
         require(

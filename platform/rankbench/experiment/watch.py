@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from rankbench.core.rng import stream
 from rankbench.data.splits import Holdout
+from rankbench.evaluation.cold_users import rank_all
 from rankbench.evaluation.metrics import MetricSet, measure
 from rankbench.evaluation.ranking import Ranking, rank
 from rankbench.experiment.job import Job, MethodConfig
@@ -32,22 +33,28 @@ def ranked(
     device: str = "cpu",
     rows: np.ndarray | None = None,
 ) -> list[Ranking]:
-    """`ranking.rank`, on `device` for models of vectors, of pairs, and autoencoders, where AUC is not asked for."""
-    if device == "cpu" or auc:
-        return rank(models, holdout, k, auc, progress, rows)
-    return [
-        _ranked_on(device, model, holdout, k, rows)
-        if type(model) in (FactorRecommender, AutoencoderRecommender, PairRecommender)
-        else rank([model], holdout, k, rows=rows)[0]
-        for model in models
-    ]
+    """Rank all users that are measured, or `rows` of them: on `device` for models of vectors, of pairs, and autoencoders, where
+    AUC is not asked for.
+    """
+
+    def rank_rows(holdout: Holdout, rows: np.ndarray | None) -> list[Ranking]:
+        if device == "cpu" or auc:
+            return rank(models, holdout, k, auc, progress, rows)
+        return [
+            _ranked_on(device, model, holdout, k, rows)
+            if type(model) in (FactorRecommender, AutoencoderRecommender, PairRecommender)
+            else rank([model], holdout, k, rows=rows)[0]
+            for model in models
+        ]
+
+    return rank_all(rank_rows, models, holdout, k, auc, rows)
 
 
 def _ranked_on(device: str, model: Recommender, holdout: Holdout, k: int, rows: np.ndarray | None) -> Ranking:
     """Rank on `device`, and on the CPU the few users whose list ends between equal scores."""
     from rankbench.training.device_ranking import top_k  # imports PyTorch, which takes seconds
 
-    rows = np.flatnonzero(np.diff(holdout.target.indptr)) if rows is None else rows
+    rows = holdout.rows if rows is None else rows
     users = holdout.users[rows]
     folded = model.fold(users, holdout.history[rows])
     assert isinstance(folded, FactorRecommender | PairRecommender)
@@ -74,7 +81,7 @@ class ValidationSet:
 
     def __init__(self, holdout: Holdout, seed: int, device: str = "cpu", limit: int = VALID_USERS):
         self.holdout, self.device = holdout, device
-        rows = np.flatnonzero(np.diff(holdout.target.indptr))
+        rows = holdout.rows
         if len(rows) > limit:
             rows = np.sort(stream(seed, "early stopping", "users").choice(rows, limit, replace=False))
         self.rows = rows
@@ -92,7 +99,7 @@ class Curve:
         self.every, self.limit, self.holdout, self.device = job.curve, limit, holdout, device
         self.metrics = MetricSet(tuple(name for name in job.metrics.names if name.partition("@")[0] in CURVE))
         self.counts = np.bincount(X.indices, minlength=X.shape[1])
-        rows = np.flatnonzero(np.diff(holdout.target.indptr))
+        rows = holdout.rows
         rng = stream(0, "curve", "users")  # the same users for every seed, so that curves can be compared
         self.rows = np.sort(rng.choice(rows, min(CURVE_USERS, len(rows)), replace=False))
 

@@ -22,6 +22,7 @@ from rankbench.core.rng import stream
 from rankbench.data.cards import Card
 from rankbench.data.prepare import Dataset, prepare
 from rankbench.data.splits import Holdout
+from rankbench.evaluation.cold_users import counts_of_users
 from rankbench.evaluation.metrics import MetricSet, PerUser, measure
 from rankbench.evaluation.summary import summarise
 from rankbench.experiment.estimate import Size, evaluations_every
@@ -170,6 +171,7 @@ class Attempt:
             iterations=self.winner.iterations,
             metrics={name: (each.mean, each.low, each.high) for name, each in summarise(mean, 0).items()},
             by_seed=tuple(by_seed),
+            users=counts_of_users(holdout) if holdout.cold.any() else {},
             traits=traits(self.X),
             seconds={
                 "search": self.search_seconds,

@@ -35,8 +35,9 @@ class Result:
     `card`: key of the dataset's card; `fingerprint`: that of the prepared data. `rules`: key of what the entrant fixes and
     searches. `params`: those that it chose, by the `metric` whose value on the validation set is `valid`, among `tried`
     settings. `metrics`: means on test over users and `seeds`, with 95 % intervals over users. `by_seed`: means of `metric` on
-    test. `traits`: those of the train part (`traits.py`). `seconds`: of the search, of all that the budget counts, of the best
-    fit until its best iteration, and of the test. Without a result, `reason` says why.
+    test. `users`: how many were measured, and how many have no history, if there are any. `traits`: those of the train part
+    (`traits.py`). `seconds`: of the search, of all that the budget counts, of the best fit until its best iteration, and of the
+    test. Without a result, `reason` says why.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -59,6 +60,7 @@ class Result:
     iterations: int | None = None
     metrics: dict[str, tuple[float, float | None, float | None]] = field(default_factory=dict)
     by_seed: tuple[float, ...] = ()
+    users: dict[str, int] = field(default_factory=dict)
     traits: dict[str, float] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     threads: Several = 1
@@ -162,6 +164,8 @@ class Results:
 def _line(result: Result) -> str:
     """The line of an entry. Measurements are rounded; parameters are not, because a fit must be repeatable."""
     content = asdict(result)
+    if not result.users:
+        del content["users"]  # so that lines are those of the time before the field
     for name in ("metrics", "by_seed", "traits", "seconds", "valid", "peak_memory_gb"):
         content[name] = _rounded(content[name])
     return json.dumps(content, sort_keys=True, allow_nan=False)

@@ -8,16 +8,20 @@ from typing import Any
 from rankbench.reports.names import listed
 from rankbench.reports.tables import Row
 from rankbench.schema.experiment import ExperimentSpec, NotRun
-from rankbench.tracking.record import DatasetInfo, RunRecord
+from rankbench.tracking.record import DatasetInfo, RunRecord, about_cold_users
 
 
-def data_deviations(finals: Iterable[RunRecord]) -> tuple[str, ...]:
-    """Return deviations of the measured datasets: counts, stand-ins, and a recall that the papers leave open."""
+def data_deviations(finals: Sequence[RunRecord], metric: str | None = None) -> tuple[str, ...]:
+    """Return deviations of the measured datasets: counts, users without a history with their mean of `metric`, stand-ins, and a
+    recall that the papers leave open.
+    """
     lines = []
     for name, data in _datasets(finals).items():
         lines += [f"{name}: {line}" for line in data.differences]
         if dropped := data.counts.get("dropped_missing"):
             lines.append(f"{name}: {dropped:,} rows of the raw files had no user, item, value or time, and were dropped")
+        if sentence := about_cold_users([each for each in finals if each.dataset.name == name], metric):
+            lines.append(f"{name}: {sentence}")
         if data.raw_gone:
             lines.append(f"{name}: {data.raw_gone}")
         if data.stand_in:

@@ -93,7 +93,12 @@ def sweep_table(
     notes += interval_notes(finals, wanted)
     # The page has a section for deviations; a plain table shows them among the notes.
     unavailable = [f"{name} is not available: {why.reason}" for name, why in not_available.items()]
-    deviations = [*unavailable, *data_deviations(finals), *left_out(experiment.not_run), *changes(about.changes)]
+    deviations = [
+        *unavailable,
+        *data_deviations(finals, deciding),
+        *left_out(experiment.not_run),
+        *changes(about.changes),
+    ]
     notes += deviations
     notes += [f"failed: {r.arm} {r.params}: {r.error}" for r in records.values() if r.failed]
     notes += _stopped(records)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
@@ -33,7 +33,9 @@ class Measured:
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """The dataset of a run. An unfinished run may know only the name: its fingerprint is empty, and only the name is stored."""
+    """The dataset of a run. An unfinished run may know only the name: its fingerprint is empty, and only the name is stored.
+    `cold_users`: how users without a history are measured, if there are any.
+    """
 
     __pydantic_config__ = ConfigDict(extra="ignore")
 
@@ -47,6 +49,7 @@ class DatasetInfo:
     differences: list[str] = field(default_factory=list)
     sources: list[dict[str, Any]] = field(default_factory=list)
     raw_gone: str | None = None
+    cold_users: str = ""
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,7 @@ class RunRecord:
     if early stopping chose it. `same_as`: id of a run whose ranking is provably the same. `seconds`: by phase; if
     `fit_shared_by` settings share a fit, each states all of its time. `tiles`: rows per tile if the item-item matrix did not
     fit into memory and was solved by tiles in a file. `peak_memory_bytes`: resident memory.
+    `groups`: means of the users with and without a history, if there are both.
     `workers`: processes that made the gradient steps together; their memory does not count.
     """
 
@@ -78,6 +82,7 @@ class RunRecord:
     stage: str = "run"
     metrics: dict[str, Measured] = field(default_factory=dict)
     users: dict[str, int] = field(default_factory=dict)
+    groups: dict[str, dict[str, float]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     curve: list[dict[str, int | float]] = field(default_factory=list)
     iterations: int | None = None
@@ -124,6 +129,34 @@ class RunRecord:
         if not flat:
             return None
         return f"all {n_users:,} users have the same {', '.join(flat)}, so an interval of no width is no sign of precision"
+
+
+def about_cold_users(records: Sequence[RunRecord], metric: str | None = None) -> str | None:
+    """Return a sentence on the users without a history in finished runs on one dataset, with the means of both groups: of
+    `metric`, by default the first nDCG, over the runs of an arm. None if all users have a history.
+    """
+    first = records[0]
+    if not (number := first.users.get("without_history")):
+        return None
+    mode, dropped = first.dataset.cold_users, first.dataset.cold_users == "drop"
+    how = {"drop": "they are left out", "popularity": "popularity ranks for them", "keep": "each method ranks for them"}[mode]
+    total = first.users["measured"] + number * dropped
+    text = f"{number:,} of {total:,} users with {first.measured_on} items have no history, and {how} (cold_users: {mode})"
+    names = [metric or "", *(name for name in first.metrics if name.startswith("ndcg@")), *first.metrics]
+    name = next((name for name in names if name in first.groups["without_history"]), "")
+    arms: dict[str, list[tuple[float, float]]] = {}
+    for record in records:
+        if name in record.groups.get("with_history", {}):
+            both = record.groups["without_history"][name], record.groups["with_history"][name]
+            arms.setdefault(record.arm or record.method, []).append(both)
+    if not arms:
+        return text
+    if dropped:
+        return f"{text}; popularity has {name} {first.groups['without_history'][name]:.4f} on them"
+    means = {arm: np.mean(both, axis=0) for arm, both in arms.items()}
+    return f"{text}; {name} of users without and with history: " + ", ".join(
+        f"{arm} {without:.4f} and {known:.4f}" for arm, (without, known) in means.items()
+    )
 
 
 def record_content(record: RunRecord) -> dict[str, Any]:

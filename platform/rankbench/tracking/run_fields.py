@@ -67,4 +67,9 @@ def record_metrics(record: RunRecord, first: str = "") -> dict[str, float]:
     names = sorted(record.metrics, key=lambda name: name != first)
     metrics = {metric_key(record.measured_on, name): record.metrics[name].mean for name in names}
     metrics |= {f"seconds/{phase}": value for phase, value in record.seconds.items()}
+    if unknown := record.users.get("without_history"):
+        metrics["users_without_history"] = unknown
+        groups = record.groups if record.dataset.cold_users == "keep" else {}  # else they do not depend on the method
+        for group, means in groups.items():
+            metrics |= {f"{metric_key(record.measured_on, name)}_{group}": mean for name, mean in means.items()}
     return metrics | {"peak_memory_gb": record.peak_memory_bytes / 1e9}

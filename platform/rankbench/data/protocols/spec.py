@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -17,6 +17,8 @@ from rankbench.data.interactions import Interactions
 # The purpose of an interaction. The histories of held-out users are scored from, and are neither fitted on nor targets.
 TRAIN, VALID, TEST, VALID_HISTORY, TEST_HISTORY, DROPPED = range(6)
 
+ColdUsers = Literal["drop", "popularity", "keep"]
+
 
 class SplitSpec(Strict):
     """The parameters of a protocol; each protocol adds its own."""
@@ -27,6 +29,12 @@ class SplitSpec(Strict):
         False,
         description="whether a user's validation items stay candidates at test time if the model was fitted on train alone, as "
         "in programs that mask no other items than those of train",
+    )
+    cold_users: ColdUsers = Field(
+        "drop",
+        description="users with targets whose history is empty, so that a model knows nothing of them. drop: they are left "
+        "out of all means; popularity: the most popular items are recommended to them, whatever the method; keep: each method "
+        "ranks for them, or popularity if the method has the same score for every item",
     )
 
 

@@ -1,0 +1,132 @@
+"""Users without a history, as a split in time has them: how they are ranked, and their means beside those of the others.
+
+A model knows nothing of such a user. Its scores are all equal, as those of item weights are, and ties would rank the items in
+the order of their ids; or they come from a vector that was drawn at random and never trained. A mean over all users would
+compare these accidents, so that by default (`drop`) it leaves them out, for every method alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from rankbench.data.splits import Holdout
+from rankbench.evaluation.beyond import OF_LISTS
+from rankbench.evaluation.metrics import MetricSet, PerUser, measure
+from rankbench.evaluation.ranking import BLOCK_ITEMS, BLOCK_USERS, Ranking, rank, slices
+from rankbench.fitting.recommenders import FactorRecommender, Recommender, score
+
+WITH, WITHOUT = "with_history", "without_history"
+Means = dict[str, dict[str, float]]  # WITH and WITHOUT, each with its metrics
+
+
+def rank_all(
+    rank_rows: Callable[[Holdout, np.ndarray | None], list[Ranking]],
+    models: Sequence[Recommender],
+    holdout: Holdout,
+    k: int,
+    auc: bool = False,
+    rows: np.ndarray | None = None,
+) -> list[Ranking]:
+    """Return one ranking per model, of `rows` of the holdout, by default all that are measured. `rank_rows(holdout, rows)`
+    ranks users with a history; the others are ranked as `holdout.cold_users` says.
+    """
+    chosen = holdout.rows if rows is None else rows
+    cold = chosen[holdout.cold[chosen]]
+    if not len(cold):
+        return rank_rows(holdout, rows)
+    known = None if rows is None else np.setdiff1d(rows, cold)
+    rankings = rank_rows(replace(holdout, cold_users="drop"), known)
+    popular = rank_by_popularity(holdout, k, auc, cold)
+    return [
+        _merged(ranking, _rank_cold(model, holdout, popular, k, auc) if holdout.cold_users == "keep" else popular, holdout)
+        for model, ranking in zip(models, rankings, strict=True)
+    ]
+
+
+def rank_by_popularity(holdout: Holdout, k: int, auc: bool, rows: np.ndarray) -> Ranking:
+    """Return the ranking of the users in `rows` by the number of interactions in the fitted data."""
+    assert holdout.item_counts is not None, "holdouts with cold users have the counts of items"
+    n_users = int(holdout.users.max()) + 1
+    model = FactorRecommender(np.ones((n_users, 1), np.float32), holdout.item_counts.astype(np.float32)[:, None])
+    return rank([model], holdout, k, auc, rows=rows)[0]
+
+
+def counts_of_users(holdout: Holdout) -> dict[str, int]:
+    """Return how many users are measured, how many have no targets and, if there are any, how many have no history."""
+    without_targets = int(np.count_nonzero(np.diff(holdout.target.indptr) == 0))
+    counts = {"measured": len(holdout.rows), "without_targets": without_targets}
+    return counts | ({WITHOUT: int(holdout.cold.sum())} if holdout.cold.any() else {})
+
+
+def means_by_history(holdout: Holdout, per_user: PerUser, ranking: Ranking, wanted: MetricSet) -> Means:
+    """Return the means of the measured users with and without a history; nothing if all have one. Users who are left out of the
+    measurement are ranked by popularity here. Metrics of whole lists are left out, as are those that weight users.
+    """
+    if not holdout.cold.any():
+        return {}
+    names = [name for name in per_user.values if name not in per_user.weights and name.partition("@")[0] not in OF_LISTS]
+    cold = holdout.cold[ranking.rows]
+    if holdout.cold_users == "drop":
+        assert holdout.item_counts is not None
+        left_out = rank_by_popularity(holdout, wanted.k, wanted.auc, np.flatnonzero(holdout.cold))
+        without = measure(left_out, holdout.target, holdout.item_counts, MetricSet(tuple(names))).values
+    else:
+        without = {name: per_user.values[name][cold] for name in names}
+    groups = {WITH: {name: per_user.values[name][~cold] for name in names}, WITHOUT: without}
+    return {group: {name: float(each.mean()) for name, each in values.items() if len(each)} for group, values in groups.items()}
+
+
+def _rank_cold(model: Recommender, holdout: Holdout, popular: Ranking, k: int, auc: bool) -> Ranking:
+    """Rank by the model, and by popularity where it has the same score for every item."""
+    if hasattr(model, "hold"):  # sums of item weights over an empty history are zero
+        return popular
+    own = rank([model], holdout, k, auc, rows=popular.rows)[0]
+    knows = _tells_items_apart(model, holdout, popular.rows)
+    return _merged(_part(own, knows, holdout), _part(popular, ~knows, holdout), holdout)
+
+
+def _tells_items_apart(model: Recommender, holdout: Holdout, rows: np.ndarray) -> np.ndarray:
+    """Return whether the scores (len(rows),) of each user differ between items."""
+    found = np.zeros(len(rows), bool)
+    for block in slices(0, len(rows), BLOCK_USERS):
+        part = rows[block]
+        users, history = holdout.users[part], holdout.history[part]
+        folded, first = model.fold(users, history), None
+        for items in slices(0, model.n_items, BLOCK_ITEMS):
+            scores = score(folded, users, history, items)
+            first = scores[:, :1].copy() if first is None else first
+            found[block] |= (scores != first).any(axis=1)
+    return found
+
+
+def _part(ranking: Ranking, mask: np.ndarray, holdout: Holdout) -> Ranking:
+    """The users of `mask` (m,) of a ranking."""
+    above = None if ranking.above is None else ranking.above[np.repeat(mask, _n_targets(ranking, holdout))]
+    auc, others = (None if each is None else each[mask] for each in (ranking.auc, ranking.others))
+    return Ranking(ranking.rows[mask], ranking.users[mask], ranking.items[mask], ranking.scores[mask], auc, above, others)
+
+
+def _merged(a: Ranking, b: Ranking, holdout: Holdout) -> Ranking:
+    """The users of two rankings in the order of the holdout."""
+    order = np.argsort(np.r_[a.rows, b.rows])
+
+    def both(x: np.ndarray | None, y: np.ndarray | None, order: np.ndarray = order) -> np.ndarray | None:
+        return None if x is None or y is None else np.concatenate([x, y])[order]
+
+    of_target = np.concatenate([np.repeat(each.rows, _n_targets(each, holdout)) for each in (a, b)])
+    return Ranking(
+        np.concatenate([a.rows, b.rows])[order],
+        np.concatenate([a.users, b.users])[order],
+        np.concatenate([a.items, b.items])[order],
+        np.concatenate([a.scores, b.scores])[order],
+        both(a.auc, b.auc),
+        both(a.above, b.above, np.argsort(of_target, kind="stable")),
+        both(a.others, b.others),
+    )
+
+
+def _n_targets(ranking: Ranking, holdout: Holdout) -> np.ndarray:
+    return np.diff(holdout.target.indptr)[ranking.rows]
