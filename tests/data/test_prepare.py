@@ -310,7 +310,7 @@ def test_counts_are_those_of_a_loop(write, environment):
     fit_users, fit_items = {u for u, _ in train + valid}, {i for _, i in train + valid}
     all_users, test_users = {u for u, _ in pairs}, {u for u, _ in test}
     cold = {i for _, i in pairs} - fit_items
-    assert cold and all_users - test_users and all_users - fit_users
+    assert cold and all_users - test_users and test_users - fit_users
     assert load(write(card, files), environment).counts == {
         "users": len(all_users),
         "items": len({i for _, i in pairs}),
@@ -320,6 +320,7 @@ def test_counts_are_those_of_a_loop(write, environment):
         "test": len(test),
         "users_with_test_items": len(test_users),
         "users_without_test_items": len(all_users - test_users),
+        "cold_test_users": len(test_users - fit_users),
         "users_without_train_items": len(all_users - fit_users),
         "cold_items": len(cold),
         "cold_test_items": len({i for _, i in test} & cold),
