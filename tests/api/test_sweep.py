@@ -22,6 +22,7 @@ FRAME = pd.DataFrame({"user": USER, "item": TASTE[USER] * 10 + RNG.integers(0, 2
 PROGRAM = """
 import sys
 import pandas as pd
+import beside
 import rankbench.api as rb
 
 frame = pd.read_parquet(sys.argv[1])
@@ -33,24 +34,48 @@ made = rb.sweep(
     params={"embedding_dim": 8}, metric="ndcg@5", seeds=[0, 1], name="three",
 )
 print(made.folder)
-print(rb.sweep(datasets=frame, methods=["popul*", "ease"], metric="ndcg@5", name="nothing-to-choose").folder)
+print(rb.sweep(datasets=frame, methods=["popul*", "ease", beside.NAME], metric="ndcg@5", name="nothing-to-choose").folder)
 """
+
+
+BESIDE = """
+from dataclasses import dataclass
+from rankbench.fitting.method import direct
+from rankbench.solvers.baselines.popularity import popularity
+
+NAME = "beside-the-script"
+
+@dataclass(frozen=True)
+class Beside:
+    pass
+
+@direct(NAME, Beside, title="Popularity again", source="me")
+def again(X, p, seed):
+    return popularity(X, p, seed)
+"""
+HOSTILE = "open('imported', 'a').write(__name__)"
 
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory):
     """The folders of two sweeps, and their environment. They run in a process of their own, because Ray reads its settings
-    once: three methods on a table and on a built-in dataset, and two methods without anything to choose.
+    once: three methods on a table and on a built-in dataset, and three methods without anything to choose, one of which is
+    registered by a module beside the script. The working folder has files with the names of packages.
     """
     folder = tmp_path_factory.mktemp("sweep")
     environment = Environment(folder / "cache", None, True, folder / "results", None, None)
     FRAME.to_parquet(folder / "frame.parquet")
+    (folder / "scripts").mkdir()
+    files = {"scripts/run.py": PROGRAM, "scripts/beside.py": BESIDE, "numpy.py": HOSTILE, "safetensors.py": HOSTILE}
+    for name, text in files.items():
+        (folder / name).write_text(text)
     own = {"RANKBENCH_DATA": str(environment.data), "RANKBENCH_RESULTS": str(environment.results)}
     variables = {name: value for name, value in os.environ.items() if not name.startswith("RANKBENCH_")} | own
-    command = [sys.executable, "-c", PROGRAM, str(folder / "frame.parquet")]
+    command = [sys.executable, "scripts/run.py", str(folder / "frame.parquet")]
     done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=300, cwd=folder)
     assert done.returncode == 0, done.stderr
     assert done.stderr == "" or "Ray has not started" in done.stderr  # where nobody looks, nothing is shown
+    assert not (folder / "imported").exists()
     return done.stdout.split(), environment
 
 
@@ -110,7 +135,7 @@ def test_a_sweep_without_anything_to_choose_has_no_search(swept):
     (_, folder), environment = swept
     made = rb.report(folder, environment=environment)
     assert rb.report(environment=environment).folder == made.folder  # the newest
-    assert set(made.runs["stage"]) == {"final"} and len(made.runs) == 2
+    assert set(made.runs["stage"]) == {"final"} and list(made.table["state"]) == ["measured"] * 3
     assert read_sweep(made.folder).chosen.rows[0].search is None
 
 

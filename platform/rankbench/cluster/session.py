@@ -152,7 +152,7 @@ def _running(failure: str, address: str, local: bool) -> Iterator[Session]:
     handler = signal.getsignal(signal.SIGTERM)
     try:
         with join_deadline(failure):
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+            ray.init(address=address, job_config=_job_config(), log_to_driver=False, logging_level=logging.ERROR)
     except Exception as error:  # Ray raises plain Exception, too
         raise ClusterError(failure.format(first_line(error))) from None
     finally:
@@ -165,6 +165,18 @@ def _running(failure: str, address: str, local: bool) -> Iterator[Session]:
             yield Session(local, tuple(alive_machines()))
     finally:
         ray.shutdown()
+
+
+def _job_config():
+    """Have workers import from the folder of this process's script, and from the working folder only if this process does.
+
+    Ray puts the working folder first on every worker's path, where a file `numpy.py` would be imported instead of NumPy. It does
+    not for the job of a client, which says nothing else about a job without a runtime environment.
+    """
+    from ray.job_config import JobConfig
+
+    here = str(Path.cwd())
+    return JobConfig(_client_job=True, _py_driver_sys_path=[here] if {"", here} & {*sys.path} else [])
 
 
 @contextmanager
