@@ -170,8 +170,8 @@ def _running(failure: str, address: str, local: bool) -> Iterator[Session]:
 def _job_config():
     """Have workers import from the folder of this process's script, and from the working folder only if this process does.
 
-    Ray puts the working folder first on every worker's path, where a file `numpy.py` would be imported instead of NumPy. It does
-    not for the job of a client, which says nothing else about a job without a runtime environment.
+    Ray puts the working folder first on every worker's path, where a file `numpy.py` would be imported instead of NumPy. Only
+    for the job of a client it does not, which means nothing else for a job without a runtime environment.
     """
     from ray.job_config import JobConfig
 
