@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from rankbench.core.errors import DataError
+from rankbench.leaderboard.board import Board
 from rankbench.leaderboard.results import Result, Results
 
 
@@ -126,3 +127,16 @@ def test_values_of_users_belong_to_the_measurement_that_they_came_with(tmp_path)
     assert results.users_of(entry, "ndcg@20") is None
     results.add(entry, table)
     assert results.users_of(entry, "ndcg@20") is not None
+
+
+def test_users_without_a_history_are_stored_and_named_where_there_are_any(tmp_path):
+    results = Results(tmp_path / "store")
+    metrics = {"ndcg@20": (0.5, None, None)}
+    for dataset, users in (("lastfm", {}), ("steam", {"measured": 6365, "without_history": 1285})):
+        for entrant in ("ease", "bpr"):
+            results.add(replace(result(entrant), dataset=dataset, metrics=metrics, users=users))
+    assert "without_history" not in (tmp_path / "store" / "lastfm.jsonl").read_text()
+    lines = Board(tuple(Results(tmp_path / "store").all()), "30s/M", "ndcg@20").conclusions()
+    assert [line for line in lines if "history" in line] == [
+        "Users without a history, who are measured as `cold_users` in the card says: 1,285 on steam."
+    ]

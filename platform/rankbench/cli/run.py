@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rankbench.tracking.record import Measured, RunRecord
 
 PRINTED = (
-    "dataset", "method", "params", "metrics", "users", "iterations", "seconds", "peak_memory_bytes", "seed", "dtype",
+    "dataset", "method", "params", "metrics", "users", "groups", "iterations", "seconds", "peak_memory_bytes", "seed", "dtype",
     "workers", "environment", "id",
 )  # fmt: skip
 

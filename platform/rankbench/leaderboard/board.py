@@ -150,6 +150,10 @@ class Board:
             lines.append(f"Left out, because they were not measured on every dataset: {shown}.")
         if apart := self.about_datasets_apart():
             lines.append(apart)
+        cold = {each.dataset: each.users["without_history"] for each in self.entries if "without_history" in each.users}
+        if cold:
+            shown = ", ".join(f"{number:,} on {name}" for name, number in sorted(cold.items()))
+            lines.append(f"Users without a history, who are measured as `cold_users` in the card says: {shown}.")
         if len(cpus := {each.cpu for each in self.entries if each.cpu}) > 1:
             lines.append(f"Measured on different machines, so budgets are not equal: {'; '.join(sorted(cpus))}.")
         # Methods that draw no random numbers have one seed, however many were asked for.
