@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import logging
-import os
 import signal
 import sys
 from importlib import import_module
@@ -15,6 +14,7 @@ import typer
 
 from rankbench.cli.console import SIGNALS, epilog
 from rankbench.cli.interrupts import watch
+from rankbench.cli.streams import ended, guard
 from rankbench.core.errors import LONGEST_MESSAGE, RankbenchError, StorageError, printable, shortened
 
 try:  # recent typer carries a click of its own
@@ -71,7 +71,8 @@ _register()
 def main() -> None:
     """Entry point: every failure is one line on stderr and an exit code (2 input, 3 numeric, 4 cluster, 5 storage)."""
     watch(_CONTINUATIONS.get(_command(sys.argv[1:]), ""))
-    sys.exit(_main(sys.argv[1:]))
+    guard()
+    sys.exit(ended(lambda: _main(sys.argv[1:])))
 
 
 def _main(words: list[str]) -> int:
@@ -89,10 +90,6 @@ def _main(words: list[str]) -> int:
         if isinstance(stop.__cause__, EOFError) and not SIGNALS:
             raise stop.__cause__ from None
         return _stopped(words)
-    except BrokenPipeError:
-        # The reader of the output closed the pipe, as `| head` does.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except Exception as error:
         from rankbench.core.attempts import Superseded
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from contextlib import suppress
 from types import FrameType
 
 from rankbench.cli.console import SIGNALS
@@ -46,7 +47,8 @@ def _say(answers: list[bytes]) -> None:
         answer = answers.pop()
     except IndexError:
         return
-    os.write(2, answer)  # a system call, because the main thread may hold the locks of Python's streams
+    with suppress(OSError):  # nobody may be reading
+        os.write(2, answer)  # a system call, because the main thread may hold the locks of Python's streams
 
 
 def _answer(reader: int, answers: list[bytes]) -> None:
