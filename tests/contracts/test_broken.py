@@ -1,6 +1,7 @@
 """The contract finds what is broken: each fault below fails the check that is made for it."""
 
 import dataclasses
+import sys
 
 import numpy as np
 import pyarrow as pa
@@ -80,6 +81,9 @@ def drawing(s, p):
     ("function", "about", "expected"),
     [
         (lambda s, p: hinge(s, p).mean(), {}, "values_are_finite"),
+        (lambda s, p: None, {}, "values_are_finite"),
+        (lambda s, p: hinge(s, p)[: len(s.pos) // 2], {}, "values_are_finite"),
+        (lambda s, p: sys.exit(), {}, "values_are_finite"),
         (lambda s, p: s.neg.exp().sum(dim=1) - s.pos + 0 * p.margin, {}, "values_are_finite"),
         (lambda s, p: hinge(s, p) / (s.pos - s.neg[:, 0]), {}, "odd_batches_are_finite"),
         (lambda s, p: hinge(s, p) / s.neg.std(dim=1), {}, "odd_batches_are_finite"),

@@ -180,6 +180,40 @@ def test_a_changed_loss_is_used_without_a_new_process(load_text, environment):
     assert first.id == second.id and first.curve[-1]["loss"] != second.curve[-1]["loss"]
 
 
+def test_a_loss_that_is_no_number_for_each_row_is_named_with_what_it_returned(load_text, environment):
+    returned = {
+        "None": "None;", "(s.pos, p)": "the type tuple;", "1.5": "the type float;", "True": "the type bool;",
+        "s.pos.detach().numpy()": "the type ndarray;",
+        "s.pos.mean()": "a tensor of shape () and type float32;", "s.pos[:5]": "a tensor of shape (5,) and type float32;",
+        "s.neg": "a tensor of shape (8, 3) and type float32;", "s.pos > 0": "type bool without a gradient",
+        "s.items": "type int64 without", "s.pos * 1j": "type complex64;", "s.pos.detach()": "type float32 without a gradient;",
+    }  # fmt: skip
+    params = {"epochs": 1, "patience": 0, "batch_size": 8, "n_negatives": 3}
+    for text, found in returned.items():
+        load_text(LOSS.replace("(p.margin - s.pos[:, None] + s.neg).clamp(min=0).mean(dim=1)", text), "my-loss")
+        with pytest.raises(ConfigError) as refused:
+            outcome(environment, configure("my-loss", params), fit_on="train")
+        assert str(refused.value).startswith("loss my-loss: returned ") and found in str(refused.value)
+        assert "expected a tensor of 8 floating-point numbers" in str(refused.value) and "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "changed"),
+    [
+        (LOSS, "my-loss", "    return (p.margin"),
+        (SOLVER, "my-solver", "    order ="),
+        (ENCODER, "bpr", "    return ScaledModel"),
+    ],
+)
+def test_an_exit_in_a_plugin_is_an_error_of_the_fit(text, name, changed, load_text, environment, tmp_path):
+    text = text.replace(changed, f"    raise SystemExit(0)\n{changed}")
+    load_text(text.replace("FIELD", "factor"), name)
+    config = configure(name, {"model": "scaled"} if name == "bpr" else {})
+    line = text[: text.index("raise SystemExit")].count("\n") + 1
+    with pytest.raises(ConfigError, match=rf"^synthetic: .*: sys.exit\(0\) was called in {tmp_path / 'mine.py'}:{line}$"):
+        outcome(environment, config, fit_on="train")
+
+
 def test_a_metric_is_measured_and_searched_by(load_text, environment):
     with pytest.raises(ConfigError, match="unknown metric 'hits_2@5'"):
         metric_set(["hits_2@5"])

@@ -16,6 +16,7 @@ from rankbench.cli.console import SIGNALS, epilog
 from rankbench.cli.interrupts import watch
 from rankbench.cli.streams import ended, guard
 from rankbench.core.errors import LONGEST_MESSAGE, RankbenchError, StorageError, printable, shortened
+from rankbench.core.plugins import exits_are_errors
 
 try:  # recent typer carries a click of its own
     from typer._click.exceptions import ClickException, NoArgsIsHelpError
@@ -77,7 +78,8 @@ def main() -> None:
 
 def _main(words: list[str]) -> int:
     try:
-        result = app(words, standalone_mode=False, prog_name="rankbench")
+        with exits_are_errors("rankbench"):
+            result = app(words, standalone_mode=False, prog_name="rankbench")
         # Some versions of typer return the code 130 for an interrupt.
         return _stopped(words) if result == 130 else result if isinstance(result, int) else 0
     except NoArgsIsHelpError as error:

@@ -17,7 +17,7 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from rankbench.core.errors import ClusterError, first_line
-from rankbench.core.plugins import Shipment
+from rankbench.core.plugins import Shipment, exits_are_errors
 
 _TICK = 0.1  # seconds between checks of the clock
 
@@ -53,10 +53,12 @@ class _Host:
         self.made: Any = None
 
     def begin(self, make: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-        self.made = make(*arguments)
+        with exits_are_errors("begin"):
+            self.made = make(*arguments)
 
     def call(self, method: str, last: bool) -> Any:
-        answer = getattr(self.made, method)()
+        with exits_are_errors(method):
+            answer = getattr(self.made, method)()
         if last:
             self.made = None
         return answer

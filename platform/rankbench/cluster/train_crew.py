@@ -218,7 +218,7 @@ def _work(config: dict[str, Any]) -> None:
                 answer = getattr(member, method)(*ray.get(arguments))
             except (Lost, RayError):
                 raise
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 ray.get(desk.reply.remote(round, "error", error))
                 raise  # ends the workers that wait for this one
             if rank == 0:

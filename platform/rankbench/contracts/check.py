@@ -67,7 +67,7 @@ class Contract:
             return Finding(self.kind, name, check.name, "skipped", str(reason))
         except BrokenError as error:
             return Finding(self.kind, name, check.name, "failed", str(error), check.advice)
-        except Exception as error:  # the subject is foreign code
+        except (Exception, SystemExit) as error:  # the subject is foreign code
             problem = f"{type(error).__name__}: {first_line(error)}"
             return Finding(self.kind, name, check.name, "failed", problem, check.advice)
         return Finding(self.kind, name, check.name, "passed")

@@ -18,7 +18,7 @@ from rankbench.contracts.training import DIM, N_ITEMS, N_USERS, expect_resumable
 from rankbench.core.errors import ConfigError
 from rankbench.experiment.job import configure
 from rankbench.losses.others import OwnItems, ScoreTable
-from rankbench.losses.spec import LOSSES, Loss, LossState, Ragged, Scores, Sizes
+from rankbench.losses.spec import LOSSES, Loss, LossState, Ragged, Scores, Sizes, row_losses
 from rankbench.models.spec import MODELS, Encoder
 from rankbench.models.spec import registered as encoders
 
@@ -71,11 +71,6 @@ def batch(
     )
 
 
-def evaluate(loss: Loss, s: Scores, p: Any, state: LossState | None = None) -> Tensor:
-    """The loss of each row, (B,)."""
-    return loss.function(s, p, state) if loss.state else loss.function(s, p)
-
-
 def new_state(loss: Loss, p: Any, dtype: torch.dtype = torch.float64) -> LossState | None:
     """The state of the loss before the first batch, or None."""
     if loss.state is None:
@@ -87,7 +82,7 @@ def new_state(loss: Loss, p: Any, dtype: torch.dtype = torch.float64) -> LossSta
 
 def value(loss: Loss, s: Scores, p: Any) -> Tensor:
     """The loss of each row with a new state, without gradients."""
-    return evaluate(loss, s, p, new_state(loss, p, s.pos.dtype)).detach()
+    return row_losses(loss, s, p, new_state(loss, p, s.pos.dtype)).detach()
 
 
 def at_the_ends(params: type) -> Iterator[Any]:
@@ -130,11 +125,7 @@ def parameters_are_described(loss: Loss) -> None:
 
 def _expect_finite(loss: Loss, p: Any, s: Scores, what: str) -> None:
     state = new_state(loss, p, s.pos.dtype)
-    rows = evaluate(loss, s, p, state)
-    shape = tuple(rows.shape)
-    expect(
-        shape == tuple(s.pos.shape), f"{what}: returned the shape {shape} instead of one number per row, {tuple(s.pos.shape)}"
-    )
+    rows = row_losses(loss, s, p, state)
     expect_finite(rows.detach(), f"{what}: value")
     total = rows.sum()
     if state and (own := state.own_loss(s)) is not None:
@@ -181,7 +172,7 @@ def gradients_are_derivatives(loss: Loss) -> None:
     p, weights = loss.params(), torch.linspace(0.5, 1.5, ROWS, dtype=torch.float64)
     for seed in (0, 1):
         s = batch(loss, p, seed=seed)
-        (evaluate(loss, s, p, new_state(loss, p)) * weights).sum().backward()  # type: ignore[no-untyped-call]
+        (row_losses(loss, s, p, new_state(loss, p)) * weights).sum().backward()  # type: ignore[no-untyped-call]
         for name, leaf in leaves_of(s).items():
             if leaf.grad is None:
                 continue
@@ -317,7 +308,7 @@ def twins_are_equal(loss: Loss) -> None:
         gradients = []
         for each, its in ((loss, p), (other, q)):
             s = batch(loss, p)
-            evaluate(each, s, its, new_state(each, its)).mean().backward()  # type: ignore[no-untyped-call]
+            row_losses(each, s, its, new_state(each, its)).mean().backward()  # type: ignore[no-untyped-call]
             assert s.pos.grad is not None and s.neg.grad is not None
             gradients.append(torch.cat([s.pos.grad, s.neg.grad.reshape(-1)]))
         expect_equal(gradients[0], twin.scale * gradients[1], f"gradients of {p} and of {twin.name} {q}", 1e-7, 1e-10)
@@ -335,8 +326,8 @@ def devices_agree(loss: Loss) -> None:
         raise NotCheckedError("this machine has no GPU that PyTorch can use")
     p = loss.params()
     s, state = batch(loss, p), new_state(loss, p)
-    expected = evaluate(loss, s, p, state).detach()
-    found = evaluate(loss, _on("cuda", s), p, state.to("cuda") if state else None).detach()
+    expected = row_losses(loss, s, p, state).detach()
+    found = row_losses(loss, _on("cuda", s), p, state.to("cuda") if state else None).detach()
     expect(found.device.type == "cuda", f"the values are on {found.device}")
     expect_equal(found.cpu(), expected, "values on the GPU and on the processor", 1e-9, 1e-12)
 

@@ -229,6 +229,16 @@ def _problem(plugin: Plugin, error: BaseException) -> str:
 
 
 @contextmanager
+def exits_are_errors(source: str) -> Iterator[None]:
+    """Raise ConfigError where foreign code calls sys.exit, which would end the command, or the worker without a reason."""
+    try:
+        yield
+    except SystemExit as stop:
+        lines = traceback.extract_tb(stop.__traceback__)
+        raise ConfigError(f"{source}: sys.exit({stop.code!r}) was called in {lines[-1].filename}:{lines[-1].lineno}") from None
+
+
+@contextmanager
 def separate() -> Iterator[None]:
     """Remove, at the end of the block, the plugins that were loaded in it."""
     before, configured = loaded(), list(_configured)

@@ -269,7 +269,7 @@ def _by_user(name: str, metric: Callable[..., Any], hits: np.ndarray, n_targets:
     """The values of a registered metric. Raises ConfigError, with its name, if it fails or has no number for each user."""
     try:
         values = np.asarray(metric(hits, n_targets))
-    except Exception as error:  # a metric may be a plugin's
+    except (Exception, SystemExit) as error:  # a metric may be a plugin's
         raise ConfigError(
             f"metric {name}: {type(error).__name__}: {first_line(error)}; rankbench check FILE tests it"
         ) from error

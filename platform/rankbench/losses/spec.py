@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from rankbench.core.errors import require
 from rankbench.core.lazy import Lazy
 from rankbench.core.registry import Registry
 from rankbench.losses.others import DrawnItems, Others, OwnItems, ScoreTable
@@ -174,6 +175,21 @@ class Loss:
     over_catalogue: bool = False
     only_because: str = ""
     gradient_differs: str = ""
+
+
+def row_losses(loss: Loss, s: Scores, p: Any, state: LossState | None = None) -> Tensor:
+    """The loss of each row, (B,). Raises ConfigError, which says what was returned, if it is no such tensor."""
+    rows: Any = loss.function(s, p, state) if loss.state else loss.function(s, p)
+    if isinstance(rows, Tensor):
+        wanted = torch.is_grad_enabled() and s.pos.requires_grad
+        right = rows.is_floating_point() and rows.shape == s.pos.shape and (rows.requires_grad or not wanted)
+        gradient = "" if rows.requires_grad else " without a gradient"
+        found = f"a tensor of shape {tuple(rows.shape)} and type {str(rows.dtype).removeprefix('torch.')}{gradient}"
+    else:
+        right, found = False, "None" if rows is None else f"the type {type(rows).__name__}"
+    expected = f"expected a tensor of {len(s.pos):,} floating-point numbers, one for each row, computed from the scores"
+    require(right, f"loss {loss.name}: returned {found}; {expected} (rankbench check FILE tests it)")
+    return rows
 
 
 def loss(name: str, params: type, *, needs: tuple[Need, ...] = (), **about: Any) -> Callable[[Callable], Callable]:

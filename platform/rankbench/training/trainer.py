@@ -23,7 +23,7 @@ from torch import Tensor
 from rankbench.core.devices import compiled
 from rankbench.core.rng import stream
 from rankbench.fitting.recommenders import FactorRecommender, Recommender
-from rankbench.losses.spec import Loss, LossState, Sizes
+from rankbench.losses.spec import Loss, LossState, Sizes, row_losses
 from rankbench.models.exchange import Alone, Exchange, owned
 from rankbench.models.spec import EmbeddingModel, PairModel
 from rankbench.models.spec import registered as encoders
@@ -200,7 +200,7 @@ class Trainer:
             rows = None if by_row is None else self.encoder.on_direction(unit(by_row, self.loss.similarity))
             pairs = self.encoder if isinstance(self.encoder, PairModel) else None
             s = scores_of(loss, part, users, items, self.X, every_item, own, p.precision, p.temperature, rows, pairs)
-        rows = loss.function(s, self.given.loss, *((self.state,) if self.state else ()))
+        rows = row_losses(loss, s, self.given.loss, self.state)
         if self.weight is not None:
             rows = rows * torch.from_numpy(self.weight[part.users]).to(rows)
         total = share * rows.mean()
