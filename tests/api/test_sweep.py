@@ -1,17 +1,30 @@
 """rb.sweep and rb.report: from data in memory to tables, and what is refused before any work starts."""
 
+import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import rankbench.api as rb
+from rankbench.api.fit_from import winner
+from rankbench.cli import _main
 from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError
+from rankbench.data.prepare import prepare
+from rankbench.experiment.estimate import Size
+from rankbench.experiment.run import run
+from rankbench.fitting.recommenders import score
 from rankbench.schema.stored_sweep import read_sweep
+from rankbench.sweeps.plan import plan
+from rankbench.sweeps.sweep import choose, final_settings
+from rankbench.sweeps.units import units
+from rankbench.tracking.record import read_per_user
 
 RNG = np.random.default_rng(3)
 TASTE = RNG.integers(0, 4, 80)
@@ -30,8 +43,9 @@ shop = rb.dataset(frame, name="my-shop")
 other = rb.dataset("synthetic", changes={"source.generator.users": 60, "split.seed": 4})
 made = rb.sweep(
     datasets=[shop, other],
-    methods={"popularity": {}, "EASE": {"method": "ease", "lam": {"grid": [1, 100]}}, "ials": {"iterations": 3}},
-    params={"embedding_dim": 8}, metric="ndcg@5", seeds=[0, 1], name="three",
+    methods={"popularity": {}, "EASE": {"method": "ease", "lam": {"grid": [1, 100]}}, "ials": {"iterations": 3},
+             "early": {"method": "sl", "epochs": 30, "patience": 1, "n_negatives": 8, "learning_rate": 0.1}},
+    params={"embedding_dim": 8}, metric="ndcg@5", seeds=[0, 1], name="four",
 )
 print(made.folder)
 print(rb.sweep(datasets=frame, methods=["popul*", "ease", beside.NAME], metric="ndcg@5", name="nothing-to-choose").folder)
@@ -59,7 +73,7 @@ HOSTILE = "open('imported', 'a').write(__name__)"
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory):
     """The folders of two sweeps, and their environment. They run in a process of their own, because Ray reads its settings
-    once: three methods on a table and on a built-in dataset, and three methods without anything to choose, one of which is
+    once: four methods on a table and on a built-in dataset, and three methods without anything to choose, one of which is
     registered by a module beside the script. The working folder has files with the names of packages.
     """
     folder = tmp_path_factory.mktemp("sweep")
@@ -90,7 +104,7 @@ def results(swept):
 def test_the_table_has_a_row_per_dataset_and_method_with_intervals(results):
     made, _ = results
     table = made.table.set_index(["dataset", "model"])
-    assert set(table.index) == {(d, m) for d in ("my-shop", "synthetic") for m in ("popularity", "EASE", "ials")}
+    assert set(table.index) == {(d, m) for d in ("my-shop", "synthetic") for m in ("popularity", "EASE", "ials", "early")}
     assert (table["ndcg@5 low"] < table["ndcg@5"]).all() and (table["ndcg@5"] < table["ndcg@5 high"]).all()
     assert table.loc[("my-shop", "EASE"), "ndcg@5"] > 2 * table.loc[("my-shop", "popularity"), "ndcg@5"]
     assert table.loc[("my-shop", "ials"), "setting"]["embedding_dim"] == 8  # a common parameter goes to those that have it
@@ -137,6 +151,88 @@ def test_a_sweep_without_anything_to_choose_has_no_search(swept):
     assert rb.report(environment=environment).folder == made.folder  # the newest
     assert set(made.runs["stage"]) == {"final"} and list(made.table["state"]) == ["measured"] * 3
     assert read_sweep(made.folder).chosen.rows[0].search is None
+
+
+def final_unit(made, environment, arm):
+    """The unit of the sweep that a worker fitted for the first final run of `arm` on my-shop."""
+    spec = made.stored.about.experiment
+    planned = plan(spec, environment, 2, "sweep")
+    best = choose([each for each in made.stored.records.values() if each.stage == "search"], spec)
+    card = next(card for card in planned.final_cards if card.name == "my-shop")
+    settings = final_settings(best, card, spec)
+    finals = units(card, Size.of(prepare(card, environment)), settings, spec, planned.metrics, "final", 2)
+    return next(unit for unit in finals if unit.arm[1] == arm)
+
+
+@pytest.mark.parametrize("arm", ["EASE", "early"])
+def test_a_model_of_the_winning_row_has_the_scores_of_the_final_run_to_the_bit(results, arm):
+    made, environment = results
+    unit = final_unit(made, environment, arm)
+    record = made.stored.records[unit.run_id]
+    (outcome,) = run(unit.job, environment)
+    model = rb.fit_from(made.folder.name, arm, dataset="my-shop", environment=environment, progress=False)
+    users = np.arange(len(model.users))
+    one, other = (score(each, users, model.history, slice(None)) for each in (model.recommender, outcome.model))
+    assert one.dtype == np.float32 and one.tobytes() == other.tobytes()
+    assert (model.fit_on, model.params, model.seed) == ("train+valid", record.params, 0)
+    # What the worker of the sweep measured, user by user.
+    measured = read_per_user(made.folder / "records" / record.id).to_pandas()
+    again = model.evaluate(metrics=["ndcg@5", "recall@10"], environment=environment).per_user
+    assert measured["user"].tolist() == again["user"].tolist()
+    for name in ("ndcg@5", "recall@10"):
+        assert (measured[name] == again[name].astype(np.float32)).all()
+
+
+def test_a_model_of_the_winning_row_can_know_all_parts_or_another_seed(results):
+    made, environment = results
+    made_from = partial(rb.fit_from, made, "early", dataset="my-shop", environment=environment, progress=False)
+    whole, kept = made_from(fit_on="all"), made_from(seed=1)
+    assert whole.params == kept.params and whole.params["patience"] == 0 and 0 < whole.params["epochs"] < 30
+    assert whole.history.nnz == len(FRAME.drop_duplicates()) > kept.history.nnz and kept.seed == 1 and whole.seed == 0
+    with pytest.raises(ConfigError, match="a model fitted on train, valid and test cannot be measured on test"):
+        whole.evaluate(environment=environment)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("four", "EASE"), "name one of its datasets: my-shop, synthetic"),
+        (("four", "ease", "my-shop"), r"no row 'ease'; did you mean EASE\?; its rows: .*ials"),
+        (("four", "EASE", "my-shp"), r"no dataset 'my-shp'; did you mean my-shop\?"),
+        (("demo", "EASE"), "demo: was never run; run it first"),
+        (("fourth", "EASE"), "no sweep fourth"),
+    ],
+)
+def test_a_row_that_is_not_there_is_refused(results, words, message):
+    with pytest.raises(ConfigError, match=message):
+        winner(*words[:2], *(words[2:] or (None,)), results[1])
+
+
+def test_a_row_without_a_finished_final_run_or_with_other_data_is_refused(results):
+    made, environment = results
+    unit = final_unit(made, environment, "EASE")
+    record = made.stored.records[unit.run_id]
+    other = replace(record, dataset=replace(record.dataset, fingerprint="another"))
+    failed = replace(record, status="failed", error="singular")
+    for instead, message in ((other, "the data of my-shop have changed since"), (failed, "no finished final run .*singular")):
+        stored = replace(made.stored, records=made.stored.records | {record.id: instead})
+        with pytest.raises(ConfigError, match=message):
+            winner(rb.Results(made.folder, stored), "EASE", "my-shop", environment)
+    with pytest.raises(ConfigError, match="is not finished; continue it with --resume"):
+        winner(rb.Results(made.folder, replace(made.stored, chosen=None)), "EASE", "my-shop", environment)
+
+
+def test_the_command_fits_the_winning_row_and_says_on_what(results, monkeypatch, tmp_path, capsys):
+    made, environment = results
+    monkeypatch.setenv("RANKBENCH_DATA", str(environment.data))
+    words = ["fit", "my-shop", "--from", str(made.folder), "EASE", "--out", str(tmp_path / "best")]
+    assert _main([*words, "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["fit_on"] == "train+valid" and said["why"] == "as the final run was" and said["params"]["lam"] in (1, 100)
+    assert rb.load(tmp_path / "best").params == said["params"]
+    for more in (["lam=3"], ["ease"], ["--dtype", "float64"], ["--nodes", "2x2x8GB@10", "--dry-run"]):
+        assert _main([*words, *more, "--out", str(tmp_path / "more")]) == 2
+        assert capsys.readouterr().err.count("\n") == 1 and not (tmp_path / "more").exists()
 
 
 @pytest.mark.parametrize(

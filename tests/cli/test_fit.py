@@ -36,3 +36,23 @@ def test_what_a_killed_fit_has_left_is_removed(home, capsys):
         path.write_text("{}")
     assert _main(["fit", "synthetic", "ials", "iterations=1", "--out", "m"]) == 0
     assert {path.name for path in home.iterdir()} == {"data", "m"}
+
+
+def test_a_fit_says_which_parts_it_has_and_why(home, capsys):
+    small = ["embedding_dim=2", "epochs=2", "n_negatives=2", "eval_every=1"]
+    for number, (words, said) in enumerate({
+        ("popularity",): "fitted on train and valid: the protocol of the split says so",
+        ("popularity", "data.split.protocol=held-out-users"): "fitted on train: the protocol of the split says so",
+        ("popularity", "--fit-on", "train"): "fitted on train: --fit-on train",
+        ("popularity", "--fit-on", "all"): "fitted on train, valid and test: --fit-on all, so that no part is left to measure",
+        ("bpr", *small, "patience=1"): "fitted on train: valid ended the fit (patience=1) and kept iteration",
+    }.items()):  # fmt: skip
+        method, *more = words
+        assert _main(["fit", "synthetic", method, *more, "--out", f"m{number}"]) == 0
+        assert said in capsys.readouterr().out
+    for words, said in {
+        ("bpr", "patience=1", "--fit-on", "all"): "no validation set",
+        ("bpr", "--fit-on", "x"): "expected",
+    }.items():
+        assert _main(["fit", "synthetic", *words, "--out", "m"]) == 2
+        assert said in capsys.readouterr().err

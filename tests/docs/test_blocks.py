@@ -85,7 +85,7 @@ def check(words, brief=False):
 
 def is_name(text):
     """Whether a word names a dataset or a method, and is no placeholder, path or invention of a page."""
-    return text.islower() and "/" not in text and text not in INVENTED
+    return bool(text) and text.islower() and "/" not in text and text not in INVENTED
 
 
 @pytest.mark.parametrize("path", PAGES, ids=name)

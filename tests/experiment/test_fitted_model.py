@@ -323,6 +323,21 @@ def test_changes_of_the_card_are_kept_with_the_model(card, environment, tmp_path
     assert model.evaluate(environment=environment).dataset == model.dataset["fingerprint"]
 
 
+def test_a_fit_on_all_is_of_every_interaction_and_cannot_be_measured(card, environment, tmp_path):
+    model = rb.fit(card, "ease", environment=environment, dtype="float64", lam=20, fit_on="all")
+    raw = pd.read_csv(card.replace("shop.yaml", "raw.csv"))
+    X = pd.crosstab(raw.user, raw.item).loc[model.users.to_pylist(), model.items.to_pylist()].to_numpy(float)
+    P = np.linalg.inv(X.T @ X + 20 * np.eye(X.shape[1]))
+    W = np.eye(len(P)) - P / np.diag(P)
+    assert_allclose(model.recommender.dense_weights(), W, atol=1e-10)
+    again = load(model.save(tmp_path / "kept"))
+    for part in ("valid", "test"):
+        with pytest.raises(ConfigError, match=f"fitted on train, valid and test cannot be measured on {part}"):
+            again.evaluate(on=part, environment=environment)
+    with pytest.raises(ConfigError, match="fit_on=all: talos: no validation set is left"):
+        rb.fit(card, "talos", environment=environment, fit_on="all", patience=2)
+
+
 def test_held_out_users_are_scored_from_their_fold_in(card, environment, tmp_path):
     folder = tmp_path / "strong"
     folder.mkdir()

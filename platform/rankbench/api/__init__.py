@@ -14,6 +14,7 @@ from rankbench.api.catalogue import datasets, methods
 from rankbench.api.compare import compare
 from rankbench.api.dataset import dataset
 from rankbench.api.fit import fit
+from rankbench.api.fit_from import fit_from
 from rankbench.api.leaderboard import leaderboard
 from rankbench.api.plugin import plugin
 from rankbench.api.report import report
@@ -27,7 +28,7 @@ from rankbench.experiment.fitted_model import Evaluation, Model, load
 
 __all__ = [
     "ConfigError", "Dataset", "Evaluation", "Execution", "Model", "RankbenchError", "Results", "Spill", "compare", "dataset",
-    "datasets", "fit", "leaderboard", "load", "methods", "plugin", "report", "sweep",
+    "datasets", "fit", "fit_from", "leaderboard", "load", "methods", "plugin", "report", "sweep",
 ]  # fmt: skip
 
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from rankbench.api.dataset import card_of
 from rankbench.api.display import fit_display
 from rankbench.cluster.workplace import crew_of
 from rankbench.core.environment import Environment, require_environment
-from rankbench.core.errors import require
+from rankbench.core.errors import require, shown
 from rankbench.core.plain import plain, plain_mapping, whole_number
 from rankbench.data.blocks import union
 from rankbench.experiment.execution import Execution
 from rankbench.experiment.fit import Progress
-from rankbench.experiment.fitted_model import FittedOn, Model
+from rankbench.experiment.fitted_model import PARTS, FittedOn, Model, Part
 from rankbench.experiment.job import Job, configure
 from rankbench.experiment.run import load_and_fit
 
@@ -22,7 +22,7 @@ def fit(
     dataset: Any,
     method: str,
     *,
-    fit_on: Literal["train", "train+valid"] | None = None,
+    fit_on: Part | None = None,
     dtype: str = "float32",
     seed: int = 0,
     environment: Environment | None = None,
@@ -35,8 +35,9 @@ def fit(
     """Fit `method` with `params` on a dataset and return the model.
 
     `dataset` is a name, the path of a card, a table with the columns user and item, or anything else that `rb.dataset` takes or
-    returns; `changes` replace values of a card by dotted keys. `fit_on` is "train" or "train+valid": by default the protocol
-    decides, and a method that stops early on valid is fitted on train.
+    returns; `changes` replace values of a card by dotted keys. `fit_on` is "train", "train+valid" or "all": by default the
+    protocol decides, and a method that stops early on valid is fitted on train. With "all", which includes test, a deployed
+    model knows the newest interactions, and nothing is left to measure it on.
 
     A notebook or terminal shows the progress of the fit. With `progress=False` it does not, and a function
     `progress(phase, done, total)` is called instead. `execution` says how the fit is computed: by default in this process,
@@ -47,7 +48,7 @@ def fit(
     Raises ConfigError for an unknown name, parameter or value, DataError for data that are not available or not readable,
     NumericalError if the method breaks down, and StorageError if memory or disk do not suffice.
     """
-    require(fit_on in (None, "train", "train+valid"), f"fit_on: expected train or train+valid, got {fit_on!r}")
+    require(fit_on in (None, *PARTS), f"fit_on: expected {', '.join(PARTS)}, got {shown(fit_on)}")
     workers = whole_number("workers", workers, 1)
     require(workers == 1 or execution is None, "workers: leave it out if execution is given, which has a crew")
     require(dtype in ("float32", "float64"), f"dtype: expected float32 or float64, got {dtype!r}")
@@ -68,4 +69,5 @@ def fit(
     about: FittedOn = {"card": card.reference, "changes": card.changes, "name": data.name, "fingerprint": data.fingerprint}
     if data.split.excluded is not None:
         about["self_excluded"] = True
-    return Model(fitted.models[0], method, config.flat, about, part, seed, data.users, data.items, history)
+    fitted_on = about, part, seed, data.users, data.items, history, fitted.iterations
+    return Model(fitted.models[0], method, config.flat, *fitted_on)

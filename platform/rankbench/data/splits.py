@@ -111,11 +111,13 @@ class Split:
         return any(self.holdout(on, "train").cold.any() for on in ("valid", "test"))
 
     def fit_matrix(self, on: str) -> sp.csr_array:
-        """The matrix of `train`, or of `train+valid`: everything that is known at test time."""
+        """The matrix of `train`, of `train+valid`: everything that is known at test time, or of `all` interactions."""
         if on == "train":
             return self.train
+        if on == "all":
+            return union(*(getattr(self, name) for name in LABELS))
         if on != "train+valid":
-            raise ValueError(f"expected train or train+valid, got {on!r}")
+            raise ValueError(f"expected train, train+valid or all, got {on!r}")
         return union(self.train, self.valid_history, self.valid_target)
 
     def holdout(self, on: str, fitted_on: str) -> Holdout:

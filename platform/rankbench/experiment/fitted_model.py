@@ -74,7 +74,8 @@ _SHAPES = {  # i: items, u: users, n: items + 1, any other letter: a dimension t
 }
 _ABOUT, _ARRAYS = "model.json", "arrays.safetensors"
 _TILES = "tiles"  # the folder of a matrix that is solved by tiles
-_Part = Literal["train", "train+valid"]
+Part = Literal["train", "train+valid", "all"]
+PARTS = {"train": "train", "train+valid": "train and valid", "all": "train, valid and test"}  # in words
 _Id = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 
 
@@ -96,11 +97,12 @@ class _About:
     method: str
     params: dict[str, Any]
     dataset: FittedOn
-    fit_on: _Part
+    fit_on: Part
     seed: Annotated[int, Field(ge=0)]
     users: list[_Id] | list[str]
     items: list[_Id] | list[str]
     sha256: str | None = None  # of the arrays
+    iterations: int | None = None
     format: Literal[1] = 1
 
 
@@ -142,24 +144,27 @@ class Model:
     """A fitted method with the ids of its users and items, as returned by `fit` and `load`.
 
     `history` (n_users, n_items): the known interactions of each user, which are those of the fit, and the fold-in of users who
-    were held out.
+    were held out. `iterations`: the number after which the model was taken, if valid ended the fit.
     """
 
     recommender: Recommender
     method: str
     params: dict[str, Any]
     dataset: FittedOn
-    fit_on: _Part
+    fit_on: Part
     seed: int
     users: pa.Array
     items: pa.Array
     history: sp.csr_array
+    iterations: int | None = None
 
     @property
     def facts(self) -> dict[str, str]:
         """What was fitted, on which data, in words."""
         params = " ".join(f"{name}={value}" for name, value in self.params.items() if value is not None)
-        data = f"{self.fit_on} of {self.dataset['name']}, seed {self.seed}"
+        data = f"{PARTS[self.fit_on]} of {self.dataset['name']}, seed {self.seed}"
+        if self.iterations is not None:
+            data += f"; valid ended the fit, which kept iteration {self.iterations}"
         sizes = f"{len(self.users):,} users, {len(self.items):,} items, {self.history.nnz:,} interactions"
         return ({"parameters": params} if params else {}) | {"fitted on": data, "size": sizes}
 
@@ -287,7 +292,8 @@ class Model:
         chosen = (metrics, cutoffs) != (DEFAULT_METRICS, DEFAULT_CUTOFFS)
         wanted = metric_set(_as_list(metrics, "a metric"), _as_list(cutoffs, "a cutoff"))
         require(on in ("valid", "test"), f"on: expected valid or test, got {on!r}")
-        require(on == "test" or self.fit_on == "train", f"a model fitted on {self.fit_on} cannot be measured on valid")
+        left = {"train": ("valid", "test"), "train+valid": ("test",)}.get(self.fit_on, ())
+        require(on in left, f"a model fitted on {PARTS[self.fit_on]} cannot be measured on {on}")
         environment = environment or Environment.from_env()
         if isinstance(dataset, Dataset):
             card = dataset.card
@@ -337,6 +343,7 @@ class Model:
                 users=self.users.to_pylist(),
                 items=self.items.to_pylist(),
                 sha256=sha256_of(scratch / _ARRAYS),
+                iterations=self.iterations,
             )
             write_json(scratch / _ABOUT, vars(about))
             if isinstance(self.recommender, TiledLinearRecommender):
@@ -388,7 +395,8 @@ def load(folder: str | Path) -> Model:
         users, items = pa.array(about.users), pa.array(about.items)
         _require_fit(recommender, arrays["history.indptr"], arrays["history.indices"], len(users), len(items), folder)
         history = csr_from_parts(arrays["history.indptr"], arrays["history.indices"], len(items))
-        return Model(recommender, about.method, about.params, about.dataset, about.fit_on, about.seed, users, items, history)
+        kept = about.dataset, about.fit_on, about.seed, users, items, history, about.iterations
+        return Model(recommender, about.method, about.params, *kept)
     except (OSError, ValueError, KeyError, TypeError, OverflowError, SafetensorError, StorageError) as error:
         raise DataError(f"{folder}: not a saved model ({type(error).__name__}: {first_line(error)})") from None
 

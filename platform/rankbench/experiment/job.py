@@ -12,7 +12,7 @@ from rankbench.core.errors import ConfigError, require
 from rankbench.data.cards import Card
 from rankbench.evaluation.metrics import MetricSet, metric_set, require_of_hits
 from rankbench.experiment import methods
-from rankbench.fitting.method import Method
+from rankbench.fitting.method import Iterative, Method
 from rankbench.fitting.stopping import Stopping
 
 
@@ -57,9 +57,16 @@ class MethodConfig:
         require(not problem, f"{source}: {self.method} is fitted by one worker only, because {problem}; leave it out")
 
     def require_end(self, fit_on: str | None, source: str) -> None:
-        """Raise ConfigError, starting with `source`, if a fit on train and valid would have to end by valid."""
+        """Raise ConfigError, starting with `source`, if a fit on valid, too, would have to end by valid."""
         problem = "no validation set is left to end the fit early; set patience=0 and the number of epochs, or fit on train"
-        require(not self.stopping or fit_on != "train+valid", f"{source}: {self.arm or self.method}: {problem}")
+        require(not self.stopping or fit_on in (None, "train"), f"{source}: {self.arm or self.method}: {problem}")
+
+    def without_valid(self, iterations: int | None) -> MethodConfig:
+        """Return the setting with a fixed number of iterations in place of an end by valid; unchanged if it has no such end."""
+        if not (self.stopping and isinstance(self.spec, Iterative)):
+            return self
+        length = self.spec.length
+        return configure(self.method, self.flat | {length: iterations or self.flat[length], "patience": 0}, arm=self.arm)
 
     def part_to_fit(self, card: Card) -> Literal["train", "train+valid"]:
         """Return the part for a final fit: as the protocol of the split prescribes, or only train if the validation set decides

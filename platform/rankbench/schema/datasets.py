@@ -95,6 +95,12 @@ def card_of(entry: Entry, environment: Environment, source: str) -> Card:
     return _loaded(entry.get("file", name), environment, changes, source)
 
 
+def with_split_seed(entry: Entry, seed: int) -> Entry:
+    """Return the entry with another seed of its split."""
+    given: dict[str, Any] = {"name": entry} if isinstance(entry, str) else entry
+    return given | {"split": given.get("split", {}) | {"seed": seed}}
+
+
 def _loaded(name: str, environment: Environment, changes: dict[str, Any], source: str) -> Card:
     try:
         return load_card(name, environment, changes)

@@ -8,7 +8,6 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from rankbench.data.prepare import Dataset, prepare
 from rankbench.evaluation.metrics import MetricSet, metric_set, require_better_if_larger, require_within
 from rankbench.experiment.estimate import Size
 from rankbench.experiment.job import MethodConfig
-from rankbench.schema.datasets import Entry, card_of
+from rankbench.schema.datasets import Entry, card_of, with_split_seed
 from rankbench.schema.experiment import ArmSpec, ExperimentSpec
 from rankbench.schema.space import DRAWS, kinds
 from rankbench.schema.stored_sweep import NotAvailable
@@ -262,10 +261,9 @@ def _final_cards(
     """The card for each split seed, without splits that equal an earlier one in what final runs read, as published ones do."""
     if spec.final.split_seeds is None:
         return [card]
-    given: dict[str, Any] = {"name": entry} if isinstance(entry, str) else entry
     kept: dict[int, tuple[Card, list[np.ndarray]]] = {}
     for seed in spec.final.split_seeds:
-        other = card_of(given | {"split": given.get("split", {}) | {"seed": seed}}, environment, source)
+        other = card_of(with_split_seed(entry, seed), environment, source)
         split = prepare(other, environment).split
         # A fit on train may end by valid, which is what train + valid has besides train.
         fitted = (split.fit_matrix(part) for part in sorted({*parts(card), "train+valid"}))

@@ -20,7 +20,6 @@ from rankbench.data.cards import ORIGIN, Card
 from rankbench.data.prepare import prepare
 from rankbench.experiment.estimate import Size
 from rankbench.experiment.job import MethodConfig, configure
-from rankbench.fitting.method import Iterative
 from rankbench.schema.experiment import ExperimentSpec
 from rankbench.schema.shared_sweeps import copy_sweep, stored_ids
 from rankbench.schema.stored_sweep import (
@@ -183,7 +182,7 @@ def run_sweep(
     folder = store.folder
     listener.opened(store)
     listener.planned(planned, folder)
-    if changed := _changed_code(kept):
+    if changed := changed_code(kept):
         names = ", ".join(changed)
         listener.warn(
             f"finished runs were made with another version of {names} and are kept; without --resume they are repeated"
@@ -272,10 +271,7 @@ def final_settings(best: dict[tuple[str, str], RunRecord], card: Card, spec: Exp
     settings = []
     for record in (record for (dataset, _), record in best.items() if dataset == card.name):
         config = configure(record.method, record.params, record.id, record.arm)
-        if isinstance(config.spec, Iterative) and config.stopping and part_of_refit(config, card, spec) != "train":
-            params = record.params | {config.spec.length: record.iterations, "patience": 0}
-            config = configure(record.method, params, record.id, record.arm)
-        settings.append(config)
+        settings.append(config if part_of_refit(config, card, spec) == "train" else config.without_valid(record.iterations))
     return settings
 
 
@@ -298,7 +294,7 @@ def comparisons(stored: StoredSweep, metrics: tuple[str, ...] = ()) -> Compariso
     return _compared(finals, stored.folder, stored.about.experiment, metrics)
 
 
-def _changed_code(records: Sequence[RunRecord]) -> list[str]:
+def changed_code(records: Sequence[RunRecord]) -> list[str]:
     """Names of the plugins whose version differs from that of a finished record, or that one of the two does not have; and
     rankbench, if its source files differ and no plugin explains it.
     """

@@ -1,0 +1,106 @@
+"""From a row of a finished sweep to a model that can be kept: the fit of its final run, again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rankbench.api.fit import fit
+from rankbench.api.results import Results
+from rankbench.core.environment import Environment, require_environment
+from rankbench.core.errors import ConfigError, require
+from rankbench.core.registry import nearest
+from rankbench.data.prepare import Dataset, prepare
+from rankbench.experiment.execution import Execution
+from rankbench.experiment.fit import Progress
+from rankbench.experiment.fitted_model import Model, Part
+from rankbench.experiment.job import MethodConfig, configure
+from rankbench.schema.datasets import card_of, with_split_seed
+from rankbench.schema.find import find
+from rankbench.sweeps.sweep import changed_code
+from rankbench.tracking.record import RunRecord
+
+
+def fit_from(
+    sweep: str | Path | Results,
+    row: str,
+    *,
+    dataset: str | None = None,
+    fit_on: Part | None = None,
+    seed: int | None = None,
+    environment: Environment | None = None,
+    progress: Progress | bool = True,
+    execution: Execution | None = None,
+    workers: int = 1,
+) -> Model:
+    """Fit what won: the final run of `row` of a sweep, with its setting, length, type of numbers, seed and split.
+
+    `sweep` is what `rb.sweep` returned, or the folder or id of a sweep, or the name of its experiment; `row` is the label of
+    the arm. `dataset` names one if the sweep has several. `fit_on`: by default the parts of the final run; with "all", the
+    model knows the test part, too, and cannot be measured any more. If valid ended the final fit, and is now fitted itself,
+    the fit ends after the same number of iterations. `seed`: by default that of the first final run. `progress`, `execution`
+    and `workers` are those of `fit`.
+
+    Raises ConfigError if there is no such sweep, row or dataset, if the sweep is not finished, and if its data have changed;
+    otherwise as `fit`.
+    """
+    require_environment(environment)
+    environment = environment or Environment.from_env()
+    won = winner(sweep, row, dataset, environment)
+    how: dict[str, Any] = {"environment": environment, "progress": progress, "execution": execution, "workers": workers}
+    return fit(won.data, won.record.method, **won.arguments(fit_on, seed), **how)
+
+
+@dataclass(frozen=True)
+class Winner:
+    """The first final run of a row of a sweep, with its data. `n_runs`: the number of its final runs. `changed`: the names of
+    plugins, or rankbench, whose code is another one now.
+    """
+
+    sweep: str
+    data: Dataset
+    record: RunRecord
+    n_runs: int
+    changed: tuple[str, ...] = ()
+
+    def config(self, fit_on: str | None) -> MethodConfig:
+        """The setting for a fit on `fit_on`, by default on the parts of the final run."""
+        config = configure(self.record.method, self.record.params, f"{self.sweep}: {self.record.arm}")
+        return config if (fit_on or self.record.fit_on) == "train" else config.without_valid(self.record.iterations)
+
+    def arguments(self, fit_on: str | None, seed: int | None) -> dict[str, Any]:
+        """The arguments of `fit` beside dataset and method."""
+        record = self.record
+        about = {"fit_on": fit_on or record.fit_on, "dtype": record.dtype, "seed": record.seed if seed is None else seed}
+        return about | self.config(fit_on).flat
+
+
+def winner(sweep: str | Path | Results, row: str, dataset: str | None, environment: Environment) -> Winner:
+    """Return what the final run of `row` on `dataset` was. Raises ConfigError as `fit_from` does."""
+    stored = sweep.stored if isinstance(sweep, Results) else find(str(sweep), environment)
+    name, experiment = stored.about.id or str(sweep), stored.about.experiment
+    if stored.chosen is None:
+        state = "is not finished; continue it with --resume" if stored.about.id else "was never run; run it first"
+        raise ConfigError(f"{name}: {state}")
+    datasets = [*dict.fromkeys(each.dataset for each in stored.chosen.rows)]
+    require(dataset is not None or len(datasets) == 1, f"{name}: name one of its datasets: {', '.join(datasets)}")
+    dataset = dataset or datasets[0]
+    require(dataset in datasets, f"{name}: no dataset {dataset!r}{nearest(dataset, datasets)}; it has {', '.join(datasets)}")
+    rows = {each.arm: each for each in stored.chosen.rows if each.dataset == dataset}
+    require(row in rows, f"{name}: no row {row!r}{nearest(row, rows)}; its rows: {'; '.join(rows)}")
+    finals = [stored.records[each] for each in rows[row].final if each in stored.records]
+    finished = [each for each in finals if each.finished]
+    why = next((each.error for each in finals if each.error), "it has none")
+    require(bool(finished), f"{name}: {row} has no finished final run on {dataset}: {why}")
+    record = finished[0]
+    entry = dict(zip(experiment.dataset_names, experiment.datasets, strict=True)).get(dataset, dataset)
+    stand_in = isinstance(entry, dict) and "card" in entry
+    require(not stand_in, f"{name}: {dataset} stands in for data that were not available; run the sweep on the data first")
+    card = card_of(entry, environment, name)
+    if card.split.seed != record.dataset.split_seed:
+        card = card_of(with_split_seed(entry, record.dataset.split_seed), environment, name)
+    data = prepare(card, environment)
+    unchanged = data.fingerprint == record.dataset.fingerprint
+    require(unchanged, f"{name}: the data of {dataset} have changed since; run the sweep again")
+    return Winner(name, data, record, len(finished), tuple(changed_code([record])))
