@@ -54,7 +54,9 @@ def report(make_run, make_sweep, tmp_path):
         runs, published, datasets=["x", "yet-another-dataset-with-a-name"], params={"tau": {"grid": [0.1, 0.2]}}
     )
     compared |= {"comparisons": pairs, "metrics": ["ndcg@20"]}
-    links = RunLinks({run.id: "http://127.0.0.1:5000/#/experiments/1/runs/abc" for run in runs if run.stage == "final"}, True)
+    links = RunLinks(
+        {run.id: "http://127.0.0.1:5000/#/experiments/1/runs/abc" for run in runs if run.stage == "final"}, "rankbench ui"
+    )
     write_report(tmp_path, *typed(about | {"command": "rankbench sweep e.yaml"}, chosen, records, compared), links)
     return tmp_path / "report.html"
 

@@ -8,6 +8,7 @@ import pytest
 from rankbench.tracking.links import run_links, web_address
 from rankbench.tracking.mlflow_runs import MlflowRuns
 from rankbench.tracking.record import DatasetInfo, Measured, RunRecord, write_record
+from rankbench.tracking.served import remember
 from rankbench.tracking.spool import RunMessage, SweepStart
 from rankbench.tracking.store import connect
 
@@ -37,7 +38,7 @@ def test_a_record_is_linked_to_its_run_under_its_own_sweep(store):
     pages = {}
     for sweep in ("e-1", "e-2"):
         links = run_links(uri, results / "mlartifacts", sweep, [RECORD.id, "unknown"])
-        assert links.local and [*links.runs] == [RECORD.id]
+        assert links.needs == "rankbench ui" and [*links.runs] == [RECORD.id]
         base, _, rest = links.runs[RECORD.id].partition("/#/experiments/")
         experiment, _, run = rest.partition("/runs/")
         assert base == "http://127.0.0.1:5000"
@@ -48,6 +49,26 @@ def test_a_record_is_linked_to_its_run_under_its_own_sweep(store):
     assert pages["e-1"] != pages["e-2"]
 
 
+def test_the_links_lead_to_where_the_store_was_served_last(store):
+    results, uri = store
+    known = results / "mlflow.db.address"
+    for address, needs in (
+        ("http://127.0.0.1:5051", "rankbench ui --port 5051"),
+        ("http://[::1]:5052", "rankbench ui --port 5052"),
+    ):
+        remember(uri, address)
+        links = run_links(uri, results / "mlartifacts", "e-1", [RECORD.id])
+        assert links.runs[RECORD.id].startswith(f"{address}/#/experiments/") and links.needs == needs
+    for wrong in (b"", b"javascript:alert(1)", b'http://a"onclick=b', b"\xff", b"http://" + b"a" * 999, b"http://u:p@h/x"):
+        known.write_bytes(wrong)
+        assert web_address(uri) == "http://127.0.0.1:5000"
+    known.unlink()
+    known.mkdir()
+    remember(uri, "http://127.0.0.1:5051")  # there is no place for it, and serving goes on
+    assert web_address(uri) == "http://127.0.0.1:5000"
+    known.rmdir()
+
+
 def test_without_an_answer_there_are_no_links_and_no_error(store, tmp_path):
     results, uri = store
     assert run_links(uri, results / "mlartifacts", "another", [RECORD.id]).runs == {}
@@ -56,7 +77,7 @@ def test_without_an_answer_there_are_no_links_and_no_error(store, tmp_path):
     (tmp_path / "broken.db").write_bytes(b"not a database" * 100)
     assert run_links(f"sqlite:///{tmp_path}/broken.db", tmp_path, "e-1", [RECORD.id]).runs == {}
     dead = run_links("http://127.0.0.1:9", tmp_path, "e-1", [RECORD.id])
-    assert dead.runs == {} and not dead.local
+    assert dead.runs == {} and not dead.needs
 
 
 def test_an_address_in_a_report_has_no_password():

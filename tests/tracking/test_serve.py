@@ -18,6 +18,7 @@ from mlflow.tracking import MlflowClient
 from sqlalchemy.engine import make_url
 
 from rankbench.cli import _main
+from rankbench.tracking.links import web_address
 from rankbench.tracking.record import write_record
 from rankbench.tracking.server import allowed_hosts, is_loopback, names
 from rankbench.tracking.store import connect, make_tables
@@ -51,6 +52,7 @@ def test_it_answers_takes_a_run_and_ends_without_a_process_left(results, tmp_pat
             said += line
         told = json.loads(said)
         assert told["url"] == f"http://127.0.0.1:{port}" and told["store"] == f"sqlite:///{results}/mlflow.db"
+        assert web_address(told["store"]) == told["url"]
         with urllib.request.urlopen(f"{told['url']}/", timeout=30) as answer:
             page = answer.read().decode()
             assert int(answer.headers["content-length"]) == len(page.encode())

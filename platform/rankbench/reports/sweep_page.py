@@ -53,7 +53,7 @@ REPEAT = """\
 {sweep}fits and measures one row again{seeds}. They need the code{revision},
 with the packages that are listed below; results on another machine may differ in the last digits."""
 
-LOCAL = "The links to MLflow open while `rankbench ui` runs."
+LOCAL = "The links to MLflow open while `{needs}` runs."
 
 
 def sweep_page(
@@ -77,7 +77,7 @@ def sweep_page(
     top += [Text(UNFINISHED)] if records and chosen is None else []
     top.append(Text(_how_chosen(about, finals, several) if finals else NOTHING))
     top += [Text(SEVERAL)] if several else []
-    top += [Text(LOCAL)] if table.links.local and table.links.runs else []
+    top += [Text(LOCAL.format(needs=table.links.needs))] if table.links.needs and table.links.runs else []
     sections = [Section("Results", tuple(top))]
     if pictures:
         shown = {row.arm for row in table.rows if row.cells}

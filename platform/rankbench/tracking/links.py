@@ -12,20 +12,20 @@ from urllib.parse import urlsplit, urlunsplit
 
 from rankbench.core.errors import first_line
 from rankbench.tracking.address import is_server, sqlite_file
+from rankbench.tracking.served import DEFAULT, served_at
 
 log = logging.getLogger(__name__)
 
-LOCAL = "http://127.0.0.1:5000"  # where `rankbench ui` serves a store that is no server
 QUICK = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "5", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0"}  # a report does not wait for a dead server
 MOST = 10_000  # final runs of an experiment that are looked at
 
 
 @dataclass(frozen=True)
 class RunLinks:
-    """`runs`: id of a record → address of its page. `local`: whether the addresses answer only while `rankbench ui` runs."""
+    """`runs`: id of a record → address of its page. `needs`: the command that must run for the addresses to answer, if any."""
 
     runs: dict[str, str] = field(default_factory=dict)
-    local: bool = False
+    needs: str = ""
 
 
 def run_links(uri: str, artifacts: Path, sweep: str, records: Iterable[str]) -> RunLinks:
@@ -36,16 +36,17 @@ def run_links(uri: str, artifacts: Path, sweep: str, records: Iterable[str]) -> 
     local = not is_server(uri)
     file = sqlite_file(uri)
     if local and (file is None or not file.is_file()):
-        return RunLinks(local=local)
+        return RunLinks()
     earlier = {name: os.environ.get(name) for name in QUICK}
     os.environ |= {name: value for name, value in QUICK.items() if name not in os.environ}
     try:
         from rankbench.tracking.store import connect
 
-        return RunLinks(_addresses(connect(uri, artifacts), web_address(uri), sweep, list(records)), local)
+        base = web_address(uri)
+        return RunLinks(_addresses(connect(uri, artifacts), base, sweep, list(records)), _command(base) if local else "")
     except Exception as error:  # of MLflow, SQLAlchemy or the network
         log.info("no links to MLflow: %s", first_line(error))
-        return RunLinks(local=local)
+        return RunLinks()
     finally:
         for name, value in earlier.items():
             if value is None:
@@ -55,9 +56,14 @@ def run_links(uri: str, artifacts: Path, sweep: str, records: Iterable[str]) -> 
 def web_address(uri: str) -> str:
     """Return the address of the pages of a store, without user name and password."""
     if not is_server(uri):
-        return LOCAL
+        return served_at(uri)
     parts = urlsplit(uri)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path.rstrip("/"), "", ""))
+
+
+def _command(address: str) -> str:
+    """Return the command that serves a local store at an address of this machine."""
+    return "rankbench ui" if address == DEFAULT else f"rankbench ui --port {urlsplit(address).port}"
 
 
 def _addresses(client: Any, base: str, sweep: str, records: list[str]) -> dict[str, str]:

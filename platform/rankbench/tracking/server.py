@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rankbench.core.errors import ConfigError, StorageError
+from rankbench.tracking.served import remember
 from rankbench.tracking.store import QUIET
 
 START_SECONDS = 300.0  # 7 to 14 s on an idle machine, minutes on an overloaded one
@@ -74,6 +75,7 @@ def serving(
             # Not as arguments: the address may contain a password, and every user of the machine can see command lines.
             pipe.write(json.dumps(order).encode() + b"\n")
         _wait(process, reachable(host), port)
+        remember(uri, url(reachable(host), port))
         yield process
     finally:
         _end(process)
