@@ -326,9 +326,9 @@ def test_dropped_rows_are_shown_by_every_command(home, capsys):
     (home / "shop.yaml").write_text(CARD + "prepare: [drop_missing]\n")
     card = str(home / "shop.yaml")
     assert _main(["run", card, "popularity", "--cutoffs", "3", "--no-track"]) == 0
-    assert "drop_missing dropped 2 rows of the raw files" in capsys.readouterr().out
+    assert "2 rows of the raw files had no user, item, value or time, and were dropped" in capsys.readouterr().out
     assert _main(["data", "fetch", card]) == 0
-    assert "my-shop: drop_missing dropped 2 rows" in capsys.readouterr().out
+    assert "my-shop: 2 rows of the raw files had no user" in capsys.readouterr().out
     assert _main(["data", "describe", card, "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert (facts["counts"]["dropped_missing"], facts["raw_counts"]["interactions"]) == (2, 83)

@@ -152,6 +152,11 @@ def test_changes_reach_into_the_card_and_are_checked_like_it(write, environment)
         load_card(path, environment, {"split.sede": 7})
 
 
+def test_keys_stay_those_of_stored_results_when_protocols_get_further_fields(environment):
+    keys = {name: load_card(name, environment).content_key()[:12] for name in ("movielens-1m-temporal", "movielens-1m")}
+    assert keys == {"movielens-1m-temporal": "182fb31c2c60", "movielens-1m": "cad80038498f"}
+
+
 @pytest.mark.parametrize(
     ("changes", "same"),
     [

@@ -152,7 +152,7 @@ def test_the_card_works_at_once_and_can_be_moved_apart_from_the_data(here, capsy
         "name": "ml-1m",
         "source": {"file": "deep/ml-1m.zip"},
         "read": {"format": "movielens"},
-        "prepare": [{"duplicates": "last"}],
+        "prepare": [{"duplicates": "first"}],
         "split": {"protocol": "random-per-user", "test": 0.2, "valid": 0.1},
     }
     assert _main(["run", "./ml-1m.yaml", "ease", "--cutoffs", "3", "--no-track"]) == 0

@@ -46,8 +46,8 @@ def dataset(
         The name of a split protocol, its parameters such as {"protocol": "temporal", "seed": 1}, or the name of the column
         that says "train", "valid" or "test" for each row. By default, interactions of each user are drawn at random.
     prepare
-        Steps such as [{"min_value": 4}, {"duplicates": "first"}, {"k_core": 5}]. By default, the last of repeated pairs is
-        kept.
+        Steps such as [{"min_value": 4}, {"duplicates": "first"}, {"k_core": 5}]. By default, the first of repeated pairs is
+        kept: later, the user knows the item.
     name
         The name in tables and records. By default that of the card; for other data, "own-" and the start of a hash.
     changes

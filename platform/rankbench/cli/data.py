@@ -54,6 +54,7 @@ def fetch(
     plugin: Plugin = None,
 ) -> None:
     """Download, verify and prepare datasets. Later runs need no network."""
+    from rankbench.core.data_notes import data_notes
     from rankbench.core.environment import Environment
     from rankbench.data.cards import load_card
     from rankbench.data.prepare import prepare
@@ -74,8 +75,8 @@ def fetch(
     body = [[r["name"], *[f"{r['counts'][c]:,}" for c in ("users", "items", "interactions")], r["fingerprint"]] for r in rows]
     print_table(["dataset", "users", "items", "interactions", "fingerprint"], body)
     for each in rows:
-        if dropped := each["counts"].get("dropped_missing"):
-            out.print(f"{each['name']}: drop_missing dropped {dropped:,} rows")
+        for sentence in data_notes(each["counts"]):
+            out.print(f"{each['name']}: {sentence}")
         if each["raw_gone"]:
             out.print(f"{each['name']}: {each['raw_gone']}", style="yellow")
 
@@ -94,6 +95,7 @@ def describe(
     plugin: Plugin = None,
 ) -> None:
     """Describe a dataset: counts, density, protocol, checksums. Counts stand beside the published ones."""
+    from rankbench.core.data_notes import data_notes
     from rankbench.core.environment import Environment
     from rankbench.core.errors import require
     from rankbench.core.files import require_writable_file
@@ -131,6 +133,8 @@ def describe(
     rows += [["recall means", facts["recall"]], ["fingerprint", facts["fingerprint"]]]
     rows += [[f"{s['part']} ({s['origin']})", f"{s['file']} sha256 {s['sha256'][:16]}…"] for s in facts["sources"]]
     print_table(["", ""], rows)
+    for line in data_notes(prepared.counts):
+        out.print(line)
     if prepared.raw_gone:
         out.print(prepared.raw_gone, style="yellow")
     if verify and prepared.sources:

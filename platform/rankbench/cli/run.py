@@ -23,6 +23,7 @@ from rankbench.cli.arguments import (
 )
 from rankbench.cli.console import Json, err, out, phase_progress, print_json, print_table
 from rankbench.cli.plan_of_fit import DryRun, Nodes
+from rankbench.core.data_notes import data_notes
 
 if TYPE_CHECKING:
     from rankbench.tracking.record import Measured, RunRecord
@@ -246,8 +247,8 @@ def _show(record: RunRecord, folder: Path, shown: dict[str, Any]) -> None:
         out.print(f"{ended}; the model of iteration {record.iterations} is the best on valid and was kept")
     if record.tiles:
         out.print(f"the item-item matrix did not fit into memory and was solved by tiles of {record.tiles:,} rows")
-    if "dropped_missing" in counts:
-        out.print(f"drop_missing dropped {counts['dropped_missing']:,} rows of the raw files")
+    for sentence in data_notes(counts):
+        out.print(sentence)
     if sentence := about_cold_users([record]):
         out.print(sentence, style="yellow")
     for difference in record.dataset.differences:

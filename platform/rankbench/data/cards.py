@@ -297,14 +297,16 @@ class Card(Strict):
     def content_key(self) -> str:
         """A hash of what determines the prepared data: reading, steps, protocol and generator, but not titles or URLs."""
         content = self.model_dump(mode="json", include={"read", "prepare", "split"})
-        if not self.split.rank_valid:
-            del content["split"]["rank_valid"]  # so that keys are those of the time before the field
-        if self.split.cold_users == "drop":
-            del content["split"]["cold_users"]  # the fingerprint tells data with such users apart
+        for name, default in LATER.items():
+            if content["split"].get(name) == default:
+                del content["split"][name]
         content["generator"] = self.source.generator.model_dump() if self.source.generator else None
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
+# Fields of splits that are left out of keys at these values, so that keys are those of the time before the field. The
+# fingerprint tells data with cold users apart.
+LATER = {"rank_valid": False, "cold_users": "drop", "repeats": "drop"}
 ORIGIN = {"path", "reference", "changes"}  # fields that say where a card comes from, and not what it says
 
 

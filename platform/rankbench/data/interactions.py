@@ -19,7 +19,8 @@ class Interactions:
     """Pairs of a user code and an item code, with the raw ids that the codes stand for.
 
     `user`, `item`: int32 (nnz,), positions in `users`, `items`: the raw ids, sorted, int64 or string. `value`: float32
-    (nnz,) or None. `time`: int64 seconds (nnz,) or None. `part`: int8 (nnz,), a position in PARTS.
+    (nnz,) or None. `time`: int64 seconds (nnz,) or None. `part`: int8 (nnz,), a position in PARTS. `span`: int64 (nnz, 2) or
+    None: the first and the last time of the repeated interactions that each one stands for.
     """
 
     user: np.ndarray
@@ -29,6 +30,7 @@ class Interactions:
     items: pa.Array
     value: np.ndarray | None = None
     time: np.ndarray | None = None
+    span: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.user)
@@ -42,6 +44,7 @@ class Interactions:
             part=self.part[rows],
             value=None if self.value is None else self.value[rows],
             time=None if self.time is None else self.time[rows],
+            span=None if self.span is None else self.span[rows],
         )
 
     def compact(self) -> Interactions:

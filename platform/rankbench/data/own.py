@@ -34,13 +34,11 @@ from rankbench.data.column_types import UNREADABLE, decoded, require_type
 from rankbench.data.columns import ADVICE, interactions
 from rankbench.data.interactions import PARTS
 from rankbench.data.protocols.spec import protocols
-from rankbench.data.recognise import recognise
+from rankbench.data.recognise import ONCE, recognise
 
 FOLDER = "own"  # in the cache
 COLUMNS = ("user", "item", "value", "time")
-# A pair that occurs several times would lie in train and in test.
 LEAVES_OUT = "; prepare=['drop_missing', ...] leaves rows without one out"
-DEFAULT_STEPS = ({"duplicates": "last"},)
 
 
 def is_data(value: Any) -> bool:
@@ -82,7 +80,7 @@ def card_of_data(
         parts = {"all": table} if of_parts is None else _by_part(table, of_parts)
         protocol = "published" if of_parts else split
     present = [column for column in COLUMNS if all(column in table.column_names for table in parts.values())]
-    default = DEFAULT_STEPS if "all" in parts else ()  # in a split of the user's, a pair of two parts is refused later
+    default = [ONCE] if "all" in parts else []  # in a split of the user's, a pair of two parts is refused later
     steps = [*(default if prepare is None else prepare)]
     drops = any("drop_missing" in step for step in steps)
     if not drops:

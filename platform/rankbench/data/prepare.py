@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from filelock import FileLock
 
 from rankbench.core import rng
+from rankbench.core.data_notes import data_notes
 from rankbench.core.display import as_html, as_text
 from rankbench.core.environment import Environment
 from rankbench.core.errors import DataError, DownloadError
@@ -74,11 +75,14 @@ class Dataset:
         sizes = ", ".join(f"{counts[name]:,} {name}" for name in ("users", "items", "interactions"))
         dropped = f" (of {raw:,} rows)" if raw != counts["interactions"] else ""
         parts = ", ".join(f"{part} {counts[part]:,}" for part in ("train", "valid", "test"))
-        return {
+        facts = {
             "size": sizes + dropped,
             "split": f"{self.card.split.protocol}: {parts}",
             "fingerprint": self.fingerprint,
-        } | ({"stand-in": self.card.stand_in} if self.card.stand_in else {})
+            "note": "; ".join(data_notes(counts)),
+            "stand-in": self.card.stand_in or "",
+        }
+        return {name: fact for name, fact in facts.items() if fact}
 
     def __repr__(self) -> str:
         return as_text(f"Dataset {self.name}", self.facts)
@@ -214,7 +218,7 @@ def _build(card: Card, raw: list[RawFile], folder: Path, progress: Progress) -> 
         "shape": list(parts.train.shape),
         "fingerprint": _fingerprint(matrices, parts, card.split),
         "raw_counts": raw_counts,
-        "counts": _counts(parts) | ({"dropped_missing": n_missing} if card.drops_missing else {}),
+        "counts": _counts(parts) | card.split.counts(data) | ({"dropped_missing": n_missing} if card.drops_missing else {}),
         "time_span": _time_span(data),
         "sources": sources,
     }
@@ -290,7 +294,19 @@ def _deduplicate(data: Interactions, keep: str) -> Interactions:
     user, item = data.user[order], data.item[order]
     starts = np.r_[True, (user[1:] != user[:-1]) | (item[1:] != item[:-1])]
     chosen = starts if keep == "first" else np.r_[starts[1:], True]
+    if data.time is not None and not starts.all():
+        data = replace(data, span=_spans(data.time, order, starts))
     return data.keep(np.sort(order[chosen]))
+
+
+def _spans(time: np.ndarray, order: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """The first and the last known time of each interaction's pair; `starts`: where a pair begins in `order`."""
+    begins, pair = np.flatnonzero(starts), np.cumsum(starts) - 1
+    ordered = time[order]
+    first = np.minimum.reduceat(np.where(ordered == NO_TIME, np.iinfo(np.int64).max, ordered), begins)
+    span = np.empty((len(time), 2), np.int64)
+    span[order] = np.stack([first, np.maximum.reduceat(ordered, begins)], axis=1)[pair]
+    return span
 
 
 def _core(data: Interactions, per_user: int, per_item: int, repeat: bool) -> np.ndarray:

@@ -35,6 +35,8 @@ USUAL = {
     "time": ("timestamp", "time", "ts", "date", "datetime", "unixreviewtime", "createdat"),
 }
 ENDING = re.compile("bz2|[A-Za-z]{2,8}")  # of a file's name, which says how it is packed and what it is
+# A pair that occurs several times would lie in train and in test. The first, for a user knows the item from then on.
+ONCE = {"duplicates": "first"}
 NONE = "none"  # given instead of a column that is to be left out
 # A time in seconds since 1970 is larger than this from May 1970 on; a rating or a count is smaller.
 SMALLEST_TIME = 10_000_000
@@ -84,7 +86,7 @@ def recognise(
     published = "train" in source.get("files", {}) or _has_parts(path, read["format"])
     content: dict[str, Any] = {"name": name or _card_name(path), "source": _beside(source, path, folder), "read": read}
     if not published:
-        content["prepare"] = [{"duplicates": "last"}]
+        content["prepare"] = [ONCE]
     content["split"] = {"protocol": "published"} if published else {"protocol": "random-per-user", "test": 0.2, "valid": 0.1}
     card = _checked(content, folder)
     files = fetch(card, environment)

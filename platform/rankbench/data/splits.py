@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+<<<<<<< HEAD
 from functools import cached_property
+=======
+>>>>>>> 1d546de (A pair that repeats across the cut of a protocol in time counts when it was first met, and is counted)
 
 import numpy as np
 import scipy.sparse as sp
@@ -149,12 +152,14 @@ class Split:
 
 def split(data: Interactions, spec: SplitSpec) -> tuple[Split, Interactions]:
     """Label `data` by the protocol and build the matrices. Returns them with the interactions that they hold, whose
-    vocabularies are the rows and columns.
+    vocabularies are the rows and columns, and whose `part` is the label.
 
     `data` must be sorted, so that the same interactions give the same split. Raises DataError if train, validation or test
     is empty, or a pair is in two parts.
     """
+    data = spec.timed(data)
     labels = protocols().get(spec.protocol).label(data, spec)
+    data = replace(data, part=labels)
     if (labels == DROPPED).any():
         kept = labels != DROPPED
         data, labels = data.keep(kept).compact(), labels[kept]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from rankbench.core.data_notes import data_notes
 from rankbench.reports.names import listed
 from rankbench.reports.tables import Row
 from rankbench.schema.experiment import ExperimentSpec, NotRun
@@ -18,10 +19,14 @@ def data_deviations(finals: Sequence[RunRecord], metric: str | None = None) -> t
     lines = []
     for name, data in _datasets(finals).items():
         lines += [f"{name}: {line}" for line in data.differences]
+<<<<<<< HEAD
         if dropped := data.counts.get("dropped_missing"):
             lines.append(f"{name}: {dropped:,} rows of the raw files had no user, item, value or time, and were dropped")
         if sentence := about_cold_users([each for each in finals if each.dataset.name == name], metric):
             lines.append(f"{name}: {sentence}")
+=======
+        lines += [f"{name}: {sentence}" for sentence in data_notes(data.counts)]
+>>>>>>> 1d546de (A pair that repeats across the cut of a protocol in time counts when it was first met, and is counted)
         if data.raw_gone:
             lines.append(f"{name}: {data.raw_gone}")
         if data.stand_in:

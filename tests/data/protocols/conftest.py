@@ -5,7 +5,9 @@ from typing import NamedTuple
 import pyarrow as pa
 import pytest
 
+from rankbench.data.cards import Step
 from rankbench.data.interactions import PARTS, Encoder, Interactions
+from rankbench.data.prepare import apply
 from rankbench.data.protocols.spec import SplitSpec
 from rankbench.data.splits import LABELS, Split, split
 
@@ -36,10 +38,13 @@ def pairs(data: Interactions, matrix) -> list[tuple]:
 
 @pytest.fixture(scope="session")
 def cut():
-    """cut(rows, spec) → Cut; no pair lies in two parts, and every row and column of the matrices has one."""
+    """cut(rows, spec, *steps) → Cut; no pair lies in two parts, and every row and column of the matrices has one."""
 
-    def cut(rows: list[tuple], spec: SplitSpec) -> Cut:
-        made, data = split(interactions(rows), spec)
+    def cut(rows: list[tuple], spec: SplitSpec, *steps: dict) -> Cut:
+        prepared = interactions(rows)
+        for step in steps:
+            prepared = apply(Step(**step), prepared)
+        made, data = split(prepared.sorted(), spec)
         parts = {name: pairs(data, getattr(made, name)) for name in LABELS}
         every = [pair for part in parts.values() for pair in part]
         assert len(every) == len(set(every))

@@ -34,6 +34,18 @@ def test_the_last_two_in_time_are_held_out(cut, rows, shuffle):
     assert cut(shuffle.sample(rows, len(rows)), LeaveOneOut()).parts == by_hand(rows)
 
 
+@given(again=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 6)), max_size=30))
+def test_what_is_bought_again_is_no_test_item_unless_asked_for(cut, again):
+    rows = [*REGULAR, *again]
+    times = {row[:2]: [time for user, item, time in rows if (user, item) == row[:2]] for row in rows}
+    for repeats, one in (("drop", min), ("keep", max)):
+        made = cut(rows, spec := LeaveOneOut(repeats=repeats), {"duplicates": "last"})
+        assert made.parts == by_hand([(*pair, one(each)) for pair, each in times.items()])
+        begin = {pair[0]: one(times[pair]) for pair in made.parts["test_target"]}
+        known = [pair for pair, each in times.items() if min(each) < begin.get(pair[0], 99) <= max(each)]
+        assert sum(spec.counts(made.data).values()) == len(known)
+
+
 @pytest.mark.parametrize(
     ("times", "valid", "test"),
     [

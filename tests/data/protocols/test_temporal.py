@@ -88,6 +88,27 @@ def test_random_validation_is_a_share_of_each_users_past(cut, rows, test, valid,
         assert Counter(user for user, _ in parts["valid_target"]) == {user: n for user, n in n_valid.items() if n}
 
 
+@given(
+    again=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4), st.integers(0, 12)), max_size=30),
+    step=st.sampled_from(["first", "last"]),
+    repeats=st.sampled_from(["drop", "keep"]),
+    shuffle=st.randoms(use_true_random=False),
+)
+def test_a_repeated_pair_counts_when_it_was_first_met_or_last(cut, again, step, repeats, shuffle):
+    """Whichever of its interactions the step keeps; pairs on both sides of the cut are counted."""
+    rows = [*REGULAR, *again]
+    times = {row[:2]: [time for user, item, time in rows if (user, item) == row[:2]] for row in rows}
+    first, last = ({pair: least(each) for pair, each in times.items()} for least in (min, max))
+    spec = Temporal(test=0.3, valid=0.2, valid_by="time", repeats=repeats)
+    once = [(*pair, time) for pair, time in (first if repeats == "drop" else last).items()]
+    made = cut(shuffle.sample(rows, len(rows)), spec, {"duplicates": step}, {"min_items_per_user": 1})
+    assert made.parts == cut(once, spec).parts
+    begin = min(time for *_, time in latest(once, "0.3"))
+    known = {pair for pair in times if first[pair] < begin <= last[pair]}
+    assert sum(spec.counts(made.data).values()) == len(known)
+    assert known.isdisjoint(made.parts["test_target"]) if repeats == "drop" else known <= set(made.parts["test_target"])
+
+
 def test_one_instant_never_lies_on_both_sides(cut):
     """The latest fifth is two of the three of time 8: all three go. So do the two of time 2 and 3 each, for half of seven."""
     times = [0, 1, 2, 3, 8, 8, 8, 1, 2, 3]

@@ -9,12 +9,20 @@ import numpy as np
 from rankbench.core.errors import DataError
 from rankbench.core.rng import stream
 from rankbench.data.interactions import NO_TIME, Interactions
-from rankbench.data.protocols.spec import TEST, TRAIN, VALID, SplitSpec, in_time, protocol, shuffled
+from rankbench.data.protocols.spec import TEST, TRAIN, VALID, InTime, in_time, protocol, shuffled
 
 
-class LeaveOneOut(SplitSpec):
+class LeaveOneOut(InTime):
     protocol: Literal["leave-one-out"] = "leave-one-out"
     order: Literal["time", "random"] = "time"
+
+    def counts(self, data: Interactions) -> dict[str, int]:
+        return super().counts(data) if self.order == "time" else {}
+
+    def begin(self, data: Interactions) -> np.ndarray:
+        begin = np.full(len(data.users), np.iinfo(np.int64).max)  # never
+        begin[data.user[data.part == TEST]] = data.time[data.part == TEST]
+        return begin[data.user]
 
 
 @protocol("leave-one-out", LeaveOneOut)

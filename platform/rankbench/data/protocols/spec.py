@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -36,6 +36,40 @@ class SplitSpec(Strict):
         "out of all means; popularity: the most popular items are recommended to them, whatever the method; keep: each method "
         "ranks for them, or popularity if the method has the same score for every item",
     )
+
+    def timed(self, data: Interactions) -> Interactions:
+        """The data with the time at which each pair counts."""
+        return data
+
+    def counts(self, data: Interactions) -> dict[str, int]:
+        """What the protocol counts beside the sizes of the parts; the `part` of `data` is the label."""
+        return {}
+
+
+class InTime(SplitSpec):
+    """Parameters of a protocol that holds out what is later. Only the first interaction of a pair can be found without being
+    known already, so a pair counts at that time, whichever of its interactions a `duplicates` step kept.
+    """
+
+    repeats: Literal["drop", "keep"] = Field(
+        "drop",
+        description="pairs with interactions before and after the cut. drop: they count when they were first met, and are no "
+        "targets; keep: they count when they were last met, and are targets that the model does not know",
+    )
+
+    def timed(self, data: Interactions) -> Interactions:
+        return data if data.span is None else replace(data, time=data.span[:, 0 if self.repeats == "drop" else 1])
+
+    def counts(self, data: Interactions) -> dict[str, int]:
+        if data.span is None:
+            return {}
+        begin = self.begin(data)
+        name = "known_test_pairs_dropped" if self.repeats == "drop" else "known_test_pairs_kept"
+        return {name: int(((data.span[:, 0] < begin) & (begin <= data.span[:, 1])).sum())}
+
+    def begin(self, data: Interactions) -> np.ndarray | int:
+        """The time when test begins, of all interactions or of each one."""
+        return data.time[data.part == TEST].min()
 
 
 class CarvedValid(SplitSpec):

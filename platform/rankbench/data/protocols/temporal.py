@@ -11,10 +11,10 @@ from pydantic import Field
 from rankbench.core.errors import DataError
 from rankbench.data.interactions import Interactions
 from rankbench.data.protocols.leave_one_out import require_time
-from rankbench.data.protocols.spec import DROPPED, TEST, TRAIN, VALID, CarvedValid, protocol
+from rankbench.data.protocols.spec import DROPPED, TEST, TRAIN, VALID, CarvedValid, InTime, protocol
 
 
-class Temporal(CarvedValid):
+class Temporal(CarvedValid, InTime):
     """`cold_items`: how to treat held-out interactions with an item that no train interaction has. `keep`: they remain
     targets, although no model can hit them; `drop`: they are left out.
     """

@@ -1,0 +1,16 @@
+"""Sentences on what preparing a dataset dropped or kept, from the counts that records have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+SENTENCES = {
+    "dropped_missing": "{:,} rows of the raw files had no user, item, value or time, and were dropped",
+    "known_test_pairs_dropped": "{:,} pairs of the test period were known before it and are no targets (`repeats: drop`)",
+    "known_test_pairs_kept": "{:,} test pairs were known before the test period; models are not told (`repeats: keep`)",
+}
+
+
+def data_notes(counts: Mapping[str, int]) -> Iterator[str]:
+    """Yield one sentence per count that is not 0."""
+    return (sentence.format(counts[name]) for name, sentence in SENTENCES.items() if counts.get(name))
