@@ -247,8 +247,8 @@ def _show(record: RunRecord, folder: Path, shown: dict[str, Any]) -> None:
         out.print(f"{ended}; the model of iteration {record.iterations} is the best on valid and was kept")
     if record.tiles:
         out.print(f"the item-item matrix did not fit into memory and was solved by tiles of {record.tiles:,} rows")
-    for sentence in data_notes(counts):
-        out.print(sentence)
+    for note in data_notes(counts):
+        out.print(note)
     if sentence := about_cold_users([record]):
         out.print(sentence, style="yellow")
     for difference in record.dataset.differences:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-<<<<<<< HEAD
 from functools import cached_property
-=======
->>>>>>> 1d546de (A pair that repeats across the cut of a protocol in time counts when it was first met, and is counted)
 
 import numpy as np
 import scipy.sparse as sp

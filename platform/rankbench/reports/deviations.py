@@ -19,14 +19,9 @@ def data_deviations(finals: Sequence[RunRecord], metric: str | None = None) -> t
     lines = []
     for name, data in _datasets(finals).items():
         lines += [f"{name}: {line}" for line in data.differences]
-<<<<<<< HEAD
-        if dropped := data.counts.get("dropped_missing"):
-            lines.append(f"{name}: {dropped:,} rows of the raw files had no user, item, value or time, and were dropped")
+        lines += [f"{name}: {sentence}" for sentence in data_notes(data.counts)]
         if sentence := about_cold_users([each for each in finals if each.dataset.name == name], metric):
             lines.append(f"{name}: {sentence}")
-=======
-        lines += [f"{name}: {sentence}" for sentence in data_notes(data.counts)]
->>>>>>> 1d546de (A pair that repeats across the cut of a protocol in time counts when it was first met, and is counted)
         if data.raw_gone:
             lines.append(f"{name}: {data.raw_gone}")
         if data.stand_in:
