@@ -1,4 +1,4 @@
-"""Figures of fault tests: `python -m pytest -m fault` prints what each test measured, as one table of the rows F1 to F16.
+"""Figures of fault tests: `python -m pytest -m fault` prints what each test measured, as one table of the rows F1 to F17.
 
     @pytest.mark.fault("F1")
     def test_a_node_dies(figure):
@@ -32,6 +32,7 @@ ROWS = {
     "F14": "security",
     "F15": "a full disk",
     "F16": "SIGINT and SIGTERM",
+    "F17": "a command that writes a store of results is killed",
 }
 _ROW, _FIGURE = "fault row", "fault figure"  # names of user properties, which pytest-xdist brings from its workers
 

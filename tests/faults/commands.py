@@ -22,9 +22,10 @@ from pathlib import Path
 
 import psutil
 
-from rankbench.core.files import ABANDONED
+from rankbench.core.files import ABANDONED, SCRATCH
 from rankbench.tracking.record import read_per_user, read_record
 
+TOUCHES_OF_A_LINE = 3  # open and write, open again and sync, rename
 TOUCHES = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "shutil.rmtree"}
 MARK = "FAULTS_MARK"  # in the environment of a command and of everything that it starts
 GONE_WITHIN = 60  # seconds from a death until nothing that the process started is left
@@ -43,10 +44,13 @@ _SERVER.set_forkserver_preload(
 
 @dataclass(frozen=True)
 class Death:
-    """At a touch, counted from 1, or `later` seconds after it."""
+    """At a touch, counted from 1, or `later` seconds after it. With `lines`, only touches of the scratch files of a store are
+    counted, whose names end so: each line that is stored touches one TOUCHES_OF_A_LINE times.
+    """
 
     touch: int
     later: float = 0.0
+    lines: str = ""
 
     @classmethod
     def drawn(cls, rng: random.Random, touches: int) -> Death:
@@ -161,6 +165,8 @@ def _command(words: tuple[str, ...], environment: dict[str, str], folder: Path, 
         if event not in TOUCHES or not isinstance(arguments[0], str | bytes | os.PathLike):
             return
         path = os.fsdecode(arguments[0])
+        if death and death.lines and not (SCRATCH in path and path.endswith(death.lines)):
+            return
         # Names without a folder are those of a folder that is being removed.
         if (path.startswith(watched[0]) and not path.startswith(watched[1])) or (event == "os.remove" and "/" not in path):
             counted[0] += 1

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import signal
-import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 
 from rankbench.cluster.session import Session
 from rankbench.core.claims import Claims
@@ -21,13 +17,13 @@ from rankbench.evaluation.metrics import MetricSet
 from rankbench.experiment.estimate import Size
 from rankbench.reproduce.adopt import records_folder
 from rankbench.reproduce.evidence import Evidence, stored_fit
-from rankbench.reproduce.schedule import Task, fresh
+from rankbench.reproduce.schedule import Task, fresh, in_time
 from rankbench.reproduce.search import search
 from rankbench.reproduce.simulations import simulate
 from rankbench.reproduce.timing import alone_folder, keep_seconds, time_alone, untimed
 from rankbench.reproduce.wanted import Row
 from rankbench.schema.experiment import ExperimentSpec
-from rankbench.sweeps.running import Running
+from rankbench.sweeps.running import OutOfTime, Running
 from rankbench.sweeps.store import SweepStore
 from rankbench.sweeps.units import Unit
 from rankbench.tracking.record import RunRecord
@@ -69,34 +65,79 @@ def spend(
     """Run tasks in their order until none is left or the `deadline` (time.monotonic) has passed. Returns whether none is left.
 
     `tasks_left` is asked again after each search, so that the setting that it chose is fitted next. What has failed is not
-    tried again by the same call, and what another command is at is left to it. A fit that the deadline interrupts goes on from
-    its last checkpoint when the command is given again.
+    tried again by the same call, and what another command is at is left to it. Of the fits that come next, those begin that can
+    end before the deadline by their estimates, short ones first. One more begins when nothing else is left; it is interrupted,
+    and goes on from its last checkpoint when the command is given again.
     """
     queue = list(tasks_left())
-    begun: set[tuple[object, ...]] = set()
-    over = threading.Event()
-    with _until(deadline, over):
-        while queue:
+    running, begun, late = spending.running, set[tuple[object, ...]](), dict[tuple[object, ...], Task]()
+    with _until(deadline, running):
+        while queue and running.seconds_left > 0:
             batch = _batch(queue)
             queue = queue[len(batch) :]
             batch = [left for task in batch if task.key not in begun
                      and (left := fresh(task, spending.evidence, spending.search_seconds))]  # fmt: skip
+            batch, too_long = in_time(batch, running.seconds_left, cluster.cpus)
+            late |= {task.key: task for task in too_long}
             begun |= {task.key for task in batch}
-            with Claims(claims_folder(environment)) as claims:
-                claimed = [task for task in batch if claims.take(*task.claims)]
-                spending.leave([task for task in batch if task not in claimed])
-                spending.evidence.read()  # another command may have measured them since
-                free = [left for task in claimed if (left := fresh(task, spending.evidence, spending.search_seconds))]
-                if free and free[0].study is not None:
-                    simulate(free[0].study, free[0].dataset, spending.evidence, environment)
-                    spending.studied += 1
-                    spending.told(f"{free[0].tables} on {free[0].dataset}: {free[0].study.study} is done")
-                elif free and free[0].searched is not None:
-                    _search(free[0], spending, environment, cluster, metrics)
-                    queue = list(tasks_left())
-                elif free:
-                    _fit(free, spending, environment, cluster)
-    return not over.is_set() and not spending.left_to_others
+            if _work_on(batch, spending, environment, cluster, metrics):
+                queue = list(tasks_left())
+        late = {key: task for key, task in late.items() if fresh(task, spending.evidence, spending.search_seconds)}
+        if fits := [task for task in late.values() if task.unit is not None]:
+            one = min(fits, key=lambda task: (not _is_begun(task, environment), task.seconds))
+            spending.told(f"{_needs(one, running)}; it begins as nothing shorter is left, and the same command continues it")
+            del late[one.key]
+            _work_on([one], spending, environment, cluster, metrics)
+    for task in late.values():
+        spending.told(f"not begun: {_needs(task, running)}")
+    return not (running.over or late or spending.left_to_others or any(task.key not in begun for task in queue))
+
+
+def _work_on(
+    batch: Sequence[Task], spending: Spending, environment: Environment, cluster: Session, metrics: dict[str, MetricSet]
+) -> bool:
+    """Run those of the tasks that no other command runs. Returns whether it was a search, after which other tasks are left."""
+    with Claims(claims_folder(environment)) as claims:
+        claimed = [task for task in batch if claims.take(*task.claims)]
+        spending.leave([task for task in batch if task not in claimed])
+        spending.evidence.read()  # another command may have measured them since
+        free = [left for task in claimed if (left := fresh(task, spending.evidence, spending.search_seconds))]
+        if not free:
+            return False
+        first = free[0]
+        if first.study is not None:
+            simulate(first.study, first.dataset, spending.evidence, environment, spending.running.require_time)
+            spending.studied += 1
+            spending.told(f"{first.tables} on {first.dataset}: {first.study.study} is done")
+        elif first.searched is not None:
+            _search(first, spending, environment, cluster, metrics)
+        else:
+            _fit(free, spending, environment, cluster)
+        return first.searched is not None
+
+
+def _needs(task: Task, running: Running) -> str:
+    left = max(running.seconds_left, 0)
+    return f"{task.labels} on {task.dataset} takes about {task.seconds:.0f} s, and {left:.0f} s of the budget are left"
+
+
+def _is_begun(task: Task, environment: Environment) -> bool:
+    """Whether an earlier call has left a checkpoint of the fits."""
+    from rankbench.sweeps.trials.trainable import CHECKPOINTS  # imports Ray
+
+    return task.unit is not None and (records_folder(environment).parent / CHECKPOINTS / task.unit.run_id).exists()
+
+
+@contextmanager
+def _until(deadline: float | None, running: Running) -> Iterator[None]:
+    """End the block at the deadline, without an error, and set `running.over`."""
+    running.deadline = deadline
+    try:
+        yield
+    except OutOfTime:
+        running.over = True
+    finally:
+        running.deadline = None
 
 
 def claims_folder(environment: Environment) -> Path:
@@ -126,9 +167,9 @@ def spend_alone(
 
         run_units([unit], environment, store, cluster, spec, both, warn=spending.told, running=spending.running)
 
-    over = threading.Event()
-    with _until(deadline, over):
+    with _until(deadline, spending.running):
         for fit in untimed(rows, spending.evidence):
+            spending.running.require_time()
             what, served = f"{fit.rows[0].arm.label} on {fit.card.name}", fit.rows
             record = time_alone(fit, spending.evidence, environment, metrics[fit.card.name], cluster.cpus, run)
             if record is None:
@@ -136,7 +177,7 @@ def spend_alone(
             else:
                 spending.fitted += 1
                 spending.told(f"{what}: {record.seconds['fit']:.1f} s alone, {record.threads} threads")
-    return not over.is_set()
+    return not spending.running.over
 
 
 def _batch(queue: Sequence[Task]) -> list[Task]:
@@ -232,28 +273,3 @@ def _line(record: RunRecord, task: Task) -> str:
         if name in record.metrics and value
     ]
     return f"{record.arm or record.method} on {task.dataset}, {task.stage}, seed {record.seed}: {', '.join(numbers)}"
-
-
-@contextmanager
-def _until(deadline: float | None, over: threading.Event) -> Iterator[None]:
-    """Interrupt the block at the deadline as Ctrl-C would, so that checkpoints are kept, and set `over`; the block then ends
-    without an error. Only the main thread can be interrupted.
-    """
-    if deadline is None or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def end(number: int, frame: FrameType | None) -> None:
-        over.set()
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_REAL, max(deadline - time.monotonic(), 0.001))
-    try:
-        yield
-    except KeyboardInterrupt:
-        if not over.is_set():
-            raise
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)

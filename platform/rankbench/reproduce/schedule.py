@@ -5,6 +5,8 @@ The stage "again" is for fits whose values per user are on another machine, whic
 
 from __future__ import annotations
 
+import heapq
+import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
@@ -228,3 +230,16 @@ def fresh(task: Task, evidence: Evidence, search_seconds: float | None = None) -
         return task
     left = tuple(fit for fit in task.fits if not is_measured(fit, evidence))
     return replace(task, fits=left) if left else None
+
+
+def in_time(batch: Sequence[Task], seconds: float, cpus: int) -> tuple[list[Task], list[Task]]:
+    """Split tasks into those that can end within `seconds` by their estimates on `cpus` processors, short ones first, and those
+    that cannot. A search is always among the first: it consists of many fits.
+    """
+    free = [0.0] * max(1, cpus // max((task.unit.cpus for task in batch if task.unit), default=cpus))
+    ending, late = [], []
+    for task in sorted(batch, key=lambda task: task.seconds) if seconds < math.inf else batch:
+        end = heapq.heappop(free) + task.seconds
+        (ending if task.searched is not None or end <= seconds else late).append(task)
+        heapq.heappush(free, end if end <= seconds else end - task.seconds)
+    return ending, late

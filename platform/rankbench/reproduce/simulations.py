@@ -66,8 +66,17 @@ def card_key(dataset: str, environment: Environment) -> str:
     return load_card(dataset, environment).content_key()[:12]
 
 
-def simulate(simulation: Simulation, dataset: str, evidence: Evidence, environment: Environment, seed: int = 0) -> StoredStudy:
-    """Run the study of a table on one dataset, in this process, and add it to the evidence."""
+def simulate(
+    simulation: Simulation,
+    dataset: str,
+    evidence: Evidence,
+    environment: Environment,
+    on_step: Callable[[], None] = lambda: None,
+    seed: int = 0,
+) -> StoredStudy:
+    """Run the study of a table on one dataset, in this process, and add it to the evidence. `on_step` is called from time to
+    time, and may end it by an exception.
+    """
     import time
     from datetime import UTC, datetime
 
@@ -75,7 +84,7 @@ def simulate(simulation: Simulation, dataset: str, evidence: Evidence, environme
 
     study, given, revision = registered().get(simulation.study), simulation.params(dataset), code_revision()
     started, clock = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
-    findings = study.measure(parameters(study.params, given, study.name), seed, environment, lambda *progress: None)
+    findings = study.measure(parameters(study.params, given, study.name), seed, environment, lambda *progress: on_step())
     line = StoredStudy(
         dataset=dataset,
         card=card_key(dataset, environment),

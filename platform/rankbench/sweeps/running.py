@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -71,14 +72,21 @@ class RunningFit:
         return seconds if seconds > max(SILENT, TIMES * self.longest) else None
 
 
+class OutOfTime(KeyboardInterrupt):
+    """The deadline of `Running` has passed: fits are ended as by Ctrl-C, and keep their checkpoints."""
+
+
 class Running:
     """The fits of one call of `run_units` that run now, and the number of those that have ended, `ended` of `of`.
 
-    `on_change` is called when a fit starts, reports and ends, and also in between.
+    `on_change` is called when a fit starts, reports and ends, and also in between. After the `deadline` (time.monotonic), if
+    there is one, the call ends with OutOfTime unless all fits have ended.
     """
 
     def __init__(self, on_change: Callable[[], None] = lambda: None):
         self.on_change = on_change
+        self.deadline: float | None = None
+        self.over = False  # whether the deadline has ended a call
         self.of = self.ended = 0
         self._fits: dict[str, RunningFit] = {}
 
@@ -91,6 +99,21 @@ class Running:
         """Begin a call with `of` fits."""
         self.of, self.ended = of, 0
         self._fits.clear()
+
+    @property
+    def seconds_left(self) -> float:
+        return math.inf if self.deadline is None else self.deadline - time.monotonic()
+
+    def require_time(self) -> None:
+        """Raise OutOfTime after the deadline."""
+        if self.seconds_left <= 0:
+            raise OutOfTime
+
+    def step(self) -> None:
+        """Called several times a second by the loop that waits for the fits."""
+        self.on_change()  # a closed form reports nothing, and a log should still say that it runs
+        if self.ended < self.of:
+            self.require_time()
 
     def start(self, trial: str, unit: Unit) -> None:
         self._fits[trial] = RunningFit.of_unit(unit)

@@ -33,7 +33,7 @@ class Reports(tune.Callback):
             self.running.report(trial.trial_id, int(result[ITERATION]), result.get(VALID), place)
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
-        self.running.on_change()  # a closed form reports nothing, and a log should still say that it runs
+        self.running.step()
 
     def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         self.running.leave(trial.trial_id)
