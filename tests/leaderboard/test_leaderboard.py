@@ -12,6 +12,8 @@ import pytest
 from rankbench.api.leaderboard import board as stored_board
 from rankbench.cli import _main
 from rankbench.core.environment import Environment
+from rankbench.data.cards import load_card
+from rankbench.data.prepare import prepare
 from rankbench.evaluation.compare import compare
 from rankbench.leaderboard.board import Board
 from rankbench.leaderboard.contest import in_time
@@ -164,6 +166,23 @@ def test_copies_tie_and_a_method_that_learns_from_noise_is_last(cluster_board, t
         users = {each.entrant: results.users_of(each, "ndcg@20") for each in entries}
         verdicts = {pair.model: pair.verdict for pair in compare(users, baseline="svd").pairs if pair.against == "svd"}
         assert verdicts["svd-copy"] not in ("better", "worse") and verdicts["svd-noise"] == "worse"
+
+
+def test_a_dry_run_downloads_and_writes_nothing(board, home, monkeypatch):
+    """What is prepared is measured, what is made up or described has the counts of its card, and the rest is not known."""
+    monkeypatch.setenv("RANKBENCH_OFFLINE", "0")
+    (home / "datasets").mkdir()
+    (home / "datasets" / "unknown.yaml").write_text("name: unknown\nsource: {files: {all: {url: https://example.org/a.csv}}}\n")
+    monkeypatch.setattr("rankbench.data.fetch.download", lambda *asked: pytest.fail(f"{asked[0]} was downloaded"))
+    before = sorted(home.rglob("*"))
+    left = board("--methods", "ease", "--datasets", "synthetic,movielens-1m,unknown", "--budget", "100s/M", "--dry-run")["left"]
+    assert {each["dataset"]: each["budget"] for each in left} == {"synthetic": 6.0, "movielens-1m": 100.0, "unknown": None}
+    assert sorted(home.rglob("*")) == before
+    prepare(load_card("synthetic", Environment.from_env()), Environment.from_env())
+    before = sorted(home.rglob("*"))
+    (left,) = board("--methods", "ease", "--datasets", "synthetic", "--budget", "100s/M", "--dry-run")["left"]
+    assert 1.0 < left["budget"] < 6.0  # of its interactions to train on
+    assert sorted(home.rglob("*")) == before
 
 
 def entry(dataset, entrant, value, allowed="10s", **other):

@@ -45,6 +45,22 @@ def test_printed_optima_come_first_and_one_fit_serves_several_tables(home):
     assert {task.labels for task in plan.tasks if task.stage == "search"} == {"EASE", "EDLAE"}
 
 
+def test_a_dry_run_prepares_and_writes_nothing(home, tmp_path):
+    def files():
+        return {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+
+    before = files()
+    made_up = agenda(["toy"], home, read_only=True).tasks
+    assert files() == before
+    prepared = agenda(["toy"], home).tasks
+    before = files()
+    known = agenda(["toy"], home, read_only=True).tasks
+    assert files() == before
+    assert {task.key for task in made_up} == {task.key for task in prepared} == {task.key for task in known}
+    assert [task.seconds for task in known] == pytest.approx([task.seconds for task in prepared], rel=0.5)
+    assert all(task.seconds > 0 for task in made_up)
+
+
 def test_rows_of_one_label_and_table_have_a_search_per_metric(home):
     """A table whose columns are cutoffs has a file for each, which choose by other metrics: one search is not the other."""
     (home.home / "experiments" / "toy_table1_recall.yaml").write_text(

@@ -129,14 +129,15 @@ def agenda(
     environment: Environment,
     store: Path | None = None,
     on_dataset: Callable[[str, int, int], None] = lambda name, done, total: None,
+    dry_run: bool = False,
 ) -> tuple[Plan, Results]:
-    """Return what is left of a leaderboard, and its store.
+    """Return what is left of a leaderboard, and its store. With `dry_run` nothing is downloaded, prepared or written.
 
     Raises ConfigError for unknown names, DownloadError if no dataset of the selection is available.
     """
     results = Results(store_folder(environment, store))
     cards = chosen_cards(datasets, environment)
-    todo = plan(chosen_entrants(methods, rules), cards, budget, rules, results, environment, on_dataset)
+    todo = plan(chosen_entrants(methods, rules), cards, budget, rules, results, environment, on_dataset, dry_run)
     if len(todo.not_available) == len(cards):
         reasons = ", ".join(f"{name} ({why})" for name, why in todo.not_available.items())
         raise DownloadError(f"none of the datasets is available: {reasons}")

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from rankbench.cluster.session import require_reachable, session
@@ -14,9 +15,11 @@ from rankbench.core.errors import ConfigError, DownloadError, RankbenchError
 from rankbench.core.files import require_writable
 from rankbench.core.registry import nearest
 from rankbench.core.threads import available_cpus
+from rankbench.data.availability import why_missing
 from rankbench.data.cards import load_card
-from rankbench.data.prepare import prepare
+from rankbench.data.prepare import prepare, prepared_already
 from rankbench.evaluation.metrics import MetricSet
+from rankbench.experiment.estimate import Size
 from rankbench.reproduce.adopt import adopt, records_folder
 from rankbench.reproduce.beside import published_tags
 from rankbench.reproduce.catalogue import PaperTable, paper_tables, selected_names
@@ -125,8 +128,9 @@ def agenda(
     gets `gpus` of one (1 by default); without `device`, the experiment files decide.
 
     Prepares the datasets whose raw data are available, takes finished runs of this machine into the evidence, and tests claims
-    and neighbouring rows whose values are here; with `read_only` the store stays as it is. Raises ConfigError for an unknown
-    table, dataset, stage or label, DownloadError if no dataset of the selection is available.
+    and neighbouring rows whose values are here. With `read_only` nothing is downloaded, prepared or written.
+
+    Raises ConfigError for an unknown table, dataset, stage or label, DownloadError if no dataset of the selection is available.
     """
     every = paper_tables(environment)
     names = selected_names(words, all_names(every))
@@ -146,7 +150,10 @@ def agenda(
             continue
         on_dataset(name)
         try:
-            prepare(card, environment)
+            if not read_only:
+                prepare(card, environment)
+            elif not prepared_already(card, environment) and (why := why_missing(card, environment)):
+                raise DownloadError(f"{name}: {why}", why)
             here[name] = True
         except DownloadError as error:
             here[name], problems[name] = False, error.brief
@@ -154,7 +161,10 @@ def agenda(
     if not available:
         raise DownloadError("none of the datasets is available: " + ", ".join(f"{n} ({why})" for n, why in problems.items()))
     rows = tuple(row for row in rows_of(selected, available) if row.published or n_cost_cells(row))
-    adopted = adopt(wanted_fits(rows, evidence), evidence, environment, warn)
+    wanted = wanted_fits(rows, evidence)
+    if read_only:  # whether a run is of these data is known if they are prepared
+        wanted = [fit for fit in wanted if prepared_already(fit.card, environment)]
+    adopted = adopt(wanted, evidence, environment, warn)
     # An earlier call may have been interrupted before it made these tests.
     check_claims(selected, available, evidence, environment)
     if not read_only:
@@ -175,7 +185,8 @@ def _require_known(given: Sequence[str], known: Sequence[str], problem: str) -> 
 def _tasks_left(plan: Agenda, environment: Environment, metrics: dict[str, MetricSet], cpus: int | None) -> tuple[Task, ...]:
     """Return the tasks of the plan's stages and row labels that are left. Nothing is fitted again unless the stages say so."""
     here = run_folders(environment) if "again" in plan.stages else None
-    left = tasks(plan.rows, plan.studies, plan.evidence, environment, metrics, cpus, plan.search_seconds, here)
+    size_of = partial(Size.known, environment=environment) if plan.evidence.read_only else None
+    left = tasks(plan.rows, plan.studies, plan.evidence, environment, metrics, cpus, plan.search_seconds, here, size_of)
     return tuple(
         task
         for task in left

@@ -114,12 +114,15 @@ def run(
             rules,
             environment,
             store,
-            lambda name, done, total: progress("preparing datasets", done, total),
+            lambda name, done, total: progress("looking at datasets" if dry_run else "preparing datasets", done, total),
+            dry_run,
         )
     slots = max(1, available_cpus() // threads)
     if not json:
         for name, why in todo.not_available.items():
             err.print(f"not available: {name} ({why})", style="dim")
+        if unknown := todo.of_unknown_size:
+            err.print(f"size not known before they are prepared: {', '.join(unknown)}", style="dim")
         hours = "" if address else f", at most {clock(todo.seconds / slots)}, {slots} at once"
         err.print(f"{len(todo.left)} entries left{hours}; {todo.done} in {results.folder}", highlight=False)
     if dry_run:
@@ -271,5 +274,8 @@ def _show_plan(left: Any, json: bool) -> None:
     if json:
         print_json({"left": facts})
         return
-    body = [[f["dataset"], f"{f['budget']:g} s", str(len(f["methods"])), ", ".join(f["methods"])] for f in facts]
+    body = [
+        [f["dataset"], f"{f['budget']:g} s" if f["budget"] else "not known", str(len(f["methods"])), ", ".join(f["methods"])]
+        for f in facts
+    ]
     print_table(["dataset", "budget", "entries", "methods"], body, drop=("methods",))

@@ -243,7 +243,7 @@ def _show_tasks(plan: Agenda, json: bool) -> None:
             task.tables,
             str(len(task.fits)),
             str(task.n_cells),
-            clock(task.seconds) if task.seconds else "",
+            clock(task.seconds) if task.seconds else "size not known",
         ]
         for task in plan.tasks
     ]

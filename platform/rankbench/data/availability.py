@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from rankbench.core.environment import Environment
@@ -34,6 +35,12 @@ def raw_data(card: Card, environment: Environment) -> str:
     if card.source.mirror.parts:
         return "mirror only"
     return "no such file" if local else "offline" if environment.offline else "download"
+
+
+def why_missing(card: Card, environment: Environment) -> str:
+    """Why the raw data cannot be had, in the words of `raw_data`; empty if they can, as far as is known without the network."""
+    found = raw_data(card, replace(environment, data_store=None))
+    return found if found in ("mirror only", "offline", "no such file", "no such folder") else ""
 
 
 def _prepared(card: Card, environment: Environment) -> bool:

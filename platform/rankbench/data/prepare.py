@@ -144,6 +144,12 @@ def prepared_before(card: Card, environment: Environment) -> Path | None:
     return next(iter(folders.values())) if len(folders) == 1 else None
 
 
+def prepared_already(card: Card, environment: Environment) -> Dataset | None:
+    """The dataset, if it is prepared on this machine; None if it is not. Nothing is written, and the network is not used."""
+    folder = prepared_before(card, environment)
+    return None if folder is None else _open(card, folder)
+
+
 def stored_before(card: Card, environment: Environment) -> str | None:
     """The name of the folder in the store of data, as `prepared_before`."""
     manifests = stored_manifests(card.name, environment)

@@ -17,7 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from rankbench.data.prepare import Dataset
+from rankbench.core.environment import Environment
+from rankbench.data.cards import Card
+from rankbench.data.prepare import Dataset, prepared_already
 from rankbench.experiment.job import Job, MethodConfig
 from rankbench.experiment.watch import pair_work, valid_users
 from rankbench.fitting.method import ClosedForm, Iterative
@@ -44,6 +46,7 @@ RATE = 5e10  # products a second of a processor, where an estimate must not depe
 # A fit that stops early on the validation set takes this share of its epochs, and most such fits end by that epoch.
 STOPS_AT, STOPS_BY = 0.6, 150
 
+UNEVEN = 3.0  # the mean square of users' numbers of items relative to the square of their mean, where it is not known
 BASE = 870 << 20  # bytes of the interpreter, its libraries and what numba compiled
 GRID = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 12.0, 16.0, 20.0, 24.0, 32.0)  # GB; beyond, multiples of 8
 
@@ -68,6 +71,21 @@ class Size:
         targets = (split.valid_target, split.test_target)
         ranked = max(int(np.count_nonzero(np.diff(target.indptr))) for target in targets)
         return cls(split.n_users, split.n_items, sum(part.nnz for part in parts), float(each @ each), ranked)
+
+    @classmethod
+    def known(cls, card: Card, environment: Environment) -> Size | None:
+        """The size of a dataset that is prepared here, or else roughly by the counts that its card has; None if it has none.
+        Nothing is prepared and the network is not used.
+        """
+        if dataset := prepared_already(card, environment):
+            return cls.of(dataset)
+        made, expected = card.source.generator, card.expect
+        names = ("users", "items", "interactions")
+        counts = [getattr(expected.prepared, name) or getattr(expected.raw, name) or 0 for name in names]
+        if made is not None:
+            counts = [made.users, made.items, round(made.users * made.interactions_per_user)]
+        users, items, interactions = counts
+        return cls(users, items, interactions, UNEVEN * interactions**2 / users, users) if all(counts) else None
 
 
 def seconds(job: Job, size: Size, cpus: int, workers: int = 1) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -10,8 +11,9 @@ from rankbench.cluster.session import Session
 from rankbench.core.claims import Claims
 from rankbench.core.environment import Environment
 from rankbench.core.errors import DownloadError, first_line, without_colours
+from rankbench.data.availability import why_missing
 from rankbench.data.cards import Card
-from rankbench.data.prepare import prepare
+from rankbench.data.prepare import prepare, prepared_already
 from rankbench.experiment.estimate import Size, memory
 from rankbench.experiment.job import Job
 from rankbench.experiment.outcome import now
@@ -28,18 +30,21 @@ LATE = f"the search had not ended after {1 + GRACE:.1f} times the budget"
 
 @dataclass(frozen=True)
 class Entry:
-    """An entrant on a dataset, whose prepared data have the `fingerprint`. The budget `allowed` is `seconds` there."""
+    """An entrant on a dataset, whose prepared data have the `fingerprint`. The budget `allowed` is `seconds` there. What
+    is not known of data that are not prepared is None, or empty.
+    """
 
     entrant: Entrant
     card: Card
-    size: Size
+    size: Size | None
     allowed: Budget
-    seconds: float
+    seconds: float | None
     fingerprint: str = ""
 
     @property
     def memory(self) -> int:
         """Bytes that are reserved: those of a fit, and another model, because the search keeps the best one."""
+        assert self.size is not None, "what runs is prepared"
         config = self.entrant.config()
         n_bytes = memory(Job(self.card, (config,), "train"), self.size)
         return n_bytes + (4 * self.size.items**2 if config.spec.dense else 0)
@@ -53,7 +58,7 @@ class Entry:
             entrant=self.entrant.name,
             rules=self.entrant.key,
             allowed=str(self.allowed),
-            budget=self.seconds,
+            budget=self.seconds or 0.0,
             metric=rules.metric,
             threads=rules.n_threads,
             status=status,
@@ -74,7 +79,12 @@ class Plan:
 
     @property
     def seconds(self) -> float:
-        return sum(each.seconds for each in self.left)
+        return sum(each.seconds or 0.0 for each in self.left)
+
+    @property
+    def of_unknown_size(self) -> list[str]:
+        """The datasets for which nobody knows how long they take."""
+        return [*dict.fromkeys(each.card.name for each in self.left if each.seconds is None)]
 
 
 def plan(
@@ -85,8 +95,10 @@ def plan(
     results: Results,
     environment: Environment,
     on_dataset: Callable[[str, int, int], None] = lambda name, done, total: None,
+    dry_run: bool = False,
 ) -> Plan:
     """Prepare the datasets that can be had, and return what is left of every entrant on each of them: small datasets first.
+    With `dry_run` nothing is prepared: what is not prepared has the size that its card expects, if it says so.
 
     `on_dataset` is told of each dataset, the number of those before it, and of all.
     """
@@ -96,19 +108,23 @@ def plan(
     for number, card in enumerate(cards):
         on_dataset(card.name, number, len(cards))
         try:
-            dataset = prepare(card, environment)
+            dataset = prepared_already(card, environment) if dry_run else prepare(card, environment)
         except DownloadError as error:
             problems[card.name] = error.brief
             continue
-        size = Size.of(dataset)
-        seconds = budget.seconds(dataset.split.train.nnz)
+        if dataset is None and (why := why_missing(card, environment)):
+            problems[card.name] = why
+            continue
+        size = Size.of(dataset) if dataset else Size.known(card, environment)
+        trained_on = dataset.split.train.nnz if dataset else size.interactions if size else None
+        seconds = None if trained_on is None and budget.per_million else budget.seconds(trained_on or 0)
         for entrant in entrants:
-            entry = Entry(entrant, card, size, budget, seconds, dataset.fingerprint)
+            entry = Entry(entrant, card, size, budget, seconds, dataset.fingerprint if dataset else "")
             if results.find(entry.without_result(rules)):
                 done += 1
             else:
                 left.append(entry)
-    left.sort(key=lambda each: (each.size.interactions, each.card.name))
+    left.sort(key=lambda each: (each.size.interactions if each.size else math.inf, each.card.name))
     return Plan(tuple(left), done, problems)
 
 
@@ -136,7 +152,7 @@ def run(
 
     def works(claims: Claims) -> Iterator[Work]:
         for entry in todo.left:
-            wanted = entry.without_result(rules)
+            wanted, seconds = entry.without_result(rules), entry.seconds or 0.0
             if not capacity(Needs(rules.n_threads, entry.memory), cluster.machines):
                 # A larger machine tries it again.
                 keep(entry.without_result(rules, "failed", f"needs {entry.memory / 1e9:.0f} GB of memory"))
@@ -153,7 +169,7 @@ def run(
             yield Work(
                 Attempt,
                 (entry.entrant, entry.card, entry.allowed, rules, environment),
-                (("load", OUTSIDE), ("search", (1 + GRACE) * entry.seconds), ("test", OUTSIDE)),
+                (("load", OUTSIDE), ("search", (1 + GRACE) * seconds), ("test", OUTSIDE)),
                 entry.memory,
             )
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Literal
 
 from rankbench.core.environment import Environment
+from rankbench.data.cards import Card
 from rankbench.data.prepare import prepare
 from rankbench.evaluation.metrics import MetricSet
 from rankbench.experiment.estimate import Size
@@ -27,6 +28,7 @@ from rankbench.sweeps.units import Unit, units
 
 Stage = Literal["printed", "chosen", "as published", "study", "search", "seeds", "search on test", "again"]
 STAGES: tuple[Stage, ...] = ("printed", "chosen", "as published", "study", "search", "seeds", "search on test", "again")
+UNKNOWN = Size(1, 1, 1, 1.0, 1)
 # Printed and chosen settings measure a row alike, so the cheaper fit comes first.
 TURN: dict[Stage, int] = {
     "printed": 0,
@@ -102,12 +104,14 @@ def tasks(
     cpus: int | None,
     search_seconds: float | None = None,
     runs_here: Collection[str] | None = None,
+    size_of: Callable[[Card], Size | None] | None = None,
 ) -> list[Task]:
-    """Return what is not measured yet, in the order in which it is best done. `studies`: with their datasets. The data of all
-    of them must be available. `search_seconds`: the training time that each search may use; one that ended at a smaller bound
-    is continued. `runs_here`: the stamps of the fits whose values per user are on this machine; with them, fits that were
-    measured elsewhere are tasks of the stage "again".
+    """Return what is not measured yet, in the order in which it is best done. `studies`: with their datasets. `search_seconds`:
+    the training time that each search may use; one that ended at a smaller bound is continued. `runs_here`: the stamps of the
+    fits whose values per user are on this machine; with them, fits that were measured elsewhere are tasks of the stage "again".
+    The data must be available, unless `size_of` tells their sizes; a task whose size is not known has 0 seconds.
     """
+    size_of = size_of or (lambda card: Size.of(prepare(card, environment)))
     result: list[Task] = []
     groups: dict[tuple[object, ...], list[Wanted]] = {}
     for fit in wanted_fits(rows, evidence):
@@ -122,19 +126,19 @@ def tasks(
         spec = first.rows[0].table.spec
         final = spec.final.model_copy(update={"fit_on": first.part, "seeds": (first.seed,)})
         spec = spec.model_copy(update={"final": final, "dtype": first.dtype})
-        size = Size.of(prepare(first.card, environment))
+        size = size_of(first.card)
         configs = [fit.config for fit in members]
-        for unit in units(first.card, size, configs, spec, metrics[first.card.name], "final", cpus):
+        for unit in units(first.card, size or UNKNOWN, configs, spec, metrics[first.card.name], "final", cpus):
             own = tuple(fit for fit in members if any(fit.config is config for config in unit.job.configs))
             stage: Stage = "again" if measured else _stage(own)
-            seconds = _seconds_of(own, evidence) or unit.cost
+            seconds = _seconds_of(own, evidence) or (unit.cost if size else 0.0)
             result.append(Task(stage, first.card.name, own, unit, None, waited=_waited(own, evidence), seconds=seconds))
     for row in (row for row in rows if row.published):
         wanted: list[tuple[Stage, Part]] = [("search", "valid")] if row.needs_search else []
         wanted += [("search on test", "test")] if row.needs_search_on_test else []
         for stage, on in wanted:
             if not is_searched(row, on, evidence, search_seconds):
-                seconds = _search_seconds(row, environment, metrics, cpus)
+                seconds = _search_seconds(row, size_of(row.card), metrics, cpus)
                 bounded = seconds if search_seconds is None else min(seconds, search_seconds)
                 result.append(Task(stage, row.dataset, searched=row, on=on, seconds=bounded))
     for study, dataset in studies:
@@ -150,12 +154,13 @@ def _seconds_of(fits: Iterable[Wanted], evidence: Evidence) -> float | None:
     return sum(map(fmean, known)) if all(known) else None
 
 
-def _search_seconds(row: Row, environment: Environment, metrics: dict[str, MetricSet], cpus: int | None) -> float:
+def _search_seconds(row: Row, size: Size | None, metrics: dict[str, MetricSet], cpus: int | None) -> float:
     """Return a rough estimate of the seconds of a search: those of its first setting for each of its settings."""
+    if size is None:
+        return 0.0
     spec = row.table.spec
     settings = distinct_settings(row.arm.params, spec.search.trials, spec.search.seed, row.source)
     config = configure(row.arm.method, settings[0], row.source, row.arm.label)
-    size = Size.of(prepare(row.card, environment))
     (unit,) = units(row.card, size, [config], spec, metrics[row.dataset], "search", cpus)
     return unit.cost * len(settings)
 
