@@ -282,6 +282,53 @@ def test_an_autoencoder_whose_parts_do_not_fit_is_refused(name, change, card, en
         load(folder)
 
 
+def test_users_of_whom_nothing_is_known_are_counted_and_answered_as_asked(card, environment):
+    model, said = rb.fit(card, "ease", environment=environment), []
+    known = model.recommend(["u2", "u1"], 3)
+    skipped = model.recommend(["u2", "new", "u1"], 3, unknown="skip", warn=said.append)
+    pd.testing.assert_frame_equal(skipped, known)
+    popular = model.recommend(["u2", "new", "u1"], 3, unknown="popularity", warn=said.append)
+    assert popular["user"].tolist() == ["u2"] * 3 + ["new"] * 3 + ["u1"] * 3
+    counts = pd.Series(model.items.to_numpy()[model.history.indices]).value_counts()
+    best = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:3]
+    assert list(popular[popular.user == "new"][["item", "score"]].itertuples(index=False, name=None)) == best
+    assert said == [
+        f"unknown user id 'new' (1 such of 3 users); they get {what}" for what in ("no items", "the most popular items")
+    ]
+    with pytest.raises(ConfigError, match=r"unknown user id 'new' \(1 such of 3 users\); unknown=skip leaves them out"):
+        model.recommend(["u2", "new", "u1"], 3)
+    with pytest.raises(ConfigError, match="unknown: expected skip, popularity, error, got 'x'"):
+        model.recommend(["u2"], unknown="x")
+    # A user of the data whose interactions all lie in test has an id, and nothing to score from.
+    row = model.users.to_pylist().index("u1")
+    model.history.data[model.history.indptr[row] : model.history.indptr[row + 1]] = 0
+    model.history.eliminate_zeros()
+    assert model.recommend(["u1", "u2"], 3, unknown="skip", warn=said.append)["user"].tolist() == ["u2"] * 3
+    assert said[-1] == "user 'u1' has no known interactions (1 such of 2 users); they get no items"
+
+
+def test_items_of_a_history_that_are_not_known_are_counted(card, environment):
+    model, said = rb.fit(card, "ease", environment=environment), []
+    met = pd.DataFrame({"user": ["ann", "ann", "eve"], "item": [100, 7, 8]})
+    popular = model.recommend_new(met, 2, unknown="popularity", warn=said.append)
+    assert popular["user"].tolist() == ["ann"] * 2 + ["eve"] * 2
+    assert popular[:2].equals(model.recommend_new(met[:1], 2)) and popular["score"][2] >= popular["score"][3] >= 1
+    assert said[0] == "2 of 3 interactions are with items that the model does not know, such as 7, and are left out"
+    assert "unknown user id 'eve'" in said[1]
+    with pytest.raises(ConfigError, match="unknown user id 'eve'"):
+        model.recommend_new(met, 2, unknown="error")
+
+
+def test_an_id_is_never_rounded(environment):
+    model = rb.fit("synthetic", "popularity", changes={"source.generator.users": 60}, environment=environment)
+    assert model.recommend([1.0], 2).equals(model.recommend([1], 2))
+    for wrong in (1.5, float("nan"), float("inf"), 2.0**53, -1.0):
+        with pytest.raises(ConfigError, match="unknown user id"):
+            model.recommend([wrong])
+    mixed = model.recommend([1.0, 1.5], 1, unknown="popularity", warn=str)
+    assert mixed["user"].tolist() == ["1", "1.5"]
+
+
 def test_what_cannot_be_answered_is_said(model):
     with pytest.raises(ConfigError, match=r"unknown user id 'u400'"):
         model.recommend(["u1", "u400"])
@@ -364,11 +411,19 @@ def test_the_command_line_takes_ids_and_gives_files(card, environment, tmp_path,
     pd.testing.assert_frame_equal(pd.read_parquet(out), load(kept).recommend(["u1", "u5"], 3))
     assert _main(["similar", str(kept), "--item", "103", "-k", "2", "--json"]) == 0
     capsys.readouterr()
+    strange.write_text("user,item\nnew,99999\nann,103\n", encoding="utf-8")
     assert _main(["recommend", str(kept), "--history", str(strange), "--json"]) == 0
     said = capsys.readouterr()
-    assert json.loads(said.out) == [] and "1 users have no interactions with items of the model" in said.err
+    assert {row["user"] for row in json.loads(said.out)} == {"ann"}
+    assert "warning: 1 of 2 interactions are with items" in said.err and "unknown user id 'new'" in said.err
+    assert _main(["recommend", str(kept), "--user", "nobody", "--unknown", "popularity", "-k", "2", "--json"]) == 0
+    assert [row["rank"] for row in json.loads(capsys.readouterr().out)] == [1, 2]
+    strange.write_text("user,item\nnew,99999\n", encoding="utf-8")
     for words, message in {
         ("recommend", str(kept), "--user", "nobody"): "unknown user id 'nobody'",
+        ("recommend", str(kept), "--history", str(strange)): "unknown user id 'new'",
+        ("recommend", str(kept), "--user", "u1", "--user", "x", "--unknown", "error"): "unknown user id 'x'",
+        ("recommend", str(kept), "--user", "u1", "--unknown", "x"): "--unknown: expected skip, popularity, error, got x",
         ("recommend", str(kept)): "give at least one user",
         ("recommend", str(kept), "--all", "--out", "x.xlsx"): "ends in .csv or .parquet",
         ("recommend", str(tmp_path / "none"), "--all"): "not a saved model",

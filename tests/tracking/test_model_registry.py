@@ -10,8 +10,10 @@ import urllib.error
 import urllib.request
 
 import mlflow
+import pandas as pd
 import pytest
 from mlflow.exceptions import MlflowException
+from mlflow.pyfunc.scoring_server import infer_and_parse_data
 from mlflow.tracking import MlflowClient
 
 from rankbench.api.register import register
@@ -60,6 +62,39 @@ def test_the_registered_model_recommends_by_raw_ids(registered, monkeypatch):
         loaded.predict(request.assign(user=987654))
 
 
+def test_a_batch_does_not_fail_for_one_user_and_histories_fold_in(registered, monkeypatch, caplog):
+    root, uri = registered
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    loaded, model = mlflow.pyfunc.load_model("models:/shop/1"), load(root / "model")
+    user, items = model.users[3].as_py(), model.items.slice(4, 3).to_pylist()
+    new = model.recommend_new(pd.DataFrame({"user": ["x"] * 3, "item": items}), 4)["item"].tolist()
+    request = pd.DataFrame({"user": [user, 987654, 7], "history": [None, None, [*items, 10**9]]})
+    answer = loaded.predict(request, params={"k": 4})
+    assert answer["user"].tolist() == [user] * 4 + [7] * 4
+    assert answer["item"].tolist() == model.recommend([user], 4)["item"].tolist() + new
+    assert "unknown user id 987654 (1 such of 2 users)" in caplog.text and "1 of 4 interactions are with items" in caplog.text
+    popular = loaded.predict(request, params={"k": 4, "unknown": "popularity"})
+    assert popular["user"].tolist() == [user] * 4 + [987654] * 4 + [7] * 4
+    for params, message in (({"unknown": "error"}, "unknown user id 987654"), ({"unknown": "x"}, "unknown: expected skip")):
+        with pytest.raises(MlflowException, match=message):
+            loaded.predict(request, params=params)
+    with pytest.raises(MlflowException, match="history: expected a list of item ids, got 'a'"):
+        loaded.predict(request.assign(history=[None, None, "a"]))
+
+
+@pytest.mark.parametrize("sent", [1.5, 2.0**53 + 2])
+def test_a_request_for_user_1_5_is_not_answered_for_user_1(registered, monkeypatch, sent):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", registered[1])
+    loaded = mlflow.pyfunc.load_model("models:/shop/1")
+    # As MLflow's server reads a request, with the types of the signature.
+    body = {"dataframe_split": {"columns": ["user"], "data": [[1], [sent]]}}
+    parsed = infer_and_parse_data(body, loaded.metadata.get_input_schema())
+    assert set(loaded.predict(parsed, params={"k": 2})["user"].astype(int)) == {1}
+    body = {"dataframe_split": {"columns": ["user"], "data": [[sent]]}}
+    with pytest.raises(MlflowException, match="unknown user id"):
+        loaded.predict(infer_and_parse_data(body, loaded.metadata.get_input_schema()))
+
+
 def test_it_is_data_with_a_signature_an_example_and_pinned_requirements(registered):
     root, uri = registered
     client = MlflowClient(uri)
@@ -68,10 +103,8 @@ def test_it_is_data_with_a_signature_an_example_and_pinned_requirements(register
     names = {path.suffix for path in files.parent.rglob("*") if path.is_file()}
     assert not names & {".pkl", ".pickle", ".joblib", ".pt"}
     signature = mlflow.models.Model.load(str(files.parent)).signature
-    assert [each.name for each in signature.inputs] == ["user"] and [each.name for each in signature.params] == [
-        "k",
-        "filter_seen",
-    ]
+    assert [(each.name, each.required) for each in signature.inputs] == [("user", True), ("history", False)]
+    assert [each.name for each in signature.params] == ["k", "filter_seen", "unknown"]
     lines = (files.parent / "requirements.txt").read_text().split()
     assert all("==" in line for line in lines) and {"rankbench", "mlflow", "safetensors"} <= {
         line.split("==")[0] for line in lines

@@ -8,7 +8,7 @@ from pathlib import Path
 from rankbench.core.environment import Environment
 from rankbench.experiment import methods, served_model
 from rankbench.experiment.fitted_model import Model, load
-from rankbench.experiment.served_model import DEFAULTS, ServedModel
+from rankbench.experiment.served_model import DEFAULTS, HISTORY, ServedModel
 from rankbench.tracking.address import tracking_uri
 from rankbench.tracking.labels import Labels
 from rankbench.tracking.model_registry import Registered, Servable
@@ -31,9 +31,11 @@ def register(folder: Path, name: str, environment: Environment, labels: Labels) 
 
 
 def _servable(model: Model, folder: Path) -> Servable:
+    import numpy as np
     import pandas as pd
 
-    request = pd.DataFrame({"user": model.users.slice(0, 1).to_pylist()})
+    known = int(np.argmax(np.diff(model.history.indptr) > 0))
+    request = pd.DataFrame({"user": model.users.slice(known, 1).to_pylist()})
     params = DEFAULTS | {"k": min(DEFAULTS["k"], len(model.items))}
     answer = ServedModel(model).predict(request, params)
     about = {"method": model.method, "dataset": model.dataset["name"], "seed": model.seed, "fit_on": model.fit_on}
@@ -47,6 +49,7 @@ def _servable(model: Model, folder: Path) -> Servable:
         request=request,
         request_params=params,
         answer=answer,
+        optional=(HISTORY,) if model.folds_in else (),
         requirements=[f"{package}=={version(package)}" for package in packages],
         params=about | model.params,
         tags=tags | {"rankbench.fingerprint": model.dataset["fingerprint"]},

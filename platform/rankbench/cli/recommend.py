@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,6 +18,7 @@ EXAMPLES = """Examples:
   rankbench recommend my-model --users wanted.csv -k 20 --out recommended.parquet
   rankbench recommend my-model --all --out recommended.csv
   rankbench recommend my-model --history new-users.csv
+  rankbench recommend my-model --users wanted.csv --unknown popularity      popular items for users whom the model does not know
 """
 
 
@@ -30,6 +31,10 @@ def recommend(
         Path | None,
         typer.Option(help="CSV or Parquet file with columns user and item: interactions of users who are new to the model."),
     ] = None,
+    unknown: Annotated[
+        str,
+        typer.Option(help="For users of whom the model knows nothing: skip, popularity (the most popular items) or error."),
+    ] = "skip",
     k: Annotated[int, typer.Option("-k", min=1, help="Number of items per user.")] = 10,
     keep_seen: Annotated[
         bool, typer.Option("--keep-seen", help="Do not exclude items that the user has interacted with.")
@@ -41,24 +46,25 @@ def recommend(
     """Recommend items to users. The result has the columns user, rank, item and score."""
     from rankbench.cli.frames import check_output, chosen_ids, read_columns
     from rankbench.core.errors import require
-    from rankbench.experiment.fitted_model import load
+    from rankbench.experiment.fitted_model import UNKNOWN, load
 
     check_output(to)
     require(
         sum([everybody, history is not None, bool(user or users)]) <= 1, "give only one of --user/--users, --all and --history"
     )
-    fitted = load(model)
+    require(unknown in UNKNOWN, f"--unknown: expected {', '.join(UNKNOWN)}, got {unknown}")
+    fitted, said = load(model), list[str]()
+    how: dict[str, Any] = {"k": k, "filter_seen": not keep_seen, "unknown": unknown, "warn": said.append}
     if history is not None:
         import pandas as pd
 
-        interactions = pd.DataFrame(read_columns(history, ("user", "item")))
-        frame = fitted.recommend_new(interactions, k, not keep_seen)
-        lost = interactions["user"].nunique() - frame["user"].nunique()
-        if lost:
-            err.print(f"warning: {lost:,} users have no interactions with items of the model and are left out")
+        frame = fitted.recommend_new(pd.DataFrame(read_columns(history, ("user", "item"))), **how)
     else:
         ids = fitted.users.to_pylist() if everybody else chosen_ids(user, users, "user")
-        frame = fitted.recommend(ids, k, not keep_seen)
+        frame = fitted.recommend(ids, **how)
+    require(len(frame) > 0 or not said, "; ".join(said))
+    for line in said:
+        err.print(f"warning: {line}")
     deliver(frame, to, json)
 
 

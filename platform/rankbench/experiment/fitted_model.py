@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 from pathlib import Path
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Any, Literal, NotRequired, get_args
 
 import numpy as np
 import pandas as pd
@@ -53,6 +54,9 @@ from rankbench.solvers.als.fold_in import FoldInRecommender
 from rankbench.solvers.tiled.matrix import TiledMatrix
 from rankbench.solvers.tiled.recommender import TiledLinearRecommender
 
+log = logging.getLogger(__name__)
+Unknown = Literal["skip", "popularity", "error"]
+UNKNOWN = get_args(Unknown)
 _Form = Literal["linear", "low-rank", "factors", "factors with fold-in", "linear by tiles", "autoencoder", "pairs"]
 _FORMS: dict[_Form, type[Recommender]] = {
     "linear": LinearRecommender,
@@ -174,30 +178,49 @@ class Model:
     def _repr_html_(self) -> str:
         return as_html(f"Model {self.method}", self.facts)
 
-    def recommend(self, user_ids: Any, k: int = 10, filter_seen: bool = True) -> pd.DataFrame:
+    def recommend(
+        self,
+        user_ids: Any,
+        k: int = 10,
+        filter_seen: bool = True,
+        unknown: Unknown = "error",
+        warn: Callable[[str], Any] = log.warning,
+    ) -> pd.DataFrame:
         """Return the k best items of each user, with raw ids: columns user, rank (from 1), item and score.
 
         `user_ids` is a list, an array or a column of ids, or one id. `filter_seen` leaves out items in the user's history. In
         data of links, a page is not recommended to itself, unless it was a candidate in the evaluation. A user with fewer than
-        k candidates gets fewer rows. Raises ConfigError for an id that the model does not know.
+        k candidates gets fewer rows.
+
+        `unknown`: what is done about users who have no interactions in the data of the fit, whose ids may be new. "error"
+        raises ConfigError, "skip" leaves them out, and "popularity" gives them the items with the most users, whose number is
+        the score. `warn` is called with a sentence that counts them.
 
         The history is what the model was fitted on. After a fit on train alone, lists can hold items of the validation part,
         which `evaluate` leaves out on test.
         """
         ids = _ids(_as_list(user_ids), "user ids")
-        rows = _positions(ids, self.users, "user")
-        excluded = None
-        if self.dataset.get("self_excluded"):
-            own = same_id(self.users, self.items)[rows]
-            at = np.flatnonzero(own >= 0)
-            excluded = csr_from_pairs(at, own[at], (len(rows), len(self.items)))
-        return self._best("user", self.users.take(pa.array(rows)), rows, self.history[rows], k, filter_seen, excluded=excluded)
+        found = _find(ids, self.users)
+        cold = (found < 0) | (np.diff(self.history.indptr)[found] == 0)
+        others = self._of_unknown(ids, cold, k, unknown, warn)
+        rows = found[~cold]
+        users = self.users.take(pa.array(rows))
+        lists = self._best("user", users, rows, self.history[rows], k, filter_seen, excluded=self._own_items(users))
+        return _in_order(lists.set_axis(np.flatnonzero(~cold)[lists.index]), others)
 
-    def recommend_new(self, interactions: pd.DataFrame, k: int = 10, filter_seen: bool = True) -> pd.DataFrame:
+    def recommend_new(
+        self,
+        interactions: pd.DataFrame,
+        k: int = 10,
+        filter_seen: bool = True,
+        unknown: Unknown = "skip",
+        warn: Callable[[str], Any] = log.warning,
+    ) -> pd.DataFrame:
         """Recommend to users who were not fitted (fold-in). `interactions` has the columns user and item with raw ids.
 
-        Items that the model does not know are left out of a history; a user without other items gets no rows. Raises
-        ConfigError if a column is missing, or if the model can only score fitted users.
+        Items that the model does not know are left out of a history, and counted in a sentence for `warn`. `unknown` says what
+        is done about users without other items, as in `recommend`. Raises ConfigError if a column is missing, or if the model
+        can only score fitted users.
         """
         self._require_fold_in()
         if not isinstance(interactions, pd.DataFrame) and hasattr(interactions, "__arrow_c_stream__"):
@@ -210,13 +233,54 @@ class Model:
             missing = np.flatnonzero(interactions[column].isna())
             if len(missing):
                 raise ConfigError(f"interactions: row {missing[0]} has no {column}; leave such rows out")
-        known = _find(_ids(interactions["item"], "interactions: item"), self.items)
-        users = _ids(interactions["user"], "interactions: user").filter(pa.array(known >= 0)).dictionary_encode()
+        items = _ids(interactions["item"], "interactions: item")
+        users = _ids(interactions["user"], "interactions: user").dictionary_encode()
+        found = _find(items, self.items)
+        known = found >= 0
+        if not known.all():
+            first = items[int(np.argmin(known))].as_py()
+            left_out = f"{np.count_nonzero(~known):,} of {len(items):,} interactions"
+            warn(f"{left_out} are with items that the model does not know, such as {shown(first)}, and are left out")
         shape = (len(users.dictionary), len(self.items))
-        history = csr_from_pairs(users.indices.to_numpy(), known[known >= 0], shape)
+        history = csr_from_pairs(users.indices.to_numpy()[known], found[known], shape)
+        cold = np.diff(history.indptr) == 0
+        others = self._of_unknown(users.dictionary, cold, k, unknown, warn)
         # Rows beyond those of the fitted users, whose vectors must not be used.
-        rows = len(self.users) + np.arange(shape[0], dtype=np.int32)
-        return self._best("user", users.dictionary, rows, history, k, filter_seen)
+        rows = len(self.users) + np.flatnonzero(~cold)
+        lists = self._best("user", users.dictionary.filter(pa.array(~cold)), rows, history[~cold], k, filter_seen)
+        return _in_order(lists.set_axis(np.flatnonzero(~cold)[lists.index]), others)
+
+    def _of_unknown(self, ids: pa.Array, cold: np.ndarray, k: int, how: Unknown, warn: Callable[[str], Any]) -> pd.DataFrame:
+        """Return the lists of the users among `ids` of whom nothing is known, by the mask `cold`, and warn of them. The index
+        is the position among `ids`.
+        """
+        require(how in UNKNOWN, f"unknown: expected {', '.join(UNKNOWN)}, got {shown(how)}")
+        others = ids.filter(pa.array(cold))
+        if len(others):
+            first, is_new = others[0].as_py(), _find(others[:1], self.users)[0] < 0
+            said = (
+                f"unknown user id {first!r}{_near(first, self.users)}"
+                if is_new
+                else f"user {first!r} has no known interactions"
+            )
+            said += f" ({len(others):,} such of {len(ids):,} users)"
+            require(how != "error", f"{said}; unknown=skip leaves them out, unknown=popularity gives them popular items")
+            warn(f"{said}; they get {'the most popular items' if how == 'popularity' else 'no items'}")
+        others = others if how == "popularity" else others[:0]
+        counts = np.bincount(self.history.indices, minlength=len(self.items)).astype(np.float32)
+        popular = FactorRecommender(np.ones((1, 1), np.float32), counts[:, None])
+        nothing = sp.csr_array((len(others), len(self.items)), dtype=np.float32)
+        rows = np.zeros(len(others), np.int32)
+        lists = self._best("user", others, rows, nothing, k, True, popular, self._own_items(others))
+        return lists.set_axis(np.flatnonzero(cold)[lists.index])
+
+    def _own_items(self, ids: pa.Array) -> sp.csr_array | None:
+        """The item with the id of each user, in data of links whose evaluation excludes it as a candidate."""
+        if not self.dataset.get("self_excluded"):
+            return None
+        own = same_id(ids, self.items)
+        at = np.flatnonzero(own >= 0)
+        return csr_from_pairs(at, own[at], (len(ids), len(self.items)))
 
     def similar(self, item_ids: Any, k: int = 10) -> pd.DataFrame:
         """Return the k most similar items of each item: columns item, rank (from 1), similar and score.
@@ -228,7 +292,7 @@ class Model:
         know.
         """
         ids = _ids(_as_list(item_ids), "item ids")
-        rows = _positions(ids, self.items, "item")
+        rows = _positions(ids, self.items)
         single = csr_from_pairs(np.arange(len(rows)), rows, (len(rows), len(self.items)))
         model = self.recommender
         if isinstance(model, FactorRecommender | PairRecommender):
@@ -237,13 +301,17 @@ class Model:
             lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
             unit = vectors / np.where(lengths > 0, lengths, 1)
             model = FactorRecommender(unit, unit)
-        return self._best("item", self.items.take(pa.array(rows)), rows, single, k, True, model).rename(
-            columns={"item_": "similar"}
-        )
+        found = self._best("item", self.items.take(pa.array(rows)), rows, single, k, True, model)
+        return found.rename(columns={"item_": "similar"}).reset_index(drop=True)
+
+    @property
+    def folds_in(self) -> bool:
+        """Whether the model can score users who were not fitted, from their history."""
+        return type(self.recommender) not in (FactorRecommender, PairRecommender)
 
     def _require_fold_in(self) -> None:
-        folds = type(self.recommender) not in (FactorRecommender, PairRecommender)
-        require(folds, f"{self.method} has vectors only for the users of its fit; choose a method that folds in new users")
+        why = f"{self.method} has vectors only for the users of its fit; choose a method that folds in new users"
+        require(self.folds_in, why)
 
     def _best(
         self,
@@ -256,7 +324,9 @@ class Model:
         model: Recommender | None = None,
         excluded: sp.csr_array | None = None,
     ) -> pd.DataFrame:
-        """Return the k best items of each row of `history`: columns `name`, rank, item (item_ if `name` is item) and score."""
+        """Return the k best items of each row of `history`: columns `name`, rank, item (item_ if `name` is item) and score. The
+        index is the position of the row.
+        """
         k = whole_number("k", k, 1)
         require(k <= len(self.items), f"k = {k} is more than the {len(self.items):,} items of the model")
         nothing = sp.csr_array(history.shape, dtype=np.float32)
@@ -264,13 +334,14 @@ class Model:
         with pinned(available_cpus()):
             ranking = _ranked(model or self.recommender, holdout, k, rows=np.arange(len(rows)))
         listed = ranking.items >= 0
+        at = np.repeat(np.arange(len(rows)), listed.sum(axis=1))
         result = {
-            name: ids.take(pa.array(np.repeat(np.arange(len(rows)), listed.sum(axis=1)))).to_pandas(),
+            name: ids.take(pa.array(at)).to_pandas(),
             "rank": np.broadcast_to(np.arange(1, k + 1), listed.shape)[listed],
             "item_" if name == "item" else "item": self.items.take(pa.array(ranking.items[listed])).to_pandas(),
             "score": ranking.scores[listed],
         }
-        return pd.DataFrame(result)
+        return pd.DataFrame(result).set_axis(at)
 
     def evaluate(
         self,
@@ -427,10 +498,22 @@ def _ids(column: pd.Series | list[Any], what: str) -> pa.Array:
 
 
 def _find(ids: pa.Array, vocabulary: pa.Array) -> np.ndarray:
-    """Return the positions of raw ids in the vocabulary, -1 for unknown ones; 7 and "7" are the same id."""
+    """Return the positions of raw ids in the vocabulary, -1 for unknown ones; 7, 7.0 and "7" are the same id."""
+    if pa.types.is_floating(ids.type):  # as pandas makes of whole numbers beside a missing one; from 2^53 on they are not exact
+        values = ids.to_numpy(zero_copy_only=False)
+        exact = (np.abs(values) < 2**53) & (values == np.floor(values))
+        ids = pa.array(np.where(exact, values, 0).astype(np.int64), mask=~exact)
     if ids.type != vocabulary.type:
         ids, vocabulary = ids.cast(pa.string()), vocabulary.cast(pa.string())
     return pc.fill_null(pc.index_in(ids, value_set=vocabulary), -1).to_numpy(zero_copy_only=False)
+
+
+def _in_order(lists: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
+    """Return the lists of known and of other users in the order of their index."""
+    frames = [frame for frame in (lists, others) if len(frame)] or [lists]
+    if len({frame["user"].dtype for frame in frames}) > 1:  # users are numbers, and the id of an unknown one is a word
+        frames = [frame.assign(user=frame["user"].astype(str)) for frame in frames]
+    return pd.concat(frames).sort_index(kind="stable").reset_index(drop=True)
 
 
 def _ranked(model: Recommender, holdout: Holdout, k: int, auc: bool = False, rows: np.ndarray | None = None) -> Ranking:
@@ -441,11 +524,14 @@ def _ranked(model: Recommender, holdout: Holdout, k: int, auc: bool = False, row
     return rank([model], holdout, k, auc, rows=rows)[0]
 
 
-def _positions(ids: pa.Array, vocabulary: pa.Array, what: str) -> np.ndarray:
-    positions = _find(ids, vocabulary)
+def _near(name: Any, vocabulary: pa.Array) -> str:
+    return nearest(str(name), vocabulary.cast(pa.string()).to_pylist()) if len(vocabulary) < 100_000 else ""
+
+
+def _positions(ids: pa.Array, items: pa.Array) -> np.ndarray:
+    positions = _find(ids, items)
     unknown = np.flatnonzero(positions < 0)
     if len(unknown):
         name, more = ids[int(unknown[0])].as_py(), f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
-        known = vocabulary.cast(pa.string()).to_pylist() if len(vocabulary) < 100_000 else []
-        raise ConfigError(f"unknown {what} id {name!r}{more}{nearest(str(name), known)}")
+        raise ConfigError(f"unknown item id {name!r}{more}{_near(name, items)}")
     return positions

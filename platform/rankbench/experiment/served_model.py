@@ -5,15 +5,20 @@ The model is data only, safetensors and JSON, so that nothing is unpickled.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from rankbench.core.errors import require
 from rankbench.experiment.fitted_model import Model, load
 from rankbench.tracking.refusals import clear_refusals
 
-DEFAULTS: dict[str, Any] = {"k": 10, "filter_seen": True}  # parameters of a request
+log = logging.getLogger(__name__)
+DEFAULTS: dict[str, Any] = {"k": 10, "filter_seen": True, "unknown": "skip"}  # parameters of a request
+HISTORY = "history"  # optional column: lists of item ids
 
 
 @dataclass(frozen=True)
@@ -25,11 +30,27 @@ class ServedModel:
     def predict(self, model_input: pd.DataFrame, params: dict[str, Any] | None = None) -> pd.DataFrame:
         """Return the best items of the users in the column `user`: columns user, rank (from 1), item and score.
 
-        Raises MlflowException for an unknown user or a k that is larger than the catalogue.
+        A user with a list of items in the column `history` is scored from it, as one who is new to the model. The parameter
+        `unknown` says what users of whom nothing is known get, as in `Model.recommend`. They, and unknown items of histories,
+        are counted in the log. Raises MlflowException if nobody is left, and for a k that is larger than the catalogue.
         """
-        given = DEFAULTS | (params or {})
+        given, said, frames = DEFAULTS | (params or {}), list[str](), []
+        how = {"k": int(given["k"]), "filter_seen": bool(given["filter_seen"]), "unknown": given["unknown"]}
+        histories = model_input[HISTORY] if HISTORY in model_input else pd.Series(None, model_input.index, dtype=object)
+        new = histories.map(lambda each: isinstance(each, list | tuple | np.ndarray)).to_numpy(bool)
         with clear_refusals():
-            return self.model.recommend(model_input["user"].tolist(), int(given["k"]), bool(given["filter_seen"]))
+            wrong = next((each for each in histories[~new] if not pd.isna(each)), None)
+            require(wrong is None, f"{HISTORY}: expected a list of item ids, got {wrong!r}")
+            if not new.all():
+                frames.append(self.model.recommend(model_input["user"][~new].tolist(), warn=said.append, **how))
+            if new.any():
+                met = pd.DataFrame({"user": model_input["user"][new], "item": histories[new]}).explode("item")
+                frames.append(self.model.recommend_new(met.infer_objects(), warn=said.append, **how))
+            table = pd.concat(frames, ignore_index=True)
+            require(len(table) > 0 or not said, "; ".join(said))
+        for line in said:
+            log.warning(line)
+        return table
 
 
 def _load_pyfunc(path: str) -> ServedModel:

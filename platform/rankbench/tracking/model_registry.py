@@ -28,7 +28,8 @@ EXPERIMENT = "models"  # unless the user names another
 class Servable:
     """A model folder, the module that loads it, and an example: a request, its parameters and the answer.
 
-    `requirements` are pinned packages. `params` and `tags` describe the model.
+    `optional` are further columns that a request may have. `requirements` are pinned packages. `params` and `tags` describe
+    the model.
     """
 
     folder: Path
@@ -37,6 +38,7 @@ class Servable:
     request_params: dict[str, Any]
     answer: pd.DataFrame
     requirements: list[str]
+    optional: tuple[str, ...] = ()
     params: dict[str, Any] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
 
@@ -91,15 +93,19 @@ def register(model: Servable, name: str, uri: str, artifacts: Path, labels: Labe
 
 def _log(model: Servable, name: str, uri: str, run_id: str) -> int:
     import mlflow
-    from mlflow.models import infer_signature
+    from mlflow.models import ModelSignature, infer_signature
+    from mlflow.types.schema import AnyType, ColSpec, Schema
 
+    answered = infer_signature(None, model.answer, model.request_params)
+    # Of any type, so that values arrive as they were sent: MLflow would make the whole number 1 of 1.5.
+    columns = [ColSpec(AnyType(), name, required=name in model.request) for name in (*model.request, *model.optional)]
     # The id of our own run, or MLflow would take the one in MLFLOW_RUN_ID. MLflow prints the version on stderr, too.
     with _tracking_at(uri), mlflow.start_run(run_id=run_id), redirect_stderr(io.StringIO()):
         logged = mlflow.pyfunc.log_model(
             name="model",
             loader_module=model.loader,
             data_path=str(model.folder),
-            signature=infer_signature(model.request, model.answer, model.request_params),
+            signature=ModelSignature(Schema(columns), answered.outputs, answered.params),
             input_example=(model.request, model.request_params),
             pip_requirements=model.requirements,
             registered_model_name=name,
