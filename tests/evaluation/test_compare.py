@@ -12,10 +12,11 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 from rankbench.core.errors import ConfigError, DataError
+from rankbench.core.rng import stream
 from rankbench.evaluation.beyond import Ratio
-from rankbench.evaluation.compare import LEVEL, Comparison, compare, holm, user_means
+from rankbench.evaluation.compare import FEW, LEVEL, Comparison, Effort, compare, holm, user_means
 from rankbench.evaluation.metrics import PerUser
-from rankbench.evaluation.summary import bootstrap_bounds, summarise
+from rankbench.evaluation.summary import bootstrap_bounds, bootstrap_means, summarise
 from rankbench.evaluation.user_tables import UserValues, metrics_of, values_of
 from rankbench.tracking.record import per_user_table
 
@@ -316,3 +317,54 @@ def test_of_metrics_that_describe_lists_a_value_is_higher_and_not_better(metric,
     found = compare({"a": (users, values), "b": (users, values + 0.5 + 0.1 * rng.random(300))}, metric=metric, baseline="a")
     verdicts = {(pair.model, pair.against): pair.verdict for pair in found.pairs}
     assert verdicts["b", "a"] == words[0] and verdicts["a", "b"] == words[1]
+
+
+def many(n_models, n_users=40):
+    rng = np.random.default_rng(5)
+    base, users = rng.random(n_users), np.arange(n_users)
+    return {f"m{i}": (users, base + 0.05 * rng.normal(size=n_users) + 0.01 * i) for i in range(n_models)}
+
+
+def test_the_pairs_that_are_tested_of_many_models_have_the_numbers_of_a_test_of_all():
+    samples = many(FEW + 2)
+    samples["twin"] = samples["m3"]
+    seen = []
+    every, some = compare(samples), compare(samples, every_pair=False, on_progress=seen.append)
+    order = sorted(samples, key=lambda name: -every.means[name].mean)
+    both = compare(samples, pairs=[*zip(order[1:], order, strict=False)])
+
+    def numbers(pairs):
+        return [{k: v for k, v in asdict(pair).items() if not k.endswith("_holm")} for pair in pairs]
+
+    assert numbers(some.pairs) == numbers(every.pairs) and some.means == every.means
+    assert numbers(some.neighbours) == numbers(both.pairs) and not every.neighbours
+    # A correction that does not know the other tests is never weaker: no verdict becomes easier because fewer pairs are tested.
+    for mine, theirs in zip((*some.pairs, *some.neighbours), (*every.pairs, *both.pairs), strict=True):
+        assert mine.p_wilcoxon_holm >= theirs.p_wilcoxon_holm and mine.p_bootstrap_holm >= theirs.p_bootstrap_holm
+    shown = [c for c in (*some.pairs, *some.neighbours) if not c.identical]
+    tested = {frozenset({c.model, c.against}): c for c in shown if "twin" not in (c.model, c.against)}
+    tested |= {frozenset({c.model, c.against, "m3"} - {"twin"}): c for c in shown}  # the twin's tests are those of m3
+    others = some.pairs[0].tests - len(tested)
+    assert some.pairs[0].tests == (FEW + 2) * (FEW + 1) // 2
+    corrected = holm([*(c.p_wilcoxon for c in tested.values()), *[1.0] * others])[: len(tested)]
+    assert_allclose([c.p_wilcoxon_holm for c in tested.values()], corrected, rtol=1e-12)
+    assert seen == sorted(seen) and seen[-1] == pytest.approx(1.0)
+
+
+def test_all_pairs_of_few_models_are_tested():
+    samples = many(FEW)
+    assert compare(samples, every_pair=False) == compare(samples)
+    assert Effort.of(FEW, 40, False, 1) == Effort.of(FEW, 40, True, 1)
+    effort = Effort.of(55, 5000, False, 1)
+    assert (effort.pairs, effort.tested) == (1485, 107) and effort.seconds < Effort.of(55, 5000, True, 1).seconds / 2
+
+
+def test_threads_change_no_bit_of_a_bootstrap():
+    table = np.random.default_rng(0).random((3000, 7))
+    one, three = (bootstrap_means(table, 3, 4000, threads) for threads in (1, 3))
+    assert one.tobytes() == three.tobytes()
+    rng, picked = stream(3, "bootstrap", 3000), []
+    for n in (1398, 1398, 1204):  # the draws of the definition, in the batches that fix the order of its sums
+        picks = rng.integers(0, 3000, (n, 3000), dtype=np.int32)
+        picked += [np.bincount(row, minlength=3000) for row in picks]
+    assert_allclose(one, np.array(picked) @ table / 3000, rtol=1e-12)

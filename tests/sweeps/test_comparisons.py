@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 
 from rankbench.core.errors import DataError
-from rankbench.evaluation.compare import compare
+from rankbench.evaluation.compare import FEW, compare
+from rankbench.schema.stored_sweep import ComparisonsFile
 from rankbench.sweeps.comparisons import compare_finals
 from rankbench.tracking.record import DatasetInfo, Measured, RunRecord, per_user_table, write_record
 
@@ -118,3 +119,17 @@ def test_nothing_finished_is_no_comparison_and_a_lost_table_is_named(runs):
     (folder / written[0].id / "per_user.parquet").unlink()
     with pytest.raises(DataError, match=r"x-one-0-0/per_user\.parquet"):
         compare_finals(written, folder, ["hit@5"], 0)
+
+
+def test_neighbours_of_many_models_are_stored_and_progress_ends_with_all(runs):
+    folder, written, add = runs
+    for number in range(FEW + 1):
+        add(f"m{number}", values_of(number))
+        add(f"m{number}", values_of(50 + number), dataset="y")
+    seen = []
+    some = compare_finals(written, folder, ["hit@5"], 0, False, lambda *about: seen.append(about))
+    assert len(some.neighbours) == 2 * FEW and len(some.comparisons) == 2 * FEW
+    assert ComparisonsFile.model_validate(some.content()) == some
+    assert seen == sorted(seen) and seen[-1] == pytest.approx((2, 1.0))
+    every = compare_finals(written, folder, ["hit@5"], 0)
+    assert "neighbours" not in every.content() and every.models == some.models

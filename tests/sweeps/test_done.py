@@ -3,6 +3,9 @@
 import dataclasses
 import json
 import os
+import time
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,10 +13,12 @@ from rankbench.cluster.machine import Machine
 from rankbench.core.errors import ConfigError
 from rankbench.experiment.run import run
 from rankbench.schema.experiment import experiment_of_words
+from rankbench.sweeps import heartbeat, sweep
+from rankbench.sweeps.comparisons import compare_finals
 from rankbench.sweeps.dry_run import dry_run
-from rankbench.sweeps.heartbeat import Heartbeat
+from rankbench.sweeps.heartbeat import Heartbeat, last_heartbeat
 from rankbench.sweeps.plan import plan
-from rankbench.sweeps.sweep import choose, final_settings, folder_to_resume, open_sweep, run_sweep
+from rankbench.sweeps.sweep import Listener, choose, final_settings, folder_to_resume, open_sweep, run_sweep
 from rankbench.tracking.record import read_records, write_record
 
 DATA = {"name": "synthetic", "source": {"generator": {"users": 60, "items": 30, "interactions_per_user": 8}}}
@@ -106,6 +111,46 @@ def test_what_runs_is_resumed_only_to_take_it_over(environment):
     with Heartbeat(store), pytest.raises(ConfigError, match=rf"--resume: process {os.getpid()} on"):
         run_sweep(spec_of(), "here", environment, resume=True)
     assert [path.name for path in (store.folder / "attempts" / "sweep").iterdir()] == ["000001"]
+
+
+def test_the_statistics_are_planned_and_run_under_the_heartbeat(environment, monkeypatch):
+    def run_units(units, environment, store, *rest):
+        for unit in units:
+            finish(unit, store.folder)
+        return [each for each in read_records(store.records) if each.stage == units[0].job.stage]
+
+    monkeypatch.setattr("rankbench.sweeps.run_units.run_units", run_units)
+    monkeypatch.setattr("rankbench.cluster.session.session", lambda *_, **__: nullcontext(SimpleNamespace(cpus=1)))
+    spec = spec_of()
+    states = {}
+
+    def seen(state, folder):
+        """Wait for a heartbeat in this state, as another process would read it."""
+        while (last_heartbeat(folder) or {"progress": {"stage": "none"}}).get("progress", {}).get("stage") != state:
+            time.sleep(0.01)
+        states[state] = True
+
+    monkeypatch.setattr(heartbeat, "EVERY", 0.01)
+    monkeypatch.setattr(
+        sweep, "compare_finals", lambda *given: (seen("statistics", given[1].parent), compare_finals(*given))[1]
+    )
+    planned = plan(spec, environment, 1, "here")
+    statistics = dry_run(planned, environment, [Machine(1, 4 << 30)]).statistics
+    assert (statistics.comparisons, statistics.pairs, statistics.tested) == (2, 2, 2) and statistics.seconds > 0
+    stages = []
+    listener = Listener(
+        stage=lambda progress: stages.append((progress.stage, progress)), finished=lambda folder: seen(None, folder)
+    )
+    folder, _ = run_sweep(spec, "here", environment, listener=listener)
+    assert [*states] == ["statistics", None] and last_heartbeat(folder) is None
+    assert [name for name, _ in stages] == ["search", "final", "statistics"]
+    progress = stages[-1][1]
+    assert (progress.done, progress.of, progress.counted) == (2, 2, "comparisons") and progress.cost == pytest.approx(1.0)
+
+
+def test_which_pairs_are_tested_is_no_other_sweep(environment):
+    keys = {plan(spec_of(**changes), environment, 1, "here").key for changes in ({}, {"final.pairs": "all"})}
+    assert len(keys) == 1
 
 
 def test_nothing_to_resume_is_one_line(environment):

@@ -78,17 +78,21 @@ def execute(
                 name = run_name(record, named.get(record.arm or record.method, ()), *several)
                 sink.send(record, records["folder"] / record.id, name, used.get(record.id), first=metric)
 
+        def finished(folder: Path) -> None:
+            stored, (place,) = read_sweep(folder), places
+            if place.claim:
+                place.claim.require_newest()
+            files.extend(write_report(folder / "report", stored.about, stored.chosen, stored.records, comparisons(stored)))
+            place.publish(*(path.relative_to(folder).as_posix() for path in files))
+
         records: dict[str, Path] = {}
+        files: list[Path] = []
         places: list[SweepStore] = []
-        listener = Listener(display.accept, places.append, planned, display.stage, done, display.warn)
+        listener = Listener(display.accept, places.append, planned, display.stage, done, finished, display.warn)
         folder, failed = run_sweep(spec, source, environment, listener=listener, **options)
     stored = read_sweep(folder)
     compared = comparisons(stored)
     (place,) = places
-    if place.claim:
-        place.claim.require_newest()
-    files = write_report(folder / "report", stored.about, stored.chosen, stored.records, compared)
-    place.publish(*(path.relative_to(folder).as_posix() for path in files))
     table = sweep_table(stored.about, stored.chosen, stored.records, compared)
     sink.finish_sweep(files, ok=not failed, note=note(spec.question, table))
     if (links := links_of(stored, environment)).runs:

@@ -52,6 +52,12 @@ def show_plan(
         else:
             time = f"about {clock(stage.seconds)} (rough), with up to {stage.concurrent} at a time on {where}"
         out.print(f"{stage.name}: {stage.fits} fits, {time}")
+    todo = preview.statistics
+    some = "" if todo.tested == todo.pairs else " (the best and neighbours; --all-pairs tests all)"
+    out.print(
+        f"statistics: {todo.comparisons} comparisons, {todo.tested:,} of {todo.pairs:,} pairs of models{some}, "
+        f"about {clock(todo.seconds)} (rough)"
+    )
     if plan.given is None:
         out.print("the final stage has one fit for each chosen inverse, split and seed")
     if node:
@@ -103,6 +109,7 @@ def _plan_as_json(plan: Plan, preview: DryRun, fits: list[dict[str, Any]]) -> di
         "settings": plan.n_settings,
         "rows": [row.as_dict() for row in preview.rows],
         "not_available": {name: vars(problem) for name, problem in plan.not_available.items()},
+        "statistics": dataclasses.asdict(preview.statistics),
         "stages": [dataclasses.asdict(stage) for stage in preview.stages],
         "writes": {"folder": preview.folder, "records": preview.records, "bytes": preview.bytes_written},
         "shared": list(preview.shared),

@@ -40,6 +40,7 @@ def show_price(plan: Plan, preview: DryRun, ask: bool) -> None:
     stages = [f"{stage.fits:,} fits of the {stage.name} stage" for stage in preview.stages]
     known = [stage.seconds for stage in preview.stages if stage.seconds is not None]
     total = sum(known) if known else sum(stage.seconds_of_trials for stage in preview.stages)
+    total += preview.statistics.seconds
     memory = max((row.memory_bytes for row in preview.rows), default=0)
     time = f"about {clock(total)} {'here' if known else 'of sequential trials'} (rough)"
     planned = [row for row in preview.rows if row.state == "planned"]

@@ -86,6 +86,9 @@ def sweep(
             "--arms", metavar="PATTERN", help="Run only the arms whose name matches, such as '*, MF'; may be repeated."
         ),
     ] = None,
+    all_pairs: Annotated[
+        bool, typer.Option("--all-pairs", help="Test all pairs of many models, as final.pairs=all does; it may take long.")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan, with its time, memory and files, and exit.")
     ] = False,
@@ -139,11 +142,12 @@ def sweep(
     from rankbench.views.sweep_view import SweepView
 
     environment = Environment.from_env()
+    changes = [*(changes or []), *["final.pairs=all"] * all_pairs]
     require(resume or not take_over, "--take-over continues a sweep that another process runs; give --resume, too")
     if address:
         host_and_port(address)
     node = node_memory(memory, address, "--memory")
-    spec, source = _experiment(experiment, changes or [], datasets or [], methods or [], metric, environment)
+    spec, source = _experiment(experiment, changes, datasets or [], methods or [], metric, environment)
     if arms:
         spec = of_arms(spec, arms, source)
     if spec.resources.device != "cpu" and not address:
@@ -188,7 +192,7 @@ def sweep(
             fresh=fresh,
             require_all=require_all,
             changes=_in_words(experiment, changes, selections, metric),
-            command=_command(experiment, changes or [], selections, metric, plugin or [], chosen, stand_in),
+            command=_command(experiment, changes, selections, metric, plugin or [], chosen, stand_in),
         )
     except DownloadError as error:
         raise DownloadError(f"{error}; --stand-in 0.01 uses synthetic data instead, datasets=[NAME] another dataset") from None
@@ -261,7 +265,7 @@ def status(
             done = progress["finished"] + progress["stopped"] + progress["failed"]
             left = running["remaining_seconds"]
             rest = f", {clock(left)} left" if left is not None else ""
-            out.print(f"{progress['stage']}: {done} of {progress['of']} fits{rest}")
+            out.print(f"{progress['stage']}: {done} of {progress['of']} {progress.get('counted', 'fits')}{rest}")
             for fit in progress.get("running", ())[:SHOWN]:
                 how_far = f": {fit['done']} of {fit['of']} {fit['counted']}" if fit["of"] and fit["done"] else ""
                 out.print(f"  running: {fit['title']}{how_far}")

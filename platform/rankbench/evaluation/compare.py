@@ -15,20 +15,26 @@ The unit is the user. The difference of a user is the value of one model minus t
 The best model is found on the same data. Holm's correction (Holm 1979) therefore covers all pairs of models, not only the
 pairs with the best one: a pair with the best model is never called different more easily than any other pair. Pairs of models
 that are equal for every user are not tested.
+
+The number of pairs grows with the square of the number of models. On request, only the pairs of many models are tested that a
+reader looks at: of each model with the best one, and of neighbours in the order of the means. The correction covers all pairs
+as before, as if the p-values of the others were 1. That can only raise a corrected p-value, and it changes no other number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import reduce
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
 
 from rankbench.core.errors import DataError, require
 from rankbench.core.registry import nearest
+from rankbench.core.threads import available_cpus
 from rankbench.evaluation.metrics import better_if_larger
 from rankbench.evaluation.summary import Interval, bootstrap_means, percentile_bounds
 from rankbench.evaluation.user_tables import UserValues
@@ -36,6 +42,7 @@ from rankbench.evaluation.user_tables import UserValues
 LEVEL = 0.05
 # With these numbers of resamples, the smallest corrected bootstrap p-value is 0.01 for any number of models.
 RESAMPLES, RESAMPLES_A_PAIR = 2000, 200
+FEW = 12  # models of which all pairs are always tested
 DIGITS = 6  # digits of a difference, so that the rounding of float32 in records does not turn ties into differences
 
 
@@ -98,12 +105,13 @@ class Comparison:
 @dataclass(frozen=True)
 class Comparisons:
     """`means`: model → mean with interval, over the same users; `pairs`: each model against the best, then the baseline, or the
-    pairs that were asked for.
+    pairs that were asked for. `neighbours`: each model against the next better one, if only some pairs were tested.
     """
 
     best: str
     means: dict[str, Interval]
     pairs: tuple[Comparison, ...]
+    neighbours: tuple[Comparison, ...] = ()
 
 
 def compare(
@@ -115,6 +123,8 @@ def compare(
     pairs: Sequence[tuple[str, str]] | None = None,
     seed: int = 0,
     resamples: int | None = None,
+    every_pair: bool = True,
+    on_progress: Callable[[float], None] = lambda share: None,
 ) -> Comparisons:
     """Compare every model with the one of the best mean (the first of equals), and with `baseline` if it is given; or the two
     models of each of `pairs`, the first minus the second. Which pairs are returned does not change the correction.
@@ -122,6 +132,8 @@ def compare(
     `samples`: model → raw user ids (m,) and values (m,), in any order, with weights if the metric is a ratio: then means are
     ratios too, of the same draws, and users without a part in it are in no test. Users that a model lacks are left out, also
     from the means. Equal `seed` and users give equal numbers. `resamples`: by default 2000, or 200 per pair if that is more.
+    Without `every_pair`, of more than FEW models only those pairs are tested that are returned, and neighbours. All processors
+    are used. `on_progress` is called with the share that is done.
 
     Raises ConfigError for an unknown baseline, DataError if the models have no user in common, a user appears twice or a value
     is not finite.
@@ -132,17 +144,36 @@ def compare(
     means = table.mean(axis=0) if weights is None else table.mean(axis=0) / weights.mean()
     best = names[int(means.argmax())]
     first = _first_equals(table)
-    tested = list(combinations(sorted(set(first)), 2))
-    resamples = resamples or max(RESAMPLES, RESAMPLES_A_PAIR * len(tested))
+    all_pairs = list(combinations(sorted(set(first)), 2))
+    resamples = resamples or max(RESAMPLES, RESAMPLES_A_PAIR * len(all_pairs))
+    references = dict.fromkeys([best, baseline or best])
+    returned = pairs if pairs is not None else [(model, other) for other in references for model in names if model != other]
+    beside: list[tuple[str, str]] = []
+    tested = all_pairs
+    if not every_pair and len(names) > FEW:
+        order = [names[column] for column in np.argsort(-means, kind="stable")]
+        beside = [(lower, higher) for higher, lower in pairwise(order)]
+        column = dict(zip(names, first, strict=True))
+        shown = {frozenset((column[a], column[b])) for a, b in (*returned, *beside)}
+        tested = [pair for pair in all_pairs if frozenset(pair) in shown]
+    resampling, testing = _seconds(len(names), len(users), resamples, len(tested))
+    share = resampling / (resampling + testing)
+
+    def resampled(table: np.ndarray) -> np.ndarray:
+        return bootstrap_means(table, seed, resamples, available_cpus(), lambda done: on_progress(share * done))
+
     if weights is None:
-        draws, concerned = bootstrap_means(table, seed, resamples), table
+        draws, concerned = resampled(table), table
     else:
-        draws = bootstrap_means(np.column_stack([table, weights]), seed, resamples)
+        draws = resampled(np.column_stack([table, weights]))
         draws = draws[draws[:, -1] > 0]  # a resample without any user of a group says nothing about it
         draws, concerned = draws[:, :-1] / draws[:, -1:], table[weights > 0]
-    tests = {pair: _test(concerned, means, draws, *pair) for pair in tested}
+    tests: dict[tuple[int, int], dict[str, Any]] = {}
+    for pair, test in zip(tested, _in_threads(lambda pair: _test(concerned, means, draws, *pair), tested), strict=True):
+        tests[pair] = test
+        on_progress(share + (1 - share) * len(tests) / len(tested))
     for name in ("p_bootstrap", "p_wilcoxon"):
-        for test, p in zip(tests.values(), holm([test[name] for test in tests.values()]), strict=True):
+        for test, p in zip(tests.values(), holm([test[name] for test in tests.values()], len(all_pairs)), strict=True):
             test[f"{name}_holm"] = p
 
     def comparison(model: str, reference: str) -> Comparison:
@@ -159,24 +190,59 @@ def compare(
             mean_against=float(means[j]),
             relative_percent=100 * test["difference"] / abs(float(means[j])) if means[j] else None,
             identical=i == j,
-            tests=len(tested),
+            tests=len(all_pairs),
             resamples=resamples,
             seed=seed,
             **test,
         )
 
-    references = dict.fromkeys([best, baseline or best])
-    returned = pairs if pairs is not None else [(model, other) for other in references for model in names if model != other]
-    lows, highs = percentile_bounds(draws)
-    intervals = {name: Interval(float(m), float(a), float(b)) for name, m, a, b in zip(names, means, lows, highs, strict=True)}
-    return Comparisons(best, intervals, tuple(comparison(*pair) for pair in returned))
+    bounds = _in_threads(lambda column: percentile_bounds(draws[:, [column]]), range(len(names)))
+    intervals = {
+        name: Interval(float(mean), float(low[0]), float(high[0]))
+        for name, mean, (low, high) in zip(names, means, bounds, strict=True)
+    }
+    return Comparisons(
+        best, intervals, tuple(comparison(*pair) for pair in returned), tuple(comparison(*pair) for pair in beside)
+    )
 
 
-def holm(p: Sequence[float]) -> list[float]:
-    """Apply Holm's step-down correction: the smallest of m values times m, the next times m - 1, ..., monotone, at most 1."""
-    values, order = np.asarray(p, float), np.argsort(p, kind="stable")
+@dataclass(frozen=True)
+class Effort:
+    """What a comparison of models in one metric takes: `tested` of all `pairs` of them, and roughly `seconds`."""
+
+    pairs: int
+    tested: int
+    seconds: float
+
+    @classmethod
+    def of(cls, models: int, users: int, every_pair: bool, cpus: int) -> Effort:
+        pairs = models * (models - 1) // 2
+        tested = pairs if every_pair or models <= FEW else 2 * models - 3
+        resamples = max(RESAMPLES, RESAMPLES_A_PAIR * pairs)
+        return cls(pairs, tested, sum(_seconds(models, users, resamples, tested)) / cpus)
+
+
+def _seconds(models: int, users: int, resamples: int, tested: int) -> tuple[float, float]:
+    """Rough seconds of one processor for the resamples and for the tests."""
+    return resamples * users * (7e-9 + 0.06e-9 * models), tested * (3e-3 + 4e-8 * resamples + 4e-7 * users)
+
+
+def _in_threads(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+    """Yield function(item) of each item, computed by all processors. What has not begun is left out if the caller stops."""
+    pool = ThreadPoolExecutor(available_cpus())
+    try:
+        yield from pool.map(function, items)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def holm(p: Sequence[float], of: int | None = None) -> list[float]:
+    """Apply Holm's step-down correction: the smallest of m values times m, the next times m - 1, ..., monotone, at most 1. With
+    m = `of`, the values that are not given count as 1.
+    """
+    values, order, m = np.asarray(p, float), np.argsort(p, kind="stable"), of or len(p)
     result = np.empty(len(p))
-    result[order] = np.minimum(1.0, np.maximum.accumulate(np.arange(len(p), 0, -1) * values[order]))
+    result[order] = np.minimum(1.0, np.maximum.accumulate(np.arange(m, m - len(p), -1) * values[order]))
     return result.tolist()
 
 

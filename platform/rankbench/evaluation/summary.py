@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
+import numba
 import numpy as np
 from threadpoolctl import threadpool_limits
 
@@ -57,22 +61,46 @@ def percentile_bounds(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return low, high
 
 
-def bootstrap_means(table: np.ndarray, seed: int, resamples: int) -> np.ndarray:
+def bootstrap_means(
+    table: np.ndarray, seed: int, resamples: int, threads: int = 1, on_progress: Callable[[float], None] = lambda share: None
+) -> np.ndarray:
     """Return column means (resamples, n_columns) of table (m, n_columns), with rows drawn anew for each resample.
 
     A resample is a vector of how often each row is drawn, so that all means of a batch are one matrix product. Equal `seed`
-    and m give equal draws. The product is computed in one thread, because BLAS rounds differently for other numbers of threads.
+    and m give equal draws. A product is computed in one thread, because BLAS rounds differently for other numbers of threads;
+    several `threads` compute one batch each. `on_progress` is called with the share that is done.
     """
     m = len(table)
     rng = stream(seed, "bootstrap", m)
     draws = np.empty((resamples, table.shape[1]))
     batch = max(1, min(resamples, (1 << 22) // m))
-    with threadpool_limits(1, "blas"):
+    running: deque[Future[None]] = deque()
+    with threadpool_limits(1, "blas"), ThreadPoolExecutor(threads) as pool:
         for start in range(0, resamples, batch):
             n = min(batch, resamples - start)
             picks = rng.integers(0, m, (n, m), dtype=np.int32)
-            weights = np.empty((n, m))
-            for row in range(n):
-                weights[row] = np.bincount(picks[row], minlength=m)
-            draws[start : start + n] = weights @ table / m
+            if threads == 1:
+                _means_of(picks, table, draws[start : start + n])
+            else:
+                running.append(pool.submit(_means_of, picks, table, draws[start : start + n]))
+            if len(running) > threads:
+                running.popleft().result()
+            on_progress((start + n) / resamples)
+        for each in running:
+            each.result()
     return draws
+
+
+def _means_of(picks: np.ndarray, table: np.ndarray, means: np.ndarray) -> None:
+    """Set `means` (n, n_columns) to those of the rows of `table` that `picks` (n, m) names."""
+    weights = np.zeros(picks.shape)
+    _count(picks, weights)
+    means[:] = weights @ table / len(table)
+
+
+@numba.njit(cache=True, nogil=True)
+def _count(picks: np.ndarray, counts: np.ndarray) -> None:
+    """Add to counts[r, i] how often picks[r] contains i."""
+    for row in range(picks.shape[0]):
+        for pick in picks[row]:
+            counts[row, pick] += 1.0

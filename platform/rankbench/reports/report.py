@@ -22,7 +22,7 @@ from rankbench.reports.pareto import pareto_plot
 from rankbench.reports.plots import convergence_plot, differences_plot, final_plot
 from rankbench.reports.repeat import row_command, sweep_command
 from rankbench.reports.sweep_page import CAPTIONS, sweep_page
-from rankbench.reports.tables import Row, Table, missing_row, row_of, setting_text, tie_note
+from rankbench.reports.tables import Row, Table, missing_row, pairs_note, row_of, setting_text, tie_note
 from rankbench.reports.targets import time_to_target
 from rankbench.schema.stored_sweep import ChosenFile, ComparisonsFile, StoredSweep, SweepFile
 from rankbench.tracking.address import tracking_uri
@@ -90,6 +90,8 @@ def sweep_table(
     notes += [f"mean ± standard deviation of {text}: {', '.join(members)}" for text, members in runs.items()]
     if deciding and any(row.tied for row in rows):
         notes.append(tie_note(deciding))
+    if compared.neighbours:
+        notes.append(pairs_note(compared.neighbours))
     notes += interval_notes(finals, wanted)
     # The page has a section for deviations; a plain table shows them among the notes.
     unavailable = [f"{name} is not available: {why.reason}" for name, why in not_available.items()]
@@ -118,6 +120,7 @@ def sweep_table(
         conclude(rows, differences, experiment.search.choose.metric, stand_ins(finals), chosen is not None or not records),
         sweep_command(about),
         links,
+        compared.neighbours,
     )
     if table.common:
         table = replace(table, notes=(f"in every row with these parameters: {setting_text(table.common)}", *table.notes))

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from rankbench.reports.budget import budget_columns, duration, seconds_between
 from rankbench.reports.page import Addresses, Best, Block, Code, Grid, Items, Legend, Page, Picture, Second, Section, Text
-from rankbench.reports.tables import Row, Table, columns, difference_columns
+from rankbench.reports.tables import Row, Table, columns, difference_columns, pairs_note
 from rankbench.reports.targets import target_columns
 from rankbench.schema.experiment import Published
 from rankbench.schema.stored_sweep import ChosenFile, SweepFile
@@ -193,7 +193,11 @@ def _differences(table: Table) -> list[Section]:
     for dataset, metric in dict.fromkeys((pair.dataset, pair.metric) for pair in table.differences):
         pairs = [pair for pair in table.differences if (pair.dataset, pair.metric) == (dataset, metric)]
         grids.append(Grid(*difference_columns(pairs), caption=f"{dataset}, {metric}", sticky=2))
-    return [Section("Differences", (Text(rule), *grids))]
+        if beside := [pair for pair in table.neighbours if (pair.dataset, pair.metric) == (dataset, metric)]:
+            caption = f"{dataset}, {metric}: each model and the next better one"
+            grids.append(Grid(*difference_columns(beside), caption=caption, sticky=2))
+    tested = [Text(f"Not all pairs were {pairs_note(table.neighbours)}.")] if table.neighbours else []
+    return [Section("Differences", (Text(rule), *tested, *grids))]
 
 
 def _targets(table: Table) -> list[Section]:

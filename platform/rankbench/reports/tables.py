@@ -72,8 +72,9 @@ class Row:
 class Table:
     """Rows by dataset and, within it, in the order of the experiment; `metrics` are the columns, `notes` are printed below.
 
-    `differences`: every model against the best of its dataset in each metric. `deviations`: sentences on how the sweep differs
-    from the papers' protocol. `stand_ins`: datasets in place of others, whose published numbers belong to other data.
+    `differences`: every model against the best of its dataset in each metric; `neighbours`: against the next better one, if
+    only these pairs of many models were tested. `deviations`: sentences on how the sweep differs from the papers' protocol.
+    `stand_ins`: datasets in place of others, whose published numbers belong to other data.
     `not_available`: dataset → why its data are not available. `conclusions`: what the tests show, in sentences. `command`:
     repeats the sweep. `links`: the pages of the runs in MLflow.
     """
@@ -91,6 +92,7 @@ class Table:
     conclusions: Conclusions = field(default_factory=Conclusions)
     command: str = ""
     links: RunLinks = field(default_factory=RunLinks)
+    neighbours: tuple[Comparison, ...] = ()
 
     @property
     def common(self) -> dict[str, Any]:
@@ -248,6 +250,15 @@ def difference_columns(pairs: Sequence[Comparison]) -> tuple[list[str], list[lis
             line.append(", ".join(f"{seed}: {value:+.4f}" for seed, value in pair.by_split.items()))
         body.append(line)
     return header, body
+
+
+def pairs_note(neighbours: Sequence[Comparison]) -> str:
+    """Return which pairs of many models were tested, and what the correction makes of the others."""
+    pairs = ", ".join(dict.fromkeys(f"{pair.tests:,}" for pair in neighbours))
+    return (
+        "tested: each model with the best one and with the next better one; p-values are corrected for all pairs of models "
+        f"({pairs}), as if those of the others were 1 (final.pairs=all tests all)"
+    )
 
 
 def tie_note(metric: str) -> str:

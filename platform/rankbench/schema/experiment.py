@@ -119,6 +119,9 @@ class FinalSpec(Strict):
     )
     seeds: Seeds = (0,)
     split_seeds: Seeds | None = Field(None, description="default: only the card's own split")
+    pairs: Literal["best", "all"] = Field(
+        "best", description="which pairs of more than 12 models are tested: with the best and neighbours in the order, or all"
+    )
 
     @model_validator(mode="before")
     @classmethod

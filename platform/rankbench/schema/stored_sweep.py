@@ -109,13 +109,19 @@ class PooledMean(_File):
 
 
 class ComparisonsFile(_File):
-    """comparisons.json: means over users, and paired tests."""
+    """comparisons.json: means over users, and paired tests of each model against the best one. `neighbours`: of each model
+    against the next better one, if there are so many models that only these pairs were tested.
+    """
 
     metrics: tuple[str, ...]
     level: float = LEVEL
     seed: int = 0
     models: tuple[PooledMean, ...]
     comparisons: tuple[Comparison, ...]
+    neighbours: tuple[Comparison, ...] = ()
+
+    def content(self) -> dict[str, Any]:
+        return self.model_dump(mode="json", exclude=None if self.neighbours else {"neighbours"})
 
 
 @dataclass(frozen=True)

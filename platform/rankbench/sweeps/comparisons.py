@@ -8,13 +8,13 @@ out for all models.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 
-from rankbench.evaluation.compare import compare, user_means
+from rankbench.evaluation.compare import Comparison, Effort, compare, user_means
 from rankbench.evaluation.summary import Interval
 from rankbench.evaluation.user_tables import UserValues, values_of
 from rankbench.schema.stored_sweep import ComparisonsFile, PooledMean
@@ -23,34 +23,63 @@ from rankbench.tracking.record import RunRecord, read_per_user
 Runs = dict[str, dict[int, list[RunRecord]]]  # model → split seed → its runs, one per seed
 
 
-def compare_finals(finals: Iterable[RunRecord], records: Path, metrics: Sequence[str], seed: int) -> ComparisonsFile:
+def compare_finals(
+    finals: Iterable[RunRecord],
+    records: Path,
+    metrics: Sequence[str],
+    seed: int,
+    every_pair: bool = True,
+    on_progress: Callable[[float, float], None] = lambda done, share: None,
+) -> ComparisonsFile:
     """Means and paired comparisons of the finished runs in `finals`, whose per-user metrics are in the folder `records`.
 
-    Metrics without per-user values, such as coverage, have no entry. Raises DataError if a per-user table is missing.
+    `every_pair`: as in `evaluation.compare.compare`. `on_progress` is called with the number of comparisons that are done, one
+    per dataset and metric, and with the share of the work. Metrics without per-user values, such as coverage, have no entry.
+    Raises DataError if a per-user table is missing.
     """
     by_dataset: dict[str, Runs] = {}
     for record in finals:
         if record.finished:
             by_model = by_dataset.setdefault(record.dataset.name, {})
             by_model.setdefault(record.arm or record.method, {}).setdefault(record.dataset.split_seed, []).append(record)
-    models, pairs = [], []
+    models, pairs, neighbours = [], [], list[Comparison]()
+    efforts = {dataset: _effort(runs, every_pair) for dataset, runs in by_dataset.items()}
+    number, done, whole = 0, 0.0, sum(efforts.values()) * len(metrics)
     for dataset, runs in by_dataset.items():
         common = [split for split in next(iter(runs.values())) if all(split in by_split for by_split in runs.values())]
         for metric, samples in _samples(runs, records, metrics).items():
             shared = {model: {split: by_split[split] for split in common} for model, by_split in samples.items()}
             every = _pooled(samples)
             # Models that have no split in common need not have users in common either.
-            compared = compare(_pooled(shared), dataset=dataset, metric=metric, seed=seed) if common else None
+
+            def progress(share: float, number: int = number, done: float = done, effort: float = efforts[dataset]) -> None:
+                on_progress(number + share, (done + share * effort) / whole)
+
+            compared = None
+            if common:
+                compared = compare(
+                    _pooled(shared), dataset=dataset, metric=metric, seed=seed, every_pair=every_pair, on_progress=progress
+                )
             for model, members in runs.items():
                 if compared is None or len(members) > len(common):  # it has runs that are in no comparison
                     mean = compare({model: every[model]}, seed=seed).means[model]
                 else:
                     mean = compared.means[model]
                 models.append(_model(dataset, metric, model, members, mean, compared.best if compared else ""))
-            for pair in compared.pairs if compared else ():
-                by_split = _by_split(shared[pair.model], shared[pair.against])
-                pairs.append(replace(pair, by_split=by_split))
-    return ComparisonsFile(metrics=tuple(metrics), seed=seed, models=tuple(models), comparisons=tuple(pairs))
+            for found, kept in ((compared.pairs, pairs), (compared.neighbours, neighbours)) if compared else ():
+                for pair in found:
+                    by_split = _by_split(shared[pair.model], shared[pair.against])
+                    kept.append(replace(pair, by_split=by_split))
+            number, done = number + 1, done + efforts[dataset]
+    return ComparisonsFile(
+        metrics=tuple(metrics), seed=seed, models=tuple(models), comparisons=tuple(pairs), neighbours=tuple(neighbours)
+    )
+
+
+def _effort(runs: Runs, every_pair: bool) -> float:
+    """Seconds that the comparison of a dataset takes in one metric, if the others are measured in the same unit."""
+    users = [record.users.get("measured", 1) for by_split in runs.values() for each in by_split.values() for record in each]
+    return Effort.of(len(runs), max(users), every_pair, 1).seconds
 
 
 def _pooled(samples: Mapping[str, Mapping[int, UserValues]]) -> dict[str, UserValues]:

@@ -11,7 +11,9 @@ from typing import Any
 
 from rankbench.cluster.machine import Machine, Needs, capacity
 from rankbench.core.environment import Environment
+from rankbench.core.threads import available_cpus
 from rankbench.data.prepare import prepare
+from rankbench.evaluation.compare import Effort
 from rankbench.experiment.estimate import Size
 from rankbench.experiment.job import MethodConfig
 from rankbench.schema.experiment import Resources
@@ -89,6 +91,18 @@ class Stage:
 
 
 @dataclass(frozen=True)
+class Statistics:
+    """The last stage: `comparisons`, one per dataset and metric, of so many `pairs` of models, of which `tested` are tested.
+    `seconds` is rough.
+    """
+
+    comparisons: int
+    pairs: int
+    tested: int
+    seconds: float
+
+
+@dataclass(frozen=True)
 class DryRun:
     """The rows and stages of a plan. The final stage of a search is estimated for the first setting of each arm.
 
@@ -107,6 +121,7 @@ class DryRun:
     by_tiles: tuple[str, ...] = ()
     wide: tuple[str, ...] = ()
     finished: int = 0
+    statistics: Statistics = Statistics(0, 0, 0, 0.0)
 
 
 def dry_run(plan: Plan, environment: Environment, machines: Sequence[Machine] | None, folder: Path | None = None) -> DryRun:
@@ -174,7 +189,18 @@ def dry_run(plan: Plan, environment: Environment, machines: Sequence[Machine] | 
         tuple(f"{title}: its matrix does not fit; solved by tiles in a file" for title in too_large),
         finished=left,
         wide=tuple(wide),
+        statistics=_statistics(plan, final_units, sizes),
     )
+
+
+def _statistics(plan: Plan, final: Iterable[Unit], sizes: dict[str, Size]) -> Statistics:
+    arms: dict[str, set[str]] = defaultdict(set)
+    for unit in final:
+        arms[unit.job.card.name] |= {config.arm or config.method for config in unit.job.configs}
+    every_pair, n_metrics = plan.spec.final.pairs == "all", len(plan.spec.report_metrics)
+    efforts = [Effort.of(len(names), sizes[dataset].ranked, every_pair, available_cpus()) for dataset, names in arms.items()]
+    pairs, tested = (n_metrics * sum(getattr(each, what) for each in efforts) for what in ("pairs", "tested"))
+    return Statistics(n_metrics * len(efforts), pairs, tested, n_metrics * sum(each.seconds for each in efforts))
 
 
 def _with_gpus(machines: Sequence[Machine], unit: Unit) -> list[Machine]:

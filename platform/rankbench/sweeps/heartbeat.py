@@ -33,7 +33,7 @@ EVERY, EVERY_STORED = 2.0, 10.0  # seconds between two heartbeats, in a folder a
 @dataclass
 class Progress:
     """Progress of one stage: the number of trials by state, of `of` in total, their cost, the best value of each arm, and the
-    fits that run now.
+    fits that run now. `counted`: what is counted, "comparisons" in the stage of the statistics.
     """
 
     stage: str
@@ -47,6 +47,7 @@ class Progress:
     cached: float = 0.0
     best: dict[str, float] = field(default_factory=dict)
     running: Running = field(default_factory=Running)
+    counted: str = "fits"
 
     @property
     def done(self) -> int:
@@ -63,6 +64,11 @@ class Progress:
             if record.finished and metric in record.metrics:
                 label = f"{record.dataset.name}/{record.arm or record.method}"
                 self.best[label] = max(record.metrics[metric].mean, self.best.get(label, float("-inf")))
+
+    def reach(self, done: float, cost: float) -> None:
+        """Set how much of a stage is done that has no trials."""
+        self.finished, self.cost = int(done), cost
+        self.running.on_change()
 
     def remaining(self, now: float) -> float | None:
         """Remaining seconds by the rate so far, at `now` by `time.monotonic`; None before the first unit has run."""

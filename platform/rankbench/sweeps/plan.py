@@ -75,6 +75,8 @@ class Plan:
         """
         # Values that are defaults are left out, so that a key does not change when a field is added.
         experiment = self.spec.model_dump(mode="json", exclude={"question", "resources", "not_run"}, exclude_defaults=True)
+        if experiment.get("final", {}).pop("pairs", None) and not experiment["final"]:
+            del experiment["final"]  # which pairs are tested decides no result of a run
         for entry in experiment["datasets"]:
             if isinstance(entry, dict):
                 entry.pop("file", None)  # the path of a card on this machine does not matter

@@ -47,7 +47,8 @@ from rankbench.tracking.record import RunRecord, read_record, read_records
 class Listener:
     """Callbacks that a sweep calls as it is planned, as stages begin and as runs end. `accept` is called with the plan before
     anything is written; an error that it raises ends the sweep. It gets the folder that will be resumed, if any. `opened` is
-    called with the place of the sweep once this process has claimed it.
+    called with the place of the sweep once this process has claimed it, and `finished` with its folder when only its report is
+    missing.
     """
 
     accept: Callable[[Plan, Path | None], None] = lambda plan, folder: None
@@ -55,6 +56,7 @@ class Listener:
     planned: Callable[[Plan, Path], None] = lambda plan, folder: None
     stage: Callable[[Progress], None] = lambda progress: None
     done: Callable[[Unit, list[RunRecord]], None] = lambda unit, records: None
+    finished: Callable[[Path], None] = lambda folder: None
     warn: Callable[[str], None] = lambda line: None
 
 
@@ -190,64 +192,70 @@ def run_sweep(
     earlier = None if fresh else Earlier.than(folder, environment)
     metric = spec.search.choose.metric
     gpus = spec.resources.device == "cuda"
-    with Heartbeat(store) as heartbeat, session(address, available_cpus(), gpus=gpus, memory=memory) as cluster:
-        if address:
-            require_shared(environment)
+    with Heartbeat(store) as heartbeat:
+        with session(address, available_cpus(), gpus=gpus, memory=memory) as cluster:
+            if address:
+                require_shared(environment)
 
-        # Imported here because it imports Ray, which reads the environment variables that the session sets.
-        from rankbench.sweeps.run_units import run_units
+            # Imported here because it imports Ray, which reads the environment variables that the session sets.
+            from rankbench.sweeps.run_units import run_units
 
-        def run_stage(name: str, fixed: Sequence[Unit], adaptive: Sequence[AdaptiveSearch] = ()) -> list[RunRecord]:
-            members = [*fixed, *(search.draft for search in adaptive for _ in range(search.trials))]
-            progress = heartbeat.progress = Progress(name, len(members), sum(unit.cost for unit in members))
-            listener.stage(progress)
+            def run_stage(name: str, fixed: Sequence[Unit], adaptive: Sequence[AdaptiveSearch] = ()) -> list[RunRecord]:
+                members = [*fixed, *(search.draft for search in adaptive for _ in range(search.trials))]
+                progress = heartbeat.progress = Progress(name, len(members), sum(unit.cost for unit in members))
+                listener.stage(progress)
 
-            def done(unit: Unit, finished: list[RunRecord], cached: bool) -> None:
-                progress.add(finished, unit.cost, metric, cached)
-                listener.done(unit, finished)
+                def done(unit: Unit, finished: list[RunRecord], cached: bool) -> None:
+                    progress.add(finished, unit.cost, metric, cached)
+                    listener.done(unit, finished)
 
-            usage = Usage()
-            finished = run_units(
-                fixed, environment, store, cluster, spec, done, adaptive, earlier, listener.warn, usage, progress.running
+                usage = Usage()
+                finished = run_units(
+                    fixed, environment, store, cluster, spec, done, adaptive, earlier, listener.warn, usage, progress.running
+                )
+                if usage.share is not None:
+                    used[name] = round(usage.share, 3)
+                return finished
+
+            records, used = store.records, dict[str, float]()
+            search = run_stage("search", planned.search, planned.adaptive)
+            best = choose(search, spec)
+            chosen = planned.given or {card.name: final_settings(best, card, spec) for card in planned.cards}
+            final_units: list[Unit] = []
+            for card in planned.final_cards:
+                size, cpus = Size.of(prepare(card, environment)), None if address else cluster.cpus
+                final_units += units(card, size, chosen[card.name], spec, planned.metrics, "final", cpus)
+            finals = run_stage("final", final_units)
+        final: dict[tuple[str, str], list[RunRecord]] = {}
+        for record in finals:
+            final.setdefault((record.dataset.name, record.arm or record.method), []).append(record)
+        failed = [record for record in [*search, *finals] if record.failed]
+        previous = read_if_there(folder / "chosen.json", ChosenFile)
+        for row in previous.rows if previous else ():
+            if row.dataset in planned.not_available:
+                key = row.dataset, row.arm
+                final[key] = [read_record(records / name) for name in row.final]
+                finals += final[key]
+                if row.search is not None:
+                    best[key] = read_record(records / row.search)
+        n_compared = len({record.dataset.name for record in finals if record.finished}) * len(_columns(finals, spec))
+        progress = heartbeat.progress = Progress("statistics", n_compared, 1.0, counted="comparisons")
+        listener.stage(progress)
+        store.write("comparisons.json", _compared(finals, folder, spec, on_progress=progress.reach).content())
+        rows = tuple(
+            ChosenRow(
+                dataset=dataset,
+                arm=arm,
+                search=best[dataset, arm].id if (dataset, arm) in best else None,
+                final=tuple(record.id for record in final.get((dataset, arm), [])),
             )
-            if usage.share is not None:
-                used[name] = round(usage.share, 3)
-            return finished
-
-        records, used = store.records, dict[str, float]()
-        search = run_stage("search", planned.search, planned.adaptive)
-        best = choose(search, spec)
-        chosen = planned.given or {card.name: final_settings(best, card, spec) for card in planned.cards}
-        final_units: list[Unit] = []
-        for card in planned.final_cards:
-            size, cpus = Size.of(prepare(card, environment)), None if address else cluster.cpus
-            final_units += units(card, size, chosen[card.name], spec, planned.metrics, "final", cpus)
-        finals = run_stage("final", final_units)
-    final: dict[tuple[str, str], list[RunRecord]] = {}
-    for record in finals:
-        final.setdefault((record.dataset.name, record.arm or record.method), []).append(record)
-    failed = [record for record in [*search, *finals] if record.failed]
-    previous = read_if_there(folder / "chosen.json", ChosenFile)
-    for row in previous.rows if previous else ():
-        if row.dataset in planned.not_available:
-            key = row.dataset, row.arm
-            final[key] = [read_record(records / name) for name in row.final]
-            finals += final[key]
-            if row.search is not None:
-                best[key] = read_record(records / row.search)
-    store.write("comparisons.json", _compared(finals, folder, spec).content())
-    rows = tuple(
-        ChosenRow(
-            dataset=dataset,
-            arm=arm,
-            search=best[dataset, arm].id if (dataset, arm) in best else None,
-            final=tuple(record.id for record in final.get((dataset, arm), [])),
+            for dataset, arm in dict.fromkeys([*best, *final])
         )
-        for dataset, arm in dict.fromkeys([*best, *final])
-    )
-    by, failed_ids = spec.search.choose, tuple(record.id for record in failed)
-    content = ChosenFile(metric=by.metric, on=by.on, rows=rows, failed=failed_ids, used=used, finished_at=_now())
-    store.write("chosen.json", content.content())
+        by, failed_ids = spec.search.choose, tuple(record.id for record in failed)
+        content = ChosenFile(metric=by.metric, on=by.on, rows=rows, failed=failed_ids, used=used, finished_at=_now())
+        store.write("chosen.json", content.content())
+        heartbeat.progress = None
+        listener.finished(folder)
     return folder, failed
 
 
@@ -275,14 +283,25 @@ def final_settings(best: dict[tuple[str, str], RunRecord], card: Card, spec: Exp
     return settings
 
 
-def _compared(finals: list[RunRecord], folder: Path, spec: ExperimentSpec, metrics: tuple[str, ...] = ()) -> ComparisonsFile:
+def _columns(finals: list[RunRecord], spec: ExperimentSpec) -> tuple[str, ...]:
+    """The metrics of the table."""
+    is_open = spec.published is not None and spec.published.recall == "open"
+    if is_open or any(record.dataset.recall == "open" for record in finals):
+        return with_both_recalls(spec.report_metrics)
+    return spec.report_metrics
+
+
+def _compared(
+    finals: list[RunRecord],
+    folder: Path,
+    spec: ExperimentSpec,
+    metrics: tuple[str, ...] = (),
+    on_progress: Callable[[float, float], None] = lambda done, share: None,
+) -> ComparisonsFile:
     arms = [arm.label for arm in spec.arms]
     in_order = sorted(finals, key=lambda record: arms.index(record.arm or record.method))
-    columns = metrics or spec.report_metrics
-    is_open = spec.published is not None and spec.published.recall == "open"
-    if not metrics and (is_open or any(record.dataset.recall == "open" for record in finals)):
-        columns = with_both_recalls(columns)
-    return compare_finals(in_order, folder / "records", columns, spec.final.seeds[0])
+    columns, every_pair = metrics or _columns(finals, spec), spec.final.pairs == "all"
+    return compare_finals(in_order, folder / "records", columns, spec.final.seeds[0], every_pair, on_progress)
 
 
 def comparisons(stored: StoredSweep, metrics: tuple[str, ...] = ()) -> ComparisonsFile:

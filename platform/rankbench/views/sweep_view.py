@@ -118,7 +118,7 @@ def left_out(not_available: dict[str, NotAvailable], shown_in_full: int = 3) -> 
 
 def summary(progress: Progress) -> str:
     """One line: finished, stopped and failed fits, their rate, and the remaining time."""
-    parts = [f"{progress.stage} {progress.done}/{progress.of} fits"]
+    parts = [f"{progress.stage} {progress.done}/{progress.of} {progress.counted}"]
     parts += [f"{n} {state}" for state, n in (("stopped", progress.stopped), ("failed", progress.failed)) if n]
     elapsed = time.monotonic() - progress.started
     if progress.done and elapsed > 1:
