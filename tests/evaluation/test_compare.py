@@ -342,8 +342,8 @@ def test_the_pairs_that_are_tested_of_many_models_have_the_numbers_of_a_test_of_
     for mine, theirs in zip((*some.pairs, *some.neighbours), (*every.pairs, *both.pairs), strict=True):
         assert mine.p_wilcoxon_holm >= theirs.p_wilcoxon_holm and mine.p_bootstrap_holm >= theirs.p_bootstrap_holm
     shown = [c for c in (*some.pairs, *some.neighbours) if not c.identical]
-    tested = {frozenset({c.model, c.against}): c for c in shown if "twin" not in (c.model, c.against)}
-    tested |= {frozenset({c.model, c.against, "m3"} - {"twin"}): c for c in shown}  # the twin's tests are those of m3
+    # The twin's tests are those of m3.
+    tested = {frozenset("m3" if name == "twin" else name for name in (c.model, c.against)): c for c in shown}
     others = some.pairs[0].tests - len(tested)
     assert some.pairs[0].tests == (FEW + 2) * (FEW + 1) // 2
     corrected = holm([*(c.p_wilcoxon for c in tested.values()), *[1.0] * others])[: len(tested)]
