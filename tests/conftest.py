@@ -15,8 +15,9 @@ import pytest
 from rankbench.core.environment import Environment
 
 from .fault_figures import figure, pytest_collection_modifyitems, pytest_terminal_summary
+from .pictures import drawn
 
-__all__ = ["figure", "pytest_collection_modifyitems", "pytest_terminal_summary"]
+__all__ = ["drawn", "figure", "pytest_collection_modifyitems", "pytest_terminal_summary"]
 
 # A time limit per example would fail on a busy machine, and where a kernel is compiled at its first call. The examples are
 # the same in each run; `pytest --hypothesis-profile=explore` draws others, and more of them.

@@ -26,6 +26,8 @@ from rankbench.sweeps.sweep import choose, final_settings
 from rankbench.sweeps.units import units
 from rankbench.tracking.record import read_per_user
 
+from ..pictures import size_of
+
 RNG = np.random.default_rng(3)
 TASTE = RNG.integers(0, 4, 80)
 USER = RNG.integers(0, 80, 4000)
@@ -127,9 +129,13 @@ def test_changes_of_a_dataset_reach_the_sweep(results):
     assert {record.dataset.split_seed for record in records} == {4} and {r.dataset.counts["users"] for r in records} == {60}
 
 
-def test_a_chart_and_a_report_are_written_where_they_are_asked_for(results, tmp_path):
+def test_a_chart_and_a_report_are_written_where_they_are_asked_for(results, tmp_path, drawn):
     made, _ = results
-    assert made.chart(tmp_path / "new" / "chart.png").read_bytes().startswith(b"\x89PNG")
+    path = made.chart(tmp_path / "new" / "chart.png")
+    (panels,) = drawn
+    for panel, (_, rows) in zip(panels, made.table.groupby("dataset", sort=False), strict=True):
+        assert {*rows["ndcg@5"], *rows["ndcg@5 low"], *rows["ndcg@5 high"]} == {*panel[:, 0]}
+    size_of(path)
     assert {path.name for path in made.write(tmp_path / "report")} >= {"report.html", "report.md", "table.csv"}
     with pytest.raises(ConfigError, match=r"no metric 'ndcg@50'; did you mean ndcg@5\?"):
         made.chart(tmp_path / "chart.png", "ndcg@50")

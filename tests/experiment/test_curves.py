@@ -14,6 +14,8 @@ from rankbench.experiment.run import run_stepwise
 from rankbench.fitting.checkpoints import Checkpoints
 from rankbench.reports.plots import convergence_plot
 
+from ..pictures import size_of
+
 
 @pytest.fixture
 def card(environment):
@@ -52,11 +54,14 @@ def test_the_tolerance_ends_a_fit_early(card, environment):
     assert losses[-2] - losses[-1] < 1e-3 * abs(losses[-1])
 
 
-def test_a_convergence_plot_needs_a_curve(card, environment, tmp_path):
+def test_a_convergence_plot_has_the_curve_of_each_fit_that_has_one(card, environment, tmp_path, drawn):
     followed, alone = (outcome(card, environment, curve=curve).record for curve in (1, 0))
     assert convergence_plot([alone], "ndcg@20", tmp_path / "none.png") is None
     path = convergence_plot([alone, followed], "ndcg@20", tmp_path / "some.png")
-    assert path.read_bytes().startswith(b"\x89PNG")
+    ((by_iteration, by_seconds),) = drawn
+    assert by_iteration.tolist() == [[row["iteration"], row["ndcg@20"]] for row in followed.curve]
+    assert by_seconds.tolist() == [[row["seconds"], row["ndcg@20"]] for row in followed.curve]
+    assert size_of(path)[0] > 1000
 
 
 def test_a_fit_that_goes_on_from_a_checkpoint_tells_of_its_earlier_evaluations_too(card, environment, tmp_path):

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from venvs import ROOT, Venv, clean_environment, contents, tracked_files
 
+from ..pictures import size_of
+
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000)]
 
 
@@ -101,7 +103,7 @@ def test_a_script_goes_from_a_frame_to_a_table_of_five_losses_with_the_wheel_alo
     for _, _, mean, low, high, *_ in rows:
         assert 0 < float(low) < float(mean) < float(high) < 1
     picture = everything.work / "five-losses.png"
-    assert picture.read_bytes()[:4] == b"\x89PNG" and picture.stat().st_size > 5000
+    assert min(size_of(picture)) > 200
 
 
 def test_the_demo_runs_from_another_folder(everything):

@@ -11,9 +11,11 @@ from PIL import Image
 
 from rankbench.reports.effects import effects_plot, searched
 from rankbench.reports.figures import subplots
-from rankbench.reports.pareto import _label, front, pareto_plot
+from rankbench.reports.pareto import SHORTEST, _label, front, pareto_plot
 from rankbench.reports.tables import Cell, Row, Table
 from rankbench.views.notebook import drawing
+
+from ..pictures import size_of
 
 
 def row(arm, mean, seconds, memory=1.0, dataset="x"):
@@ -56,10 +58,13 @@ def test_no_label_covers_another_where_there_is_room():
     assert not any(one.padded(-1).overlaps(other.padded(-1)) for one, other in itertools.combinations(boxes, 2))
 
 
-def test_one_model_alone_has_no_front_and_a_fit_of_no_time_is_drawn(tmp_path):
+def test_one_model_alone_has_no_front_and_a_fit_of_no_time_is_drawn(tmp_path, drawn):
     assert pareto_plot(Table("t", ("ndcg@20",), (row("A", 0.1, 1.0),)), "ndcg@20", tmp_path / "none.png") is None
     table = Table("t", ("ndcg@20",), (row("A", 0.1, 0.0), row("B", 0.2, 50.0, 3.0), row("B", 0.2, 50.0, dataset="y")))
-    assert pareto_plot(table, "ndcg@20", tmp_path / "two.png").read_bytes().startswith(b"\x89PNG")
+    path = pareto_plot(table, "ndcg@20", tmp_path / "two.png")
+    ((panel,),) = drawn  # B on y is alone there
+    assert {tuple(point) for point in panel.tolist()} == {(SHORTEST, 0.1), (50.0, 0.2)}
+    size_of(path)
 
 
 def test_only_parameters_with_several_values_are_drawn(make_run):
@@ -107,4 +112,4 @@ print(dict.__eq__(matplotlib.rcParams, before), "matplotlib.pyplot" in sys.modul
 """
     target = tmp_path / "drawn.png"
     done = subprocess.run([sys.executable, "-c", code, str(target)], capture_output=True, text=True, check=True, timeout=120)
-    assert done.stdout.split() == ["True", "False", "[10.5]"] and target.read_bytes().startswith(b"\x89PNG")
+    assert done.stdout.split() == ["True", "False", "[10.5]"] and size_of(target) == (4 * 130, 2 * 130)

@@ -16,6 +16,8 @@ from rankbench.reports.report import sweep_table, write_report
 from rankbench.reports.tables import Cell, Row, Table, columns
 from rankbench.tracking.record import DatasetInfo, Measured, RunRecord
 
+from ..pictures import size_of
+
 COUNTS = {"users": 5, "items": 9, "train": 8, "valid": 1, "test": 2, "users_without_test_items": 0, "cold_test_items": 0}
 DATASET = DatasetInfo(
     "x", "f", "published", split_seed=0, recall="recall", counts=COUNTS, differences=["prepared items: 9, published 10 (-1)"]
@@ -168,10 +170,12 @@ def test_json_holds_the_differences(several):
     assert [row["tied"] for row in content["rows"]] == [False, False, True]
 
 
-def test_the_report_says_which_models_differ_and_how_it_was_decided(several, tmp_path):
+def test_the_report_says_which_models_differ_and_how_it_was_decided(several, tmp_path, drawn):
     files = write_report(tmp_path, *typed(*several))
     assert "differences.png" in {path.name for path in files}
-    assert (tmp_path / "differences.png").read_bytes().startswith(b"\x89PNG")
+    _, (differences,), _ = drawn
+    assert [-0.1, 1.0] in differences.round(9).tolist()  # B, above C
+    size_of(tmp_path / "differences.png")
     text = (tmp_path / "report.md").read_text()
     section = text.split("## Differences")[1].split("\n## ")[0]
     words = " ".join(section.split())
@@ -184,14 +188,16 @@ def test_the_report_says_which_models_differ_and_how_it_was_decided(several, tmp
     assert "the value of a user is the mean over the seeds of the method on each split" in text
 
 
-def test_the_report_is_a_folder_of_text_tables_and_pictures(sweep, tmp_path):
+def test_the_report_is_a_folder_of_text_tables_and_pictures(sweep, tmp_path, drawn):
     files = write_report(tmp_path / "report", *typed(*sweep))
     names = {path.name for path in files}
     # One model differs from no other: there is nothing to show.
     assert names == {"report.md", "report.html", "table.csv", "table.json", "table.tex", "final.png", "search.png"}
     text = (tmp_path / "report" / "report.md").read_text()
     assert "Which?" in text and "0.2500" in text and "`abc`" in text and "](final.png)" in text
-    assert (tmp_path / "report" / "search.png").read_bytes().startswith(b"\x89PNG")
+    _, (settings,) = drawn
+    assert sorted(map(tuple, settings.tolist())) == [(1.0, 0.2), (1.0, 0.2), (2.0, 0.1)]  # the best one has a circle
+    size_of(tmp_path / "report" / "search.png")
 
 
 @pytest.mark.parametrize("which", ["dataset", "table"])
@@ -211,13 +217,16 @@ def test_where_the_paper_leaves_its_recall_open_its_number_stands_beside_both(sw
     assert any("do not say which recall" in note for note in table.notes) == (which == "dataset")
 
 
-def test_what_was_watched_on_validation_is_drawn_where_nothing_else_was(tmp_path):
+def test_what_was_watched_on_validation_is_drawn_where_nothing_else_was(tmp_path, drawn):
     rows = [{"iteration": i, "seconds": 0.1 * i, "loss": 1.0} for i in range(1, 5)]
     plain = dataclasses.replace(record("final", "A", 0.2, 1.0), curve=rows)
     watched = dataclasses.replace(plain, params={"stop_metric": "ndcg@20"}, curve=[row | {"valid": 0.1} for row in rows])
     assert convergence_plot([plain], "ndcg@20", tmp_path / "none.png") is None
     path = convergence_plot([plain, watched], "ndcg@20", tmp_path / "valid.png", ["B", "A"])
-    assert path.read_bytes().startswith(b"\x89PNG")
+    ((by_iteration, by_seconds),) = drawn
+    assert by_iteration.tolist() == [[i, 0.1] for i in range(1, 5)]
+    assert by_seconds.tolist() == [[0.1 * i, 0.1] for i in range(1, 5)]
+    size_of(path)
 
 
 def test_a_parameter_that_many_rows_share_is_told_once():

@@ -2,10 +2,13 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from rankbench.cli import _main
 from rankbench.studies.spec import registered
+
+from ..pictures import size_of
 
 CARD = """
 name: toy
@@ -41,7 +44,7 @@ def test_every_study_is_run_here():
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_a_study_leaves_its_three_files_and_says_what_it_rests_on(name, card, tmp_path, capsys):
+def test_a_study_leaves_its_three_files_and_says_what_it_rests_on(name, card, tmp_path, capsys, drawn):
     folder = tmp_path / "out"
     assert _main([*words(name, card), "--out", str(folder), "--seed", "3", "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
@@ -52,7 +55,11 @@ def test_a_study_leaves_its_three_files_and_says_what_it_rests_on(name, card, tm
     assert all(set(result["columns"]) <= set(row) for row in result["rows"])
     table = (folder / "table.md").read_text().splitlines()
     assert sum(line.startswith("|") for line in table) == len(result["rows"]) + 2
-    assert (folder / "plot.png").read_bytes().startswith(b"\x89PNG")
+    (panels,) = drawn
+    numbers = [value for row in result["rows"] for value in row.values() if isinstance(value, float)]
+    points = np.concatenate(panels)  # each is a number of a row, beside a place on the axis
+    assert len(points) >= len(result["rows"]) and np.isclose(points[:, :, None], numbers).any(axis=(1, 2)).all()
+    size_of(folder / "plot.png")
 
 
 @pytest.mark.parametrize("name", ["metric-inconsistency", "threshold-error"])
