@@ -24,11 +24,10 @@ def test_an_entry_without_a_result_has_the_threads_that_it_was_to_have(tmp_path,
     """They decide whether it is done: what is late with one may be in time with two."""
     environment = Environment.from_env()
     results, rules = Results(tmp_path), Rules("ndcg@20", MetricSet(("ndcg@20",)), n_threads=threads)
-    entry = Entry(
-        entrants("ndcg@20")["popularity"], load_card("synthetic", environment), Size(10, 10, 50, 250.0, 10), Budget(1.0), 1.0
-    )
+    card, size = load_card("synthetic", environment), Size(10, 10, 50, 250.0, 10)
+    entry = Entry(entrants("ndcg@20")["popularity"], card, size, Budget(1.0), 1.0, results)
     small = SimpleNamespace(machines=[Machine(2, 1000)])
-    run(Plan((entry,), 0, {}), rules, results, environment, small)
+    run(Plan((entry,), 0, {}), rules, environment, small)
     (stored,) = results.all()
     assert (stored.status, stored.threads) == ("failed", threads)
 
@@ -37,7 +36,8 @@ def contest(folder, names, monkeypatch, running=lambda name: None):
     """Run entries without a cluster. `running` is called while each runs. Returns what was run, and what others did."""
     environment, rules = Environment.from_env(), Rules("ndcg@20", MetricSet(("ndcg@20",)))
     card, known = load_card("synthetic", environment), entrants("ndcg@20")
-    entries = [Entry(known[name], card, Size(10, 10, 50, 250.0, 10), Budget(1.0), 1.0, "data") for name in names]
+    size, results = Size(10, 10, 50, 250.0, 10), Results(folder)
+    entries = [Entry(known[name], card, size, Budget(1.0), 1.0, results, "data") for name in names]
     by_name, run_here, others = {each.entrant.name: each for each in entries}, [], []
 
     def at_once(works, cpus, n_slots):
@@ -50,14 +50,8 @@ def contest(folder, names, monkeypatch, running=lambda name: None):
 
     monkeypatch.setattr("rankbench.cluster.timed_actors.run_timed", at_once)
     machine = SimpleNamespace(machines=[Machine(2, 1 << 40)])
-    run(
-        Plan(tuple(entries), 0, {}),
-        rules,
-        Results(folder),
-        environment,
-        machine,
-        on_other=lambda e: others.append(e.entrant.name),
-    )
+    plan = Plan(tuple(entries), 0, {})
+    run(plan, rules, environment, machine, on_other=lambda entry: others.append(entry.entrant.name))
     return run_here, others
 
 

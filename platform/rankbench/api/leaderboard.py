@@ -9,7 +9,7 @@ from typing import Any
 
 from rankbench.cluster.session import require_reachable, session
 from rankbench.cluster.workplace import require_shared
-from rankbench.core.environment import Environment, require_environment
+from rankbench.core.environment import Environment, is_of_the_product, require_environment
 from rankbench.core.errors import ConfigError, DownloadError, require
 from rankbench.core.files import require_writable
 from rankbench.core.patterns import selected
@@ -52,8 +52,9 @@ def leaderboard(
     `methods` and `datasets` are names or patterns, all without words. `budget` is a time such as 30s or 2m, or 30s/M for 30
     seconds per million interactions to train on. `metric` chooses on the validation set. Each fit has `threads` threads, and
     the chosen setting is fitted with `seeds` seeds, as far as the budget allows. Entries that are in the folder `store` are
-    not run again; by default, the store is leaderboard/ in the results folder or, in a checkout of this project, the one in
-    experiments/ that its pages are made from. `address` is that of a Ray cluster, by default this machine.
+    not run again; by default, the store is leaderboard/ in the results folder or, in a checkout of this project and for its own
+    methods and datasets, the one in experiments/ that its pages are made from. `address` is that of a Ray cluster, by default
+    this machine.
 
     Raises ConfigError for unknown names and values out of range, DownloadError if no dataset is available, ClusterError if the
     cluster cannot be joined, and StorageError if the store cannot be written.
@@ -67,11 +68,11 @@ def leaderboard(
     folder = None if store is None else Path(store)
     try:
         rules = rules_of(metric, seeds, threads)
-        todo, results = agenda(methods, datasets, Budget.of(budget, "budget"), rules, environment, folder)
+        todo, stores = agenda(methods, datasets, Budget.of(budget, "budget"), rules, environment, folder)
     except ConfigError as error:  # that of the command names its options
         raise ConfigError(str(error).removeprefix("--")) from None
-    compete(todo, rules, results, environment, address)
-    return board(methods, datasets, environment, budget, metric, folder)
+    compete(todo, rules, environment, address)
+    return _boards(methods, datasets, stores.all(), stores.public.folder, budget, metric, threads)[0]
 
 
 def _words(argument: str, given: str | Sequence[str]) -> list[str]:
@@ -98,6 +99,25 @@ def store_folder(environment: Environment, given: Path | None = None) -> Path:
     checkout; otherwise leaderboard/ in the results folder.
     """
     return given or environment.stored_beside("experiments", FOLDER)
+
+
+class Stores:
+    """Where results are kept: in `public`, or in `private` if the dataset or the method is the user's own and `public` is a
+    folder of a checkout, which git tracks.
+    """
+
+    def __init__(self, environment: Environment, given: Path | None = None):
+        """`given`: the folder for all results. Raises DataError naming file and line for what cannot be read."""
+        self.public = Results(store_folder(environment, given))
+        tracked = given is None and is_of_the_product(self.public.folder)
+        self.private = Results(environment.results / FOLDER) if tracked else None
+
+    def of(self, card: Card, entrant: Entrant) -> Results:
+        own = not is_of_the_product(card.path) or bool(entrant.code)
+        return self.private if self.private is not None and own else self.public
+
+    def all(self) -> list[Result]:
+        return [*self.public.all(), *(self.private.all() if self.private else ())]
 
 
 def tracking(environment: Environment, labels: Labels, warn: Callable[[str], None]) -> MlflowSink:
@@ -130,24 +150,23 @@ def agenda(
     store: Path | None = None,
     on_dataset: Callable[[str, int, int], None] = lambda name, done, total: None,
     dry_run: bool = False,
-) -> tuple[Plan, Results]:
-    """Return what is left of a leaderboard, and its store. With `dry_run` nothing is downloaded, prepared or written.
+) -> tuple[Plan, Stores]:
+    """Return what is left of a leaderboard, and its stores. With `dry_run` nothing is downloaded, prepared or written.
 
     Raises ConfigError for unknown names, DownloadError if no dataset of the selection is available.
     """
-    results = Results(store_folder(environment, store))
+    stores = Stores(environment, store)
     cards = chosen_cards(datasets, environment)
-    todo = plan(chosen_entrants(methods, rules), cards, budget, rules, results, environment, on_dataset, dry_run)
+    todo = plan(chosen_entrants(methods, rules), cards, budget, rules, stores.of, environment, on_dataset, dry_run)
     if len(todo.not_available) == len(cards):
         reasons = ", ".join(f"{name} ({why})" for name, why in todo.not_available.items())
         raise DownloadError(f"none of the datasets is available: {reasons}")
-    return todo, results
+    return todo, stores
 
 
 def compete(
     todo: Plan,
     rules: Rules,
-    results: Results,
     environment: Environment,
     address: str | None = None,
     on_done: Callable[[Result], None] = lambda result: None,
@@ -159,7 +178,8 @@ def compete(
 
     Raises ClusterError if the cluster at `address` cannot be joined, StorageError if the store cannot be written.
     """
-    require_writable(results.folder)
+    for folder in {entry.results.folder for entry in todo.left}:
+        require_writable(folder)
     environment.require_folder_of_results("leaderboard")
     if address:
         require_reachable(address)
@@ -177,7 +197,7 @@ def compete(
         with session(address, available_cpus()) as cluster:
             if not cluster.local:
                 require_shared(environment)
-            run(todo, rules, results, environment, cluster, done, on_other)
+            run(todo, rules, environment, cluster, done, on_other)
     finally:
         if sink:
             sink.close()
@@ -200,7 +220,7 @@ def board(
     Raises ConfigError if nothing is stored, or nothing of what is selected.
     """
     results = Results(store_folder(environment, store), skipped)
-    return _boards(methods, datasets, results, budget, metric, threads)[0]
+    return _boards(methods, datasets, [*results.all()], results.folder, budget, metric, threads)[0]
 
 
 def site(
@@ -221,7 +241,7 @@ def site(
     one_page = to.suffix == ".md"
     require_writable(to.parent if one_page else to)
     results = Results(store_folder(environment, store), skipped)
-    boards = _boards(methods, datasets, results, threads=threads)
+    boards = _boards(methods, datasets, [*results.all()], results.folder, threads=threads)
     of = {name: [family for family, members in families().items() if name in members] for name in _entered(boards)}
     return write_summary(to, boards, of) if one_page else write_site(to, boards, results, of, on_page)
 
@@ -229,27 +249,27 @@ def site(
 def _boards(
     methods: Sequence[str],
     datasets: Sequence[str],
-    results: Results,
+    entries: list[Result],
+    folder: Path,
     budget: str | None = None,
     metric: str | None = None,
     threads: int | None = None,
 ) -> list[Board]:
-    """One board per budget, that with most entries first; with `budget`, that one alone."""
-    entries = [*results.all()]
-    require(bool(entries), f"{results.folder}: no results; `rankbench leaderboard --budget 30s` measures some")
+    """One board of the entries in a folder per budget, that with most entries first; with `budget`, that one alone."""
+    require(bool(entries), f"{folder}: no results; `rankbench leaderboard --budget 30s` measures some")
     budgets = [name for name, _ in Counter(each.allowed for each in entries).most_common()]
     if budget is not None:
         wanted = str(Budget.of(budget, "--budget"))
-        require(wanted in budgets, f"{results.folder}: no results with a budget of {wanted}")
+        require(wanted in budgets, f"{folder}: no results with a budget of {wanted}")
         budgets = [wanted]
     entries = [each for each in entries if each.allowed in budgets]
     if threads is not None:
         entries = [each for each in entries if each.threads == threads]
-        require(bool(entries), f"{results.folder}: no results with {threads} threads")
+        require(bool(entries), f"{folder}: no results with {threads} threads")
     names = selected(methods, _sorted(each.entrant for each in entries), "--methods", families())
     places = selected(datasets, _sorted(each.dataset for each in entries), "--datasets")
     entries = [each for each in entries if each.entrant in names and each.dataset in places]
-    require(bool(entries), f"{results.folder}: no results of these methods on these datasets")
+    require(bool(entries), f"{folder}: no results of these methods on these datasets")
     if metric is not None:
         metric = metric_set((metric,)).names[0]
         require_better_if_larger(metric, "--metric")

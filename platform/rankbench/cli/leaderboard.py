@@ -53,7 +53,9 @@ Datasets = Annotated[
 Store = Annotated[
     Path | None,
     typer.Option(
-        "--store", help="Folder of the results. Default: leaderboard/ beside the experiment files, or in the results folder."
+        "--store",
+        help="Folder of the results. Default: leaderboard/ beside the experiment files, or in the results folder, where those "
+        "of your own datasets and methods always go.",
     ),
 ]
 Shown = Annotated[
@@ -107,7 +109,7 @@ def run(
     else:
         require_threads(threads, "--threads")
     with phase_progress() as progress:
-        todo, results = agenda(
+        todo, stores = agenda(
             comma_separated(methods),
             comma_separated(datasets),
             allowed,
@@ -124,7 +126,13 @@ def run(
         if unknown := todo.of_unknown_size:
             err.print(f"size not known before they are prepared: {', '.join(unknown)}", style="dim")
         hours = "" if address else f", at most {clock(todo.seconds / slots)}, {slots} at once"
-        err.print(f"{len(todo.left)} entries left{hours}; {todo.done} in {results.folder}", highlight=False)
+        err.print(f"{len(todo.left)} entries left{hours}; {todo.done} are stored", highlight=False)
+        folders = dict.fromkeys(str(each.results.folder) for each in todo.left)
+        for folder in folders:
+            if stores.private and folder == str(stores.private.folder):
+                err.print(f"results of your own datasets and methods go to {folder}; `leaderboard show --store` shows them")
+            else:
+                err.print(f"results go to {folder}")
     if dry_run:
         _show_plan(todo.left, json)
         return
@@ -146,11 +154,11 @@ def run(
                 f"{entry.entrant.name} on {entry.card.name}: skipped: another command is running it, or has", highlight=False
             )
 
-    compete(todo, rules, results, environment, address, told, sink, skipped)
+    compete(todo, rules, environment, address, told, sink, skipped)
     if json:
         by_others = [{"dataset": each.card.name, "entrant": each.entrant.name} for each in others]
         facts = {"done": [_facts(each) for each in done], "before": todo.done, "skipped": by_others}
-        print_json({"store": str(results.folder), **facts})
+        print_json({"store": str(stores.public.folder), "own_store": stores.private and str(stores.private.folder), **facts})
 
 
 @app.command("show", epilog=epilog(EXAMPLES))

@@ -114,6 +114,13 @@ class Environment:
         return self.results / name
 
 
+def is_of_the_product(path: Path | None) -> bool:
+    """Whether a card, an experiment or a store is one of those that come with this program, and not the user's own."""
+    package = Path(__file__).resolve().parents[1]
+    folders = (package.parents[1] / "datasets", package.parents[1] / "experiments", package / "catalogue")
+    return path is not None and any(path.resolve().is_relative_to(folder) for folder in folders)
+
+
 def _store(name: str) -> Storage | None:
     """The store that a variable names, None if it names a folder."""
     value = os.environ.get(name, "")

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
 
 from rankbench.cluster.machine import Needs, capacity
 from rankbench.cluster.session import Session
@@ -30,7 +34,8 @@ LATE = f"the search had not ended after {1 + GRACE:.1f} times the budget"
 
 @dataclass(frozen=True)
 class Entry:
-    """An entrant on a dataset, whose prepared data have the `fingerprint`. The budget `allowed` is `seconds` there. What
+    """An entrant on a dataset, whose prepared data have the `fingerprint`. The budget `allowed` is `seconds` there, and
+    `results` is where the result is kept. What
     is not known of data that are not prepared is None, or empty.
     """
 
@@ -39,6 +44,7 @@ class Entry:
     size: Size | None
     allowed: Budget
     seconds: float | None
+    results: Results
     fingerprint: str = ""
 
     @property
@@ -92,7 +98,7 @@ def plan(
     cards: Sequence[Card],
     budget: Budget,
     rules: Rules,
-    results: Results,
+    store_of: Callable[[Card, Entrant], Results],
     environment: Environment,
     on_dataset: Callable[[str, int, int], None] = lambda name, done, total: None,
     dry_run: bool = False,
@@ -119,7 +125,8 @@ def plan(
         trained_on = dataset.split.train.nnz if dataset else size.interactions if size else None
         seconds = None if trained_on is None and budget.per_million else budget.seconds(trained_on or 0)
         for entrant in entrants:
-            entry = Entry(entrant, card, size, budget, seconds, dataset.fingerprint if dataset else "")
+            results = store_of(card, entrant)
+            entry = Entry(entrant, card, size, budget, seconds, results, dataset.fingerprint if dataset else "")
             if results.find(entry.without_result(rules)):
                 done += 1
             else:
@@ -131,7 +138,6 @@ def plan(
 def run(
     todo: Plan,
     rules: Rules,
-    results: Results,
     environment: Environment,
     cluster: Session,
     on_done: Callable[[Result], None] = lambda result: None,
@@ -146,23 +152,24 @@ def run(
 
     begun: list[Entry] = []
 
-    def keep(result: Result) -> None:
-        results.add(result)
+    def keep(entry: Entry, result: Result, per_user: pa.Table | None = None) -> None:
+        entry.results.add(result, per_user)
         on_done(result)
 
-    def works(claims: Claims) -> Iterator[Work]:
+    def works(claims: dict[Path, Claims]) -> Iterator[Work]:
         for entry in todo.left:
             wanted, seconds = entry.without_result(rules), entry.seconds or 0.0
             if not capacity(Needs(rules.n_threads, entry.memory), cluster.machines):
                 # A larger machine tries it again.
-                keep(entry.without_result(rules, "failed", f"needs {entry.memory / 1e9:.0f} GB of memory"))
+                keep(entry, entry.without_result(rules, "failed", f"needs {entry.memory / 1e9:.0f} GB of memory"))
                 continue
-            if not claims.take(str(wanted.key)):
+            of_store = claims[entry.results.folder]
+            if not of_store.take(str(wanted.key)):
                 on_other(entry)
                 continue
-            results.read_again(wanted.dataset)
-            if results.find(wanted):
-                claims.release(str(wanted.key))
+            entry.results.read_again(wanted.dataset)
+            if entry.results.find(wanted):
+                of_store.release(str(wanted.key))
                 on_other(entry)
                 continue
             begun.append(entry)
@@ -174,23 +181,23 @@ def run(
             )
 
     n_slots = max(1, sum(machine.cpus // rules.n_threads for machine in cluster.machines))
-    with Claims(results.folder / CLAIMS) as claims:
+    with ExitStack() as held:
+        folders = {entry.results.folder for entry in todo.left}
+        claims = {folder: held.enter_context(Claims(folder / CLAIMS)) for folder in folders}
         for number, ending in run_timed(works(claims), rules.n_threads, n_slots):
             entry = begun[number]
             if ending.kind == "answer" and in_time(ending.answer[0]):
-                result, per_user = ending.answer
-                results.add(result, per_user)
-                on_done(result)
+                keep(entry, *ending.answer)
             elif ending.kind == "answer" or (ending.kind == "late" and ending.at == "search"):
                 # Processes are ended a little late, and an answer may come before; the clock of the entry itself is exact.
-                keep(entry.without_result(rules, "over budget", LATE))
+                keep(entry, entry.without_result(rules, "over budget", LATE))
             elif isinstance(ending.error, NotApplicableError):
-                keep(entry.without_result(rules, "not applicable", str(ending.error)))
+                keep(entry, entry.without_result(rules, "not applicable", str(ending.error)))
             else:
                 # Whatever else went wrong may be the fault of the machine, so it is tried again.
                 reason = first_line(ending.error) if ending.error else f"late in {ending.at}"
-                keep(entry.without_result(rules, "failed", reason))
-            claims.release(str(entry.without_result(rules).key))
+                keep(entry, entry.without_result(rules, "failed", reason))
+            claims[entry.results.folder].release(str(entry.without_result(rules).key))
 
 
 def in_time(result: Result) -> bool:

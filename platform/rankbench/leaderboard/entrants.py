@@ -51,16 +51,20 @@ class Entrant:
         return configure(self.method, self.fixed | (values or {}))
 
     @property
-    def key(self) -> str:
-        """A key of the code of the method and the encoder, if plugins have it, and of what is fixed and searched."""
+    def code(self) -> str:
+        """The plugins that have the method and the encoder, with their checksums; empty if they are this program's own."""
         origins = [METHODS.origin(self.method)]
         if "model" in self.fixed:
             from rankbench.models.spec import MODELS  # imports PyTorch
 
             origins.append(MODELS.origin(self.fixed["model"]))
         # The name of a plugin's module has a checksum.
-        code = "".join(each for each in origins if not each.startswith("rankbench."))
-        content = json.dumps([self.method, code, self.fixed, self.space, DRAWS], sort_keys=True)
+        return "".join(each for each in origins if not each.startswith("rankbench."))
+
+    @property
+    def key(self) -> str:
+        """A key of the code of the method and the encoder, if plugins have it, and of what is fixed and searched."""
+        content = json.dumps([self.method, self.code, self.fixed, self.space, DRAWS], sort_keys=True)
         return hashlib.sha256(content.encode()).hexdigest()[:10]
 
     def given(self, config: MethodConfig) -> dict[str, Any]:
