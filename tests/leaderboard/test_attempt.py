@@ -25,6 +25,7 @@ def environment(tmp_path_factory):
 def attempt(environment, name, budget, rules=RULES):
     each = Attempt(entrants(rules.metric)[name], load_card("synthetic", environment), Budget(budget), rules, environment)
     each.load()
+    each.warm_up()
     each.search()
     return each
 
@@ -70,6 +71,7 @@ def test_a_setting_that_does_not_fit_the_data_costs_itself_alone(environment):
     odd = replace(gat, space={"n_heads": {"choice": [3, 5, 7]}})  # 64 is no multiple of any of them
     each = Attempt(odd, load_card("synthetic", environment), Budget(3.0), RULES, environment)
     each.load()
+    each.warm_up()
     each.search()
     assert each.winner.config == odd.config()
     assert all("must be a multiple of n_heads" in other.failure for other in each.tried if other is not each.winner)

@@ -1,13 +1,14 @@
 """What a contest stores of entries that it cannot run, and how two contests share a store."""
 
 import signal
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from rankbench.cluster.machine import Machine
-from rankbench.cluster.timed_actors import Ending
+from rankbench.cluster.timed_actors import Ending, _Slot
 from rankbench.core.environment import Environment
 from rankbench.data.cards import load_card
 from rankbench.evaluation.metrics import MetricSet
@@ -32,8 +33,10 @@ def test_an_entry_without_a_result_has_the_threads_that_it_was_to_have(tmp_path,
     assert (stored.status, stored.threads) == ("failed", threads)
 
 
-def contest(folder, names, monkeypatch, running=lambda name: None):
-    """Run entries without a cluster. `running` is called while each runs. Returns what was run, and what others did."""
+def contest(folder, names, monkeypatch, running=lambda name: None, end=None):
+    """Run entries without a cluster. `running` is called while each runs. Returns what was run, and what others did. `end`
+    gives the ending of a work; by default, it answers with a result.
+    """
     environment, rules = Environment.from_env(), Rules("ndcg@20", MetricSet(("ndcg@20",)))
     card, known = load_card("synthetic", environment), entrants("ndcg@20")
     size, results = Size(10, 10, 50, 250.0, 10), Results(folder)
@@ -46,7 +49,7 @@ def contest(folder, names, monkeypatch, running=lambda name: None):
             running(name)
             run_here.append(name)
             result = replace(by_name[name].without_result(rules), status="finished", seconds={"all": 0.5})
-            yield number, Ending("answer", (result, None))
+            yield number, end(work) if end else Ending("answer", (result, None))
 
     monkeypatch.setattr("rankbench.cluster.timed_actors.run_timed", at_once)
     machine = SimpleNamespace(machines=[Machine(2, 1 << 40)])
@@ -72,3 +75,19 @@ def test_an_entry_of_a_command_that_was_killed_is_run_by_the_next_one(tmp_path, 
     with pytest.raises(KeyboardInterrupt):
         contest(tmp_path, ["popularity"], monkeypatch, lambda name: signal.raise_signal(signal.SIGINT))
     assert contest(tmp_path, ["popularity"], monkeypatch) == (["popularity"], [])
+
+
+def test_a_plugin_that_never_returns_from_its_first_fit_has_failed_with_the_reason(tmp_path, monkeypatch):
+    monkeypatch.setattr("rankbench.cluster.timed_actors.ray.wait", lambda replies, timeout: ([], replies))
+
+    def never(work):
+        """How the work ends if its data are read and its first fit, on made-up data, goes on for ever."""
+        (name, limit), slot = work.calls[1], _Slot(1)
+        slot.calls, slot.reply, slot.begun = [(name, limit)], "a reply", time.monotonic() - limit + 60
+        assert slot.ending() is None
+        slot.begun -= 61
+        return slot.ending()
+
+    contest(tmp_path, ["popularity"], monkeypatch, end=never)
+    (stored,) = Results(tmp_path).all()
+    assert (stored.status, stored.reason) == ("failed", "warm-up had not ended after 300 s")

@@ -37,7 +37,7 @@ class Work:
 @dataclass(frozen=True)
 class Ending:
     """How a work ended: with the `answer` of its last method, `late` in the method `at`, with an `error` of its own, or because
-    its process was `lost`; the last two say why.
+    its process was `lost`; the last three say why.
     """
 
     kind: Literal["answer", "late", "error", "lost"]
@@ -93,7 +93,8 @@ class _Slot:
             if time.monotonic() - self.begun <= limit:
                 return None
             self.end()
-            return Ending("late", at=method)
+            late = f"{method.replace('_', '-')} had not ended after {limit:,.0f} s"
+            return Ending("late", at=method, error=TimeoutError(late))
         try:
             answer = ray.get(self.reply)
         except RayTaskError as error:

@@ -68,7 +68,7 @@ class NotApplicableError(ConfigError):
 
 
 class Attempt:
-    """One entry of a leaderboard, in three calls: `load`, `search` and `test`. All errors are those of the fits."""
+    """One entry of a leaderboard, in four calls: `load`, `warm_up`, `search` and `test`. All errors are those of the fits."""
 
     def __init__(self, entrant: Entrant, card: Card, allowed: Budget, rules: Rules, environment: Environment):
         self.entrant, self.card, self.allowed, self.rules, self.environment = entrant, card, allowed, rules, environment
@@ -78,7 +78,7 @@ class Attempt:
         self.started_at = now()
 
     def load(self) -> None:
-        """Read the data and compile the loops. Raises NotApplicableError if the method cannot be measured on these data."""
+        """Read the data. Raises NotApplicableError if the method cannot be measured on these data."""
         reset_peak_memory()
         self.dataset: Dataset = prepare(self.card, self.environment)
         split = self.dataset.split
@@ -92,9 +92,12 @@ class Attempt:
         self.valid = split.holdout("valid", "train")
         self.size = Size.of(self.dataset)
         self.settings = self.entrant.settings(self.rules.seed)
+
+    def warm_up(self) -> None:
+        """Fit made-up data for an iteration and rank them, so that the clock does not measure imports and compilation."""
         with threads.pinned(self.rules.n_threads):
             for config in self.settings[:WARM_SETTINGS]:
-                self._warm_up(config)
+                self._fit_made_up(config)
 
     def search(self) -> None:
         """Search the setting and fit it with the further seeds, within the budget.
@@ -229,8 +232,7 @@ class Attempt:
             model: Recommender = end.value.models[0]
             return model
 
-    def _warm_up(self, config: MethodConfig) -> None:
-        """Fit made-up data for an iteration and rank them, so that the clock does not measure imports and compilation."""
+    def _fit_made_up(self, config: MethodConfig) -> None:
         rng = stream(0, "warm up")
         X, targets = (sp.csr_array((rng.random((WARM_USERS, WARM_ITEMS)) < 0.2).astype(np.float32)) for _ in range(2))
         if isinstance(config.spec, Iterative):
