@@ -1,5 +1,6 @@
 """Own losses, encoders, solvers, readers, protocols and metrics from files, after the registries have been read."""
 
+import dataclasses
 import json
 import logging
 
@@ -15,10 +16,13 @@ from rankbench.evaluation.metrics import metric_set
 from rankbench.experiment.execution import Execution
 from rankbench.experiment.job import Job, configure
 from rankbench.experiment.methods import load_plugin, method, registered
+from rankbench.experiment.outcome import base_record
 from rankbench.experiment.run import run
 from rankbench.fitting.checkpoints import Checkpoints, State
-from rankbench.sweeps.reuse import _code
+from rankbench.sweeps.reuse import other_plugins
+from rankbench.sweeps.sweep import changed_code
 from rankbench.tracking.environment import describe_environment
+from rankbench.tracking.record import DatasetInfo
 
 HEADER = """from dataclasses import dataclass
 import numpy as np
@@ -126,12 +130,34 @@ def test_a_loss_is_a_method_at_once_and_its_record_names_the_plugin(load_text, e
     assert "my-hinge" not in registered() and "plugins" not in describe_environment()
 
 
-def test_a_run_of_an_earlier_version_of_a_plugin_is_not_reused(load_text):
-    codes = [_code(describe_environment())]
-    for text in (LOSS, LOSS + "# changed\n"):
-        load_text(text, "my-hinge")
-        codes.append(_code(describe_environment()))
-    assert len(set(codes)) == 3
+def test_a_run_is_reused_unless_a_plugin_that_it_uses_has_changed(load_text, environment):
+    """A baseline depends neither on a plugin that is loaded beside it nor on its version."""
+
+    def job_of(name, **values):
+        return Job(load_card("synthetic", environment), (configure(name, values),), fit_on="train")
+
+    def others(job, record):
+        return other_plugins(record, job.plugins(job.configs[0]))
+
+    def record_of(job):
+        return base_record(job, job.configs[0], DatasetInfo("synthetic"), "")
+
+    baseline = job_of("bpr")
+    without = record_of(baseline)
+    load_text(LOSS, "my-hinge")
+    mine = job_of("my-hinge", margin=0.5)
+    beside, first = record_of(baseline), record_of(mine)
+    assert beside.environment.get("plugins") is None and len(first.environment["plugins"]) == 1
+    assert not others(baseline, without) and not others(baseline, beside) and not others(mine, first)
+    all_loaded = dataclasses.replace(beside, environment=describe_environment())  # as earlier versions wrote it
+    assert not others(baseline, all_loaded)
+    assert changed_code([without, beside, first]) == []
+    load_text(LOSS + "# changed\n", "my-hinge")
+    assert others(mine, first) == {"mine.py"} and not others(mine, record_of(mine))
+    assert not others(baseline, without) and not others(baseline, beside)
+    assert changed_code([without, beside]) == [] and changed_code([first]) == ["mine.py"]
+    load_text("x = 1  # registers nothing, and so may change anything\n")
+    assert others(baseline, without) == {"mine.py"}
 
 
 def test_every_loss_can_be_trained_on_an_encoder_of_a_plugin(load_text, environment):

@@ -21,7 +21,7 @@ def separate():
 def test_a_changed_a_missing_and_a_new_plugin_are_named(tmp_path):
     path, other = tmp_path / "mine.py", tmp_path / "other.py"
     path.write_text("x = 1\n")
-    other.write_text("x = 1\n")
+    other.write_text("y = 1\n")
     without = record(describe_environment())
     assert changed_code([without]) == []
     plugins.load(path)

@@ -13,12 +13,13 @@ from rankbench.cluster.machine import Machine
 from rankbench.core.errors import ConfigError
 from rankbench.experiment.run import run
 from rankbench.schema.experiment import experiment_of_words
-from rankbench.sweeps import heartbeat, sweep
+from rankbench.sweeps import heartbeat, reuse, sweep
 from rankbench.sweeps.comparisons import compare_finals
 from rankbench.sweeps.dry_run import dry_run
 from rankbench.sweeps.heartbeat import Heartbeat, last_heartbeat
 from rankbench.sweeps.plan import plan
 from rankbench.sweeps.sweep import Listener, choose, final_settings, folder_to_resume, open_sweep, run_sweep
+from rankbench.tracking.environment import describe_environment
 from rankbench.tracking.record import read_records, write_record
 
 DATA = {"name": "synthetic", "source": {"generator": {"users": 60, "items": 30, "interactions_per_user": 8}}}
@@ -151,6 +152,20 @@ def test_the_statistics_are_planned_and_run_under_the_heartbeat(environment, mon
 def test_which_pairs_are_tested_is_no_other_sweep(environment):
     keys = {plan(spec_of(**changes), environment, 1, "here").key for changes in ({}, {"final.pairs": "all"})}
     assert len(keys) == 1
+
+
+def test_what_an_earlier_sweep_has_finished_is_in_no_plan(environment, monkeypatch):
+    code = describe_environment() | {"revision": "abc"}  # of a tree without changes, from which runs are reused
+    monkeypatch.setattr(reuse, "describe_environment", lambda: code)
+    earlier = plan(spec_of(), environment, 1, "here")
+    folder = open_sweep(earlier.spec, earlier, environment).folder
+    finish(earlier.search[0], folder)
+    planned = plan(spec_of(**{"final.seeds": [0, 1]}), environment, 1, "here")
+    assert rest(planned, environment, None) == ({"search": 1, "final": 2}, 1, 3)
+    finish(earlier.search[1], folder)
+    # The search is known as a whole, and the settings that it chooses have no final runs yet.
+    assert rest(planned, environment, None) == ({"final": 2}, 2, 2)
+    assert dry_run(planned, environment, [Machine(1, 4 << 30)], fresh=True).finished == 0
 
 
 def test_nothing_to_resume_is_one_line(environment):

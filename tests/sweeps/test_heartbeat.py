@@ -16,6 +16,7 @@ from rankbench.sweeps import heartbeat
 from rankbench.sweeps.heartbeat import SILENT, Heartbeat, Progress, last_heartbeat, request_stop, require_vacant
 from rankbench.sweeps.store import SweepStore
 from rankbench.tracking.record import DatasetInfo, Measured, RunRecord
+from rankbench.views.sweep_view import summary
 
 RECORD = RunRecord("run", "ease", {}, DatasetInfo("data"), "train", "valid", 0, "float32", metrics={"ndcg@20": Measured(0.2)})
 
@@ -37,6 +38,8 @@ def test_records_that_existed_before_do_not_count_in_the_rate():
     assert progress.remaining(5.0) is None
     progress.add([RECORD], 3.0, "ndcg@20", cached=False)
     assert progress.remaining(6.0) == pytest.approx(6.0)
+    progress.started = time.monotonic() - 60
+    assert summary(progress).startswith("search 2/3 fits, 1 reused, 1.0 per minute")
 
 
 def wait_for_heartbeat(folder):

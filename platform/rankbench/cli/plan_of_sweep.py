@@ -43,6 +43,8 @@ def show_plan(
         out.print(f"  {line}", style="yellow")
     if begun:
         out.print(f"{preview.finished} fits are finished and are kept; this is what --resume still runs")
+    elif preview.finished:
+        out.print(f"{preview.finished} fits of earlier sweeps are reused and not in this plan; --fresh repeats them")
     for line in (*preview.stand_ins, *preview.shared, *preview.by_tiles, *preview.wide, *plan.notes):
         out.print(f"  {line}")
     where = "this machine" if machines and len(machines) == 1 else "the cluster"

@@ -49,6 +49,8 @@ def show_price(plan: Plan, preview: DryRun, ask: bool) -> None:
         f"{plan.spec.name}: {counted(datasets, 'dataset')}, {counted(models, 'model')}, {' and '.join(stages)}: {time}, "
         f"up to {memory / 1e9:.1f} GB of memory a fit, {preview.bytes_written / 1e6:,.1f} MB on disk"
     )
+    if preview.finished:
+        err.print(f"  {counted(preview.finished, 'fit')} with a finished record will be reused, and count in none of this")
     if preview.short:
         err.print(f"warning: the largest fit needs {preview.short / 1e9:.1f} GB more memory than is available")
     if ask and (total > HIGH_SECONDS or preview.bytes_written > HIGH_BYTES):

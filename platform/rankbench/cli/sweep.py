@@ -168,7 +168,7 @@ def sweep(
     machines = None if address else [Machine(available_cpus(), node.tasks if node else available_memory())]
 
     def price(plan: Plan, begun: Path | None) -> None:
-        show_price(plan, preview_of(plan, environment, machines, begun), ask)
+        show_price(plan, preview_of(plan, environment, machines, begun, fresh), ask)
 
     try:
         if dry_run:
@@ -176,7 +176,7 @@ def sweep(
             begun = folder_to_resume(planned, environment) if resume else None
             if address:
                 machines = machines_of(address)
-            show_plan(planned, preview_of(planned, environment, machines, begun), machines, node, json, bool(begun))
+            show_plan(planned, preview_of(planned, environment, machines, begun, fresh), machines, node, json, bool(begun))
             return
         folder, table, failed = execute(
             spec,
@@ -264,7 +264,8 @@ def status(
         if progress := running.get("progress"):
             done = progress["finished"] + progress["stopped"] + progress["failed"]
             left = running["remaining_seconds"]
-            rest = f", {clock(left)} left" if left is not None else ""
+            rest = f", {n} reused" if (n := progress.get("reused")) else ""
+            rest += f", {clock(left)} left" if left is not None else ""
             out.print(f"{progress['stage']}: {done} of {progress['of']} {progress.get('counted', 'fits')}{rest}")
             for fit in progress.get("running", ())[:SHOWN]:
                 how_far = f": {fit['done']} of {fit['of']} {fit['counted']}" if fit["of"] and fit["done"] else ""

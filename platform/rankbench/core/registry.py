@@ -34,6 +34,14 @@ def added_by(plugin: plugins.Plugin) -> list[tuple[str, str]]:
     return [(each.kind, name) for each in _ALL for name in each.names() if each.origin(name) == plugin.origin]
 
 
+def plugins_behind(words: Iterable[str]) -> tuple[plugins.Plugin, ...]:
+    """The loaded plugins that something with the names `words` depends on: those that registered one of them, and those that
+    registered nothing, because they may change anything.
+    """
+    names, added = set(words), {plugin: added_by(plugin) for plugin in plugins.loaded()}
+    return tuple(plugin for plugin, own in added.items() if not own or names & {name for _, name in own})
+
+
 @cache
 def _import_all(package: str) -> None:
     for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from rankbench.core.errors import ConfigError, require
+from rankbench.core.plugins import Plugin
+from rankbench.core.registry import plugins_behind
 from rankbench.data.cards import Card
 from rankbench.evaluation.metrics import MetricSet, metric_set, require_of_hits
 from rankbench.experiment import methods
@@ -110,6 +112,12 @@ class Job:
     def title(self) -> str:
         """Prefix of errors that concern the whole job."""
         return f"{self.card.name}: {self.configs[0].method}"
+
+    def plugins(self, config: MethodConfig) -> tuple[Plugin, ...]:
+        """The loaded plugins that the result of `config` depends on: for its method and parameters, metrics and data."""
+        words = [config.method, *map(str, config.flat.values()), *self.metrics.names]
+        words += [self.card.read.format, self.card.split.protocol]
+        return plugins_behind(word.partition("@")[0] for word in words)
 
     def run_id(self, config: MethodConfig) -> str:
         """Return an id made from the content: equal configurations on equal data, measured in the same way, are one run."""

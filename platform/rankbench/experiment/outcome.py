@@ -41,7 +41,7 @@ def base_record(job: Job, config: MethodConfig, dataset: DatasetInfo, started_at
         dtype=job.dtype,
         arm=config.arm,
         stage=job.stage,
-        environment=describe_environment(),
+        environment=describe_environment(job.plugins(config)),
         started_at=started_at,
     )
 

@@ -1,4 +1,4 @@
-"""What an interrupted sweep has finished, read from its records and draws without changing them."""
+"""What an interrupted sweep has finished and what earlier ones have, read from records and draws without changing them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from rankbench.experiment.job import MethodConfig
 from rankbench.sweeps.draws import Draws
 from rankbench.sweeps.plan import Plan
+from rankbench.sweeps.reuse import Earlier
 from rankbench.sweeps.search import results_of
 from rankbench.sweeps.sweep import choose, final_settings
 from rankbench.sweeps.units import AdaptiveSearch, Unit
@@ -17,21 +18,31 @@ from rankbench.tracking.record import RunRecord
 
 @dataclass(frozen=True)
 class Done:
-    """The results in the folder `records`; `drawn` are the units that each adaptive search has drawn, by dataset and arm."""
+    """The results in the folder `records` and those that are reused from `earlier` sweeps; `drawn` are the units that each
+    adaptive search has drawn, by dataset and arm.
+    """
 
     records: Path
     drawn: Mapping[tuple[str, str], list[Unit]]
+    earlier: Earlier | None = None
 
     @classmethod
-    def of(cls, plan: Plan, records: Path) -> Done:
-        """Read the folder. Raises DataError as `Draws` and `read_record` do."""
+    def of(cls, plan: Plan, records: Path, earlier: Earlier | None = None) -> Done:
+        """Read the folder, which may be missing. Raises DataError as `Draws` and `read_record` do."""
         draws = Draws(records.parent / "draws.jsonl")
         drawn = {each.draft.arm: [each.unit(v) for v in draws.params["/".join(each.draft.arm)]] for each in plan.adaptive}
-        return cls(records, drawn)
+        return cls(records, drawn, earlier)
+
+    def results(self, unit: Unit) -> list[RunRecord]:
+        """The results of the unit's settings; none if it has to run."""
+        own = results_of(unit, self.records)
+        if len(own) == len(unit.job.configs):
+            return own
+        return self.earlier.find(unit) if self.earlier else []
 
     def has(self, unit: Unit) -> bool:
         """Whether all settings of the unit have a result."""
-        return len(results_of(unit, self.records)) == len(unit.job.configs)
+        return bool(self.results(unit))
 
     def n_draws(self, search: AdaptiveSearch) -> int:
         """Number of draws of a search that have a result."""
@@ -43,6 +54,6 @@ class Done:
         left = any(self.n_draws(each) < each.trials for each in plan.adaptive)
         if plan.given is not None or left or not all(map(self.has, units)):
             return None
-        results: list[RunRecord] = [record for unit in units for record in results_of(unit, self.records)]
+        results: list[RunRecord] = [record for unit in units for record in self.results(unit)]
         best = choose(results, plan.spec)
         return {card.name: final_settings(best, card, plan.spec) for card in plan.cards}

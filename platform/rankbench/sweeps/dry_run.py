@@ -20,6 +20,7 @@ from rankbench.schema.experiment import Resources
 from rankbench.sweeps.done import Done
 from rankbench.sweeps.placement import adapted, shared_needs
 from rankbench.sweeps.plan import Plan
+from rankbench.sweeps.reuse import Earlier
 from rankbench.sweeps.units import AdaptiveSearch, Unit, units
 from rankbench.sweeps.width import widths
 
@@ -106,8 +107,8 @@ class Statistics:
 class DryRun:
     """The rows and stages of a plan. The final stage of a search is estimated for the first setting of each arm.
 
-    `short` is the number of bytes that the largest trial needs beyond the free memory, `finished` the number of fits that an
-    interrupted sweep has finished, which are not part of the rest. `wide` says which fits get several nodes, and why.
+    `short` is the number of bytes that the largest trial needs beyond the free memory, `finished` the number of fits that this
+    sweep or an earlier one has finished, which are not part of the rest. `wide` says which fits get several nodes, and why.
     """
 
     rows: tuple[Row, ...]
@@ -124,14 +125,22 @@ class DryRun:
     statistics: Statistics = Statistics(0, 0, 0, 0.0)
 
 
-def dry_run(plan: Plan, environment: Environment, machines: Sequence[Machine] | None, folder: Path | None = None) -> DryRun:
+def dry_run(
+    plan: Plan,
+    environment: Environment,
+    machines: Sequence[Machine] | None,
+    folder: Path | None = None,
+    fresh: bool = False,
+) -> DryRun:
     """Describe a plan for one machine or the nodes of a cluster; None if they are not known. The datasets must be available.
 
-    With the `folder` of an interrupted sweep, only what `--resume` would still run is described.
+    Only what would run is described: not what the interrupted sweep in `folder` has finished, nor, unless `fresh`, what would
+    be reused from earlier sweeps.
     """
     sizes = {card.name: Size.of(prepare(card, environment)) for card in plan.cards}
-    done = Done.of(plan, folder / "records") if folder else None
-    settings = done.chosen(plan) if done else None
+    place = folder or environment.results / "sweeps" / "none"
+    done = Done.of(plan, place / "records", None if fresh else Earlier.than(place, environment))
+    settings = done.chosen(plan)
     cpus = machines[0].cpus if machines and len(machines) == 1 else None  # as in the plan
     final_units = [
         unit
@@ -149,11 +158,12 @@ def dry_run(plan: Plan, environment: Environment, machines: Sequence[Machine] | 
     search = [*((adapt(unit), 1) for unit in plan.search), *((each.draft, each.trials) for each in adaptive)]
     final = [(adapt(unit), 1) for unit in final_units]
     n_planned = sum(times for _, times in (*search, *final))
-    if done:
-        adaptive = [replace(each, trials=each.trials - done.n_draws(each)) for each in adaptive]
-        search = [(adapt(unit), 1) for unit in plan.search if not done.has(unit)]
-        search += [(each.draft, each.trials) for each in adaptive if each.trials > 0]
-        final = [(unit, times) for unit, times in final if not done.has(unit)]
+    adaptive = [replace(each, trials=each.trials - done.n_draws(each)) for each in adaptive]
+    search = [(adapt(unit), 1) for unit in plan.search if not done.has(unit)]
+    search += [(each.draft, each.trials) for each in adaptive if each.trials > 0]
+    # Before the search has chosen, the settings of the final stage are a guess, and so would be what is reused of them.
+    known = settings is not None or plan.given is not None
+    final = [(unit, times) for unit, times in final if not (known and done.has(unit))]
     left = n_planned - sum(times for _, times in (*search, *final))
     wide: dict[str, None] = {}
     if machines:

@@ -33,7 +33,8 @@ EVERY, EVERY_STORED = 2.0, 10.0  # seconds between two heartbeats, in a folder a
 @dataclass
 class Progress:
     """Progress of one stage: the number of trials by state, of `of` in total, their cost, the best value of each arm, and the
-    fits that run now. `counted`: what is counted, "comparisons" in the stage of the statistics.
+    fits that run now. `counted`: what is counted, "comparisons" in the stage of the statistics. `reused` of them did not run,
+    because a record existed before.
     """
 
     stage: str
@@ -48,6 +49,7 @@ class Progress:
     best: dict[str, float] = field(default_factory=dict)
     running: Running = field(default_factory=Running)
     counted: str = "fits"
+    reused: int = 0
 
     @property
     def done(self) -> int:
@@ -58,6 +60,7 @@ class Progress:
         self.finished += bool(records) and all(record.finished for record in records)
         self.stopped += any(record.stopped for record in records)
         self.failed += any(record.failed for record in records)
+        self.reused += cached
         self.cost += cost
         self.cached += cost * cached
         for record in records:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from rankbench.core.environment import Environment
 from rankbench.core.errors import DataError
+from rankbench.core.plugins import Plugin, loaded
 from rankbench.core.replica import pull
 from rankbench.data.prepare import prepare
 from rankbench.schema.shared_sweeps import stored_records
@@ -28,7 +29,7 @@ class Earlier:
     """
 
     records: dict[str, Path]
-    code: tuple[str | None, ...]
+    code: str | None
     environment: Environment
     stored: dict[str, str] = field(default_factory=dict)
 
@@ -36,7 +37,7 @@ class Earlier:
     def than(cls, folder: Path, environment: Environment) -> Earlier:
         """The records of all sweeps except that in `folder`. Empty if the code has uncommitted changes, and so no version."""
         about = describe_environment()
-        code = _code(about)
+        code = about["code"]
         if str(about["revision"]).endswith("+changes"):
             return cls({}, code, environment)
         paths = (environment.results / "sweeps").glob("*/records/[!.]*/record.json")
@@ -47,12 +48,11 @@ class Earlier:
         copies = {name: environment.results / key.rpartition("/")[0] for name, key in stored.items()}
         return cls(own | copies, code, environment, stored)
 
-    def adopt(self, unit: Unit, store: SweepStore) -> bool:
-        """Copy the records of the unit's settings to `store` if all of them can be reused. Returns whether they can."""
-        records = store.records
+    def find(self, unit: Unit) -> list[RunRecord]:
+        """The records of the unit's settings if all of them can be reused; otherwise none."""
         ids = [unit.job.run_id(config) for config in unit.job.configs]
         if not all(name in self.records for name in ids):
-            return False
+            return []
         for name in ids:
             if name in self.stored and self.environment.results_store:
                 pull(self.environment.results_store, self.stored[name], self.records[name])
@@ -60,22 +60,32 @@ class Earlier:
             reused = [read_record(self.records[name]) for name in ids]
         except DataError as error:
             log.warning("%s; the run is repeated", error)
-            return False
+            return []
         fingerprint = prepare(unit.job.card, self.environment).fingerprint
-        if not all(self._same(record, fingerprint) for record in reused):
+        for record, config in zip(reused, unit.job.configs, strict=True):
+            # A record of a version that stored no hash of its code cannot be compared.
+            same = record.dataset.fingerprint == fingerprint and record.environment.get("code") == self.code
+            if not (record.finished and same) or other_plugins(record, unit.job.plugins(config)):
+                return []
+        return reused
+
+    def adopt(self, unit: Unit, store: SweepStore) -> bool:
+        """Copy the records of the unit's settings to `store` if all of them can be reused. Returns whether they can."""
+        if not (reused := self.find(unit)):
             return False
         attempt = store.trial(unit.run_id, unit.ids)
         for record in reused:
-            own = find_record(records / record.id)
+            own = find_record(store.records / record.id)
             if own is None or own.failed:
                 attempt.copy(self.records[record.id])
-        store.fetch(ids)
+        store.fetch([record.id for record in reused])
         return True
 
-    def _same(self, record: RunRecord, fingerprint: str) -> bool:
-        return record.finished and record.dataset.fingerprint == fingerprint and _code(record.environment) == self.code
 
-
-def _code(about: dict[str, Any]) -> tuple[str | None, ...]:
-    """The hashes of the source files and of the plugins. A record of a version that stored none has no code to compare."""
-    return about.get("code"), *sorted(plugin["sha256"] for plugin in about.get("plugins", ()))
+def other_plugins(record: RunRecord, used: Iterable[Plugin]) -> set[str]:
+    """Names of the plugins that make another result of a record: those of the loaded plugins that it would use now and that
+    were not there, and those that it was made with and that are not loaded now in the same version.
+    """
+    then = {plugin["sha256"]: plugin["name"] for plugin in record.environment.get("plugins", ())}
+    now, needed = ({plugin.sha256: plugin.name for plugin in each} for each in (loaded(), used))
+    return {needed[digest] for digest in needed.keys() - then} | {then[digest] for digest in then.keys() - now}

@@ -14,7 +14,7 @@ from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError, require
 from rankbench.core.extras import require_extra
 from rankbench.core.files import require_writable
-from rankbench.core.plugins import loaded
+from rankbench.core.registry import plugins_behind
 from rankbench.core.threads import available_cpus
 from rankbench.data.cards import ORIGIN, Card
 from rankbench.data.prepare import prepare
@@ -36,7 +36,7 @@ from rankbench.schema.sweep_id import new_id
 from rankbench.sweeps.comparisons import compare_finals
 from rankbench.sweeps.heartbeat import Heartbeat, Progress, require_vacant
 from rankbench.sweeps.plan import Plan, plan, with_both_recalls
-from rankbench.sweeps.reuse import Earlier
+from rankbench.sweeps.reuse import Earlier, other_plugins
 from rankbench.sweeps.store import SweepStore
 from rankbench.sweeps.units import AdaptiveSearch, Unit, part_of_refit, units
 from rankbench.sweeps.usage import Usage
@@ -314,14 +314,19 @@ def comparisons(stored: StoredSweep, metrics: tuple[str, ...] = ()) -> Compariso
 
 
 def changed_code(records: Sequence[RunRecord]) -> list[str]:
-    """Names of the plugins whose version differs from that of a finished record, or that one of the two does not have; and
-    rankbench, if its source files differ and no plugin explains it.
+    """Names of the plugins through which finished records would be made by other code now; and rankbench, if its source files
+    differ and no plugin explains it.
     """
-    now = {(each.name, each.sha256) for each in loaded()}
-    then = [{(each["name"], each["sha256"]) for each in r.environment.get("plugins", ())} for r in records if r.finished]
-    plugins = sorted({name for each in then for name, _ in each ^ now})
-    codes = {record.environment.get("code") for record in records if record.finished}
+    finished = [record for record in records if record.finished]
+    plugins = sorted({name for record in finished for name in other_plugins(record, plugins_behind(_words(record)))})
+    codes = {record.environment.get("code") for record in finished}
     return plugins or (["rankbench"] if codes - {package_fingerprint()} else [])
+
+
+def _words(record: RunRecord) -> list[str]:
+    """The names in a record that a plugin may have registered."""
+    words = [record.method, *map(str, record.params.values()), *record.metrics, record.dataset.protocol]
+    return [word.partition("@")[0] for word in words]
 
 
 def _now() -> str:

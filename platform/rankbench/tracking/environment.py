@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -21,9 +22,9 @@ RESULTS = ("experiments/evidence", "experiments/leaderboard", "docs/results")
 PACKAGES = ("rankbench", "ray", "torch", "mlflow", "numpy", "scipy", "pandas", "pyarrow", "numba")
 
 
-def describe_environment() -> dict[str, Any]:
-    """Return versions, machine and code as JSON values. `code` is the hash of the source files, which changes with every edit
-    and is known outside a checkout, too.
+def describe_environment(used: Sequence[plugins.Plugin] | None = None) -> dict[str, Any]:
+    """Return versions, machine, code and the plugins `used`, by default all loaded ones, as JSON values. `code` is the hash of
+    the source files, which changes with every edit and is known outside a checkout, too.
     """
     return {
         "python": platform.python_version(),
@@ -35,12 +36,14 @@ def describe_environment() -> dict[str, Any]:
             "memory_bytes": psutil.virtual_memory().total,
         },
         "blas": _blas(),
-        **(
-            {"plugins": loaded} if (loaded := [{"name": each.name, "sha256": each.sha256} for each in plugins.loaded()]) else {}
-        ),
+        **({"plugins": named} if (named := _named(plugins.loaded() if used is None else used)) else {}),
         "revision": code_revision(),
         "code": package_fingerprint(),
     }
+
+
+def _named(used: Sequence[plugins.Plugin]) -> list[dict[str, str]]:
+    return [{"name": each.name, "sha256": each.sha256} for each in used]
 
 
 def _blas() -> list[str]:

@@ -119,10 +119,11 @@ def left_out(not_available: dict[str, NotAvailable], shown_in_full: int = 3) -> 
 def summary(progress: Progress) -> str:
     """One line: finished, stopped and failed fits, their rate, and the remaining time."""
     parts = [f"{progress.stage} {progress.done}/{progress.of} {progress.counted}"]
-    parts += [f"{n} {state}" for state, n in (("stopped", progress.stopped), ("failed", progress.failed)) if n]
+    counts = ("reused", progress.reused), ("stopped", progress.stopped), ("failed", progress.failed)
+    parts += [f"{n} {state}" for state, n in counts if n]
     elapsed = time.monotonic() - progress.started
-    if progress.done and elapsed > 1:
-        parts.append(f"{60 * progress.done / elapsed:.1f} per minute")
+    if (ran := progress.done - progress.reused) and elapsed > 1:
+        parts.append(f"{60 * ran / elapsed:.1f} per minute")
     left = progress.remaining(time.monotonic())
     if left is not None and progress.done < progress.of:
         parts.append(f"{clock(left)} left")
