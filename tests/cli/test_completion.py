@@ -12,6 +12,7 @@ import pytest
 
 from rankbench import completion
 from rankbench.cli import _main
+from rankbench.core import plugins
 from rankbench.data.cards import card_names
 from rankbench.experiment.methods import registered
 
@@ -151,6 +152,18 @@ def test_an_index_is_written_in_the_background(tmp_path, monkeypatch):
     while not path.exists() and time.monotonic() < end:
         time.sleep(0.2)
     assert ask("rankbench", "ru") == ["run"]
+
+
+def test_no_plugin_is_run_for_a_key_that_was_pressed(home, monkeypatch):
+    (home / "mine.py").write_text("from pathlib import Path\nPath('ran').touch()\n")
+    monkeypatch.setenv("RANKBENCH_PLUGINS", str(home / "mine.py"))
+    monkeypatch.setenv("RANKBENCH_DATA", str(home / "new"))
+    monkeypatch.setattr(plugins, "_configured", [])
+    refreshed: list[list[str]] = []
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **_: refreshed.append(command[command.index("rankbench") + 1 :]))
+    assert completion.read_index() is None and len(refreshed) == 1
+    assert _main(refreshed[0]) == 0 and completion.read_index()
+    assert not (home / "ran").exists() and plugins._configured == []
 
 
 def test_an_index_of_other_code_is_used_until_it_is_renewed(tmp_path, monkeypatch, data):

@@ -43,7 +43,9 @@ _OWN_KINDS = {
 
 def completion(
     shell: Annotated[str | None, typer.Argument(help=", ".join(SHELLS))] = None,
-    refresh: Annotated[bool, typer.Option("--refresh", help="Write the index of names again, and print nothing.")] = False,
+    refresh: Annotated[
+        bool, typer.Option("--refresh", help="Write the index of names again, without those of plugins, and print nothing.")
+    ] = False,
 ) -> None:
     """Print the script that completes commands, datasets, methods and parameters in bash, zsh or fish."""
     from typer.completion import get_completion_script  # type: ignore[attr-defined]
@@ -51,6 +53,7 @@ def completion(
     from rankbench import completion as answers
     from rankbench.core.errors import require
     from rankbench.core.files import write_json
+    from rankbench.core.plugins import without_configured
 
     if not refresh:
         require(shell in SHELLS, f"completion: give a shell, one of {', '.join(SHELLS)}" + (f", not {shell}" if shell else ""))
@@ -60,7 +63,8 @@ def completion(
         # With the words in lines, as bash has them, a quoted word with a space is one word.
         print(script.replace("    return 0\n", f"{_NO_SPACE}    return 0\n") if shell == "bash" else script)
         return
-    write_json(answers.index_file(), index())
+    with without_configured():  # nobody has asked to run them: this process is started in the background
+        write_json(answers.index_file(), index())
 
 
 def index() -> dict[str, Any]:
