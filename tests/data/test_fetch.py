@@ -149,9 +149,8 @@ ARCHIVE = packed({"m": bytes(range(256)) * 8})
 )
 def test_a_damaged_archive_is_named(archive, message, write, environment):
     path = write({"source": {"files": {"all": {"file": "raw.zip", "member": "m"}}}}, {"raw.zip": archive})
-    (file,) = fetch(load_card(path, environment), environment)
     with pytest.raises(DataError, match=rf"raw\.zip: .*{message}"):
-        read(file)
+        read(fetch(load_card(path, environment), environment)[0])
 
 
 def test_offline_never_downloads(write, environment, internet):

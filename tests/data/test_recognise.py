@@ -105,6 +105,18 @@ def test_what_is_imported_is_the_same_data_in_every_format(what, here, environme
     assert data.card.read.format == format
     put({"plain.csv": text(",", PLAIN), "plain.yaml": b"name: plain\nsource: {file: plain.csv}\n"})
     assert data.fingerprint == load("./plain.yaml", environment).fingerprint
+    if format != "cornac":  # a card need not say what its file is
+        card = yaml.safe_load(Path("mine.yaml").read_text())
+        card["read"].pop("format")
+        Path("mine.yaml").write_text(yaml.safe_dump(card))
+        assert load("./mine.yaml", environment).fingerprint == data.fingerprint
+
+
+def test_parquet_is_known_by_its_first_bytes_and_a_part_may_be_a_bare_name(here, environment):
+    users, items = ([int(row[n]) for row in ROWS] for n in (0, 1))
+    put({"train.data": parquet(user=users, item=items), "test.pq": parquet(user=users[:9], item=[99] * 9)})
+    put({"mine.yaml": b"name: mine\nsource: {files: {train: train.data, test: test.pq}}\nsplit: {protocol: published}\n"})
+    assert load("./mine.yaml", environment).counts["test"] == len(set(users[:9]))
 
 
 THREE = {"train": ROWS[2::4] + ROWS[3::4], "valid": ROWS[1::4], "test": ROWS[::4]}

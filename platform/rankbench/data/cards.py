@@ -33,13 +33,18 @@ LocalFile = Annotated[str, AfterValidator(_names_a_file)]
 
 
 class RemoteFile(Strict):
-    """One raw file: its URL or local path, and its checksum if known."""
+    """One raw file: its URL or local path, and its checksum if known. A bare text is the path, or the URL."""
 
     url: str | None = None
     file: LocalFile | None = Field(None, description="a local file instead of a URL, relative to the card")
     member: str | None = Field(None, description="the file inside a zip or tar archive; *.gz is opened by itself")
     sha256: str | None = Field(None, pattern=SHA256)
     md5: str | None = Field(None, pattern=MD5)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _bare_name(cls, given: Any) -> Any:
+        return {"url" if "://" in given else "file": given} if isinstance(given, str) else given
 
     @model_validator(mode="after")
     def _one_origin(self) -> RemoteFile:
@@ -146,7 +151,7 @@ class Read(Strict):
     is as the format has it.
     """
 
-    format: str = Field("delimited", description="name of a reader, in data/readers or a plugin")
+    format: str = Field("delimited", description="name of a reader, in data/readers or a plugin; found by itself if not given")
     separator: str | None = None
     header: bool = True
     encoding: str = Field("utf-8", description="of a text, by its name in Python, such as latin-1, cp1252 or utf-16")

@@ -13,9 +13,10 @@ from rankbench.core.environment import Environment
 from rankbench.core.errors import DataError, DownloadError
 from rankbench.core.files import make_folder, write_json, write_text
 from rankbench.data.addresses import without_query
-from rankbench.data.cards import Card, RemoteFile
+from rankbench.data.cards import Card, Read, RemoteFile
 from rankbench.data.checksums import checksums
 from rankbench.data.download import Progress, download
+from rankbench.data.formats import format_of_file, format_of_names
 from rankbench.data.interactions import PARTS
 from rankbench.data.layouts import is_archive, names_below
 from rankbench.data.raw import RawFile
@@ -59,11 +60,13 @@ def _in_folder(card: Card, environment: Environment, verify: bool) -> list[RawFi
     folder = (card.folder or Path()) / str(card.source.folder)
     if not folder.is_dir():
         raise DownloadError(f"{folder}: no such folder (dataset {card.name})", "no such folder")
-    layout = layout_of(card.read.format, names_below(folder), str(folder))
+    names = names_below(folder)
+    spec = _said(card.read, format_of_names(names)) if _is_open(card.read) else card.read
+    layout = layout_of(spec.format, names, str(folder))
 
     def raw(part: str, name: str) -> RawFile:
         path = folder / name
-        return RawFile(part, path, _verified(card, path, None, None, "file", environment, verify), card.read, "file")
+        return RawFile(part, path, _verified(card, path, None, None, "file", environment, verify), spec, "file")
 
     companions = {name: raw(name, path) for name, path in layout.companions.items()}
     return [replace(raw(part, layout.parts[part]), companions=companions) for part in PARTS if part in layout.parts]
@@ -85,7 +88,25 @@ def _in_archive(raw: RawFile) -> list[RawFile]:
 def _raw(card: Card, part: str, remote: RemoteFile, environment: Environment, progress: Progress, verify: bool) -> RawFile:
     path, origin = _locate(card, remote, environment, progress)
     digest = _verified(card, path, remote.sha256, remote.md5, origin, environment, verify)
-    return RawFile(part, path, digest, card.read, origin, remote.member)
+    return _recognised(RawFile(part, path, digest, card.read, origin, remote.member))
+
+
+def _recognised(raw: RawFile) -> RawFile:
+    """The file with the format that its name or its first bytes tell, unless the card says how to read it."""
+    if not _is_open(raw.spec):
+        return raw
+    if raw.member is None and is_archive(raw.path):
+        return replace(raw, spec=_said(raw.spec, format_of_names(raw.names())))
+    return replace(raw, spec=_said(raw.spec, format_of_file(raw, raw.spec.columns({}) != {})))
+
+
+def _is_open(spec: Read) -> bool:
+    """Whether a card leaves open what the file is: text by commas, with a header, is what nothing else is known of."""
+    return (spec.format, spec.separator, spec.header) == (Read().format, None, True)
+
+
+def _said(spec: Read, format: str | None) -> Read:
+    return spec if format is None else spec.model_copy(update={"format": format})
 
 
 def _mirrored_parquet(card: Card, environment: Environment, verify: bool) -> list[RawFile]:

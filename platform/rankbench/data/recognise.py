@@ -18,9 +18,10 @@ from rankbench.core.registry import nearest
 from rankbench.data.cards import Card, Read
 from rankbench.data.columns import ADVICE
 from rankbench.data.fetch import fetch
+from rankbench.data.formats import first_lines, format_of_file, format_of_names
 from rankbench.data.layouts import is_archive, names_below, parts_by_word, visible
-from rankbench.data.raw import RawFile, blocks_of_lines
-from rankbench.data.readers import finder, layout_of, movielens, reader
+from rankbench.data.raw import RawFile
+from rankbench.data.readers import finder, layout_of, reader
 from rankbench.data.readers.delimited import SEPARATORS, require_few_columns
 from rankbench.data.readers.parquet import opened
 
@@ -160,22 +161,16 @@ def _source_and_format(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The `source` and `read` of a card; files are named relative to `path`. `text`: how a text is encoded."""
     if not path.is_dir() and not is_archive(path):
-        return {"file": path.name}, _of_file(RawFile("all", path, "", text, "file"), path.name, columns)
+        return {"file": path.name}, _of_file(RawFile("all", path, "", text, "file"), columns)
     names = _names(path)
     if member is not None:
         hint = nearest(member, names) or f"; it has {printable(', '.join(names[:5]))}"
         require(member in names, f"{path}: the archive holds no {member}{hint}")
-        return {"files": {"all": {"member": member}}}, _of_file(RawFile("all", path, "", text, "file", member), member, columns)
+        return {"files": {"all": {"member": member}}}, _of_file(RawFile("all", path, "", text, "file", member), columns)
     whole = {"folder": path.name} if path.is_dir() else {"file": path.name}
-    bases = [PurePosixPath(name).name for name in names]
-    if "schema.json" in bases and any(base.endswith(".parquet") for base in bases):
-        return whole, {"format": "lenskit"} | columns
-    if any(base.endswith(".inter") for base in bases):
-        return whole, {"format": "recbole"} | columns
-    if sum(base in movielens.RATINGS for base in bases) == 1 and not columns:
-        return whole, {"format": "movielens"}
-    if "train.tsv" in bases and "test.tsv" in bases:
-        return whole, {"format": "elliot"} | columns
+    format = format_of_names(names)
+    if format is not None and not (format == "movielens" and columns):
+        return whole, {"format": format} | columns
     return _by_part(path, names, columns, text)
 
 
@@ -194,28 +189,26 @@ def _by_part(path: Path, names: list[str], columns: dict[str, str], text: Read) 
     else:
         files = {part: {"member": name} for part, name in parts.items()}
         raw = RawFile("all", path, "", text, "file", next(iter(parts.values())))
-    return {"files": files}, _of_file(raw, next(iter(parts.values())), columns)
+    return {"files": files}, _of_file(raw, columns)
 
 
-def _of_file(raw: RawFile, name: str, columns: dict[str, str]) -> dict[str, Any]:
+def _of_file(raw: RawFile, columns: dict[str, str]) -> dict[str, Any]:
     """The `read` of a single file, by its name and its first lines."""
-    base = PurePosixPath(name).name.lower().removesuffix(".gz")
-    if base.endswith(".inter"):
-        return {"format": "recbole"} | columns
-    if base.endswith((".parquet", ".pq")):
-        return {"format": "parquet"} | _columns(_parquet_columns(raw), columns, raw)
-    if base in movielens.RATINGS and not columns:
-        return {"format": "movielens"}
-    lines = _first_lines(raw)
+    format = format_of_file(raw, bool(columns))
+    if format == "parquet":
+        return {"format": format} | _columns(_parquet_columns(raw), columns, raw)
+    if format in ("recbole", "movielens"):
+        return {"format": format} | columns
+    lines = first_lines(raw)
     if not lines:
         raise DataError(f"{raw.path}: no interactions")
+    if format == "json-lines":
+        return {"format": format} | _columns(_keys(lines[0]), columns, raw)
+    if format is not None:
+        return {"format": format}
     if lines[0].lstrip().startswith("["):
         advice = "write one object per line, as DataFrame.to_json(orient='records', lines=True) of pandas does"
         raise DataError(f"{raw.path}: a JSON array, of which the whole file is one value; {advice}")
-    if lines[0].startswith("{"):
-        return {"format": "json-lines"} | _columns(_keys(lines[0]), columns, raw)
-    if all(re.fullmatch(r"\d+( \d+)*", line.strip()) for line in lines) and len({line.count(" ") for line in lines}) > 1:
-        return {"format": "user-lines"}
     return _of_text(raw, lines, columns)
 
 
@@ -315,10 +308,3 @@ def _parquet_columns(raw: RawFile) -> list[str]:
 
 def _keys(line: str) -> list[str]:
     return re.findall(r"""[{,]\s*u?["'](\w+)["']\s*:""", line)
-
-
-def _first_lines(raw: RawFile, most: int = 20) -> list[str]:
-    with raw.open() as file:
-        for _, block in blocks_of_lines(file, str(raw.path), raw.spec.encoding):
-            return [line.decode(errors="replace") for line in block.split(b"\n") if line.strip()][:most]
-    return []
