@@ -41,6 +41,17 @@ def test_a_table_becomes_the_dataset_of_its_pairs_from_whatever_library(environm
     assert "1,500 rows" in repr(made[0]) and "40 users, 30 items" in made[0]._repr_html_()
 
 
+def test_columns_may_have_names_of_any_type_and_be_sparse(environment, tmp_path):
+    expected = rb.dataset(FRAME, **NAMED, environment=environment).fingerprint
+    numbers = FRAME.assign(product=FRAME["product"].astype(pd.SparseDtype("int64", 0)))
+    numbers.columns = pd.Index([0, 1, np.nan, ("a", "b")], tupleize_cols=False)
+    levels = pd.concat({"a": FRAME}, axis=1)
+    FRAME.to_csv(tmp_path / "plain.csv", index=False, header=False)
+    given = [(numbers, {"user": 0, "item": 1}), (levels, {"user": ("a", "customer"), "item": ("a", "product")})]
+    given.append((tmp_path / "plain.csv", {"user": 0, "item": 1}))
+    assert {rb.dataset(data, **named, environment=environment).fingerprint for data, named in given} == {expected}
+
+
 def test_a_sparse_matrix_has_positions_as_ids_and_stored_zeros_are_no_interactions(environment):
     matrix = sp.random(30, 20, 0.5, format="csr", random_state=1)
     matrix.data[:5] = 0
@@ -123,6 +134,10 @@ def test_an_archive_of_movielens_is_read_as_downloaded(environment, tmp_path):
         (FRAME, NAMED | {"split": "leave-one-out"}, "needs a time column; time='NAME' names it$"),
         ({"train": FRAME, "test": FRAME.assign(product=-1)}, NAMED, "^dataset: test: row 0 from 0: item is -1"),
         (pd.DataFrame({"user": [1, "a"], "item": [1, 2]}), {}, r"convert the ids with \.astype\(str\)"),
+        (pd.DataFrame(FRAME.to_numpy()), {}, r"no column 'user' \(user=0 names the column\); columns: 0, 1, 2, 3$"),
+        (pd.concat({"a": FRAME}, axis=1), NAMED, r"no column 'customer'.* \(user=\('a', 'customer'\) names the column\)"),
+        (FRAME.rename(columns={"product": np.nan}), NAMED, r"no column 'product' \(item=nan names the column\); columns: cus"),
+        (FRAME.rename(columns={"product": b"product"}), NAMED, r"no column 'product'.* \(item=b'product' names the column\)"),
         ({"train": FRAME, "tset": FRAME}, NAMED, r"unknown part 'tset'; did you mean test\?"),
         ({"all": FRAME, "test": FRAME}, NAMED, "the part all cannot be given together with other parts"),
         ({}, {}, "no parts"),

@@ -113,7 +113,8 @@ def card_of_path(
     and ConfigError as `card_of_data` does.
     """
     _require_arguments(split, prepare, name)
-    content = recognise(path, name, environment.data / FOLDER, dict(columns), environment).card
+    named = {key: None if column is None else str(column) for key, column in columns.items()}
+    content = recognise(path, name, environment.data / FOLDER, named, environment).card
     if prepare is not None:
         content["prepare"] = [*prepare]
     if split:
@@ -182,19 +183,27 @@ def _table(data: Any, columns: Mapping[str, str | None], source: str, more: tupl
     wanted = {name: column for name, column in columns.items() if column is not None} | {column: column for column in more}
     for name, column in wanted.items():
         if column not in present:
-            known = present if name in COLUMNS else [*present, *protocols().names()]
+            known = [*map(str, present), *(() if name in COLUMNS else protocols().names())]
             what = f"no column {column!r}" if name in COLUMNS else f"split: {column!r} is neither a protocol nor a column"
-            advice = f" ({name}='NAME' names the column)" if name in COLUMNS else ""
-            raise ConfigError(f"{source}: {what}{nearest(column, known)}{advice}; columns: {', '.join(map(str, present))}")
+            example = next((each for each in present if not isinstance(each, str)), "NAME")
+            advice = f" ({name}={example!r} names the column)" if name in COLUMNS else ""
+            listed = printable(", ".join(map(str, present[:12])))[:200]
+            raise ConfigError(f"{source}: {what}{nearest(column, known)}{advice}; columns: {listed}")
         require(present.count(column) == 1, f"{source}: {present.count(column)} columns are called {column!r}")
     try:
         if isinstance(data, pd.DataFrame):
-            data = pa.Table.from_pandas(data[list(dict.fromkeys(wanted.values()))], preserve_index=False)
+            # By position, because a name may be of any type.
+            frame = pd.DataFrame({name: _dense(data.iloc[:, present.index(column)]) for name, column in wanted.items()})
+            data, wanted = pa.Table.from_pandas(frame, preserve_index=False), {name: name for name in wanted}
         return pa.table({name: data[column] for name, column in wanted.items()})
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
         raise DataError(
             f"{source}: {first_line(error)}; convert the ids with .astype(str) if numbers and text are mixed"
         ) from None
+
+
+def _dense(column: pd.Series) -> pd.Series:
+    return column.sparse.to_dense() if isinstance(column.dtype, pd.SparseDtype) else column
 
 
 def _of_matrix(matrix: Any, source: str) -> pa.Table:
