@@ -13,7 +13,7 @@ pytestmark = pytest.mark.usefixtures("home")
 
 ANSWER = 10.0  # seconds, on a machine that may be very busy; alone it takes some milliseconds
 LONG = "data.source.generator.users=3000"
-SWEEP = ["sweep", "--datasets", "synthetic", "--methods", "bpr", "epochs=100000", "patience=0", "--yes"]
+SWEEP = ["sweep", "--datasets", "synthetic", "--methods", "bpr", "epochs=100000", "patience=0", "--search", "none", "--yes"]
 
 
 class Command:

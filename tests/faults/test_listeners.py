@@ -14,7 +14,7 @@ from commands import Home
 
 pytestmark = pytest.mark.cluster
 
-SWEEP = ["sweep", "--datasets", "synthetic", "--methods", "bpr", "epochs=100000", "patience=0", "--yes"]
+SWEEP = ["sweep", "--datasets", "synthetic", "--methods", "bpr", "epochs=100000", "patience=0", "--search", "none", "--yes"]
 
 
 def free_port():

@@ -11,9 +11,10 @@ from stored import typed
 
 from rankbench.evaluation.compare import compare
 from rankbench.reports.formats import render
+from rankbench.reports.frame import frame_of
 from rankbench.reports.plots import convergence_plot
 from rankbench.reports.report import sweep_table, write_report
-from rankbench.reports.tables import Cell, Row, Table, columns
+from rankbench.reports.tables import Cell, Row, Table, as_json, columns
 from rankbench.tracking.record import DatasetInfo, Measured, RunRecord
 
 from ..pictures import size_of
@@ -144,12 +145,34 @@ def test_a_row_of_two_seeds_has_their_mean_and_standard_deviation(several):
     assert [line[header.index("ndcg@20 std")][:6] for line in lines] == ["", "0.0141", ""]
 
 
-def test_only_rows_that_cannot_be_told_from_the_best_are_marked(several):
+EXPLAINED = "not distinguishable from the best of its dataset in this metric at 0.05"
+
+
+def test_only_means_that_cannot_be_told_from_the_best_are_marked_and_the_mark_is_explained(several, tmp_path):
     table = sweep_table(*typed(*several))
-    assert [row.tied for row in table.rows] == [False, False, True]
+    assert [table.tied(row, "ndcg@20") for row in table.rows] == [False, False, True]
     text = render(table, "md")
-    assert "| C † " in text and "| A  " in text and "| B  " in text
-    assert any(note.startswith("† not distinguishable from the best in ndcg@20 at 0.05") for note in table.notes)
+    assert "<u>0.3995 †</u>" in text and text.count("†") == 2 and f"† {EXPLAINED}" in text
+    assert sum(note.startswith(f"† {EXPLAINED}") for note in table.notes) == 1
+    assert f"$^{{\\dagger}}$ {EXPLAINED}" in render(table, "latex")
+    written = {path.name: path.read_text() for path in write_report(tmp_path, *typed(*several)) if path.suffix != ".png"}
+    assert all(f"† {EXPLAINED}" in written[name] for name in ("report.md", "report.html"))
+
+
+def test_a_mark_stands_at_the_metric_that_it_is_about(several):
+    table = sweep_table(*typed(*several))
+    rows = [dataclasses.replace(row, cells=row.cells | {"x@5": Cell(0.1, None, None)}) for row in table.rows]
+    other = dataclasses.replace(table, metrics=("x@5", "ndcg@20"), rows=tuple(rows))
+    assert [cell.count("†") for cell in columns(other)[1][2]][:6] == [0, 0, 0, 1, 0, 0]
+    (c,) = [row for row in as_json(other)["rows"] if row["model"] == "C"]
+    assert c["metrics"]["ndcg@20"]["tied"] and not c["metrics"]["x@5"]["tied"]
+    frame = frame_of(other).set_index("model")
+    assert frame.loc["C", "ndcg@20 tied"] and not frame.loc["C", "x@5 tied"]
+    assert dataclasses.replace(table, differences=()).legend == ()
+
+
+def test_names_of_models_have_no_mark(several):
+    table = sweep_table(*typed(*several))
     # A program looks names up.
     assert [line[1] for line in csv.reader(io.StringIO(render(table, "csv")))] == ["model", "A", "B", "C"]
 
@@ -157,8 +180,8 @@ def test_only_rows_that_cannot_be_told_from_the_best_are_marked(several):
 def test_latex_sets_the_best_in_bold_the_second_underlined_and_the_mark_as_a_dagger(several):
     text = render(sweep_table(*typed(*several)), "latex")
     assert text.count("\\textbf{") == 1 and "\\textbf{0.4000}" in text
-    assert text.count("\\underline{") == 1 and "\\underline{0.3995}" in text
-    assert "C $^{\\dagger}$" in text and "$\\pm$ std" in text
+    assert text.count("\\underline{") == 1 and "\\underline{0.3995 $^{\\dagger}$}" in text
+    assert "$\\pm$ std" in text
 
 
 def test_json_holds_the_differences(several):
@@ -167,7 +190,7 @@ def test_json_holds_the_differences(several):
     assert set(found) == {("B", "A"), ("C", "A")}
     assert found["B", "A"]["difference"] == pytest.approx(-0.1) and found["B", "A"]["verdict"] == "worse"
     assert found["C", "A"]["verdict"] == "not distinguishable at 0.05"
-    assert [row["tied"] for row in content["rows"]] == [False, False, True]
+    assert [row["metrics"]["ndcg@20"]["tied"] for row in content["rows"]] == [False, False, True]
 
 
 def test_the_report_says_which_models_differ_and_how_it_was_decided(several, tmp_path, drawn):

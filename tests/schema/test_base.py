@@ -64,6 +64,72 @@ def test_a_name_that_the_base_does_not_have_is_an_error(tmp_path, text, message)
         load(tmp_path, text)
 
 
+START = "name: first\ndatasets: [synthetic]\n"
+MALFORMED = [
+    ("", r"expected `key: value` lines, found nothing"),
+    ("text", r"expected `key: value` lines"),
+    ("5", r"expected `key: value` lines"),
+    ("[a, b]", r"expected `key: value` lines"),
+    ("a: [", r"not valid YAML"),
+    ("a: 1\na: 2", r":2: "),
+    ("{}", r"name"),
+    ("name: first", r"datasets"),
+    (START, r"give arms or methods"),
+    (START + "arms: [a]", r"arms\.0"),
+    (START + "arms: a", r"arms"),
+    (START + "arms: 5", r"arms"),
+    (START + "arms: {a: b}", r"arms"),
+    (START + "arms:", r"arms"),
+    (START + "arms: [[]]", r"arms\.0"),
+    (START + "arms: [5, 6]", r"arms\.0"),
+    (START + "arms: [null]", r"arms\.0"),
+    (START + "arms: [{}]", r"arms\.0\.method"),
+    (START + "arms: [{name: A}]", r"arms\.0\.method"),
+    (START + "arms: [{name: [A], method: ease}]", r"arms\.0\.name"),
+    (START + "arms: [{name: {A: B}, method: ease}]", r"arms\.0\.name"),
+    (START + "arms: [{name: A, method: [ease]}]", r"arms\.0\.method"),
+    (START + "arms: [{name: A, method: ease, params: }]", r"arms\.0\.params"),
+    (START + "arms: [{name: A, method: ease, params: text}]", r"arms\.0\.params"),
+    (START + "arms: [{name: A, method: ease, params: [1]}]", r"arms\.0\.params"),
+    (START + "arms: [{name: A, method: ease, published: 5}]", r"arms\.0\.published"),
+    (START + "arms: [{name: A, method: ease, parms: {}}]", r"arms\.0\.parms"),
+    ("name: first\ndatasets: 5\narms: [{method: ease}]", r"datasets"),
+    ("name: first\ndatasets: []\narms: [{method: ease}]", r"datasets"),
+    (START + "arms: [{method: ease}]\nsearch: 5", r"search"),
+    (START + "arms: [{method: ease}]\nfinal: {seeds: a}", r"final\.seeds"),
+    (START + "arms: [{method: ease}]\ncutoffs: [a]", r"cutoffs\.0"),
+]
+
+
+@pytest.mark.parametrize(("base", "message"), MALFORMED)
+@pytest.mark.parametrize("own", ["", "arms: [{name: A, params: {lam: 3}}]"])
+def test_a_malformed_base_is_one_line_with_its_file_and_field(tmp_path, base, message, own):
+    (tmp_path / "first.yaml").write_text(base)
+    (tmp_path / "second.yaml").write_text(f"name: second\nbase: first.yaml\n{own}")
+    with pytest.raises(ConfigError, match=message) as error:
+        load_experiment(tmp_path / "second.yaml", {})
+    assert f"{tmp_path / 'first.yaml'}:" in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("arms", "message"),
+    [
+        ("5", r"arms: expected a list, got 5"),
+        ("A", r"arms: expected a list"),
+        ("", r"arms: expected a list"),
+        ("{A: B}", r"arms: expected a list"),
+        ("[{name: [A]}]", r"arms\[0\]\.name: expected the name of an arm of first\.yaml"),
+        ("[{}]", r"arms\[0\]\.name: expected the name of an arm"),
+        ("[{name: B, like: {A: B}}]", r"arms\[0\]\.like: expected the name of an arm"),
+        ("[{name: A, params: }]", r"arms\[0\]\.params: expected a mapping"),
+        ("[{name: A, params: [lam]}]", r"arms\[0\]\.params: expected a mapping"),
+    ],
+)
+def test_malformed_arms_beside_a_base_are_one_line_with_file_and_field(tmp_path, arms, message):
+    with pytest.raises(ConfigError, match=rf"second\.yaml: {message}"):
+        load(tmp_path, f"arms: {arms}")
+
+
 @pytest.mark.parametrize(
     ("base", "message"), [("gone.yaml", "no such experiment file"), ("../first.yaml", "expected the name of a file")]
 )

@@ -4,6 +4,7 @@ import pytest
 
 from rankbench.core.errors import ConfigError
 from rankbench.data.cards import card_names
+from rankbench.experiment.job import configure
 from rankbench.experiment.methods import registered
 from rankbench.fitting.families import FAMILIES
 from rankbench.schema.experiment import load_experiment
@@ -54,9 +55,35 @@ def test_params_go_to_the_methods_that_have_them(tmp_path, environment):
     assert params["ials"] == {"iterations": 3, "lam": 7.0} and params["popularity"] == {}
 
 
+def test_with_the_registry_an_arm_without_a_range_gets_those_of_its_method(tmp_path, environment):
+    arms = "arms: [{method: ease, params: {lam: {grid: [1, 2]}}}, {method: bpr, params: {learning_rate: 0.1, epochs: 3}},"
+    text = f"{{name: some, datasets: synthetic, {arms} {{method: popularity}}, {{method: bpr, name: deep, params: "
+    text += "{model: lightgcn}}], search: registry}"
+    spec = load(text, tmp_path, environment, **{"search.trials": 4})
+    ease, bpr, popularity, deep = spec.arms
+    assert ease.params == {"lam": {"grid": [1, 2]}} and ease.ranges is None
+    assert bpr.searched == ["weight_decay"] and bpr.params["learning_rate"] == 0.1 and bpr.ranges == "registry"
+    assert popularity.params == {} and popularity.ranges is None
+    assert set(deep.searched) == {"learning_rate", "weight_decay", "n_layers"}
+    assert by_name(spec, environment, "again") == spec
+    none = load(text.replace("search: registry", "search: none"), tmp_path, environment)
+    assert none.arms[0].searched == ["lam"] and not none.arms[1].searched
+
+
+def test_the_defaults_are_the_first_setting_in_the_ranges_of_the_registry(tmp_path, environment):
+    text = "{name: some, datasets: synthetic, arms: [{method: bce, params: {model: neumf}}], search: registry}"
+    planned = plan(load(text, tmp_path, environment, **{"search.trials": 60}), environment, 2, "some.yaml")
+    settings = [config for unit in planned.search for config in unit.job.configs]
+    assert settings[0].flat == configure("bce", {"model": "neumf"}).flat and len({str(each.flat) for each in settings}) > 40
+    assert all(each.flat["network"] != "he" or each.flat["gmf_dim"] < 64 for each in settings)  # others do not fit together
+    adaptive = plan(load(text, tmp_path, environment, **{"search.by": "tpe"}), environment, 2, "some.yaml")
+    assert adaptive.search[0].job.configs[0].flat == settings[0].flat and adaptive.n_fits == 10
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("{name: a, datasets: synthetic, methods: ease, search: al}", "search.ranges: expected 'none' or 'registry'"),
         ("{name: a, datasets: 'movilens-*', methods: ease}", "some.yaml: datasets: 'movilens-*' matches nothing; did you mean"),
         (
             "{name: a, datasets: synthetic, methods: 'debaised-*'}",

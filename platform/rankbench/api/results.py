@@ -43,6 +43,11 @@ class Results:
         """
         return frame_of(self._table)
 
+    @property
+    def conclusions(self) -> tuple[str, ...]:
+        """What the tests show, and what limits it, in sentences."""
+        return self._table.conclusions.sentences
+
     @cached_property
     def comparisons(self) -> pd.DataFrame:
         """Paired tests of every model against the best of its dataset in each metric, as of `evaluation.compare.Comparison`."""
@@ -103,9 +108,10 @@ class Results:
     def __repr__(self) -> str:
         header, body = columns(self._table)
         frame = pd.DataFrame(body, columns=header)
-        return f"{self._table.title}\n{frame.to_string(index=False)}\n{self.folder}"
+        return "\n".join([self._table.title, frame.to_string(index=False), *self._table.legend, str(self.folder)])
 
     def _repr_html_(self) -> str:
         header, body = columns(self._table)
         frame = pd.DataFrame(body, columns=header)
-        return f"<strong>{escape(self._table.title)}</strong>{frame.to_html(index=False)}"
+        legend = "".join(f"<p>{escape(line)}</p>" for line in self._table.legend)
+        return f"<strong>{escape(self._table.title)}</strong>{frame.to_html(index=False)}{legend}"

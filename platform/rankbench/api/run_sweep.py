@@ -51,7 +51,7 @@ def execute(
     the number of failed runs. Raises as `run_sweep` does.
     """
     # Parameters that differ between the runs of an arm; they make up the names of its runs.
-    drawn = {arm.label: [name for name, value in arm.params.items() if isinstance(value, dict)] for arm in spec.arms}
+    drawn = {arm.label: arm.searched for arm in spec.arms}
     named = {arm.label: drawn[arm.label] or [*arm.params] for arm in spec.arms}
     metric = spec.search.choose.metric
     several = len(spec.dataset_names) > 1, len(spec.final.split_seeds or ()) > 1

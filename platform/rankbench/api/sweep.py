@@ -6,7 +6,7 @@ import logging
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rankbench.api.dataset import card_of
 from rankbench.api.display import sweep_display
@@ -35,6 +35,8 @@ def sweep(
     params: Mapping[str, Any] | None = None,
     metric: str = "ndcg@20",
     trials: int = 10,
+    search: Literal["registry", "none"] | None = None,
+    extend: bool = False,
     seeds: int | Sequence[int] = 0,
     name: str = "sweep",
     changes: Mapping[str, Any] | None = None,
@@ -65,6 +67,11 @@ def sweep(
         The metric, with its cutoff, by which settings are chosen on validation.
     trials
         The number of draws for each method with random parameters.
+    search
+        "registry" searches a method without a range in the ranges that `rankbench methods NAME` lists, its defaults first;
+        "none" measures it as it is given. By default, an experiment file decides itself, and without a file it is "registry".
+    extend
+        Whether a parameter whose best value is at the end of its range is tried beyond it.
     seeds
         The seeds of the final runs.
     name
@@ -88,13 +95,16 @@ def sweep(
     )
     for argument, value in {"address": address, "memory": memory}.items():
         require(value is None or isinstance(value, str), f"{argument}: expected a text, got {value!r}")
+    require(search in (None, "registry", "none"), f"search: expected 'registry' or 'none', got {search!r}")
     changes = plain_mapping("changes", changes)
+    changes |= ({"search.ranges": search} if search else {}) | ({"search.extend": True} if extend else {})
     if experiment is not None:
         given = {"datasets": datasets, "methods": methods, "params": params}
         for argument, value in given.items():
             require(value is None, f"{argument}: the experiment file says this; use changes={{...}} to replace its values")
         path = experiment_file(Path(experiment), environment)
-        spec, source = load_experiment(path, changes, known.load_plugin), str(path)
+        source = str(path)
+        spec = by_name(load_experiment(path, changes, known.load_plugin), environment, source)
     else:
         if datasets is None or methods is None:
             raise ConfigError("sweep: give an experiment, or datasets and methods such as ['bpr', 'sl']")
@@ -102,7 +112,7 @@ def sweep(
             "name": name,
             "datasets": [_entry(each, environment) for each in _as_list(datasets)],
             "params": plain_mapping("params", params),
-            "search": {"choose": {"metric": metric}, "trials": plain(trials)},
+            "search": {"choose": {"metric": metric}, "trials": plain(trials), "ranges": "none" if chosen else "registry"},
             "final": {"seeds": _seeds(seeds)},
         } | _arms(plain(methods))
         source = "sweep"
@@ -123,8 +133,7 @@ def sweep(
 
 def _is_searched(arm: ArmSpec) -> bool:
     """Whether validation decides something: the value of a parameter, or after how many iterations the fit ends."""
-    spaces = any(isinstance(value, dict) for value in arm.params.values())
-    return spaces or configure(arm.method, arm.params, f"methods: {arm.label}").stopping is not None
+    return bool(arm.searched) or configure(arm.method, arm.params, f"methods: {arm.label}").stopping is not None
 
 
 def _seeds(given: Any) -> list[int]:

@@ -28,6 +28,8 @@ EXAMPLES = """Examples:
   rankbench sweep experiments/demo.yaml final.seeds=[0,1,2] final.split_seeds=[0,1,2]
   rankbench sweep --datasets 'movielens-*' --methods family:softmax --metric ndcg@20 epochs=30 --dry-run
   rankbench sweep --datasets gowalla --methods ease,ials 'lam={grid: [1, 10, 100]}'      without a file
+  rankbench sweep --datasets gowalla --methods ease,sl --search none      their defaults, nothing searched
+  rankbench sweep experiments/demo.yaml --extend      beyond the end of a range, where the best value is there
   rankbench sweep experiments/demo.yaml --methods family:linear      only these rows of a file
   rankbench sweep experiments/demo.yaml --resume
   rankbench sweep experiments/demo.yaml --resume --dry-run      what is left
@@ -77,6 +79,17 @@ def sweep(
     metric: Annotated[
         str | None, typer.Option("--metric", help="Metric on valid that settings are chosen by, such as ndcg@20.")
     ] = None,
+    search: Annotated[
+        str | None,
+        typer.Option(
+            "--search",
+            metavar="[registry|none]",
+            help="Search methods without a range in the registry's ranges, or nothing. Default without a file: registry.",
+        ),
+    ] = None,
+    extend: Annotated[
+        bool, typer.Option("--extend", help="Search on where the best value of a parameter is at the end of its range.")
+    ] = False,
     chosen: Annotated[
         bool, typer.Option("--chosen", help="Skip the search and measure the file's `chosen` parameters.")
     ] = False,
@@ -142,11 +155,16 @@ def sweep(
     from rankbench.views.sweep_view import SweepView
 
     environment = Environment.from_env()
-    changes = [*(changes or []), *["final.pairs=all"] * all_pairs]
+    changes = [*(changes or []), *["final.pairs=all"] * all_pairs, *["search.extend=true"] * extend]
+    changes += [f"search.ranges={search}"] if search else []
     require(resume or not take_over, "--take-over continues a sweep that another process runs; give --resume, too")
     if address:
         host_and_port(address)
     node = node_memory(memory, address, "--memory")
+    if experiment is not None and "=" in str(experiment) and not experiment.is_file():
+        experiment, changes = None, [str(experiment), *changes]
+    if chosen and experiment is None:
+        changes = ["search.ranges=none", *changes]
     spec, source = _experiment(experiment, changes, datasets or [], methods or [], metric, environment)
     if arms:
         spec = of_arms(spec, arms, source)
@@ -191,7 +209,7 @@ def sweep(
             memory=node,
             fresh=fresh,
             require_all=require_all,
-            changes=_in_words(experiment, changes, selections, metric),
+            changes=_in_words(changes, selections, metric),
             command=_command(experiment, changes, selections, metric, plugin or [], chosen, stand_in),
         )
     except DownloadError as error:
@@ -331,8 +349,6 @@ def _experiment(
     from rankbench.schema.find import experiment_file
     from rankbench.sweeps.selection import by_name, of_methods
 
-    if file is not None and "=" in str(file) and not file.is_file():
-        file, changes = None, [str(file), *changes]
     values = assignments(changes) | ({"search.choose.metric": metric} if metric else {})
     datasets, methods = (list(_words(options)) for options in (datasets, methods))
     if file is not None:
@@ -350,8 +366,7 @@ def _words(options: Iterable[str]) -> Iterable[str]:
     return (word.strip() for option in options for word in option.split(",") if word.strip())
 
 
-def _in_words(file: Path | None, changes: list[str] | None, options: dict[str, list[str]], metric: str | None) -> list[str]:
+def _in_words(changes: list[str], options: dict[str, list[str]], metric: str | None) -> list[str]:
     """What a command adds to its experiment file, as in the command."""
-    first = [str(file)] if file is not None and "=" in str(file) else []
     selections = [f"{name} {pattern!r}" for name, patterns in options.items() for pattern in patterns]
-    return [*first, *(changes or []), *selections, *([f"--metric {metric}"] if metric else [])]
+    return [*changes, *selections, *([f"--metric {metric}"] if metric else [])]

@@ -91,6 +91,10 @@ class Method:
         """The names of the parameters that are shown first."""
         return tuple(field.name for field in self.fields())
 
+    def searched(self, p: Any) -> tuple[str, ...]:
+        """Return the names of the flat parameters that a search of the method with `p` may try."""
+        return self.own
+
     def share_key(self, p: Any) -> Hashable:
         """Return a key: configurations with equal keys are fitted together from one inverse. None: fitted separately."""
         return None

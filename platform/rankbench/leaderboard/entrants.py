@@ -6,7 +6,6 @@ are not searched, so that what is compared is the method and not how much was tr
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 from dataclasses import dataclass, field
@@ -16,19 +15,12 @@ from rankbench.core.errors import ConfigError
 from rankbench.core.extras import installed
 from rankbench.experiment.job import MethodConfig, configure
 from rankbench.experiment.methods import registered
+from rankbench.experiment.ranges import space_of
 from rankbench.fitting.method import METHODS, Iterative, Method
-from rankbench.leaderboard.ranges import range_of
 from rankbench.schema.space import expand
 
 DIM = 64
 DRAWS = 256  # most settings of a search
-SHARED = ("learning_rate", "weight_decay")  # of what all losses share, what depends on the loss
-# How long and how exactly a solver computes, and what an evaluation costs, are no properties of the model. A method without one
-# of its parts is another method.
-FIXED = (
-    "embedding_dim", "latent_dim", "hidden_dim", "iterations", "epochs", "patience", "eval_every", "stop_metric", "tolerance",
-    "solver", "subspace_dim", "cg_steps", "cg_tolerance", "init_scale", "ablation",
-)  # fmt: skip
 PATIENCE = 10  # iterations without improvement on the validation set after which a fit ends
 LIMIT = 1000  # iterations, which the budget of time usually ends
 
@@ -101,20 +93,10 @@ def _encoders() -> list[Any]:
 
 
 def _of_method(method: Method, metric: str, encoder: Any = None) -> Entrant:
-    fields = {each.name: each for each in method.fields()}
-    fixed: dict[str, Any] = {"embedding_dim": DIM} if "embedding_dim" in fields else {}
+    fixed: dict[str, Any] = {"embedding_dim": DIM} if "embedding_dim" in {each.name for each in method.fields()} else {}
     if isinstance(method, Iterative):
         fixed |= {method.length: LIMIT, "patience": PATIENCE, "eval_every": 0, "stop_metric": metric}
-    searched = tuple(method.own)
-    if method.cost == "trained":
-        searched += SHARED
     name = method.name
     if encoder is not None:
         name, fixed["model"] = encoder.name, encoder.name
-        searched += tuple(each.name for each in dataclasses.fields(encoder.params))
-    names = [each for each in dict.fromkeys(searched) if each not in FIXED]
-    space = {each: how for each in names if (how := range_of(fields[each])) is not None}
-    # Parameters that are absent by default are other ways to give the same number, such as lam_prime for lam.
-    absent = [each for each in space if fields[each].default is None]
-    space = {each: how for each, how in space.items() if each not in absent[1:]}
-    return Entrant(name, method.name, fixed, space)
+    return Entrant(name, method.name, fixed, space_of(configure(method.name, fixed)))

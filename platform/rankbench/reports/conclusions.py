@@ -70,10 +70,12 @@ def conclude(
     chosen_by: str,
     stand_ins: Sequence[str] = (),
     finished: bool = True,
+    tuning: Sequence[str] = (),
 ) -> Conclusions:
     """Return the conclusions from the rows of a table and its paired tests.
 
     `chosen_by`: the metric of the search. `stand_ins`: datasets in place of others. `finished`: whether the sweep has ended.
+    `tuning`: sentences on how the settings were found.
     """
     metric = deciding_metric(pairs, chosen_by)
     datasets = tuple(
@@ -81,7 +83,7 @@ def conclude(
         for dataset in dict.fromkeys(row.dataset for row in rows)
     )
     compared = [each for each in datasets if each.leader]
-    return Conclusions(datasets, _summary(compared, rows), tuple(_caveats(compared, rows)))
+    return Conclusions(datasets, _summary(compared, rows), (*tuning, *_caveats(compared, rows)))
 
 
 def _of_dataset(

@@ -13,7 +13,7 @@ from rankbench.reports.tables import Table, as_json, columns
 
 
 def render(table: Table, format: str) -> str:
-    """Return the table as `md`, `latex`, `csv` or `json` text."""
+    """Return the table as `md`, `latex`, `csv` or `json` text. Marks in cells are explained below the table."""
     if format == "json":
         return json.dumps(as_json(table), indent=2)
     if format == "csv":
@@ -22,8 +22,9 @@ def render(table: Table, format: str) -> str:
         # tabulate escapes special characters of LaTeX, so commands are inserted afterwards.
         header, body = columns(table, best="\x02{}\x04".format, second="\x03{}\x04".format)
         text = tabulate(body, header, tablefmt="latex_booktabs", disable_numparse=True)
+        text += "".join(f"\n\n\\noindent {{\\footnotesize {line}}}" for line in table.legend)
         commands = {"\x02": r"\textbf{", "\x03": r"\underline{", "\x04": "}", "†": r"$^{\dagger}$", "±": r"$\pm$"}
         for sign, command in commands.items():
             text = text.replace(sign, command)
         return text
-    return markdown.table(*columns(table, best=Best, second=Second))
+    return "\n\n".join([markdown.table(*columns(table, best=Best, second=Second)), *table.legend])

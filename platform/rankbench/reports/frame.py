@@ -15,7 +15,6 @@ def frame_of(table: Table) -> pd.DataFrame:
     if models have several runs, `tied` (not distinguishable from the best of the dataset), and `published` if a paper reports a
     number; then the setting, seconds, memory, and `state`, which is "measured" or says why there is no number.
     """
-    tied = {(pair.dataset, pair.model, pair.metric) for pair in table.differences if not pair.distinguishable}
     rows = []
     for row in table.rows:
         line: dict[str, Any] = {"dataset": row.dataset, "model": row.arm, "method": row.method}
@@ -23,7 +22,7 @@ def frame_of(table: Table) -> pd.DataFrame:
             cell = row.cells.get(metric)
             line[metric] = cell.mean if cell else None
             line |= {f"{metric} {name}": getattr(cell, name) if cell else None for name in ("low", "high", "std")}
-            line[f"{metric} tied"] = (row.dataset, row.arm, metric) in tied
+            line[f"{metric} tied"] = table.tied(row, metric)
             line[f"{metric} published"] = row.published.get(metric)
         setting = {name: value for name, value in row.params.items() if name in row.stated}
         line |= {"setting": setting, "fit_seconds": row.seconds.get("fit")}

@@ -22,8 +22,9 @@ from rankbench.reports.pareto import pareto_plot
 from rankbench.reports.plots import convergence_plot, differences_plot, final_plot
 from rankbench.reports.repeat import row_command, sweep_command
 from rankbench.reports.sweep_page import CAPTIONS, sweep_page
-from rankbench.reports.tables import Row, Table, missing_row, pairs_note, row_of, setting_text, tie_note
+from rankbench.reports.tables import Row, Table, missing_row, pairs_note, row_of, setting_text
 from rankbench.reports.targets import time_to_target
+from rankbench.reports.tuning import MANY, at_the_end, ends_sentence, untuned
 from rankbench.schema.stored_sweep import ChosenFile, ComparisonsFile, StoredSweep, SweepFile
 from rankbench.tracking.address import tracking_uri
 from rankbench.tracking.links import RunLinks, run_links
@@ -72,13 +73,9 @@ def sweep_table(
                 rows.append(missing_row(dataset, arm, spec.method, published, why))
                 continue
             pooled = {each.metric: each for each in compared.models if (each.dataset, each.model) == (dataset, arm)}
-            tied = any(
-                (pair.dataset, pair.model, pair.metric) == (dataset, arm, deciding) and not pair.distinguishable
-                for pair in differences
-            )
             stated = {*spec.params, *chain(*spec.chosen.values())}
             command = row_command(about, finished[0], records.get(searches[dataset, arm] or ""), wanted)
-            rows.append(row_of(finished, wanted, published, searched, pooled, tied, stated, command))
+            rows.append(row_of(finished, wanted, published, searched, pooled, stated, command))
             if len(finished) > 1:
                 seeds, splits = (", ".join(map(str, values)) for values in (rows[-1].seeds, rows[-1].split_seeds))
                 runs.setdefault(f"{len(finished)} runs, seed {seeds}, split seed {splits}", []).append(f"{arm} on {dataset}")
@@ -88,8 +85,6 @@ def sweep_table(
             if dataset in row.published
         ]
     notes += [f"mean ± standard deviation of {text}: {', '.join(members)}" for text, members in runs.items()]
-    if deciding and any(row.tied for row in rows):
-        notes.append(tie_note(deciding))
     if compared.neighbours:
         notes.append(pairs_note(compared.neighbours))
     notes += interval_notes(finals, wanted)
@@ -104,6 +99,9 @@ def sweep_table(
     notes += deviations
     notes += [f"failed: {r.arm} {r.params}: {r.error}" for r in records.values() if r.failed]
     notes += _stopped(records)
+    ends = at_the_end(chosen)
+    notes += ends[MANY:]
+    tuning = [*untuned(experiment, chosen, rows), *ends_sentence(ends, experiment.search.extend)]
     order = {arm: position for position, arm in enumerate(arms)}
     followed = [name for name in wanted if any(name in point for record in finals for point in record.curve)]
     table = Table(
@@ -117,14 +115,15 @@ def sweep_table(
         tuple(sorted(spent(records.values()), key=lambda each: (each.dataset, order.get(each.arm, len(order))))),
         time_to_target(finals, followed[-1], list(arms)) if followed else (),
         not_available,
-        conclude(rows, differences, experiment.search.choose.metric, stand_ins(finals), chosen is not None or not records),
+        conclude(
+            rows, differences, experiment.search.choose.metric, stand_ins(finals), chosen is not None or not records, tuning
+        ),
         sweep_command(about),
         links,
         compared.neighbours,
     )
-    if table.common:
-        table = replace(table, notes=(f"in every row with these parameters: {setting_text(table.common)}", *table.notes))
-    return table
+    common = [f"in every row with these parameters: {setting_text(table.common)}"] if table.common else []
+    return replace(table, notes=(*common, *table.legend, *table.notes))
 
 
 def links_of(stored: StoredSweep, environment: Environment) -> RunLinks:

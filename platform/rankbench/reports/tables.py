@@ -20,6 +20,10 @@ from rankbench.tracking.links import RunLinks
 from rankbench.tracking.record import RunRecord
 
 MANY = 5  # minimum number of rows for which a shared parameter is printed once
+TIED = (
+    f"† not distinguishable from the best of its dataset in this metric at {LEVEL}: paired tests over users, corrected by "
+    "Holm's method for all pairs of models"
+)
 
 
 @dataclass(frozen=True)
@@ -43,10 +47,9 @@ class Cell:
 class Row:
     """One arm on one dataset. Seconds are means over its runs, memory is the maximum.
 
-    `tied`: not distinguishable from the best in the metric of the conclusions. `stated`: parameters that the experiment gives
-    or searches; all others have their defaults. `published`: metric → published number. `missing`: "not run", "failed" or
-    "not available: ..." for a row without measured cells. `runs`: ids of its records. `command`: repeats its first run; empty
-    if one command cannot.
+    `stated`: parameters that the experiment gives or searches; all others have their defaults. `published`: metric → published
+    number. `missing`: "not run", "failed" or "not available: ..." for a row without measured cells. `runs`: ids of its records.
+    `command`: repeats its first run; empty if one command cannot.
     """
 
     dataset: str
@@ -60,7 +63,6 @@ class Row:
     chosen_of: int
     seeds: tuple[int, ...] = ()
     split_seeds: tuple[int, ...] = ()
-    tied: bool = False
     stated: tuple[str, ...] = ()
     published: dict[str, float] = field(default_factory=dict)
     missing: str = ""
@@ -125,6 +127,19 @@ class Table:
         ranked = {key: sorted(set(values), reverse=True) for key, values in means.items() if len(values) > 1}
         return {key: (values[0], values[1] if len(values) > 1 else None) for key, values in ranked.items()}
 
+    @cached_property
+    def _tied(self) -> set[tuple[str, str, str]]:
+        return {(pair.dataset, pair.model, pair.metric) for pair in self.differences if not pair.distinguishable}
+
+    def tied(self, row: Row, metric: str) -> bool:
+        """Whether a row cannot be told from the best of its dataset in `metric`."""
+        return (row.dataset, row.arm, metric) in self._tied
+
+    @property
+    def legend(self) -> tuple[str, ...]:
+        """The explanation of the marks in the cells, if there are any."""
+        return (TIED,) if any(self.tied(row, metric) for row in self.rows for metric in row.cells) else ()
+
     def rank(self, row: Row, metric: str) -> int | None:
         """Return 1 for the best mean of the row's dataset in `metric`, 2 for the second best. Equal means share a rank."""
         best, second = self._leaders.get((row.dataset, metric), (None, None))
@@ -138,7 +153,6 @@ def row_of(
     published: dict[str, float],
     chosen_of: int,
     pooled: Mapping[str, PooledMean],
-    tied: bool = False,
     stated: Iterable[str] = (),
     command: str = "",
 ) -> Row:
@@ -165,7 +179,6 @@ def row_of(
         chosen_of,
         tuple(dict.fromkeys(record.seed for record in records)),
         tuple(dict.fromkeys(record.dataset.split_seed for record in records)),
-        tied,
         tuple(name for name in first.params if name in stated),
         published,
         runs=tuple(record.id for record in records),
@@ -183,8 +196,9 @@ def columns(
 ) -> tuple[list[str], list[list[str]]]:
     """Return header and cells as text: measured mean and interval, and the published number and the difference if there is one.
 
-    `mark` follows the name of a tied model; `best` and `second` format the two highest means of a metric and dataset. A row
-    without a measurement shows the reason in place of its numbers. If no row has one, columns that would be empty are left out.
+    `mark` follows a mean that is tied with the best; `best` and `second` format the two highest means of a metric and dataset.
+    A row without a measurement shows the reason in place of its numbers. If no row has one, columns that would be empty are
+    left out.
     """
     published = _with(table, "published")
     several = _with(table, "std")
@@ -201,10 +215,11 @@ def columns(
     body, common = [], table.common
     emphasis: dict[int | None, Callable[[str], str]] = {1: best, 2: second}
     for row in table.rows:
-        line = ([row.dataset] if datasets else []) + [row.arm + mark * row.tied]
+        line = ([row.dataset] if datasets else []) + [row.arm]
         for name in table.metrics:
             cell = row.cells.get(name)
-            line.append(emphasis.get(table.rank(row, name), str)(f"{cell.mean:.4f}") if cell else row.missing)
+            shown = f"{cell.mean:.4f}{mark * table.tied(row, name)}" if cell else row.missing
+            line.append(emphasis.get(table.rank(row, name), str)(shown))
             if name in several:
                 line.append(f"{cell.std:.4f}" if cell and cell.std is not None else "")
             line.append(_interval(cell) if cell else "")
@@ -261,11 +276,6 @@ def pairs_note(neighbours: Sequence[Comparison]) -> str:
     )
 
 
-def tie_note(metric: str) -> str:
-    """Return the explanation of the mark of tied rows."""
-    return f"† not distinguishable from the best in {metric} at {LEVEL}: paired tests over users, corrected by Holm's method"
-
-
 def setting_text(params: dict[str, Any]) -> str:
     """Return parameters as `name=value` words."""
     return " ".join(f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}" for name, value in params.items())
@@ -275,7 +285,9 @@ def as_json(table: Table) -> dict[str, Any]:
     """Return the table as JSON values."""
     rows = []
     for row in table.rows:
-        cells = {name: vars(cell) | {"difference": cell.delta} for name, cell in row.cells.items()}
+        cells = {
+            name: vars(cell) | {"difference": cell.delta, "tied": table.tied(row, name)} for name, cell in row.cells.items()
+        }
         rows.append(
             {
                 "dataset": row.dataset,
@@ -289,7 +301,6 @@ def as_json(table: Table) -> dict[str, Any]:
                 "chosen_of": row.chosen_of,
                 "seeds": list(row.seeds),
                 "split_seeds": list(row.split_seeds),
-                "tied": row.tied,
                 "published": row.published,
                 "state": row.missing or "measured",
                 "runs": list(row.runs),

@@ -10,14 +10,12 @@ from typing import Any
 from rankbench.evaluation.metrics import MetricSet
 from rankbench.experiment.estimate import Size
 from rankbench.experiment.job import configure
-from rankbench.reproduce.beyond import edges, one_step_beyond
 from rankbench.reproduce.lines import Part, StoredSearch
 from rankbench.reproduce.wanted import Row
 from rankbench.sweeps.distinct import distinct_settings
+from rankbench.sweeps.extend_range import STEPS, edges, one_step_beyond
 from rankbench.sweeps.units import Unit, units
 from rankbench.tracking.record import RunRecord
-
-BEYOND = 3  # number of steps beyond the range of a parameter
 
 Done = Callable[[Unit, list[RunRecord], bool], None]
 Run = Callable[[Sequence[Unit], Done], None]
@@ -68,7 +66,7 @@ def search(row: Row, on: Part, size: Size, metrics: MetricSet, cpus: int, bound:
         if not over():
             measure(settings[start : start + at_once])
     drawn = len(tried)
-    for _ in range(BEYOND):
+    for _ in range(STEPS):
         best = _best(tried, order, metric)
         further = one_step_beyond(row.arm, values[best.id], tried_values()) if best else []
         if not further or over():

@@ -29,6 +29,9 @@ class ArmSpec(Strict):
     method: str
     name: Label | None = Field(None, description="label of the row; by default the name of the method")
     params: dict[str, Any] = {}
+    ranges: Literal["registry"] | None = Field(
+        None, description="registry: the ranges are those of the registry; the defaults are tried first, as one of the trials"
+    )
     published: dict[str, dict[str, float]] = Field({}, description="dataset → metric → number in the paper")
     costs: dict[str, dict[Literal["minutes", "gigabytes"], Annotated[float, Field(gt=0)]]] = Field(
         {}, description="dataset → time and memory of a fit in the paper, compared as ratios to those of `published.costs_of`"
@@ -47,6 +50,11 @@ class ArmSpec(Strict):
     @property
     def label(self) -> str:
         return self.name or self.method
+
+    @property
+    def searched(self) -> list[str]:
+        """The names of the parameters that have a range."""
+        return [name for name, value in self.params.items() if isinstance(value, dict)]
 
 
 class MethodChoice(Strict):
@@ -84,7 +92,13 @@ class SearchSpec(Strict):
     `by`: random draws; tpe, Optuna's tree-structured Parzen estimator; or bohb, which is tpe with the scheduler hyperband as in
     Falkner et al. (2018). `scheduler`: ends trials that are worse than others of their arm in evaluations on the validation
     set; not used for closed forms.
+
+    `ranges`: none, so that an arm without a range is measured as it is given; or registry, so that it is searched in the ranges
+    that its method states in the registry. `search: registry` is short for `search: {ranges: registry}`. `extend`: a parameter
+    whose best value is at the end of its range is tried beyond it.
     """
+
+    ranges: Literal["none", "registry"] = "none"
 
     trials: int = Field(10, ge=1, le=100_000, description="number of draws for each arm with random parameters")
     choose: Choose = Choose()
@@ -92,6 +106,7 @@ class SearchSpec(Strict):
     by: Literal["random", "tpe", "bohb"] = "random"
     scheduler: Literal["none", "asha", "hyperband"] = "none"
     grace: int = Field(5, ge=1, description="number of epochs before a trial can be ended")
+    extend: bool = False
 
     @model_validator(mode="before")
     @classmethod
@@ -247,12 +262,8 @@ class ExperimentSpec(Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _one_for_a_list(cls, given: Any) -> Any:
-        """`datasets: all` is short for `datasets: [all]`, and so is `methods: {family: softmax}` for a list of one."""
-        if not isinstance(given, dict):
-            return given
-        short = {key: [given[key]] for key in ("datasets", "methods") if isinstance(given.get(key), str | dict)}
-        return given | short
+    def _written_in_full(cls, given: Any) -> Any:
+        return in_full(given) if isinstance(given, dict) else given
 
     @model_validator(mode="after")
     def _something_to_compare(self) -> ExperimentSpec:
@@ -281,6 +292,14 @@ class ExperimentSpec(Strict):
         return tuple(dict.fromkeys(reported or [f"recall@{metric.partition('@')[2]}", metric]))
 
 
+def in_full(content: dict[str, Any]) -> dict[str, Any]:
+    """Return the content of an experiment with what is written short in full: `datasets: all` is `datasets: [all]`,
+    `methods: {family: softmax}` is a list of one, and `search: registry` is `search: {ranges: registry}`.
+    """
+    full = {key: [content[key]] for key in ("datasets", "methods") if isinstance(content.get(key), str | dict)}
+    return content | full | ({"search": {"ranges": content["search"]}} if isinstance(content.get("search"), str) else {})
+
+
 def load_experiment(path: Path, changes: dict[str, Any], load_plugin: LoadPlugin | None = None) -> ExperimentSpec:
     """Return the experiment in a file, with dotted `changes` applied. The path of a dataset card is relative to the file or, if
     there is no such card, to the working folder; in `changes`, it is relative to the working folder. The file's plugins are
@@ -290,7 +309,7 @@ def load_experiment(path: Path, changes: dict[str, Any], load_plugin: LoadPlugin
     """
     if not path.is_file():
         raise ConfigError(f"{path}: no such experiment file")
-    spec = validate(ExperimentSpec, override(_with_base(read_yaml(path), path), changes), str(path))
+    spec = validate(ExperimentSpec, override(in_full(_with_base(read_yaml(path), path)), changes), str(path))
     if load_plugin:
         for position, word in enumerate(spec.plugins):
             load_plugin(word, Path.cwd() if "plugins" in changes else path.parent, f"{path}: plugins[{position}]")
@@ -304,7 +323,8 @@ def _with_base(content: dict[str, Any], path: Path) -> dict[str, Any]:
     Keys that the file does not have are those of the base, except what belongs to the base's own table. An arm is that of the
     base with its name, or with the name `like`; what the file says of it replaces what the base says, and parameters one by
     one. An arm with a method and without `like` is the file's own. A file without arms has those of the base, with their
-    published numbers. Raises ConfigError if there is no such file or arm, or if the base has a base itself.
+    published numbers. Raises ConfigError, naming the file, if there is no such file or arm, if the base has a base itself, or
+    if it is not an experiment as it stands.
     """
     if "base" not in content:
         return content
@@ -314,21 +334,27 @@ def _with_base(content: dict[str, Any], path: Path) -> dict[str, Any]:
     require(base_path.is_file(), f"{path}: base: {base_path}: no such experiment file")
     base = read_yaml(base_path)
     require("base" not in base, f"{path}: base: {name} has a base itself; name that file")
-    known = {arm.get("name", arm.get("method")): arm for arm in base.get("arms", [])}
+    validate(ExperimentSpec, in_full(base), str(base_path))
+    known = {arm.get("name") or arm["method"]: arm for arm in base.get("arms", [])}
+    own_arms = content.get("arms", base.get("arms", []))
+    require(isinstance(own_arms, list), f"{path}: arms: expected a list, got {shown(own_arms)}")
     arms = []
-    for position, arm in enumerate(content.get("arms", base.get("arms", []))):
+    for position, arm in enumerate(own_arms):
         require(isinstance(arm, dict), f"{path}: arms[{position}]: expected name and published")
         key = "like" if "like" in arm else "name"
         if key == "name" and "method" in arm:
             arms.append(arm)
             continue
+        require(isinstance(arm.get(key), str), f"{path}: arms[{position}].{key}: expected the name of an arm of {name}")
+        params = arm.get("params", {})
+        require(isinstance(params, dict), f"{path}: arms[{position}].params: expected a mapping, got {shown(params)}")
         require(
-            arm.get(key) in known,
-            f"{path}: arms[{position}].{key}: {name} has no {arm.get(key)!r}{nearest(str(arm.get(key)), known)}",
+            arm[key] in known,
+            f"{path}: arms[{position}].{key}: {name} has no {arm[key]!r}{nearest(arm[key], known)}",
         )
         theirs = {each: value for each, value in known[arm[key]].items() if each != "published"}
         own = {each: value for each, value in arm.items() if each != "like"}
-        arms.append(theirs | own | {"params": theirs.get("params", {}) | own.get("params", {})})
+        arms.append(theirs | own | {"params": theirs.get("params", {}) | params})
     kept = {
         key: value for key, value in base.items() if key not in ("name", "question", "published", "not_run", "claims", "arms")
     }
@@ -338,14 +364,15 @@ def _with_base(content: dict[str, Any], path: Path) -> dict[str, Any]:
 def experiment_of_words(
     datasets: Sequence[str], methods: Sequence[str], changes: dict[str, Any], source: str
 ) -> ExperimentSpec:
-    """Return an experiment without a file: names and patterns of datasets and methods, and dotted `changes`.
+    """Return an experiment without a file: names and patterns of datasets and methods, and dotted `changes`. Methods without a
+    range are searched in those of the registry, unless a change says otherwise.
 
     A change whose path does not begin with a key of an experiment file is a parameter of the methods.
 
     Raises ConfigError naming `source` and the key.
     """
     values = {key if key.split(".")[0] in ExperimentSpec.model_fields else f"params.{key}": changes[key] for key in changes}
-    content = {"name": NO_FILE, "datasets": [*datasets], "methods": [*methods]}
+    content = {"name": NO_FILE, "datasets": [*datasets], "methods": [*methods], "search": {"ranges": "registry"}}
     return _with_cards(validate(ExperimentSpec, override(content, values), source), [Path.cwd()], source)
 
 

@@ -72,12 +72,15 @@ class SweepFile(_File):
 
 
 class ChosenRow(_File):
-    """`search`: id of the record whose setting was chosen, None without a search. `final`: ids of its runs on test."""
+    """`search`: id of the record whose setting was chosen, None without a search. `final`: ids of its runs on test. `ends`:
+    parameters whose chosen value is at the end of what was tried → the smallest and the largest value that was tried.
+    """
 
     dataset: str
     arm: str
     search: str | None = None
     final: tuple[str, ...]
+    ends: dict[str, tuple[float, float]] = {}
 
 
 class ChosenFile(_File):

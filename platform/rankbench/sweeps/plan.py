@@ -27,6 +27,7 @@ from rankbench.schema.stored_sweep import NotAvailable
 from rankbench.sweeps.selection import by_name
 from rankbench.sweeps.settings import (
     chosen_settings,
+    from_registry,
     grace_beyond_the_end,
     redundant_draws,
     settings_of,
@@ -139,6 +140,7 @@ def plan(
         settings, setting_notes = settings_of(arm, spec, key)
         if spec.search.by != "random" and any(kind in DRAWS for kind in kinds(arm.params)):
             drawing_arms.append((arm, settings))
+            candidates += settings[:1] if arm.ranges else []  # the defaults, which are no draw
             notes += redundant_draws(arm, settings)
         else:
             candidates += settings
@@ -179,11 +181,12 @@ def plan(
         return replace(
             final, given={card.name: [each for each in chosen[card.name] if can_score(each, card)] for card in cards}
         )
+    notes += from_registry(spec)
     notes += shared_rankings(candidates)
     notes += grace_beyond_the_end(examples, spec)
     able = {card.name: [config for config in candidates if can_score(config, card)] for card in cards}
     left_out = unable_arms(examples, cards)
-    every_one = len(left_out) == len(cards) and all(len(arms) == len(examples) for arms in left_out.values())
+    every_one = len(left_out) == len(cards) and all(len(arms) == len(spec.arms) for arms in left_out.values())
     require(not every_one, f"{source}: its methods score only users they were fitted on, and its datasets hold users out")
     by_arms: dict[str, list[str]] = defaultdict(list)
     for name, arms in left_out.items():
@@ -204,7 +207,8 @@ def plan(
             continue
         drafts = units(card, sizes[card.name], settings, spec, metrics, "search", cpus)
         draft = max((replace(unit, job=replace(unit.job, configs=unit.job.configs[:1])) for unit in drafts), key=_needs)
-        adaptive.append(AdaptiveSearch(arm, draft, spec.search.trials))
+        if trials := spec.search.trials - bool(arm.ranges):
+            adaptive.append(AdaptiveSearch(arm, draft, trials))
     return replace(final, search=tuple(search), notes=(*notes, *final_notes), adaptive=tuple(adaptive))
 
 

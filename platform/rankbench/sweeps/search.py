@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from rankbench.core.errors import ConfigError
 from rankbench.experiment.outcome import stopped
 from rankbench.fitting.drive import Row
 from rankbench.fitting.method import Iterative
@@ -60,8 +61,8 @@ class Search:
         return self._studies[search.draft.arm].waits
 
     def draw(self, search: AdaptiveSearch, on_done: OnDone) -> tuple[Unit, dict[str, Any]] | None:
-        """Return the next unit and its drawn parameters. None if it needs no trial, because an interrupted sweep ran it or an
-        earlier draw was the same; `on_done` is called then.
+        """Return the next unit and its drawn parameters. None if it needs no trial, because an interrupted sweep ran it, an
+        earlier draw was the same, or values of the registry's ranges do not fit together; `on_done` is called then.
         """
         study = self._studies[search.draft.arm]
         number = study.next
@@ -69,7 +70,13 @@ class Search:
         values, repeats = study.draw(stored_values)
         if stored_values is None:
             self._draws.add(study.name, values)
-        unit = search.unit(values)
+        try:
+            unit = search.unit(values)
+        except ConfigError:
+            if not search.arm.ranges:
+                raise
+            study.end(number, None)
+            repeats, unit = number, search.unit({})
         if repeats is None:
             self.drawn.append(unit)
             self._trials[unit.run_id] = study, number

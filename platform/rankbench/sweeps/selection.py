@@ -12,7 +12,9 @@ from rankbench.core.names import ALL
 from rankbench.core.patterns import WITHOUT, Families, is_pattern, selected
 from rankbench.core.registry import nearest
 from rankbench.data.cards import card_names
+from rankbench.experiment.job import configure
 from rankbench.experiment.methods import method, registered
+from rankbench.experiment.ranges import space_of
 from rankbench.schema.datasets import without_patterns
 from rankbench.schema.experiment import ArmSpec, ExperimentSpec, MethodChoice
 
@@ -21,14 +23,17 @@ def by_name(spec: ExperimentSpec, environment: Environment, source: str) -> Expe
     """Return `spec` with patterns of datasets replaced by cards, and `methods` by one arm for each method.
 
     `params` become parameters of the arms that have them and do not set them. A method with an arm of its own gets no second
-    one. An experiment without patterns is returned as it is. Raises ConfigError, beginning with `source`, for a pattern without
+    one. With `search: registry`, arms without a range get those of the registry. An experiment without any of this is returned
+    as it is. Raises ConfigError, beginning with `source`, for a pattern without
     a match and for a parameter that no method has.
     """
     datasets = without_patterns(spec.datasets, card_names(environment), source)
-    if datasets == spec.datasets and not spec.methods and not spec.params:
+    if datasets == spec.datasets and not spec.methods and not spec.params and spec.search.ranges == "none":
         return spec
-    arms = [*spec.arms, *_arms_of(spec, source)]
-    return spec.model_copy(update={"datasets": datasets, "arms": _with_params(arms, spec, source), "methods": (), "params": {}})
+    arms = _with_params([*spec.arms, *_arms_of(spec, source)], spec, source)
+    if spec.search.ranges == "registry":
+        arms = tuple(_with_ranges(arm, f"{source}: arms: {arm.label}") for arm in arms)
+    return spec.model_copy(update={"datasets": datasets, "arms": arms, "methods": (), "params": {}})
 
 
 def families() -> Families:
@@ -84,6 +89,14 @@ def _with_params(arms: Sequence[ArmSpec], spec: ExperimentSpec, source: str) -> 
         return tuple(arms)
     _require_somewhere(spec.params, [arm.method for arm in arms], f"{source}: params")
     return tuple(arm.model_copy(update={"params": _of(spec.params, arm.method) | arm.params}) for arm in arms)
+
+
+def _with_ranges(arm: ArmSpec, source: str) -> ArmSpec:
+    """Return an arm without a range with those of the registry for the parameters that it does not set."""
+    if arm.searched:
+        return arm
+    space = space_of(configure(arm.method, arm.params, source, arm.label), arm.params)
+    return arm.model_copy(update={"params": arm.params | space, "ranges": "registry"}) if space else arm
 
 
 def _of(params: dict[str, Any], name: str) -> dict[str, Any]:

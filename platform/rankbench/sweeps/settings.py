@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from rankbench.core.errors import require
+from rankbench.core.errors import ConfigError, require
 from rankbench.data.cards import Card
 from rankbench.experiment.job import MethodConfig, configure
 from rankbench.fitting.method import Iterative
@@ -18,9 +18,15 @@ from rankbench.sweeps.units import can_score
 def settings_of(arm: ArmSpec, spec: ExperimentSpec, source: str) -> tuple[list[MethodConfig], list[str]]:
     """The arm's settings, and a sentence on those that are left out: they differ only in parameters that change no ranking
     there. Whether they do can depend on the others, as that of b does on how the ridge is given.
+
+    In the ranges of the registry, the first setting is the default one, and draws that do not fit together are left out.
     """
     expanded = distinct_settings(arm.params, spec.search.trials, spec.search.seed, f"{source}.params")
     result: dict[Any, MethodConfig] = {}
+    if arm.ranges == "registry":
+        expanded = [values for values in expanded if _fits(arm, values)]
+        fixed = {name: value for name, value in arm.params.items() if name not in arm.searched}
+        expanded = [fixed, *expanded][: spec.search.trials]
     for values in expanded:
         config = configure(arm.method, values, f"{source}.params", arm.label)
         redundant = config.spec.redundant
@@ -32,14 +38,21 @@ def settings_of(arm: ArmSpec, spec: ExperimentSpec, source: str) -> tuple[list[M
     return list(result.values()), [f"{arm.label}: {len(result)} of {len(expanded)} settings are planned: {why}"]
 
 
+def _fits(arm: ArmSpec, values: dict[str, Any]) -> bool:
+    """Whether the method accepts values together, each of which it accepts."""
+    try:
+        configure(arm.method, values)
+    except ConfigError:
+        return False
+    return True
+
+
 def chosen_settings(spec: ExperimentSpec, dataset: str, source: str) -> list[MethodConfig]:
     """One setting per arm, from the file. An arm with nothing to search needs no `chosen`; one that was not searched on this
     dataset is left out, unless that leaves none.
     """
     result = []
-    unsearched = [
-        arm for arm in spec.arms if dataset not in arm.chosen and any(isinstance(v, dict) for v in arm.params.values())
-    ]
+    unsearched = [arm for arm in spec.arms if dataset not in arm.chosen and arm.searched]
     for position, arm in enumerate(spec.arms):
         key = f"{source}: arms[{position}].chosen"
         require(len(unsearched) < len(spec.arms), f"{key}: nothing for {dataset}; run the search first")
@@ -62,6 +75,13 @@ def redundant_draws(arm: ArmSpec, settings: list[MethodConfig]) -> list[str]:
     if not redundant:
         return []
     return [f"{arm.label}: every draw of {', '.join(redundant)} is run, although it changes no ranking: {first.spec.reason}"]
+
+
+def from_registry(spec: ExperimentSpec) -> list[str]:
+    """A sentence on the arms that are searched in the ranges of the registry."""
+    arms = [arm.label for arm in spec.arms if arm.ranges]
+    ranges = f"searched in the ranges of the registry, {spec.search.trials} settings each, the defaults among them"
+    return [f"{some(arms)}: {ranges}; with search: none, settings are measured as they are given"] if arms else []
 
 
 def shared_rankings(candidates: list[MethodConfig]) -> list[str]:

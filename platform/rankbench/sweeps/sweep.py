@@ -34,6 +34,7 @@ from rankbench.schema.stored_sweep import (
 )
 from rankbench.schema.sweep_id import new_id
 from rankbench.sweeps.comparisons import compare_finals
+from rankbench.sweeps.extend_range import STEPS, ends_of, settings_beyond
 from rankbench.sweeps.heartbeat import Heartbeat, Progress, require_vacant
 from rankbench.sweeps.plan import Plan, plan, with_both_recalls
 from rankbench.sweeps.reuse import Earlier, other_plugins
@@ -200,7 +201,9 @@ def run_sweep(
             # Imported here because it imports Ray, which reads the environment variables that the session sets.
             from rankbench.sweeps.run_units import run_units
 
-            def run_stage(name: str, fixed: Sequence[Unit], adaptive: Sequence[AdaptiveSearch] = ()) -> list[RunRecord]:
+            def run_stage(
+                name: str, fixed: Sequence[Unit], adaptive: Sequence[AdaptiveSearch] = (), spec: ExperimentSpec = spec
+            ) -> list[RunRecord]:
                 members = [*fixed, *(search.draft for search in adaptive for _ in range(search.trials))]
                 progress = heartbeat.progress = Progress(name, len(members), sum(unit.cost for unit in members))
                 listener.stage(progress)
@@ -220,6 +223,19 @@ def run_sweep(
             records, used = store.records, dict[str, float]()
             search = run_stage("search", planned.search, planned.adaptive)
             best = choose(search, spec)
+            unstopped = spec.model_copy(update={"search": spec.search.model_copy(update={"scheduler": "none", "by": "random"})})
+            for _ in range(STEPS if spec.search.extend else 0):
+                further: list[Unit] = []
+                for card in planned.cards:
+                    own = [record for (dataset, _), record in best.items() if dataset == card.name]
+                    settings = [each for record in own for each in settings_beyond(spec, record, search)]
+                    size, cpus = Size.of(prepare(card, environment)), None if address else cluster.cpus
+                    further += units(card, size, settings, spec, planned.metrics, "search", cpus)
+                if not further:
+                    break
+                search += run_stage("extend", further, spec=unstopped)
+                best = choose(search, spec)
+            ends = {key: ends_of(spec, record, search) for key, record in best.items()}
             chosen = planned.given or {card.name: final_settings(best, card, spec) for card in planned.cards}
             final_units: list[Unit] = []
             for card in planned.final_cards:
@@ -237,7 +253,7 @@ def run_sweep(
                 final[key] = [read_record(records / name) for name in row.final]
                 finals += final[key]
                 if row.search is not None:
-                    best[key] = read_record(records / row.search)
+                    best[key], ends[key] = read_record(records / row.search), row.ends
         n_compared = len({record.dataset.name for record in finals if record.finished}) * len(_columns(finals, spec))
         progress = heartbeat.progress = Progress("statistics", n_compared, 1.0, counted="comparisons")
         listener.stage(progress)
@@ -248,6 +264,7 @@ def run_sweep(
                 arm=arm,
                 search=best[dataset, arm].id if (dataset, arm) in best else None,
                 final=tuple(record.id for record in final.get((dataset, arm), [])),
+                ends=ends.get((dataset, arm), {}),
             )
             for dataset, arm in dict.fromkeys([*best, *final])
         )

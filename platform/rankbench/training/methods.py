@@ -30,6 +30,7 @@ from rankbench.training.params import TrainedParams, TrainingParams
 from rankbench.training.steps import steps
 
 NEGATIVES = ("n_negatives", "shared_negatives", "sampler", "popularity_power")
+SHARED = ("learning_rate", "weight_decay")  # of what all losses share, what depends on the loss
 SAVE_EVERY = 10.0  # seconds of training between checkpoints
 
 
@@ -55,6 +56,10 @@ class Trained(Iterative):
     @property
     def own(self) -> tuple[str, ...]:
         return tuple(field.name for field in dataclasses.fields(self.loss.params))
+
+    def searched(self, p: TrainedParams) -> tuple[str, ...]:
+        names = (*self.own, *SHARED, *(field.name for field in dataclasses.fields(p.encoder)))
+        return tuple(dict.fromkeys(names))
 
     def fields(self) -> tuple[dataclasses.Field, ...]:
         """The parameters of training, of every encoder and of the loss, each name once."""

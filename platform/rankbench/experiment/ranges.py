@@ -1,4 +1,4 @@
-"""The values that a search tries for a parameter, read from the text in which the parameter describes its usual values.
+"""The registry's ranges: what a search tries for a parameter, read from the text in which it describes its usual values.
 
 0.05 to 0.3          drawn between both bounds
 10 to 500            drawn on a logarithmic scale, because the bounds are a factor of ten or more apart
@@ -10,14 +10,33 @@ linear, embedding    one of these
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import Field
 from typing import Any
 
+from rankbench.experiment.job import MethodConfig
+
+# How long and how exactly a solver computes, and what an evaluation costs, are no properties of the model. A method without one
+# of its parts is another method.
+FIXED = (
+    "embedding_dim", "latent_dim", "hidden_dim", "iterations", "epochs", "patience", "eval_every", "stop_metric", "tolerance",
+    "solver", "subspace_dim", "cg_steps", "cg_tolerance", "init_scale", "ablation",
+)  # fmt: skip
 SPREAD = 10.0  # ratio of the bounds from which on a range is searched on a logarithmic scale
 FROM_ZERO = 1e-3  # on a logarithmic scale, a range from 0 begins at this share of its upper bound
 LOG = ", log scale"
 _NUMBER = r"[-+]?[0-9.]+(?:e[-+]?[0-9]+)?"
 _RANGE = re.compile(rf"({_NUMBER}) to ({_NUMBER})")
+
+
+def space_of(config: MethodConfig, given: Collection[str] = ()) -> dict[str, dict[str, list[Any]]]:
+    """Return the ranges of the parameters that make the model what it is, without those that are `given`."""
+    fields = {each.name: each for each in config.spec.fields()}
+    names = [each for each in config.spec.searched(config.params) if each not in FIXED and each not in given]
+    space = {each: how for each in names if (how := range_of(fields[each])) is not None}
+    # Parameters that are absent by default are other ways to give the same number, such as lam_prime for lam.
+    absent = [each for each in space if fields[each].default is None]
+    return {each: how for each, how in space.items() if each not in absent[1:]}
 
 
 def range_of(field: Field[Any]) -> dict[str, list[Any]] | None:

@@ -1,0 +1,110 @@
+"""A search goes on beyond a range where its best value is the last one."""
+
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import pytest
+
+from rankbench.experiment.run import run
+from rankbench.schema.experiment import ArmSpec, ExperimentSpec
+from rankbench.schema.stored_sweep import read_sweep
+from rankbench.sweeps.extend_range import edges, ends_of, one_step_beyond, settings_beyond
+from rankbench.sweeps.sweep import Listener, run_sweep
+
+
+def arm(**space):
+    return ArmSpec(method="ease", params={"lam": space})
+
+
+def tried(*values):
+    return [{"lam": value} for value in values]
+
+
+@pytest.mark.parametrize(
+    ("values", "best", "following"),
+    [
+        ([1, 10, 100], 100, 1000),  # even by the ratio
+        ([0.1, 0.01, 0.001], 0.001, 0.0001),
+        ([10, 20, 30], 30, 40),  # even by the difference
+        ([0, 5, 10], 10, 20),
+        ([0.05, 0.1, 0.15], 0.05, 0.025),  # the next value would be 0
+    ],
+)
+def test_the_next_value_continues_the_range(values, best, following):
+    one = arm(choice=values)
+    assert edges(one, {"lam": best}, tried(*values)) == ["lam"]
+    assert one_step_beyond(one, {"lam": best}, tried(*values)) == [{"lam": pytest.approx(following)}]
+
+
+def test_a_best_value_inside_is_no_edge():
+    assert edges(arm(grid=[1, 10, 100]), {"lam": 10}, tried(1, 10, 100)) == []
+
+
+def test_the_upper_end_of_randint_is_not_drawn_so_that_the_value_below_it_is_the_edge():
+    one = ArmSpec(method="ials", params={"iterations": {"randint": [4, 9]}})
+    drawn = [{"iterations": value} for value in range(4, 9)]
+    assert edges(one, {"iterations": 8}, drawn) == edges(one, {"iterations": 4}, drawn) == ["iterations"]
+    assert one_step_beyond(one, {"iterations": 8}, drawn) == [{"iterations": 9}]
+
+
+def test_what_the_method_does_not_accept_is_no_step():
+    assert edges(arm(grid=[0, 10]), {"lam": 0}, tried(0, 10)) == []
+
+
+@pytest.mark.parametrize(
+    ("space", "best", "bounds", "following"),
+    [
+        ({"loguniform": [1, 10_000]}, 9_000.0, (1, 10_000), 100_000),  # a quarter of its decades
+        ({"loguniform": [1, 10_000]}, 1.2, (1, 10_000), 0.1),
+        ({"uniform": [1, 5]}, 4.9, (1, 5), 6),
+        ({"uniform": [1, 5]}, 4.0, None, None),
+        ({"grid": [1, 10]}, 10, (1, 10), 100),
+    ],
+)
+def test_a_sweep_takes_a_draw_near_the_end_for_the_end(space, best, bounds, following):
+    spec = ExperimentSpec(name="q", datasets=["x"], arms=[arm(**space)])
+    record = SimpleNamespace(arm="ease", method="ease", params={"lam": best}, dataset=SimpleNamespace(name="x"))
+    others = [SimpleNamespace(arm="ease", params={"lam": value}, dataset=record.dataset) for value in (2.5, 0, None)]
+    elsewhere = SimpleNamespace(arm="ease", params={"lam": 1e9}, dataset=SimpleNamespace(name="y"))
+    search = [record, *(others if "loguniform" in space else []), elsewhere]
+    found = ends_of(spec, record, search)
+    assert bool(found) == (bounds is not None)
+    assert [each.flat["lam"] for each in settings_beyond(spec, record, search)] == ([following] if following else [])
+    if found and "loguniform" not in space:  # a default of 0 is no end of a logarithmic range
+        assert found == {"lam": bounds}
+
+
+def test_a_sweep_goes_beyond_its_range_and_says_where_it_ended(environment, monkeypatch):
+    def at_once(planned, environment, store, session, spec, on_done, *rest):
+        records = []
+        for unit in planned:
+            writer = store.trial(unit.run_id, unit.ids)
+            outcomes = run(unit.job, environment)
+            for outcome in outcomes:
+                writer.write(outcome.record, outcome.per_user)
+            on_done(unit, [outcome.record for outcome in outcomes], False)
+            records += [outcome.record for outcome in outcomes]
+        return records
+
+    monkeypatch.setattr("rankbench.sweeps.run_units.run_units", at_once)
+    monkeypatch.setattr("rankbench.cluster.session.session", lambda *_, **__: nullcontext(SimpleNamespace(cpus=2)))
+    data = {"name": "synthetic", "source": {"generator": {"users": 200, "items": 80, "interactions_per_user": 12}}}
+    arms = [arm(grid=[0.01, 0.1]), ArmSpec(method="popularity")]
+    search = {"extend": True, "choose": {"metric": "ndcg@10"}}
+    spec = ExperimentSpec(name="q", datasets=[data], arms=arms, search=search)
+    stages = []
+    listener = Listener(stage=lambda progress: stages.append((progress.stage, progress.of)))
+    folder, failed = run_sweep(spec, "here", environment, fresh=True, listener=listener)
+    stored = read_sweep(folder)
+    tried = sorted(
+        record.params["lam"] for record in stored.records.values() if record.arm == "ease" and record.stage == "search"
+    )
+    (row,) = [row for row in stored.chosen.rows if row.arm == "ease"]
+    assert not failed and stages[0] == ("search", 3) and stages[-2] == ("final", 2)
+    assert stages[1:-2] == [("extend", 1)] * 3 and tried == [0.01, 0.1, 1, 10, 100]
+    assert row.ends == {"lam": (0.01, 100)} and stored.records[row.final[0]].params["lam"] == 100
+
+
+def test_of_an_interval_the_end_itself_is_tried_first():
+    # The best draw is not the end of the interval, so the interval is not left.
+    assert edges(arm(loguniform=[1, 100]), {"lam": 90.0}, tried(2.0, 90.0)) == []
