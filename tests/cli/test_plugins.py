@@ -6,6 +6,7 @@ import pytest
 
 from rankbench.cli import _main
 from rankbench.core import plugins
+from rankbench.tracking.record import read_record
 
 LOSS = """from dataclasses import dataclass
 from torch import Tensor
@@ -67,6 +68,35 @@ def test_several_plugins_in_one_command(capsys):
     record = json.loads(capsys.readouterr().out)
     assert [plugin["name"] for plugin in record["environment"]["plugins"]] == ["my_loss.py", "my_metric.py", "my_split.py"]
     assert [*record["metrics"]] == ["hits_2@5"]
+
+
+def test_the_record_of_changed_code_wins_and_the_earlier_one_stays(home, capsys):
+    words = ["run", "mine.yaml", "popularity", "--metrics", "hits_2@5", "--no-track", "--json"]
+    own = ["--plugin", "my_metric.py", "--plugin", "my_split.py"]
+
+    def result():
+        assert _main([*words, *own]) == 0
+        printed = capsys.readouterr()
+        return json.loads(printed.out), printed.err
+
+    first, _ = result()
+    text = (home / "my_metric.py").read_text()
+    (home / "my_metric.py").write_text(text.replace("2.0 *", "6.0 *"))
+    second, said = result()
+    ratio = second["metrics"]["hits_2@5"]["mean"] / first["metrics"]["hits_2@5"]["mean"]
+    assert ratio == pytest.approx(3) and second["id"] == first["id"] and not second["kept_an_earlier_record"]
+    newer, older = sorted((home / "results" / "runs").glob("[!.]*"))
+    assert f"the code has changed since an earlier run of this setting, whose record is kept as {older.name}\n" in said
+    stored = [read_record(folder) for folder in (newer, older)]
+    assert [each.metrics["hits_2@5"].mean for each in stored] == [
+        each["metrics"]["hits_2@5"]["mean"] for each in (second, first)
+    ]
+    assert stored[1].id == older.name == f"{first['id']}.{stored[1].code}" and stored[0].id == newer.name
+    # Both can be compared, and the start of an id still means the newer one.
+    assert _main(["compare", newer.name[:-1], older.name, "--metric", "hits_2@5"]) == 0
+    assert "better" in capsys.readouterr().out
+    _, said = result()
+    assert "an earlier finished record of this run was kept, with its seconds and memory" in said
 
 
 def test_a_saved_model_of_a_plugin_recommends_with_the_plugin(capsys):

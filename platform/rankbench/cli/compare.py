@@ -106,6 +106,8 @@ def find_run(name: str, environment: Environment) -> Path:
     if name in folders:
         return folders[name]
     matching = sorted(each for each in folders if each.startswith(name))
+    # A record of earlier code lies beside the newer one, under a longer name.
+    matching = [each for each in matching if not any(each.startswith(f"{other}.") for other in matching)]
     if not matching:
         raise ConfigError(f"unknown run {name!r} in {results}{nearest(name, folders)}")
     if len(matching) > 1:

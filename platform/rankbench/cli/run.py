@@ -106,7 +106,7 @@ def run(
     from rankbench.schema.shared_sweeps import claimed_run, store_run
     from rankbench.tracking.labels import Labels
     from rankbench.tracking.mlflow_sink import MlflowSink, tracking_uri
-    from rankbench.tracking.record import find_record, read_record, record_content, write_record
+    from rankbench.tracking.record import find_record, keep_aside, read_record, record_content, write_record
     from rankbench.tracking.run_names import run_name as name_of
 
     require_both(dry_run, nodes)
@@ -159,14 +159,22 @@ def run(
         before = None if fresh else find_record(environment.results / "runs" / record.id)
         # A record of other data is no longer one of this run, although ids do not depend on the content of the user's files.
         moved = before is not None and before.finished and before.dataset.fingerprint != record.dataset.fingerprint
-        folder = write_record(environment.results / "runs", record, outcome.per_user, replace=fresh or moved, fence=fence)
+        aside = None
+        if before and before.finished and not moved and before.code != record.code and before.metrics != record.metrics:
+            aside = keep_aside(environment.results / "runs" / record.id, before)
+        replace = fresh or moved or aside is not None
+        folder = write_record(environment.results / "runs", record, outcome.per_user, replace=replace, fence=fence)
         # Compared by their durations, because two runs may start in the same second.
         earlier = read_record(folder)
         kept = earlier.seconds != record.seconds
         if isinstance(attempt, StoredAttempt) and not kept:
             store_run(folder, attempt)
+            if aside:
+                store_run(aside, attempt)
+    if aside:
+        err.print(f"the code has changed since an earlier run of this setting, whose record is kept as {aside.name}")
     if kept:
-        what = "its seconds and memory" if earlier.metrics == record.metrics else "other metrics, as the code has changed since"
+        what = "its seconds and memory" if earlier.metrics == record.metrics else "other metrics, though of the same code"
         err.print(f"an earlier finished record of this run was kept, with {what}; --fresh replaces it")
     if moved:
         err.print(f"the data of {card.name} have changed since an earlier run of this setting, whose record was replaced")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -11,9 +12,13 @@ from rankbench.core import plugins
 
 def code_fingerprint() -> str:
     """The first 16 hexadecimal digits of the SHA-256 of all source files of the package and of the loaded plugins."""
-    loaded = sorted(plugin.sha256 for plugin in plugins.loaded())
-    package = package_fingerprint()
-    return hashlib.sha256("".join([package, *loaded]).encode()).hexdigest()[:16] if loaded else package
+    return fingerprint_with(package_fingerprint(), (plugin.sha256 for plugin in plugins.loaded()))
+
+
+def fingerprint_with(package: str, hashes: Iterable[str]) -> str:
+    """The fingerprint of a package and of plugins with these hashes."""
+    given = sorted(hashes)
+    return hashlib.sha256("".join([package, *given]).encode()).hexdigest()[:16] if given else package
 
 
 @cache

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
+from dataclasses import replace as with_values
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -15,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import ConfigDict, TypeAdapter
 
+from rankbench.core.code import fingerprint_with
 from rankbench.core.config import read_json
 from rankbench.core.errors import DataError, first_line
 from rankbench.core.files import Fence, atomic_folder
@@ -110,6 +113,12 @@ class RunRecord:
         return self.status == "stopped"
 
     @property
+    def code(self) -> str:
+        """The fingerprint of the code that made it: of the package and of the plugins that it used."""
+        plugins = (plugin["sha256"] for plugin in self.environment.get("plugins", ()))
+        return fingerprint_with(self.environment.get("code") or "unknown", plugins)
+
+    @property
     def own_seconds(self) -> float:
         """The seconds of the fit, of a stopped one until its last evaluation; of a fit that settings share, its part."""
         until_stopped = self.curve[-1].get("seconds", 0.0) if self.stopped and self.curve else 0.0
@@ -176,11 +185,24 @@ def write_record(
     target = folder / record.id
     earlier = None if replace else find_record(target)
     with atomic_folder(target, replace=earlier is None or not earlier.finished, fence=fence) as scratch:
-        text = json.dumps(record_content(record), indent=2, allow_nan=False)
-        (scratch / "record.json").write_text(text + "\n", encoding="utf-8")
+        _write_content(scratch, record)
         if per_user is not None:
             pq.write_table(per_user, scratch / "per_user.parquet", compression="zstd")
     return target
+
+
+def keep_aside(folder: Path, record: RunRecord) -> Path:
+    """Copy the `record` in `folder`, which one of other code will replace, to <id>.<fingerprint of its code>; return that."""
+    kept = with_values(record, id=f"{record.id}.{record.code}")
+    with atomic_folder(folder.parent / kept.id, replace=True) as scratch:
+        shutil.copytree(folder, scratch, dirs_exist_ok=True)
+        _write_content(scratch, kept)
+    return folder.parent / kept.id
+
+
+def _write_content(folder: Path, record: RunRecord) -> None:
+    text = json.dumps(record_content(record), indent=2, allow_nan=False)
+    (folder / "record.json").write_text(text + "\n", encoding="utf-8")
 
 
 def read_record(folder: Path) -> RunRecord:
