@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import logging
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -221,6 +223,61 @@ def test_a_loss_that_is_no_number_for_each_row_is_named_with_what_it_returned(lo
             outcome(environment, configure("my-loss", params), fit_on="train")
         assert str(refused.value).startswith("loss my-loss: returned ") and found in str(refused.value)
         assert "expected a tensor of 8 floating-point numbers" in str(refused.value) and "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("labels[:3]", r"returned an array of shape \(3,\) and type int\d+; expected an array of [\d,]+ whole numbers"),
+        ("labels + 0.5", "type float64; expected"),
+        ("labels - 9", "expected an array of .* whole numbers, each one of TRAIN, VALID, TEST"),
+        ("labels.tolist()", r"returned \[\d, .*; expected"),
+        ("None", "returned None; expected"),
+        ("exit(0)", r"sys.exit\(0\) was called in "),
+    ],
+)
+def test_a_protocol_that_labels_wrongly_is_named_with_what_it_returned(given, expected, load_text, environment):
+    returned = PROTOCOL.rindex("return ")
+    load_text(f"{PROTOCOL[:returned]}labels = {PROTOCOL[returned + 7 :].strip()}\n    return {given}\n")
+    split = {"protocol": "every-nth", "n": 4}
+    with pytest.raises(ConfigError, match=f"^protocol every-nth: .*{expected}"):
+        load("synthetic", environment, {"split": split})
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("None", "yielded None instead of a pyarrow.Table"),
+        ("[7]", "yielded 7 instead of a pyarrow.Table"),
+        ("'text'", "yielded 't' instead of"),
+        ("pa.table({'user': [1]})", "the columns are user; expected user, item"),
+        ("[pa.table({'item': [1], 'user': [1]})]", "the columns are item, user; expected user, item and perhaps value, time"),
+        ("[pa.table({'user': [[1]], 'item': [2]})]", "the column user is list"),
+        ("[pa.table({'user': [1.5], 'item': [2]})]", "the column user is double"),
+        ("exit(0)", r"sys.exit\(0\) was called in "),
+    ],
+)
+def test_a_reader_that_yields_no_tables_of_ids_is_named_with_what_it_yielded(given, expected, load_text, tmp_path, environment):
+    load_text(f"{READER[: READER.index('    with')]}    return {given}\n")
+    (tmp_path / "raw").write_text("1-2")
+    card = tmp_path / "own.yaml"
+    card.write_text("name: own\nsource: {file: raw}\nread: {format: dashes}\n")
+    with pytest.raises(ConfigError, match=f"^reader dashes: .*{expected}"):
+        load(str(card), environment)
+
+
+def test_a_loss_with_the_name_of_one_that_is_imported_later_leaves_no_half_behind(tmp_path):
+    """In a process of its own, where nothing is imported yet."""
+    (tmp_path / "taken.py").write_text(LOSS.replace("NAME", "mine"))  # the second loss of its file
+    (tmp_path / "free.py").write_text(LOSS.replace("NAME", "my-loss"))
+    code = (
+        "from rankbench.experiment.methods import load_plugin, registered\n"
+        "for name in ('taken.py', 'free.py'):\n    try:\n        load_plugin(name)\n    except Exception as error:\n"
+        "        print(error)\nprint({'infonce', 'mine', 'my-loss'} <= {*registered().names()})\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120)
+    first, second = done.stdout.splitlines()
+    assert "loss 'mine' is registered twice" in first and second == "True"
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,11 @@ from rankbench.contracts.check import BrokenError, Contract, NotCheckedError, ex
 from rankbench.core.errors import DataError, first_line
 from rankbench.data.cards import Read
 from rankbench.data.raw import RawFile
-from rankbench.data.readers import READERS, Reader
+from rankbench.data.readers import READERS, Reader, problem_of
 
 CONTRACT = Contract("reader")
 DAMAGED = 300  # files
 PIECES = (b"", b"\x00", b"\xef\xbb\xbf", b"\xff", b'"', b"\n", b"\r", b"{", b"-", b"9" * 30)
-TYPES = {"value": pa.types.is_float64, "time": pa.types.is_int64}
 
 
 def read(reader: Reader, content: bytes) -> list[pa.Table]:
@@ -34,12 +33,9 @@ def read(reader: Reader, content: bytes) -> list[pa.Table]:
             expect(str(error).startswith(f"{path}"), f"the error does not begin with the path of the file: {error}")
             raise
     for table in tables:
-        names = table.column_names
-        expect(names[:2] == ["user", "item"] and set(names[2:]) <= {*TYPES}, f"the columns are {names}")
-        for column in names:
-            kind = table[column].type
-            right = TYPES[column](kind) if column in TYPES else pa.types.is_int64(kind) or pa.types.is_string(kind)
-            expect(right, f"the column {column} is {kind}")
+        problem = problem_of(table)
+        expect(not problem, problem)
+        for column in table.column_names:
             expect(not table[column].null_count or column == "time", f"the column {column} has empty rows")
     return tables
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import pkgutil
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any, Generic, TypeVar
@@ -44,8 +45,14 @@ def plugins_behind(words: Iterable[str]) -> tuple[plugins.Plugin, ...]:
 
 @cache
 def _import_all(package: str) -> None:
-    for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
-        importlib.import_module(module.name)
+    try:
+        for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
+            importlib.import_module(module.name)
+    except BaseException:
+        # A file that failed is imported again by the next call, and registers its first names again.
+        for each in _ALL:
+            each._forget_unimported()
+        raise
 
 
 class Registry(Generic[Spec]):
@@ -123,6 +130,11 @@ class Registry(Generic[Spec]):
 
     def __len__(self) -> int:
         return len(self._specs)
+
+    def _forget_unimported(self) -> None:
+        for origin in {*self._origins.values()}:
+            if origin.startswith(f"{plugins.PACKAGE}.") and origin not in sys.modules:
+                self._forget(origin)
 
     def _forget(self, origin: str) -> None:
         for name in [name for name, each in self._origins.items() if each == origin]:

@@ -21,6 +21,7 @@ from rankbench.data.protocols.spec import (
     VALID_HISTORY,
     ColdUsers,
     SplitSpec,
+    checked_labels,
     protocols,
 )
 
@@ -155,7 +156,7 @@ def split(data: Interactions, spec: SplitSpec) -> tuple[Split, Interactions]:
     is empty, or a pair is in two parts.
     """
     data = spec.timed(data)
-    labels = protocols().get(spec.protocol).label(data, spec)
+    labels = checked_labels(protocols().get(spec.protocol), data, spec)
     data = replace(data, part=labels)
     if (labels == DROPPED).any():
         kept = labels != DROPPED

@@ -10,6 +10,8 @@ import numpy as np
 from pydantic import Field
 
 from rankbench.core.config import Strict
+from rankbench.core.errors import require, shown
+from rankbench.core.plugins import exits_are_errors
 from rankbench.core.registry import Registry
 from rankbench.core.rng import stream
 from rankbench.data.interactions import Interactions
@@ -100,6 +102,24 @@ class Protocol:
     label: Label
     refit: bool = True
     self_excluded: Callable[[Any], bool] = lambda spec: False
+
+
+def checked_labels(protocol: Protocol, data: Interactions, spec: SplitSpec) -> np.ndarray:
+    """Return the label of every interaction. Raises ConfigError if the protocol, which may be a plugin's, returns none."""
+    source = f"protocol {protocol.name}"
+    with exits_are_errors(source):
+        labels: Any = protocol.label(data, spec)
+    if isinstance(labels, np.ndarray):
+        found = f"an array of shape {labels.shape} and type {labels.dtype}"
+        right = labels.shape == (len(data),) and labels.dtype.kind in "iu" and bool(np.isin(labels, range(DROPPED + 1)).all())
+    else:
+        found, right = shown(labels), False
+    require(
+        right,
+        f"{source}: returned {found}; expected an array of {len(data):,} whole numbers, each one of TRAIN, VALID, TEST, "
+        "VALID_HISTORY, TEST_HISTORY and DROPPED; rankbench check FILE tests it",
+    )
+    return labels
 
 
 _PROTOCOLS: Registry[Protocol] = Registry("protocol")

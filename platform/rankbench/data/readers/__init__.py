@@ -6,14 +6,14 @@ seconds). A reader holds a bounded part of the file at a time, and its DataError
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from rankbench.core.errors import DataError
-from rankbench.core.plugins import load_configured
+from rankbench.core.errors import ConfigError, DataError, shown
+from rankbench.core.plugins import exits_are_errors, load_configured
 from rankbench.core.registry import Registry
 from rankbench.data.layouts import Finder, Layout
 
@@ -51,8 +51,38 @@ def formats() -> list[str]:
 
 
 def reader(format: str) -> Callable[..., Iterator[pa.Table]]:
-    """The function that reads a file of the format. Raises ConfigError for an unknown one."""
-    return _registered(format).read
+    """The function that reads a file of the format. Raises ConfigError for an unknown one.
+
+    The function raises ConfigError if the reader, which may be a plugin's, yields something else than such tables.
+    """
+    read = _registered(format).read
+
+    def tables(raw: Any) -> Iterator[pa.Table]:
+        with exits_are_errors(f"reader {format}"):
+            found = read(raw)
+            for table in found if isinstance(found, Iterable) else (found,):
+                if problem := problem_of(table):
+                    raise ConfigError(f"reader {format}: {problem}; rankbench check FILE tests it")
+                yield table
+
+    return tables
+
+
+TYPES = {"value": pa.types.is_float64, "time": pa.types.is_int64}
+
+
+def problem_of(table: Any) -> str:
+    """What keeps something that a reader yielded from being a table of interactions; empty if nothing does."""
+    if not isinstance(table, pa.Table):
+        return f"yielded {shown(table)} instead of a pyarrow.Table"
+    names = table.column_names
+    if names[:2] != ["user", "item"] or not {*names[2:]} <= {*TYPES} or len({*names}) < len(names):
+        return f"the columns are {', '.join(names)[:200]}; expected user, item and perhaps value, time"
+    for column in names:
+        kind = table[column].type
+        if not (TYPES[column](kind) if column in TYPES else pa.types.is_int64(kind) or pa.types.is_string(kind)):
+            return f"the column {column} is {str(kind)[:100]}"
+    return ""
 
 
 def finder(format: str) -> Finder | None:
