@@ -25,7 +25,7 @@ import psutil
 from rankbench.core.files import ABANDONED, SCRATCH
 from rankbench.tracking.record import read_per_user, read_record
 
-TOUCHES_OF_A_LINE = 3  # open and write, open again and sync, rename
+TOUCHES_OF_A_LINE = 4  # open and write, open again and sync, rename, remove what is not there any more
 TOUCHES = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "shutil.rmtree"}
 MARK = "FAULTS_MARK"  # in the environment of a command and of everything that it starts
 GONE_WITHIN = 60  # seconds from a death until nothing that the process started is left

@@ -68,9 +68,11 @@ def kill_again_and_again(home: Home, words: tuple[str, ...], ending: str, times:
         assert ended.killed, (number, ended)
         home.require_no_processes()
         after = lines_of(home)
-        # The last touch of a line is the one before its rename, which a death some time later comes after.
+        # The last touch of a line comes after its rename, and a death while the next one is written before that.
         assert before < after and len(after) - len(before) >= stored, (number, len(before), len(after), stored)
-        writing += bool(number % 2 and [*(home.folder / "store").glob(f".tmp-*{ending}")])
+        scratch = [*(home.folder / "store").glob(f".tmp-*{ending}")]
+        assert scratch or not number % 2, number
+        writing += bool(scratch)
         home.age()
     before, last = lines_of(home), home.run(*words)
     assert last.code == 0, last.err
