@@ -4,11 +4,13 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pandas as pd
+import psutil
 import pytest
 
 import rankbench.api as rb
@@ -276,3 +278,22 @@ def test_what_cannot_be_a_sweep_is_refused_before_any_work(environment, argument
     with pytest.raises(ConfigError, match=message):
         rb.sweep(**arguments, progress=False, environment=environment)
     assert not (environment.results / "sweeps").exists() or not list((environment.results / "sweeps").iterdir())
+
+
+def test_an_interrupted_sweep_leaves_no_process_and_no_thread(environment, tmp_path, monkeypatch):
+    """In a notebook the program goes on after Ctrl-C."""
+    monkeypatch.delenv("RANKBENCH_TRACKING_URI", raising=False)
+    seen = []
+
+    def interrupted(spec, source, environment, listener, **options):
+        planned = plan(spec, environment, 1, source)
+        listener.planned(planned, tmp_path / "results" / "sweeps" / "small")
+        seen.extend(psutil.Process().children())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("rankbench.api.run_sweep.run_sweep", interrupted)
+    before = psutil.Process().children(), set(threading.enumerate())
+    with pytest.raises(KeyboardInterrupt):
+        rb.sweep(datasets=FRAME, methods=["ease"], environment=environment, progress=False)
+    assert len(seen) > len(before[0])  # the uploader
+    assert psutil.Process().children() == before[0] and not set(threading.enumerate()) - before[1]

@@ -58,47 +58,51 @@ def execute(
     labels = labels or Labels.from_env(source)
     artifacts = environment.results / "mlartifacts"
     sink = MlflowSink(tracking_uri(environment), spec.name, artifacts, display.warn, labels=labels)
-    with display:
+    with sink:
+        with display:
 
-        def planned(plan: Plan, folder: Path) -> None:
-            display.planned(plan, folder)
-            sink.open()
-            facts: dict[str, Any] = {"datasets": [card.name for card in plan.cards], "arms": [arm.label for arm in spec.arms]}
-            facts |= {"not_available": [*plan.not_available]} if plan.not_available else {}
-            facts |= {"settings": plan.n_settings, "fits": plan.n_fits, "chosen_by": metric}
-            published = spec.published.model_dump(exclude={"recall"}) if spec.published else {}
-            views = sweep_views(spec.name, folder.name, metric, spec.report_metrics, list(drawn.values()))
-            sink.start_sweep(folder.name, facts, {"rankbench.question": spec.question}, published, views)
-            records["folder"] = folder / "records"
+            def planned(plan: Plan, folder: Path) -> None:
+                display.planned(plan, folder)
+                sink.open()
+                facts: dict[str, Any] = {
+                    "datasets": [card.name for card in plan.cards],
+                    "arms": [arm.label for arm in spec.arms],
+                }
+                facts |= {"not_available": [*plan.not_available]} if plan.not_available else {}
+                facts |= {"settings": plan.n_settings, "fits": plan.n_fits, "chosen_by": metric}
+                published = spec.published.model_dump(exclude={"recall"}) if spec.published else {}
+                views = sweep_views(spec.name, folder.name, metric, spec.report_metrics, list(drawn.values()))
+                sink.start_sweep(folder.name, facts, {"rankbench.question": spec.question}, published, views)
+                records["folder"] = folder / "records"
 
-        def done(unit: Unit, finished: list[RunRecord]) -> None:
-            display.done(unit, finished)
-            used = {unit.job.run_id(config): config.used for config in unit.job.configs}
-            for record in finished:
-                name = run_name(record, named.get(record.arm or record.method, ()), *several)
-                sink.send(record, records["folder"] / record.id, name, used.get(record.id), first=metric)
+            def done(unit: Unit, finished: list[RunRecord]) -> None:
+                display.done(unit, finished)
+                used = {unit.job.run_id(config): config.used for config in unit.job.configs}
+                for record in finished:
+                    name = run_name(record, named.get(record.arm or record.method, ()), *several)
+                    sink.send(record, records["folder"] / record.id, name, used.get(record.id), first=metric)
 
-        def finished(folder: Path) -> None:
-            stored, (place,) = read_sweep(folder), places
-            if place.claim:
-                place.claim.require_newest()
-            files.extend(write_report(folder / "report", stored.about, stored.chosen, stored.records, comparisons(stored)))
-            place.publish(*(path.relative_to(folder).as_posix() for path in files))
+            def finished(folder: Path) -> None:
+                stored, (place,) = read_sweep(folder), places
+                if place.claim:
+                    place.claim.require_newest()
+                files.extend(write_report(folder / "report", stored.about, stored.chosen, stored.records, comparisons(stored)))
+                place.publish(*(path.relative_to(folder).as_posix() for path in files))
 
-        records: dict[str, Path] = {}
-        files: list[Path] = []
-        places: list[SweepStore] = []
-        listener = Listener(display.accept, places.append, planned, display.stage, done, finished, display.warn)
-        folder, failed = run_sweep(spec, source, environment, listener=listener, **options)
-    stored = read_sweep(folder)
-    compared = comparisons(stored)
-    (place,) = places
-    table = sweep_table(stored.about, stored.chosen, stored.records, compared)
-    sink.finish_sweep(files, ok=not failed, note=note(spec.question, table))
-    if (links := links_of(stored, environment)).runs:
-        # Only now does the store have all runs, which the page links to.
-        table = sweep_table(stored.about, stored.chosen, stored.records, compared, links)
-        pictures = [path for path in files if path.suffix == ".png"]
-        pages = write_pages(folder / "report", stored.about, stored.chosen, table, stored.records, pictures)
-        place.publish(*(path.relative_to(folder).as_posix() for path in pages))
-    return folder, table, len(failed)
+            records: dict[str, Path] = {}
+            files: list[Path] = []
+            places: list[SweepStore] = []
+            listener = Listener(display.accept, places.append, planned, display.stage, done, finished, display.warn)
+            folder, failed = run_sweep(spec, source, environment, listener=listener, **options)
+        stored = read_sweep(folder)
+        compared = comparisons(stored)
+        (place,) = places
+        table = sweep_table(stored.about, stored.chosen, stored.records, compared)
+        sink.finish_sweep(files, ok=not failed, note=note(spec.question, table))
+        if (links := links_of(stored, environment)).runs:
+            # Only now does the store have all runs, which the page links to.
+            table = sweep_table(stored.about, stored.chosen, stored.records, compared, links)
+            pictures = [path for path in files if path.suffix == ".png"]
+            pages = write_pages(folder / "report", stored.about, stored.chosen, table, stored.records, pictures)
+            place.publish(*(path.relative_to(folder).as_posix() for path in pages))
+        return folder, table, len(failed)

@@ -38,7 +38,7 @@ class MlflowSink:
 
     `experiment` is the name of the experiment unless `labels`, which are the user's choices, name another. A record is sent
     once: an existing run with its id in the tag rankbench.run is not changed. While `close` waits, it calls `waiting` with the
-    number of messages left.
+    number of messages left. As a context it ends the uploader, also where an error or Ctrl-C comes before `close`.
     """
 
     uri: str = field(repr=False)
@@ -54,6 +54,14 @@ class MlflowSink:
     _messages: list[Path] = field(default_factory=list)
     _unwritten: int = 0
     _write_error: str = ""
+
+    def __enter__(self) -> MlflowSink:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._delivery is not None:
+            self._delivery.stop()
+            self._delivery = None
 
     @property
     def spool(self) -> Spool:
