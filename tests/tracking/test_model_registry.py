@@ -136,7 +136,7 @@ def test_a_wrong_name_or_tag_is_one_line_before_anything_is_read(registered, wor
 
 def test_what_cannot_be_registered_is_named(registered, environment, tmp_path):
     root, _ = registered
-    with pytest.raises(DataError, match=r"model\.json"):
+    with pytest.raises(DataError, match=r"not a saved model"):
         register(tmp_path, "shop", environment, Labels())
     environment.results.mkdir()
     (environment.results / "mlflow.db").write_text("not a database, long enough to be read as one" * 20)

@@ -35,6 +35,7 @@ class Strict(BaseModel):
 MOST_BYTES = 1 << 18  # in a file: the largest experiment here has 15 kB, and PyYAML reads about 100 kB per second
 MOST_VALUES = 50_000  # in a file, counted as often as aliases repeat them
 MOST_LEVELS = 32
+_JSON_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"')
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -301,13 +302,15 @@ def _is_model(value: Any) -> bool:
     return isinstance(value, type) and issubclass(value, BaseModel)
 
 
-def read_json(path: Path, adapter: TypeAdapter[T], what: str) -> T:
+def read_json(path: Path, adapter: TypeAdapter[T], what: str, most: int | None = None) -> T:
     """Return the content of a JSON file that this package wrote. Raises DataError naming the file, `what` it should be and the
-    first wrong field.
+    first wrong field. `most`: how many values it may have, of 4 kB on average.
     """
     if path.exists() and not path.is_file():  # reading a pipe would never end
         raise DataError(f"{path}: not {what} (not a regular file)")
     try:
+        if most is not None and (path.stat().st_size > most << 12 or _has_more_values(path.read_bytes(), most)):
+            raise DataError(f"{path}: not {what} (it may have {most:,} values and {MOST_VALUES:,} lists)")
         return adapter.validate_json(path.read_bytes(), strict=True)
     except OSError as error:
         raise DataError(f"{path}: not {what} ({error.strerror})") from None
@@ -321,6 +324,17 @@ def read_json(path: Path, adapter: TypeAdapter[T], what: str) -> T:
         else:
             reason = (f"{field}: " if field else "") + f"{first['msg'][:1].lower()}{first['msg'][1:200]}"
         raise DataError(f"{path}: not {what} ({reason})") from None
+
+
+def _has_more_values(text: bytes, most: int) -> bool:
+    """Return whether JSON has more than `most` values, by its commas, or very many lists and mappings: parsed, a number takes
+    30 bytes and a list 300.
+    """
+
+    def too_many(part: bytes) -> bool:
+        return part.count(b",") > most or part.count(b"[") + part.count(b"{") > MOST_VALUES
+
+    return too_many(text) and too_many(_JSON_STRING.sub(b"", text))
 
 
 def param(default: Any, help: str, search: str = "", used: Callable[[Any], bool] | None = None, **bounds: float) -> Any:

@@ -29,6 +29,7 @@ from rankbench.core.memory import available_memory
 from rankbench.core.plain import whole_number
 from rankbench.core.registry import nearest
 from rankbench.core.threads import available_cpus, pinned
+from rankbench.core.wording import SHA256
 from rankbench.data.blocks import csr_from_pairs, csr_from_parts
 from rankbench.data.cards import load_card
 from rankbench.data.prepare import Dataset, prepare
@@ -41,6 +42,7 @@ from rankbench.evaluation.ranking import Ranking, rank
 from rankbench.evaluation.summary import Interval, summarise
 from rankbench.experiment import methods
 from rankbench.experiment.job import configure
+from rankbench.experiment.model_files import most_values, shapes_in, vocabulary
 from rankbench.experiment.run import require_fold_in
 from rankbench.fitting.pair_recommender import PairRecommender
 from rankbench.fitting.recommenders import (
@@ -80,7 +82,6 @@ _ABOUT, _ARRAYS = "model.json", "arrays.safetensors"
 _TILES = "tiles"  # the folder of a matrix that is solved by tiles
 Part = Literal["train", "train+valid", "all"]
 PARTS = {"train": "train", "train+valid": "train and valid", "all": "train, valid and test"}  # in words
-_Id = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 
 
 class FittedOn(TypedDict):
@@ -103,9 +104,9 @@ class _About:
     dataset: FittedOn
     fit_on: Part
     seed: Annotated[int, Field(ge=0)]
-    users: list[_Id] | list[str]
-    items: list[_Id] | list[str]
-    sha256: str | None = None  # of the arrays
+    users: list[Any]  # checked by `vocabulary`, because pydantic would note an error for each of millions
+    items: list[Any]
+    sha256: Annotated[str, Field(pattern=SHA256)]  # of the arrays
     iterations: int | None = None
     format: Literal[1] = 1
 
@@ -445,7 +446,8 @@ def _arrays_of(form: type) -> list[str]:
 def load(folder: str | Path) -> Model:
     """Load a model that `save` wrote. Raises DataError naming the file if it is missing, damaged or of another format."""
     folder = _folder(folder)
-    about = read_json(folder / _ABOUT, TypeAdapter(_About), "a saved model")
+    shapes = shapes_in(folder / _ARRAYS)
+    about = read_json(folder / _ABOUT, TypeAdapter(_About), "a saved model", most_values(shapes))
     # Parameters from a file are checked like any input.
     try:
         spec = methods.method(about.method)
@@ -453,17 +455,17 @@ def load(folder: str | Path) -> Model:
         plugin = "if a plugin has it, load the plugin first: --plugin FILE, or rb.plugin(FILE)"
         raise DataError(f"{folder}: unknown method {shown(about.method)}; {plugin}") from None
     spec.configure(about.params, f"{folder}/{_ABOUT}")
-    if not (folder / _ARRAYS).is_file():  # reading a pipe would never end
-        raise DataError(f"{folder / _ARRAYS}: no such file; fit the model again")
+    cls = _FORMS[about.form]
+    expected = {f"model.{name}" for name in _arrays_of(cls)} | {"history.indptr", "history.indices"}
+    if wrong := expected ^ {*shapes}:
+        raise DataError(f"{folder / _ARRAYS}: {shown(min(wrong))} does not belong there, or is missing; fit the model again")
+    users, items = (vocabulary(getattr(about, name), f"{folder / _ABOUT}: {name}") for name in ("users", "items"))
     try:
-        # Models saved by an earlier version have no checksum.
-        if about.sha256 and about.sha256 != sha256_of(folder / _ARRAYS):
+        if about.sha256 != sha256_of(folder / _ARRAYS):
             raise DataError(f"{folder / _ARRAYS}: damaged: {_ABOUT} has another checksum; fit the model again")
         arrays = load_file(folder / _ARRAYS)
-        cls = _FORMS[about.form]
         matrix = {"C": TiledMatrix(folder / _TILES)} if cls is TiledLinearRecommender else {}
         recommender = cls(**matrix, **{name: arrays[f"model.{name}"] for name in _arrays_of(cls)})
-        users, items = pa.array(about.users), pa.array(about.items)
         _require_fit(recommender, arrays["history.indptr"], arrays["history.indices"], len(users), len(items), folder)
         history = csr_from_parts(arrays["history.indptr"], arrays["history.indices"], len(items))
         kept = about.dataset, about.fit_on, about.seed, users, items, history, about.iterations
