@@ -99,6 +99,21 @@ def test_the_record_of_changed_code_wins_and_the_earlier_one_stays(home, capsys)
     assert "an earlier finished record of this run was kept, with its seconds and memory" in said
 
 
+def test_what_plugins_print_goes_to_stderr(home, capsys):
+    places = {
+        "my_loss.py": "    return (p.margin", "my_metric.py": "    return 2.0", "my_split.py": "    return random_per_user",
+    }  # fmt: skip
+    for name, line in places.items():
+        text = (home / name).read_text().replace(line, f"    print('called {name}')\n{line}")
+        (home / name).write_text(f"print('imported {name}')\n{text}")
+    own = [word for name in places for word in ("--plugin", name)]
+    words = ["run", "mine.yaml", "my-hinge", "epochs=1", "patience=0", "--metrics", "hits_2@5", "--no-track", "--json"]
+    assert _main([*words, *own]) == 0
+    found = capsys.readouterr()
+    assert json.loads(found.out)["method"] == "my-hinge"
+    assert all(f"imported {name}\n" in found.err and f"called {name}\n" in found.err for name in places)
+
+
 def test_a_saved_model_of_a_plugin_recommends_with_the_plugin(capsys):
     words = ["fit", "synthetic", "my-hinge", "epochs=1", "patience=0", "data.source.generator.users=60", "--out", "model"]
     assert _main([*words, "--plugin", "my_loss.py"]) == 0

@@ -86,6 +86,7 @@ def drawing(s, p):
         (lambda s, p: sys.exit(), {}, "values_are_finite"),
         (lambda s, p: s.neg.exp().sum(dim=1) - s.pos + 0 * p.margin, {}, "values_are_finite"),
         (lambda s, p: hinge(s, p) / (s.pos - s.neg[:, 0]), {}, "odd_batches_are_finite"),
+        (lambda s, p: (p.margin - s.pos[:, None] + s.neg).squeeze().clamp(min=0).sum(dim=-1), {}, "odd_batches_are_finite"),
         (lambda s, p: hinge(s, p) / s.neg.std(dim=1), {}, "odd_batches_are_finite"),
         (lambda s, p: hinge(s, p) * s.pos.detach(), {}, "gradients_are_derivatives"),
         (lambda s, p: hinge(s, p) + s.neg[:, 0], {}, "order_changes_nothing"),

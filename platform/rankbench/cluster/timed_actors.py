@@ -17,7 +17,7 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from rankbench.core.errors import ClusterError, first_line
-from rankbench.core.plugins import Shipment, exits_are_errors
+from rankbench.core.plugins import Shipment, guarded
 
 _TICK = 0.1  # seconds between checks of the clock
 
@@ -53,11 +53,11 @@ class _Host:
         self.made: Any = None
 
     def begin(self, make: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-        with exits_are_errors("begin"):
+        with guarded("begin"):
             self.made = make(*arguments)
 
     def call(self, method: str, last: bool) -> Any:
-        with exits_are_errors(method):
+        with guarded(method):
             answer = getattr(self.made, method)()
         if last:
             self.made = None

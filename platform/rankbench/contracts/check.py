@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from rankbench.core.errors import first_line
+from rankbench.core.plugins import guarded
 
 
 class BrokenError(Exception):
@@ -62,12 +63,13 @@ class Contract:
 
     def _finding(self, name: str, subject: Any, check: Check) -> Finding:
         try:
-            check.run(subject)
+            with guarded(name):
+                check.run(subject)
         except NotCheckedError as reason:
             return Finding(self.kind, name, check.name, "skipped", str(reason))
         except BrokenError as error:
             return Finding(self.kind, name, check.name, "failed", str(error), check.advice)
-        except (Exception, SystemExit) as error:  # the subject is foreign code
+        except Exception as error:  # the subject is foreign code
             problem = f"{type(error).__name__}: {first_line(error)}"
             return Finding(self.kind, name, check.name, "failed", problem, check.advice)
         return Finding(self.kind, name, check.name, "passed")

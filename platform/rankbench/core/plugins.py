@@ -19,7 +19,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from importlib.metadata import entry_points
@@ -179,7 +179,8 @@ def _activate(plugin: Plugin) -> Plugin:
         unload(earlier)
     _loading.append(plugin)
     try:
-        _import(plugin)
+        with redirect_stdout(sys.stderr):
+            _import(plugin)
     except BaseException as error:
         unload(plugin)
         if isinstance(error, Exception | SystemExit):
@@ -246,6 +247,13 @@ def exits_are_errors(source: str) -> Iterator[None]:
     except SystemExit as stop:
         lines = traceback.extract_tb(stop.__traceback__)
         raise ConfigError(f"{source}: sys.exit({stop.code!r}) was called in {lines[-1].filename}:{lines[-1].lineno}") from None
+
+
+@contextmanager
+def guarded(source: str) -> Iterator[None]:
+    """Print what foreign code prints on stderr, because results alone belong on stdout, and let no sys.exit end the process."""
+    with redirect_stdout(sys.stderr), exits_are_errors(source):
+        yield
 
 
 @contextmanager

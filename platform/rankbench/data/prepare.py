@@ -23,7 +23,7 @@ from rankbench.core.display import as_html, as_text
 from rankbench.core.environment import Environment
 from rankbench.core.errors import DataError, DownloadError
 from rankbench.core.files import atomic_folder, make_folder, sweep_scratch, write_json
-from rankbench.core.plugins import loaded
+from rankbench.core.plugins import guarded, loaded
 from rankbench.data.blocks import csr_from_parts
 from rankbench.data.cards import Card, Step, load_card
 from rankbench.data.fetch import fetch
@@ -96,6 +96,7 @@ def load(dataset: str, environment: Environment, changes: dict[str, Any] | None 
     return prepare(load_card(dataset, environment, changes), environment)
 
 
+@guarded("prepare")
 def prepare(
     card: Card, environment: Environment, progress: Progress = lambda phase, done, total: None, verify: bool = False
 ) -> Dataset:

@@ -21,7 +21,7 @@ from rankbench.core.code import package_fingerprint
 from rankbench.core.environment import Environment
 from rankbench.core.errors import NumericalError, require
 from rankbench.core.memory import memory_errors_are_clear
-from rankbench.core.plugins import exits_are_errors
+from rankbench.core.plugins import guarded
 from rankbench.data.prepare import Dataset, prepare
 from rankbench.data.splits import Holdout
 from rankbench.evaluation.cold_users import counts_of_users, means_by_history, rank_all
@@ -61,7 +61,7 @@ def run_stepwise(
     code_revision(), package_fingerprint()  # asked now, because another revision may be checked out before the fit ends
     reset_peak_memory()
     named = rate_is_named(job.configs[0].flat)
-    with memory_errors_are_clear(job.title), exits_are_errors(job.title), threads.pinned(execution.n_threads), named:
+    with memory_errors_are_clear(job.title), guarded(job.title), threads.pinned(execution.n_threads), named:
         with _timed(seconds, "load"):
             dataset = prepare(job.card, environment, progress)
             X = dataset.split.fit_matrix(job.fit_on)
@@ -121,7 +121,7 @@ def load_and_fit(
     the curve so far after each iteration of an iterative method.
     """
     execution = execution or Execution()
-    with memory_errors_are_clear(job.title), exits_are_errors(job.title), threads.pinned(execution.n_threads):
+    with memory_errors_are_clear(job.title), guarded(job.title), threads.pinned(execution.n_threads):
         dataset = prepare(job.card, environment, progress)
         X = dataset.split.fit_matrix(job.fit_on)
         return dataset, result_of(_fit(job, dataset, X, execution, progress), on_curve)

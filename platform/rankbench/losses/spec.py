@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from rankbench.core.errors import require
+from rankbench.core.errors import ConfigError
 from rankbench.core.lazy import Lazy
 from rankbench.core.registry import Registry
 from rankbench.losses.others import DrawnItems, Others, OwnItems, ScoreTable
@@ -177,8 +177,12 @@ class Loss:
     gradient_differs: str = ""
 
 
+class ReturnedError(ConfigError):
+    """A loss has returned something else than a number for each row."""
+
+
 def row_losses(loss: Loss, s: Scores, p: Any, state: LossState | None = None) -> Tensor:
-    """The loss of each row, (B,). Raises ConfigError, which says what was returned, if it is no such tensor."""
+    """The loss of each row, (B,). Raises ReturnedError, which says what was returned, if it is none."""
     rows: Any = loss.function(s, p, state) if loss.state else loss.function(s, p)
     if isinstance(rows, Tensor):
         wanted = torch.is_grad_enabled() and s.pos.requires_grad
@@ -188,7 +192,8 @@ def row_losses(loss: Loss, s: Scores, p: Any, state: LossState | None = None) ->
     else:
         right, found = False, "None" if rows is None else f"the type {type(rows).__name__}"
     expected = f"expected a tensor of {len(s.pos):,} floating-point numbers, one for each row, computed from the scores"
-    require(right, f"loss {loss.name}: returned {found}; {expected} (rankbench check FILE tests it)")
+    if not right:
+        raise ReturnedError(f"loss {loss.name}: returned {found}; {expected} (rankbench check FILE tests it)")
     return rows
 
 
