@@ -14,7 +14,7 @@ from scipy import stats
 from rankbench.core.errors import ConfigError, DataError
 from rankbench.core.rng import stream
 from rankbench.evaluation.beyond import Ratio
-from rankbench.evaluation.compare import FEW, LEVEL, Comparison, Effort, compare, holm, user_means
+from rankbench.evaluation.compare import FEW, LEVEL, Comparison, Effort, compare, holm, p_text, user_means
 from rankbench.evaluation.metrics import PerUser
 from rankbench.evaluation.summary import bootstrap_bounds, bootstrap_means, summarise
 from rankbench.evaluation.user_tables import UserValues, metrics_of, values_of
@@ -368,3 +368,10 @@ def test_threads_change_no_bit_of_a_bootstrap():
         picks = rng.integers(0, 3000, (n, 3000), dtype=np.int32)
         picked += [np.bincount(row, minlength=3000) for row in picks]
     assert_allclose(one, np.array(picked) @ table / 3000, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("p", "text"), [(0.0, "< 0.001"), (0.00099, "< 0.001"), (0.001, "0.001"), (0.0496, "0.050"), (1.0, "1.000")]
+)
+def test_a_p_value_is_printed_in_one_way(p, text):
+    assert p_text(p) == text and p_text(p, "= ") == (text if text.startswith("<") else f"= {text}")

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from rankbench.evaluation.compare import LEVEL
+from rankbench.evaluation.compare import LEVEL, p_text
 from rankbench.leaderboard.bayes import against_first
 from rankbench.leaderboard.results import Result
 from rankbench.leaderboard.stability import Jackknife, agreement, jackknife
@@ -121,7 +121,8 @@ class Board:
         if p is not None and n > 2 and difference is not None:
             verdict = "differ" if p < LEVEL else "cannot be told apart"
             lines.append(
-                f"Friedman test: p = {p:.2g}, the mean ranks {verdict}. Critical difference by Nemenyi: {difference:.2f}."
+                f"Friedman test: p {p_text(p, '= ')}, the mean ranks {verdict}. "
+                f"Critical difference by Nemenyi: {difference:.2f}."
             )
             if p < LEVEL:
                 first = board.order[0]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rankbench.evaluation.compare import Comparison
+from rankbench.evaluation.compare import Comparison, p_text
 from rankbench.reports.effects import in_order, is_logarithmic, is_strip, searched
 from rankbench.reports.figures import short
 from rankbench.reports.page import Chart
@@ -364,4 +364,4 @@ def _shares(pair: Comparison) -> str:
 
 
 def _p(pair: Comparison) -> str:
-    return f"Wilcoxon {pair.p_wilcoxon_holm:.3g}, bootstrap {pair.p_bootstrap_holm:.3g}"
+    return f"Wilcoxon {p_text(pair.p_wilcoxon_holm)}, bootstrap {p_text(pair.p_bootstrap_holm)}"

@@ -8,7 +8,7 @@ from functools import cached_property
 from statistics import fmean, stdev
 from typing import Any
 
-from rankbench.evaluation.compare import LEVEL, Comparison
+from rankbench.evaluation.compare import LEVEL, Comparison, p_text
 from rankbench.evaluation.metrics import better_if_larger
 from rankbench.reports.budget import Spent
 from rankbench.reports.conclusions import Conclusions
@@ -259,7 +259,12 @@ def difference_columns(pairs: Sequence[Comparison]) -> tuple[list[str], list[lis
     for pair in pairs:
         line = [pair.model, State(pair.verdict), pair.against, f"{pair.difference:+.4f}", f"{pair.low:+.4f} – {pair.high:+.4f}"]
         line.append("" if pair.relative_percent is None else f"{pair.relative_percent:+.2f} %")
-        line += [_p(pair.p_wilcoxon_holm), _p(pair.p_bootstrap_holm), _signed(pair.rank_biserial), _signed(pair.cohen_dz)]
+        line += [
+            p_text(pair.p_wilcoxon_holm),
+            p_text(pair.p_bootstrap_holm),
+            _signed(pair.rank_biserial),
+            _signed(pair.cohen_dz),
+        ]
         line.append(" / ".join(f"{100 * share:.0f}" for share in (pair.better, pair.equal, pair.worse)) + " %")
         if several:
             line.append(", ".join(f"{seed}: {value:+.4f}" for seed, value in pair.by_split.items()))
@@ -331,10 +336,6 @@ def _with(table: Table, attribute: str) -> list[str]:
     cells = [(name, cell) for row in table.rows for name, cell in row.cells.items()]
     missing = [name for row in table.rows if row.missing and attribute == "published" for name in row.published]
     return [*(name for name, cell in cells if getattr(cell, attribute) is not None), *missing]
-
-
-def _p(p: float) -> str:
-    return f"{p:.3f}" if p >= 0.001 else "< 0.001"
 
 
 def _signed(value: float | None) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rankbench.core.environment import Environment
 from rankbench.core.files import write_text
+from rankbench.evaluation.compare import p_text
 from rankbench.reports.deviations import differing_params
 from rankbench.reports.markdown import markdown
 from rankbench.reports.names import listed
@@ -250,7 +251,7 @@ def _claim_blocks(claims: Sequence[StoredClaim], stand_ins: Collection[str]) -> 
 
 
 def _tested(pair: StoredPair) -> list[str]:
-    p = f"{pair.p_bootstrap_holm:.3f}, {pair.p_wilcoxon_holm:.3f}"
+    p = f"{p_text(pair.p_bootstrap_holm)}, {p_text(pair.p_wilcoxon_holm)}"
     return [f"{pair.difference:+.4f}", f"{pair.low:+.4f} – {pair.high:+.4f}", p, f"{pair.agreeing} of {pair.seeds}"]
 
 
