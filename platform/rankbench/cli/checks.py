@@ -22,12 +22,12 @@ from rankbench.core.environment import Environment
 from rankbench.core.errors import RankbenchError
 from rankbench.core.extras import EXTRAS, PURPOSES, install_command, installed
 from rankbench.core.memory import available_memory
+from rankbench.core.redaction import reason, without_password
 from rankbench.core.threads import available_cpus
 from rankbench.data.cache import STALE_AFTER, entries
 from rankbench.data.cards import card_names, load_card
 from rankbench.tracking.address import is_server, sqlite_file, tracking_uri
 from rankbench.tracking.delivery import check as tracking_problem
-from rankbench.tracking.redaction import reason, without_password
 from rankbench.tracking.spool import Spool
 from rankbench.tracking.store import is_new
 

@@ -40,9 +40,9 @@ def _root() -> None:
 def status(json: Json = False) -> None:
     """Show the tracking store, whether it answers, and how many messages wait for it."""
     from rankbench.core.environment import Environment
+    from rankbench.core.redaction import without_password
     from rankbench.tracking.address import tracking_uri
     from rankbench.tracking.delivery import check
-    from rankbench.tracking.redaction import without_password
     from rankbench.tracking.spool import Spool
     from rankbench.tracking.store import is_new
 
@@ -73,9 +73,9 @@ def sync(json: Json = False) -> None:
 
     from rankbench.core.environment import Environment
     from rankbench.core.errors import StorageError
+    from rankbench.core.redaction import without_password
     from rankbench.tracking.address import tracking_uri
     from rankbench.tracking.delivery import Delivery
-    from rankbench.tracking.redaction import without_password
     from rankbench.tracking.spool import Spool
 
     environment = Environment.from_env()
@@ -132,9 +132,9 @@ def serve(
 
     from rankbench.core.environment import Environment
     from rankbench.core.errors import StorageError, require
+    from rankbench.core.redaction import without_password
     from rankbench.tracking import server
     from rankbench.tracking.address import checked_uri, is_server, tracking_uri
-    from rankbench.tracking.redaction import without_password
     from rankbench.tracking.store import clear_errors, make_tables
     from rankbench.tracking.upgrade import upgrade
 

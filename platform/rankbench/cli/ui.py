@@ -23,9 +23,9 @@ def ui(
     from rankbench.core.environment import Environment
     from rankbench.core.errors import StorageError, require
     from rankbench.core.extras import require_extra
+    from rankbench.core.redaction import without_password
     from rankbench.tracking import server
     from rankbench.tracking.address import is_server, tracking_uri
-    from rankbench.tracking.redaction import without_password
     from rankbench.tracking.store import clear_errors, make_tables
 
     require_extra("tracking", "browsing runs")

@@ -14,7 +14,7 @@ from platformdirs import user_cache_dir
 from rankbench.core.errors import ConfigError, StorageError, require, shown
 from rankbench.core.files import is_too_long, require_writable
 from rankbench.core.registry import nearest
-from rankbench.core.storage import SCHEME, Storage, is_storage
+from rankbench.core.storage import SCHEME, Storage, is_storage, shown_address
 
 VARIABLES = {
     "RANKBENCH_DATA": "cache of downloads and prepared datasets, or s3://BUCKET/PREFIX (default: the user's cache folder)",
@@ -127,7 +127,7 @@ def _store(name: str) -> Storage | None:
     if not is_storage(value):
         return None
     if not value.startswith(SCHEME):
-        raise ConfigError(f"{name}={value}: expected a folder or s3://BUCKET/PREFIX")
+        raise ConfigError(f"{name}={shown_address(value)}: expected a folder or s3://BUCKET/PREFIX")
     return Storage.from_env(value, name)
 
 
@@ -151,7 +151,9 @@ def _folder(name: str) -> Path | None:
     if not value:
         return None
     if is_storage(value):
-        raise ConfigError(f"{name}={value}: must be a folder; only RANKBENCH_DATA and RANKBENCH_RESULTS may be in a store")
+        raise ConfigError(
+            f"{name}={shown_address(value)}: must be a folder; only RANKBENCH_DATA and RANKBENCH_RESULTS may be in a store"
+        )
     try:
         folder = Path(value).expanduser().resolve()
     except (OSError, RuntimeError) as error:  # a loop of links, or ~NAME of an unknown user

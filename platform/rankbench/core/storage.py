@@ -11,29 +11,37 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rankbench.core.errors import ConfigError, StorageError, first_line, require
+from rankbench.core.redaction import without_password
 
+T = TypeVar("T")
 SCHEME = "s3://"
 _CHUNK = 8 << 20  # bytes of a file that are in memory at once
 _CONNECT = 5  # seconds for a connection
-# How often a failed request is sent: for some seconds at first, when the address may be wrong, and for a minute or two once the
-# store has answered, because its outage must not end a sweep.
-_TRIES, _PATIENT_TRIES = 4, 10
+_TRIES = 2  # of one request by the client itself, which waits between them for less than a second
+# Seconds in which a request that failed is sent again: few at first, when the address may be wrong, and for a probe; and two
+# minutes once the store has answered, because its outage must not end a sweep. A request may take some seconds longer.
+LIMIT, PATIENT_LIMIT = 10.0, 120.0
+_LONGEST_PAUSE = 10.0  # seconds
 _URI = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(.*))?")
 _MEANS = {  # name of an AWS error → what to do about it
     "NO_SUCH_BUCKET": "there is no such bucket; create it first",
     "ACCESS_DENIED": "access is denied; check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and what they may do",
     "INVALID_ACCESS_KEY_ID": "the key is unknown; check AWS_ACCESS_KEY_ID",
     "SIGNATURE_DOES_NOT_MATCH": "the secret is wrong; check AWS_SECRET_ACCESS_KEY",
-    "NETWORK_CONNECTION": "the store does not answer; check AWS_ENDPOINT_URL",
+    "NETWORK_CONNECTION": "the store does not answer, or not to the end; check AWS_ENDPOINT_URL",
 }
+_PASSING = ("NETWORK_CONNECTION", "INTERNAL_FAILURE", "SERVICE_UNAVAILABLE", "SLOW_DOWN", "THROTTLING", "REQUEST_TIMEOUT")
+
+_KEYS = "; keys are given by AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 
 _Place = tuple[str, str | None, str | None]  # bucket, endpoint, region
 _answered: set[_Place] = set()  # the stores that have answered this process
@@ -53,14 +61,14 @@ class Storage:
 
         Raises ConfigError, starting with `source`, if `uri` or the endpoint cannot work.
         """
-        match = _URI.fullmatch(uri.rstrip("/"))
-        require(match is not None, f"{source}={uri}: expected s3://BUCKET/PREFIX, with a bucket of small letters and digits")
+        match, place = _URI.fullmatch(uri.rstrip("/")), f"{source}={shown_address(uri)}"
+        require(match is not None, f"{place}: expected s3://BUCKET/PREFIX, with a bucket of small letters and digits{_KEYS}")
         assert match
         parts = (match[2] or "").split("/")
-        require("" not in parts[:-1] and not {".", ".."} & {*parts}, f"{source}={uri}: expected s3://BUCKET/PREFIX")
+        require("" not in parts[:-1] and not {".", ".."} & {*parts}, f"{place}: expected s3://BUCKET/PREFIX")
         endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or None
-        if endpoint is not None and not re.fullmatch(r"https?://[^/\s]+/?", endpoint):
-            raise ConfigError(f"AWS_ENDPOINT_URL={endpoint}: expected http(s)://HOST:PORT")
+        if endpoint is not None and not re.fullmatch(r"https?://[^/\s@]+/?", endpoint):
+            raise ConfigError(f"AWS_ENDPOINT_URL={shown_address(endpoint)}: expected http(s)://HOST:PORT{_KEYS}")
         region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or None
         return cls(uri.rstrip("/"), endpoint, region)
 
@@ -73,27 +81,42 @@ class Storage:
 
     def read(self, key: str) -> bytes | None:
         """Return an object's content, None if there is none."""
-        with self._errors_are_clear(key):
+
+        def read() -> bytes | None:
             try:
                 with self._files.open_input_stream(self._path(key)) as stream:
                     return bytes(stream.read())
             except FileNotFoundError:
                 return None
 
+        return self._ask(key, read)
+
     def write(self, key: str, content: bytes) -> None:
         """Write an object; an earlier one with this key is replaced."""
-        with self._errors_are_clear(key), self._files.open_output_stream(self._path(key)) as stream:
-            stream.write(content)
+
+        def write() -> None:
+            with self._files.open_output_stream(self._path(key)) as stream:
+                stream.write(content)
+
+        self._ask(key, write)
 
     def upload(self, key: str, path: Path) -> None:
         """Write an object with the content of a file. It may be incomplete if the file cannot be read to its end."""
-        with path.open("rb") as file, self._errors_are_clear(key), self._files.open_output_stream(self._path(key)) as stream:
-            shutil.copyfileobj(file, stream, _CHUNK)
+
+        def upload() -> None:
+            with path.open("rb") as file, self._files.open_output_stream(self._path(key)) as stream:
+                shutil.copyfileobj(file, stream, _CHUNK)
+
+        self._ask(key, upload)
 
     def download(self, key: str, path: Path) -> None:
         """Write an object's content to a new file. Raises StorageError if there is no such object."""
-        with path.open("wb") as file, self._errors_are_clear(key), self._files.open_input_stream(self._path(key)) as stream:
-            shutil.copyfileobj(stream, file, _CHUNK)
+
+        def download() -> None:
+            with path.open("wb") as file, self._files.open_input_stream(self._path(key)) as stream:
+                shutil.copyfileobj(stream, file, _CHUNK)
+
+        self._ask(key, download)
 
     def names(self, key: str = "") -> list[str]:
         """Names directly below a prefix, of objects and of further prefixes, sorted."""
@@ -106,13 +129,18 @@ class Storage:
 
     def remove(self, key: str) -> None:
         """Remove an object, if there is one."""
-        with self._errors_are_clear(key), suppress(FileNotFoundError):
-            self._files.delete_file(self._path(key))
+
+        def remove() -> None:
+            with suppress(FileNotFoundError):
+                self._files.delete_file(self._path(key))
+
+        self._ask(key, remove)
 
     def require_writable(self) -> None:
         """Raise StorageError if an object cannot be written, read and removed here."""
         probe = f".rankbench-probe-{secrets.token_hex(4)}"
         self.write(probe, b"probe")
+        _answered.discard(self._place)  # a command that begins does not wait for minutes
         if self.read(probe) != b"probe":
             raise StorageError(f"{self}: does not return what was written")
         self.remove(probe)
@@ -122,8 +150,11 @@ class Storage:
         from pyarrow import fs
 
         selector = fs.FileSelector(self._path(key), allow_not_found=True, recursive=recursive)
-        with self._errors_are_clear(key):
+
+        def listed() -> list[tuple[str, bool]]:
             return [(info.path, info.type == fs.FileType.File) for info in self._files.get_file_info(selector)]
+
+        return self._ask(key, listed)
 
     def _path(self, key: str) -> str:
         """A key as pyarrow takes it, with the bucket."""
@@ -132,31 +163,41 @@ class Storage:
 
     @property
     def _files(self) -> Any:
-        return _file_system(*self._place, _PATIENT_TRIES if self._place in _answered else _TRIES)
+        return _file_system(*self._place)
 
     @property
     def _place(self) -> _Place:
         return self.uri.removeprefix(SCHEME).partition("/")[0], self.endpoint, self.region
 
-    @contextmanager
-    def _errors_are_clear(self, key: str) -> Iterator[None]:
-        """Turn errors of the store into a StorageError of one line that names the object."""
-        try:
-            yield
-            _answered.add(self._place)
-        except OSError as error:
-            if error.errno is not None and not isinstance(error, FileNotFoundError):
-                raise  # of the local file
-            text = first_line(error)
-            name = re.search(r"AWS Error (\w+)", text)
-            meaning = _MEANS.get(name[1] if name else "", text)
-            if isinstance(error, FileNotFoundError):
-                meaning = "no such object"
-            raise StorageError(f"{self.uri}/{key}: {meaning}".replace("/: ", ": ")) from None
+    def _ask(self, key: str, action: Callable[[], T]) -> T:
+        """The result of `action`, which is repeated as a whole for some seconds while the store fails in a way that may pass.
+
+        Raises StorageError of one line that names the object.
+        """
+        start, pause = time.monotonic(), 0.5
+        while True:
+            try:
+                result = action()
+                _answered.add(self._place)
+                return result
+            except OSError as error:
+                if error.errno is not None and not isinstance(error, FileNotFoundError):
+                    raise  # of the local file
+                text, past = first_line(error), time.monotonic() - start
+                match = re.search(r"AWS Error (\w+)", text)
+                name = match[1] if match else ""
+                passing = name in _PASSING or "HTTP status 5" in text
+                if passing and past + pause < (PATIENT_LIMIT if self._place in _answered else LIMIT):
+                    time.sleep(pause)
+                    pause = min(2 * pause, _LONGEST_PAUSE)
+                    continue
+                meaning = "no such object" if isinstance(error, FileNotFoundError) else _MEANS.get(name, text)
+                tried = f" (tried for {past:.0f} s)" if passing else ""
+                raise StorageError(f"{self.uri}/{key}: {meaning}{tried}".replace("/: ", ": ")) from None
 
 
 @cache
-def _file_system(bucket: str, endpoint: str | None, region: str | None, tries: int) -> Any:
+def _file_system(bucket: str, endpoint: str | None, region: str | None) -> Any:
     """The connection of this process to a bucket. Without an endpoint, AWS itself is asked where the bucket is."""
     try:
         from pyarrow import fs
@@ -165,8 +206,13 @@ def _file_system(bucket: str, endpoint: str | None, region: str | None, tries: i
         raise ConfigError(f"{SCHEME}{bucket}: this build of pyarrow has no S3; pip install pyarrow") from None
     if region is None:
         region = "us-east-1" if endpoint else fs.resolve_s3_region(bucket)
-    retries = AwsStandardS3RetryStrategy(max_attempts=tries)
+    retries = AwsStandardS3RetryStrategy(max_attempts=_TRIES)
     return S3FileSystem(endpoint_override=endpoint, region=region, connect_timeout=_CONNECT, retry_strategy=retries)
+
+
+def shown_address(address: str) -> str:
+    """The address without the user name and password that it may have."""
+    return without_password(address) if "@" in address else address
 
 
 def is_storage(text: str) -> bool:

@@ -10,8 +10,8 @@ from urllib.parse import quote
 from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError, require
 from rankbench.core.extras import installed, require_extra
+from rankbench.core.redaction import without_password
 from rankbench.core.registry import nearest
-from rankbench.tracking.redaction import without_password
 
 SERVERS = ("http", "https")
 DATABASES = ("sqlite", "postgresql", "mysql", "mssql")  # that MLflow supports

@@ -17,11 +17,11 @@ from typing import Any
 
 from rankbench.core.errors import first_line
 from rankbench.core.extras import installed, missing_packages
+from rankbench.core.redaction import without_password
 from rankbench.tracking.address import tracking_uri
 from rankbench.tracking.delivery import Delivery
 from rankbench.tracking.labels import Labels
 from rankbench.tracking.record import RunRecord
-from rankbench.tracking.redaction import without_password
 from rankbench.tracking.saved_views import PRIMARY_METRIC, View
 from rankbench.tracking.spool import EntryMessage, Message, RunMessage, Spool, SweepEnd, SweepStart
 

@@ -14,8 +14,8 @@ from filelock import FileLock, Timeout
 
 from rankbench.core.errors import StorageError
 from rankbench.core.files import atomic_file
+from rankbench.core.redaction import reason, without_password
 from rankbench.tracking.address import is_server, sqlite_file, sqlite_uri
-from rankbench.tracking.redaction import reason, without_password
 
 QUIET = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from rankbench.core.errors import StorageError
 from rankbench.core.files import atomic_file
+from rankbench.core.redaction import reason, without_password
 from rankbench.tracking.address import sqlite_file
-from rankbench.tracking.redaction import reason, without_password
 from rankbench.tracking.store import engine_of, is_new, locked, quiet, schema
 
 

@@ -19,8 +19,8 @@ from typing import TextIO
 from filelock import FileLock, Timeout
 
 from rankbench.core.errors import DataError
+from rankbench.core.redaction import RedactedStream, reason
 from rankbench.tracking.address import is_server
-from rankbench.tracking.redaction import RedactedStream, reason
 from rankbench.tracking.spool import Spool
 from rankbench.tracking.store import connect
 

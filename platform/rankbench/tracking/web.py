@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from rankbench.tracking.redaction import RedactedStream
+from rankbench.core.redaction import RedactedStream
 
 ASSISTANT = "/mlflow/assistant"
 

@@ -13,8 +13,8 @@ from sqlalchemy.engine import make_url
 
 from rankbench.cli import _main
 from rankbench.core.errors import ConfigError
+from rankbench.core.redaction import RedactedStream, reason, redacted, without_password
 from rankbench.tracking.address import checked_uri
-from rankbench.tracking.redaction import RedactedStream, reason, redacted, without_password
 
 FORMS = {
     "database": "postgresql+psycopg2://someone:{}@127.0.0.1:1/db",

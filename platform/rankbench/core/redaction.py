@@ -36,7 +36,8 @@ def redacted(text: str, uri: str) -> str:
 
 def reason(error: BaseException, uri: str) -> str:
     """Return why the store at `uri` failed, in a few words and without the secrets of its address."""
-    current, causes = error, []
+    current: BaseException | None = error
+    causes: list[BaseException] = []
     while current is not None and len(causes) < 20:
         causes.append(current)
         # urllib3 keeps the cause in an attribute of its own, requests in its first argument.
@@ -83,14 +84,17 @@ def _split(uri: str) -> tuple[str, str]:
 def _visible(uri: str) -> str | None:
     """Return what follows the scheme without the secrets; None if programs may parse the address in different ways."""
     scheme, rest = _split(uri)
-    if scheme in ("http", "https"):
+    if scheme in ("http", "https", "s3"):
         return _visible_of_server(uri)
     if _is_sqlite(scheme) and rest.startswith("/"):
         # All of it is a path: an @ does not start a host.
         path, query, _ = rest.partition("?")
         return path + (f"?{HIDDEN}" if query else "")
-    from sqlalchemy.engine import URL, make_url
-    from sqlalchemy.exc import ArgumentError
+    try:
+        from sqlalchemy.engine import URL, make_url
+        from sqlalchemy.exc import ArgumentError
+    except ImportError:
+        return None  # without MLflow, which brings it, there is no database
 
     try:
         url = make_url(uri)
