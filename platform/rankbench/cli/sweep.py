@@ -224,6 +224,7 @@ def sweep(
             out.print(f"\ntrials held {shares} of the processors' time")
         stored = f"\nstored   {environment.results_store}/sweeps/{folder.name}" if environment.results_store else ""
         out.print(f"\nreport   {folder}/report/report.html\nrecords  {folder}/records{stored}\nbrowse   {program()} ui")
+        out.print(f"model    {program()} fit --from {folder.name} ROW")
 
 
 def _command(
