@@ -372,3 +372,29 @@ def test_a_dry_run_says_what_goes_by_tiles(environment):
     told = dry_run(planned, environment, [Machine(2, planned.search[0].memory_bytes - 1)])
     assert told.by_tiles == ("synthetic: ease: its matrix does not fit; solved by tiles in a file",)
     assert dry_run(planned, environment, [Machine(2, 10**12)]).by_tiles == ()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        (
+            {"final": {"seeds": list(range(1000)), "split_seeds": list(range(1000))}},
+            r"x\.yaml: final\.split_seeds: 1,000 splits of each dataset, where a sweep prepares at most 100",
+        ),
+        (
+            {"final": {"seeds": list(range(1000)), "split_seeds": list(range(100))}},
+            r"x\.yaml: final: 200,000 fits \(1 dataset x 100 split seeds x 2 models x 1,000 seeds\), where a stage",
+        ),
+        (
+            {"search": {"trials": 60_000}},
+            r"x\.yaml: search: 120,000 fits \(1 dataset x 2 models x 60,000 trials\), where a stage has at most 100,000",
+        ),
+    ],
+)
+def test_a_plan_of_very_many_fits_is_refused_with_its_size_before_any_data_is_prepared(
+    environment, monkeypatch, sizes, message
+):
+    monkeypatch.setattr("rankbench.sweeps.plan.prepare", lambda *_: pytest.fail("data were prepared"))
+    arms = [{"name": name, "method": "ials", "params": {"lam": {"uniform": [0.1, 1]}, "iterations": 1}} for name in "ab"]
+    with pytest.raises(ConfigError, match=message):
+        plan_of(environment, *arms, {"method": "popularity"}, **sizes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -20,9 +21,10 @@ from rankbench.data.prepare import Dataset, prepare
 from rankbench.evaluation.metrics import MetricSet, metric_set, require_better_if_larger, require_within
 from rankbench.experiment.estimate import Size
 from rankbench.experiment.job import MethodConfig
+from rankbench.experiment.methods import method
 from rankbench.schema.datasets import Entry, card_of, with_split_seed
 from rankbench.schema.experiment import ArmSpec, ExperimentSpec
-from rankbench.schema.space import DRAWS, kinds
+from rankbench.schema.space import DRAWS, MOST, kinds
 from rankbench.schema.stored_sweep import NotAvailable
 from rankbench.sweeps.selection import by_name
 from rankbench.sweeps.settings import (
@@ -36,6 +38,8 @@ from rankbench.sweeps.settings import (
     unable_arms,
 )
 from rankbench.sweeps.units import AdaptiveSearch, Unit, can_score, part_of_final, part_of_refit, units
+
+MOST_SPLITS = 100  # of a dataset, each of which is prepared for the plan
 
 
 @dataclass(frozen=True)
@@ -131,6 +135,8 @@ def plan(
     require(not doubled, f"{source}: datasets: {', '.join(doubled)} is given twice; its rows could not be distinguished")
     # A file may be run on some of its datasets; its entries for the others are ignored then.
     known = {*names_of_cards(environment), *card_names}
+    drawing = sum(any(kind in DRAWS for kind in kinds(arm.params)) for arm in spec.arms)
+    _require_bounded("search", {"dataset": len(declared), "model": drawing, "trial": spec.search.trials}, source)
     candidates: list[MethodConfig] = []
     drawing_arms: list[tuple[ArmSpec, list[MethodConfig]]] = []
     for position, arm in enumerate(spec.arms):
@@ -149,6 +155,7 @@ def plan(
         key = f"{source}: not_run[{position}]"
         require(row.name not in names, f"{key}: {row.name} is already the name of an arm")
         _require_known(row.published, known, f"{key}.published")
+    _require_few_finals(spec, source)
     chosen = {card.name: chosen_settings(spec, card.name, source) for card in declared} if use_chosen else {}
     given = [each for settings in chosen.values() for each in settings]
     for config in given:
@@ -210,6 +217,27 @@ def plan(
         if trials := spec.search.trials - bool(arm.ranges):
             adaptive.append(AdaptiveSearch(arm, draft, trials))
     return replace(final, search=tuple(search), notes=(*notes, *final_notes), adaptive=tuple(adaptive))
+
+
+def _require_few_finals(spec: ExperimentSpec, source: str) -> None:
+    """Raise ConfigError if a sweep would have too many final runs, or prepare too many splits."""
+    splits = len(spec.final.split_seeds or ("own",))
+    require(
+        splits <= MOST_SPLITS,
+        f"{source}: final.split_seeds: {splits:,} splits of each dataset, where a sweep prepares at most {MOST_SPLITS}",
+    )
+    seeded = sum(method(arm.method).seeded for arm in spec.arms)
+    factors = {"dataset": len(spec.datasets), "split seed": splits}
+    _require_bounded("final", factors | {"model": seeded, "seed": len(spec.final.seeds)}, source)
+    _require_bounded("final", factors | {"model": len(spec.arms)}, source)
+
+
+def _require_bounded(stage: str, factors: dict[str, int], source: str) -> None:
+    n, words = (
+        math.prod(factors.values()),
+        " x ".join(f"{number:,} {name}{'s' * (number != 1)}" for name, number in factors.items()),
+    )
+    require(n <= MOST, f"{source}: {stage}: {n:,} fits ({words}), where a stage has at most {MOST:,}; use fewer of them")
 
 
 def _available(
