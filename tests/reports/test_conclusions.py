@@ -1,6 +1,7 @@
 """The sentence that a report begins with, against tests whose outcome is known, and where nothing can be concluded."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -133,6 +134,16 @@ def test_seeds_are_in_the_tests_only_where_every_model_has_several(rows):
     assert "is the mean over seeds and splits" in conclude(rows(["A", "B"], seeds=3), pairs, "ndcg@20").caveats[0]
     mixed = [*rows(["A"], seeds=3), *rows(["B"])]
     assert "; B was run once, so" in conclude(mixed, pairs, "ndcg@20").caveats[0]
+
+
+def test_seeds_are_not_said_of_methods_that_draw_no_random_numbers(rows):
+    pairs = pairs_of(A=BASE, B=BASE - 0.1)
+    drawn, fixed = ([replace(row, seeded=seeded) for row in rows(["A", "B"])] for seeded in (True, False))
+    assert conclude(fixed, pairs, "ndcg@20").caveats[0].endswith("corrected for all pairs of models.")
+    (mixed,) = conclude([drawn[0], fixed[1]], pairs, "ndcg@20").caveats
+    assert mixed.endswith("; A was run once, so differences between seeds are not in the tests.")
+    several = [replace(row, seeded=True) for row in rows(["A"], seeds=3)]
+    assert conclude([*several, fixed[1]], pairs, "ndcg@20").caveats[0].endswith("is the mean over seeds and splits.")
 
 
 def test_it_stands_first_in_every_form_of_the_report(make_run, make_sweep, tmp_path):

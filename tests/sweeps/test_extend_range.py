@@ -102,7 +102,7 @@ def test_a_sweep_goes_beyond_its_range_and_says_where_it_ended(environment, monk
     (row,) = [row for row in stored.chosen.rows if row.arm == "ease"]
     assert not failed and stages[0] == ("search", 3) and stages[-2] == ("final", 2)
     assert stages[1:-2] == [("extend", 1)] * 3 and tried == [0.01, 0.1, 1, 10, 100]
-    assert row.ends == {"lam": (0.01, 100)} and stored.records[row.final[0]].params["lam"] == 100
+    assert row.seeded is False and row.ends == {"lam": (0.01, 100)} and stored.records[row.final[0]].params["lam"] == 100
 
 
 def test_of_an_interval_the_end_itself_is_tried_first():

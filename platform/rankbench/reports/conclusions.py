@@ -184,13 +184,17 @@ def _caveats(compared: Sequence[Conclusion], rows: Sequence[Row]) -> list[str]:
     if not compared:
         return []
     measured = [row for row in rows if not row.missing and row.dataset in {each.dataset for each in compared}]
-    once = [row for row in measured if len(row.seeds) * len(row.split_seeds) < 2]
+    drawing = [row for row in measured if row.seeded is not False]  # the others are the same with every seed
+    once = [row for row in drawing if len(row.seeds) * len(row.split_seeds) < 2]
     tests = "The tests are over users, corrected for all pairs of models"
+    if not drawing:
+        return [f"{tests}."]
     if not once:
         return [f"{tests}; a user's value is the mean over seeds and splits."]
     arms = list(dict.fromkeys(row.arm for row in once))
     who = "every model was" if len(once) == len(measured) else f"{listed(arms)} {_verb(arms, 'was', 'were')}"
-    return [f"{tests}; {who} run once, so differences between seeds, where a method uses them, are not in the tests."]
+    unsure = "" if all(row.seeded for row in once) else ", where a method uses them,"
+    return [f"{tests}; {who} run once, so differences between seeds{unsure} are not in the tests."]
 
 
 def listed(names: Sequence[str]) -> str:

@@ -46,6 +46,7 @@ def sweep_table(
     arms = {arm.label: arm for arm in experiment.arms}
     deciding = deciding_metric(differences, experiment.search.choose.metric)
     entries = {(row.dataset, row.arm): row.final for row in (chosen.rows if chosen else ())}
+    seeded = {row.arm: row.seeded for row in (chosen.rows if chosen else ())}
     searches = {(row.dataset, row.arm): row.search for row in (chosen.rows if chosen else ())}
     datasets = sorted({*about.dataset_names, *(dataset for dataset, _ in entries)})
     not_available = about.not_available
@@ -75,7 +76,7 @@ def sweep_table(
             pooled = {each.metric: each for each in compared.models if (each.dataset, each.model) == (dataset, arm)}
             stated = {*spec.params, *chain(*spec.chosen.values())}
             command = row_command(about, finished[0], records.get(searches[dataset, arm] or ""), wanted)
-            rows.append(row_of(finished, wanted, published, searched, pooled, stated, command))
+            rows.append(row_of(finished, wanted, published, searched, pooled, stated, command, seeded.get(arm)))
             if len(finished) > 1:
                 seeds, splits = (", ".join(map(str, values)) for values in (rows[-1].seeds, rows[-1].split_seeds))
                 runs.setdefault(f"{len(finished)} runs, seed {seeds}, split seed {splits}", []).append(f"{arm} on {dataset}")

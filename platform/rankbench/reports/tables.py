@@ -49,7 +49,8 @@ class Row:
 
     `stated`: parameters that the experiment gives or searches; all others have their defaults. `published`: metric → published
     number. `missing`: "not run", "failed" or "not available: ..." for a row without measured cells. `runs`: ids of its records.
-    `command`: repeats its first run; empty if one command cannot.
+    `command`: repeats its first run; empty if one command cannot. `seeded`: whether the seed changes the model; None if that
+    is not known.
     """
 
     dataset: str
@@ -68,6 +69,7 @@ class Row:
     missing: str = ""
     runs: tuple[str, ...] = ()
     command: str = ""
+    seeded: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -155,6 +157,7 @@ def row_of(
     pooled: Mapping[str, PooledMean],
     stated: Iterable[str] = (),
     command: str = "",
+    seeded: bool | None = None,
 ) -> Row:
     """Return the table row of an arm's final runs. `pooled`: metric → mean with interval, pooled over the runs."""
     first = records[0]
@@ -183,6 +186,7 @@ def row_of(
         published,
         runs=tuple(record.id for record in records),
         command=command,
+        seeded=seeded,
     )
 
 

@@ -74,6 +74,7 @@ class SweepFile(_File):
 class ChosenRow(_File):
     """`search`: id of the record whose setting was chosen, None without a search. `final`: ids of its runs on test. `ends`:
     parameters whose chosen value is at the end of what was tried → the smallest and the largest value that was tried.
+    `seeded`: whether the seed changes the model; None in files of earlier versions.
     """
 
     dataset: str
@@ -81,6 +82,7 @@ class ChosenRow(_File):
     search: str | None = None
     final: tuple[str, ...]
     ends: dict[str, tuple[float, float]] = {}
+    seeded: bool | None = None
 
 
 class ChosenFile(_File):

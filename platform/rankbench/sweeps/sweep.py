@@ -20,6 +20,7 @@ from rankbench.data.cards import ORIGIN, Card
 from rankbench.data.prepare import prepare
 from rankbench.experiment.estimate import Size
 from rankbench.experiment.job import MethodConfig, configure
+from rankbench.experiment.methods import method
 from rankbench.schema.experiment import ExperimentSpec
 from rankbench.schema.shared_sweeps import copy_sweep, stored_ids
 from rankbench.schema.stored_sweep import (
@@ -258,6 +259,7 @@ def run_sweep(
         progress = heartbeat.progress = Progress("statistics", n_compared, 1.0, counted="comparisons")
         listener.stage(progress)
         store.write("comparisons.json", _compared(finals, folder, spec, on_progress=progress.reach).content())
+        seeded = {arm.label: method(arm.method).seeded for arm in spec.arms}
         rows = tuple(
             ChosenRow(
                 dataset=dataset,
@@ -265,6 +267,7 @@ def run_sweep(
                 search=best[dataset, arm].id if (dataset, arm) in best else None,
                 final=tuple(record.id for record in final.get((dataset, arm), [])),
                 ends=ends.get((dataset, arm), {}),
+                seeded=seeded.get(arm),
             )
             for dataset, arm in dict.fromkeys([*best, *final])
         )
