@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from rankbench.core.errors import DataError
-from rankbench.core.json_lines import LARGEST_FILE, LONGEST_LINE, JsonLines
+from rankbench.core.json_lines import LARGEST_FILE, LONGEST_LINE, MOST_LINES, JsonLines
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ def file(tmp_path):
         (b"[]", "line: Input should be a dictionary or an instance of Line"),
         (GOOD.replace(b'"a"', b'"b\0"'), "has a NUL"),
         (GOOD.replace(b'"a"', b'"b\\u0000"'), "has a NUL"),
+        (GOOD.replace(b'"a"', b'"b\\ud800"'), "is not UTF-8"),
         (GOOD.replace(b'"d"', b'"other"'), "dataset: is of 'other', and the file has those of 'd'"),
         (GOOD.replace(b"1.5", b"NaN"), "NaN is no finite number, or too large"),
         (GOOD.replace(b"1.5", b"-Infinity"), "-Infinity is no finite number, or too large"),
@@ -76,6 +77,9 @@ def test_a_file_that_is_none_or_too_large_is_named(file):
         sparse.truncate(LARGEST_FILE + 1)
     with pytest.raises(DataError, match="expected a file of at most 64 MB"):
         file.read()
+    file.path.write_bytes(b"\n" * (MOST_LINES + 1))
+    with pytest.raises(DataError, match="expected at most 100,000 lines"):
+        file.read([])
     file.path.unlink()
     file.path.mkdir()
     with pytest.raises(DataError, match="expected a file"):

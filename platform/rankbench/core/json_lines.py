@@ -23,6 +23,7 @@ from rankbench.core.files import disk_errors_are_clear, make_folder, write_text
 T = TypeVar("T")
 
 LONGEST_LINE, LARGEST_FILE = 1 << 20, 1 << 26  # bytes; the longest line that was ever written has 10 KB
+MOST_LINES = 100_000
 LARGEST = 1e100  # magnitude of a number: squares and sums of such numbers are finite
 MARKERS = (b"<<<<<<<", b"|||||||", b"=======", b">>>>>>>")  # that a merge leaves where both sides changed a line
 ADVICE = "correct or remove the line; commands that only read leave it out with --skip-bad"
@@ -86,9 +87,12 @@ class JsonLines(Generic[T]):
                 return []
             if not self.path.is_file() or self.path.stat().st_size > LARGEST_FILE:
                 raise DataError(f"{self.path}: expected a file of at most {LARGEST_FILE >> 20} MB")
-            return self.path.read_bytes().removesuffix(b"\n").split(b"\n") if self.path.stat().st_size else []
+            content = self.path.read_bytes()
         except OSError as error:
             raise DataError(f"{self.path}: cannot be read ({error.strerror})") from None
+        if content.count(b"\n") > MOST_LINES:
+            raise DataError(f"{self.path}: expected at most {MOST_LINES:,} lines")
+        return content.removesuffix(b"\n").split(b"\n") if content else []
 
     def _value(self, line: bytes) -> T:
         if len(line) > LONGEST_LINE:
@@ -101,8 +105,9 @@ class JsonLines(Generic[T]):
             content = json.loads(
                 line.decode("utf-8"), object_pairs_hook=_once, parse_constant=_number, parse_float=_number, parse_int=_number
             )
+            json.dumps(content, ensure_ascii=False).encode()  # fails for half of a pair of surrogates, as any page would
             value = _adapter(cast(Any, self.kind)).validate_python(content)
-        except UnicodeDecodeError:
+        except UnicodeError:
             raise _WrongLine("is not UTF-8") from None
         except ValidationError as error:
             first = error.errors()[0]
