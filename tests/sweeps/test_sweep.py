@@ -114,7 +114,7 @@ def test_comparisons_are_kept_beside_the_choice(swept):
             assert pair["difference"] == pytest.approx(means[pair["model"]] - means[best], abs=1e-6)
             assert pair["users"] == finals[best].users["measured"]
     stored = read_sweep(folder)
-    assert comparisons(stored).model_dump(mode="json") == content
+    assert comparisons(stored).content() == content
     (other,) = {pair.metric for pair in comparisons(stored, ("mrr@10",)).comparisons}
     assert other == "mrr@10"
     # A folder that lost the file is as good as before.
