@@ -273,13 +273,19 @@ def test_an_unknown_variable_is_not_ignored(monkeypatch, capsys):
 
 def test_data_list_fetch_and_describe(capsys):
     assert _main(["data", "list", "--json"]) == 0
-    names = {row["name"] for row in json.loads(capsys.readouterr().out)}
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    names = set(rows)
+    sizes = [rows["gowalla"][name] for name in ("users", "items", "interactions", "counted")]
+    assert sizes == [29858, 40981, 1027370, "published"] and rows["amazon2018-magazine"]["counted"] == "raw"
     assert {"gowalla", "yelp2018", "amazon-book", "movielens-100k", "movielens-1m", "amazon-beauty", "synthetic"} <= names
     assert _main(["data", "fetch", "synthetic", "--json"]) == 0
     (fetched,) = json.loads(capsys.readouterr().out)
     assert _main(["data", "describe", "synthetic", "--json"]) == 0
     described = json.loads(capsys.readouterr().out)
     assert described["fingerprint"] == fetched["fingerprint"]
+    assert _main(["data", "list"]) == 0  # what is prepared is counted
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("synthetic "))
+    assert line.split()[-1] == f"{described['counts']['interactions']:,}"
     assert described["counts"]["interactions"] == sum(described["counts"][part] for part in ("train", "valid", "test"))
 
 

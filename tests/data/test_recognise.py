@@ -112,6 +112,24 @@ def test_what_is_imported_is_the_same_data_in_every_format(what, here, environme
         assert load("./mine.yaml", environment).fingerprint == data.fingerprint
 
 
+@pytest.mark.parametrize(
+    ("column", "value", "time"),
+    [
+        ("order_time", "2024-05-01T10:00:00", "order_time"),
+        ("orderedAt", "1714557600", "orderedAt"),
+        ("Order Date", "2024-05-01", "Order Date"),
+        ("delivery_time", "35", None),  # minutes
+        ("returned_at", "", None),
+        ("opening_time", "early", None),
+        ("format", "flat", None),
+    ],
+)
+def test_a_column_that_is_called_like_a_time_and_holds_times_is_the_time(column, value, time, here, environment):
+    put({"orders.csv": f"user,item,{column}\n".encode() + b"".join(f"{n % 4},{n},{value}\n".encode() for n in range(12))})
+    assert _main(["data", "import", "orders.csv"]) == 0
+    assert yaml.safe_load(Path("orders.yaml").read_text())["read"].get("time") == time
+
+
 def test_parquet_is_known_by_its_first_bytes_and_a_part_may_be_a_bare_name(here, environment):
     users, items = ([int(row[n]) for row in ROWS] for n in (0, 1))
     put({"train.data": parquet(user=users, item=items), "test.pq": parquet(user=users[:9], item=[99] * 9)})

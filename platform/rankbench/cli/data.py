@@ -27,22 +27,29 @@ app = typer.Typer(
 
 @app.command("list", epilog="Examples:\n\n  rankbench data list\n\n  rankbench data list --json")
 def list_(json: Json = False, plugin: Plugin = None) -> None:
-    """List all datasets and the locations of their raw data."""
+    """List all datasets with their sizes, prepared here or as published, and the locations of their raw data."""
     from rankbench.core.environment import Environment
     from rankbench.data.availability import raw_data
     from rankbench.data.cards import card_names, load_card
+    from rankbench.data.describe import sizes
 
     environment = Environment.from_env()
     rows = []
     for path in card_names(environment).values():
         card = load_card(str(path), environment)
         row = {"name": card.name, "title": card.title, "protocol": card.split.protocol}
-        rows.append(row | {"at_hand": raw_data(card, environment)})
+        rows.append(row | {"at_hand": raw_data(card, environment)} | sizes(card, environment))
     if json:
         print_json(rows)
         return
     columns = {"name": "dataset", "at_hand": "raw data", "protocol": "protocol", "title": "what it is"}
-    print_table(list(columns.values()), [[row[key] for key in columns] for row in rows], drop=("protocol",))
+    numbers = ("users", "items", "interactions")
+    body = [[*(row[key] for key in columns), *(_number(row[name], row["counted"]) for name in numbers)] for row in rows]
+    print_table([*columns.values(), *numbers], body, drop=("protocol", "users", "items"))
+
+
+def _number(count: int | None, counted: str | None) -> str:
+    return "" if count is None else f"{'≤ ' if counted == 'raw' else ''}{count:,}"
 
 
 @app.command(epilog="Example:\n\n  rankbench data fetch movielens-1m")

@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
-from rankbench.data.prepare import Dataset
+from rankbench.core.environment import Environment
+from rankbench.data.cards import Card
+from rankbench.data.prepare import Dataset, prepared_before
 from rankbench.data.splits import LABELS
+
+
+def sizes(card: Card, environment: Environment) -> dict[str, Any]:
+    """Numbers of users, items and interactions, each None if it is not known, and what they count: prepared data on this
+    machine, the published counts of prepared data, or those of the raw or generated data, which are never fewer.
+    """
+    names, of = ("users", "items", "interactions"), "prepared"
+    counts: dict[str, int | None]
+    if folder := prepared_before(card, environment):
+        counts = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["counts"]
+    elif generator := card.source.generator:
+        counts, of = {"users": generator.users, "items": generator.items, "interactions": None}, "raw"
+    elif (published := card.expect.prepared).users is not None:
+        counts, of = published.model_dump(), "published"
+    else:
+        counts, of = card.expect.raw.model_dump(), "raw"
+    return {name: counts[name] for name in names} | {"counted": of if counts["users"] is not None else None}
 
 
 def curves(dataset: Dataset) -> dict[str, np.ndarray]:

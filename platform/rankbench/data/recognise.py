@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import yaml
 
@@ -35,6 +36,8 @@ USUAL = {
     "value": ("rating", "value", "stars", "overall", "score", "weight", "plays", "playcount"),
     "time": ("timestamp", "time", "ts", "date", "datetime", "unixreviewtime", "createdat"),
 }
+# Other names that may be of a time, such as order_time or createdAt; the values must be times, too.
+LIKE_A_TIME = re.compile(r"[_ .-](?i:time|timestamp|datetime|date|at|ts)$|[a-z](Time|Timestamp|Date|At)$")
 ENDING = re.compile("bz2|[A-Za-z]{2,8}")  # of a file's name, which says how it is packed and what it is
 # A pair that occurs several times would lie in train and in test. The first, for a user knows the item from then on.
 ONCE = {"duplicates": "first"}
@@ -91,9 +94,13 @@ def recognise(
     content["split"] = {"protocol": "published"} if published else {"protocol": "random-per-user", "test": 0.2, "valid": 0.1}
     card = _checked(content, folder)
     files = fetch(card, environment)
+    guessed = isinstance(read.get("time"), str) and "time" not in given and _plain(read["time"]) not in USUAL["time"]
+    without = columns | {"time": NONE}
     try:
         tables = _first_blocks(files)
     except DataError as error:
+        if guessed and "expected the time" in str(error):
+            return recognise(path, name, folder, without, environment, encoding, member)
         if column := next((each for each in ("value", "time") if f"expected the {each}" in str(error)), None):
             raise DataError(f"{error}; name another column as the {column}, or none to leave it out") from None
         if ADVICE not in str(error):
@@ -104,10 +111,17 @@ def recognise(
         raise DataError(f"{empty.path}: no interactions")
     first = tables[0]
     assert first is not None
+    if guessed and not all(table is not None and _are_times(table["time"]) for table in tables):
+        return recognise(path, name, folder, without, environment, encoding, member)
     for column in left_out:
         has_own = column in first.column_names
         require(not has_own, f"{path}: the format {card.read.format} has a {column} of its own, which cannot be left out")
     return Recognised(content, card.read.format, tuple(file.part for file in files), tuple(first.column_names), len(first))
+
+
+def _are_times(seconds: pa.ChunkedArray) -> bool:
+    """Whether every row has a time, and not a number such as minutes or a count."""
+    return seconds.null_count == 0 and pc.min(seconds).as_py() > SMALLEST_TIME
 
 
 def _first_blocks(files: list[RawFile]) -> list[pa.Table | None]:
@@ -259,6 +273,8 @@ def _columns(present: list[str], given: dict[str, str], raw: RawFile) -> dict[st
         column = given.get(name) or next((by_plain[each] for each in usual if each in by_plain), None)
         if column is not None:
             chosen[name] = column
+    if "time" not in chosen and (like := next((each for each in present if LIKE_A_TIME.search(each)), None)) is not None:
+        chosen["time"] = like
     if not {"user", "item"} <= chosen.keys():
         raise _no_columns(raw, present)
     return chosen
