@@ -266,6 +266,45 @@ def test_a_reader_that_yields_no_tables_of_ids_is_named_with_what_it_yielded(giv
         load(str(card), environment)
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("None", "returned None instead of a recommender"),
+        ("FactorRecommender", "instead of a recommender"),
+        ("FactorRecommender(order[:, None], order[:, None])", r"U is float32 \(30, 1\), and does not fit"),
+        ("FactorRecommender(np.ones((X.shape[0], 1)), order[1:, None])", r"V is float32 \(29, 1\), and does not fit"),
+        ("FactorRecommender(None, order)", "U is NoneType, and does not fit"),
+        ("FactorRecommender(np.ones((X.shape[0], 1), complex), order)", "U is complex128, and does not fit"),
+    ],
+)
+def test_a_solver_without_a_model_of_its_users_and_items_is_named_with_what_it_returned(
+    given, expected, load_text, environment
+):
+    load_text(f"{SOLVER[: SOLVER.index('    return')]}    return {given}\n".replace("NAME", "my-solver"))
+    with pytest.raises(ConfigError, match=f"^method my-solver: .*{expected}"):
+        outcome(environment, configure("my-solver", {}), fit_on="train")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("1", "returned int; expected"),
+        ("self.users", "returned Parameter; expected"),
+        (
+            "self.users, self.items[1:]",
+            r"returned \(60, 64\), \(29, 64\); expected a vector of floating-point numbers for each",
+        ),
+        ("self.users[0], self.items", r"returned \(64,\), "),
+        ("self.users.long(), self.items", "expected a vector of floating-point"),
+        ("None, None", "returned NoneType, NoneType; expected"),
+    ],
+)
+def test_an_encoder_without_a_vector_for_each_is_named_with_what_it_returned(given, expected, load_text, environment):
+    load_text(ENCODER.replace("FIELD", "factor").replace("self.users * 2, self.items", given))
+    with pytest.raises(ConfigError, match=f"^encoder ScaledModel: .*{expected}"):
+        outcome(environment, configure("bpr", {"model": "scaled", "epochs": 1}), fit_on="train")
+
+
 def test_a_loss_with_the_name_of_one_that_is_imported_later_leaves_no_half_behind(tmp_path):
     """In a process of its own, where nothing is imported yet."""
     (tmp_path / "taken.py").write_text(LOSS.replace("NAME", "mine"))  # the second loss of its file

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from rankbench.data.blocks import gram
 from rankbench.experiment.by_tiles import fit_by_tiles, needs_tiles
 from rankbench.experiment.execution import Execution, ignore_progress
+from rankbench.experiment.forms import checked_model
 from rankbench.experiment.job import MethodConfig
 from rankbench.fitting.drive import Fit, Row, Validation, drive, result_of
 from rankbench.fitting.method import ClosedForm, Direct, Iterative
@@ -62,9 +63,9 @@ def fit_stepwise(
                 limit, validation, observe, execution.checkpoints,
             )  # fmt: skip
             fit = yield from _reported(curves, limit, progress)
-            return Fitted([fit.model] * len(configs), fit.curve, fit.iterations, fit.paused)
+            return Fitted([checked_model(fit.model, X, iterative.name)] * len(configs), fit.curve, fit.iterations, fit.paused)
         case Direct() as method:
-            return Fitted([method.fit(X, first.params, seed)] * len(configs))
+            return Fitted([checked_model(method.fit(X, first.params, seed), X, method.name)] * len(configs))
         case ClosedForm():
             # A closed form shares its key only with closed forms.
             members = [(each.spec, each.params) for each in configs if isinstance(each.spec, ClosedForm)]

@@ -41,6 +41,7 @@ from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, measu
 from rankbench.evaluation.ranking import Ranking, rank
 from rankbench.evaluation.summary import Interval, summarise
 from rankbench.experiment import methods
+from rankbench.experiment.forms import misfit
 from rankbench.experiment.job import configure
 from rankbench.experiment.model_files import most_values, shapes_in, vocabulary
 from rankbench.experiment.run import require_fold_in
@@ -68,15 +69,6 @@ _FORMS: dict[_Form, type[Recommender]] = {
     "linear by tiles": TiledLinearRecommender,
     "autoencoder": AutoencoderRecommender,
     "pairs": PairRecommender,
-}
-_SHAPES = {  # i: items, u: users, n: items + 1, any other letter: a dimension that several arrays share
-    LinearRecommender: {"C": "ii", "beta": "i", "alpha": "i"},
-    LowRankRecommender: {"A": "ik", "B": "ik", "alpha": "i"},
-    FactorRecommender: {"U": "uk", "V": "ik"},
-    FoldInRecommender: {"U": "uk", "V": "ik", "loss": "n5"},
-    TiledLinearRecommender: {"C": "ii", "beta": "i", "alpha": "i"},
-    AutoencoderRecommender: {"Q1": "ia", "q1": "a", "Q2": "ad", "q2": "d", "P1": "db", "p1": "b", "V": "iv"},
-    PairRecommender: {"A": "uh", "C": "ih", "U": "uk", "V": "ik", "mix": "kh", "direct": "k"},  # it checks the others itself
 }
 _ABOUT, _ARRAYS = "model.json", "arrays.safetensors"
 _TILES = "tiles"  # the folder of a matrix that is solved by tiles
@@ -425,12 +417,8 @@ class Model:
 
 def _require_fit(model: Recommender, indptr: np.ndarray, indices: np.ndarray, n_users: int, n_items: int, folder: Path) -> None:
     """Raise DataError unless the shapes of all arrays fit the ids, because compiled loops do not check them."""
-    sizes = {"i": n_items, "u": n_users, "n": n_items + 1, "5": 5}
-    for name, letters in _SHAPES[type(model)].items():
-        array = getattr(model, name)
-        expected = tuple(sizes.setdefault(letter, size) for letter, size in zip(letters, array.shape, strict=False))
-        if array.shape != expected or len(letters) != array.ndim or array.dtype not in (np.float32, np.float64):
-            raise DataError(f"{folder}: {name} is {array.dtype} {array.shape} and does not fit the ids")
+    if problem := misfit(model, n_users, n_items):
+        raise DataError(f"{folder}: {problem} and does not fit the ids")
     lengths, ends = np.diff(indptr), (indptr[0], indptr[-1]) if len(indptr) == n_users + 1 else (0, -1)
     inside = not len(indices) or (indices.min() >= 0 and indices.max() < n_items)
     if ends != (0, len(indices)) or (lengths < 0).any() or not inside:

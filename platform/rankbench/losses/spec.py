@@ -186,7 +186,8 @@ def row_losses(loss: Loss, s: Scores, p: Any, state: LossState | None = None) ->
     rows: Any = loss.function(s, p, state) if loss.state else loss.function(s, p)
     if isinstance(rows, Tensor):
         wanted = torch.is_grad_enabled() and s.pos.requires_grad
-        right = rows.is_floating_point() and rows.shape == s.pos.shape and (rows.requires_grad or not wanted)
+        same = rows.shape == s.pos.shape and rows.device == s.pos.device and rows.layout is torch.strided
+        right = rows.is_floating_point() and same and (rows.requires_grad or not wanted)
         gradient = "" if rows.requires_grad else " without a gradient"
         found = f"a tensor of shape {tuple(rows.shape)} and type {str(rows.dtype).removeprefix('torch.')}{gradient}"
     else:

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
+from rankbench.core.errors import require
 from rankbench.core.registry import Registry
 from rankbench.fitting.pair_recommender import PairRecommender
 from rankbench.fitting.recommenders import Recommender
@@ -74,6 +75,26 @@ class EmbeddingModel(nn.Module):
         It is called once per batch, after `forward`, in training mode.
         """
         return None
+
+
+def vectors_of(encoder: EmbeddingModel) -> tuple[Tensor, Tensor]:
+    """Return the vectors that are scored. Raises ConfigError, which says what was returned, if they are not those of all users
+    and items.
+    """
+    found: Any = encoder()
+    if isinstance(found, tuple):
+        right = len(found) == 2 and all(map(_are_vectors, found, (encoder.users, encoder.items)))
+        what = ", ".join(f"{tuple(each.shape)}" if isinstance(each, Tensor) else type(each).__name__ for each in found)
+    else:
+        right, what = False, type(found).__name__
+    expected = f"a vector of floating-point numbers for each of {len(encoder.users):,} users and {len(encoder.items):,} items"
+    require(right, f"encoder {type(encoder).__name__}: returned {what}; expected {expected} (rankbench check FILE tests it)")
+    return found
+
+
+def _are_vectors(found: Any, own: Tensor) -> bool:
+    kind = isinstance(found, Tensor) and found.is_floating_point() and found.layout is torch.strided
+    return kind and found.ndim == 2 and len(found) == len(own) and found.device == own.device
 
 
 class PairModel(EmbeddingModel):

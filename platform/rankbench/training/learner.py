@@ -16,7 +16,7 @@ from torch import Tensor
 
 from rankbench.core.devices import compiled
 from rankbench.models.exchange import Alone, Exchange
-from rankbench.models.spec import EmbeddingModel
+from rankbench.models.spec import EmbeddingModel, vectors_of
 from rankbench.training.adam import DenseAdam, RowAdam
 from rankbench.training.batches import Rows
 from rankbench.training.params import TrainingParams
@@ -160,7 +160,7 @@ class DenseLearner(DenseAdam):
 
     def rows(self, users: np.ndarray, items: np.ndarray | None, read: np.ndarray | None = None) -> tuple[Rows, Rows, Tensor]:
         self.encoder.train()
-        U, V = self.encoder()
+        U, V = vectors_of(self.encoder)
         if not compiled(U.device):
             return Rows(U, None), Rows(V, None), V.detach()  # a step moves all rows, and choosing some costs as much
         return Rows.of(U, users), Rows.of(V, items), V.detach()
@@ -179,7 +179,7 @@ class DenseLearner(DenseAdam):
 
     def vectors(self) -> tuple[Tensor, Tensor]:
         self.encoder.eval()
-        return self.encoder()
+        return vectors_of(self.encoder)
 
 
 def _inside(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
