@@ -1,6 +1,7 @@
 """The workers that give malformed inputs to the command line, each with a deadline.
 
-`python tests/contracts/campaign.py 17` runs one case, and `python tests/contracts/campaign.py 0 1000` all of them.
+`python tests/contracts/campaign.py` runs all cases, `... campaign.py names stores` those of two kinds, and
+`... campaign.py names/17` one case.
 """
 
 from __future__ import annotations
@@ -11,16 +12,19 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent))
+from cases import KINDS, Number, case, part
 from harm import put
-from malformed import EXPERIMENT, TOY, Case, case
+from malformed import EXPERIMENT, TOY, Case
 
-MEMORY = 100_000_000  # bytes that a case may take, beside those of a process with its imports
+MEMORY = {"files": 100_000_000}  # bytes that a case of a kind may take, beside those of a process with its imports
+MOST = 1_000_000_000  # the same of any other kind
 DEADLINE = 90.0  # s for one case: none takes more than a second on a machine that is not busy
 START = 300.0  # s for a worker to import everything, and to fit the models that are harmed
 
@@ -82,10 +86,12 @@ def _enter(folder: Path, environment: dict[str, str]) -> None:
     os.environ |= environment
 
 
-def run_case(number: int, base: Path, root: Path) -> Result:
+def run_case(number: Number, base: Path, root: Path) -> Result:
     """What of the contract the case breaks, and its memory. The case lies in a folder of its own under `root`."""
-    chosen = case(number)
-    folder = Path(tempfile.mkdtemp(prefix=f"case-{number}-", dir=root))
+    from rankbench.core.plugins import separate
+
+    chosen = case(*number)
+    folder = Path(tempfile.mkdtemp(prefix=f"case-{number[0]}-{number[1]}-", dir=root))
     try:
         for name, content in chosen.files.items():
             put(folder / name, content)
@@ -97,14 +103,14 @@ def run_case(number: int, base: Path, root: Path) -> Result:
             chosen.harm(folder)
         _enter(folder, chosen.environment)
         before, outside = _files(folder), set(root.iterdir())
-        with memory_of() as taken:
+        with separate(), memory_of() as taken:
             code, out, error = _captured(chosen.words, root)
         broken = list(_broken(chosen, code, out, error, before, folder))
         if set(root.iterdir()) != outside:
             broken.append("something was written outside of the folder")
-        if max(taken) > MEMORY:
+        if max(taken) > MEMORY.get(number[0], MOST):
             broken.append(f"took {max(taken) / 1e6:.0f} MB")
-        return Result(f"case {number}: {chosen}: {'; '.join(broken)}" if broken else "", max(taken))
+        return Result(f"{_name(number, chosen)}: {'; '.join(broken)}" if broken else "", max(taken))
     finally:
         os.chdir(root)
         shutil.rmtree(folder, ignore_errors=True)
@@ -171,7 +177,7 @@ def _files(folder: Path) -> set[Path]:
 
 
 def _broken(chosen: Case, code: int | str, out: str, error: str, before: set[Path], folder: Path) -> Iterator[str]:
-    if code not in ((0,) if chosen.good else (0, 2, 3, 5)):
+    if code not in chosen.codes:
         yield f"ended with {code}, {error[:300]!r}"
     if "Traceback" in error + out:
         yield f"a traceback: {error[-300:]}"
@@ -185,8 +191,15 @@ def _broken(chosen: Case, code: int | str, out: str, error: str, before: set[Pat
                 json.loads(path.read_bytes())
             except ValueError:
                 yield f"no whole JSON: {path}"
+    if out and "--json" in chosen.words:
+        try:
+            json.loads(out)
+        except ValueError:
+            yield f"stdout is no JSON: {out[:200]!r}"
     if code == 0 or isinstance(code, str):
         return
+    if chosen.names not in error:
+        yield f"the line does not name {chosen.names}: {error[:300]!r}"
     if not (error.startswith("error: ") and error.count("\n") == 1 and error.rstrip("\n").isprintable() and len(error) < 3000):
         yield f"stderr is {error[:500]!r}"
     if out and "--json" not in chosen.words:
@@ -206,7 +219,7 @@ def _work(connection, base: Path, root: Path) -> None:
     import rankbench.training.methods  # noqa: F401
 
     # A case that takes all memory must fail, not the machine.
-    resource.setrlimit(resource.RLIMIT_DATA, (12 << 30, 12 << 30))
+    resource.setrlimit(resource.RLIMIT_DATA, (6 << 30, 6 << 30))
     warnings.simplefilter("ignore")
     os.environ["OMP_NUM_THREADS"] = "1"
     root.mkdir(exist_ok=True)
@@ -217,13 +230,17 @@ def _work(connection, base: Path, root: Path) -> None:
         connection.send(run_case(number, base, root))
 
 
+def _name(number: Number, chosen: Case) -> str:
+    return f"{number[0]}/{number[1]}: {chosen}"
+
+
 def campaign(
-    numbers: list[int], folder: Path, deadline: float = DEADLINE, tell: Callable[[str], Any] = lambda line: None
-) -> tuple[list[str], dict[int, int]]:
-    """A sentence for each case that breaks the contract, told as it is found, and the memory that each case took. The cases run
-    one after another in a process of their own, which is killed, and replaced, when one of them hangs.
+    numbers: list[Number], folder: Path, deadline: float = DEADLINE, tell: Callable[[str], Any] = lambda line: None
+) -> tuple[list[str], dict[Number, Result]]:
+    """A sentence for each case that breaks the contract, told as it is found, and the results of the cases that ended. The
+    cases run one after another in a process of their own, which is killed, and replaced, when one of them hangs.
     """
-    base, failures, memory, todo = folder / "base", [], {}, list(reversed(numbers))
+    base, failures, results, todo = folder / "base", [], {}, list(reversed(numbers))
 
     def told(line: str) -> None:
         failures.append(line)
@@ -243,27 +260,35 @@ def campaign(
                 number = todo.pop()
                 here.send(number)
                 if not here.poll(deadline):
-                    told(f"case {number}: {case(number)}: no end within {deadline:.0f} s")
+                    told(f"{_name(number, case(*number))}: no end within {deadline:.0f} s")
                     break
-                result = here.recv()
-                memory[number] = result.memory
+                results[number] = result = here.recv()
                 if result.broken:
                     told(result.broken)
         except (EOFError, BrokenPipeError):
             worker.join()
-            told(f"case {number}: {case(number)}: the process ended with {worker.exitcode}")
+            told(f"{_name(number, case(*number))}: the process ended with {worker.exitcode}")
         finally:
             worker.kill()
             worker.join()
             here.close()
-    return failures, memory
+    return failures, results
+
+
+def _wanted(word: str) -> list[Number]:
+    kind, _, number = word.partition("/")
+    return [(kind, int(number))] if number else part(kind)
 
 
 if __name__ == "__main__":
-    given = [int(word) for word in sys.argv[1:]]
-    wanted = given if len(given) == 1 else list(range(*given))
-    with tempfile.TemporaryDirectory() as scratch:
-        found, took = campaign(wanted, Path(scratch), tell=lambda line: print(line, flush=True))
-    print(f"{len(found)} of {len(wanted)} cases break the contract")
-    most = sorted(took, key=lambda number: -took[number])[:10]
-    print("bytes of the largest cases:", {number: took[number] for number in most})
+    for kind in dict.fromkeys(word.partition("/")[0] for word in sys.argv[1:] or KINDS):
+        wanted = [number for word in sys.argv[1:] or KINDS if word.partition("/")[0] == kind for number in _wanted(word)]
+        begun = time.monotonic()
+        with tempfile.TemporaryDirectory() as scratch:
+            found, results = campaign(wanted, Path(scratch), tell=lambda line: print(line, flush=True))
+        largest = max(results, key=lambda number: results[number].memory)
+        print(
+            f"{kind}: {len(found)} of {len(wanted)} cases break the contract; at most {results[largest].memory / 1e6:.0f} MB"
+            f" ({'/'.join(map(str, largest))}); {time.monotonic() - begun:.0f} s",
+            flush=True,
+        )

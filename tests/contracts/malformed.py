@@ -1,6 +1,6 @@
-"""Malformed inputs of the command line, from a seeded generator.
+"""Malformed cards, experiments, data, models, records, words and variables; and what a case is.
 
-A case is a number: `case(17)` is the same command on the same files everywhere. campaign.py runs them.
+A case is a number: `case(17)` is the same command on the same files everywhere.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ SEED = 20261122
 @dataclass
 class Case:
     """A command, what the environment says, and the files that lie in its folder: name → bytes, or a function of a path that
-    makes something else of it. `models`, `results`: whether the fitted models and the records lie there, too. `good`: whether
-    nothing was harmed, and the command must succeed.
+    makes something else of it. `models`, `results`: whether the fitted models and the records lie there, too. `codes`: the exit
+    codes that are true, `names`: what the line of an error must name, `about`: what else was harmed.
     """
 
     words: list[str]
@@ -36,11 +36,14 @@ class Case:
     models: bool = False
     results: bool = False
     harm: Callable[[Path], Any] | None = None
-    good: bool = False
+    codes: tuple[int, ...] = (0, 2, 3, 5)
+    names: str = ""
+    about: str = ""
 
     def __str__(self) -> str:
         names = ", ".join(self.files)
-        return f"{self.environment or ''} rankbench {' '.join(repr(word[:80]) for word in self.words)} [{names}]".strip()
+        words = " ".join(repr(word[:80]) for word in self.words)
+        return f"{self.environment or ''} rankbench {words} [{names}] {self.about}".strip()
 
 
 # The inputs before they are harmed.
@@ -106,7 +109,7 @@ COMMANDS = [
 def case(number: int) -> Case:
     """A harmed input; of a negative number a command that is not harmed: -1, -2, ... are COMMANDS[0], COMMANDS[1], ..."""
     if number < 0:
-        return Case(COMMANDS[-1 - number], FILES, models=True, results=True, good=True)
+        return Case(COMMANDS[-1 - number], FILES, models=True, results=True, codes=(0,))
     rng = random.Random(f"{SEED}/{number}")
     return KINDS[number % len(KINDS)](rng)
 

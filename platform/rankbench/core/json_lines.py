@@ -106,7 +106,7 @@ class JsonLines(Generic[T]):
                 line.decode("utf-8"), object_pairs_hook=_once, parse_constant=_number, parse_float=_number, parse_int=_number
             )
             json.dumps(content, ensure_ascii=False).encode()  # fails for half of a pair of surrogates, as any page would
-            value = _adapter(cast(Any, self.kind)).validate_python(content)
+            value = _adapter(cast(Any, self.kind)).validate_json(line, strict=True)  # true is no number
         except UnicodeError:
             raise _WrongLine("is not UTF-8") from None
         except ValidationError as error:

@@ -23,7 +23,7 @@ from rankbench.evaluation.user_tables import UserValues, values_of, weight_colum
 
 _MEASURED = b"started_at"  # metadata of a table of users: when its entry was measured
 Status = Literal["finished", "over budget", "not applicable", "failed"]
-Name = Annotated[str, Field(pattern=r"^\w[\w.+-]*$")]  # part of the name of a file
+Name = Annotated[str, Field(pattern=r"^\w[\w.+-]{0,149}$")]  # part of the name of a file: at most a loss and an encoder
 Several = Annotated[int, Field(ge=1)]
 Number = Annotated[int, Field(ge=0)]
 
@@ -52,7 +52,7 @@ class Result:
     status: Status = "finished"
     reason: str = ""
     fingerprint: str = ""
-    method: str = ""
+    method: Annotated[str, Field(pattern=r"^[\w.+-]{0,150}$")] = ""
     params: dict[str, Any] = field(default_factory=dict)
     valid: float | None = None
     tried: Number = 0

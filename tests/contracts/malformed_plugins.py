@@ -1,0 +1,167 @@
+"""Plugins that return what they should not."""
+
+# ruff: noqa: E501  a value a line would be longer still
+
+from __future__ import annotations
+
+import random
+
+from malformed import TOY, Case
+
+LOSS = """
+import sys, numpy as np, torch
+from dataclasses import dataclass
+from rankbench.core.config import Params, param
+from rankbench.losses.spec import loss
+
+@dataclass(frozen=True)
+class Mine(Params):
+    margin: float = param(1.0, "margin", "0.1 to 2", gt=0)
+
+@loss("given", Mine, similarity="dot", title="Mine", source="here")
+def given(s, p):
+    good = (p.margin - s.pos[:, None] + s.neg).clamp(min=0).mean(dim=1)
+    {before}
+    return {value}
+"""
+METRIC = """
+import sys, numpy as np, torch
+from rankbench.evaluation.metrics import metric
+
+@metric
+def given(hits, n_targets):
+    "hits / k"
+    good = hits.mean(axis=1)
+    {before}
+    return {value}
+"""
+PROTOCOL = """
+import sys, numpy as np, torch
+from rankbench.data.protocols.spec import TEST, TRAIN, VALID, SplitSpec, protocol
+
+@protocol("given", SplitSpec)
+def given(data, spec):
+    good = np.array([TRAIN, TRAIN, TRAIN, VALID, TEST])[np.arange(len(data.user)) % 5]
+    {before}
+    return {value}
+"""
+READER = """
+import sys, numpy as np, torch, pyarrow as pa
+from rankbench.data.readers import reads
+
+@reads("given", example=b"1-2")
+def given(raw):
+    pairs = [(u, i) for u in range(12) for i in range(14) if (u * i) % 3 != 1]
+    good = pa.table({{"user": [u for u, _ in pairs], "item": [i for _, i in pairs]}})
+    {before}
+    return {value}
+"""
+ENCODER = """
+import sys, numpy as np, torch
+from dataclasses import dataclass
+from rankbench.core.config import Params
+from rankbench.models.spec import EmbeddingModel, model
+
+@dataclass(frozen=True)
+class Mine(Params):
+    pass
+
+class Module(EmbeddingModel):
+    def forward(self):
+        good = self.users, self.items
+        {before}
+        return {value}
+
+@model("given", Mine, title="Mine", source="here")
+def given(X, p, users, items, generator):
+    return Module(users, items)
+"""
+SOLVER = """
+import sys, numpy as np, torch
+from dataclasses import dataclass
+from rankbench.core.config import Params
+from rankbench.fitting.method import direct
+from rankbench.fitting.recommenders import FactorRecommender, LinearRecommender, LowRankRecommender
+
+@dataclass(frozen=True)
+class Mine(Params):
+    pass
+
+@direct("given", Mine, title="Mine", source="here")
+def given(X, p, seed):
+    V = np.ones((X.shape[1], 2), dtype=np.float32)
+    good = LowRankRecommender(V, V, np.zeros(len(V), dtype=np.float32))
+    {before}
+    return {value}
+"""
+ANYTHING = [
+    "None", "1", "1.5", "True", "1j", "float('nan')", "'text'", "b'bytes'", "[]", "{}", "()", "object()", "lambda: 1", "[None]",
+    "np.float32(1)", "np.zeros(3)", "np.zeros((2, 3))", "np.array(['a'])", "np.zeros(0)", "torch.zeros(3)", "torch.zeros(0)",
+    "(x for x in [1])", "type", "NotImplemented", "...", "range(3)", "[[1], [2, 3]]",
+]  # fmt: skip
+LOSSES = [
+    "good.mean()", "good.sum()", "good.detach()", "good.long()", "good > 0", "good.to(torch.complex64)", "good[: len(good) // 2]",
+    "good[:1]", "good[:, None]", "good[None]", "torch.cat([good, good])", "good * float('nan')", "good / 0", "-good / 0", "good.to('meta')",
+    "good.detach().numpy()", "good.tolist()", "good.half().detach()", "torch.zeros(len(good))", "good.to_sparse()", "(good, good)",
+    "torch.zeros(len(good), requires_grad=True)", "good.expand(3, -1)", "torch.empty(0)",
+]  # fmt: skip
+ARRAYS = [
+    "good[: len(good) // 2]", "good[:, None]", "good * np.nan", "good.astype(complex)", "good.astype(str)", "good.astype(object)",
+    "np.concatenate([good, good])", "good.mean()", "-np.inf * (good + 1)", "torch.as_tensor(good)[:1]", "np.full(len(good), None)",
+]  # fmt: skip
+LABELS = ["good + 100", "good - 100", "good * 0", "good * 0 + 2", "good / 2", "good.astype(bool)", "good * 0 + 5"]
+TABLES = [
+    "good", "[good['user']]", "[good.to_pandas()]", "[good.rename_columns(['user', 'it'])]", "[good.slice(0, 0)]", "[good, 7]", "[None, good]",
+    "[good.append_column('user', good['user'])]", "[pa.table({'user': [1.5], 'item': [2.5]})]", "[pa.table({'user': [1, None], 'item': [1, 2]})]",
+    "[pa.table({'user': [[1]], 'item': [[2]]})]", "[pa.table({'user': [-1], 'item': [2]})]", "[good, pa.table({'user': ['a'], 'item': ['b']})]",
+    "[pa.table({'user': [True], 'item': [False]})]", "[pa.table({'user': [2**62], 'item': [2**62]})]", "iter([])", "[pa.array([1])]",
+]  # fmt: skip
+PAIRS = [
+    "self.users", "(self.users,)", "(self.users, self.items, self.items)", "(self.users.detach(), self.items)", "(self.users[1:], self.items)",
+    "(self.users, self.items[1:])", "(self.users[:, 1:], self.items)", "(self.users.T, self.items.T)", "(self.users * float('nan'), self.items)",
+    "(self.items, self.users)", "(self.users.long(), self.items.long())", "(self.users.to(torch.complex64), self.items)", "(None, None)",
+    "(self.users.detach().numpy(), self.items.detach().numpy())", "(self.users / 0, self.items)", "(self.users.to('meta'), self.items)",
+]  # fmt: skip
+MODELS = [
+    "V", "LowRankRecommender", "LowRankRecommender(V, V, None)", "LowRankRecommender(V * np.nan, V, np.zeros(len(V)))",
+    "LowRankRecommender(V[1:], V[1:], np.zeros(len(V) - 1))", "LowRankRecommender(None, None, None)", "LinearRecommender(V, V, V)",
+    "LowRankRecommender(V.astype(complex), V, np.zeros(len(V)))", "LowRankRecommender(V.astype(str), V, V)", "FactorRecommender(V[:1], V)",
+    "FactorRecommender(V, V[:1])", "LowRankRecommender(V.tolist(), V.tolist(), [0.0] * len(V))", "LowRankRecommender(V, V[:, :1], np.zeros(len(V)))",
+    "LowRankRecommender(torch.ones(3, 2), V, V)", "(good, good)",
+]  # fmt: skip
+# What happens before anything is returned. The words of an exit belong to the plugin, not to the command.
+BEFORE = [
+    "sys.exit()",
+    "sys.exit(0)",
+    "sys.exit(7)",
+    "sys.exit('done')",
+    "raise SystemExit(None)",
+    "print('{not json')",
+    "sys.stdout.write('[')",
+]
+KINDS = {
+    "loss": (LOSS, LOSSES, ["given", "epochs=1"]),
+    "metric": (METRIC, ARRAYS, ["popularity", "--metrics", "given@5"]),
+    "protocol": (PROTOCOL, ARRAYS + LABELS, ["popularity", "data.split={protocol: given}"]),
+    "reader": (READER, TABLES, ["popularity", "data.read={format: given}", "data.prepare=[]"]),
+    "encoder": (ENCODER, PAIRS, ["bpr", "model=given", "epochs=1"]),
+    "solver": (SOLVER, MODELS, ["given"]),
+}
+GOOD = {"reader": "[good]"}
+
+
+def a_return(rng: random.Random) -> Case:
+    kind = rng.choice(["loss", "loss", "loss", "metric", "metric", "protocol", "reader", "encoder", "solver"])
+    text, special, words = KINDS[kind]
+    before, value, codes = "pass", GOOD.get(kind, "good"), (2, 3)
+    how = rng.randrange(6)
+    if how == 0:
+        before = rng.choice(BEFORE)
+        codes = (2, 3) if "exit" in before.lower() else (0,)
+    else:
+        value = rng.choice(special if how < 4 else ANYTHING)
+        codes = (2, 3) if kind == "loss" else (0, 2, 3)  # of the others some are read as numbers, and some are harmless
+    words = ["run", "toy.yaml", *words, "--plugin", "mine.py", "--no-track", *rng.choice([["--json"], []])]
+    return Case(
+        words, TOY | {"mine.py": text.format(before=before, value=value).encode()}, codes=codes, about=f"{before}; {value}"
+    )
