@@ -353,6 +353,7 @@ def test_users_of_whom_nothing_is_known_are_counted_and_answered_as_asked(card, 
     model.history.eliminate_zeros()
     assert model.recommend(["u1", "u2"], 3, unknown="skip", warn=said.append)["user"].tolist() == ["u2"] * 3
     assert said[-1] == "user 'u1' has no known interactions (1 such of 2 users); they get no items"
+    assert model.first_known_user == next(user for user in model.users.to_pylist() if user != "u1")
 
 
 def test_items_of_a_history_that_are_not_known_are_counted(card, environment):

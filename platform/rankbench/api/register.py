@@ -31,11 +31,9 @@ def register(folder: Path, name: str, environment: Environment, labels: Labels) 
 
 
 def _servable(model: Model, folder: Path) -> Servable:
-    import numpy as np
     import pandas as pd
 
-    known = int(np.argmax(np.diff(model.history.indptr) > 0))
-    request = pd.DataFrame({"user": model.users.slice(known, 1).to_pylist()})
+    request = pd.DataFrame({"user": [model.first_known_user]})
     params = DEFAULTS | {"k": min(DEFAULTS["k"], len(model.items))}
     answer = ServedModel(model).predict(request, params)
     about = {"method": model.method, "dataset": model.dataset["name"], "seed": model.seed, "fit_on": model.fit_on}

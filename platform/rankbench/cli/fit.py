@@ -149,7 +149,7 @@ def fit(
         usual = configure(chosen.method, {}).flat
         setting = setting_text({name: value for name, value in model.params.items() if value != usual[name]}) or "defaults"
         out.print(f"row {source[1]} of {won.sweep}: {setting}, seed {model.seed}{of}")
-    out.print(f"next: {program()} recommend {to} --user {model.users[0].as_py()}")
+    out.print(f"next: {program()} recommend {to} --user {model.first_known_user}")
     if registered is not None:
         from rankbench.cli.tracking import show_registered
 

@@ -298,6 +298,11 @@ class Model:
         return found.rename(columns={"item_": "similar"}).reset_index(drop=True)
 
     @property
+    def first_known_user(self) -> Any:
+        """The id of the first user with a history, for examples."""
+        return self.users[int(np.argmax(np.diff(self.history.indptr) > 0))].as_py()
+
+    @property
     def folds_in(self) -> bool:
         """Whether the model can score users who were not fitted, from their history."""
         return type(self.recommender) not in (FactorRecommender, PairRecommender)
