@@ -234,6 +234,8 @@ def test_a_record_of_other_data_is_replaced(home, capsys):
         (["run", "yelp2018", "ease"], "yelp2018: train.txt is not in the cache"),
         (["run", "nothing.yaml", "ease"], "nothing.yaml: no such dataset card"),
         (["methods", "ease2"], "unknown method 'ease2'; did you mean ease?"),
+        (["methods", "ease", "--encoder", "mf"], "--encoder mf: ease has no encoder"),
+        (["methods", "sl", "--encoder", "lightgnc"], "--encoder: unknown encoder 'lightgnc'; did you mean lightgcn?"),
         (["sweep", "dmo.yaml"], "dmo.yaml: no such experiment file; did you mean demo.yaml?"),
         (["sweep", "demo", "serch.trials=3"], "serch: unknown key; did you mean search?"),
         (["sweep", "demo", "--resume"], "demo: nothing to resume"),
@@ -293,6 +295,18 @@ def test_methods_state_parameters(capsys):
     assert _main(["methods", "deql-l2", "--json"]) == 0
     params = {p["name"]: p for p in json.loads(capsys.readouterr().out)["params"]}
     assert set(params) == {"p", "a", "b", "lam", "lam_prime"} and all(p["help"] for p in params.values())
+
+
+def test_a_loss_states_its_own_parameters_first_and_those_of_one_encoder_last(capsys):
+    def params(*words):
+        assert _main(["methods", "sl", *words, "--json"]) == 0
+        return [each["name"] for each in json.loads(capsys.readouterr().out)["params"]]
+
+    alone, with_encoder = params(), params("--encoder", "xsimgcl")
+    assert alone[:2] == ["tau", "include_positive"] and "learning_rate" in alone and "n_layers" not in alone
+    assert with_encoder[: len(alone)] == alone
+    assert {*with_encoder[len(alone) :]} == {"n_layers", "contrast_nodes", "noise", "aux_weight", "aux_tau", "contrast_layer"}
+    assert _main(["methods", "sl"]) == 0 and "rankbench methods sl --encoder " in capsys.readouterr().out
 
 
 def test_a_numeric_failure_is_exit_3(home, capsys):

@@ -8,6 +8,8 @@ import typer
 
 from rankbench.cli.arguments import Plugin
 from rankbench.cli.console import Json, out, print_json, print_table
+from rankbench.core.errors import require
+from rankbench.core.registry import nearest
 
 if TYPE_CHECKING:
     from rankbench.fitting.method import Method
@@ -16,6 +18,7 @@ EXAMPLES = """Examples:
   rankbench methods
   rankbench methods deql-l2
   rankbench methods talos
+  rankbench methods bpr --encoder lightgcn
   rankbench methods family:softmax
   rankbench methods 'deql*'
 """
@@ -25,10 +28,13 @@ def methods(
     name: Annotated[
         str | None, typer.Argument(help="A method, to list its parameters; or a pattern or family:NAME, to list methods.")
     ] = None,
+    encoder: Annotated[
+        str | None, typer.Option(metavar="NAME", help="List the parameters of this encoder, too; for a loss of gradient steps.")
+    ] = None,
     json: Json = False,
     plugin: Plugin = None,
 ) -> None:
-    """List all methods with their families, or the parameters of one method."""
+    """List all methods with their families, or the parameters of one method, its own first."""
     from rankbench.core.patterns import is_pattern, matches
     from rankbench.experiment.methods import method, registered, without_losses
     from rankbench.fitting.families import FAMILIES
@@ -40,8 +46,11 @@ def methods(
         chosen = [registry.get(each) for each in names]
     else:
         chosen = [method(name or "")]
+    able = not listing and chosen[0].by_encoder()
+    require(encoder is None or bool(able), f"--encoder {encoder}: {name or 'a list of methods'} has no encoder")
     facts: list[dict[str, Any]] = [
-        {"name": s.name, "families": [*s.families], "title": s.title, "source": s.source, "params": _params(s)} for s in chosen
+        {"name": s.name, "families": [*s.families], "title": s.title, "source": s.source, "params": _params(s, encoder)}
+        for s in chosen
     ]
     if json:
         print_json(facts if listing else facts[0])
@@ -75,15 +84,25 @@ def methods(
         out.print(chosen[0].reason)
     body = [[p["name"], "" if p["default"] is None else str(p["default"]), p["search"], p["help"]] for p in facts[0]["params"]]
     print_table(["parameter", "default", "search range", "description"], body) if body else out.print("no parameters")
+    if able and encoder is None:
+        out.print(f"parameters of an encoder: rankbench methods {name} --encoder {'|'.join(able)}")
 
 
 def _short(spec: Method, params: list[dict[str, Any]]) -> str:
     return " ".join([*spec.own, *(["…"] if len(spec.own) < len(params) else [])])
 
 
-def _params(spec: Method) -> list[dict[str, Any]]:
+def _params(spec: Method, encoder: str | None) -> list[dict[str, Any]]:
+    """The parameters of a method: its own, those of training, and those of the encoder, if one is given."""
+    encoders = spec.by_encoder()
+    require(encoder is None or encoder in encoders, f"--encoder: unknown encoder {encoder!r}{nearest(encoder or '', encoders)}")
+    chosen = encoders.get(encoder or "", set())
+    left_out = set[str]().union(*encoders.values()) - chosen
+    ordered = sorted(
+        (each for each in spec.fields() if each.name not in left_out),
+        key=lambda each: (each.name not in spec.own, each.name in chosen),
+    )
     texts = ("help", "search")
     return [
-        {"name": each.name, "default": each.default} | {key: each.metadata.get(key, "") for key in texts}
-        for each in spec.fields()
+        {"name": each.name, "default": each.default} | {key: each.metadata.get(key, "") for key in texts} for each in ordered
     ]

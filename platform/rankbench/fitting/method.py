@@ -99,6 +99,10 @@ class Method:
         """Return a key: configurations with equal keys are fitted together from one inverse. None: fitted separately."""
         return None
 
+    def by_encoder(self) -> dict[str, set[str]]:
+        """Return the encoders that the method trains, each with the names of its parameters."""
+        return {}
+
     def identity_of(self, p: Any) -> Hashable:
         return self.identity(p) if self.identity else (self.name, dataclasses.astuple(p))
 

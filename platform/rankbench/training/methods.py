@@ -57,6 +57,9 @@ class Trained(Iterative):
     def own(self) -> tuple[str, ...]:
         return tuple(field.name for field in dataclasses.fields(self.loss.params))
 
+    def by_encoder(self) -> dict[str, set[str]]:
+        return {each.name: {field.name for field in dataclasses.fields(each.params)} for each in encoders()}
+
     def searched(self, p: TrainedParams) -> tuple[str, ...]:
         names = (*self.own, *SHARED, *(field.name for field in dataclasses.fields(p.encoder)))
         return tuple(dict.fromkeys(names))
