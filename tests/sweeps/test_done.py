@@ -26,7 +26,7 @@ DATA = {"name": "synthetic", "source": {"generator": {"users": 60, "items": 30, 
 
 
 def spec_of(**changes):
-    values = {"datasets": [DATA], "search.choose.metric": "ndcg@20", **changes}
+    values = {"datasets": [DATA], "search.choose.metric": "ndcg@20", "search.ranges": "none", **changes}
     return experiment_of_words(["synthetic"], ["ease", "popularity"], values, "here")
 
 

@@ -1,5 +1,6 @@
 """The plan: what shares a fit, what is redundant, and that everything is checked before anything runs."""
 
+import itertools
 from types import SimpleNamespace
 
 import pytest
@@ -398,3 +399,19 @@ def test_a_plan_of_very_many_fits_is_refused_with_its_size_before_any_data_is_pr
     arms = [{"name": name, "method": "ials", "params": {"lam": {"uniform": [0.1, 1]}, "iterations": 1}} for name in "ab"]
     with pytest.raises(ConfigError, match=message):
         plan_of(environment, *arms, {"method": "popularity"}, **sizes)
+
+
+def test_the_final_stage_of_a_plan_never_has_fewer_fits_than_are_run(environment):
+    searched = {"p": {"grid": [0.3, 0.6]}, "lam": 10}, {"p": {"grid": [0.3, 0.6]}, "lam_prime": 10, "b": 0.5}
+    arms = [{"method": "edlae", "params": searched[0]}, {"method": "deql-l2", "params": searched[1]}]
+    planned = plan_of(environment, *arms)
+    (card,) = planned.final_cards
+    settings = [
+        [each for unit in planned.search for each in unit.job.configs if each.arm == arm] for arm in ("edlae", "deql-l2")
+    ]
+    size = Size.of(prepare(card, environment))
+    fits = {len(units(card, size, pair, planned.spec, planned.metrics, "final", 2)) for pair in itertools.product(*settings)}
+    told = dry_run(planned, environment, [Machine(2, 10**12)])
+    assert fits == {1, 2} and told.stages[1].fits == 2 and told.at_most
+    alone = dry_run(plan_of(environment, arms[0], {"method": "popularity"}), environment, [Machine(2, 10**12)])
+    assert alone.stages[1].fits == 2 and not alone.at_most

@@ -61,7 +61,8 @@ def show_plan(
         f"about {clock(todo.seconds)} (rough)"
     )
     if plan.given is None:
-        out.print("the final stage has one fit for each chosen inverse, split and seed")
+        fewer = "; fewer if chosen settings share an inverse" if preview.at_most else ""
+        out.print(f"the final stage has one fit for each chosen setting, split and seed{fewer}")
     if node:
         out.print(str(node))
     if preview.short:

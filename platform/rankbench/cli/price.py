@@ -37,7 +37,8 @@ def show_downloads(spec: ExperimentSpec, environment: Environment, source: str, 
 
 def show_price(plan: Plan, preview: DryRun, ask: bool) -> None:
     """Print what a sweep costs. With `ask`, a high price is confirmed. Raises ConfigError if it is declined."""
-    stages = [f"{stage.fits:,} fits of the {stage.name} stage" for stage in preview.stages]
+    bound = {"final": "at most "} if preview.at_most else {}
+    stages = [f"{bound.get(stage.name, '')}{stage.fits:,} fits of the {stage.name} stage" for stage in preview.stages]
     known = [stage.seconds for stage in preview.stages if stage.seconds is not None]
     total = sum(known) if known else sum(stage.seconds_of_trials for stage in preview.stages)
     total += preview.statistics.seconds

@@ -105,7 +105,8 @@ class Statistics:
 
 @dataclass(frozen=True)
 class DryRun:
-    """The rows and stages of a plan. The final stage of a search is estimated for the first setting of each arm.
+    """The rows and stages of a plan. The final stage of a search is estimated for the first setting of each arm, each with a
+    fit of its own; `at_most`: chosen settings may share a fit, so that it may have fewer.
 
     `short` is the number of bytes that the largest trial needs beyond the free memory, `finished` the number of fits that this
     sweep or an earlier one has finished, which are not part of the rest. `wide` says which fits get several nodes, and why.
@@ -123,6 +124,7 @@ class DryRun:
     wide: tuple[str, ...] = ()
     finished: int = 0
     statistics: Statistics = Statistics(0, 0, 0, 0.0)
+    at_most: bool = False
 
 
 def dry_run(
@@ -142,13 +144,18 @@ def dry_run(
     done = Done.of(plan, place / "records", None if fresh else Earlier.than(place, environment))
     settings = done.chosen(plan)
     cpus = machines[0].cpus if machines and len(machines) == 1 else None  # as in the plan
-    final_units = [
-        unit
-        for card in plan.final_cards
-        for unit in units(
-            card, sizes[card.name], (settings or _chosen(plan))[card.name], plan.spec, plan.metrics, "final", cpus
-        )
-    ]
+    final_units, at_most = list[Unit](), False
+    for card in plan.final_cards:
+        members = (settings or _chosen(plan))[card.name]
+        # What the search has still to choose may share an inverse or not.
+        open_arms = set() if settings or plan.given is not None else _undecided(plan, card.name)
+        groups = [
+            [each for each in members if each.arm not in open_arms],
+            *([each] for each in members if each.arm in open_arms),
+        ]
+        at_most = at_most or (bool(open_arms) and sum(each.share_key is not None for each in members) > 1)
+        for group in groups:
+            final_units += units(card, sizes[card.name], group, plan.spec, plan.metrics, "final", cpus)
     resources = plan.spec.resources
 
     def adapt(unit: Unit) -> Unit:
@@ -200,6 +207,7 @@ def dry_run(
         finished=left,
         wide=tuple(wide),
         statistics=_statistics(plan, final_units, sizes),
+        at_most=at_most,
     )
 
 
@@ -236,6 +244,12 @@ def _chosen(plan: Plan) -> dict[str, list[MethodConfig]]:
         for config in unit.job.configs:
             first[unit.job.card.name].setdefault(config.arm, config)
     return {dataset: [*settings.values()] for dataset, settings in first.items()}
+
+
+def _undecided(plan: Plan, dataset: str) -> set[str | None]:
+    """The arms that have several settings on a dataset, of which the search chooses one."""
+    arms = [each.arm for unit in plan.search if unit.job.card.name == dataset for each in unit.job.configs]
+    return {arm for arm in arms if arms.count(arm) > 1} | {search.arm.label for search in plan.adaptive}
 
 
 def _rows(members: list[tuple[Unit, int]], adaptive: Iterable[AdaptiveSearch]) -> list[Row]:

@@ -159,7 +159,7 @@ def plan(
     chosen = {card.name: chosen_settings(spec, card.name, source) for card in declared} if use_chosen else {}
     given = [each for settings in chosen.values() for each in settings]
     for config in given:
-        config.require_end(spec.final.fit_on, f"{source}: final.fit_on: train+valid")
+        config.require_end(None if spec.final.fit_on == "auto" else spec.final.fit_on, f"{source}: final.fit_on: train+valid")
     searched = [*candidates, *(each for _, settings in drawing_arms for each in settings)]
     measured, part_of = (given, part_of_final) if use_chosen else (searched, part_of_refit)
 

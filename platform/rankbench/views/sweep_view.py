@@ -65,7 +65,8 @@ class SweepView:
 
     def planned(self, plan: Plan, folder: Path) -> None:
         if not self.quiet:
-            err.print(f"{plan.spec.name}: {plan.n_settings} settings in {plan.n_fits} fits → {folder}")
+            searched = f"{plan.n_settings} settings in {plan.n_fits} fits" if plan.given is None else "nothing to search"
+            err.print(f"{plan.spec.name}: {searched} → {folder}")
 
     def warn(self, line: str) -> None:
         err.print(f"warning: {line}")
