@@ -220,7 +220,6 @@ def _about(rng: random.Random, folder: Path) -> None:
         + [("seed", value) for value in (-1, None, "1", 0.5, True)]
         + [("format", value) for value in (2, 0, None, "1")]
         + [("dataset", value) for value in (None, {}, "toy", {"card": 7}, {"card": "../../x"})]
-        + [("more", 1)]
     )
     about[name] = value
     _write(folder, about)

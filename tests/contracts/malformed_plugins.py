@@ -103,7 +103,7 @@ LOSSES = [
     "good.mean()", "good.sum()", "good.detach()", "good.long()", "good > 0", "good.to(torch.complex64)", "good[: len(good) // 2]",
     "good[:1]", "good[:, None]", "good[None]", "torch.cat([good, good])", "good * float('nan')", "good / 0", "-good / 0", "good.to('meta')",
     "good.detach().numpy()", "good.tolist()", "good.half().detach()", "torch.zeros(len(good))", "good.to_sparse()", "(good, good)",
-    "torch.zeros(len(good), requires_grad=True)", "good.expand(3, -1)", "torch.empty(0)",
+    "good.expand(3, -1)", "torch.empty(0)",
 ]  # fmt: skip
 ARRAYS = [
     "good[: len(good) // 2]", "good[:, None]", "good * np.nan", "good.astype(complex)", "good.astype(str)", "good.astype(object)",

@@ -424,9 +424,10 @@ def _require_fit(model: Recommender, indptr: np.ndarray, indices: np.ndarray, n_
     """Raise DataError unless the shapes of all arrays fit the ids, because compiled loops do not check them."""
     if problem := misfit(model, n_users, n_items):
         raise DataError(f"{folder}: {problem} and does not fit the ids")
-    lengths, ends = np.diff(indptr), (indptr[0], indptr[-1]) if len(indptr) == n_users + 1 else (0, -1)
+    lengths, ends = np.diff(indptr), (indptr.flat[0], indptr.flat[-1]) if len(indptr) == n_users + 1 else (0, -1)
     inside = not len(indices) or (indices.min() >= 0 and indices.max() < n_items)
-    if ends != (0, len(indices)) or (lengths < 0).any() or not inside:
+    flat = indptr.ndim == indices.ndim == 1
+    if not flat or ends != (0, len(indices)) or (lengths < 0).any() or not inside:
         raise DataError(f"{folder}: the histories do not fit the ids")
 
 
