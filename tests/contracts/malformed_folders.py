@@ -49,7 +49,7 @@ def a_folder(rng: random.Random) -> Case:
         HARMS[how](random.Random(seed), root / folder)
 
     # A type that is as wide as the true one may give other numbers; an array that no method reads may have any type.
-    codes = (0, 2) if how in ("type", "value", "file") else (2,)
+    codes = {"type": (0, 2), "file": (0, 2), "value": (0, 2, 3)}.get(how, (2,))
     return Case([*words, "--out", "top.csv"], TOY, models=True, harm=harm, codes=codes)
 
 

@@ -213,6 +213,7 @@ def test_saved_and_loaded_it_is_the_same(model, tmp_path):
         lambda folder: _change(folder, "history.indices", lambda indices: indices[:-1]),
         lambda folder: _change(folder, "history.indptr", lambda indptr: indptr[::-1]),
         lambda folder: _change(folder, "history.indptr", lambda indptr: indptr[:, None]),
+        lambda folder: _change(folder, "history.indptr", lambda indptr: np.append(indptr, indptr[-1])),
         lambda folder: _change(folder, "history.indices", lambda indices: indices[:, None]),
     ],
 )

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
+from math import prod
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired, get_args
 
@@ -41,7 +42,7 @@ from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, measu
 from rankbench.evaluation.ranking import Ranking, rank
 from rankbench.evaluation.summary import Interval, summarise
 from rankbench.experiment import methods
-from rankbench.experiment.forms import misfit
+from rankbench.experiment.forms import misfit, misshapen
 from rankbench.experiment.job import configure
 from rankbench.experiment.model_files import most_values, shapes_in, vocabulary
 from rankbench.experiment.run import require_fold_in
@@ -454,6 +455,10 @@ def load(folder: str | Path) -> Model:
     if wrong := expected ^ {*shapes}:
         raise DataError(f"{folder / _ARRAYS}: {shown(min(wrong))} does not belong there, or is missing; fit the model again")
     users, items = (vocabulary(getattr(about, name), f"{folder / _ABOUT}: {name}") for name in ("users", "items"))
+    rows, values = shapes["history.indptr"], prod(shapes["history.indices"])
+    mine = {name.removeprefix("model."): shape for name, shape in shapes.items()}
+    if (rows != (len(users) + 1,) or values > len(users) * len(items)) or misshapen(cls, mine, len(users), len(items)):
+        raise DataError(f"{folder / _ARRAYS}: the shapes of its arrays do not fit the ids; fit the model again")
     try:
         if about.sha256 != sha256_of(folder / _ARRAYS):
             raise DataError(f"{folder / _ARRAYS}: damaged: {_ABOUT} has another checksum; fit the model again")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -30,18 +31,26 @@ _SHAPES = {  # i: items, u: users, n: items + 1, any other letter: a dimension t
 }
 
 
+def misshapen(form: type, shapes: Mapping[str, tuple[int, ...]], n_users: int, n_items: int) -> str:
+    """Return the name of the first array of a form whose shape does not fit; empty if all do."""
+    sizes = {"i": n_items, "u": n_users, "n": n_items + 1, "5": 5}
+    for name, letters in _SHAPES.get(form, {}).items():
+        if name in shapes:  # a matrix in tiles is in no array
+            expected = tuple(sizes.setdefault(letter, size) for letter, size in zip(letters, shapes[name], strict=False))
+            if shapes[name] != expected or len(letters) != len(expected):
+                return name
+    return ""
+
+
 def misfit(model: Recommender, n_users: int, n_items: int) -> str:
     """Return what is wrong with an array of a model of one of these forms; empty if all have the right shape and type."""
-    sizes = {"i": n_items, "u": n_users, "n": n_items + 1, "5": 5}
-    for name, letters in _SHAPES.get(type(model), {}).items():
-        array = getattr(model, name)
-        shape, dtype = getattr(array, "shape", None), getattr(array, "dtype", None)
-        if shape is None or dtype not in (np.float32, np.float64):
-            return f"{name} is {type(array).__name__ if shape is None else dtype}"
-        expected = tuple(sizes.setdefault(letter, size) for letter, size in zip(letters, shape, strict=False))
-        if shape != expected or len(letters) != len(shape):
-            return f"{name} is {dtype} {shape}"
-    return ""
+    arrays = {name: getattr(model, name) for name in _SHAPES.get(type(model), ())}
+    for name, array in arrays.items():
+        dtype = getattr(array, "dtype", type(array).__name__)
+        if not hasattr(array, "shape") or dtype not in (np.float32, np.float64):
+            return f"{name} is {dtype}"
+    wrong = misshapen(type(model), {name: array.shape for name, array in arrays.items()}, n_users, n_items)
+    return f"{wrong} is {arrays[wrong].dtype} {arrays[wrong].shape}" if wrong else ""
 
 
 def checked_model(model: Any, X: sp.csr_array, method: str) -> Recommender:
