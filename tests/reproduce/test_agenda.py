@@ -1,6 +1,7 @@
 """What is wanted, in which order, and how cells are judged; without a cluster."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -114,7 +115,7 @@ def test_what_another_command_has_measured_since_is_not_fitted_again(home, monke
     monkeypatch.setattr("rankbench.reproduce.engine._fit", lambda batch, *rest: ran.extend(task.labels for task in batch))
     measure(next(fit for fit in fits if fit.config.method == "ease"), Evidence(plan.evidence.folder), home, paper_tables(home))
     spending = Spending(plan.evidence, None, lambda line: None, lambda *sent: None)
-    assert spend(lambda: plan.tasks, spending, home, None, {}, None)
+    assert spend(lambda: plan.tasks, spending, home, SimpleNamespace(cpus=1), {}, None)
     assert ran == ["Popularity"]
 
 

@@ -15,6 +15,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from rankbench.core.errors import ConfigError, DataError, first_line, require, shown
+from rankbench.core.names import DECLARED
 from rankbench.core.registry import nearest
 from rankbench.core.wording import place, wording
 
@@ -237,10 +238,12 @@ def _copy(value: Any) -> Any:
     return [_copy(item) for item in value] if isinstance(value, list) else value
 
 
-def validate(model: type[M], content: Mapping[str, Any], source: str) -> M:
-    """Return `content` as a `model`. Raises ConfigError for the first wrong field, with `source` and the field's path."""
+def validate(model: type[M], content: Mapping[str, Any], source: str, stored: bool = False) -> M:
+    """Return `content` as a `model`. `stored`: this package wrote it. Raises ConfigError for the first wrong field, with
+    `source` and the field's path.
+    """
     try:
-        value = model.model_validate(content)
+        value = model.model_validate(content, context=None if stored else DECLARED)
         _require_numbers(content, value, "")
         return value
     except ConfigError as error:  # from a part with its own schema

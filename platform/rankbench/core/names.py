@@ -11,10 +11,11 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, ValidationInfo
 
 from rankbench.core.errors import shown
 
+DECLARED = {"declared": True}  # context of what a user declares, in contrast to what was stored
 LONGEST = 64  # characters
 ALL = "all"  # selects every name, so that nothing can have this name
 _NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{LONGEST - 1}}}")
@@ -31,7 +32,9 @@ def checked_name(name: Any) -> str:
     return name
 
 
-def _checked_label(label: str) -> str:
+def _checked_label(label: str, info: ValidationInfo) -> str:
+    if info.context is not DECLARED:  # a sweep that was stored before is read whatever its labels are
+        return label
     if not 0 < len(label) <= LONGEST or not label.isprintable() or label != label.strip() or {*label} & {*_NOT_IN_LABELS}:
         raise ValueError(f"expected a text of 1 to {LONGEST} characters without {_NOT_IN_LABELS}, got {shown(label)}")
     return label

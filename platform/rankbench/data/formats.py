@@ -34,9 +34,9 @@ def format_of_file(raw: RawFile, columns: bool) -> str | None:
         return "recbole"
     if base.endswith((".parquet", ".pq")) or _begins(raw):
         return "parquet"
-    if base in movielens.RATINGS and not columns:
-        return "movielens"
     lines = first_lines(raw)
+    if base in movielens.RATINGS and not columns and lines and movielens.form_of(lines[0]):
+        return "movielens"
     if lines and lines[0].startswith("{"):
         return "json-lines"
     if all(re.fullmatch(r"\d+( \d+)*", line.strip()) for line in lines) and len({line.count(" ") for line in lines}) > 1:

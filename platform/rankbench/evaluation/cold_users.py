@@ -31,11 +31,11 @@ def rank_all(
     rows: np.ndarray | None = None,
 ) -> list[Ranking]:
     """Return one ranking per model, of `rows` of the holdout, by default all that are measured. `rank_rows(holdout, rows)`
-    ranks users with a history; the others are ranked as `holdout.cold_users` says.
+    ranks users with a history; the others are ranked as `holdout.cold_users` says, if the holdout has the counts of items.
     """
     chosen = holdout.rows if rows is None else rows
     cold = chosen[holdout.cold[chosen]]
-    if not len(cold):
+    if not len(cold) or holdout.item_counts is None:
         return rank_rows(holdout, rows)
     known = None if rows is None else np.setdiff1d(rows, cold)
     rankings = rank_rows(replace(holdout, cold_users="drop"), known)

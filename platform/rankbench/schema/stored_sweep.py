@@ -144,7 +144,7 @@ def read_file(path: Path, schema: type[F]) -> F:
     """Return the content of a file as a `schema`. Raises DataError naming the file and the wrong field."""
     content = read_json(path, TypeAdapter(dict[str, Any]), f"the {path.name} of a sweep")
     try:
-        return validate(schema, content, str(path))
+        return validate(schema, content, str(path), stored=True)
     except ConfigError as error:
         raise DataError(str(error)) from None
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import PurePosixPath
+from typing import Any
 
 import pyarrow as pa
 
@@ -29,6 +30,14 @@ def find(names: list[str], source: str) -> Layout:
     return Layout({"all": ratings[0]})
 
 
+def form_of(line: str) -> dict[str, Any] | None:
+    """How to read a file of ratings with this first line; None if it is none of MovieLens."""
+    if line.startswith("userId,movieId,rating,timestamp"):
+        return {"separator": ",", "header": True} | BY_NAME
+    separator = next((each for each in ("::", "\t") if line.count(each) == 3), None)
+    return None if separator is None else {"separator": separator, "header": False} | BY_POSITION
+
+
 @reads("movielens", find=find)
 def read(raw: RawFile) -> Iterator[pa.Table]:
     """Yield the columns user, item (string), value (the rating, float64), time (int64).
@@ -38,11 +47,7 @@ def read(raw: RawFile) -> Iterator[pa.Table]:
     head = delimited.first_filled_line(raw)
     if head is None:
         return
-    if head.text.startswith(b"userId,movieId,rating,timestamp"):
-        layout = {"separator": ",", "header": True} | BY_NAME
-    elif (separator := next((each for each in ("::", "\t") if head.text.count(each.encode()) == 3), None)) is not None:
-        layout = {"separator": separator, "header": False} | BY_POSITION
-    else:
+    if (layout := form_of(head.text.decode(errors="replace"))) is None:
         found = printable(shown(head.text.decode(errors="replace")))
         raise DataError(f"{head.locate(0)}: not one of MovieLens' {', '.join(RATINGS)}: found {found}")
     yield from delimited.read(replace(raw, spec=raw.spec.model_copy(update=layout)))
