@@ -20,9 +20,8 @@ from rankbench.fitting.recommenders import (
 from rankbench.solvers.als.fold_in import FoldInRecommender
 from rankbench.solvers.tiled.recommender import TiledLinearRecommender
 
-_SHAPES: dict[
-    type, dict[str, str]
-] = {  # i: items, u: users, n: items + 1, any other letter: a dimension that several arrays share
+# i: items, u: users, n: items + 1, any other letter: a dimension that several arrays share
+_SHAPES: dict[type, dict[str, str]] = {
     LinearRecommender: {"C": "ii", "beta": "i", "alpha": "i"},
     LowRankRecommender: {"A": "ik", "B": "ik", "alpha": "i"},
     FactorRecommender: {"U": "uk", "V": "ik"},
