@@ -90,7 +90,7 @@ def test_a_killed_leaderboard_loses_no_entry(times, tmp_path, figure):
     figure(f"leaderboard, SIGKILL at {times} moments after a stored line, {writing} while one was written: no entry lost")
 
 
-@kills(sample=2)
+@kills(sample=0)
 @pytest.mark.fault("F17")
 def test_a_killed_reproduction_loses_no_fit(times, tmp_path, figure):
     home = home_with(tmp_path / "home", 1, n_seeds := 6 * (1 + times))

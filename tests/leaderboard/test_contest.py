@@ -1,6 +1,5 @@
 """What a contest stores of entries that it cannot run, and how two contests share a store."""
 
-import signal
 import time
 from dataclasses import replace
 from types import SimpleNamespace
@@ -72,8 +71,11 @@ def test_two_commands_at_once_run_each_entry_once(tmp_path, monkeypatch):
 
 
 def test_an_entry_of_a_command_that_was_killed_is_run_by_the_next_one(tmp_path, monkeypatch):
+    def interrupt(name):
+        raise KeyboardInterrupt
+
     with pytest.raises(KeyboardInterrupt):
-        contest(tmp_path, ["popularity"], monkeypatch, lambda name: signal.raise_signal(signal.SIGINT))
+        contest(tmp_path, ["popularity"], monkeypatch, interrupt)
     assert contest(tmp_path, ["popularity"], monkeypatch) == (["popularity"], [])
 
 
