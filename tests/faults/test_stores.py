@@ -81,7 +81,7 @@ def kill_again_and_again(home: Home, words: tuple[str, ...], ending: str, times:
     return writing
 
 
-@kills(sample=2)
+@kills(sample=0)
 @pytest.mark.fault("F17")
 def test_a_killed_leaderboard_loses_no_entry(times, tmp_path, figure):
     home = home_with(tmp_path / "home", n_cards := 1 + times, 1)
