@@ -119,7 +119,7 @@ def test_means_of_both_groups_are_those_of_their_users(mode):
     wanted = metric_set(["ndcg", "recall", "popularity"], [2, K])
     (ranking,) = through([model], holdout, auc=False)
     per_user = measure(ranking, holdout.target, holdout.item_counts, wanted)
-    groups = means_by_history(holdout, per_user, ranking, wanted)
+    (groups,) = means_by_history(holdout, [per_user], wanted)
     # With popularity for everyone without a history, both groups are measured together.
     everyone = replace(holdout, cold_users="popularity" if mode == "drop" else mode)
     (all_ranked,) = through([model], everyone, auc=False)
@@ -142,4 +142,4 @@ def test_nothing_is_said_where_all_users_have_a_history():
     assert "without_history" not in counts_of_users(holdout)
     (ranking,) = through([some_factors(rng)], holdout, auc=False)
     per_user = measure(ranking, holdout.target, holdout.item_counts, metric_set(["ndcg"], [2]))
-    assert means_by_history(holdout, per_user, ranking, metric_set(["ndcg"], [2])) == {}
+    assert means_by_history(holdout, [per_user], metric_set(["ndcg"], [2])) == [{}]

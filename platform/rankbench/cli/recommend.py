@@ -18,7 +18,7 @@ EXAMPLES = """Examples:
   rankbench recommend my-model --users wanted.csv -k 20 --out recommended.parquet
   rankbench recommend my-model --all --out recommended.csv
   rankbench recommend my-model --history new-users.csv
-  rankbench recommend my-model --users wanted.csv --unknown popularity      popular items for users whom the model does not know
+  rankbench recommend my-model --users wanted.csv --unknown popularity      popular items for unknown users
 """
 
 
@@ -33,7 +33,7 @@ def recommend(
     ] = None,
     unknown: Annotated[
         str,
-        typer.Option(help="For users of whom the model knows nothing: skip, popularity (the most popular items) or error."),
+        typer.Option(help="For unknown users: skip, popularity (the most popular items) or error."),
     ] = "skip",
     k: Annotated[int, typer.Option("-k", min=1, help="Number of items per user.")] = 10,
     keep_seen: Annotated[

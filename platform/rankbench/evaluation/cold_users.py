@@ -61,22 +61,29 @@ def counts_of_users(holdout: Holdout) -> dict[str, int]:
     return counts | ({WITHOUT: int(holdout.cold.sum())} if holdout.cold.any() else {})
 
 
-def means_by_history(holdout: Holdout, per_user: PerUser, ranking: Ranking, wanted: MetricSet) -> Means:
-    """Return the means of the measured users with and without a history; nothing if all have one. Users who are left out of the
-    measurement are ranked by popularity here. Metrics of whole lists are left out, as are those that weight users.
+def means_by_history(holdout: Holdout, measured: Sequence[PerUser], wanted: MetricSet) -> list[Means]:
+    """Return for each model the means of the measured users with and without a history; nothing if all have one.
+
+    Users who are left out of the measurement are ranked by popularity here, once for all models. Metrics of whole lists are
+    left out, as are those that weight users.
     """
     if not holdout.cold.any():
-        return {}
-    names = [name for name in per_user.values if name not in per_user.weights and name.partition("@")[0] not in OF_LISTS]
-    cold = holdout.cold[ranking.rows]
+        return [{} for _ in measured]
+    first, cold = measured[0], holdout.cold[holdout.rows]
+    names = [name for name in first.values if name not in first.weights and name.partition("@")[0] not in OF_LISTS]
+    left_out: dict[str, np.ndarray] = {}
     if holdout.cold_users == "drop":
         assert holdout.item_counts is not None
-        left_out = rank_by_popularity(holdout, wanted.k, wanted.auc, np.flatnonzero(holdout.cold))
-        without = measure(left_out, holdout.target, holdout.item_counts, MetricSet(tuple(names))).values
-    else:
-        without = {name: per_user.values[name][cold] for name in names}
-    groups = {WITH: {name: per_user.values[name][~cold] for name in names}, WITHOUT: without}
-    return {group: {name: float(each.mean()) for name, each in values.items() if len(each)} for group, values in groups.items()}
+        popular = rank_by_popularity(holdout, wanted.k, wanted.auc, np.flatnonzero(holdout.cold))
+        left_out = measure(popular, holdout.target, holdout.item_counts, MetricSet(tuple(names))).values
+    result = []
+    for each in measured:
+        groups = {WITH: {name: each.values[name][~cold] for name in names}}
+        groups[WITHOUT] = left_out or {name: each.values[name][cold] for name in names}
+        result.append(
+            {group: {name: float(v.mean()) for name, v in found.items() if len(v)} for group, found in groups.items()}
+        )
+    return result
 
 
 def _rank_cold(model: Recommender, holdout: Holdout, popular: Ranking, k: int, auc: bool) -> Ranking:

@@ -245,7 +245,7 @@ class Model:
         return _in_order(lists.set_axis(np.flatnonzero(~cold)[lists.index]), others)
 
     def _of_unknown(self, ids: pa.Array, cold: np.ndarray, k: int, how: Unknown, warn: Callable[[str], Any]) -> pd.DataFrame:
-        """Return the lists of the users among `ids` of whom nothing is known, by the mask `cold`, and warn of them. The index
+        """Return the lists of the unknown users among `ids`, those of the mask `cold`, and warn of them. The index
         is the position among `ids`.
         """
         require(how in UNKNOWN, f"unknown: expected {', '.join(UNKNOWN)}, got {shown(how)}")

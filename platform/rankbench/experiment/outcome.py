@@ -86,5 +86,5 @@ def describe(dataset: Dataset) -> DatasetInfo:
         differences=list(dataset.differences),
         sources=list(dataset.sources),
         raw_gone=dataset.raw_gone,
-        cold_users=dataset.card.split.cold_users if dataset.split.has_cold_users else "",
+        cold_users=dataset.card.split.cold_users,
     )

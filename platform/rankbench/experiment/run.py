@@ -81,7 +81,7 @@ def run_stepwise(
                 i: measure(ranking, holdout.target, counts, job.metrics, X, holdout.history) for i, ranking in rankings.items()
             }
             summaries = {i: summarise(per_user, job.seed) for i, per_user in measured.items()}
-            groups = {i: means_by_history(holdout, each, rankings[i], job.metrics) for i, each in measured.items()}
+            groups = dict(zip(measured, means_by_history(holdout, [*measured.values()], job.metrics), strict=True))
 
     users, info = counts_of_users(holdout), describe(dataset)
     outcomes = []

@@ -37,7 +37,7 @@ class Measured:
 @dataclass(frozen=True)
 class DatasetInfo:
     """The dataset of a run. An unfinished run may know only the name: its fingerprint is empty, and only the name is stored.
-    `cold_users`: how users without a history are measured, if there are any.
+    `cold_users`: how users without a history are measured.
     """
 
     __pydantic_config__ = ConfigDict(extra="ignore")
