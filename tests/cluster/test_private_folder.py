@@ -90,6 +90,21 @@ def test_what_a_process_still_writes_goes_too(tmp_path):
     assert [*tmp_path.iterdir()] == []
 
 
+def test_what_is_written_after_the_last_look_goes_too(tmp_path, monkeypatch):
+    remove, tries = Path.rmdir, []
+
+    def rmdir(folder):
+        tries.append(folder)
+        if len(tries) == 1:
+            (folder / "late").touch()
+        remove(folder)
+
+    monkeypatch.setattr(Path, "rmdir", rmdir)
+    with private_folder(tmp_path):
+        pass
+    assert len(tries) == 2 and [*tmp_path.iterdir()] == []
+
+
 def test_a_removal_that_fails_is_left_for_the_next_process(tmp_path, monkeypatch):
     monkeypatch.setattr("rankbench.cluster.private_folder._PATIENCE", 0.2)
     with monkeypatch.context() as patch, private_folder(tmp_path) as folder:

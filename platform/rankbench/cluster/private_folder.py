@@ -100,23 +100,29 @@ def _processes(folder: Path) -> Iterator[psutil.Process]:
 def _remove(folder: Path) -> None:
     """Remove the folder, and its lock last, so that an incomplete removal leaves a folder that can be recognised.
 
-    A process that is just ending may still write into the folder, so its contents are removed until none are left.
+    A process that is just ending may still write into the folder, so the removal is repeated until it succeeds.
     """
     until = time.monotonic() + _PATIENCE
-    while not _removed_contents(folder):
-        if time.monotonic() > until:
-            return
+    while not _removed(folder) and time.monotonic() < until:
         time.sleep(_PAUSE)
-    with suppress(OSError):
+
+
+def _removed(folder: Path) -> bool:
+    """Whether the folder is gone after one try."""
+    with suppress(FileNotFoundError):  # another process has removed it
+        for path in folder.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            elif path.name != _LOCK:
+                path.unlink(missing_ok=True)
+        if any(path.name != _LOCK for path in folder.iterdir()):
+            return False
         (folder / _LOCK).unlink(missing_ok=True)
-        folder.rmdir()
-
-
-def _removed_contents(folder: Path) -> bool:
-    for path in folder.iterdir():
-        if path.name != _LOCK:
-            shutil.rmtree(path, ignore_errors=True) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
-    return all(path.name == _LOCK for path in folder.iterdir())
+        try:
+            folder.rmdir()
+        except OSError:  # something was written after the last look; without its lock the folder could not be recognised
+            (folder / _LOCK).touch(0o600)
+    return not folder.exists()
 
 
 if __name__ == "__main__":
