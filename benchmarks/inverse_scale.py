@@ -144,8 +144,8 @@ def background(made: Any) -> float:
 
 def constants(pool: Any, given: argparse.Namespace, tile: int, idle: float) -> Any:
     """The `Hardware` that these hosts are, by tasks of each kind that keep one node busy, or a line."""
-    from rankbench.fitting.dataflow import change
-    from rankbench.fitting.simulated_flow import Hardware
+    from rankbench.fitting.flow import change
+    from rankbench.fitting.simulated_pool import Hardware
     from rankbench.solvers.tiled.kernels import KERNELS
 
     share = given.share - idle  # what is left for tasks
@@ -218,7 +218,7 @@ class Touch:
 
 def predict() -> None:
     """The table of docs/results/scale.md, row by row."""
-    from rankbench.fitting.simulated_flow import Hardware
+    from rankbench.fitting.simulated_pool import Hardware
     from rankbench.solvers.tiled.simulation import ERROR, simulate
 
     print("| items | nodes | GFLOP/s | Gbit/s | seconds | by its error | arithmetic | GB into a node | GB on a node | tasks |")

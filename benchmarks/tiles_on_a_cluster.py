@@ -70,7 +70,7 @@ def count_bytes(given: argparse.Namespace) -> None:
             sys.exit("the factorisation failed")
         came = [(made.received(host) - before[host]) / 1e9 for host in range(given.nodes)]
         print(f"came into each host: {', '.join(f'{each:.2f}' for each in came)} GB", flush=True)
-    from rankbench.fitting.simulated_flow import Hardware
+    from rankbench.fitting.simulated_pool import Hardware
     from rankbench.solvers.tiled.simulation import simulate
 
     paper = simulate(given.n_items, Hardware(given.nodes, 1, given.store * 1e9 / 0.3, 10.0, 170e9))

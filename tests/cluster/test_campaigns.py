@@ -3,32 +3,19 @@
 The programs are in campaigns.py.
 """
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
+from programs import HERE, answer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(850)]
 
-HERE = Path(__file__).parent
 
-
-def program(name, *words, before=(), timeout=800):
-    """What a program beside this file printed."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "RANKBENCH_"))}
-    environment["PYTHONPATH"] = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
-    command = [*before, sys.executable, HERE / name, *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=environment)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout.splitlines()[-1])
+def campaign(*words):
+    return answer(HERE / "campaigns.py", *words, timeout=800)
 
 
 @pytest.mark.fault("F1")
 def test_a_node_is_killed_at_ten_drawn_moments(figure):
-    seen = program("campaigns.py", "nodes", 10)
+    seen = campaign("nodes", 10)
     assert all(fit["same"] for fit in seen["calm"] + seen["struck"]), seen
     assert len(seen["struck"]) == 10 and all(fit["in the fit"] for fit in seen["struck"]), seen
     calm = min(fit["seconds"] for fit in seen["calm"])
@@ -43,7 +30,7 @@ def test_a_node_is_killed_at_ten_drawn_moments(figure):
 
 @pytest.mark.fault("F2")
 def test_twenty_workers_are_killed_in_one_fit(figure):
-    seen = program("campaigns.py", "workers", 20)
+    seen = campaign("workers", 20)
     assert seen["calm"]["same"] and seen["struck"]["same"] and seen["killed"] >= 20, seen
     extra = seen["struck"]["seconds"] - seen["calm"]["seconds"]
     figure(f"20 workers killed in one fit of {seen['calm']['seconds']:.0f} s: the same bits, {extra / 20:+.2f} s for each")
@@ -51,7 +38,7 @@ def test_twenty_workers_are_killed_in_one_fit(figure):
 
 @pytest.mark.fault("F3")
 def test_a_node_hangs_for_two_minutes_while_fits_go_on(figure):
-    seen = program("campaigns.py", "freeze", 120)
+    seen = campaign("freeze", 120)
     assert all(fit["same"] for fit in [seen["first"], *seen["later"], *seen["thawed"]]), seen
     silence = seen["first"]["longest"] - seen["calm"]["longest"]
     assert silence < 15, seen
@@ -61,7 +48,7 @@ def test_a_node_hangs_for_two_minutes_while_fits_go_on(figure):
 
 @pytest.mark.fault("F2")
 def test_tiles_whose_workers_always_die_are_given_up(figure):
-    seen = program("campaigns.py", "poison")
+    seen = campaign("poison")
     kind, code, line, further_lines = seen["error"]
     assert (kind, code, further_lines) == ("ClusterError", 4, 0) and "tiles were lost" in line and "--resume" in line, seen
     figure(f"tiles whose workers always die: given up after {seen['seconds']:.0f} s with one line and exit 4")

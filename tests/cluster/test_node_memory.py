@@ -1,12 +1,8 @@
 """The memory of a local node is divided between objects and tasks, and what cannot work is refused with the numbers."""
 
-import json
-import os
-import subprocess
-import sys
-
 import psutil
 import pytest
+from programs import answer
 
 from rankbench.cluster.machine import BLOCK_BYTES
 from rankbench.cluster.node_memory import LEAST_OBJECTS, OBJECTS, NodeMemory
@@ -56,7 +52,4 @@ with session(None, 1, memory=memory) as cluster:
 
 @pytest.mark.slow
 def test_ray_has_both_shares():
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-    done = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, text=True, capture_output=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {"memory": 900_000_000, "object_store_memory": 100_000_000}
+    assert answer("-c", SCRIPT) == {"memory": 900_000_000, "object_store_memory": 100_000_000}

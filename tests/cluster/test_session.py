@@ -1,23 +1,68 @@
-"""Local Ray: on loopback, behind a private token, gone when the block ends, and startable twice in a process."""
+"""Local Ray: on loopback, behind a private token, gone when the block ends, and startable twice in a process; plugins on its
+workers, also on one that has run tasks before the plugin was loaded, changed or removed from the disk.
+"""
 
-import json
-import os
-import subprocess
-import sys
+import ast
+from pathlib import Path
 
 import pytest
+from programs import answer
 
+from rankbench.cluster import ray_internals
 from rankbench.cluster.session import host_and_port, session
 from rankbench.core.errors import ClusterError, ConfigError
 
 LOOPBACK = {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
+PLUGIN = """
+import os
+from dataclasses import dataclass
+import numpy as np
 
+@dataclass(frozen=True)
+class Block:
+    number: int
 
-# In a process of its own: Ray reads its settings when it is imported, and other tests have imported it.
+def solve(block, shared):
+    return FACTOR * block.number + shared.number, os.getpid(), type(block) is Block
+
+def make(n):
+    return [np.full(n, 1.0)]
+
+def change(array):
+    array += FACTOR
+
+def require(array):
+    assert (array == 1 + FACTOR).all(), array
+"""
 TWO_CLUSTERS = """
-import json, os, stat, psutil
+import json, os, stat, sys, psutil
 from pathlib import Path
 from rankbench.cluster.session import session
+from rankbench.core import plugins
+
+def loaded(factor):
+    path = Path(sys.argv[1]) / "mine.py"
+    path.write_text(sys.argv[2].replace("FACTOR", str(factor)))
+    plugin = plugins.load(path)
+    path.unlink()
+    return sys.modules[plugin.module]
+
+def answers(where, mine):
+    found = dict(where.map(mine.solve, [mine.Block(n) for n in range(4)], mine.Block(100)))
+    return [found[n][0] for n in range(4)], {pid for _, pid, _ in found.values()}, all(same for _, _, same in found.values())
+
+def with_plugins():
+    from rankbench.cluster.ray_map import RayMap
+    where = RayMap()
+    dict(where.map(abs, [1, 2]))
+    first, pids, same = answers(where, loaded(2))
+    second, others, again = answers(where, loaded(3))
+    mine, flow = loaded(5), where.flow()
+    flow.make(["a"], mine.make, 3)
+    flow.change("a", mine.change, [])
+    flow.wait([flow.use("a", mine.require)])
+    one = pids == others and len(pids) == 1
+    return {"first": first, "second": second, "one_worker": one, "same": same and again, "tasks": flow.n_tasks}
 
 found = []
 for _ in range(2):
@@ -34,6 +79,8 @@ for _ in range(2):
             "folder_mode": stat.S_IMODE(token.parent.stat().st_mode),
             "ray_inside": Path(ray._private.worker._global_node.get_session_dir_path()).is_relative_to(token.parent),
         })
+        if len(found) == 2:
+            found[-1]["plugins"] = with_plugins()
     found[-1]["token_left"] = token.exists()
     found[-1]["raylets_left"] = sum("raylet" in child.name() for child in psutil.Process().children(recursive=True))
 print(json.dumps(found))
@@ -41,11 +88,8 @@ print(json.dumps(found))
 
 
 @pytest.mark.fault("F14")
-def test_a_local_cluster_is_private_and_ends_with_its_block(figure):
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-    done = subprocess.run([sys.executable, "-c", TWO_CLUSTERS], capture_output=True, text=True, timeout=200, env=environment)
-    assert done.returncode == 0, done.stderr[-2000:]
-    clusters = json.loads(done.stdout.splitlines()[-1])
+def test_a_local_cluster_is_private_and_ends_with_its_block(tmp_path, figure):
+    clusters = answer("-c", TWO_CLUSTERS, tmp_path, PLUGIN)
     assert len(clusters) == 2
     for cluster in clusters:
         assert cluster["offer"] == [True, 1, True] and cluster["answer"] == 42
@@ -54,6 +98,9 @@ def test_a_local_cluster_is_private_and_ends_with_its_block(figure):
         # Ray's own folders are open to every user: only the one around them keeps others out.
         assert cluster["folder_mode"] == 0o700 and cluster["ray_inside"]
         assert cluster["raylets_left"] == 0
+    assert clusters[1]["plugins"] == {
+        "first": [100, 102, 104, 106], "second": [100, 103, 106, 109], "one_worker": True, "same": True, "tasks": 3
+    }  # fmt: skip
     figure("a local cluster: all sockets on loopback, token 0600 in a folder 0700, both gone afterwards")
 
 
@@ -73,24 +120,21 @@ def test_a_cluster_without_authentication_is_refused(monkeypatch, figure):
     figure("RAY_AUTH_MODE=disabled: refused")
 
 
-def test_an_address_where_no_cluster_is_says_so_at_once():
-    with pytest.raises(ClusterError, match=r"cannot join the Ray cluster at 127\.0\.0\.1:1"), session("127.0.0.1:1"):
-        pass
-
-
 @pytest.mark.parametrize(
-    ("address", "message"),
+    ("address", "error", "message"),
     [
-        ("head", "expected HOST:PORT or auto, got 'head'"),
-        ("head:²", "expected HOST:PORT or auto, got 'head:²'"),
-        ("http://127.0.0.1:8265", "expected HOST:PORT or auto"),
-        ("127.0.0.1:65536", "expected a port between 1 and 65535, got '127.0.0.1:65536'"),
-        ("127.0.0.1:0", "expected a port between 1 and 65535"),
+        ("127.0.0.1:1", ClusterError, r"cannot join the Ray cluster at 127\.0\.0\.1:1"),
+        ("head", ConfigError, "expected HOST:PORT or auto, got 'head'"),
+        ("head:²", ConfigError, "expected HOST:PORT or auto, got 'head:²'"),
+        ("http://127.0.0.1:8265", ConfigError, "expected HOST:PORT or auto"),
+        ("127.0.0.1:65536", ConfigError, "expected a port between 1 and 65535, got '127.0.0.1:65536'"),
+        ("127.0.0.1:0", ConfigError, "expected a port between 1 and 65535"),
     ],
 )
-def test_an_address_without_a_port_that_can_be_is_bad_input(address, message):
-    with pytest.raises(ConfigError, match=message), session(address):
+def test_an_address_where_no_cluster_is_or_can_be_is_said_at_once(address, error, message):
+    with pytest.raises(error, match=message), session(address):
         pass
+    assert host_and_port("head:65535") == ("head", 65535)
 
 
 def test_auto_is_the_cluster_that_was_started_on_this_host(tmp_path, monkeypatch):
@@ -102,5 +146,20 @@ def test_auto_is_the_cluster_that_was_started_on_this_host(tmp_path, monkeypatch
     assert host_and_port("auto") == ("10.0.0.5", 6379)
 
 
-def test_the_last_port_is_one():
-    assert host_and_port("head:65535") == ("head", 65535)
+def test_what_ray_does_not_promise_is_used_in_one_file_alone():
+    """Its docstring names the versions that the constraints have."""
+    here = Path(ray_internals.__file__)
+    private = [path.name for path in here.parents[1].rglob("*.py") if path != here and _uses_private_ray(path)]
+    assert private == [] and _uses_private_ray(here)
+    root = Path(__file__).parents[2]
+    for name in ("constraints.txt", "constraints-oldest.txt"):
+        (version,) = [line for line in (root / name).read_text().splitlines() if line.startswith("ray==")]
+        assert version.removeprefix("ray==").rpartition(".")[0] in ray_internals.__doc__
+
+
+def _uses_private_ray(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        name = node.module if isinstance(node, ast.ImportFrom) else ast.unparse(node) if isinstance(node, ast.Attribute) else ""
+        if (name or "").startswith("ray.") and ("._" in name or ".v2." in name):
+            return True
+    return False

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import groups
 import pytest
-from test_campaigns import program
+from programs import HERE, answer, environment
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -33,7 +33,7 @@ def small_disk(folder, n_bytes):
 
 @pytest.mark.fault("F6")
 def test_answers_of_four_times_the_object_store_are_right(figure):
-    seen = program("small_memory.py", "spill")
+    seen = answer(HERE / "small_memory.py", "spill")
     assert seen["value"] is True and seen["afterwards"]["value"] == [5, 6, 7], seen
     figure(f"320 MB of answers held in a store of 80 MB: all right, {seen['seconds']:.1f} s")
 
@@ -41,7 +41,7 @@ def test_answers_of_four_times_the_object_store_are_right(figure):
 @pytest.mark.fault("F6")
 def test_a_full_disk_below_the_object_store_is_one_line_and_code_5(tmp_path, figure):
     with small_disk(tmp_path / "spill", 64 << 20) as folder:
-        seen = program("small_memory.py", "disk", folder)
+        seen = answer(HERE / "small_memory.py", "disk", folder)
     assert seen["code"] == 5 and "\n" not in seen["error"] and seen["error"].startswith("block "), seen
     assert seen["afterwards"]["value"] == [5, 6, 7], seen
     figure(f"the disk of the object store is full: exit 5 after {seen['seconds']:.1f} s: {seen['error'][:60]}…")
@@ -49,7 +49,7 @@ def test_a_full_disk_below_the_object_store_is_one_line_and_code_5(tmp_path, fig
 
 @pytest.mark.fault("F6")
 def test_a_block_that_takes_all_memory_is_named_by_rays_monitor(figure):
-    seen = program("small_memory.py", "hog", "monitor")
+    seen = answer(HERE / "small_memory.py", "hog", "monitor")
     assert seen["code"] == 5 and seen["error"].startswith("block 3 of 8 needs more memory than its node has ("), seen
     assert "\n" not in seen["error"], seen
     figure(f"a block beyond the machine's memory: named after {seen['seconds']:.1f} s, exit 5")
@@ -60,7 +60,7 @@ def test_a_block_that_the_kernel_kills_for_its_memory_is_named(figure):
     if why := groups.unavailable():
         pytest.skip(why)
     with groups.memory_group(GROUP) as inside:
-        seen = program("small_memory.py", "hog", before=inside)
+        seen = answer(HERE / "small_memory.py", "hog", before=inside)
     # Ray starts the worker again and again; on a busy machine the deadline of a call comes first.
     lost, late = "block 3 of 8 was lost with its worker", "1 of 8 are in flight, the first is block 3;"
     assert seen["code"] == 4 and (seen["error"].startswith(lost) or late in seen["error"]), seen
@@ -75,11 +75,10 @@ def test_a_run_in_a_small_group_goes_by_tiles(tmp_path, figure):
         pytest.skip(why)
     sizes = [f"data.source.generator.{size}" for size in ("users=3000", "items=12000", "interactions_per_user=60")]
     words = ["run", "synthetic", "ease", "lam=30", *sizes, "--no-track", "--json"]
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("RANKBENCH_")}
-    environment = plain | {"RANKBENCH_DATA": str(tmp_path / "data"), "RANKBENCH_RESULTS": str(tmp_path / "results")}
+    places = environment(RANKBENCH_DATA=str(tmp_path / "data"), RANKBENCH_RESULTS=str(tmp_path / "results"))
     with groups.memory_group(900 << 20) as inside:
         command = [*inside, sys.executable, "-m", "rankbench", *words]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=350, env=environment)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=350, env=places)
     assert done.returncode == 0, done.stderr
     record = json.loads((Path(json.loads(done.stdout)["folder"]) / "record.json").read_text())
     assert record["tiles"], record

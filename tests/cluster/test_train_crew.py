@@ -1,16 +1,11 @@
-"""Workers by Ray Train: the fit of one worker, and the same bits if one of several is killed.
+"""Workers by Ray Train: the fit of one worker, the same bits if one of several is killed, and each call to each of them."""
 
-The scenario is a process of its own: Ray reads its settings when it is imported.
-"""
-
-import json
-import os
-import subprocess
-import sys
+import asyncio
 
 import pytest
+from programs import answer
 
-pytestmark = pytest.mark.cluster
+from rankbench.cluster.train_crew import KEPT, _Desk
 
 SCENARIO = """
 import json, os, signal, tempfile, threading, time
@@ -83,12 +78,10 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.cluster
 @pytest.mark.slow
 def test_a_killed_worker_costs_the_epochs_since_the_last_checkpoint():
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "RANKBENCH_"))}
-    done = subprocess.run([sys.executable, "-c", SCENARIO], capture_output=True, text=True, timeout=590, env=environment)
-    assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads(done.stdout.splitlines()[-1])
+    found = answer("-c", SCENARIO, timeout=590)
     assert found["one"]
     assert found["apart"] < 1e-5
     assert found["processes"] == 2
@@ -100,3 +93,36 @@ def test_a_killed_worker_costs_the_epochs_since_the_last_checkpoint():
     assert found["left"] == 0
     assert found["error"] == "division by zero"
     assert {address.removeprefix("::ffff:") for address in found["addresses"]} <= {"127.0.0.1", "::1"}
+
+
+def test_a_worker_that_is_late_gets_every_call_once():
+    """The first worker alone answers, so that calls without a common sum come faster than others may fetch them."""
+    methods = ["restore", "scheduled_epoch", "arrays", "model"]
+
+    async def late():
+        desk = _Desk()
+        assert await desk.join() == 1
+        for number, method in enumerate(methods, start=1):
+            call = asyncio.create_task(desk.call(1, method, [number]))
+            assert await desk.next(1, number) == (method, [number])
+            await desk.reply(1, "answer", method)
+            assert await call == ("answer", method)
+        return [await desk.next(1, number) for number in range(1, len(methods) + 1)]
+
+    assert asyncio.run(late()) == [(method, [number]) for number, method in enumerate(methods, start=1)]
+
+
+def test_few_calls_are_kept_and_none_of_an_earlier_round():
+    async def many():
+        desk = _Desk()
+        await desk.join()
+        for number in range(1, 3 * KEPT):
+            call = asyncio.create_task(desk.call(1, "scheduled_epoch", [number]))
+            await desk.next(1, number)
+            await desk.reply(1, "answer", number)
+            await call
+        kept = len(desk.orders)
+        await desk.join()
+        return kept, desk.orders, await desk.next(1, 1)
+
+    assert asyncio.run(many()) == (KEPT, {}, None)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankbench.fitting.dataflow import COMBINED, QUEUE, Dataflow, change, threads_per_task, use
+from rankbench.fitting.flow import COMBINED, QUEUE, Flow, change, threads_per_task, use
 
 
 class Pool:
@@ -62,7 +62,7 @@ def value(flow, name):
 
 def test_changes_that_are_ready_are_one_task_and_keep_their_order():
     pool = Pool(1)
-    flow, expected = Dataflow(pool), 1.0
+    flow, expected = Flow(pool), 1.0
     flow.make(["a"], start)
     for factor in (2, 3, 5, 7):
         flow.change("a", Times(factor), [])
@@ -73,7 +73,7 @@ def test_changes_that_are_ready_are_one_task_and_keep_their_order():
 
 def test_a_task_takes_at_most_so_many_changes():
     pool = Pool(1)
-    flow = Dataflow(pool)
+    flow = Flow(pool)
     flow.make(["a"], start)
     for _ in range(2 * COMBINED + 1):
         flow.change("a", Times(1), [])
@@ -82,7 +82,7 @@ def test_a_task_takes_at_most_so_many_changes():
 
 
 def test_a_reader_sees_what_earlier_calls_left_whatever_comes_later():
-    flow = Dataflow(Pool(1, 1))
+    flow = Flow(Pool(1, 1))
     flow.make(["a"], start, node=0)
     flow.make(["b"], start, node=1)
     flow.change("a", Times(2), [])  # a = 3
@@ -94,7 +94,7 @@ def test_a_reader_sees_what_earlier_calls_left_whatever_comes_later():
 
 def test_an_array_is_changed_on_its_own_node():
     pool = Pool(1, 1, 1)
-    flow = Dataflow(pool)
+    flow = Flow(pool)
     for node in range(3):
         flow.make([node], start, node=node)
     for node in range(3):
@@ -105,7 +105,7 @@ def test_an_array_is_changed_on_its_own_node():
 
 def test_a_node_is_handed_no_more_than_its_slots_and_what_comes_next():
     pool = Pool(2)
-    flow = Dataflow(pool)
+    flow = Flow(pool)
     for name in range(50):
         flow.make([name], start)
     flow.done([])
@@ -113,7 +113,7 @@ def test_a_node_is_handed_no_more_than_its_slots_and_what_comes_next():
 
 
 def test_an_error_of_a_function_is_raised_where_somebody_waits():
-    flow = Dataflow(Pool(1))
+    flow = Flow(Pool(1))
     flow.make(["a"], start)
     flow.change("a", Times("x"), [])
     with pytest.raises(TypeError):

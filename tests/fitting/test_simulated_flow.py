@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 import pytest
 
 from rankbench.core.errors import StorageError
-from rankbench.fitting.cost import Cost
-from rankbench.fitting.dataflow import Dataflow
-from rankbench.fitting.simulated_flow import Hardware, SimulatedPool
+from rankbench.fitting.flow import Flow
+from rankbench.fitting.simulated_pool import Cost, Hardware, SimulatedPool
 
 # One operation takes a second, one byte a second on the wire; nothing else takes any time.
 PLAIN = Hardware(
@@ -40,7 +39,7 @@ class Work:
 
 def seconds(hardware, calls):
     pool = SimulatedPool(hardware)
-    flow = Dataflow(pool)
+    flow = Flow(pool)
     calls(flow)
     flow.wait([flow.use(name, Work()) for name in list(flow._arrays)])
     return pool

@@ -5,7 +5,7 @@ import pytest
 from fits import interactions, params
 
 from rankbench.core.errors import ClusterError
-from rankbench.fitting.executors import Lost
+from rankbench.fitting.flow import Lost
 from rankbench.losses.spec import registered
 from rankbench.training.crewed_trainer import TRIES, CrewedTrainer, Member
 from rankbench.training.schedule import Schedule

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import torch
 
 from rankbench.experiment.job import configure
-from rankbench.fitting.executors import threads_of
+from rankbench.fitting.thread_pool import threads_of
 from rankbench.losses.spec import registered as losses
 from rankbench.training import subnormals, trainer
 from rankbench.training.trainer import Trainer

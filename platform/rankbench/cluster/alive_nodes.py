@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import suppress
 from threading import Thread
 
@@ -28,6 +29,12 @@ def alive_nodes() -> list[dict]:
     if not answers:
         raise ClusterError(f"the head of the Ray cluster did not answer within {TIMEOUT:.0f} s; --resume continues")
     return [node for node in answers[0] if node["Alive"]]
+
+
+def object_store_bytes(ids: Collection[str] | None = None) -> int:
+    """Bytes of the object stores of these nodes, by default of all. Raises the errors of `alive_nodes`."""
+    nodes = [node for node in alive_nodes() if ids is None or node["NodeID"] in ids]
+    return int(sum(node["Resources"].get("object_store_memory", 0) for node in nodes))
 
 
 def alive_machines() -> list[Machine]:

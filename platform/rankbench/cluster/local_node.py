@@ -19,6 +19,7 @@ from typing import Any
 
 from rankbench.cluster.advice import advice, keep_logs
 from rankbench.cluster.private_folder import FOLDER, end_processes
+from rankbench.cluster.ray_internals import session_folder_option
 from rankbench.core.errors import ClusterError
 
 PATIENCE = 120.0  # seconds for one try; an idle machine needs 3, a busy one many more
@@ -68,7 +69,7 @@ def warn(line: str) -> None:
 
 def _start(folder: Path, session_folder: Path, options: dict[str, Any]) -> subprocess.Popen:
     session_folder.mkdir()
-    arguments = {"patience": PATIENCE, "_temp_dir": str(session_folder), **options}
+    arguments = {"patience": PATIENCE} | session_folder_option(session_folder) | options
     with (session_folder / _LOG).open("w", encoding="utf-8") as log:
         return subprocess.Popen(
             [sys.executable, "-P", "-m", "rankbench.cluster.node_process", json.dumps(arguments)],

@@ -11,9 +11,8 @@ import json
 import logging
 import os
 import sys
-import time
 
-import psutil
+from rankbench.cluster.ray_internals import wait_for_slow_nodes
 
 
 def main() -> None:
@@ -25,7 +24,7 @@ def main() -> None:
     os.dup2(2, 1)  # whatever Ray prints goes to the log
     import ray
 
-    _wait_longer(ray, patience)
+    wait_for_slow_nodes(patience)
     # This process also joins as a driver, because a node is usable only if a driver can join it.
     context = ray.init(address="local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR, **options)
     faulthandler.cancel_dump_traceback_later()
@@ -35,28 +34,6 @@ def main() -> None:
     # Reached when the owner was killed; otherwise the owner ends this process. Ray's own shutdown may hang here, and Ray ends
     # this process when its node ends, so a program without Ray cleans up instead.
     os.execv(sys.executable, [sys.executable, "-P", "-m", "rankbench.cluster.private_folder"])
-
-
-def _wait_longer(ray, patience: float) -> None:
-    """Let Ray wait `patience` seconds, instead of 30, for a node that is slow to register, and not at all for one that died."""
-    services = ray._private.services
-    original, deadline = services.get_node, time.monotonic() + patience
-
-    def get_node(gcs_address: str, node_id: str) -> dict:
-        while True:
-            try:
-                return original(gcs_address, node_id)
-            except RuntimeError:
-                if time.monotonic() > deadline or not _raylet_runs():
-                    raise
-            time.sleep(0.1)
-
-    services.get_node = get_node
-
-
-def _raylet_runs() -> bool:
-    children = psutil.Process().children()
-    return any(child.name() == "raylet" and child.status() != psutil.STATUS_ZOMBIE for child in children)
 
 
 if __name__ == "__main__":

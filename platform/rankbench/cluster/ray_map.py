@@ -21,22 +21,16 @@ from typing import Any
 
 import ray
 from ray import cloudpickle
-from ray.exceptions import (
-    GetTimeoutError,
-    ObjectStoreFullError,
-    OutOfDiskError,
-    OutOfMemoryError,
-    RayError,
-    RayTaskError,
-)
+from ray.exceptions import GetTimeoutError, OutOfMemoryError, RayError
 
-from rankbench.cluster.alive_nodes import alive_nodes
-from rankbench.cluster.ray_flow import RayPool
+from rankbench.cluster.alive_nodes import alive_nodes, object_store_bytes
+from rankbench.cluster.failures import FULL, failure_of_ray
+from rankbench.cluster.ray_pool import RayPool
 from rankbench.cluster.share import Share, WholeCluster
 from rankbench.core.errors import ClusterError, StorageError, first_line
 from rankbench.core.plugins import Shipment
 from rankbench.core.threads import pinned
-from rankbench.fitting.dataflow import Dataflow
+from rankbench.fitting.flow import Flow
 
 _TRIES = 3  # how often a late block is submitted again
 _WARY = 60.0  # seconds after a late block during which the next one is submitted again sooner
@@ -62,11 +56,6 @@ class RayMap:
         self._typical: dict[Callable, float] = {}  # function → median seconds of its blocks in the last call
 
     @property
-    def plugins(self) -> Shipment:
-        """The plugins that are loaded now; each task brings them, also to a worker that has run tasks before."""
-        return Shipment.of_this_process()
-
-    @property
     def workers(self) -> int:
         """Number of processors of the share."""
         return self.share.cpus
@@ -77,14 +66,14 @@ class RayMap:
         Raises StorageError if it is larger than all object stores together, or if their disk is full.
         """
         size = _size(value)
-        if size > _ALWAYS_FITS and size > (room := _room()):
+        if size > _ALWAYS_FITS and size > (room := object_store_bytes()):
             raise StorageError(
                 f"{size >> 20} MiB of shared data do not fit into the object stores of the cluster, {room >> 20} MiB in total; "
                 "start its nodes with a larger --object-store-memory"
             )
         try:
             return ray.put(value)
-        except (ObjectStoreFullError, OutOfDiskError) as error:
+        except FULL as error:
             raise StorageError(
                 f"{size >> 20} MiB of shared data do not fit into the object store: {first_line(error)}"
             ) from None
@@ -129,8 +118,8 @@ class RayMap:
         """An object reference to `value`; `value` itself if it is one."""
         return value if isinstance(value, ray.ObjectRef) else self.put(value)
 
-    def flow(self) -> Dataflow:
-        return Dataflow(RayPool(self))
+    def flow(self) -> Flow:
+        return Flow(RayPool(self.share, self.put))
 
     def _late(self, typical: float | None, now: float) -> float:
         if typical is None:
@@ -155,7 +144,8 @@ class _Flight:
         if self._again[index]:
             task = task.options(scheduling_strategy=self._owner.share.elsewhere(index, self._again[index]))
         self.attempts.setdefault(index, []).append(
-            task.remote(self._owner.plugins, self._function, self._handles[index], *self._shared)
+            # The plugins that are loaded now come with each task, also to a worker that has run tasks before.
+            task.remote(Shipment.of_this_process(), self._function, self._handles[index], *self._shared)
         )
 
     def submit_again(self) -> None:
@@ -184,12 +174,7 @@ class _Flight:
         try:
             answer = ray.get(task, timeout=self._owner.patience)
         except RayError as failure:
-            # What Ray itself meets on the worker, such as a full disk for the answer, comes as an error of the task.
-            error = failure.cause if isinstance(failure, RayTaskError) else failure
-            if not isinstance(error, RayError):
-                raise error from failure
-            if isinstance(error, (ObjectStoreFullError, OutOfDiskError)):
-                raise StorageError(f"block {index} of {len(self._blocks)}: {first_line(error)}") from None
+            error = failure_of_ray(failure, f"block {index} of {len(self._blocks)}")
             self.attempts[index].remove(task)
             # The answer was lost with its node, which is not the block's fault.
             if isinstance(error, GetTimeoutError) and self._again[index] < _TRIES:
@@ -218,11 +203,6 @@ def _solve(plugins: Shipment, function: Callable, block: Any, *shared: Any) -> t
     with pinned(1):
         answer = function(block, *shared)
     return time.perf_counter() - started, answer
-
-
-def _room() -> int:
-    """Bytes of all object stores of the cluster."""
-    return int(sum(node["Resources"].get("object_store_memory", 0) for node in alive_nodes()))
 
 
 def _size(value: Any) -> int:

@@ -8,7 +8,6 @@ import secrets
 import signal
 import socket
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from rankbench.cluster.local_node import local_node
 from rankbench.cluster.machine import Machine
 from rankbench.cluster.node_memory import OBJECTS, NodeMemory
 from rankbench.cluster.private_folder import private_folder
+from rankbench.cluster.ray_internals import address_of_this_host, job_config, silence_worker_logs, task_memory_option
 from rankbench.core.errors import ClusterError, ConfigError, first_line
 from rankbench.core.extras import require_extra
 
@@ -110,7 +110,7 @@ def session(
         yield from _joined(address)
     else:
         with private_folder() as folder:
-            sizes = {"object_store_memory": memory.objects, "_memory": memory.tasks} if memory else {}
+            sizes = {"object_store_memory": memory.objects, **task_memory_option(memory.tasks)} if memory else {}
             yield from _local(folder, cpus, {"object_store_memory": object_store_memory} | sizes, gpus)
 
 
@@ -147,12 +147,11 @@ def _running(failure: str, address: str, local: bool) -> Iterator[Session]:
     """Join a cluster, and leave it afterwards; `failure` is the error message, with `{}` for the reason."""
     import ray
 
-    # Ray prints many lines about each death in the cluster on stdout, where results go. No setting stops it.
-    ray._private.worker._worker_logs_enabled = False
+    silence_worker_logs()
     handler = signal.getsignal(signal.SIGTERM)
     try:
         with join_deadline(failure):
-            ray.init(address=address, job_config=_job_config(), log_to_driver=False, logging_level=logging.ERROR)
+            ray.init(address=address, job_config=job_config(), log_to_driver=False, logging_level=logging.ERROR)
     except Exception as error:  # Ray raises plain Exception, too
         raise ClusterError(failure.format(first_line(error))) from None
     finally:
@@ -165,18 +164,6 @@ def _running(failure: str, address: str, local: bool) -> Iterator[Session]:
             yield Session(local, tuple(alive_machines()))
     finally:
         ray.shutdown()
-
-
-def _job_config():
-    """Have workers import from the folder of this process's script, and from the working folder only if this process does.
-
-    Ray puts the working folder first on every worker's path, where a file `numpy.py` would be imported instead of NumPy. Only
-    for the job of a client it does not, which means nothing else for a job without a runtime environment.
-    """
-    from ray.job_config import JobConfig
-
-    here = str(Path.cwd())
-    return JobConfig(_client_job=True, _py_driver_sys_path=[here] if {"", here} & {*sys.path} else [])
 
 
 @contextmanager
@@ -243,12 +230,7 @@ def host_and_port(address: str) -> tuple[str, int]:
     Raises ConfigError for any other text, an invalid port, and `auto` without a cluster.
     """
     if address == "auto":
-        # The file that Ray itself reads; Ray is not imported yet.
-        path = Path(os.environ.get("RAY_TMPDIR", tempfile.gettempdir())) / "ray" / "ray_current_cluster"
-        try:
-            address = path.read_text(encoding="utf-8").strip()
-        except OSError:
-            raise ConfigError("--address auto: no Ray cluster was started on this host; give its HOST:PORT") from None
+        address = address_of_this_host()
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or "/" in host or not port.isdecimal():
         raise ConfigError(f"--address (or RAY_ADDRESS): expected HOST:PORT or auto, got {address!r}")

@@ -18,14 +18,14 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 from ray.train import FailureConfig, RunConfig, ScalingConfig
-from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
 from rankbench.cluster.private_folder import private_folder
+from rankbench.cluster.ray_internals import data_parallel_trainer
 from rankbench.core.errors import ClusterError, first_line
 from rankbench.core.plugins import Shipment
 from rankbench.core.threads import pinned
 from rankbench.fitting.crew import Place
-from rankbench.fitting.executors import Lost
+from rankbench.fitting.flow import Lost
 
 FAILURES = 20  # how often workers may be lost in a fit
 STARTS = 4  # how often Ray Train waits a minute for processors
@@ -107,7 +107,7 @@ class TrainTeam:
         try:
             with private_folder() as folder:
                 run = RunConfig(name="fit", storage_path=str(folder), failure_config=failures)
-                DataParallelTrainer(
+                data_parallel_trainer()(
                     _work, train_loop_config=self._config, scaling_config=self._crew.scaling, run_config=run
                 ).fit()
         except Exception as error:

@@ -17,7 +17,8 @@ from rankbench.data.splits import Holdout
 from rankbench.evaluation.columns import rank_by_columns, rank_by_columns_on
 from rankbench.evaluation.ranking import Ranking
 from rankbench.experiment.job import Job, MethodConfig
-from rankbench.fitting.executors import BlockMap, Flow
+from rankbench.fitting.executors import BlockMap
+from rankbench.fitting.flow import Flow
 from rankbench.fitting.method import ClosedForm
 from rankbench.solvers.tiled.fit import fit_tiled
 from rankbench.solvers.tiled.recommender import TiledLinearRecommender

@@ -12,7 +12,7 @@ from rankbench.core.memory import bytes_of
 from rankbench.experiment.estimate import PAIRS, PRODUCTS, Size, products_a_second
 from rankbench.experiment.job import MethodConfig
 from rankbench.fitting.method import ClosedForm
-from rankbench.fitting.simulated_flow import Hardware
+from rankbench.fitting.simulated_pool import Hardware
 from rankbench.solvers.tiled.simulation import Prediction, simulate
 
 SOURCE = "--nodes"

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numba
 import numpy as np
 
-from rankbench.fitting.executors import threads_of
+from rankbench.fitting.thread_pool import threads_of
 
 _SMALL = 1 << 16  # amount of work below which starting a thread costs more than it saves
 

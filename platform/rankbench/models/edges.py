@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from rankbench.core.devices import compiled
-from rankbench.fitting.executors import threads_of
+from rankbench.fitting.thread_pool import threads_of
 
 BLOCKS = 32  # number of blocks of rows, the same for any number of threads
 INDEX = 24  # numbers of four bytes per interaction that the arrays of both directions take while they are made

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from rankbench.core.devices import compiled
-from rankbench.fitting.executors import threads_of
+from rankbench.fitting.thread_pool import threads_of
 from rankbench.models.exchange import Alone, Exchange
 
 BLOCKS = 32  # number of blocks of rows, the same for any number of threads; other threads take over the blocks of a delayed one

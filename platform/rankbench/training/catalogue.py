@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from rankbench.core.devices import compiled
-from rankbench.fitting.executors import in_order
+from rankbench.fitting.thread_pool import in_order
 from rankbench.kernels.catalogue_sum import catalogue_sum
 from rankbench.kernels.rows import take_rows
 from rankbench.kernels.score_tiles import SIGMOID

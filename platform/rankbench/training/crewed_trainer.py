@@ -16,7 +16,7 @@ import torch
 
 from rankbench.core.errors import ClusterError
 from rankbench.fitting.crew import Crew, Place, Team
-from rankbench.fitting.executors import Lost
+from rankbench.fitting.flow import Lost
 from rankbench.fitting.recommenders import Recommender
 from rankbench.losses.spec import Loss
 from rankbench.losses.spec import registered as losses

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, distributed
 
 from rankbench.fitting.crew import Board, Place
-from rankbench.fitting.executors import Lost
+from rankbench.fitting.flow import Lost
 
 PATIENCE = 300.0  # seconds to wait for another worker, which may still be compiling
 

@@ -11,8 +11,7 @@ from numpy.testing import assert_array_equal
 from small_systems import SHIFT, some_data
 
 from rankbench.core.errors import ClusterError, NumericalError
-from rankbench.fitting.dataflow import Dataflow
-from rankbench.fitting.executors import Lost
+from rankbench.fitting.flow import Flow, Lost
 from rankbench.fitting.method import Shift
 from rankbench.solvers.tiled.flow import LOSSES
 from rankbench.solvers.tiled.inverse import tiled_inverse
@@ -92,7 +91,7 @@ def test_a_flow_that_loses_its_arrays_gives_the_bits_of_one_process(tmp_path_fac
     alone = tiled_inverse(X, SHIFT, tmp_path_factory.mktemp("alone"), PLENTY, np.float64, tile=tile)
     left = [True] * (LOSSES - 1)
     room, lost = 2 * kept * 8 * min(n, tile) ** 2, lambda: rng.random() < 0.01 and bool(left) and left.pop()
-    flow = Dataflow(Here((1,) * nodes, room, lost, seed))
+    flow = Flow(Here((1,) * nodes, room, lost, seed))
     found = tiled_inverse(X, SHIFT, tmp_path_factory.mktemp("flow"), PLENTY, np.float64, tile=tile, flow=flow)
     assert_array_equal(whole(found), whole(alone))
 
@@ -100,11 +99,11 @@ def test_a_flow_that_loses_its_arrays_gives_the_bits_of_one_process(tmp_path_fac
 def test_it_holds_two_panels_and_what_it_was_told_to_keep(tmp_path, unflushed):
     n_blocks, kept = 10, 6
     here = Here(room=2 * kept * 8 * 4**2)
-    tiled_inverse(some_data(90, 40, seed=1), SHIFT, tmp_path, PLENTY, np.float64, tile=4, flow=Dataflow(here))
+    tiled_inverse(some_data(90, 40, seed=1), SHIFT, tmp_path, PLENTY, np.float64, tile=4, flow=Flow(here))
     # Of two panels, the panel that is being written, and what a panel reads: never the whole triangle.
     assert here.most < n_blocks * (n_blocks + 1) // 2 + n_blocks
     everything = Here()
-    tiled_inverse(some_data(90, 40, seed=1), SHIFT, tmp_path, PLENTY, np.float64, tile=4, flow=Dataflow(everything))
+    tiled_inverse(some_data(90, 40, seed=1), SHIFT, tmp_path, PLENTY, np.float64, tile=4, flow=Flow(everything))
     # The whole triangle, and twice what changes, until the task that changes it has ended.
     assert 0 <= everything.most - n_blocks * (n_blocks + 1) // 2 <= 2 * n_blocks
 
@@ -114,7 +113,7 @@ def test_a_cluster_that_loses_every_panel_is_given_up_and_resume_goes_on_elsewhe
     finished = []
     with pytest.raises(ClusterError, match=r"tiles were lost 5 times in one panel \(a host died\); --resume continues"):
         tiled_inverse(
-            X, SHIFT, tmp_path, PLENTY, np.float64, tile=8, flow=Dataflow(Here(loses=lambda: len(finished) >= 3)),
+            X, SHIFT, tmp_path, PLENTY, np.float64, tile=8, flow=Flow(Here(loses=lambda: len(finished) >= 3)),
             progress=lambda now, total: finished.append(now),
         )  # fmt: skip
     done = []
@@ -126,7 +125,7 @@ def test_a_cluster_that_loses_every_panel_is_given_up_and_resume_goes_on_elsewhe
         np.float64,
         tile=8,
         resume=True,
-        flow=Dataflow(Here()),
+        flow=Flow(Here()),
         progress=lambda now, total: done.append(now),
     )
     assert len(done) == 3 * 5 - len(finished)
@@ -138,5 +137,5 @@ def test_a_matrix_that_is_not_positive_definite_is_told_with_its_row(tmp_path, u
     with pytest.raises(NumericalError) as alone:
         tiled_inverse(some_data(90, 40, seed=1), Shift(0.0, -40.0), tmp_path, PLENTY, np.float64, tile=8)
     with pytest.raises(NumericalError) as on_flow:
-        tiled_inverse(some_data(90, 40, seed=1), Shift(0.0, -40.0), tmp_path, PLENTY, np.float64, tile=8, flow=Dataflow(Here()))
+        tiled_inverse(some_data(90, 40, seed=1), Shift(0.0, -40.0), tmp_path, PLENTY, np.float64, tile=8, flow=Flow(Here()))
     assert str(on_flow.value) == str(alone.value)

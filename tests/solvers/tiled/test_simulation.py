@@ -8,11 +8,10 @@ from small_systems import SHIFT, some_data
 from test_flow import PLENTY, Here
 
 from rankbench.core.errors import StorageError
-from rankbench.fitting.dataflow import Dataflow
-from rankbench.fitting.simulated_flow import Hardware
-from rankbench.solvers.tiled.flow import cluster_tile
+from rankbench.fitting.flow import Flow
+from rankbench.fitting.simulated_pool import Hardware
+from rankbench.solvers.tiled.flow import Placement, cluster_tile
 from rankbench.solvers.tiled.inverse import tiled_inverse
-from rankbench.solvers.tiled.placement import Placement
 from rankbench.solvers.tiled.simulation import simulate
 
 HARDWARE = Hardware(4, 16, 128e9, 10.0, 1e11)
@@ -33,7 +32,7 @@ def test_tiles_are_spread_over_all_nodes_and_a_row_or_column_over_some(nodes, n_
 @pytest.mark.parametrize("nodes", [1, 2, 3, 4])
 def test_the_operations_are_those_of_a_real_run(tmp_path, unflushed, nodes):
     here = Here((1,) * nodes)
-    flow = Dataflow(here)
+    flow = Flow(here)
     tiled_inverse(some_data(90, 40, seed=1), SHIFT, tmp_path, PLENTY, np.float32, tile=8, flow=flow)
     paper = simulate(40, Hardware(nodes, 1, 1e9, 10.0, 1e9), tile=8)
     assert paper.arithmetic * nodes * 1e9 == pytest.approx(40**3, rel=0.3)

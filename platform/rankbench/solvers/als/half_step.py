@@ -26,7 +26,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from rankbench.core.errors import NumericalError
-from rankbench.fitting.executors import BlockMap, threads_of
+from rankbench.fitting.executors import BlockMap
+from rankbench.fitting.thread_pool import threads_of
 from rankbench.solvers.als.exact import exact_cycles, solve_exact
 from rankbench.solvers.als.gradients import solve_gradients, steps_are_cheaper
 from rankbench.solvers.als.quadratic_loss import QuadraticLoss

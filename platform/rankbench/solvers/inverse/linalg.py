@@ -11,7 +11,7 @@ from scipy.linalg import lapack
 from threadpoolctl import threadpool_limits
 
 from rankbench.core.errors import NumericalError
-from rankbench.fitting.executors import in_order
+from rankbench.fitting.thread_pool import in_order
 from rankbench.solvers.inverse.blas import product
 
 PANEL, SMALL_PANEL = 512, 256

@@ -13,8 +13,8 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 from rankbench.core.errors import DataError, NumericalError
 from rankbench.core.rng import stream
 from rankbench.data.blocks import gram
-from rankbench.fitting.executors import in_order
 from rankbench.fitting.method import Shift
+from rankbench.fitting.thread_pool import in_order
 from rankbench.solvers.inverse.shared import inverse
 
 ROWS = 1024  # rows that a thread multiplies at once; the same for any number of threads, so that the bits do not depend on it

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from rankbench.core.errors import require
-from rankbench.fitting.executors import Flow
+from rankbench.fitting.flow import Flow
 from rankbench.fitting.method import ClosedForm
 from rankbench.solvers.inverse.shared import scales
 from rankbench.solvers.tiled.gram import count_items

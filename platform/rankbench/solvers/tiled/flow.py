@@ -1,6 +1,6 @@
 """The inverse by tiles on a cluster: the tasks of `graph.py` in the order of their reads, and a file of finished panels.
 
-Tiles stay in the memory of the nodes that compute them (`placement.py`), as far as it suffices. Every finished panel is also
+Tiles stay in the memory of the nodes that compute them (`Placement`), as far as it suffices. Every finished panel is also
 written to the file, which all nodes must see, so the loss of a node costs only unfinished panels. The driver looks ahead: it
 submits later panels while earlier ones are computed and written, and the flow computes what is ready, the earliest panel first.
 """
@@ -10,18 +10,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from math import sqrt
-from pathlib import Path
-from typing import Any, Protocol
+from math import isqrt, sqrt
+from typing import Any
 
 from rankbench.core.errors import ClusterError
-from rankbench.fitting.executors import Flow, Lost
+from rankbench.fitting.flow import Flow, Lost
 from rankbench.solvers.inverse.linalg import not_positive_definite
 from rankbench.solvers.tiled.graph import CHOLESKY, Panel, Tile, flops, panels
-from rankbench.solvers.tiled.grid import SMALLEST, Grid
+from rankbench.solvers.tiled.grid import SMALLEST
 from rankbench.solvers.tiled.kernels import BLOCK, NotPositiveDefinite
 from rankbench.solvers.tiled.operations import TOGETHER, Change, Count, Read, Write
-from rankbench.solvers.tiled.placement import Placement
+from rankbench.solvers.tiled.slots import Slots
 
 LOSSES = 5  # consecutive losses of tiles without a finished panel, after which the fit fails
 SHARE = 0.5  # fraction of the flow's memory for finished tiles; the rest is for tiles in work
@@ -30,22 +29,34 @@ MOST_BLOCKS = 128  # beyond, a driver could not keep up
 LARGEST = 8192  # rows per tile
 
 
-class Store(Protocol):
-    """What the driver needs of a `TileFile`."""
+@dataclass(frozen=True)
+class Placement:
+    """Tiles on `nodes` equal nodes, numbered from 0, block-cyclic over the grid of nodes that is closest to a square.
 
-    folder: Path
-    grid: Grid
-    finished: int
+    Node (r, c) of an R x C grid has the tiles whose row is r modulo R and whose column is c modulo C. A task on tile (i, k)
+    reads tiles of row i and of row or column k, so a tile is needed by a row and a column of the grid, R + C − 1 of R · C,
+    and each node has its share of all panels together.
+    """
 
-    def can_reserve(self, n: int) -> bool: ...
+    nodes: int
 
-    def slot(self, tile: Tile) -> int: ...
+    @property
+    def rows(self) -> int:
+        return next(r for r in range(isqrt(self.nodes), 0, -1) if self.nodes % r == 0)
 
-    def reserve(self, tiles: Iterable[Tile]) -> dict[Tile, int]: ...
+    @property
+    def columns(self) -> int:
+        return self.nodes // self.rows
 
-    def commit(self, slots: dict[Tile, int]) -> None: ...
+    def node(self, tile: Tile) -> int:
+        return tile[0] % self.rows * self.columns + tile[1] % self.columns
 
-    def release(self) -> None: ...
+    def by_node(self, tiles: Iterable[Tile]) -> dict[int, list[Tile]]:
+        """The tiles of each node that has some."""
+        found: dict[int, list[Tile]] = {}
+        for tile in tiles:
+            found.setdefault(self.node(tile), []).append(tile)
+        return found
 
 
 def cluster_tile(n: int, workers: int, threads: int = 1) -> int:
@@ -65,7 +76,7 @@ def spare_panels(n_blocks: int) -> int:
     return max(1, n_blocks // 4)
 
 
-def invert_on(flow: Flow, store: Store, gram: Any, progress: Callable[[int, int], None]) -> None:
+def invert_on(flow: Flow, store: Slots, gram: Any, progress: Callable[[int, int], None]) -> None:
     """Finish the panels of `store`, whose folder every worker must see. `gram` is a `ShiftedGram`.
 
     Raises ClusterError if arrays are lost repeatedly, NumericalError if the matrix is not positive definite, and StorageError
@@ -102,11 +113,11 @@ class _Run:
     and `here` all tiles in it.
     """
 
-    def __init__(self, flow: Flow, store: Store, data: Any, progress: Callable[[int, int], None]):
+    def __init__(self, flow: Flow, store: Slots, data: Any, progress: Callable[[int, int], None]):
         self.flow, self.store, self.data, self.progress = flow, store, data, progress
         self.placement = Placement(flow.nodes)
         self.kept: set[Tile] = set()
-        self.most = int(SHARE * flow.room / store.grid.tile_bytes)
+        self.most = int(SHARE * flow.pool.room / store.grid.tile_bytes)
         # If the flow cannot hold the whole matrix, only one panel is computed while another is written.
         self.ahead = 3 * store.grid.n_blocks if self.most >= store.grid.n_tiles else 1
         self.here: set[Tile] = set()

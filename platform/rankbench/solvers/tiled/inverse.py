@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
 from rankbench.core.errors import NumericalError, require
-from rankbench.fitting.executors import Flow
+from rankbench.fitting.flow import Flow
 from rankbench.fitting.method import Shift
 from rankbench.solvers.inverse.linalg import not_positive_definite
 from rankbench.solvers.tiled.flow import cluster_tile, invert_on, spare_panels
@@ -58,7 +58,7 @@ def tiled_inverse(
             require(store.problem == problem, f"{folder}: holds tiles of other data or of another configuration; {advice}")
             tile = store.grid.tile
         elif flow and tile is None:
-            tile = cluster_tile(X.shape[1], flow.workers, flow.threads)
+            tile = cluster_tile(X.shape[1], flow.workers, flow.pool.threads)
         grid = choose_grid(X.shape[1], dtype, memory, gram.least_workspace, tile)
         if store is None:
             store = TileFile.create(folder, grid, problem, spare_panels(grid.n_blocks) if flow else 1)

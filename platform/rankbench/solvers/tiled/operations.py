@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rankbench.fitting.cost import Cost
+from rankbench.fitting.simulated_pool import Cost
 from rankbench.solvers.tiled.graph import Task, Tile, flops
 from rankbench.solvers.tiled.grid import Grid
 from rankbench.solvers.tiled.kernels import BLOCK, KERNELS, NotPositiveDefinite

@@ -1,18 +1,18 @@
-"""The inverse by tiles on paper: the driver of `flow.py` with a simulated pool, and a store and data without contents."""
+"""The inverse by tiles on paper: the driver of `flow.py` with a simulated pool, and slots and data without contents."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from rankbench.fitting.dataflow import Dataflow
-from rankbench.fitting.simulated_flow import Hardware, SimulatedPool
+from rankbench.fitting.flow import Flow
+from rankbench.fitting.simulated_pool import Hardware, SimulatedPool
 from rankbench.solvers.tiled.flow import cluster_tile, invert_on, spare_panels
-from rankbench.solvers.tiled.graph import Tile
 from rankbench.solvers.tiled.grid import Grid
+from rankbench.solvers.tiled.slots import Slots, slots_of
 
 # Of the eleven cases of docs/results/scale.md that `benchmarks/inverse_scale.py` measured.
 BELOW = (-0.18, 0.24)  # least and largest share of the measured seconds that the simulated ones were below them
@@ -25,34 +25,6 @@ class PaperGram:
 
     pairs: float
     n_bytes: float
-
-
-class PaperStore:
-    """What `flow.Store` asks for: slots of a file that does not exist."""
-
-    def __init__(self, grid: Grid, spare: int):
-        self.folder, self.grid, self.finished = Path(), grid, 0
-        self._free = grid.n_tiles + spare * grid.n_blocks
-        self._written: set[Tile] = set()
-
-    def slot(self, tile: Tile) -> int:
-        return 0
-
-    def can_reserve(self, n: int) -> bool:
-        return n <= self._free
-
-    def reserve(self, tiles: Iterable[Tile]) -> dict[Tile, int]:
-        slots = dict.fromkeys(tiles, 0)
-        self._free -= len(slots)
-        return slots
-
-    def commit(self, slots: dict[Tile, int]) -> None:
-        self._free += len(self._written & slots.keys())
-        self._written |= slots.keys()
-        self.finished += 1
-
-    def release(self) -> None:
-        """Nothing is lost on paper."""
 
 
 @dataclass(frozen=True)
@@ -100,9 +72,10 @@ def simulate(
     Raises StorageError if a node cannot hold its tiles.
     """
     pool = SimulatedPool(hardware)
-    flow = Dataflow(pool)
-    grid = Grid(n, min(n, tile or cluster_tile(n, flow.workers, flow.threads)), np.dtype(dtype))
-    invert_on(flow, PaperStore(grid, spare_panels(grid.n_blocks)), PaperGram(pairs, data), progress)
+    flow = Flow(pool)
+    grid = Grid(n, min(n, tile or cluster_tile(n, flow.workers, pool.threads)), np.dtype(dtype))
+    slots = Slots(Path(), grid, slots_of(grid, spare_panels(grid.n_blocks)))
+    invert_on(flow, slots, PaperGram(pairs, data), progress)
     arithmetic = pool.flops / (hardware.nodes * hardware.cores * hardware.rate * hardware.speed)
     held = max(node.peak for node in pool.nodes)
     return Prediction(hardware, n, grid.tile, pool.now, arithmetic, pool.sent, held, flow.n_tasks)

@@ -22,26 +22,23 @@ from rankbench.core.errors import StorageError
 from rankbench.core.files import disk_errors_are_clear, make_folder, write_json
 from rankbench.solvers.tiled.graph import Tile
 from rankbench.solvers.tiled.grid import Grid
+from rankbench.solvers.tiled.slots import EMPTY, Slots, slots_of
 
 TILES, STATE, LOCK = "tiles.bin", "panel.json", "lock"
-EMPTY = -1
 
 
-class TileFile:
+class TileFile(Slots):
     """The tiles of one matrix in a folder, and the number of panels `finished`. One process may write, others may read."""
 
     def __init__(self, folder: Path, grid: Grid, problem: dict[str, Any], finished: int, slots: list[int], lock: IO | None):
-        self.folder, self.grid, self.problem, self.finished = folder, grid, problem, finished
-        self._slots, self._lock = slots, lock
         path = folder / TILES
         try:
             self._file = path.open("r+b" if lock else "rb", buffering=0)
         except FileNotFoundError:
             raise StorageError(f"{path}: the tiles are missing; compute the inverse again") from None
-        n_slots = max(_n_slots(grid), os.fstat(self._file.fileno()).st_size // grid.tile_bytes)
-        self._free = sorted(set(range(n_slots)) - set(slots), reverse=True)
-        self._reserved: dict[int, dict[Tile, int]] = {}  # number of a panel → its slots
-        self._next = finished
+        n_slots = max(slots_of(grid), os.fstat(self._file.fileno()).st_size // grid.tile_bytes)
+        super().__init__(folder, grid, n_slots, slots, finished)
+        self.problem, self._lock = problem, lock
 
     @classmethod
     def create(cls, folder: Path, grid: Grid, problem: dict[str, Any], spare: int = 1) -> TileFile:
@@ -49,7 +46,7 @@ class TileFile:
         are written. Raises StorageError if that fails.
         """
         lock = _lock(folder)
-        path, n_bytes = folder / TILES, (grid.n_tiles + spare * grid.n_blocks) * grid.tile_bytes
+        path, n_bytes = folder / TILES, slots_of(grid, spare) * grid.tile_bytes
         with disk_errors_are_clear(path):
             (folder / STATE).unlink(missing_ok=True)
             # A process that reads the previous matrix keeps its open file.
@@ -83,7 +80,7 @@ class TileFile:
             problem, slots, finished = state["problem"], state["slots"], int(state["finished"])
             grid = Grid(problem["n"], state["tile"], np.dtype(problem["dtype"]))
             known = grid.dtype in (np.float32, np.float64) and len(slots) == grid.n_tiles
-            most = max(_n_slots(grid), _size(folder / TILES) // grid.tile_bytes)
+            most = max(slots_of(grid), _size(folder / TILES) // grid.tile_bytes)
             if not known or any(type(slot) is not int or not EMPTY <= slot < most for slot in slots):
                 raise ValueError
         except FileNotFoundError:
@@ -99,7 +96,7 @@ class TileFile:
     def read(self, tile: Tile, buffer: np.ndarray) -> np.ndarray:
         """Read the tile into `buffer` (tile²,) and return it as an array. Threads may read concurrently."""
         array = self.grid.view(buffer, tile)
-        _transfer(os.preadv, self._file.fileno(), array, self._slots[_index(tile)] * self.grid.tile_bytes, self.folder / TILES)
+        _transfer(os.preadv, self._file.fileno(), array, self.slot(tile) * self.grid.tile_bytes, self.folder / TILES)
         return array
 
     def replace(self, tiles: Iterable[tuple[Tile, np.ndarray]]) -> None:
@@ -114,39 +111,9 @@ class TileFile:
             os.fdatasync(self._file.fileno())
         self.commit(slots)
 
-    def slot(self, tile: Tile) -> int:
-        """The slot of the tile, for `read_tile`."""
-        return self._slots[_index(tile)]
-
-    def can_reserve(self, n: int) -> bool:
-        """Whether there are slots for the next panel, of n tiles."""
-        return self._next in self._reserved or n <= len(self._free)
-
-    def reserve(self, tiles: Iterable[Tile]) -> dict[Tile, int]:
-        """A free slot for each tile of the next panel, for `write_tile` and `commit`. Panels are committed in this order."""
-        slots = self._reserved.get(self._next) or {tile: self._free.pop() for tile in tiles}
-        self._reserved[self._next] = slots
-        self._next += 1
-        return slots
-
-    def release(self) -> None:
-        """Begin again with the panel after the last committed one.
-
-        Panels that were reserved get the same slots again, because a worker may still write to them, and nobody else does.
-        """
-        self._next = self.finished
-
     def commit(self, slots: dict[Tile, int]) -> None:
-        """Count the panel whose tiles were written to `slots` as finished."""
-        replaced = {tile: self._slots[_index(tile)] for tile in slots}
-        after = list(self._slots)
-        for tile, slot in slots.items():
-            after[_index(tile)] = slot
-        write_json(self.folder / STATE, self._state(self.finished + 1, after))
-        del self._reserved[self.finished]
-        self._slots = after
-        self._free += [slot for slot in replaced.values() if slot != EMPTY]
-        self.finished += 1
+        write_json(self.folder / STATE, self._state(self.finished + 1, self._with(slots)))
+        super().commit(slots)
 
     def keep_in(self, folder: Path) -> None:
         """Store the same tiles in `folder` as well. From now on the tiles must not be changed in either folder."""
@@ -217,20 +184,11 @@ def _discard(folder: Path) -> None:
         folder.rmdir()
 
 
-def _n_slots(grid: Grid) -> int:
-    """Least number of slots: those of the triangle and of one panel."""
-    return grid.n_tiles + grid.n_blocks
-
-
 def _size(path: Path) -> int:
     try:
         return path.stat().st_size
     except FileNotFoundError:
         return 0
-
-
-def _index(tile: Tile) -> int:
-    return tile[0] * (tile[0] + 1) // 2 + tile[1]
 
 
 def _lock(folder: Path) -> IO:

@@ -9,12 +9,11 @@ from dataclasses import replace
 from typing import Any
 
 from ray import tune
-from ray.air._internal import usage
 from ray.tune.error import TuneError
-from ray.tune.execution.placement_groups import PlacementGroupFactory
 from ray.tune.experiment import Trial
 
 from rankbench.cluster.private_folder import private_folder
+from rankbench.cluster.ray_internals import skip_usage_statistics
 from rankbench.cluster.session import Session
 from rankbench.core.environment import Environment
 from rankbench.core.errors import ClusterError, RankbenchError, first_line
@@ -33,8 +32,7 @@ from rankbench.sweeps.trials.waiting import Waiting
 from rankbench.sweeps.units import Unit
 from rankbench.sweeps.usage import Usage
 
-# Tune imports MLflow and others, which takes two seconds, to count callbacks for statistics that are switched off.
-usage.tag_callbacks = lambda callbacks: False
+skip_usage_statistics()
 
 
 def run_group(
@@ -54,9 +52,9 @@ def run_group(
     of_units = [group.shared(unit) for unit in units]
     of_searches = [group.shared(each.draft) for each in searches]
 
-    def resources(config: dict[str, Any]) -> PlacementGroupFactory:
+    def resources(config: dict[str, Any]) -> tune.PlacementGroupFactory:
         needs = of_units[config["unit"]] if "unit" in config else of_searches[config["search"]]
-        return PlacementGroupFactory(replace(needs, nodes=config["nodes"]).bundles)
+        return tune.PlacementGroupFactory(replace(needs, nodes=config["nodes"]).bundles)
 
     trainable = tune.with_resources(
         tune.with_parameters(

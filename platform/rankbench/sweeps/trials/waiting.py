@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import ray
 from ray import tune
 from ray.tune.experiment import Trial
 
 from rankbench.cluster.advice import advice
 from rankbench.cluster.alive_nodes import alive_machines
 from rankbench.cluster.machine import Needs, described
+from rankbench.cluster.ray_internals import log_folder
 
 PATIENCE = 60.0  # seconds
 
@@ -39,11 +39,5 @@ class Waiting(tune.Callback):
             offered = described(alive_machines())
             self.warn(
                 f"no worker for a trial after {PATIENCE:.0f} s: it needs {self.needs_of(late[0])}, the cluster has {offered}; "
-                f"see {_log_folder()}; {advice(0)}"
+                f"see {log_folder()}; {advice(0)}"
             )
-
-
-def _log_folder() -> str:
-    """Where the logs of this host's Ray node are."""
-    node: Any = ray._private.worker._global_node
-    return str(node.get_logs_dir_path()) if node else "the logs of Ray"

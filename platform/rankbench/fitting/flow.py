@@ -1,11 +1,12 @@
-"""`executors.Flow` by list scheduling: who computes what, and when, for any pool of nodes.
+"""Named arrays that are stored where the work is done, and functions that make and change them.
 
-Each array has a home, the node that computes all its changes. A change is handed to its node once the arrays that it reads
-exist, the earliest arrays first, and at most QUEUE tasks per slot at a time, so that a node fetches the inputs of its next task
-while it computes. Changes of one array that have become ready meanwhile go into one task, which copies the array once; their
-order is that of the calls, so results do not depend on the nodes or on the order in which tasks finish.
+A flow decides who computes what, and when, by list scheduling. Each array has a home, the node that computes all its changes. A
+change is handed to its node once the arrays that it reads exist, the earliest arrays first, and at most QUEUE tasks per slot at
+a time, so that a node fetches the inputs of its next task while it computes. Changes of one array that have become ready
+meanwhile go into one task, which copies the array once; their order is that of the calls, so results do not depend on the nodes
+or on the order in which tasks finish.
 
-The pool does the work: `cluster.ray_flow` on Ray, `simulated_flow` on paper, and the tests in this process.
+A pool does the work: `cluster.ray_pool` on Ray, `simulated_pool` on paper, and the tests in this process.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Protocol
 
 import numba
 import numpy as np
 
-from rankbench.fitting.executors import in_order
+from rankbench.fitting.thread_pool import in_order
 
 COMBINED = 8  # most changes of an array in one task: more would delay those that wait for them
 QUEUE = 2  # tasks per slot that a node has been handed, of which one runs
@@ -27,6 +29,10 @@ ASIDE = 8  # tasks that are passed over for a later one with more changes
 SMALL = 1 << 20  # bytes of an array that one thread copies
 WRITERS = 2  # tasks per node that only use an array, beside those that compute
 THREADS = 4  # processors of a task, on nodes of at least twice as many: fewer tasks, and shorter waits for one array
+
+
+class Lost(Exception):
+    """Arrays of a flow, or workers of a fit, were lost with the process or host that held them."""
 
 
 def threads_per_task(cpus: int) -> int:
@@ -68,8 +74,13 @@ class Pool(Protocol):
         """Forget all tasks, and find the nodes that are alive now."""
 
 
-class Dataflow:
-    """The arrays of one computation. `n_tasks` counts tasks, and `n_read` the arrays that changes read."""
+class Flow:
+    """The arrays of one computation on a pool. `n_tasks` counts tasks, and `n_read` the arrays that changes read.
+
+    A call sees the arrays as earlier calls leave them. Work is done within `done` and `wait`, and the errors of functions are
+    raised there. Both may raise Lost: then the state of all arrays is unknown, and the caller starts again with `clear` from
+    what it has saved.
+    """
 
     def __init__(self, pool: Pool):
         self.pool = pool
@@ -78,32 +89,29 @@ class Dataflow:
 
     @property
     def nodes(self) -> int:
+        """Number of nodes."""
         return len(self._slots)
 
     @property
     def workers(self) -> int:
+        """Number of tasks that all nodes run at a time."""
         return sum(self._slots)
 
-    @property
-    def threads(self) -> int:
-        return self.pool.threads
-
-    @property
-    def room(self) -> int:
-        return self.pool.room
-
     def put(self, value: Any) -> Any:
+        """Send `value` and return a handle for the arguments of functions, which stays valid after `clear`."""
         return self.pool.put(value)
 
     def make(self, names: Sequence[Hashable], function: Callable[..., Any], *arguments: Any, node: int = 0) -> None:
-        arrays = [_Array(node, next(self._numbers), running=True) for _ in names]
+        """Store the list of arrays that function(*arguments) returns under `names`, on a node, which makes their changes."""
+        arrays = [_Array(next(self._numbers), node, running=True) for _ in names]
         self._arrays.update(zip(names, arrays, strict=True))
         self._enqueue(_Task(arrays[0].number, node, arrays, function, arguments))
 
     def change(self, name: Hashable, function: Callable[..., Any], reads: Sequence[Hashable]) -> None:
+        """Change the array called `name` in place by function(array, *others), where the others are the arrays of `reads`."""
         array = self._arrays[name]
         if array.read:
-            array = self._arrays[name] = _Array(array.node, next(self._numbers), base=array)
+            array = self._arrays[name] = _Array(next(self._numbers), array.node, base=array)
         others = [self._arrays[other] for other in reads]
         for other in others:
             other.read = True
@@ -111,6 +119,7 @@ class Dataflow:
         self._look_at(array)
 
     def use(self, name: Hashable, function: Callable[..., Any], *arguments: Any) -> _Task:
+        """Call function(array, *arguments) for its side effect. Returns a ticket for `done` and `wait`."""
         array = self._arrays[name]
         array.read = True
         task = _Task(next(self._numbers), array.node, [], function, arguments, array)
@@ -118,23 +127,24 @@ class Dataflow:
         return task
 
     def done(self, tickets: Iterable[_Task]) -> bool:
+        """Hand out work without waiting. Returns whether all tickets are done."""
         self._go_on(wait=False)
         return all(ticket.done for ticket in tickets)
 
     def wait(self, tickets: Iterable[_Task]) -> None:
-        remaining = deque(tickets)
+        """Wait until all tickets are done."""
         self._go_on(wait=False)
-        while remaining:
-            if remaining[0].done:
-                remaining.popleft()
-            else:
+        for ticket in tickets:
+            while not ticket.done:
                 self._go_on(wait=True)
 
     def forget(self, names: Iterable[Hashable]) -> None:
+        """Free the arrays once all earlier calls are done."""
         for name in names:
             del self._arrays[name]
 
     def clear(self) -> None:
+        """Forget all work and all arrays."""
         self.pool.clear()
         self._reset()
 
@@ -235,21 +245,20 @@ class Dataflow:
             item.done, item.array = True, None
 
 
+@dataclass(eq=False, slots=True)
 class _Array:
     """One state of a named array: `base`, or what made it, after `changes`. Once it is `read`, it gets no further changes."""
 
-    __slots__ = ("base", "changes", "handle", "node", "number", "queued", "read", "running", "waiters", "waits_for")
-
-    def __init__(self, node: int, number: int, base: _Array | None = None, running: bool = False):
-        self.node, self.number, self.base, self.running = node, number, base, running
-        self.handle: Any = None
-        self.changes: deque[tuple[Callable[..., Any], list[_Array]]] = deque()
-        self.waiters: list[_Array | _Task] = []
-        self.waits_for: _Array | None = None
-        self.read = self.queued = False
-
-    def __lt__(self, other: Any) -> bool:
-        return self.number < other.number
+    number: int
+    node: int
+    base: _Array | None = None
+    running: bool = False
+    handle: Any = None
+    changes: deque[tuple[Callable[..., Any], list[_Array]]] = field(default_factory=deque)
+    waiters: list[_Array | _Task] = field(default_factory=list)
+    waits_for: _Array | None = None
+    read: bool = False
+    queued: bool = False
 
     @property
     def ready(self) -> bool:
@@ -278,25 +287,17 @@ class _Array:
         return taken
 
 
+@dataclass(eq=False, slots=True)
 class _Task:
     """The function that makes arrays or uses one, `array`; the ticket of `use`."""
 
-    __slots__ = ("arguments", "array", "done", "function", "made", "node", "number")
-
-    def __init__(
-        self,
-        number: int,
-        node: int,
-        made: list[_Array],
-        function: Callable[..., Any],
-        arguments: tuple[Any, ...],
-        array: _Array | None = None,
-    ):
-        self.number, self.node, self.made, self.function, self.arguments = number, node, made, function, arguments
-        self.array, self.done = array, False
-
-    def __lt__(self, other: Any) -> bool:
-        return self.number < other.number
+    number: int
+    node: int
+    made: list[_Array]
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    array: _Array | None = None
+    done: bool = False
 
 
 def change(plan: Sequence[tuple[Callable[..., Any], int]], array: np.ndarray, *reads: Any) -> list[np.ndarray]:

@@ -1,4 +1,4 @@
-"""The pool of `dataflow.Dataflow` on paper: it starts no task, but says when each would have finished on given hardware.
+"""The pool of a `flow.Flow` on paper: it starts no task, but says when each would have finished on given hardware.
 
 The rules, each with the constant of `Hardware` that it takes:
 
@@ -7,7 +7,7 @@ The rules, each with the constant of `Hardware` that it takes:
 * An array that a task needs and its node lacks is sent over the wire once, from the node whose line is free first. A line
   carries `gigabits` in each direction. Sending and receiving take `wire` processor-seconds per byte, which the tasks of
   the node lack, and are no faster than Ray's threads can do it.
-* A node runs as many tasks at a time as `Dataflow` has slots, in the order in which their arrays have arrived. A task takes
+* A node runs as many tasks at a time as it has slots, in the order in which their arrays have arrived. A task takes
   `overhead` processor-seconds, and `copied` per byte of an array that it changes or makes; then its cost: `rate` operations per
   second and processor, in parts, so that five parts on four processors take as long as eight; `pairs` counted per second.
 * Ray itself takes `background` of one processor of each node.
@@ -24,11 +24,33 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from rankbench.core.errors import StorageError
-from rankbench.fitting.cost import Cost, Costly
-from rankbench.fitting.dataflow import change, threads_per_task, use
+from rankbench.fitting.flow import change, threads_per_task, use
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Floating-point operations, which take as long as `work` of them in a matrix product, in `parts` equal parts that may run
+    in parallel; pairs of items counted; bytes that are read or written on the disk that all nodes share; and bytes of each
+    array that is made.
+    """
+
+    flops: float = 0.0
+    work: float = 0.0
+    parts: int = 1
+    pairs: float = 0.0
+    disk: float = 0.0
+    array: float = 0.0
+
+
+class Costly(Protocol):
+    """A function that tells its cost; `arguments` are those that it is called with, apart from arrays."""
+
+    def __call__(self, *arguments: Any) -> Any: ...
+
+    def cost(self, *arguments: Any) -> Cost: ...
 
 
 @dataclass(frozen=True)
@@ -122,7 +144,7 @@ class SimulatedPool:
         self.now += self.hardware.dispatch
         reads = [each for each in arguments if isinstance(each, _Held)]
         cost, n_bytes = _cost_of(function, arguments)
-        in_slot = computes or self.hardware.threads == 1  # see `ray_flow`
+        in_slot = computes or self.hardware.threads == 1  # see `ray_pool`
         made = [_Held(self, node, n_bytes) for _ in range(n_arrays)]
         arrives = max([self._bring(read, node) for read in reads], default=self._put)
 

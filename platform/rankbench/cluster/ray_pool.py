@@ -1,4 +1,4 @@
-"""The pool of `dataflow.Dataflow` on a Ray cluster: tasks on the nodes that their arrays live on.
+"""The pool of a `flow.Flow` on a Ray cluster: tasks on the nodes that their arrays live on.
 
 Ray fetches an array to a node once for all tasks there, from any node that has it by then, and ahead for tasks that wait for a
 slot. It could reconstruct a lost array from its lineage, but for a factorisation that means repeating all
@@ -13,34 +13,34 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ray
-from ray.exceptions import ObjectStoreFullError, OutOfDiskError, RayError, RayTaskError
+from ray.exceptions import RayError
 
-from rankbench.cluster.alive_nodes import alive_nodes
-from rankbench.core.errors import ClusterError, StorageError, first_line
+from rankbench.cluster.alive_nodes import alive_nodes, object_store_bytes
+from rankbench.cluster.failures import failure_of_ray
+from rankbench.cluster.share import Share
+from rankbench.core.errors import ClusterError, first_line
 from rankbench.core.plugins import Shipment
 from rankbench.core.threads import pinned
-from rankbench.fitting.dataflow import threads_per_task
-from rankbench.fitting.executors import Lost
-
-if TYPE_CHECKING:
-    from rankbench.cluster.ray_map import RayMap
+from rankbench.fitting.flow import Lost, threads_per_task
 
 _TICK = 1.0  # seconds between checks of the clock
 _SILENCE = 60.0  # seconds without an answer (or three times the longest task); Ray detects a dead host sooner
 
 
 class RayPool:
-    """Tasks on the places of the owner's share of the cluster. `busy`: seconds that finished tasks took on their workers."""
+    """Tasks on the places of a share of the cluster. `put` sends a value to all nodes. `busy`: seconds that finished tasks took
+    on their workers.
+    """
 
-    def __init__(self, owner: RayMap):
-        self.owner, self.busy = owner, 0.0
+    def __init__(self, share: Share, put: Callable[[Any], ray.ObjectRef]):
+        self.share, self.put, self.busy = share, put, 0.0
         self.clear()
 
     def clear(self) -> None:
-        self._places = self.owner.share.places()
+        self._places = self.share.places()
         if not self._places:
             raise ClusterError("no node of the Ray cluster has a processor; --resume continues")
         # Tiles are spread evenly, so a small node, as a head often is, would hold up all others.
@@ -48,21 +48,17 @@ class RayPool:
         self._places = [place for place in self._places if 2 * place.cpus >= most]
         self.threads = threads_per_task(min(place.cpus for place in self._places))
         self.slots: Sequence[int] = [place.cpus // self.threads for place in self._places]
-        own = {place.node for place in self._places}
-        self.room = int(sum(each["Resources"].get("object_store_memory", 0) for each in alive_nodes() if each["NodeID"] in own))
+        self.room = object_store_bytes({place.node for place in self._places})
         self._remote = cache(self._remote_on)
         self._running: dict[ray.ObjectRef, None] = {}
         self._seconds: list[float] = []
 
-    def put(self, value: Any) -> ray.ObjectRef:
-        return self.owner.put(value)
-
     def start(
         self, node: int, n_arrays: int, computes: bool, function: Callable, *arguments: Any
     ) -> tuple[ray.ObjectRef, list[ray.ObjectRef]]:
-        remote = self._remote(node, n_arrays, computes)
+        task = self._remote(node, n_arrays, computes).remote(Shipment.of_this_process(), self.threads, function, *arguments)
         # The last result of a task is small, so that waiting for it moves no array.
-        *arrays, done = _listed(remote.remote(self.owner.plugins, self.threads, function, *arguments))
+        *arrays, done = task if isinstance(task, list) else [task]
         self._running[done] = None
         return done, arrays
 
@@ -104,19 +100,10 @@ def _seconds_of(task: ray.ObjectRef) -> float:
     """Seconds that a finished task took. Raises its exception, or Lost."""
     try:
         return ray.get(task, timeout=_SILENCE)
-    except (ObjectStoreFullError, OutOfDiskError) as error:
-        raise StorageError(f"the object stores of the cluster and their disks are full: {first_line(error)}") from None
-    except RayTaskError as error:
+    except RayError as failure:
         # A task whose input is lost fails as if it had raised the error itself.
-        if isinstance(error.cause, RayError):
-            raise Lost(first_line(error.cause)) from None
-        raise error.cause from error
-    except RayError as error:
+        error = failure_of_ray(failure, "the object stores of the cluster and their disks are full")
         raise Lost(first_line(error)) from None
-
-
-def _listed(returned: Any) -> list[ray.ObjectRef]:
-    return returned if isinstance(returned, list) else [returned]
 
 
 def _work(plugins: Shipment, threads: int, function: Callable, *arguments: Any) -> Any:

@@ -1,0 +1,49 @@
+"""Pools of threads of this process, which are kept for the next computation."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import cache
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+
+def in_order(function: Callable[..., Any], blocks: Iterable[Any], workers: int) -> Iterator[Any]:
+    """Yield function(block) in the order of `blocks`, computed by `workers` threads.
+
+    At most two results per worker exist at a time, apart from the one that the caller holds.
+    """
+    if workers == 1:
+        yield from map(function, blocks)
+        return
+    pool, todo = threads_of(workers), iter(blocks)
+    running: deque[Future[Any]] = deque()
+    try:
+        while True:
+            running.extend(pool.submit(function, block) for block in islice(todo, 2 * workers - len(running)))
+            if not running:
+                return
+            yield running.popleft().result()
+    finally:
+        for future in running:
+            future.cancel()
+        wait(running)
+
+
+def threads_of(n: int) -> ThreadPoolExecutor:
+    """Return a pool of `n` threads, kept because starting threads would slow down steps of milliseconds. Functions must not
+    wait for others in the same pool.
+
+    Threads take over from the one that starts them whether subnormal numbers count as zero, so there is a pool for either case:
+    what ran before in the process must not change the bits of a fit.
+    """
+    return _threads(n, bool(np.float32(1e-40) * np.float32(1) == 0))
+
+
+@cache
+def _threads(n: int, flushed: bool) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(n, thread_name_prefix="rankbench")
