@@ -5,7 +5,6 @@ from dataclasses import replace
 import torch
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from torch.autograd import gradcheck
 from toy import whole
 
 from rankbench.losses.others import ScoreTable
@@ -70,16 +69,6 @@ def three_rows(similarity: str = "cosine") -> Scores:
         logq=torch.log_softmax(scores(1, 4), dim=1),
         logq_pos=scores(3) - 2,
     )
-
-
-def has_right_gradient(function, s: Scores, p) -> bool:
-    """Against finite differences in every score of the batch. Raises what gradcheck raises where it is not."""
-    given = [x.clone().requires_grad_() for x in (s.pos, s.neg, s.extra_positives, s.catalogue.values)]
-
-    def value(pos, neg, own, items):
-        return function(replace(s, pos=pos, neg=neg, extra_positives=own, catalogue=ScoreTable(items)), p)
-
-    return gradcheck(value, given)
 
 
 def gradient(function, s: Scores, p, *names: str) -> list[torch.Tensor]:

@@ -4,7 +4,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy import C, row_b, tensor, whole
 
-from rankbench.core.errors import ConfigError
 from rankbench.losses.aatp import AATP, aatp, thresholds
 from rankbench.losses.quantile import Thresholds
 from rankbench.losses.spec import Sizes
@@ -47,29 +46,9 @@ def test_hinges_close():
     assert of(0.9, 1.0, -0.2) == pytest.approx(0.9)  # the negative more than 1 below
 
 
-def test_gradients_reach_the_scores_and_not_the_threshold():
-    state = table(0.3)
-    pos, neg = tensor([0.6, -0.2]).requires_grad_(), tensor([[0.5, 0.1], [-0.9, 0.4]]).requires_grad_()
-    assert torch.autograd.gradcheck(lambda pos, neg: aatp(row_b(pos=pos, neg=neg), AATP(), state), (pos, neg))
-    aatp(row_b(pos=pos, neg=neg), AATP(), state).sum().backward()
-    assert state.beta.grad is None
-
-
 def test_the_threshold_belongs_to_the_row_of_its_user():
     state = table(0.0)
     with torch.no_grad():
         state.beta.copy_(tensor([0.0, 0.3, 0.0]))
     s = row_b(pos=tensor([0.6, 0.6]), neg=tensor([[-0.9], [-0.9]]), users=torch.tensor([1, 0]))
     assert aatp(s, AATP(), state).tolist() == pytest.approx([0.7, 0.5])
-
-
-def test_parameters_reach_the_table():
-    state = table(0.0, AATP(K=4, beta_lr=0.05))
-    assert state.share == 0.4
-    assert state.groups(1.0)[0]["lr"] == 0.05
-
-
-@pytest.mark.parametrize(("name", "value"), [("K", 0), ("beta_lr", 0)])
-def test_bad_parameters(name, value):
-    with pytest.raises(ConfigError, match=name):
-        AATP(**{name: value})

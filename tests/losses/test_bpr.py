@@ -1,7 +1,6 @@
 import math
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from toy import C, row_b, tensor, whole
@@ -31,12 +30,3 @@ def test_shifts_with_nothing_and_lies_above_the_hinge_and_the_share_of_wrong_pai
     assert of(pos + shift, *(x + shift for x in neg)) == pytest.approx(value, rel=1e-9, abs=1e-9)
     assert value >= sum(max(x - pos, 0) for x in neg) / len(neg) * (1 - 1e-12)
     assert value >= math.log(2) * sum(x >= pos for x in neg) / len(neg) - 1e-12
-
-
-def test_equal_scores_cost_log_2():
-    assert of(0.3, 0.3, 0.3) == pytest.approx(math.log(2))
-
-
-def test_gradients():
-    pos, neg = tensor([0.6, -1.0]).requires_grad_(), tensor([[0.5, 0.1], [2.0, -0.8]]).requires_grad_()
-    assert torch.autograd.gradcheck(lambda pos, neg: bpr(row_b(pos=pos, neg=neg), BPR()), (pos, neg))

@@ -6,9 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy import row_b, tensor
 
-from rankbench.core.errors import ConfigError
 from rankbench.losses.cml import CML, cml
-from rankbench.losses.spec import LOSSES
 
 distances = st.lists(st.floats(0, 4), min_size=2, max_size=6)
 
@@ -43,22 +41,6 @@ def test_only_differences_count(scores, shift):
     assert of(p, pos + shift, *(x + shift for x in neg)) == pytest.approx(of(p, pos, *neg), abs=1e-9)
 
 
-def test_translated_vectors_keep_their_loss():
-    vectors = tensor([[0.6, 0.0], [0.8, 0.2], [0.1, 0.5]]) + tensor([0.1, -0.2])
-    user, item, other = vectors
-    assert of(CML(rank_weight=False), (user - item).square().sum(), (user - other).square().sum()) == pytest.approx(0.58)
-
-
 def test_the_gradient_treats_the_rank_as_a_constant():
     pos, neg = tensor([-0.08]).requires_grad_(), tensor([[-0.5, -1.2, -0.9]]).requires_grad_()
     assert torch.autograd.gradcheck(lambda pos, neg: cml(row_b(pos=pos, neg=neg), CML()), (pos, neg))
-
-
-def test_vectors_are_kept_in_the_unit_ball():
-    assert LOSSES.get("cml").unit_ball
-    assert LOSSES.get("cml").similarity == "distance"
-
-
-def test_bad_margin():
-    with pytest.raises(ConfigError, match="margin must be > 0"):
-        CML(margin=0)

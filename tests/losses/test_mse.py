@@ -6,10 +6,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from rows import batches, catalogues, has_right_gradient, three_rows
+from rows import batches, catalogues
 from toy import A, whole
 
-from rankbench.core.errors import ConfigError
 from rankbench.losses.mse import MSE, mse
 
 
@@ -36,12 +35,3 @@ def test_it_is_zero_at_the_targets_and_positive_elsewhere(s, lam):
     target = replace(s, pos=torch.ones_like(s.pos), neg=torch.zeros_like(s.neg))
     assert (mse(target, MSE(lam)) == 0).all()
     assert (mse(s, MSE(lam)) >= (1 - s.pos).square()).all()
-
-
-def test_gradient_against_finite_differences():
-    assert has_right_gradient(mse, three_rows("dot"), MSE(0.7))
-
-
-def test_a_negative_weight_is_refused():
-    with pytest.raises(ConfigError, match="lam"):
-        MSE(-1.0)

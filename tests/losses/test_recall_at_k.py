@@ -4,7 +4,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy import POSITIVES, C, row_b, tensor
 
-from rankbench.core.errors import ConfigError
 from rankbench.losses.others import ScoreTable
 from rankbench.losses.recall_at_k import CatalogueRecallAtK, RecallAtK, recall_at_k, recall_at_k_catalogue
 
@@ -75,16 +74,3 @@ def test_the_gradient_is_accurate_in_single_precision_however_far_the_rank_is_fr
         (slope,) = torch.autograd.grad(loss.sum(), pos)
         slopes.append(slope.item())
     assert slopes[1] < 0 and slopes[0] == pytest.approx(slopes[1], rel=1e-3)
-
-
-@pytest.mark.parametrize("scale", [False, True])
-def test_gradients(scale):
-    p = RecallAtK(K=2, tau1=0.3, tau2=2, scale_rank=scale)
-    pos, neg = tensor([0.6, -0.2]).requires_grad_(), tensor([[0.5, 0.1], [-0.9, 0.4]]).requires_grad_()
-    assert torch.autograd.gradcheck(lambda pos, neg: recall_at_k(row_b(pos=pos, neg=neg), p), (pos, neg))
-
-
-@pytest.mark.parametrize(("name", "value"), [("K", 0), ("tau1", 0), ("tau2", -1)])
-def test_bad_parameters(name, value):
-    with pytest.raises(ConfigError, match=name):
-        RecallAtK(**{name: value})

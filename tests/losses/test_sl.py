@@ -6,10 +6,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from rows import TAUS, batches, catalogues, gradient, has_right_gradient, shifted, three_rows
+from rows import TAUS, batches, catalogues, gradient
 from toy import C, row_b, whole
 
-from rankbench.core.errors import ConfigError
 from rankbench.losses.sl import SL, sl
 
 
@@ -49,11 +48,6 @@ def test_over_all_items_it_bounds_dcg_and_log_rank(drawn, tau):
     assert log_rank <= sl(s, SL(tau)).mean().item() + 1e-9
 
 
-@given(s=batches(), tau=TAUS, c=st.floats(-3, 3), include=st.booleans())
-def test_it_forgives_a_shift(s, tau, c, include):
-    torch.testing.assert_close(sl(shifted(s, c), SL(tau, include)), sl(s, SL(tau, include)))
-
-
 @given(s=batches())
 def test_its_limits_are_the_worst_difference_and_the_log_of_n(s):
     d, n = s.neg - s.pos[:, None], s.neg.shape[1]
@@ -80,13 +74,3 @@ def test_its_gradient_is_a_softmax_over_negatives(s, tau):
     pos, neg = gradient(sl, s, SL(tau), "pos", "neg")
     torch.testing.assert_close(pos, torch.full_like(pos, -1 / tau))
     torch.testing.assert_close(neg, torch.softmax(s.neg / tau, dim=1) / tau)
-
-
-@pytest.mark.parametrize("include", [False, True])
-def test_gradient_against_finite_differences(include):
-    assert has_right_gradient(sl, three_rows(), SL(0.2, include))
-
-
-def test_a_temperature_of_zero_is_refused():
-    with pytest.raises(ConfigError, match="tau"):
-        SL(0.0)

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy import POSITIVES, C, row_b, tensor, whole
 
-from rankbench.core.errors import ConfigError
 from rankbench.losses.sl_at_k import SampledThresholds, SLAtK, kth_largest, sl_at_k
 from rankbench.losses.spec import Ragged, Sizes
 
@@ -107,19 +106,3 @@ def test_the_threshold_is_saved_and_not_trained():
     state = table(SLAtK(), 0.4)
     assert state.state_dict()["beta"].tolist() == [0.4] * 3
     assert list(state.parameters()) == []
-
-
-@pytest.mark.parametrize("tau_w", [0.5, 3])
-def test_gradients(tau_w):
-    p = SLAtK(tau_d=0.3, tau_w=tau_w)
-    state = table(p, 0.2)
-    pos, neg = tensor([0.6, -0.2]).requires_grad_(), tensor([[0.5, 0.1], [-0.9, 0.4]]).requires_grad_()
-    assert torch.autograd.gradcheck(
-        lambda pos, neg: sl_at_k(row_b(pos=pos, neg=neg, users=torch.tensor([0, 2])), p, state), (pos, neg)
-    )
-
-
-@pytest.mark.parametrize(("name", "value"), [("K", 0), ("tau_d", 0), ("tau_w", 0), ("T_beta", 0)])
-def test_bad_parameters(name, value):
-    with pytest.raises(ConfigError, match=name):
-        SLAtK(**{name: value})

@@ -1,11 +1,7 @@
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from toy import row_b, tensor
 
-from rankbench.core.errors import ConfigError
-from rankbench.losses.cml import CML, cml
 from rankbench.losses.sml import SML, Margins, sml
 from rankbench.losses.spec import Sizes
 
@@ -58,14 +54,6 @@ def test_margins_of_all_users_and_items_are_rewarded():
     assert sml(rows([0.08], [[3.0]], [[3.0]]), p, state).item() == pytest.approx(-0.5 * (0.2 + 0.3))
 
 
-@given(st.floats(0, 4), st.lists(st.floats(0, 4), min_size=1, max_size=5), st.floats(0.1, 2))
-def test_is_cml_without_its_second_hinge_and_its_reward(to_pos, to_neg, margin):
-    s = rows([to_pos], [to_neg], [[0.0] * len(to_neg)])
-    p = SML(lam=0, gamma=0, margin=margin)
-    expected = cml(s, CML(margin=margin, rank_weight=False))
-    assert sml(s, p, margins(p, user=margin)).item() == pytest.approx(expected.item(), abs=1e-12)
-
-
 def test_falls_with_the_margin_where_no_hinge_is_active():
     p = SML(lam=0.1, gamma=0.2, margin=1)
     far = rows([0.0], [[3.0]], [[3.0]])
@@ -108,9 +96,3 @@ class Call(torch.nn.Module):
 
     def forward(self, s):
         return sml(s, self.p, self.state)
-
-
-@pytest.mark.parametrize(("name", "value"), [("lam", -1), ("gamma", -0.1), ("margin", 0)])
-def test_bad_parameters(name, value):
-    with pytest.raises(ConfigError, match=name):
-        SML(**{name: value})

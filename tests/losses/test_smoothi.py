@@ -4,7 +4,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy import POSITIVES, C, row_b, tensor
 
-from rankbench.core.errors import ConfigError
 from rankbench.losses.smoothi import SmoothI, smoothi_at_k
 
 cosines = st.lists(st.floats(-1, 1), min_size=2, max_size=6)
@@ -76,14 +75,3 @@ def test_the_gradient_treats_what_was_taken_as_a_constant():
     (expected,) = torch.autograd.grad(fixed(y), y)
     (actual,) = torch.autograd.grad(smoothi_at_k(row_b(pos=y[:1], neg=y[None, 1:]), p).sum(), y)
     torch.testing.assert_close(actual, expected, rtol=1e-12, atol=1e-15)
-
-
-def test_gradients_of_the_first_place():
-    pos, neg = tensor([0.6, -0.2]).requires_grad_(), tensor([[0.5, 0.1], [-0.9, 0.4]]).requires_grad_()
-    assert torch.autograd.gradcheck(lambda pos, neg: smoothi_at_k(row_b(pos=pos, neg=neg), SmoothI(K=1)), (pos, neg))
-
-
-@pytest.mark.parametrize(("name", "value"), [("K", 0), ("tau", 0), ("delta", -0.1), ("delta", 1)])
-def test_bad_parameters(name, value):
-    with pytest.raises(ConfigError, match=name):
-        SmoothI(**{name: value})

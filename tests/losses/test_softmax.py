@@ -8,11 +8,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from rows import batches, catalogues, gradient, has_right_gradient, shifted, three_rows
-from toy import POSITIVES, A, row_b, tensor, whole
+from rows import batches, catalogues, shifted
+from toy import A, row_b, tensor, whole
 
-from rankbench.core.config import parameters
-from rankbench.core.errors import ConfigError
 from rankbench.losses.softmax import SampledSoftmax, Softmax, sampled_softmax, softmax
 
 LOGITS = catalogues(-20, 20)
@@ -98,29 +96,3 @@ def test_the_expected_count_of_the_whole_catalogue_is_softmax_with_the_positive_
     s = replace(whole(A), logq=torch.full((1, len(A)), -math.log(len(A)), dtype=torch.float64))
     expected = softmax(s, Softmax()) + (s.pos.exp() / A.exp().sum()).log1p()
     torch.testing.assert_close(sampled_softmax(s, SampledSoftmax("expected_count")), expected)
-
-
-def test_the_gradient_of_softmax_is_its_distribution_less_the_positive():
-    o = A.clone().requires_grad_()
-    softmax(whole(o, POSITIVES[:1]), Softmax()).sum().backward()
-    expected = torch.softmax(A, dim=0)
-    expected[POSITIVES[0]] -= 1
-    torch.testing.assert_close(o.grad, expected)
-
-
-@given(s=batches(-20, 20), correction=st.sampled_from(CORRECTIONS))
-def test_sampled_gradients_of_a_row_sum_to_zero(s, correction):
-    pos, neg = gradient(sampled_softmax, s, SampledSoftmax(correction), "pos", "neg")
-    torch.testing.assert_close(pos + neg.sum(dim=1), torch.zeros_like(pos))
-
-
-@pytest.mark.parametrize(
-    ("function", "p"), [(softmax, Softmax()), *((sampled_softmax, SampledSoftmax(c)) for c in CORRECTIONS)]
-)
-def test_gradient_against_finite_differences(function, p):
-    assert has_right_gradient(function, three_rows("dot"), p)
-
-
-def test_an_unknown_correction_is_refused():
-    with pytest.raises(ConfigError, match="correction"):
-        parameters(SampledSoftmax, {"correction": "none"}, "sampled-softmax")

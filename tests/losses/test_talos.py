@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy import POSITIVES, C, row_b, tensor, whole
 
-from rankbench.core.errors import ConfigError
 from rankbench.losses.quantile import Thresholds
 from rankbench.losses.spec import Sizes
 from rankbench.losses.talos import Talos, talos, thresholds
@@ -72,12 +71,6 @@ def test_a_threshold_far_below_leaves_the_count_of_negatives(scores, tau):
     assert of(Talos(tau=tau), -60, *scores) == pytest.approx(math.log(len(scores) - 1), abs=1e-6)
 
 
-@given(cosines, st.floats(-1, 1))
-def test_at_temperature_1_inside_is_outside(scores, beta):
-    value = of(Talos(tau=1), beta, *scores)
-    assert of(Talos(tau=1, ablation="outside"), beta, *scores) == pytest.approx(value, rel=1e-12, abs=1e-12)
-
-
 @given(cosines, st.floats(-1, 1), st.floats(0.05, 1))
 def test_gradients_are_bounded_by_the_temperature(scores, beta, tau):
     pos, neg = tensor(scores[:1]).requires_grad_(), tensor([scores[1:]]).requires_grad_()
@@ -92,23 +85,7 @@ def test_scores_alone_do_not_shift():
     assert (pos.grad.sum() + neg.grad.sum()).item() == pytest.approx(0.3856, abs=5e-5)
 
 
-@pytest.mark.parametrize("ablation", ["none", "quantile", "outside", "denominator"])
-def test_gradients_reach_the_scores_and_not_the_threshold(ablation):
-    p = Talos(tau=0.2, ablation=ablation)
-    state = table(0.3)
-    pos, neg = tensor([0.6, -0.2]).requires_grad_(), tensor([[0.5, 0.1], [-0.9, 0.4]]).requires_grad_()
-    assert torch.autograd.gradcheck(lambda pos, neg: talos(row_b(pos=pos, neg=neg), p, state), (pos, neg))
-    talos(row_b(pos=pos, neg=neg), p, state).sum().backward()
-    assert state.beta.grad is None
-
-
 def test_parameters_reach_the_table():
     state = table(0.0, Talos(K=4, beta_lr=0.05))
     assert state.share == 0.4
     assert state.groups(1.0)[0]["lr"] == 0.05
-
-
-@pytest.mark.parametrize(("name", "value"), [("tau", 0), ("K", 0), ("beta_lr", 0)])
-def test_bad_parameters(name, value):
-    with pytest.raises(ConfigError, match=name):
-        Talos(**{name: value})

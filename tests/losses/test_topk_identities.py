@@ -62,18 +62,6 @@ def test_advinfonce_with_a_uniform_adversary_is_infonce(scores, tau, entry):
     assert value("advinfonce", s, {"user": entry, "item": entry}, tau=tau, kappa=1) == near(value("infonce", s, tau=tau))
 
 
-@given(logits)
-def test_opauc_of_all_negatives_is_bpr(scores):
-    s = row(scores)
-    assert value("opauc", s, beta=1) == near(value("bpr", s))
-
-
-@given(logits)
-def test_opauc_in_its_soft_form_goes_to_bpr(scores):
-    s = row(scores)
-    assert value("opauc", s, form="kl", tau=1e6) == near(value("bpr", s), 1e-3)
-
-
 @given(st.lists(st.floats(-4, 0), min_size=2, max_size=6), st.floats(0.1, 2))
 def test_sml_with_equal_margins_and_one_hinge_is_cml(scores, margin):
     s = row(scores)

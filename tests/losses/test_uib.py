@@ -4,10 +4,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch.nn.functional import binary_cross_entropy_with_logits, softplus
 from toy import row_b, tensor
 
-from rankbench.core.errors import ConfigError
 from rankbench.losses.spec import Sizes
 from rankbench.losses.uib import UIB, boundary, uib
 
@@ -41,13 +39,6 @@ def test_scores_and_boundary_shift_together(scores, b, shift, phi, a):
     assert shifted == pytest.approx(of(p, b, *scores), rel=1e-9, abs=1e-9)
 
 
-@given(logits)
-def test_is_half_of_bce_around_zero(scores):
-    pos, *neg = tensor(scores)
-    bce = binary_cross_entropy_with_logits(pos, torch.ones_like(pos)) + softplus(torch.stack(neg)).mean()
-    assert of(UIB(boundary="embedding"), 0.0, *scores) == pytest.approx(bce.item() / 2, rel=1e-9)
-
-
 @given(st.floats(-9, 9), st.floats(-9, 9), st.floats(-9, 9))
 def test_no_boundary_does_better_than_halfway(pos, neg, b):
     p = UIB(boundary="embedding")
@@ -69,34 +60,3 @@ def test_the_linear_boundary_is_drawn_from_the_generator():
     other = boundary(UIB(), SIZES, torch.Generator().manual_seed(8))
     assert torch.equal(first.weight, again.weight)
     assert not torch.equal(first.weight, other.weight)
-
-
-@pytest.mark.parametrize("kind", ["linear", "embedding"])
-@pytest.mark.parametrize("phi", ["softplus", "hinge"])
-def test_gradients_of_scores_vectors_and_boundary(kind, phi):
-    p = UIB(boundary=kind, phi=phi, a=0.3)
-    state = start(p)
-
-    class Call(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.state = state
-
-        def forward(self, s):
-            return uib(s, p, self.state)
-
-    names = [f"state.{name}" for name, _ in state.named_parameters()]
-
-    def value(pos, neg, vectors, *own):
-        s = row_b(pos=pos, neg=neg, user_vectors=vectors, users=torch.tensor([0, 2]))
-        return torch.func.functional_call(Call(), dict(zip(names, own, strict=True)), (s,))
-
-    inputs = [tensor([0.6, -0.2]), tensor([[0.5, 0.1], [0.7, -0.4]]), tensor([[0.3, 0.9], [-0.2, 0.4]])]
-    inputs += [parameter.detach().clone() for parameter in state.parameters()]
-    assert torch.autograd.gradcheck(value, tuple(x.requires_grad_() for x in inputs))
-
-
-@pytest.mark.parametrize(("name", "value"), [("a", 0), ("a", 1), ("margin", -1)])
-def test_bad_parameters(name, value):
-    with pytest.raises(ConfigError, match=name):
-        UIB(**{name: value})

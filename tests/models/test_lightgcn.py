@@ -6,7 +6,6 @@ import scipy.sparse as sp
 import torch
 from numpy.testing import assert_allclose
 
-from rankbench.core.errors import ConfigError
 from rankbench.models.lightgcn import LightGCN, lightgcn
 
 X = np.array([[1, 1, 0, 0, 1], [0, 1, 0, 0, 0], [0, 0, 0, 0, 0], [1, 1, 1, 0, 1]])  # user 2 and item 3 have met nobody
@@ -37,8 +36,3 @@ def test_lightgcn_is_the_mean_of_its_layers(n_layers):
         assert_allclose(found.detach(), expected, atol=1e-12)
     assert torch.equal(torch.cat(encoder()), torch.cat(encoder.eval()()))
     assert not encoder.plain and encoder.own_loss(torch.tensor([0]), torch.tensor([1])) is None
-
-
-def test_a_model_without_layers_is_refused():
-    with pytest.raises(ConfigError, match="n_layers must be ≥ 1, got 0"):
-        LightGCN(n_layers=0)

@@ -97,16 +97,6 @@ def test_layers_are_those_of_a_loop_over_nodes(form, adjacency):
     assert_allclose(torch.cat(made()).detach(), np.concatenate(layers, axis=1), rtol=1e-12, atol=1e-12)
 
 
-def test_gradients_are_those_of_finite_differences():
-    made = worked()
-
-    def scores(users, items, W, c):
-        return torch.func.functional_call(made, {"users": users, "items": items, "W.0": W, "b.1": c})
-
-    start = [each.detach().clone().requires_grad_() for each in (U, V, W1, torch.full((1, 2), 0.3, dtype=torch.float64))]
-    assert torch.autograd.gradcheck(scores, start)
-
-
 def test_dropout_is_drawn_by_the_generator_and_only_in_training():
     made = encoder(message_dropout=0.5, seed=4)
     assert torch.equal(made()[0], made()[0])

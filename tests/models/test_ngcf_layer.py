@@ -23,8 +23,7 @@ def leaves_of(tensors):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-@pytest.mark.parametrize("own", [False, True])
-@pytest.mark.parametrize("rate", [0.0, 0.3])
+@pytest.mark.parametrize(("own", "rate"), [(False, 0.0), (True, 0.3)])
 @pytest.mark.parametrize("read", ["both", "next layer", "scored"])
 @pytest.mark.parametrize(("n", "d"), [(1, 1), (7, 5), (2 * ROWS + 3, 8)])
 def test_a_layer_and_its_gradient_are_those_of_pytorch(dtype, own, rate, read, n, d):

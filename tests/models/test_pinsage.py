@@ -8,7 +8,6 @@ from graphs import DIGITS, U, V, X, edge_list, random_interactions, random_tenso
 from torch.nn.functional import normalize
 
 from rankbench.core import devices
-from rankbench.core.errors import ConfigError
 from rankbench.core.threads import pinned
 from rankbench.models.edges import Edges
 from rankbench.models.pinsage import PinSage, PinSageModel, pinsage
@@ -139,16 +138,6 @@ def test_vectors_and_gradients_are_those_of_each_node(monkeypatch, n_layers, rel
     torch.testing.assert_close(*gradients, rtol=0, atol=1e-11)
 
 
-def test_gradients_are_those_of_finite_differences():
-    encoder = random_encoder(PinSage(n_neighbours=3))
-    names, values = zip(*encoder.named_parameters(), strict=True)
-
-    def vectors(*given):
-        return torch.func.functional_call(encoder, dict(zip(names, given, strict=True)), ())
-
-    assert torch.autograd.gradcheck(vectors, values, fast_mode=True)
-
-
 def test_all_neighbours_are_those_of_the_interactions_with_equal_shares():
     met = random_interactions(8, 5, 6)
     encoder = built(PinSage(neighbours="all"), met, random_tensor(9, 5, 4), random_tensor(10, 6, 4))
@@ -162,21 +151,3 @@ def test_both_precisions_start_from_the_same_weights():
     single, double = (random_encoder(PinSage(), dtype) for dtype in (torch.float32, torch.float64))
     for one, other in zip(single.parameters(), double.parameters(), strict=True):
         assert one.dtype == torch.float32 and torch.equal(one, other.float())
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_same_bits_for_one_two_and_four_threads(dtype):
-    met, found = random_interactions(15, 300, 200, 0.1), []
-    for threads in (1, 2, 4):
-        with pinned(threads):
-            encoder = built(PinSage(), met, random_tensor(16, 300, 16, dtype=dtype), random_tensor(17, 200, 16, dtype=dtype))
-            vectors = torch.cat(encoder())
-            found.append([vectors, *torch.autograd.grad(vectors.square().sum(), [*encoder.parameters()])])
-    for other in found[1:]:
-        assert all(torch.equal(*pair) for pair in zip(found[0], other, strict=True))
-
-
-@pytest.mark.parametrize("name", ["convolutions", "n_neighbours", "n_walks"])
-def test_what_means_nothing_is_refused(name):
-    with pytest.raises(ConfigError, match=f"{name} must be ≥ 1, got 0"):
-        PinSage(**{name: 0})

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import torch
@@ -30,6 +31,7 @@ from rankbench.core.config import Params, param
 from rankbench.losses.spec import Scores, loss
 
 PAPER = "Jin and Li, (Debiased) contrastive learning loss"
+debiased_loss = partial(loss, over_catalogue=True, sampler="uniform-all", needs=("extra_positives",))
 
 
 @dataclass(frozen=True)
@@ -73,13 +75,10 @@ def _log(n: float | Tensor, like: Tensor) -> Tensor:
     return torch.as_tensor(n, dtype=like.dtype, device=like.device).log()
 
 
-@loss(
+@debiased_loss(
     "debiased-mse",
     DebiasedMSE,
     similarity="dot",
-    over_catalogue=True,
-    sampler="uniform-all",
-    needs=("extra_positives",),
     families=("pointwise", "debiased"),
     title="Debiased MSE: positives subtracted from the negatives",
     source=f"{PAPER}, §3.2",
@@ -90,14 +89,11 @@ def debiased_mse(s: Scores, p: DebiasedMSE) -> Tensor:
     return _positives(prior, p) * (1 - s.pos).square() + p.lam * negative
 
 
-@loss(
+@debiased_loss(
     "debiased-ccl",
     DebiasedCCL,
     similarity="cosine",
     only_because="its margin is a cosine",
-    over_catalogue=True,
-    sampler="uniform-all",
-    needs=("extra_positives",),
     families=("pointwise", "debiased"),
     title="Debiased CCL: positives subtracted from the negatives",
     source=f"{PAPER}, Eq. 22",
@@ -108,14 +104,11 @@ def debiased_ccl(s: Scores, p: DebiasedCCL) -> Tensor:
     return _positives(prior, p) * (1 - s.pos) + p.lam * negative
 
 
-@loss(
+@debiased_loss(
     "debiased-infonce",
     DebiasedInfoNCE,
     similarity="cosine",
     only_because="its floor is the smallest value of a cosine",
-    over_catalogue=True,
-    sampler="uniform-all",
-    needs=("extra_positives",),
     families=("softmax", "debiased"),
     title="Debiased InfoNCE: positives subtracted from the negatives",
     source=f"{PAPER}, Eq. 7",

@@ -12,6 +12,7 @@ Differs from the paper: the paper prints t in Eq. 16 only, and does not say whet
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from torch import Tensor
 from torch.nn.functional import logsigmoid
@@ -20,6 +21,7 @@ from rankbench.core.config import Params, param
 from rankbench.losses.spec import Scores, Twin, loss
 
 PAPER = "Jin and Li, (Debiased) contrastive learning loss"
+cosine_loss = partial(loss, similarity="cosine", over_catalogue=True, sampler="uniform-all", families=("softmax",))
 
 
 @dataclass(frozen=True)
@@ -33,14 +35,10 @@ class MINEPlus(Temperature):
     lam: float = param(1.1, "weight λ of the negatives; 1 is MINE", "1 to 1.2", gt=0)
 
 
-@loss(
+@cosine_loss(
     "infonce",
     Temperature,
-    similarity="cosine",
-    over_catalogue=True,
-    sampler="uniform-all",
     twin=lambda p: Twin("sl", (p.tau, True)),
-    families=("softmax",),
     title="InfoNCE: softmax over the positive and sampled negatives",
     source=f"{PAPER}, Eq. 4",
 )
@@ -48,14 +46,10 @@ def infonce(s: Scores, p: Temperature) -> Tensor:
     return -logsigmoid(-mine(s, p))
 
 
-@loss(
+@cosine_loss(
     "mine",
     Temperature,
-    similarity="cosine",
-    over_catalogue=True,
-    sampler="uniform-all",
     twin=lambda p: Twin("sl", (p.tau, False)),
-    families=("softmax",),
     title="MINE: a bound on mutual information, without the positive in the sum",
     source=f"{PAPER}, Eq. 10",
 )
@@ -63,14 +57,10 @@ def mine(s: Scores, p: Temperature) -> Tensor:
     return s.others.logsumexp(p.tau) - s.pos / p.tau
 
 
-@loss(
+@cosine_loss(
     "mine-plus",
     MINEPlus,
-    similarity="cosine",
-    over_catalogue=True,
-    sampler="uniform-all",
     twin=lambda p: Twin("sl", (p.tau, False)) if p.lam == 1 else None,
-    families=("softmax",),
     title="MINE+: MINE with weighted negatives",
     source=f"{PAPER}, Eq. 16",
 )

@@ -17,6 +17,7 @@ target of positives; here the positive is left out. That paper claims RG² + log
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from torch import Tensor
 
@@ -30,17 +31,15 @@ class RG:
 
 
 JOURNAL = "Pu et al., NDCG-consistent softmax approximation"
+BECAUSE = "its optimum lies far outside the range of a cosine"
+rg_loss = partial(loss, params=RG, similarity="dot", only_because=BECAUSE, families=("rg",))
 
 
-@loss(
+@rg_loss(
     "rg2-sgd",
-    RG,
-    similarity="dot",
-    only_because="its optimum lies far outside the range of a cosine",
     sampler=None,
     needs=("catalogue",),
     over_catalogue=True,
-    families=("rg",),
     title="RG² by SGD: softmax's squared surrogate over all items",
     source="Pu et al., ICML 2024",
     pace=0.25,  # two moments replace the scores of the catalogue
@@ -50,15 +49,11 @@ def rg2(s: Scores, p: RG) -> Tensor:
     return -s.pos + mean + mean_square / 2 + 0.5
 
 
-@loss(
+@rg_loss(
     "rgx-sgd",
-    RG,
-    similarity="dot",
-    only_because="its optimum lies far outside the range of a cosine",
     sampler=None,
     needs=("catalogue",),
     over_catalogue=True,
-    families=("rg",),
     title="RG× by SGD: softmax to second order over all items",
     source=f"{JOURNAL}, Eq. 15",
     pace=0.2,  # two moments replace the scores of the catalogue
@@ -68,13 +63,9 @@ def rgx(s: Scores, p: RG) -> Tensor:
     return -s.pos + mean + (mean_square - mean.square()) / 2 + 0.5
 
 
-@loss(
+@rg_loss(
     "rg2-sampled-sgd",
-    RG,
-    similarity="dot",
-    only_because="its optimum lies far outside the range of a cosine",
     sampler="uniform-all",
-    families=("rg",),
     title="RG² by SGD, with its mean over sampled items",
     source="Pu et al., ICML 2024",
 )
@@ -82,13 +73,9 @@ def rg2_sampled(s: Scores, p: RG) -> Tensor:
     return -s.pos + (s.neg + 1).square().mean(dim=1) / 2
 
 
-@loss(
+@rg_loss(
     "rgx-sampled-sgd",
-    RG,
-    similarity="dot",
-    only_because="its optimum lies far outside the range of a cosine",
     sampler="uniform-all",
-    families=("rg",),
     title="RG× by SGD, with its mean and variance over sampled items",
     source=JOURNAL,
 )
